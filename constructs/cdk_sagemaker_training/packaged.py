@@ -20,7 +20,9 @@ def training_code_path(kind: str | None = None) -> str:
         return str(root)
     kinds = sorted(dockerfile.parent.name for dockerfile in root.glob("*/Dockerfile"))
     if kind not in kinds:
-        raise ValueError(f"kind must be one whose training code is packaged, like {kinds[0]!r} of {kinds}, got {kind!r}")
+        raise ValueError(
+            f"kind must be one whose training code is packaged, like {kinds[0]!r} of {kinds}, got {kind!r}"
+        )
     return str(root / kind)
 
 
@@ -31,7 +33,9 @@ def copy_training_code(kind: str, directory: Path) -> list[Path]:
     """
     source = Path(training_code_path(kind))
     if directory.exists() and any(directory.iterdir()):
-        raise FileExistsError(f"directory must be new or empty so that nothing is overwritten, like 'training', got {str(directory)!r}")
+        raise FileExistsError(
+            f"directory must be new or empty so that nothing is overwritten, like 'training', got {str(directory)!r}"
+        )
     for folder in (source, source.parent / "common"):
         shutil.copytree(folder, directory / folder.name, ignore=shutil.ignore_patterns("__pycache__"))
     return sorted(path for path in directory.rglob("*") if path.is_file())
