@@ -12,8 +12,8 @@ _CHECKED_OUT = Path(__file__).parents[2] / "training_code"
 def training_code_path(kind: str | None = None) -> str:
     """The folder of the packaged training code, for ``TrainingImage(directory=...)``.
 
-    Without ``kind`` it is the build context of every kind's Dockerfile; with one, such as ``"heterogeneous"``, that kind's
-    folder in it. Raises ``ValueError`` for a kind that is not packaged.
+    Without ``kind`` it is the build context of every kind's Dockerfile; with one, such as ``"heterogeneous"``, that
+    kind's folder in it. Raises ``ValueError`` for a kind that is not packaged.
     """
     root = _INSTALLED if _INSTALLED.is_dir() else _CHECKED_OUT
     if kind is None:
@@ -29,7 +29,8 @@ def training_code_path(kind: str | None = None) -> str:
 def copy_training_code(kind: str, directory: Path) -> list[Path]:
     """Copy one kind's training code, and the file it shares, into a new folder, to be edited and built from there.
 
-    Returns the files written. Raises ``ValueError`` for an unknown kind and ``FileExistsError`` where ``directory`` holds files.
+    Returns the files written. Raises ``ValueError`` for an unknown kind and ``FileExistsError`` where ``directory``
+    holds files.
     """
     source = Path(training_code_path(kind))
     if directory.exists() and any(directory.iterdir()):
