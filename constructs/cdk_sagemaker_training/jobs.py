@@ -1,0 +1,180 @@
+"""Kinds of training job, as values: each says only what sets it apart from the others."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Protocol
+
+from cdk_sagemaker_training.instance_types import check_training_instance_type
+from cdk_sagemaker_training.tokens import is_unresolved
+
+_MOST_GROUPS = 5  # ResourceConfig.InstanceGroups of the service model
+_LONGEST_GROUP_NAME = 64  # InstanceGroupName of the service model
+
+
+@dataclass(frozen=True)
+class JobRequest:
+    """What a kind of job decides of one CreateTrainingJob request.
+
+    ``resource_config`` holds ``InstanceType`` and ``InstanceCount``, or ``InstanceGroups``, in the service's own words;
+    ``group_names`` lists those groups and is empty for a homogeneous job. ``hyperparameters`` are the ``sagemaker_*`` ones
+    that the toolkit in the container reads, encoded as it expects them. ``name_suffix`` tells apart the requests of a kind
+    that makes more than one.
+    """
+
+    resource_config: Mapping[str, Any]
+    hyperparameters: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    group_names: tuple[str, ...] = ()
+    name_suffix: str = ""
+
+
+class TrainingJob(Protocol):
+    """A kind of job: its requests, in the order in which they are to run."""
+
+    def requests(self) -> Sequence[JobRequest]: ...
+
+
+class Launcher(Protocol):
+    """What starts several processes of one script on each host of the group that trains."""
+
+    def hyperparameters(self) -> Mapping[str, str]: ...
+
+
+@dataclass(frozen=True)
+class InstanceGroup:
+    """Machines of one type: ``instance_count`` of ``instance_type``, like ``InstanceGroup("ml.g5.xlarge", 2)``."""
+
+    instance_type: str
+    instance_count: int = 1
+
+    def __post_init__(self) -> None:
+        check_training_instance_type(self.instance_type)
+        _check_count("instance_count", self.instance_count)
+
+
+@dataclass(frozen=True)
+class Torchrun:
+    """PyTorch's torchrun, one process for each accelerator of a host.
+
+    ``processes_per_host`` says another number: several processes on a host without accelerators, which has one otherwise.
+    """
+
+    processes_per_host: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.processes_per_host is not None:
+            _check_count("processes_per_host", self.processes_per_host)
+
+    def hyperparameters(self) -> Mapping[str, str]:
+        hyperparameters = {"sagemaker_torch_distributed_enabled": "true"}
+        if self.processes_per_host is not None:
+            # The toolkit's one key for this number: its torchrun runner reads the key that is named after MPI.
+            hyperparameters["sagemaker_mpi_num_of_processes_per_host"] = str(self.processes_per_host)
+        return hyperparameters
+
+
+@dataclass(frozen=True)
+class DataParallelJob:
+    """A job whose processes each train on their own share of the data.
+
+    Without ``launcher`` each host runs the script once, as a plain process: enough for one host with one accelerator, and
+    for a script that starts its processes itself.
+    """
+
+    group: InstanceGroup
+    launcher: Launcher | None = None
+
+    def requests(self) -> Sequence[JobRequest]:
+        return [
+            JobRequest(
+                resource_config={
+                    "InstanceType": self.group.instance_type,
+                    "InstanceCount": self.group.instance_count,
+                },
+                hyperparameters=self.launcher.hyperparameters() if self.launcher else {},
+            )
+        ]
+
+
+@dataclass(frozen=True)
+class HeterogeneousJob:
+    """A job with other machines beside those that train, such as cheap ones that prepare the data.
+
+    ``train`` is another kind of job, whose machines become the group named ``train_group``; ``groups`` are the others, by
+    name. Every host runs the same image and script, which finds its own group in ``SM_CURRENT_INSTANCE_GROUP``; what
+    ``train`` launches starts in ``train_group`` only. At most 5 groups in all.
+    """
+
+    groups: Mapping[str, InstanceGroup]
+    train: TrainingJob
+    train_group: str
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "groups", MappingProxyType(dict(self.groups)))
+        if not self.groups:
+            raise ValueError(
+                "groups must name a group beside the one that trains, like {'data_group': InstanceGroup('ml.c5.xlarge')}, got {}"
+            )
+        for name in self.groups:
+            _check_group_name("groups", name)
+        _check_group_name("train_group", self.train_group)
+        if self.train_group in self.groups:
+            raise ValueError(f"train_group must not be one of groups, like 'dnn_group', got {self.train_group!r}")
+        if len(self._names) > _MOST_GROUPS:
+            raise ValueError(
+                f"groups must be at most {_MOST_GROUPS - 1} beside train_group, {_MOST_GROUPS} in all, "
+                f"like {list(self._names[: _MOST_GROUPS - 1])}, got {list(self._names)}"
+            )
+        if any(request.group_names for request in self.train.requests()):
+            raise ValueError(
+                "train must be a job on one group, like DataParallelJob(InstanceGroup('ml.g5.xlarge')), "
+                f"got {type(self.train).__name__}"
+            )
+
+    @property
+    def _names(self) -> tuple[str, ...]:
+        return (*self.groups, self.train_group)
+
+    def requests(self) -> Sequence[JobRequest]:
+        return [self._with_groups(request) for request in self.train.requests()]
+
+    def _with_groups(self, train: JobRequest) -> JobRequest:
+        group = InstanceGroup(train.resource_config["InstanceType"], train.resource_config["InstanceCount"])
+        return JobRequest(
+            resource_config={
+                "InstanceGroups": [
+                    {
+                        "InstanceType": group.instance_type,
+                        "InstanceCount": group.instance_count,
+                        "InstanceGroupName": name,
+                    }
+                    for name, group in [*self.groups.items(), (self.train_group, group)]
+                ]
+            },
+            hyperparameters={
+                # Without this key the toolkit takes every group for the one that trains, and launches in all of them.
+                "sagemaker_distribution_instance_groups": json.dumps([self.train_group]),
+                **train.hyperparameters,
+            },
+            environment=train.environment,
+            group_names=self._names,
+            name_suffix=train.name_suffix,
+        )
+
+
+def _check_count(prop: str, count: int) -> None:
+    if is_unresolved(count):
+        return
+    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+        raise ValueError(f"{prop} must be a whole number of at least 1, like 2, got {count!r}")
+
+
+def _check_group_name(prop: str, name: str) -> None:
+    if not isinstance(name, str) or not 1 <= len(name) <= _LONGEST_GROUP_NAME or "\n" in name:
+        raise ValueError(
+            f"{prop} must name groups in 1 to {_LONGEST_GROUP_NAME} characters, like 'data_group', got {name!r}"
+        )

@@ -1,0 +1,130 @@
+"""The last gate of a request: botocore's model of CreateTrainingJob, patterns and enums included."""
+
+from __future__ import annotations
+
+import gzip
+import importlib.util
+import json
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from cdk_sagemaker_training.tokens import is_unresolved
+
+_TYPES: dict[str, tuple[type, ...]] = {
+    "structure": (dict,),
+    "map": (dict,),
+    "list": (list,),
+    "string": (str,),
+    "integer": (int,),
+    "long": (int,),
+    "boolean": (bool,),
+}
+_MEASURED = {"string": "characters", "list": "members", "map": "entries"}
+
+
+def check_request(request: Mapping[str, Any], prop_names: Mapping[str, str] | None = None) -> None:
+    """Raise ``ValueError`` where a CreateTrainingJob request breaks the service model.
+
+    Checks types, required and unknown members, lengths and ranges, patterns and enums, and passes by what is not known
+    yet: tokens, and members whose key ends in ``.$`` (Step Functions' JSONPath). ``prop_names`` says which prop a member
+    comes from, by its path in the request, like ``{"AlgorithmSpecification.MetricDefinitions": "metric_definitions"}``;
+    the longest path that fits names the prop in the message.
+    """
+    for path, problem in _problems("CreateTrainingJobRequest", request, ()):
+        member = ".".join(path)
+        prop = _prop(path, prop_names or {})
+        raise ValueError(f"{prop} ({member}) {problem}" if prop else f"{member or 'the request'} {problem}")
+
+
+@cache
+def shapes() -> dict[str, Any]:
+    """The shapes of SageMaker's newest service model in the installed botocore, by name."""
+    # Read as a file: importing botocore and its loader costs three times as much, on every synth.
+    spec = importlib.util.find_spec("botocore")
+    if spec is None or not spec.submodule_search_locations:
+        raise ModuleNotFoundError("botocore is needed for its model of SageMaker, as in `pip install botocore`")
+    models = Path(spec.submodule_search_locations[0]).glob("data/sagemaker/*/service-2.json*")
+    newest = max(models, key=lambda path: path.parent.name)
+    content = newest.read_bytes()
+    model = json.loads(gzip.decompress(content) if newest.suffix == ".gz" else content)
+    return dict(model["shapes"])
+
+
+@cache
+def training_instance_types() -> frozenset[str]:
+    """Every instance type that SageMaker trains on, as the service model lists them."""
+    return frozenset(shapes()["TrainingInstanceType"]["enum"])
+
+
+def _problems(shape_name: str, value: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
+    if is_unresolved(value):
+        return
+    shape = shapes()[shape_name]
+    kind = shape["type"]
+    a_bool_for_a_number = kind in ("integer", "long") and isinstance(value, bool)
+    right_type = isinstance(value, _TYPES[kind]) and not a_bool_for_a_number
+    if not right_type:
+        yield path, f"must be {'an' if kind == 'integer' else 'a'} {kind}, got {value!r}"
+        return
+    yield from ((path, problem) for problem in _breaches(shape, value))
+    if kind == "structure":
+        yield from _member_problems(shape, value, path)
+    elif kind == "list":
+        for index, item in enumerate(value):
+            yield from _problems(shape["member"]["shape"], item, (*path, str(index)))
+    elif kind == "map":
+        for key, item in value.items():
+            yield from _problems(shape["key"]["shape"], key, (*path, str(key)))
+            yield from _problems(shape["value"]["shape"], item, (*path, str(key)))
+
+
+def _member_problems(
+    shape: Mapping[str, Any], value: Mapping[str, Any], path: tuple[str, ...]
+) -> Iterator[tuple[tuple[str, ...], str]]:
+    members = shape["members"]
+    given = {key.removesuffix(".$"): key for key in value}
+    for name in shape.get("required", ()):
+        if name not in given:
+            yield (*path, name), "must be given"
+    for name, key in given.items():
+        if name not in members:
+            yield (*path, name), f"must be one of {', '.join(members)}; the service knows no {name!r}"
+        elif name == key:
+            yield from _problems(members[name]["shape"], value[key], (*path, name))
+
+
+def _breaches(shape: Mapping[str, Any], value: Any) -> Iterator[str]:
+    """What one value breaks of its own shape's range, enum and pattern."""
+    kind = shape["type"]
+    size = len(value) if kind in _MEASURED else value
+    unit = f" {_MEASURED[kind]}" if kind in _MEASURED else ""
+    got = f"{size}{unit}" if unit else repr(value)
+    if "min" in shape and size < shape["min"]:
+        yield f"must be at least {shape['min']}{unit}, got {got}"
+    if "max" in shape and size > shape["max"]:
+        yield f"must be at most {shape['max']}{unit}, got {got}"
+    if "enum" in shape and value not in shape["enum"]:
+        choices = shape["enum"]
+        shown = ", ".join(map(repr, choices[:5])) + (", ..." if len(choices) > 5 else "")
+        yield f"must be one of {shown}, got {value!r}"
+    if "pattern" in shape and not _pattern(shape["pattern"]).fullmatch(value):
+        yield f"must match {shape['pattern']}, got {value!r}"
+
+
+@cache
+def _pattern(text: str) -> re.Pattern[str]:
+    """A pattern of the service model, whose Unicode classes Python's ``re`` spells otherwise."""
+    separators = "\u0020\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
+    translated = text.replace(r"\p{L}", r"\w").replace(r"\p{N}", r"\w").replace(r"\p{Z}", separators)
+    return re.compile(translated)
+
+
+def _prop(path: tuple[str, ...], prop_names: Mapping[str, str]) -> str | None:
+    for length in range(len(path), 0, -1):
+        prop = prop_names.get(".".join(path[:length]))
+        if prop:
+            return prop
+    return None

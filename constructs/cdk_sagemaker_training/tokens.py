@@ -1,0 +1,25 @@
+"""Telling values that are known at synth from those that CloudFormation or Step Functions fills in later."""
+
+from __future__ import annotations
+
+from typing import Any
+
+# CDK encodes a number token as a negative float of this magnitude (aws-cdk-lib core/lib/private/encoding.ts).
+_NUMBER_TOKEN_BELOW = -1e288
+
+
+def is_unresolved(value: Any) -> bool:
+    """Whether ``value`` is, or contains, a CDK token, so that a check at synth has to pass it by.
+
+    Answers as ``aws_cdk.Token.is_unresolved`` does for text and numbers, without its call into Node for each value. An
+    ``IResolvable`` is a token too.
+    """
+    if isinstance(value, str):
+        return "${Token[" in value
+    if isinstance(value, bool) or value is None:
+        return False
+    if isinstance(value, int | float):
+        return value < _NUMBER_TOKEN_BELOW
+    if isinstance(value, list | tuple):
+        return any(isinstance(item, str) and "#{Token[" in item for item in value)
+    return hasattr(value, "creation_stack")  # an IResolvable

@@ -1,0 +1,92 @@
+import pytest
+
+from cdk_sagemaker_training import DataParallelJob, HeterogeneousJob, InstanceGroup, Torchrun
+
+ONE_GPU = DataParallelJob(InstanceGroup("ml.g5.xlarge"))
+
+
+def message_of(make) -> str:
+    with pytest.raises(ValueError) as raised:
+        make()
+    return str(raised.value)
+
+
+def test_an_ec2_type_is_refused_with_the_sagemaker_type_that_was_meant() -> None:
+    assert message_of(lambda: InstanceGroup("g5.xlarge")) == (
+        "instance_type must be a SageMaker training type like 'ml.g5.xlarge', got 'g5.xlarge'"
+    )
+
+
+def test_a_type_that_sagemaker_does_not_train_on_is_refused_with_the_nearest_that_it_does() -> None:
+    assert message_of(lambda: InstanceGroup("ml.m5.xlarg")) == (
+        "instance_type must be a type that SageMaker trains on, like 'ml.m5.xlarge', got 'ml.m5.xlarg'"
+    )
+
+
+def test_a_type_for_inference_only_is_refused() -> None:
+    assert "that SageMaker trains on" in message_of(lambda: InstanceGroup("ml.inf1.xlarge"))
+
+
+@pytest.mark.parametrize("count", [0, -1, 1.5, True, "2"])
+def test_a_count_that_is_no_number_of_machines_is_refused(count: object) -> None:
+    assert message_of(lambda: InstanceGroup("ml.g5.xlarge", count)) == (
+        f"instance_count must be a whole number of at least 1, like 2, got {count!r}"
+    )
+
+
+def test_six_groups_are_refused() -> None:
+    groups = {f"group_{number}": InstanceGroup("ml.c5.xlarge") for number in range(5)}
+    message = message_of(lambda: HeterogeneousJob(groups=groups, train=ONE_GPU, train_group="dnn_group"))
+    assert message.startswith("groups must be at most 4 beside train_group, 5 in all, like ['group_0', ")
+    assert message.endswith("'group_4', 'dnn_group']")
+
+
+def test_a_heterogeneous_job_without_other_groups_is_refused() -> None:
+    message = message_of(lambda: HeterogeneousJob(groups={}, train=ONE_GPU, train_group="dnn_group"))
+    assert message.startswith("groups must name a group beside the one that trains")
+
+
+def test_the_group_that_trains_cannot_be_one_of_the_others_too() -> None:
+    groups = {"data_group": InstanceGroup("ml.c5.xlarge")}
+    message = message_of(lambda: HeterogeneousJob(groups=groups, train=ONE_GPU, train_group="data_group"))
+    assert message == "train_group must not be one of groups, like 'dnn_group', got 'data_group'"
+
+
+def test_a_heterogeneous_job_does_not_train_another() -> None:
+    job = HeterogeneousJob(groups={"a": InstanceGroup("ml.c5.xlarge")}, train=ONE_GPU, train_group="b")
+    message = message_of(
+        lambda: HeterogeneousJob(groups={"c": InstanceGroup("ml.c5.xlarge")}, train=job, train_group="d")
+    )
+    assert message.startswith("train must be a job on one group")
+
+
+def test_a_job_on_one_group_names_type_and_count() -> None:
+    [request] = DataParallelJob(InstanceGroup("ml.p4d.24xlarge", 2), launcher=Torchrun()).requests()
+    assert request.resource_config == {"InstanceType": "ml.p4d.24xlarge", "InstanceCount": 2}
+    assert request.hyperparameters == {"sagemaker_torch_distributed_enabled": "true"}
+    assert request.group_names == ()
+
+
+def test_torchrun_of_a_heterogeneous_job_starts_in_the_group_that_trains_only() -> None:
+    [request] = HeterogeneousJob(
+        groups={"data_group": InstanceGroup("ml.c5.xlarge", 2)},
+        train=DataParallelJob(InstanceGroup("ml.g5.xlarge"), launcher=Torchrun()),
+        train_group="dnn_group",
+    ).requests()
+    assert request.resource_config == {
+        "InstanceGroups": [
+            {"InstanceType": "ml.c5.xlarge", "InstanceCount": 2, "InstanceGroupName": "data_group"},
+            {"InstanceType": "ml.g5.xlarge", "InstanceCount": 1, "InstanceGroupName": "dnn_group"},
+        ]
+    }
+    assert request.hyperparameters == {
+        "sagemaker_distribution_instance_groups": '["dnn_group"]',
+        "sagemaker_torch_distributed_enabled": "true",
+    }
+    assert request.group_names == ("data_group", "dnn_group")
+
+
+def test_a_job_is_a_value() -> None:
+    assert DataParallelJob(InstanceGroup("ml.g5.xlarge"), Torchrun()) == DataParallelJob(
+        InstanceGroup("ml.g5.xlarge"), Torchrun()
+    )

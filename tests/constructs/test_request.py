@@ -1,0 +1,230 @@
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from aws_cdk import Duration, Token
+
+from cdk_sagemaker_training import (
+    DataParallelJob,
+    HeterogeneousJob,
+    InstanceGroup,
+    S3Channel,
+    S3Prefix,
+    Spot,
+    Torchrun,
+    WarmPool,
+)
+from cdk_sagemaker_training.request import check_job_name_prefix, create_training_job, encode_hyperparameter
+
+BUCKET: Any = SimpleNamespace(bucket_name="bucket")
+HETEROGENEOUS = HeterogeneousJob(
+    groups={"data_group": InstanceGroup("ml.c5.xlarge", 2)},
+    train=DataParallelJob(InstanceGroup("ml.g5.xlarge"), launcher=Torchrun()),
+    train_group="dnn_group",
+)
+HOMOGENEOUS = DataParallelJob(InstanceGroup("ml.g5.xlarge"))
+
+
+def request_of(job: Any = HETEROGENEOUS, **props: Any) -> dict[str, Any]:
+    return create_training_job(
+        **{
+            "job_request": job.requests()[0],
+            "training_job_name": "digits-1",
+            "image_uri": "123456789012.dkr.ecr.us-east-1.amazonaws.com/digits:1",
+            "role_arn": "arn:aws:iam::123456789012:role/Training",
+            "output": S3Prefix(BUCKET, "models/"),
+            "max_runtime_seconds": 3600,
+            **props,
+        }
+    )
+
+
+def refusal_of(job: Any = HETEROGENEOUS, **props: Any) -> str:
+    with pytest.raises(ValueError) as raised:
+        request_of(job, **props)
+    return str(raised.value)
+
+
+def test_a_heterogeneous_request_has_groups_and_neither_type_nor_count() -> None:
+    assert request_of(
+        hyperparameters={"epochs": 3},
+        channels={
+            "digits": S3Channel(BUCKET, "digits/", groups=["data_group"]),
+            "labels": S3Channel(BUCKET, "labels/"),
+        },
+        metric_definitions={"loss": "loss ([0-9.]+)"},
+        tags={"team": "vision"},
+    ) == {
+        "AlgorithmSpecification": {
+            "TrainingImage": "123456789012.dkr.ecr.us-east-1.amazonaws.com/digits:1",
+            "TrainingInputMode": "File",
+            "MetricDefinitions": [{"Name": "loss", "Regex": "loss ([0-9.]+)"}],
+        },
+        "HyperParameters": {
+            "epochs": "3",
+            "sagemaker_distribution_instance_groups": '["dnn_group"]',
+            "sagemaker_torch_distributed_enabled": "true",
+        },
+        "InputDataConfig": [
+            {
+                "ChannelName": "digits",
+                "DataSource": {
+                    "S3DataSource": {
+                        "InstanceGroupNames": ["data_group"],
+                        "S3DataDistributionType": "FullyReplicated",
+                        "S3DataType": "S3Prefix",
+                        "S3Uri": "s3://bucket/digits/",
+                    }
+                },
+                "InputMode": "File",
+            },
+            {
+                "ChannelName": "labels",
+                "DataSource": {
+                    "S3DataSource": {
+                        "InstanceGroupNames": ["data_group", "dnn_group"],
+                        "S3DataDistributionType": "FullyReplicated",
+                        "S3DataType": "S3Prefix",
+                        "S3Uri": "s3://bucket/labels/",
+                    }
+                },
+                "InputMode": "File",
+            },
+        ],
+        "OutputDataConfig": {"S3OutputPath": "s3://bucket/models/"},
+        "ResourceConfig": {
+            "InstanceGroups": [
+                {"InstanceType": "ml.c5.xlarge", "InstanceCount": 2, "InstanceGroupName": "data_group"},
+                {"InstanceType": "ml.g5.xlarge", "InstanceCount": 1, "InstanceGroupName": "dnn_group"},
+            ],
+            "VolumeSizeInGB": 30,
+        },
+        "RoleArn": "arn:aws:iam::123456789012:role/Training",
+        "StoppingCondition": {"MaxRuntimeInSeconds": 3600},
+        "Tags": [{"Key": "team", "Value": "vision"}],
+        "TrainingJobName": "digits-1",
+    }
+
+
+def test_channels_without_groups_name_none() -> None:
+    [channel] = request_of(channels={"digits": S3Channel(BUCKET)})["InputDataConfig"]
+    assert "InstanceGroupNames" not in channel["DataSource"]["S3DataSource"]
+
+
+def test_spot_brings_its_checkpoints_and_its_waiting_time() -> None:
+    spot = Spot(S3Prefix(BUCKET, "checkpoints/"), max_wait=Duration.hours(2))
+    request = request_of(HOMOGENEOUS, spot=spot, checkpoint_s3_uri="s3://bucket/checkpoints/one/")
+    assert request["EnableManagedSpotTraining"] is True
+    assert request["CheckpointConfig"] == {
+        "LocalPath": "/opt/ml/checkpoints",
+        "S3Uri": "s3://bucket/checkpoints/one/",
+    }
+    assert request["StoppingCondition"] == {"MaxRuntimeInSeconds": 3600, "MaxWaitTimeInSeconds": 7200}
+
+
+def test_a_spot_job_that_may_wait_for_less_than_it_may_run_is_refused() -> None:
+    message = refusal_of(HOMOGENEOUS, spot=Spot(S3Prefix(BUCKET), max_wait=60))
+    assert message.startswith("spot.max_wait must be at least max_runtime")
+    assert message.endswith("like Duration.seconds(3600), got 60 seconds")
+
+
+def test_a_warm_pool_with_groups_is_refused() -> None:
+    message = refusal_of(warm_pool=WarmPool(Duration.minutes(30)))
+    assert message.startswith("warm_pool must be")
+    assert "instance groups" in message
+
+
+def test_a_group_of_a_channel_that_is_no_group_of_the_job_is_refused() -> None:
+    assert refusal_of(channels={"digits": S3Channel(BUCKET, groups=["data"])}) == (
+        "channels['digits'].groups must be instance groups of the job, like 'data_group' of ['data_group', 'dnn_group'], "
+        "got 'data'"
+    )
+
+
+def test_groups_on_a_channel_of_a_job_without_groups_are_refused() -> None:
+    message = refusal_of(HOMOGENEOUS, channels={"digits": S3Channel(BUCKET, groups=["data_group"])})
+    assert message.startswith("channels['digits'].groups must be left out of a job without instance groups")
+
+
+def test_more_than_20_channels_are_refused() -> None:
+    message = refusal_of(channels={f"channel{number}": S3Channel(BUCKET) for number in range(21)})
+    assert message == "channels must be at most 20, like {'images': S3Channel(...)}, got 21"
+
+
+def test_a_channel_name_that_the_service_refuses_is_refused() -> None:
+    message = refusal_of(channels={"my channel": S3Channel(BUCKET)})
+    assert message.startswith("channels (InputDataConfig.0.ChannelName) must match")
+    assert message.endswith("got 'my channel'")
+
+
+def test_a_hyperparameter_over_2500_characters_is_refused() -> None:
+    message = refusal_of(hyperparameters={"prompt": "x" * 2501})
+    assert message.startswith("hyperparameters['prompt'] must be at most 2500 characters")
+    assert "got 2501 characters" in message
+
+
+def test_more_than_100_hyperparameters_are_refused_the_jobs_own_included() -> None:
+    assert len(request_of(hyperparameters={f"h{n}": n for n in range(98)})["HyperParameters"]) == 100
+    message = refusal_of(hyperparameters={f"h{n}": n for n in range(99)})
+    assert message.startswith("hyperparameters must be at most 100")
+    assert message.endswith("got 101")
+
+
+def test_a_hyperparameter_that_the_job_sets_is_refused() -> None:
+    message = refusal_of(hyperparameters={"sagemaker_torch_distributed_enabled": "false"})
+    assert message.startswith("hyperparameters must leave 'sagemaker_torch_distributed_enabled' to the job")
+
+
+@pytest.mark.parametrize("seconds", [0, 28 * 24 * 3600 + 1])
+def test_a_runtime_over_28_days_or_none_at_all_is_refused(seconds: int) -> None:
+    assert refusal_of(max_runtime_seconds=seconds) == (
+        f"max_runtime must be between 1 second and 28 days, like Duration.hours(6), got {seconds} seconds"
+    )
+
+
+@pytest.mark.parametrize("prefix", ["", "-a", "a-", "a_b", "x" * 27])
+def test_a_bad_job_name_prefix_is_refused(prefix: str) -> None:
+    with pytest.raises(ValueError) as raised:
+        check_job_name_prefix(prefix)
+    assert str(raised.value).startswith("job_name_prefix must be 1 to 26 letters, digits and hyphens")
+    assert str(raised.value).endswith(f"like 'digits', got {prefix!r}")
+
+
+def test_a_metric_without_a_group_around_its_value_is_refused() -> None:
+    message = refusal_of(metric_definitions={"loss": "loss [0-9.]+"})
+    assert message == (
+        "metric_definitions['loss'] must have a group around the value, like 'loss=([0-9.]+)', got 'loss [0-9.]+'"
+    )
+
+
+@pytest.mark.parametrize(
+    "value", [True, False, 3, 0.001, 1e-05, "text", "5", "true", "null", "", [1, "a"], {"a": [True]}, '"quoted"', "a b"]
+)
+def test_the_toolkit_reads_each_hyperparameter_as_it_was_meant(
+    value: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from sagemaker_training import environment
+
+    file = tmp_path / "hyperparameters.json"
+    file.write_text(json.dumps({"it": encode_hyperparameter("it", value)}))
+    monkeypatch.setattr(environment, "hyperparameters_file_dir", str(file))
+    read = environment.read_hyperparameters()["it"]
+    assert read == value
+    assert type(read) is type(value)
+
+
+@pytest.mark.parametrize("value", [None, object()])
+def test_a_hyperparameter_without_a_json_form_is_refused(value: object) -> None:
+    message = refusal_of(hyperparameters={"it": value})
+    assert message.startswith("hyperparameters['it'] must be text, a number, a bool, a list or a dict")
+
+
+def test_a_hyperparameter_known_only_later_goes_as_the_text_that_it_is() -> None:
+    assert encode_hyperparameter("it", "${Token[TOKEN.1]}") == "${Token[TOKEN.1]}"
+
+
+def test_a_number_known_only_later_is_refused_with_the_text_to_write_instead() -> None:
+    message = refusal_of(hyperparameters={"it": Token.as_number({"Ref": "Steps"})})
+    assert message.startswith("hyperparameters['it'] must be text where it is known only later")

@@ -1,0 +1,97 @@
+from typing import Any
+
+import aws_cdk as cdk
+import pytest
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_s3 as s3
+from aws_cdk.assertions import Template
+
+from cdk_sagemaker_training import TrainingRole
+
+
+class Role:
+    """A role in a stack of its own, and what its policy says."""
+
+    def __init__(self) -> None:
+        self.stack = cdk.Stack()
+        self.bucket = s3.Bucket.from_bucket_name(self.stack, "Bucket", "data")
+        self.role = TrainingRole(self.stack, "Role")
+
+    def statements(self) -> list[dict[str, Any]]:
+        [policy] = Template.from_stack(self.stack).find_resources("AWS::IAM::Policy").values()
+        return list(policy["Properties"]["PolicyDocument"]["Statement"])
+
+    def resources_of(self, action: str) -> list[str]:
+        return [
+            resource if isinstance(resource, str) else "".join(p for p in resource["Fn::Join"][1] if isinstance(p, str))
+            for statement in self.statements()
+            if action in statement["Action"] or action == statement["Action"]
+            for resource in (
+                statement["Resource"] if isinstance(statement["Resource"], list) else [statement["Resource"]]
+            )
+        ]
+
+
+@pytest.fixture
+def role() -> Role:
+    return Role()
+
+
+def test_only_sagemaker_in_this_account_may_take_the_role_on(role: Role) -> None:
+    [resource] = Template.from_stack(role.stack).find_resources("AWS::IAM::Role").values()
+    [statement] = resource["Properties"]["AssumeRolePolicyDocument"]["Statement"]
+    assert statement == {
+        "Action": "sts:AssumeRole",
+        "Condition": {"StringEquals": {"aws:SourceAccount": {"Ref": "AWS::AccountId"}}},
+        "Effect": "Allow",
+        "Principal": {"Service": "sagemaker.amazonaws.com"},
+    }
+
+
+def test_the_role_has_no_managed_policy(role: Role) -> None:
+    [resource] = Template.from_stack(role.stack).find_resources("AWS::IAM::Role").values()
+    assert "ManagedPolicyArns" not in resource["Properties"]
+
+
+def test_reading_a_prefix_reads_and_lists_that_prefix_only(role: Role) -> None:
+    role.role.grant_read(role.bucket, "images/")
+    assert role.resources_of("s3:GetObject") == ["arn::s3:::data/images/*"]
+    [listing] = [statement for statement in role.statements() if statement["Action"] == "s3:ListBucket"]
+    assert listing["Condition"] == {"StringLike": {"s3:prefix": ["images/*"]}}
+
+
+def test_writing_a_prefix_does_not_read_it(role: Role) -> None:
+    role.role.grant_write(role.bucket, "models/")
+    assert role.resources_of("s3:PutObject") == ["arn::s3:::data/models/*"]
+    assert role.resources_of("s3:GetObject") == []
+
+
+def test_a_bucket_with_a_key_may_be_read_with_it() -> None:
+    role = Role()
+    key = kms.Key(role.stack, "Key")
+    role.role.grant_read(s3.Bucket(role.stack, "Encrypted", encryption_key=key), "")
+    assert [statement for statement in role.statements() if statement["Action"] == "kms:Decrypt"]
+
+
+def test_logs_go_to_the_log_group_of_training_jobs_only(role: Role) -> None:
+    assert role.resources_of("logs:PutLogEvents") == ["arn::logs:::log-group:/aws/sagemaker/TrainingJobs:*"]
+
+
+def test_passing_the_role_is_allowed_to_sagemaker_only(role: Role) -> None:
+    other = iam.Role(role.stack, "Other", assumed_by=iam.ServicePrincipal("states.amazonaws.com"))
+    role.role.grant_pass_role(other)
+    policies = Template.from_stack(role.stack).find_resources("AWS::IAM::Policy")
+    [policy] = [value for name, value in policies.items() if name.startswith("Other")]
+    [statement] = policy["Properties"]["PolicyDocument"]["Statement"]
+    assert statement["Action"] == "iam:PassRole"
+    assert statement["Condition"] == {"StringEquals": {"iam:PassedToService": "sagemaker.amazonaws.com"}}
+    assert statement["Resource"]["Fn::GetAtt"][0].startswith("Role")
+
+
+def test_a_role_that_there_is_already_gets_the_permissions_too() -> None:
+    stack = cdk.Stack()
+    own = iam.Role(stack, "Own", assumed_by=iam.ServicePrincipal("sagemaker.amazonaws.com"))
+    TrainingRole.from_role(stack, "Role", own)
+    [policy] = Template.from_stack(stack).find_resources("AWS::IAM::Policy").values()
+    assert policy["Properties"]["Roles"][0]["Ref"].startswith("Own")
