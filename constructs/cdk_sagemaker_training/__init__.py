@@ -1,5 +1,10 @@
 """AWS CDK constructs for SageMaker training jobs: heterogeneous, compiled and model-parallel."""
 
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from cdk_sagemaker_training.data import S3Channel, S3Prefix, Spot, WarmPool
 from cdk_sagemaker_training.image import TrainingImage
 from cdk_sagemaker_training.jobs import (
@@ -10,9 +15,13 @@ from cdk_sagemaker_training.jobs import (
     Torchrun,
     TrainingJob,
 )
-from cdk_sagemaker_training.network import TrainingNetwork
 from cdk_sagemaker_training.packaged import training_code_path
 from cdk_sagemaker_training.role import TrainingRole
+from cdk_sagemaker_training.workflow import TrainingWorkflow
+
+if TYPE_CHECKING:
+    from cdk_sagemaker_training.network import TrainingNetwork
+    from cdk_sagemaker_training.task import TrainingTask
 
 __all__ = [
     "DataParallelJob",
@@ -27,6 +36,18 @@ __all__ = [
     "TrainingJob",
     "TrainingNetwork",
     "TrainingRole",
+    "TrainingTask",
+    "TrainingWorkflow",
     "WarmPool",
     "training_code_path",
 ]
+
+# Imported when first used, as aws_cdk does with its own modules: what these stand on (aws_ec2, aws_stepfunctions_tasks)
+# takes as long to import as five workflows take to synthesize.
+_IMPORTED_WHEN_USED = {"TrainingNetwork": "network", "TrainingTask": "task"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _IMPORTED_WHEN_USED:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_IMPORTED_WHEN_USED[name]}"), name)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from aws_cdk import IgnoreMode, Stack
 from aws_cdk import aws_ecr as ecr
-from aws_cdk import aws_ecr_assets as ecr_assets
-from aws_cdk.region_info import FactName
 from constructs import Construct
 
-from cdk_sagemaker_training.dockerfile import copied_sources, excluded_but
 from cdk_sagemaker_training.tokens import is_unresolved
+
+if TYPE_CHECKING:
+    from aws_cdk import aws_ecr_assets as ecr_assets
 
 
 class TrainingImage(Construct):
@@ -39,6 +40,11 @@ class TrainingImage(Construct):
         build_args: Mapping[str, str] | None = None,
         platform: ecr_assets.Platform | None = None,
     ) -> None:
+        # Here and not above, since an image that lies in a repository needs neither.
+        from aws_cdk import aws_ecr_assets as ecr_assets
+
+        from cdk_sagemaker_training.dockerfile import copied_sources, excluded_but
+
         super().__init__(scope, id)
         _check_dockerfile(directory, file)
         sources = copied_sources(Path(directory), file)
@@ -66,7 +72,7 @@ class TrainingImage(Construct):
         """
         stack = Stack.of(scope)
         image = _ImageInRepository(scope, id)
-        account = account_id or stack.regional_fact(FactName.DLC_REPOSITORY_ACCOUNT)
+        account = account_id or _account_of_dlc(stack)
         image._use(
             ecr.Repository.from_repository_attributes(
                 image,
@@ -102,6 +108,12 @@ class _ImageInRepository(TrainingImage):
     def _use(self, repository: ecr.IRepository, tag: str) -> None:
         self.repository = repository
         self.image_uri = repository.repository_uri_for_tag_or_digest(tag)
+
+
+def _account_of_dlc(stack: Stack) -> str:
+    from aws_cdk.region_info import FactName
+
+    return stack.regional_fact(FactName.DLC_REPOSITORY_ACCOUNT)
 
 
 def _check_dockerfile(directory: str, file: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jsii
 from aws_cdk import ArnFormat, Stack
@@ -11,7 +11,8 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
-from cdk_sagemaker_training.network import TrainingNetwork
+if TYPE_CHECKING:
+    from cdk_sagemaker_training.network import TrainingNetwork
 
 _LOG_GROUP = "/aws/sagemaker/TrainingJobs"
 _METRIC_NAMESPACE = "/aws/sagemaker/TrainingJobs"

@@ -1,0 +1,276 @@
+"""The same app with aws-cdk-lib alone, as one writes it for what CDK's own task cannot say.
+
+Its templates are those of `synth_ours.py`, resource by resource, which the benchmark checks: each state that
+has no construct of its own is a `CustomState`, and each policy is written by hand.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import aws_cdk as cdk
+from aws_cdk import aws_ecr as ecr
+from aws_cdk import aws_events as events
+from aws_cdk import aws_events_targets as targets
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_s3 as s3
+from aws_cdk import aws_stepfunctions as sfn
+from constructs import Construct
+
+SDK = "arn:aws:states:::aws-sdk:sagemaker"
+NAME = {"TrainingJobName.$": "$.Training.JobName"}
+
+
+class Stack(cdk.Stack):
+    def __init__(self, scope: Construct, id: str, workflows: int) -> None:
+        super().__init__(scope, id, env=cdk.Environment(account="123456789012", region="us-east-1"))
+        bucket = s3.Bucket(self, "Bucket")
+        repository = ecr.Repository.from_repository_attributes(
+            self,
+            "Repository",
+            repository_arn="arn:aws:ecr:us-east-1:763104351884:repository/pytorch-training",
+            repository_name="pytorch-training",
+        )
+        for number in range(workflows):
+            Training(self, f"Training{number}", f"digits-{number}", bucket, repository)
+
+
+class Training(Construct):
+    def __init__(self, scope: Construct, id: str, prefix: str, bucket: s3.IBucket, repository: ecr.IRepository) -> None:
+        super().__init__(scope, id)
+        role = iam.Role(
+            self,
+            "Role",
+            description="Runs SageMaker training jobs",
+            assumed_by=iam.ServicePrincipal(
+                "sagemaker.amazonaws.com", conditions={"StringEquals": {"aws:SourceAccount": "123456789012"}}
+            ),
+        )
+        allow_job(role, bucket, repository)
+        machine = sfn.StateMachine(
+            self,
+            "StateMachine",
+            definition_body=sfn.DefinitionBody.from_chainable(
+                self.definition(prefix, request(role, bucket, repository))
+            ),
+            comment="Runs a training job",
+            timeout=cdk.Duration.hours(26),
+        )
+        jobs = f"arn:aws:sagemaker:us-east-1:123456789012:training-job/{prefix}-*"
+        actions = ["CreateTrainingJob", "DescribeTrainingJob", "StopTrainingJob", "AddTags"]
+        allow(machine, [f"sagemaker:{action}" for action in actions], jobs)
+        passing = {"StringEquals": {"iam:PassedToService": "sagemaker.amazonaws.com"}}
+        allow(machine, ["iam:PassRole"], role.role_arn, passing)
+        Stopper(self, "Stopper", machine, jobs)
+
+    def definition(self, prefix: str, request: dict[str, Any]) -> sfn.IChainable:
+        states = Construct(self, "States")
+
+        def state(id: str, state_json: dict[str, Any]) -> sfn.CustomState:
+            return sfn.CustomState(states, id, state_json=state_json)
+
+        name = f"States.Format('{prefix}-{{}}-{{}}', States.Hash($$.Execution.Id, 'MD5'), 1)"
+        first = state(
+            "FirstAttempt",
+            {
+                "Type": "Pass",
+                "Parameters": {"Attempt": 1, "JobName.$": name, "Seconds": 5},
+                "ResultPath": "$.Training",
+            },
+        )
+        create = state("Create", call("createTrainingJob", request, "$.Training.Created", 5))
+        find = state("Find", call("describeTrainingJob", NAME, "$.Training.Job", 3))
+        wait = state("Wait", {"Type": "Wait", "SecondsPath": "$.Training.Seconds"})
+        describe = state("Describe", call("describeTrainingJob", NAME, "$.Training.Job", 10))
+        longer = state(
+            "WaitLonger",
+            {
+                "Type": "Pass",
+                "Parameters": {
+                    "Attempt.$": "$.Training.Attempt",
+                    "JobName.$": "$.Training.JobName",
+                    "Seconds.$": "States.MathAdd($.Training.Seconds, 5)",
+                },
+                "ResultPath": "$.Training",
+            },
+        )
+        stop = state("Stop", call("stopTrainingJob", NAME, "$.Training.Stopped", 3))
+        error = sfn.Fail(states, "Error", error_path="$.Training.Error.Error", cause_path="$.Training.Error.Cause")
+        completed = state("Completed", {"Type": "Pass", "InputPath": "$.Training.Job"})
+        status = "$.Training.Job.TrainingJobStatus"
+        over = (
+            sfn.Choice(states, "IsOver")
+            .when(sfn.Condition.string_equals(status, "Completed"), completed)
+            .when(sfn.Condition.string_equals(status, "Failed"), failed(states, "Failed", "FailureReason"))
+            .when(sfn.Condition.string_equals(status, "Stopped"), failed(states, "Stopped", "SecondaryStatus"))
+            .when(sfn.Condition.number_less_than("$.Training.Seconds", 35), longer)
+            .otherwise(wait)
+        )
+        create.add_catch(find, errors=["States.ALL"], result_path="$.Training.Error")
+        find.add_catch(stop, errors=["States.ALL"], result_path="$.Training.Missing")
+        describe.add_catch(stop, errors=["States.ALL"], result_path="$.Training.Error")
+        stop.add_catch(error, errors=["States.ALL"], result_path="$.Training.Stopped")
+        stop.next(error)
+        find.next(over)
+        longer.next(wait)
+        return first.next(create).next(wait).next(describe).next(over)
+
+
+class Stopper(Construct):
+    def __init__(self, scope: Construct, id: str, machine: sfn.StateMachine, jobs: str) -> None:
+        super().__init__(scope, id)
+        stopper = sfn.StateMachine(
+            self,
+            "StateMachine",
+            comment="Stops the training jobs of executions that ended before them",
+            definition_body=sfn.DefinitionBody.from_chainable(self.definition()),
+        )
+        allow(stopper, ["sagemaker:ListTrainingJobs"], "*")
+        allow(stopper, ["sagemaker:StopTrainingJob"], jobs)
+        events.Rule(
+            self,
+            "Rule",
+            description="Executions that ended before their training jobs may have",
+            event_pattern=events.EventPattern(
+                source=["aws.states"],
+                detail_type=["Step Functions Execution Status Change"],
+                detail={
+                    "stateMachineArn": [machine.state_machine_arn],
+                    "status": ["ABORTED", "FAILED", "TIMED_OUT"],
+                },
+            ),
+            targets=[targets.SfnStateMachine(stopper, input=events.RuleTargetInput.from_event_path("$.detail"))],
+        )
+
+    def definition(self) -> sfn.IChainable:
+        states = Construct(self, "States")
+        parameters = {
+            "NameContains.$": "States.Hash($.executionArn, 'MD5')",
+            "StatusEquals": "InProgress",
+            "MaxResults": 100,
+        }
+        looking = {**call("listTrainingJobs", parameters, "$.Found", 6), "Retry": [retry(["States.TaskFailed"], 6)]}
+        look = sfn.CustomState(states, "Look", state_json=looking)
+        again = sfn.CustomState(states, "LookAgain", state_json=looking)
+        stop = {
+            **call("stopTrainingJob", {"TrainingJobName.$": "$.TrainingJobName"}, "$.Stopped", 6),
+            "Retry": [retry(["States.TaskFailed"], 6)],
+            "Catch": [{"ErrorEquals": ["States.ALL"], "ResultPath": "$.Error", "Next": "Ended"}],
+            "End": True,
+        }
+        each = sfn.CustomState(
+            states,
+            "StopEach",
+            state_json={
+                "Type": "Map",
+                "ItemsPath": "$.Found.TrainingJobSummaries",
+                "ItemSelector": {"TrainingJobName.$": "$$.Map.Item.Value.TrainingJobName"},
+                "ItemProcessor": {
+                    "StartAt": "Stop",
+                    "States": {"Stop": stop, "Ended": {"Type": "Pass", "End": True}},
+                },
+                "ResultPath": "$.Stopped",
+            },
+        )
+        wait = sfn.Wait(states, "Wait", time=sfn.WaitTime.duration(cdk.Duration.minutes(1)))
+        left = (
+            sfn.Choice(states, "AnyLeft")
+            .when(sfn.Condition.is_present("$.Found.TrainingJobSummaries[0]"), each)
+            .otherwise(sfn.Succeed(states, "Done"))
+        )
+        return look.next(each).next(wait).next(again).next(left)
+
+
+def request(role: iam.Role, bucket: s3.IBucket, repository: ecr.IRepository) -> dict[str, Any]:
+    uri = f"s3://{bucket.bucket_name}"
+    return {
+        "AlgorithmSpecification": {
+            "TrainingImage": repository.repository_uri_for_tag("2.6.0-gpu-py312"),
+            "TrainingInputMode": "File",
+            "MetricDefinitions": [{"Name": "loss", "Regex": r"loss ([0-9.]+)"}],
+        },
+        "CheckpointConfig": {"S3Uri.$": f"States.Format('{{}}{{}}/', '{uri}/checkpoints/', $$.Execution.Name)"},
+        "HyperParameters": {
+            "epochs": "4",
+            "batch-size": "64",
+            "sagemaker_distribution_instance_groups": '["dnn_group"]',
+            "sagemaker_torch_distributed_enabled": "true",
+        },
+        "InputDataConfig": [
+            {
+                "ChannelName": "digits",
+                "DataSource": {
+                    "S3DataSource": {
+                        "InstanceGroupNames": ["data_group"],
+                        "S3DataDistributionType": "FullyReplicated",
+                        "S3DataType": "S3Prefix",
+                        "S3Uri": f"{uri}/digits/",
+                    }
+                },
+                "InputMode": "File",
+            }
+        ],
+        "OutputDataConfig": {"S3OutputPath": f"{uri}/models/"},
+        "ResourceConfig": {
+            "InstanceGroups": [
+                {"InstanceType": "ml.c5.xlarge", "InstanceCount": 2, "InstanceGroupName": "data_group"},
+                {"InstanceType": "ml.g5.xlarge", "InstanceCount": 1, "InstanceGroupName": "dnn_group"},
+            ],
+            "VolumeSizeInGB": 30,
+        },
+        "RoleArn": role.role_arn,
+        "StoppingCondition": {"MaxRuntimeInSeconds": 3600},
+        "Tags": [{"Key": "StepFunctionsExecution", "Value.$": "$$.Execution.Id"}],
+        "TrainingJobName.$": "$.Training.JobName",
+    }
+
+
+def call(action: str, parameters: dict[str, Any], result_path: str, attempts: int) -> dict[str, Any]:
+    errors = [f"SageMaker.{name}" for name in ("AmazonSageMakerException", "SageMakerException", "SdkClientException")]
+    return {
+        "Type": "Task",
+        "Resource": f"{SDK}:{action}",
+        "Parameters": parameters,
+        "ResultPath": result_path,
+        "Retry": [retry(errors, attempts)],
+    }
+
+
+def retry(errors: list[str], attempts: int) -> dict[str, Any]:
+    return {
+        "ErrorEquals": errors,
+        "IntervalSeconds": 1,
+        "BackoffRate": 2,
+        "MaxAttempts": attempts,
+        "MaxDelaySeconds": 60,
+        "JitterStrategy": "FULL",
+    }
+
+
+def failed(scope: Construct, status: str, reason: str) -> sfn.Fail:
+    cause = f"States.Format('{{}}: {{}}', $.Training.JobName, $.Training.Job.{reason})"
+    return sfn.Fail(scope, status, error=f"TrainingJob{status}", cause_path=cause)
+
+
+def allow_job(role: iam.Role, bucket: s3.IBucket, repository: ecr.IRepository) -> None:
+    group = "arn:aws:logs:us-east-1:123456789012:log-group:/aws/sagemaker/TrainingJobs:*"
+    log_actions = ["CreateLogGroup", "CreateLogStream", "DescribeLogStreams", "PutLogEvents"]
+    allow(role, [f"logs:{action}" for action in log_actions], group)
+    namespace = {"StringEquals": {"cloudwatch:namespace": "/aws/sagemaker/TrainingJobs"}}
+    allow(role, ["cloudwatch:PutMetricData"], "*", namespace)
+    repository.grant_pull(role)
+    for prefix in ("digits/*", "checkpoints/*"):
+        allow(role, ["s3:ListBucket"], bucket.bucket_arn, {"StringLike": {"s3:prefix": [prefix]}})
+        allow(role, ["s3:GetObject"], bucket.arn_for_objects(prefix))
+    for prefix in ("models/*", "checkpoints/*"):
+        allow(role, ["s3:AbortMultipartUpload", "s3:PutObject"], bucket.arn_for_objects(prefix))
+
+
+def allow(
+    principal: iam.Role | sfn.StateMachine, actions: list[str], resource: str, conditions: dict[str, Any] | None = None
+) -> None:
+    statement = iam.PolicyStatement(actions=actions, resources=[resource], conditions=conditions)
+    if isinstance(principal, sfn.StateMachine):
+        principal.add_to_role_policy(statement)
+    else:
+        principal.add_to_policy(statement)

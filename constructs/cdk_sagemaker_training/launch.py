@@ -1,0 +1,194 @@
+"""What TrainingTask and TrainingWorkflow share: from props to a request, the jobs' role, and leave to start them."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from aws_cdk import Duration, Size, Stack
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_stepfunctions as sfn
+from constructs import Construct
+
+from cdk_sagemaker_training.data import S3Channel, S3Prefix, Spot, WarmPool, seconds_of
+from cdk_sagemaker_training.image import TrainingImage
+from cdk_sagemaker_training.jobs import TrainingJob
+from cdk_sagemaker_training.jsonpath import path, quoted
+from cdk_sagemaker_training.request import check_job_name_prefix, create_training_job
+from cdk_sagemaker_training.role import TrainingRole
+from cdk_sagemaker_training.tokens import is_unresolved
+
+if TYPE_CHECKING:
+    from cdk_sagemaker_training.network import TrainingNetwork
+
+# The key of the tag that says which execution started a job; the value is the execution's ARN.
+EXECUTION_TAG = "StepFunctionsExecution"
+
+_ONE_DAY = 24 * 3_600  # SageMaker's own limit of a job that says none
+_LONGEST_PREFIX = 26
+
+
+class Launch:
+    """The jobs that a construct starts: their names, role, permissions and request.
+
+    Makes the role below ``scope`` unless there is one, and grants it what the job needs and no more.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        *,
+        job: TrainingJob,
+        image: TrainingImage,
+        output: S3Prefix,
+        channels: Mapping[str, S3Channel] | None,
+        checkpoints: S3Prefix | None,
+        hyperparameters: Mapping[str, Any] | None,
+        environment: Mapping[str, str] | None,
+        role: TrainingRole | iam.IRole | None,
+        network: TrainingNetwork | None,
+        spot: Spot | None,
+        warm_pool: WarmPool | None,
+        max_runtime: Duration | None,
+        max_pending: Duration | None,
+        volume_size: Size | None,
+        metric_definitions: Mapping[str, str] | None,
+        job_name_prefix: str | None,
+        tags: Mapping[str, str] | None,
+    ) -> None:
+        self.stack = Stack.of(scope)
+        self.partition = self.stack.partition
+        self.prefix = _default_prefix(scope.node.path) if job_name_prefix is None else job_name_prefix
+        _check_prefix(self.prefix)
+        self.checkpoints = _checkpoints(checkpoints, spot)
+        self.max_runtime_seconds = seconds_of("max_runtime", max_runtime or _ONE_DAY)
+        self.max_pending_seconds = None if max_pending is None else seconds_of("max_pending", max_pending)
+        self.max_wait_seconds = None if spot is None else seconds_of("max_wait", spot.max_wait)
+        self.role = role if isinstance(role, TrainingRole) else TrainingRole(scope, "Role", role=role)
+        # SageMaker has written the names in its ARNs as they are, and in lower case. IAM tells one from the other.
+        self._job_arns = [
+            self.stack.format_arn(service="sagemaker", resource="training-job", resource_name=f"{prefix}-*")
+            for prefix in sorted({self.prefix, self.prefix.lower()})
+        ]
+        self._tags = tags or {}
+        self._request = {
+            "job_request": _the_request_of(job),
+            "image_uri": image.image_uri,
+            "role_arn": self.role.role_arn,
+            "output": output,
+            "max_runtime_seconds": self.max_runtime_seconds,
+            "channels": channels,
+            "hyperparameters": hyperparameters,
+            "environment": environment,
+            "spot": spot,
+            "warm_pool": warm_pool,
+            "volume_size_gb": 30 if volume_size is None else volume_size.to_gibibytes(),
+            "max_pending_seconds": self.max_pending_seconds,
+            "vpc_config": None if network is None else network.vpc_config(),
+            "metric_definitions": metric_definitions,
+        }
+        self._grant(image, channels or {}, output, network)
+
+    def request(self, *, job_name: str, checkpoint_folder: str) -> Mapping[str, Any]:
+        """The Parameters of a state that creates a job, in ASL's JSONPath.
+
+        ``job_name`` and ``checkpoint_folder`` (a place below ``checkpoints``, without its last slash) are JSONPath
+        expressions. Members known only when the state runs have a key that ends in ``.$``.
+        """
+        request = create_training_job(
+            training_job_name=path(job_name),
+            checkpoint_s3_uri=self._checkpoint_uri(checkpoint_folder),
+            tags={**self._tags, EXECUTION_TAG: path("$$.Execution.Id")},
+            **self._request,
+        )
+        return sfn.FieldUtils.render_object(request) or {}
+
+    def job_policy(self, *actions: str) -> iam.PolicyStatement:
+        """Leave for these actions of SageMaker, on jobs of this construct only."""
+        return iam.PolicyStatement(
+            actions=[f"sagemaker:{action}" for action in actions], resources=list(self._job_arns)
+        )
+
+    def pass_role_policy(self) -> iam.PolicyStatement:
+        """Leave to hand the jobs' role to SageMaker, and to no other service."""
+        return iam.PolicyStatement(
+            actions=["iam:PassRole"],
+            resources=[self.role.role_arn],
+            conditions={"StringEquals": {"iam:PassedToService": "sagemaker.amazonaws.com"}},
+        )
+
+    def sync_policy(self) -> iam.PolicyStatement:
+        """Leave for what `.sync` waits with: an EventBridge rule that Step Functions manages."""
+        return iam.PolicyStatement(
+            actions=["events:DescribeRule", "events:PutRule", "events:PutTargets"],
+            resources=[
+                self.stack.format_arn(
+                    service="events",
+                    resource="rule",
+                    resource_name="StepFunctionsGetEventsForSageMakerTrainingJobsRule",
+                )
+            ],
+        )
+
+    def _checkpoint_uri(self, folder: str) -> str | None:
+        if self.checkpoints is None:
+            return None
+        return path(f"States.Format('{{}}{{}}/', {quoted(self.checkpoints.uri)}, {folder})")
+
+    def _grant(
+        self,
+        image: TrainingImage,
+        channels: Mapping[str, S3Channel],
+        output: S3Prefix,
+        network: TrainingNetwork | None,
+    ) -> None:
+        image.grant_pull(self.role.role)
+        for channel in channels.values():
+            self.role.grant_read(channel.bucket, channel.prefix)
+        self.role.grant_write(output.bucket, output.prefix)
+        if self.checkpoints is not None:
+            self.role.grant_checkpoints(self.checkpoints.bucket, self.checkpoints.prefix)
+        if network is not None:
+            self.role.grant_network(network)
+
+
+def _the_request_of(job: TrainingJob) -> Any:
+    requests = job.requests()
+    if len(requests) != 1:
+        raise ValueError(
+            "job must be one that makes one request, like DataParallelJob(InstanceGroup('ml.g5.xlarge')), "
+            f"got {type(job).__name__} with {len(requests)}"
+        )
+    return requests[0]
+
+
+def _default_prefix(path: str) -> str:
+    """A prefix from a construct's path: lower case, since SageMaker's ARNs are, and short enough, yet no other's."""
+    name = re.sub(r"[^a-z0-9]+", "-", path.lower()).strip("-")
+    if 1 <= len(name) <= _LONGEST_PREFIX:
+        return name
+    digest = hashlib.sha256(path.encode()).hexdigest()[:8]
+    kept = name[: _LONGEST_PREFIX - 9].rstrip("-")
+    return f"{kept}-{digest}" if kept else digest
+
+
+def _check_prefix(prefix: str) -> None:
+    if is_unresolved(prefix):
+        # The name is made by a function of Step Functions, and the policies name it: both need the text.
+        raise ValueError("job_name_prefix must be known when the app is synthesized, like 'digits', got a token")
+    check_job_name_prefix(prefix)
+
+
+def _checkpoints(checkpoints: S3Prefix | None, spot: Spot | None) -> S3Prefix | None:
+    """Where checkpoints are kept, as a folder."""
+    if spot is not None and checkpoints is not None and checkpoints != spot.checkpoints:
+        raise ValueError(
+            f"checkpoints must be left out where spot says where they are kept, like checkpoints=None, "
+            f"got {checkpoints.prefix!r} beside {spot.checkpoints.prefix!r}"
+        )
+    place = spot.checkpoints if spot is not None else checkpoints
+    if place is None or not place.prefix or place.prefix.endswith("/"):
+        return place
+    return S3Prefix(place.bucket, f"{place.prefix}/")

@@ -1,0 +1,70 @@
+"""What Step Functions' own integration with SageMaker is known to take."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+# CreateTrainingJob's members that the optimised integration is known to take: those of CDK's own task, and those that
+# public state machines were seen to run with. AWS lists none. True stands for whatever the member holds.
+_KNOWN_TO_SYNC: dict[str, Any] = {
+    "AlgorithmSpecification": True,
+    "CheckpointConfig": True,
+    "EnableManagedSpotTraining": True,
+    "Environment": True,
+    "HyperParameters": True,
+    "InputDataConfig": {
+        "ChannelName": True,
+        "ContentType": True,
+        "DataSource": {"S3DataSource": {"S3DataDistributionType": True, "S3DataType": True, "S3Uri": True}},
+        "InputMode": True,
+    },
+    "OutputDataConfig": True,
+    "ResourceConfig": {"InstanceCount": True, "InstanceType": True, "VolumeSizeInGB": True},
+    "RetryStrategy": True,
+    "RoleArn": True,
+    "StoppingCondition": {"MaxRuntimeInSeconds": True, "MaxWaitTimeInSeconds": True},
+    "Tags": True,
+    "TrainingJobName": True,
+    "VpcConfig": True,
+}
+# The props that the others come from, the one to change first before those that follow from it.
+_PROP_OF = {
+    "InstanceGroups": "job",
+    "InstanceGroupNames": "channels",
+    "KeepAlivePeriodInSeconds": "warm_pool",
+    "MaxPendingTimeInSeconds": "max_pending",
+}
+
+
+def sync_takes(request: Mapping[str, Any]) -> bool:
+    """Whether the optimised integration is known to take a request."""
+    return not any(_unknown(request, _KNOWN_TO_SYNC))
+
+
+def check_sync_takes(request: Mapping[str, Any], instead: str) -> None:
+    """Raise ``ValueError`` for a request that the optimised integration is not known to take.
+
+    A member that it does not know ends an execution in an error that no state can catch. ``instead`` is what to use.
+    """
+    unknown = set(_unknown(request, _KNOWN_TO_SYNC))
+    if not unknown:
+        return
+    member = next((member for member in _PROP_OF if member in unknown), min(unknown))
+    raise ValueError(
+        f"{_PROP_OF.get(member, member)} must be what `sagemaker:createTrainingJob.sync` is known to take, like one instance "
+        f"type and count, got {member}: use {instead}"
+    )
+
+
+def _unknown(value: Any, known: Any) -> Iterator[str]:
+    if isinstance(value, list | tuple):
+        for item in value:
+            yield from _unknown(item, known)
+    elif isinstance(value, Mapping) and known is not True:
+        for key, item in value.items():
+            name = key.removesuffix(".$")
+            if name not in known:
+                yield name
+            else:
+                yield from _unknown(item, known[name])

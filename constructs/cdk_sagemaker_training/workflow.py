@@ -1,0 +1,236 @@
+"""A state machine that runs one training job each time it is started."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, get_args
+
+import jsii
+from aws_cdk import Duration, Size
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_stepfunctions as sfn
+from constructs import Construct
+
+from cdk_sagemaker_training.data import S3Channel, S3Prefix, Spot, WarmPool, seconds_of
+from cdk_sagemaker_training.definition import Integration, Intervals, training_definition
+from cdk_sagemaker_training.image import TrainingImage
+from cdk_sagemaker_training.jobs import TrainingJob
+from cdk_sagemaker_training.jsonpath import expression
+from cdk_sagemaker_training.launch import Launch
+from cdk_sagemaker_training.role import TrainingRole
+from cdk_sagemaker_training.stopping import Stopper
+from cdk_sagemaker_training.sync import check_sync_takes, sync_takes
+from cdk_sagemaker_training.tokens import is_unresolved
+
+if TYPE_CHECKING:
+    # Not needed to run, and each takes as long to import as making a workflow or more.
+    from aws_cdk import aws_cloudwatch as cloudwatch
+
+    from cdk_sagemaker_training.network import TrainingNetwork
+
+_MOST_ATTEMPTS = 30  # as many as SageMaker itself retries a job, and as fit into an execution's history
+_PENDING_SECONDS = 24 * 3_600  # for machines that nobody said how long to wait for
+_LONGEST_SECONDS = 28 * 24 * 3_600  # for a time that is known only when the app is deployed
+_UPLOAD_SECONDS = 3_600  # after its last second of training a job uploads what it made
+
+
+@jsii.implements(iam.IGrantable)
+class TrainingWorkflow(Construct):
+    """A state machine that runs a training job each time it is started, and survives what training jobs meet.
+
+    An execution's output is the job's description, as from DescribeTrainingJob (its times are milliseconds with ``"sync"``,
+    ISO 8601 text with ``"poll"``). It fails with the error ``TrainingJobFailed`` or ``TrainingJobStopped`` and the job's reason
+    as its cause, or with the error of the call that failed.
+
+    - ``integration`` is how it waits for the job: ``"sync"`` by Step Functions' own integration, ``"poll"`` by looking at
+      the job at growing intervals of 5 seconds and more. None takes ``"sync"`` where that is known to take the request, which it
+      is not of instance groups, a warm pool and ``max_pending``.
+    - ``attempts`` is how often a job that fails is run, 1 to 30. Calls that AWS throttles or answers with an error are
+      repeated in any case, and a call whose answer was lost never starts a second job.
+    - ``checkpoints`` turns checkpoints on, without ``spot`` too, which says their place itself. Each execution has
+      ``<prefix>/<execution name>/`` for all its attempts. ``resume_from`` names an older execution whose checkpoints are
+      used, and continued, instead: a name, or a place in the execution's input, such as
+      ``sfn.JsonPath.string_at("$.resume_from")``.
+    - ``timeout`` ends an execution, and its job; by default all attempts at their longest fit in, ``max_pending`` (else one day)
+      of waiting for machines included. However an execution ends before its job, a rule stops the job.
+
+    Text props take CDK's tokens and ``sfn.JsonPath`` of the execution's input, which must be an object without ``Training``.
+    ``max_runtime`` is one day unless said, ``volume_size`` 30 GiB, the role a new one, the network SageMaker's own. As a
+    grantee the workflow stands for its jobs: ``bucket.grant_read(workflow)``. Raises ``ValueError`` with the prop to change.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        job: TrainingJob,
+        image: TrainingImage,
+        output: S3Prefix,
+        channels: Mapping[str, S3Channel] | None = None,
+        checkpoints: S3Prefix | None = None,
+        resume_from: str | None = None,
+        hyperparameters: Mapping[str, Any] | None = None,
+        environment: Mapping[str, str] | None = None,
+        role: TrainingRole | iam.IRole | None = None,
+        network: TrainingNetwork | None = None,
+        spot: Spot | None = None,
+        warm_pool: WarmPool | None = None,
+        max_runtime: Duration | None = None,
+        max_pending: Duration | None = None,
+        volume_size: Size | None = None,
+        metric_definitions: Mapping[str, str] | None = None,
+        job_name_prefix: str | None = None,
+        tags: Mapping[str, str] | None = None,
+        integration: Integration | None = None,
+        attempts: int = 1,
+        timeout: Duration | None = None,
+    ) -> None:
+        super().__init__(scope, id)
+        _check_attempts(attempts)
+        _check_integration(integration)
+        launch = Launch(
+            self,
+            job=job,
+            image=image,
+            output=output,
+            channels=channels,
+            checkpoints=checkpoints,
+            hyperparameters=hyperparameters,
+            environment=environment,
+            role=role,
+            network=network,
+            spot=spot,
+            warm_pool=warm_pool,
+            max_runtime=max_runtime,
+            max_pending=max_pending,
+            volume_size=volume_size,
+            metric_definitions=metric_definitions,
+            job_name_prefix=job_name_prefix,
+            tags=tags,
+        )
+        request = launch.request(
+            job_name="$.Training.JobName", checkpoint_folder=_folder(resume_from, launch.checkpoints)
+        )
+        longest = _longest_seconds(launch)
+        self.integration: Integration = integration or ("sync" if sync_takes(request) else "poll")
+        if self.integration == "sync":
+            check_sync_takes(request, "integration='poll'")
+        definition = training_definition(
+            request=request,
+            prefix=launch.prefix,
+            integration=self.integration,
+            attempts=attempts,
+            intervals=Intervals.over(longest, attempts),
+            timeout_seconds=(
+                attempts * (longest + _UPLOAD_SECONDS) if timeout is None else seconds_of("timeout", timeout)
+            ),
+            partition=launch.partition,
+        )
+        self.state_machine = sfn.StateMachine(
+            self,
+            "StateMachine",
+            definition_body=sfn.DefinitionBody.from_string(launch.stack.to_json_string(definition)),
+        )
+        self._allow(launch)
+        Stopper(self, "Stopper", launch=launch, state_machine=self.state_machine)
+        self.role = launch.role
+        self.network = network
+        self.image = image
+
+    @property
+    @jsii.member(jsii_name="grantPrincipal")
+    def grant_principal(self) -> iam.IPrincipal:
+        return self.role.grant_principal
+
+    def grant_start_execution(self, grantee: iam.IGrantable) -> iam.Grant:
+        """Let ``grantee`` start the workflow."""
+        return self.state_machine.grant_start_execution(grantee)
+
+    def as_task(self, scope: Construct, id: str, **task_state: Any) -> sfn.TaskStateBase:
+        """The workflow as one state of another machine: starts an execution, waits for its end, stops with the other.
+
+        Takes the props of CDK's ``StepFunctionsStartExecution``, such as ``input`` and ``result_path``. The job's description is
+        in the result's ``Output``.
+        """
+        # Here and not above, since importing the module takes longer than making a workflow.
+        from aws_cdk import aws_stepfunctions_tasks as tasks
+
+        return tasks.StepFunctionsStartExecution(
+            scope,
+            id,
+            state_machine=self.state_machine,
+            integration_pattern=sfn.IntegrationPattern.RUN_JOB,
+            **task_state,
+        )
+
+    def metric(self, metric_name: str, **options: Any) -> cloudwatch.Metric:
+        """A metric of the workflow's executions, by the name that Step Functions gives it."""
+        return self.state_machine.metric(metric_name, **options)
+
+    def metric_started(self, **options: Any) -> cloudwatch.Metric:
+        return self.state_machine.metric_started(**options)
+
+    def metric_succeeded(self, **options: Any) -> cloudwatch.Metric:
+        return self.state_machine.metric_succeeded(**options)
+
+    def metric_failed(self, **options: Any) -> cloudwatch.Metric:
+        return self.state_machine.metric_failed(**options)
+
+    def metric_aborted(self, **options: Any) -> cloudwatch.Metric:
+        return self.state_machine.metric_aborted(**options)
+
+    def metric_timed_out(self, **options: Any) -> cloudwatch.Metric:
+        return self.state_machine.metric_timed_out(**options)
+
+    def metric_time(self, **options: Any) -> cloudwatch.Metric:
+        """How long executions take, in milliseconds."""
+        return self.state_machine.metric_time(**options)
+
+    def _allow(self, launch: Launch) -> None:
+        actions = ("CreateTrainingJob", "DescribeTrainingJob", "StopTrainingJob", "AddTags")
+        self.state_machine.add_to_role_policy(launch.job_policy(*actions))
+        self.state_machine.add_to_role_policy(launch.pass_role_policy())
+        if self.integration == "sync":
+            self.state_machine.add_to_role_policy(launch.sync_policy())
+
+
+def _longest_seconds(launch: Launch) -> int:
+    """The most seconds from a job's Create to its end, upload not included."""
+    pending = _known(launch.max_pending_seconds or _PENDING_SECONDS)
+    return pending + max(_known(launch.max_runtime_seconds), _known(launch.max_wait_seconds or 0))
+
+
+def _known(seconds: int) -> int:
+    return _LONGEST_SECONDS if is_unresolved(seconds) else seconds
+
+
+def _folder(resume_from: str | None, checkpoints: S3Prefix | None) -> str:
+    """The JSONPath expression of the folder of an execution's checkpoints."""
+    if resume_from is None:
+        return "$$.Execution.Name"
+    if checkpoints is None:
+        raise ValueError(
+            "resume_from must come with checkpoints, like checkpoints=S3Prefix(bucket, 'checkpoints/'), "
+            f"got {resume_from!r} without"
+        )
+    if not is_unresolved(resume_from) and not re.fullmatch(r"[^/\s]{1,80}", resume_from):
+        raise ValueError(
+            f"resume_from must be the name of an execution, like 'monday' or sfn.JsonPath.string_at('$.resume_from'), "
+            f"got {resume_from!r}"
+        )
+    return expression(resume_from)
+
+
+def _check_attempts(attempts: int) -> None:
+    if isinstance(attempts, bool) or not isinstance(attempts, int) or not 1 <= attempts <= _MOST_ATTEMPTS:
+        raise ValueError(f"attempts must be a whole number from 1 to {_MOST_ATTEMPTS}, like 3, got {attempts!r}")
+
+
+def _check_integration(integration: str | None) -> None:
+    if integration is not None and integration not in get_args(Integration):
+        raise ValueError(
+            f"integration must be one of {', '.join(map(repr, get_args(Integration)))} or None, like 'poll', "
+            f"got {integration!r}"
+        )

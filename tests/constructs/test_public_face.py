@@ -1,0 +1,29 @@
+import cdk_sagemaker_training
+
+
+def test_the_public_names_are_these() -> None:
+    assert sorted(cdk_sagemaker_training.__all__) == [
+        "DataParallelJob",
+        "HeterogeneousJob",
+        "InstanceGroup",
+        "JobRequest",
+        "S3Channel",
+        "S3Prefix",
+        "Spot",
+        "Torchrun",
+        "TrainingImage",
+        "TrainingJob",
+        "TrainingNetwork",
+        "TrainingRole",
+        "TrainingTask",
+        "TrainingWorkflow",
+        "WarmPool",
+        "training_code_path",
+    ]
+
+
+def test_each_public_name_has_a_docstring_that_says_what_it_is() -> None:
+    for name in cdk_sagemaker_training.__all__:
+        doc = getattr(cdk_sagemaker_training, name).__doc__
+        assert doc, name
+        assert not doc.startswith(f"{name}("), name

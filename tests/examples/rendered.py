@@ -1,0 +1,105 @@
+"""What a template's state machines say, with its tokens resolved."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import cfnlint.api  # type: ignore[import-untyped]
+
+PSEUDO_PARAMETERS = {
+    "AWS::AccountId": "123456789012",
+    "AWS::Partition": "aws",
+    "AWS::Region": "us-east-1",
+    "AWS::StackName": "Stack",
+    "AWS::URLSuffix": "amazonaws.com",
+}
+
+
+def resolved(value: Any) -> Any:
+    """``value`` with its intrinsic functions filled in; what deployment would fill in is named in braces."""
+    if isinstance(value, list):
+        return [resolved(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if len(value) == 1:
+        [(function, argument)] = value.items()
+        match function:
+            case "Ref":
+                return PSEUDO_PARAMETERS.get(argument, f"{{{argument}}}")
+            case "Fn::GetAtt":
+                return f"{{{'.'.join(argument)}}}"
+            case "Fn::Join":
+                return argument[0].join(resolved(argument[1]))
+            case "Fn::Sub":
+                for name, text in PSEUDO_PARAMETERS.items():
+                    argument = argument.replace(f"${{{name}}}", text)
+                return argument
+    return {key: resolved(item) for key, item in value.items()}
+
+
+def definitions(template: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The definitions of a template's state machines, by logical id."""
+    return {
+        name: json.loads(resolved(resource["Properties"]["DefinitionString"]))
+        for name, resource in template["Resources"].items()
+        if resource["Type"] == "AWS::StepFunctions::StateMachine"
+    }
+
+
+def create_requests(template: dict[str, Any]) -> dict[str, Any]:
+    """Each CreateTrainingJob request of a template, by state machine and state."""
+    return {
+        f"{machine}.{name}": state["Parameters"]
+        for machine, definition in definitions(template).items()
+        for name, state in _states(definition)
+        if "createTrainingJob" in state.get("Resource", "")
+    }
+
+
+def lint(machines: dict[str, dict[str, Any]]) -> list[str]:
+    """What is wrong with definitions of state machines: the shape of each state, and where each goes next.
+
+    cfn-lint's rule E3601 checks the shape, of literal text only, which is why the tokens are resolved first. Where a state
+    goes it leaves unchecked.
+    """
+    template = {
+        "Resources": {
+            name: {
+                "Type": "AWS::StepFunctions::StateMachine",
+                "Properties": {
+                    "RoleArn": "arn:aws:iam::123456789012:role/StateMachine",
+                    "DefinitionString": json.dumps(definition),
+                },
+            }
+            for name, definition in machines.items()
+        }
+    }
+    matches = cfnlint.api.lint_all(json.dumps(template))
+    shapes = [str(match) for match in matches if match.rule.id == "E3601"]
+    return shapes + [problem for definition in machines.values() for problem in _wrong_ways(definition)]
+
+
+def _wrong_ways(definition: dict[str, Any]) -> list[str]:
+    states = definition["States"]
+    targets = [definition["StartAt"]]
+    for state in states.values():
+        choices = [*state.get("Choices", []), *state.get("Catch", []), state]
+        targets += [choice["Next"] for choice in choices if "Next" in choice]
+        targets += [state["Default"]] if "Default" in state else []
+    inner = [processor for state in states.values() if (processor := state.get("ItemProcessor"))]
+    return (
+        [f"no state {target!r} to go to" for target in targets if target not in states]
+        + [f"no state goes to {name!r}" for name in states if name not in targets]
+        + [problem for processor in inner for problem in _wrong_ways(processor)]
+    )
+
+
+def _states(definition: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    found = []
+    for name, state in definition["States"].items():
+        found.append((name, state))
+        for inner in (state.get("ItemProcessor"), *state.get("Branches", [])):
+            if inner:
+                found += _states(inner)
+    return found

@@ -1,0 +1,134 @@
+"""The example stacks of app.py: what they ask of AWS, recorded, and what each synthesis has to hold."""
+
+import filecmp
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rendered import create_requests, definitions, lint
+
+ROOT = Path(__file__).parents[2]
+SNAPSHOTS = Path(__file__).parent / "snapshots"
+STACKS = ["HeterogeneousTraining"]
+RECOMMENDED = json.loads((ROOT / "cdk.json").read_text())["context"]
+
+
+def synthesize(out: Path, *, cwd: Path = ROOT, context: dict[str, Any] | None = None, **environment: str) -> Path:
+    """Run app.py as the CDK CLI runs it, from any folder; returns the cloud assembly."""
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "app.py")],
+        cwd=cwd,
+        env={
+            **os.environ,
+            "CDK_OUTDIR": str(out),
+            "CDK_CONTEXT_JSON": json.dumps(RECOMMENDED if context is None else context),
+            **environment,
+        },
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    return out
+
+
+@pytest.fixture(scope="module")
+def assembly(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return synthesize(tmp_path_factory.mktemp("assembly"))
+
+
+def template(assembly: Path, stack: str) -> dict[str, Any]:
+    return dict(json.loads((assembly / f"{stack}.template.json").read_text()))
+
+
+def recorded(name: str, value: Any) -> Any:
+    """The snapshot of that name. UPDATE_SNAPSHOTS=1 writes ``value`` as the new one, to be read in the diff."""
+    file = SNAPSHOTS / name
+    if os.environ.get("UPDATE_SNAPSHOTS"):
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(json.dumps(value, indent=2) + "\n")
+    return json.loads(file.read_text())
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_the_training_request_is_the_recorded_one(assembly: Path, stack: str) -> None:
+    requests = create_requests(template(assembly, stack))
+    assert requests == recorded(f"{stack}.requests.json", requests)
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_the_logical_ids_are_the_recorded_ones(assembly: Path, stack: str) -> None:
+    resources = template(assembly, stack)["Resources"]
+    ids = sorted(f"{name}: {resource['Type']}" for name, resource in resources.items())
+    assert ids == recorded(f"{stack}.logical_ids.json", ids)
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_the_state_machines_pass_the_check_of_amazon_states_language(assembly: Path, stack: str) -> None:
+    machines = definitions(template(assembly, stack))
+    assert machines
+    assert lint(machines) == []
+
+
+@pytest.mark.parametrize("state", [{"Type": "Passing", "End": True}, {"Type": "Pass", "Next": "B"}])
+def test_the_check_of_amazon_states_language_finds_what_is_wrong(state: dict[str, Any]) -> None:
+    assert lint({"Broken": {"StartAt": "A", "States": {"A": state}}})
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_no_managed_policy_is_attached(assembly: Path, stack: str) -> None:
+    assert "ManagedPolicyArns" not in json.dumps(template(assembly, stack))
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_what_may_be_done_to_every_resource_is_what_has_none_of_its_own(assembly: Path, stack: str) -> None:
+    resources = template(assembly, stack)["Resources"].values()
+    statements = [
+        statement
+        for policy in resources
+        if policy["Type"] == "AWS::IAM::Policy"
+        for statement in policy["Properties"]["PolicyDocument"]["Statement"]
+    ]
+    everywhere = {
+        action
+        for statement in statements
+        if statement["Resource"] == "*"
+        for action in ([statement["Action"]] if isinstance(statement["Action"], str) else statement["Action"])
+    }
+    assert everywhere <= {
+        "cloudwatch:PutMetricData",
+        "ec2:DescribeDhcpOptions",
+        "ec2:DescribeNetworkInterfaces",
+        "ec2:DescribeSecurityGroups",
+        "ec2:DescribeSubnets",
+        "ec2:DescribeVpcs",
+        "ecr:GetAuthorizationToken",
+        "sagemaker:ListTrainingJobs",
+    }
+
+
+def test_cdks_own_validator_passes_the_app(tmp_path: Path) -> None:
+    # Its findings are errors of the synthesis, which `synthesize` asserts there are none of.
+    synthesize(tmp_path / "out", CDK_VALIDATION="true")
+
+
+def test_two_syntheses_in_different_folders_are_identical_byte_for_byte(assembly: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    other = synthesize(tmp_path / "out", cwd=elsewhere)
+    assert files(other) == files(assembly)
+    assert filecmp.cmpfiles(assembly, other, files(assembly), shallow=False)[1:] == ([], [])
+
+
+def files(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_the_training_request_is_the_same_without_any_feature_flag(stack: str, tmp_path: Path) -> None:
+    assembly = synthesize(tmp_path / "out", context={})
+    requests = create_requests(template(assembly, stack))
+    assert requests == recorded(f"{stack}.requests.json", requests)
