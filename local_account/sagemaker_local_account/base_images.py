@@ -1,0 +1,104 @@
+"""What a Dockerfile's FROM, or a job's image, brings along when no file of it is on this machine.
+
+AWS's deep learning containers bring their training module and their packages, known by repository and tag; every other
+base (`python:3.12-slim`, `ubuntu`, ...) is this machine itself.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import dataclass
+
+from .references import Reference
+
+# Set by all of AWS's training containers; read from their Dockerfiles.
+CONTAINER_ENV = {
+    "DLC_CONTAINER_TYPE": "training",
+    "LANG": "C.UTF-8",
+    "LC_ALL": "C.UTF-8",
+    "PYTHONDONTWRITEBYTECODE": "1",
+    "PYTHONIOENCODING": "UTF-8",
+    "PYTHONUNBUFFERED": "1",
+}
+PYTORCH_MODULE = "sagemaker_pytorch_container.training:main"
+TENSORFLOW_MODULE = "sagemaker_tensorflow_container.training:main"
+
+
+@dataclass(frozen=True)
+class Base:
+    """What an image begins with: its environment, and requirements in pip's words."""
+
+    env: dict[str, str]
+    requirements: list[str]
+    notes: list[str]
+
+
+@dataclass(frozen=True)
+class Framework:
+    """A family of AWS's containers: the training module that its toolkit starts, and its packages."""
+
+    module: str
+    toolkit: str
+    package: str  # of which the tag begins with the version
+
+
+PYTORCH = Framework(PYTORCH_MODULE, "sagemaker-pytorch-training", "torch")
+TENSORFLOW = Framework(TENSORFLOW_MODULE, "sagemaker-tensorflow-training", "tensorflow")
+CONTAINERS = {
+    "pytorch": PYTORCH,  # PyTorch 2.11 and later
+    "pytorch-training": PYTORCH,
+    "huggingface-pytorch-training": PYTORCH,
+    "tensorflow-training": TENSORFLOW,
+}
+
+
+def deep_learning_container(image: Reference) -> Base | None:
+    """What one of AWS's training containers brings, whatever region's account it is named by; None for other images.
+
+    The tag begins with the framework's version: `2.13-cpu-amzn2023-sagemaker` brings PyTorch 2.13.*, and the toolkit
+    unless it is one for EC2.
+    """
+    name = image.repository.removeprefix("deep-learning-containers/")
+    framework = CONTAINERS.get(name)
+    version = re.match(r"(\d+)\.(\d+)", image.tag)
+    if framework is None or not image.registry or version is None:
+        return None
+    package = framework.package
+    if package == "tensorflow" and "-cpu" in image.tag:
+        package = "tensorflow-cpu"
+    requirements = [f"{package}=={version[1]}.{version[2]}.*", "boto3", "numpy"]
+    env = dict(CONTAINER_ENV)
+    if "-ec2" not in image.tag:
+        requirements += ["sagemaker-training", framework.toolkit]
+        env["SAGEMAKER_TRAINING_MODULE"] = framework.module
+    if transformers := re.search(r"-transformers(\d+)\.(\d+)", image.tag):
+        requirements.append(f"transformers=={transformers[1]}.{transformers[2]}.*")
+    notes = [
+        f"{image}: its files are not on this machine; it stands for {', '.join(requirements)} and their environment"
+    ]
+    if python := re.search(r"-py(3)(\d+)", image.tag):
+        notes += _other_python(str(image), f"{python[1]}.{python[2]}")
+    return Base(env, requirements, notes)
+
+
+def base_of(image: Reference) -> Base:
+    """What any image that is not the account's own brings to those built from it."""
+    container = deep_learning_container(image)
+    if container is not None:
+        return container
+    if str(image) == "scratch:latest":
+        return Base({}, [], [])
+    notes = [f"{image}: its files are not on this machine; this machine's own stand in for them"]
+    requirements = []
+    version = re.match(r"(\d+)\.(\d+)", image.tag)
+    if image.repository == "pytorch/pytorch" and version:
+        requirements.append(f"torch=={version[1]}.{version[2]}.*")
+    if image.repository.rpartition("/")[2] == "python" and version:
+        notes += _other_python(str(image), version[0])
+    return Base({}, requirements, notes)
+
+
+def _other_python(image: str, version: str) -> list[str]:
+    own = f"{sys.version_info.major}.{sys.version_info.minor}"
+    return [] if version == own else [f"{image}: jobs run on this account's Python {own}, not on {version}"]

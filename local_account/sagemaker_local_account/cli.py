@@ -1,0 +1,110 @@
+"""The command `local-account`: an AWS account on this machine.
+
+Light to import: a command that runs in an account of another terminal needs none of what the account itself is made of.
+"""
+
+from __future__ import annotations
+
+import shlex
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .state import DEFAULT_STATE, AccountError, environment_of, running_account
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+State = Annotated[Path, typer.Option(help="The account's folder.")]
+Port = Annotated[int, typer.Option(help="The port of 127.0.0.1 that it listens on; 0 takes a free one.")]
+Devices = Annotated[
+    list[str] | None,
+    typer.Option(metavar="TYPE=N", help="N accelerators in each ml.* machine of a type, instead of its own."),
+]
+
+
+def main() -> None:
+    """Run the command line; an error of the account's is one line, and exit code 1."""
+    try:
+        app()
+    except AccountError as error:
+        print(f"local-account: {error}", file=sys.stderr)
+        sys.exit(1)
+
+
+@app.callback(invoke_without_command=True)
+def start(context: typer.Context, state: State = DEFAULT_STATE, port: Port = 0, devices: Devices = None) -> None:
+    """An AWS account on this machine, in which SageMaker training jobs run for real.
+
+    Without a command it starts one, prints what to export, and runs until Ctrl-C.
+    """
+    context.obj = (state, port, _devices(devices))
+    if context.invoked_subcommand is None:
+        _serve(*context.obj)
+
+
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def run(context: typer.Context, command: Annotated[list[str], typer.Argument(help="What to run, after --.")]) -> None:
+    """Run a command with the account that runs on the state folder, else with one of its own, which ends with the command."""
+    state, port, devices = context.obj
+    running = running_account(state)
+    if running is not None:
+        sys.exit(_call(command, environment_of(running, state.absolute())))
+    from .account import LocalAccount
+
+    with LocalAccount(state=state, port=port, devices=devices) as account:
+        code = _call(command, account.environment())
+    sys.exit(code)
+
+
+def _serve(state: Path, port: int, devices: dict[str, int]) -> None:
+    from .account import LocalAccount
+
+    # Before anything is started, so that however early the signal comes, everything is ended.
+    told_to_stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: told_to_stop.set())
+    with LocalAccount(state=state, port=port, devices=devices) as account:
+        _print_exports(account.environment())
+        print(f"# The account answers at {account.endpoint_url}; its log is {account.state / 'account.log'}.")
+        print("# Paste the lines above into another terminal. Ctrl-C ends the account and its jobs.", flush=True)
+        told_to_stop.wait()
+
+
+def _print_exports(environment: dict[str, str]) -> None:
+    for name, value in environment.items():
+        if name.startswith(("AWS_", "CDK_", "SAGEMAKER_")):
+            print(f"export {name}={shlex.quote(value)}")
+    # What would lead elsewhere in spite of these.
+    print(
+        "unset AWS_PROFILE AWS_DEFAULT_PROFILE AWS_SESSION_TOKEN $(env | sed -n 's/^\\(AWS_ENDPOINT_URL_[^=]*\\)=.*/\\1/p')"
+    )
+
+
+def _call(command: list[str], environment: dict[str, str]) -> int:
+    """Run a command to its end; its exit code, as a shell gives it."""
+    try:
+        with subprocess.Popen(command, env=environment) as process:
+            # Ctrl-C reaches the command too; this waits for it to end, and for nothing else.
+            previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
+            try:
+                code = process.wait()
+            finally:
+                signal.signal(signal.SIGINT, previous)
+    except FileNotFoundError:
+        raise AccountError(f"there is no command {command[0]!r} on the PATH") from None
+    return code if code >= 0 else 128 - code
+
+
+def _devices(given: list[str] | None) -> dict[str, int]:
+    devices = {}
+    for text in given or []:
+        instance_type, _, count = text.partition("=")
+        if not count.isdecimal():
+            raise AccountError(f"--devices must be TYPE=N, like ml.p4d.24xlarge=2, got {text!r}")
+        devices[instance_type] = int(count)
+    return devices

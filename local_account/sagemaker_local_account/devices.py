@@ -1,0 +1,117 @@
+"""The accelerators of a training instance type, and stand-ins for the commands that list them.
+
+A job finds out how many it has by `nvidia-smi --list-gpus` or `neuron-ls -j`: that is where SageMaker's toolkit gets
+`SM_NUM_GPUS` and `SM_NUM_NEURONS`, and from these torchrun's number of processes.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any, Literal
+
+# Where a host sees the folder that `write_stand_ins` filled. It belongs on the host's PATH, before the machine's folders.
+DEVICES_PATH = "/opt/devices"
+
+
+@dataclass(frozen=True)
+class Accelerators:
+    """What one machine of a type computes with. ``kind``, ``name``: None without any. ``memory_gib``: of each.
+
+    ``count`` is of GPUs, or of Neuron devices, each of which has ``cores_each`` of the cores that a job counts as its
+    processes. ``real_count`` is the type's own, where ``count`` was scaled down.
+    """
+
+    kind: Literal["gpu", "neuron"] | None
+    name: str | None
+    count: int
+    memory_gib: float
+    cores_each: int
+    real_count: int
+
+
+def accelerators(instance_type: str, override: Mapping[str, int] | None = None) -> Accelerators:
+    """Those of `instance_type`, fewer where `override` says so for the type. ValueError where a type is not known."""
+    facts = _facts()
+    found = facts["types"].get(instance_type)
+    if found is None:
+        found = [None, None, 0, 0.0, 0]
+        if not _has_none(instance_type):
+            raise ValueError(
+                f"instance_type must be one whose accelerators are known, like 'ml.g5.xlarge', got {instance_type!r}"
+            )
+    kind, name, real_count, memory_gib, cores_each = found
+    count = (override or {}).get(instance_type, real_count)
+    if not 0 <= count <= real_count:
+        raise ValueError(f"devices of {instance_type} must be 0 to {real_count}, which is what it has, got {count}")
+    return Accelerators(kind, name, count, memory_gib, cores_each, real_count)
+
+
+def write_stand_ins(folder: Path, instance_type: str, count: int) -> None:
+    """Write into `folder` the command that lists `count` accelerators of the type; none where there are none, as on AWS."""
+    folder.mkdir(parents=True, exist_ok=True)
+    found = accelerators(instance_type)
+    if count == 0 or found.kind is None:
+        return
+    if found.kind == "gpu":
+        _write_command(folder / "nvidia-smi", "-L | --list-gpus", _list_of_gpus(found, count))
+    else:
+        _write_command(folder / "neuron-ls", "-j | --json-output", _list_of_neuron_devices(found, count))
+
+
+def _has_none(instance_type: str) -> bool:
+    parts = instance_type.split(".")
+    return len(parts) == 3 and parts[0] == "ml" and parts[1] in _facts()["families_without"]
+
+
+@functools.cache
+def _facts() -> dict[str, Any]:
+    text = resources.files(__package__).joinpath("devices.json").read_text()
+    facts: dict[str, Any] = json.loads(text)
+    return facts
+
+
+def _list_of_gpus(found: Accelerators, count: int) -> str:
+    # The same names on each host and in each run, so that nothing in a log changes without a reason.
+    names = [uuid.uuid5(uuid.NAMESPACE_DNS, f"gpu-{number}") for number in range(count)]
+    return "\n".join(f"GPU {number}: {found.name} (UUID: GPU-{name})" for number, name in enumerate(names))
+
+
+def _list_of_neuron_devices(found: Accelerators, count: int) -> str:
+    devices = [
+        {
+            "neuron_device": number,
+            "bdf": f"00:{0x10 + number:02x}.0",
+            "connected_to": [],
+            "nc_count": found.cores_each,
+            "memory_size": int(found.memory_gib * 2**30),
+            "neuron_processes": [],
+        }
+        for number in range(count)
+    ]
+    return json.dumps(devices, indent=4)
+
+
+def _write_command(path: Path, option: str, output: str) -> None:
+    """A command that prints `output` for `option`, and says of any other use that it is a stand-in."""
+    script = f"""#!/bin/sh
+# In place of the real command: this machine has no such devices, the instance type that it stands for does.
+case "$*" in
+{option.replace(" | ", "|")})
+    cat <<'END'
+{output}
+END
+    ;;
+*)
+    echo "{path.name}: this stand-in of the local account only knows {option}, got: $*" >&2
+    exit 1
+    ;;
+esac
+"""
+    path.write_text(script)
+    path.chmod(0o755)

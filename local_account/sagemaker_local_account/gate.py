@@ -1,0 +1,279 @@
+"""The gate in front of the account: who may speak to it, and what everybody else is told.
+
+The account starts processes for whoever may call CreateTrainingJob, and a web page in the user's own browser can reach
+any port on loopback. So nothing passes that a page could send: no `Origin` header, no `Host` other than the account's
+own (a name that was rebound to 127.0.0.1), and no request that is not signed with a key this account issued: its root
+key, made afresh at each start, keys of its IAM users, and what its STS hands out.
+
+The signature itself is checked as AWS checks it (Signature Version 4: the Authorization header, a presigned URL, or the
+fields of a browser form). `tests/local_account/test_gate.py` sends the signatures of boto3, the AWS CLI and Node's SDK.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import hmac
+import io
+import json
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
+from xml.sax.saxutils import escape
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
+
+# A refused request's body is read up to here, so that the client sees the answer instead of a broken connection.
+DRAINED_BYTES = 8 * 1024 * 1024
+
+# AWS refuses a signature made more than this long ago (or ahead).
+CLOCK_SKEW = datetime.timedelta(minutes=15)
+
+# The only credential of a `multipart/form-data` POST (S3's browser upload) is inside its body, in the first few KB.
+FORM_HEAD_BYTES = 64 * 1024
+
+
+@dataclass(frozen=True)
+class IssuedKey:
+    """A key this account issued: what signs, and the session token that must come with it, if any."""
+
+    access_key_id: str
+    secret_access_key: str
+    session_token: str | None = None
+
+
+class Refused(Exception):
+    """Why a request does not pass: an AWS error code and a sentence for its reader."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+
+@dataclass(frozen=True)
+class _Signature:
+    """What a request says of its own signature, wherever it says it."""
+
+    access_key_id: str
+    scope: str
+    signed_headers: tuple[str, ...]
+    signature: str
+    time: str
+    token: str | None
+    expires: int | None = None
+
+
+class Gate:
+    """WSGI middleware that answers 403 to everything that is not the account's own business.
+
+    Args:
+        app: what is guarded.
+        port: the account's port; a request's Host must be `localhost:PORT`, `127.0.0.1:PORT`, or `BUCKET.localhost:PORT`.
+        issued: looks a key id up; None for a key this account did not issue.
+    """
+
+    def __init__(self, app: WSGIApplication, *, port: int, issued: Callable[[str], IssuedKey | None]) -> None:
+        self._app = app
+        self._host = re.compile(rf"(([a-z0-9][a-z0-9.-]*\.)?localhost|127\.0\.0\.1):{port}", re.IGNORECASE)
+        self._port = port
+        self._issued = issued
+
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        try:
+            self.check(environ)
+        except Refused as refusal:
+            return _forbidden(environ, start_response, refusal)
+        return self._app(environ, start_response)
+
+    def check(self, environ: WSGIEnvironment) -> None:
+        """Raise `Refused` unless the request comes from a client of this account."""
+        if "HTTP_ORIGIN" in environ:
+            raise Refused(
+                "AccessDenied",
+                f"the local account takes no requests from web pages, got one with Origin {environ['HTTP_ORIGIN']!r}",
+            )
+        host = environ.get("HTTP_HOST", "")
+        if not self._host.fullmatch(host):
+            raise Refused("AccessDenied", f"Host must be 'localhost:{self._port}', got {host!r}")
+        signature = _signature_of(environ)
+        if signature is None:
+            raise Refused(
+                "MissingAuthenticationToken",
+                "the request is not signed; sign it with the keys that `local-account` printed at its start",
+            )
+        key = self._issued(signature.access_key_id)
+        if key is None:
+            raise Refused(
+                "InvalidClientTokenId",
+                "the access key is not one that this start of the local account issued, "
+                f"got {signature.access_key_id!r}; take the environment that `local-account` printed",
+            )
+        if key.session_token is not None and signature.token != key.session_token:
+            raise Refused("InvalidClientTokenId", "the session token is not the one issued with the access key")
+        _check_time(signature)
+        if not hmac.compare_digest(_expected(environ, signature, key).encode(), signature.signature.encode()):
+            raise Refused("SignatureDoesNotMatch", "the signature does not match the request and the secret access key")
+
+
+def _signature_of(environ: WSGIEnvironment) -> _Signature | None:
+    authorization = environ.get("HTTP_AUTHORIZATION", "")
+    if authorization.startswith("AWS4-HMAC-SHA256"):
+        fields = dict(
+            part.strip().split("=", 1) for part in authorization[len("AWS4-HMAC-SHA256") :].split(",") if "=" in part
+        )
+        return _from_fields(
+            fields.get("Credential", ""),
+            fields.get("SignedHeaders", ""),
+            fields.get("Signature", ""),
+            environ.get("HTTP_X_AMZ_DATE", ""),
+            environ.get("HTTP_X_AMZ_SECURITY_TOKEN"),
+        )
+    query = dict(parse_qsl(environ.get("QUERY_STRING", ""), keep_blank_values=True))
+    if query.get("X-Amz-Algorithm") == "AWS4-HMAC-SHA256":
+        return _from_fields(
+            query.get("X-Amz-Credential", ""),
+            query.get("X-Amz-SignedHeaders", ""),
+            query.get("X-Amz-Signature", ""),
+            query.get("X-Amz-Date", ""),
+            query.get("X-Amz-Security-Token"),
+            expires=query.get("X-Amz-Expires", ""),
+        )
+    if environ["REQUEST_METHOD"] == "POST" and environ.get("CONTENT_TYPE", "").startswith("multipart/form-data"):
+        form = _form_fields(environ)
+        return _from_fields(
+            form.get("x-amz-credential", ""),
+            "",
+            form.get("x-amz-signature", ""),
+            form.get("x-amz-date", ""),
+            form.get("x-amz-security-token"),
+            policy=form.get("policy", ""),
+        )
+    return None
+
+
+def _from_fields(
+    credential: str,
+    signed_headers: str,
+    signature: str,
+    time: str,
+    token: str | None,
+    *,
+    expires: str | None = None,
+    policy: str | None = None,
+) -> _Signature | None:
+    access_key_id, _, scope = credential.partition("/")
+    if not access_key_id or scope.count("/") != 3 or not signature:
+        return None
+    if expires is not None and not expires.isdigit():
+        return None
+    names = (f"policy={policy}",) if policy is not None else tuple(signed_headers.split(";"))
+    return _Signature(
+        access_key_id, scope, names, signature, time, token, expires=None if expires is None else int(expires)
+    )
+
+
+def _form_fields(environ: WSGIEnvironment) -> dict[str, str]:
+    """The text fields that precede the file in an S3 browser upload; the body is put back for the next reader."""
+    length = int(environ.get("CONTENT_LENGTH") or 0)
+    body = environ["wsgi.input"].read(length)
+    environ["wsgi.input"] = io.BytesIO(body)
+    head = body[:FORM_HEAD_BYTES].decode("utf-8", "replace")
+    return {
+        name.lower(): value
+        for name, value in re.findall(r'form-data; name="([^"]+)"\r\n(?:[^\r\n]+\r\n)*\r\n([^\r\n]*)\r\n', head)
+    }
+
+
+def _check_time(signature: _Signature) -> None:
+    try:
+        signed_at = datetime.datetime.strptime(signature.time, "%Y%m%dT%H%M%SZ").replace(tzinfo=datetime.UTC)
+    except ValueError:
+        raise Refused(
+            "IncompleteSignature", f"X-Amz-Date must be like '20260131T120000Z', got {signature.time!r}"
+        ) from None
+    now = datetime.datetime.now(datetime.UTC)
+    until = CLOCK_SKEW if signature.expires is None else datetime.timedelta(seconds=signature.expires)
+    if not -CLOCK_SKEW <= now - signed_at <= until:
+        raise Refused("RequestTimeTooSkewed", f"the signature of {signature.time} is out of its time")
+
+
+def _expected(environ: WSGIEnvironment, signature: _Signature, key: IssuedKey) -> str:
+    """The signature that the holder of the key would have made for this request."""
+    date, region, service, terminator = signature.scope.split("/")
+    signing_key = f"AWS4{key.secret_access_key}".encode()
+    for part in (date, region, service, terminator):
+        signing_key = hmac.new(signing_key, part.encode(), hashlib.sha256).digest()
+    if signature.signed_headers[0].startswith("policy="):
+        to_sign = signature.signed_headers[0].removeprefix("policy=")
+    else:
+        canonical = _canonical_request(environ, signature, service)
+        digest = hashlib.sha256(canonical.encode()).hexdigest()
+        to_sign = "\n".join(["AWS4-HMAC-SHA256", signature.time, signature.scope, digest])
+    return hmac.new(signing_key, to_sign.encode(), hashlib.sha256).hexdigest()
+
+
+def _canonical_request(environ: WSGIEnvironment, signature: _Signature, service: str) -> str:
+    target = urlsplit(environ["REQUEST_URI"])
+    # S3 signs the path as it was sent, every other service its encoding once more.
+    path = target.path or "/"
+    path = _encode(unquote(path), "/~") if service == "s3" else _encode(path, "/~")
+    pairs = [(_encode(unquote(n)), _encode(unquote(v))) for n, _, v in _pairs(target.query)]
+    query = "&".join(f"{n}={v}" for n, v in sorted(pair for pair in pairs if pair[0] != "X-Amz-Signature"))
+    headers = "".join(f"{name}:{_header(environ, name)}\n" for name in signature.signed_headers)
+    if "HTTP_X_AMZ_CONTENT_SHA256" in environ:
+        payload = environ["HTTP_X_AMZ_CONTENT_SHA256"]
+    elif service == "s3" and signature.expires is not None:
+        payload = "UNSIGNED-PAYLOAD"
+    else:
+        payload = _payload_hash(environ)
+    return "\n".join([environ["REQUEST_METHOD"], path, query, headers, ";".join(signature.signed_headers), payload])
+
+
+def _pairs(query: str) -> list[tuple[str, str, str]]:
+    return [part.partition("=") for part in query.split("&") if part]
+
+
+def _encode(text: str, safe: str = "~") -> str:
+    return quote(text, safe=f"-_.{safe}")
+
+
+def _header(environ: WSGIEnvironment, name: str) -> str:
+    field = name.upper().replace("-", "_")
+    value = environ.get(field if field in ("CONTENT_TYPE", "CONTENT_LENGTH") else f"HTTP_{field}", "")
+    return " ".join(value.split())
+
+
+def _payload_hash(environ: WSGIEnvironment) -> str:
+    length = int(environ.get("CONTENT_LENGTH") or 0)
+    body = environ["wsgi.input"].read(length)
+    environ["wsgi.input"] = io.BytesIO(body)
+    return hashlib.sha256(body).hexdigest()
+
+
+def _forbidden(environ: WSGIEnvironment, start_response: StartResponse, refusal: Refused) -> Iterable[bytes]:
+    """403 in the shape that the caller's client reads: JSON where it speaks JSON, else the XML of S3 and Query."""
+    remaining = min(int(environ.get("CONTENT_LENGTH") or 0), DRAINED_BYTES)
+    while remaining > 0 and (chunk := environ["wsgi.input"].read(min(remaining, 65536))):
+        remaining -= len(chunk)
+    headers = [("x-amzn-errortype", refusal.code), ("Connection", "close")]
+    body: bytes
+    if "HTTP_X_AMZ_TARGET" in environ or "json" in environ.get("CONTENT_TYPE", ""):
+        headers.append(("Content-Type", "application/x-amz-json-1.1"))
+        body = json.dumps({"__type": refusal.code, "message": refusal.message}).encode()
+    else:
+        headers.append(("Content-Type", "text/xml"))
+        error = f"<Code>{escape(refusal.code)}</Code><Message>{escape(refusal.message)}</Message>"
+        body = _xml_error(environ, error).encode()
+    headers.append(("Content-Length", str(len(body))))
+    start_response("403 Forbidden", headers)
+    return [b"" if environ["REQUEST_METHOD"] == "HEAD" else body]
+
+
+def _xml_error(environ: dict[str, Any], error: str) -> str:
+    if environ.get("CONTENT_TYPE", "").startswith("application/x-www-form-urlencoded"):
+        return f"<ErrorResponse><Error><Type>Sender</Type>{error}</Error></ErrorResponse>"
+    return f"<Error>{error}</Error>"

@@ -1,0 +1,124 @@
+"""What a job's hosts print, to CloudWatch Logs, and the metrics that are in it."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import queue
+import re
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+LOG_GROUP = "/aws/sagemaker/TrainingJobs"
+NAMESPACE = "/aws/sagemaker/TrainingJobs"
+_BATCH_SECONDS = 0.2
+_MOST_EVENTS = 1_000  # of one PutMetricData; PutLogEvents takes 10,000
+_LONGEST_LINE = 256 * 1024 - 26  # an event of CloudWatch Logs, less what it counts for itself
+
+_log = logging.getLogger(__name__)
+
+
+class Metrics:
+    """The values that a job's MetricDefinitions find in its lines."""
+
+    def __init__(self, definitions: Sequence[Mapping[str, str]]) -> None:
+        self._patterns = [(definition["Name"], re.compile(definition["Regex"])) for definition in definitions]
+        self._last: dict[str, dict[str, Any]] = {}
+
+    def read(self, line: str, when: datetime) -> list[dict[str, Any]]:
+        """What one line gives, each with its MetricName, Value and Timestamp."""
+        found = []
+        for name, pattern in self._patterns:
+            match = pattern.search(line)
+            try:
+                value = float(match[1]) if match else None
+            except (IndexError, TypeError, ValueError):  # no group, or no number in it: on AWS no value either
+                value = None
+            if value is not None:
+                found.append({"MetricName": name, "Value": value, "Timestamp": when})
+        self._last.update({str(metric["MetricName"]): metric for metric in found})
+        return found
+
+    def last(self) -> list[dict[str, Any]]:
+        """The last value of each: a description's FinalMetricDataList."""
+        return list(self._last.values())
+
+
+class JobLogs:
+    """Sends a job's lines on, from a thread of its own, so that no host waits for the account."""
+
+    def __init__(self, job_name: str, *, logs: Any, cloudwatch: Any, metrics: Metrics) -> None:
+        self._job_name = job_name
+        self._logs = logs
+        self._cloudwatch = cloudwatch
+        self._metrics = metrics
+        self._lines: queue.Queue[tuple[str, datetime, str] | None] = queue.Queue()
+        self._streams: dict[str, str] = {}
+        self._thread = threading.Thread(target=self._send, name=f"{job_name} logs", daemon=True)
+        self._thread.start()
+
+    def line(self, host: str, text: str) -> None:
+        self._lines.put((host, datetime.now(UTC), text))
+
+    def close(self) -> None:
+        """Return once everything has been sent."""
+        self._lines.put(None)
+        self._thread.join()
+
+    def _send(self) -> None:
+        more = True
+        while more:
+            batch, more = self._batch()
+            try:
+                self._send_lines(batch)
+                self._send_metrics(batch)
+            except Exception:
+                _log.exception("%d lines of %s were lost", len(batch), self._job_name)
+
+    def _batch(self) -> tuple[list[tuple[str, datetime, str]], bool]:
+        """The lines until a moment after the first, and whether there may be more."""
+        batch = []
+        item = self._lines.get()
+        until = time.monotonic() + _BATCH_SECONDS
+        while item is not None:
+            batch.append(item)
+            left = until - time.monotonic()
+            if left <= 0 or len(batch) == _MOST_EVENTS:
+                return batch, True
+            try:
+                item = self._lines.get(timeout=left)
+            except queue.Empty:
+                return batch, True
+        return batch, False
+
+    def _send_lines(self, batch: list[tuple[str, datetime, str]]) -> None:
+        by_host: dict[str, list[dict[str, Any]]] = {}
+        for host, when, text in batch:
+            # The service takes no empty message.
+            event = {"timestamp": round(when.timestamp() * 1000), "message": text[:_LONGEST_LINE] or " "}
+            by_host.setdefault(host, []).append(event)
+        for host, events in by_host.items():
+            self._logs.put_log_events(logGroupName=LOG_GROUP, logStreamName=self._stream(host), logEvents=events)
+
+    def _stream(self, host: str) -> str:
+        if host not in self._streams:
+            if not self._streams:
+                self._make(self._logs.create_log_group, logGroupName=LOG_GROUP)
+            self._streams[host] = f"{self._job_name}/{host}-{int(time.time())}"
+            self._make(self._logs.create_log_stream, logGroupName=LOG_GROUP, logStreamName=self._streams[host])
+        return self._streams[host]
+
+    def _make(self, create: Any, **names: str) -> None:
+        with contextlib.suppress(self._logs.exceptions.ResourceAlreadyExistsException):
+            create(**names)
+
+    def _send_metrics(self, batch: list[tuple[str, datetime, str]]) -> None:
+        dimensions = [{"Name": "TrainingJobName", "Value": self._job_name}]
+        found = [
+            {**metric, "Dimensions": dimensions} for _, when, text in batch for metric in self._metrics.read(text, when)
+        ]
+        for first in range(0, len(found), _MOST_EVENTS):
+            self._cloudwatch.put_metric_data(Namespace=NAMESPACE, MetricData=found[first : first + _MOST_EVENTS])

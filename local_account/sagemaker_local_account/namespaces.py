@@ -1,0 +1,256 @@
+"""The supervisor of one job's hosts, a program of its own that `hosts.py` starts and steers over a socket.
+
+It reads the job as JSON from standard input. Its processes, each the child of the one before, and each killed by the
+kernel when the one before dies:
+
+    supervisor   outside all namespaces: passes commands on, and connections to the account's endpoint
+    switch       in the job's user and network namespace: makes a bridge and a cable (veth) to each host
+    keeper       one per host, in the host's namespaces but that of processes: waits for the next one's end
+    init         one per host, process 1 in there: builds the root folder, runs the command, reaps
+
+Nothing of it needs root: an ordinary user is root over the namespaces made inside their own user namespace.
+"""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import ctypes
+import json
+import os
+import selectors
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from . import netlink, rootfs
+
+CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWIPC = 0x20000, 0x4000000, 0x8000000
+CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = 0x10000000, 0x20000000, 0x40000000
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+MESSAGE_BYTES = 65536
+PR_CAPBSET_DROP = 24
+# What root may do in a container by Docker's defaults (capabilities(7)): chown, dac_override, fowner, fsetid, kill,
+# setgid, setuid, setpcap, net_bind_service, net_raw, sys_chroot, mknod, audit_write, setfcap. With sys_admin besides, a
+# command could make the machine's folders writable again.
+CAPABILITIES = (0, 1, 3, 4, 5, 6, 7, 8, 10, 13, 18, 27, 29, 31)
+NOT_FOUND, NOT_EXECUTABLE = 127, 126  # a shell's exit codes for these, and Docker's
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def main() -> None:
+    """The supervisor. Its one argument is the descriptor of the socket that steers it."""
+    control = socket.socket(fileno=int(sys.argv[-1]))
+    control.set_inheritable(False)
+    job = json.loads(sys.stdin.buffer.read())
+    for host in job["hosts"]:
+        os.set_inheritable(host["output"], False)
+    _check(_libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0), "prctl")
+    ends = {host["name"]: socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) for host in job["hosts"]}
+    switch = fork(lambda parent: _switch(job, {name: pair[1] for name, pair in ends.items()}, parent), control)
+    try:
+        _pass_on(control, {name: pair[0] for name, pair in ends.items()}, job["endpoint_port"])
+    finally:
+        os.kill(switch, signal.SIGKILL)
+        # The kernel kills the rest from there. All of it falls to the subreaper, so nothing is left after this.
+        with contextlib.suppress(ChildProcessError):
+            while True:
+                os.wait()
+
+
+def fork(run: Callable[[int], None], report: socket.socket) -> int:
+    """A child that does `run(parent's pid)` and ends. What it raises is sent to `report`."""
+    parent = os.getpid()
+    child = os.fork()
+    if child == 0:
+        try:
+            run(parent)
+        except Exception as error:
+            _tell(report, {"failed": str(error)})
+        finally:
+            os._exit(0)
+    return child
+
+
+def _unshare(flags: int, parent: int) -> None:
+    """New namespaces for this process, as root of a user namespace that holds this user only."""
+    uid, gid = os.geteuid(), os.getegid()
+    _check(_libc.unshare(flags | CLONE_NEWUSER), "unshare")
+    # Without "deny" nobody may map a group: they could drop one that keeps files from them (user_namespaces(7)).
+    for file, text in (("setgroups", "deny"), ("uid_map", f"0 {uid} 1"), ("gid_map", f"0 {gid} 1")):
+        with open(f"/proc/self/{file}", "w") as handle:
+            handle.write(text)
+    _die_with_parent()
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def _die_with_parent() -> None:
+    _check(_libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0), "prctl")
+
+
+def _pass_on(control: socket.socket, hosts: dict[str, socket.socket], endpoint_port: int) -> None:
+    """Commands to the hosts, and the hosts' messages to the account, until the account closes or is gone."""
+    codes: dict[str, int] = {}
+    with selectors.DefaultSelector() as selector:
+        selector.register(control, selectors.EVENT_READ)
+        for name, end in hosts.items():
+            selector.register(end, selectors.EVENT_READ, name)
+        while True:
+            for key, _ in selector.select():
+                name = key.data
+                if name is None:
+                    message = control.recv(MESSAGE_BYTES)
+                    if not message:
+                        return
+                    for addressed in json.loads(message)["hosts"]:
+                        hosts[addressed].send(message)
+                    continue
+                message, descriptors, _, _ = socket.recv_fds(hosts[name], MESSAGE_BYTES, 1)
+                for descriptor in descriptors:
+                    relay(socket.socket(fileno=descriptor), endpoint_port)
+                content = json.loads(message)
+                if "code" in content:
+                    codes[name] = content["code"]
+                elif "ended" in content:
+                    # Without a code the host was killed as a whole.
+                    _tell(control, {"host": name, "code": codes.get(name, -signal.SIGKILL)})
+                else:
+                    _tell(control, {"host": name, **content})
+
+
+def relay(listener: socket.socket, port: int) -> None:
+    """Join each connection made to `listener` with one to `port` of this machine, on threads of its own."""
+
+    def pump(source: socket.socket, sink: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(1 << 18):
+                sink.sendall(data)
+        with contextlib.suppress(OSError):
+            sink.shutdown(socket.SHUT_WR)
+
+    def join(near: socket.socket) -> None:
+        with near, contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)) as far:
+            back = threading.Thread(target=pump, args=(far, near), daemon=True)
+            back.start()
+            pump(near, far)
+            back.join()
+
+    def accept() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                near, _ = listener.accept()
+                threading.Thread(target=join, args=(near,), daemon=True).start()
+
+    threading.Thread(target=accept, daemon=True).start()
+
+
+def _switch(job: dict[str, Any], reports: dict[str, socket.socket], parent: int) -> None:
+    _unshare(CLONE_NEWNET, parent)
+    with netlink.Links() as links:
+        links.add_bridge("hosts")
+        links.up("hosts")
+        doors = [_start_keeper(job, host, reports[host["name"]]) for host in job["hosts"]]
+        for number, door in enumerate(doors):
+            _, namespaces, _, _ = socket.recv_fds(door, 1, 1)
+            if namespaces:  # else the keeper has failed, and has said so
+                links.add_cable(f"host{number}", "hosts", "eth0", namespaces[0])
+                links.up(f"host{number}")
+                door.send(b"!")
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            os.wait()
+
+
+def _start_keeper(job: dict[str, Any], host: dict[str, Any], report: socket.socket) -> socket.socket:
+    near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+
+    def keep(parent: int) -> None:
+        near.close()
+        _unshare(CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWNET | CLONE_NEWPID, parent)
+        with open("/proc/self/ns/net") as namespace:
+            descriptor = array.array("i", [namespace.fileno()])
+            far.sendmsg([b"!"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptor)])
+        init = fork(lambda _: _init(job, host, far, report), report)
+        os.waitpid(init, 0)
+        _tell(report, {"ended": True})
+
+    fork(keep, report)
+    far.close()
+    return near
+
+
+def _init(job: dict[str, Any], host: dict[str, Any], door: socket.socket, report: socket.socket) -> None:
+    _die_with_parent()
+    socket.sethostname(host["name"])
+    rootfs.build(host["rootfs"], image=host["image"], own=host["own"], read_only=host["read_only"], etc=host["etc"])
+    door.recv(1)
+    with netlink.Links() as links:
+        links.add_address("eth0", host["address"], 16)
+        links.up("lo")
+        links.up("eth0")
+    rootfs.enter(host["rootfs"])
+    os.makedirs(host["working_directory"], exist_ok=True)
+    with socket.create_server(("127.0.0.1", job["endpoint_port"]), backlog=128) as listener:
+        descriptor = array.array("i", [listener.fileno()])
+        report.sendmsg([b'{"started": true}'], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptor)])
+    command = os.fork()
+    if command == 0:
+        _run(host)
+    threading.Thread(target=_obey, args=(report, command), daemon=True).start()
+    while True:
+        child, status = os.wait()
+        if child == command:
+            break
+    # Process 1's end is the end of all the others in its namespace.
+    _tell(report, {"code": os.waitstatus_to_exitcode(status)})
+
+
+def _obey(report: socket.socket, command: int) -> None:
+    while message := report.recv(MESSAGE_BYTES):
+        signum = json.loads(message)["signal"]
+        if signum is None:
+            os._exit(1)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(command, signum)
+    os._exit(1)
+
+
+def _run(host: dict[str, Any]) -> None:
+    """Become the host's command."""
+    code = NOT_EXECUTABLE
+    try:
+        os.setsid()
+        os.dup2(os.open("/dev/null", os.O_RDONLY), 0)
+        os.dup2(host["output"], 1)
+        os.dup2(host["output"], 2)
+        for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores these, its children should not
+            signal.signal(ignored, signal.SIG_DFL)
+        os.chdir(host["working_directory"])
+        for capability in range(64):  # more than there are: the others are refused
+            if capability not in CAPABILITIES:
+                _libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)
+        os.execvpe(host["command"][0], host["command"], host["environment"])
+    except FileNotFoundError as error:
+        code = NOT_FOUND
+        os.write(2, f"{host['command'][0]}: {error.strerror}\n".encode())
+    except OSError as error:
+        os.write(2, f"{host['command'][0]}: {error.strerror}\n".encode())
+    finally:
+        os._exit(code)
+
+
+def _tell(whom: socket.socket, content: dict[str, Any]) -> None:
+    # Too long a message would be refused; the other side may be gone.
+    with contextlib.suppress(OSError):
+        whom.send(json.dumps(content).encode())
+
+
+def _check(result: int, what: str) -> None:
+    if result != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), what)

@@ -1,0 +1,447 @@
+"""CloudFormation's resource types: what moto lacks or does by halves, and what does nothing here, with the reason.
+
+A type that is neither moto's, nor here, nor in `INERT` is refused when its stack is deployed. Where moto can create a
+resource but not delete it, its deletion is here; a stack whose resource nobody can delete does not end as DELETE_COMPLETE.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from moto.cloudformation import parsing
+from moto.cloudformation.exceptions import UnformattedGetAttTemplateException, ValidationError
+from moto.ec2.models import ec2_backends
+from moto.ec2.models.elastic_ip_addresses import ElasticAddress
+from moto.ec2.models.internet_gateways import InternetGateway
+from moto.ec2.models.nat_gateways import NatGateway
+from moto.ec2.models.route_tables import Route, RouteTable
+from moto.ec2.models.security_groups import SecurityGroup
+from moto.ec2.models.subnets import SubnetRouteTableAssociation
+from moto.ec2.models.vpcs import VPC, VPCEndPoint
+from moto.ec2.models.vpn_gateway import VPCGatewayAttachment
+from moto.ecr.models import Repository, ecr_backends
+from moto.iam.access_control import IAMPolicy, PermissionResult
+from moto.iam.models import ManagedPolicy, iam_backends
+from moto.logs.models import LogGroup
+from moto.s3.models import FakeBucket, s3_backends
+from moto.stepfunctions import models as stepfunctions_models
+from moto.stepfunctions.models import StateMachine
+
+# Resources that do nothing on this machine and that nothing on it misses.
+INERT = {
+    "AWS::CDK::Metadata": "tells AWS which constructs an app uses; there is nobody to tell",
+    "AWS::CloudFormation::WaitConditionHandle": "a URL to signal to; a template that waits for the signal is refused",
+}
+
+Properties = dict[str, Any]
+
+
+def supported(resource_type: str) -> bool:
+    """Whether a stack with such a resource can be deployed."""
+    return resource_type in INERT or resource_type in parsing.get_model_map() or resource_type in NATIVE
+
+
+def class_of(resource_type: str) -> Any:
+    """The class that makes a resource of a type.
+
+    moto gives None, and a line in the log, for a type it does not have, and starts a container for any `Custom::` type.
+    """
+    if resource_type in INERT:
+        return Inert
+    if resource_type in NATIVE:
+        return NATIVE[resource_type]
+    try:
+        return parsing.get_model_map()[resource_type]
+    except KeyError:
+        raise ValidationError(message=f"the local account does not have the resource type {resource_type}") from None
+
+
+class _Emulated:
+    """What the classes here share: an id, their properties, and no attributes."""
+
+    def __init__(self, physical_resource_id: str, properties: Properties, account_id: str, region_name: str) -> None:
+        self.physical_resource_id = physical_resource_id
+        self.properties = properties
+        self.account_id = account_id
+        self.region_name = region_name
+
+    @staticmethod
+    def cloudformation_name_type() -> str:
+        return ""
+
+    @classmethod
+    def has_cfn_attr(cls, attr: str) -> bool:
+        return False
+
+    def get_cfn_attribute(self, attribute_name: str) -> str:
+        raise UnformattedGetAttTemplateException
+
+    def is_created(self) -> bool:
+        return True
+
+    @classmethod
+    def create_from_cloudformation_json(
+        cls, resource_name: str, cloudformation_json: Any, account_id: str, region_name: str, **_: Any
+    ) -> Any:
+        resource = cls(resource_name, cloudformation_json["Properties"], account_id, region_name)
+        resource.create()
+        return resource
+
+    @classmethod
+    def update_from_cloudformation_json(cls, **_: Any) -> Any:
+        raise NotImplementedError  # it is replaced
+
+    def create(self) -> None:
+        """Bring about what the resource stands for."""
+
+    def delete(self, account_id: str, region_name: str) -> None:
+        """Undo it."""
+
+
+class Inert(_Emulated):
+    """A resource of `INERT`."""
+
+
+class AutoDeleteObjects(_Emulated):
+    """`auto_delete_objects=True` of a CDK bucket: on AWS a Lambda function of CDK's empties the bucket before it is deleted."""
+
+    def delete(self, account_id: str, region_name: str) -> None:
+        buckets = s3_backends[account_id]["aws"]
+        bucket = buckets.buckets.get(self.properties["BucketName"])
+        for key in [] if bucket is None else [key for _, key in bucket.keys.items(multi=True)]:
+            buckets.delete_object(bucket.name, key.name, version_id=key.version_id if bucket.is_versioned else None)
+
+
+class RestrictDefaultSecurityGroup(_Emulated):
+    """CDK's feature flag `restrictDefaultSecurityGroup`: on AWS a Lambda function of CDK's takes the VPC's default rules away."""
+
+    def create(self) -> None:
+        group_id = self.properties["DefaultSecurityGroupId"]
+        ec2 = ec2_backends[self.account_id][self.region_name]
+        group = ec2.get_security_group_from_id(group_id)
+        if group is None:
+            raise ValidationError(message=f"there is no security group {group_id}")
+        group.ingress_rules.clear()
+        group.egress_rules.clear()
+
+
+class BucketPolicy(_Emulated):
+    """The policy of a bucket."""
+
+    def create(self) -> None:
+        self.physical_resource_id = self.properties["Bucket"]
+        policy = json.dumps(self.properties["PolicyDocument"]).encode()
+        s3_backends[self.account_id]["aws"].put_bucket_policy(self.physical_resource_id, policy)
+
+    @classmethod
+    def update_from_cloudformation_json(  # type: ignore[override]
+        cls, original_resource: Any, cloudformation_json: Any, **details: Any
+    ) -> Any:
+        if original_resource.physical_resource_id != cloudformation_json["Properties"]["Bucket"]:
+            raise NotImplementedError
+        return cls.create_from_cloudformation_json("", cloudformation_json, **_place(details))
+
+    def delete(self, account_id: str, region_name: str) -> None:
+        s3_backends[account_id]["aws"].delete_bucket_policy(self.physical_resource_id)
+
+
+class _SecurityGroupRule(_Emulated):
+    """One rule of a security group; moto lacks those that let out, and cannot take back those that let in."""
+
+    egress: bool
+
+    def create(self) -> None:
+        ec2 = ec2_backends[self.account_id][self.region_name]
+        authorize = ec2.authorize_security_group_egress if self.egress else ec2.authorize_security_group_ingress
+        rules, _ = authorize(**_rule(self.properties["GroupId"], self.properties))
+        self.physical_resource_id = rules[0].id
+
+    def delete(self, account_id: str, region_name: str) -> None:
+        group = ec2_backends[account_id][region_name].get_security_group_from_id(self.properties["GroupId"])
+        if group is not None:
+            rules = group.egress_rules if self.egress else group.ingress_rules
+            rules[:] = [rule for rule in rules if rule.id != self.physical_resource_id]
+
+
+class SecurityGroupEgress(_SecurityGroupRule):
+    egress = True
+
+
+class SecurityGroupIngress(_SecurityGroupRule):
+    egress = False
+
+
+def _get_permission(self: FakeBucket, action: str, resource: str) -> Any:
+    """moto takes each statement of a bucket's policy for everybody's and for unconditional: the usual "Deny * unless by
+    TLS" would deny everything. Only statements that are so are evaluated; the way over loopback counts as secure."""
+    if self.policy is None:
+        return PermissionResult.NEUTRAL
+    policy = json.loads(self.policy)
+    statements = policy["Statement"] if isinstance(policy["Statement"], list) else [policy["Statement"]]
+    plain = [
+        statement
+        for statement in statements
+        if "Condition" not in statement and statement.get("Principal") in ("*", {"AWS": "*"}, {"AWS": ["*"]})
+    ]
+    return IAMPolicy(json.dumps({**policy, "Statement": plain})).is_action_permitted(action, resource)
+
+
+# Types that moto lacks or does by halves, and custom resources whose Lambda functions CDK brings along: there is no
+# Lambda here, so their work is done here.
+NATIVE: dict[str, Any] = {
+    "AWS::EC2::SecurityGroupEgress": SecurityGroupEgress,
+    "AWS::EC2::SecurityGroupIngress": SecurityGroupIngress,
+    "AWS::S3::BucketPolicy": BucketPolicy,
+    "Custom::S3AutoDeleteObjects": AutoDeleteObjects,
+    "Custom::VpcRestrictDefaultSG": RestrictDefaultSecurityGroup,
+}
+
+
+def _place(details: dict[str, Any]) -> dict[str, Any]:
+    return {name: details[name] for name in ("account_id", "region_name")}
+
+
+def _rule(group_id: str, properties: Properties) -> dict[str, Any]:
+    """A rule of a security group in the words of moto's backend."""
+    description = {"Description": properties["Description"]} if "Description" in properties else {}
+    ranges: list[dict[str, Any]] = []
+    if "CidrIp" in properties:
+        ranges.append({"CidrIp": properties["CidrIp"], **description})
+    if "CidrIpv6" in properties:
+        ranges.append({"CidrIpv6": properties["CidrIpv6"], **description})
+    peer = properties.get("SourceSecurityGroupId") or properties.get("DestinationSecurityGroupId")
+    return {
+        "group_name_or_id": group_id,
+        "ip_protocol": str(properties["IpProtocol"]),
+        "from_port": properties.get("FromPort"),
+        "to_port": properties.get("ToPort"),
+        "ip_ranges": ranges,
+        "source_groups": [{"GroupId": peer, **description}] if peer else [],
+    }
+
+
+def _create_security_group(
+    cls: Any, resource_name: str, cloudformation_json: Any, account_id: str, region_name: str, **_: Any
+) -> SecurityGroup:
+    """moto wants ports in every rule, and leaves out SecurityGroupEgress; on AWS it takes the place of "all traffic"."""
+    properties = cloudformation_json["Properties"]
+    ec2 = ec2_backends[account_id][region_name]
+    group = ec2.create_security_group(
+        name=resource_name, description=properties["GroupDescription"], vpc_id=properties.get("VpcId")
+    )
+    for tag in properties.get("Tags", []):
+        group.add_tag(tag["Key"], tag["Value"])
+    for rule in properties.get("SecurityGroupIngress", []):
+        ec2.authorize_security_group_ingress(**_rule(group.id, rule))
+    if "SecurityGroupEgress" in properties:
+        group.egress_rules.clear()
+        for rule in properties["SecurityGroupEgress"]:
+            ec2.authorize_security_group_egress(**_rule(group.id, rule))
+    return group
+
+
+def _create_association(
+    cls: Any, resource_name: str, cloudformation_json: Any, account_id: str, region_name: str, **_: Any
+) -> SubnetRouteTableAssociation:
+    """moto notes the association where neither DescribeRouteTables nor DeleteRouteTable looks."""
+    properties = cloudformation_json["Properties"]
+    ec2 = ec2_backends[account_id][region_name]
+    association = Association(properties["RouteTableId"], properties["SubnetId"])
+    association.association_id = ec2.associate_route_table(
+        route_table_id=properties["RouteTableId"], subnet_id=properties["SubnetId"]
+    )
+    return association
+
+
+class Association(SubnetRouteTableAssociation):
+    """A route table's association with a subnet, known by its own id as on AWS."""
+
+    association_id: str
+
+    @property
+    def physical_resource_id(self) -> str:
+        return self.association_id
+
+
+def _create_repository(
+    cls: Any, resource_name: str, cloudformation_json: Any, account_id: str, region_name: str, **_: Any
+) -> Repository:
+    """moto names a repository without a name after its stack, in capitals that ECR refuses, and drops EmptyOnDelete."""
+    properties = cloudformation_json["Properties"]
+    name = properties.get("RepositoryName", resource_name.lower())
+    repository: Repository = _moto_create_repository(name, cloudformation_json, account_id, region_name)
+    repository.empty_on_delete = properties.get("EmptyOnDelete", False)
+    return repository
+
+
+_moto_create_repository = Repository.create_from_cloudformation_json
+
+
+def _create_state_machine(
+    cls: Any, resource_name: str, cloudformation_json: Any, account_id: str, region_name: str, **_: Any
+) -> StateMachine:
+    """moto takes the name, the DefinitionString, the role and the tags, and drops the rest."""
+    properties = cloudformation_json["Properties"]
+    machines = stepfunctions_models.stepfunctions_backends[account_id][region_name]
+    machine: StateMachine = machines.create_state_machine(
+        properties.get("StateMachineName", resource_name),
+        _definition(properties),
+        properties["RoleArn"],
+        tags=stepfunctions_models.cfn_to_api_tags(properties.get("Tags", [])),
+        loggingConfiguration=_camel(properties.get("LoggingConfiguration")),
+        tracingConfiguration=_camel(properties.get("TracingConfiguration")),
+        sm_type=properties.get("StateMachineType"),
+    )
+    return machine
+
+
+def _update_state_machine(
+    cls: Any,
+    original_resource: StateMachine,
+    new_resource_name: str,
+    cloudformation_json: Any,
+    account_id: str,
+    region_name: str,
+) -> StateMachine:
+    properties = cloudformation_json["Properties"]
+    machines = stepfunctions_models.stepfunctions_backends[account_id][region_name]
+    if properties.get("StateMachineName", original_resource.name) != original_resource.name:
+        machine = _create_state_machine(cls, new_resource_name, cloudformation_json, account_id, region_name)
+        machines.delete_state_machine(original_resource.arn)
+        return machine
+    updated: StateMachine = machines.update_state_machine(
+        original_resource.arn,
+        definition=_definition(properties),
+        role_arn=properties["RoleArn"],
+        logging_configuration=_camel(properties.get("LoggingConfiguration")),
+        tracing_configuration=_camel(properties.get("TracingConfiguration")),
+    )
+    return updated
+
+
+def _definition(properties: Properties) -> str:
+    definition = properties.get("DefinitionString") or json.dumps(properties.get("Definition", {}))
+    for name, value in properties.get("DefinitionSubstitutions", {}).items():
+        definition = definition.replace(f"${{{name}}}", str(value))
+    return str(definition)
+
+
+def _camel(value: Any) -> Any:
+    """CloudFormation's PascalCase in the API's camelCase."""
+    if isinstance(value, dict):
+        return {name[:1].lower() + name[1:]: _camel(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_camel(item) for item in value]
+    return value
+
+
+def _state_machine_attribute(self: StateMachine, attribute_name: str) -> Any:
+    """moto does not know GetAtt Arn."""
+    if attribute_name == "Arn":
+        return self.arn
+    return _moto_state_machine_attribute(self, attribute_name)
+
+
+_moto_state_machine_attribute = StateMachine.get_cfn_attribute
+
+
+def _update_log_group(
+    cls: Any,
+    original_resource: LogGroup,
+    new_resource_name: str,
+    cloudformation_json: Any,
+    account_id: str,
+    region_name: str,
+) -> LogGroup:
+    """moto cannot update a log group; what is changed of one is its retention."""
+    properties = cloudformation_json["Properties"]
+    if properties.get("LogGroupName", original_resource.name) != original_resource.name:
+        raise NotImplementedError
+    retention = properties.get("RetentionInDays")
+    original_resource.set_retention_policy(None if retention is None else str(retention))
+    return original_resource
+
+
+def _delete_bucket(bucket: FakeBucket, account_id: str, region_name: str) -> None:
+    """moto keeps a bucket that is not empty and says that it is deleted."""
+    buckets = s3_backends[account_id]["aws"]
+    if bucket.name in buckets.buckets and buckets.delete_bucket(bucket.name) is None:
+        raise ValidationError(message=f"The bucket you tried to delete is not empty: {bucket.name}")
+
+
+def _delete_policy(policy: ManagedPolicy, account_id: str, region_name: str) -> None:
+    iam = iam_backends[account_id]["aws"]
+    for holder in [*iam.roles.values(), *iam.users.values(), *iam.groups.values()]:
+        if policy.arn in holder.managed_policies:
+            policy.detach_from(holder)
+    iam.delete_policy(policy.arn)
+
+
+def _delete_endpoint(endpoint: VPCEndPoint, account_id: str, region_name: str) -> None:
+    ec2 = ec2_backends[account_id][region_name]
+    ec2.delete_vpc_endpoints([endpoint.id])
+    ec2.vpc_end_points.pop(endpoint.id, None)
+
+
+def _delete_nat_gateway(gateway: NatGateway, account_id: str, region_name: str) -> None:
+    ec2 = ec2_backends[account_id][region_name]
+    ec2.delete_nat_gateway(gateway.id)
+    for address in gateway.address_set:
+        if "publicIp" in address:
+            ec2.disassociate_address(address=address["publicIp"])
+    ec2.delete_network_interface(gateway._eni.id)
+
+
+def _delete_vpc(vpc: VPC, account_id: str, region_name: str) -> None:
+    """moto leaves the network ACL behind that came with the VPC."""
+    ec2 = ec2_backends[account_id][region_name]
+    ec2.delete_vpc(vpc.id)
+    for acl in [acl for acl in ec2.network_acls.values() if acl.vpc_id == vpc.id]:
+        del ec2.network_acls[acl.id]
+
+
+def _delete_repository(repository: Repository, account_id: str, region_name: str) -> None:
+    empty_on_delete = str(getattr(repository, "empty_on_delete", "false")).lower() == "true"
+    ecr_backends[account_id][region_name].delete_repository(repository.name, force=empty_on_delete)
+
+
+# How resources are deleted that moto's CloudFormation creates and then leaves behind, or deletes otherwise than AWS.
+DELETE: dict[type, Callable[[Any, str, str], object]] = {
+    FakeBucket: _delete_bucket,
+    ElasticAddress: lambda address, account, region: ec2_backends[account][region].release_address(
+        allocation_id=address.allocation_id
+    ),
+    InternetGateway: lambda gateway, account, region: ec2_backends[account][region].delete_internet_gateway(gateway.id),
+    NatGateway: _delete_nat_gateway,
+    VPC: _delete_vpc,
+    Route: lambda route, account, region: route.route_table._routes.pop(route.id, None),
+    RouteTable: lambda table, account, region: ec2_backends[account][region].delete_route_table(table.id),
+    Association: lambda association, account, region: ec2_backends[account][region].disassociate_route_table(
+        association.association_id
+    ),
+    VPCGatewayAttachment: lambda attachment, account, region: ec2_backends[account][region].detach_internet_gateway(
+        attachment.gateway_id, attachment.vpc_id
+    ),
+    VPCEndPoint: _delete_endpoint,
+    ManagedPolicy: _delete_policy,
+    Repository: _delete_repository,
+}
+
+
+def install() -> None:
+    """Teach moto's own types what they lack; the types of this module register by being defined."""
+    parsing.resource_class_from_type = class_of
+    # Its table of types is made once, at the first use.
+    for table in (parsing.get_model_list, parsing.get_model_map, parsing.get_name_type_map):
+        table.cache_clear()
+    SecurityGroup.create_from_cloudformation_json = classmethod(_create_security_group)  # type: ignore
+    SubnetRouteTableAssociation.create_from_cloudformation_json = classmethod(_create_association)  # type: ignore
+    Repository.create_from_cloudformation_json = classmethod(_create_repository)  # type: ignore
+    StateMachine.create_from_cloudformation_json = classmethod(_create_state_machine)  # type: ignore
+    StateMachine.update_from_cloudformation_json = classmethod(_update_state_machine)
+    StateMachine.get_cfn_attribute = _state_machine_attribute
+    StateMachine.has_cfn_attr = classmethod(lambda cls, attr: attr in ("Arn", "Name"))
+    LogGroup.update_from_cloudformation_json = classmethod(_update_log_group)
+    FakeBucket.get_permission = _get_permission

@@ -1,0 +1,182 @@
+"""The root folder of a host: the machine's system folders, read-only, with the image's files laid over them.
+
+Built from bind mounts inside the host's own mount namespace, so that nothing of it is ever seen outside.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_BIND, MS_REC, MS_PRIVATE = 1, 2, 4, 8, 4096, 16384, 1 << 18
+MNT_DETACH = 2
+# mount_setattr(2) has no function in older C libraries; its number is the same on all that this runs on.
+SYS_MOUNT_SETATTR, AT_FDCWD, AT_RECURSIVE, MOUNT_ATTR_RDONLY = 442, -100, 0x8000, 1
+
+# What the machine's programs need; /nix and /gnu are where two systems keep theirs.
+SYSTEM = ("bin", "etc", "gnu", "lib", "lib32", "lib64", "libx32", "nix", "sbin", "usr")
+EMPTY = ("dev", "home", "mnt", "opt", "proc", "root", "run", "srv", "sys", "tmp", "var/log", "var/tmp")
+DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def build(
+    root: str, *, image: str, own: Mapping[str, str], read_only: Mapping[str, str], etc: Mapping[str, str]
+) -> None:
+    """Build it in the folder `root`, in a mount namespace of this process's own.
+
+    ``own`` are the host's own folders by the path at which it sees and writes them, ``read_only`` likewise what it only
+    reads, ``etc`` the text of its own files in /etc. The image's files are copied: a host may write to them, as in a
+    container, and no other host may see that. Where there is one already, in ``own`` or ``etc``, it is left.
+    """
+    _mount("none", "/", None, MS_REC | MS_PRIVATE)
+    os.makedirs(root, exist_ok=True)
+    _mount(root, root, None, MS_BIND | MS_REC)
+    for name in EMPTY:
+        os.makedirs(f"{root}/{name}", exist_ok=True)
+    for path, folder in own.items():
+        _bind(folder, root + path)
+    for path, folder in read_only.items():
+        _bind(folder, root + path)
+        _make_read_only(root + path)
+    os.makedirs(f"{root}/etc", exist_ok=True)
+    for name, text in etc.items():
+        with open(f"{root}/etc/{name}", "w") as file:
+            file.write(text)
+    _lay(root, image, [f"etc/{name}" for name in etc])
+    _add_kernel_folders(root)
+
+
+def enter(root: str) -> None:
+    """Make `root` this process's root folder, and let go of the old one."""
+    os.chdir(root)
+    # Both in one place, as pivot_root(2) says under NOTES: the old root lies over the new one, and is then taken off.
+    _check(_libc.pivot_root(b".", b"."), "pivot_root")
+    _check(_libc.umount2(b".", MNT_DETACH), "umount the old root")
+    os.chdir("/")
+
+
+def _lay(root: str, image: str, taken: Sequence[str]) -> None:
+    """The machine's system folders and the image's files, where `root` has nothing at a path in `taken`."""
+    present = [name for name in SYSTEM if os.path.lexists(f"/{name}")]
+    # On most machines /bin, /lib and others are links into /usr: the image's /bin/x then goes where /usr/bin/x does.
+    links = {name: os.path.realpath(f"/{name}")[1:] for name in present if os.path.islink(f"/{name}")}
+    layers = {name: [f"{image}/{name}"] for name in present if name not in links}
+    for name, target in links.items():
+        layers.setdefault(target, []).append(f"{image}/{name}")
+    layers = {path: [layer for layer in found if os.path.isdir(layer)] for path, found in layers.items()}
+    split = [*taken, *(path for path, found in layers.items() if found)]
+    for name in present:
+        if name in links:
+            os.symlink(os.readlink(f"/{name}"), f"{root}/{name}")
+        else:
+            _lay_one(root, name, [], layers, split)
+    for name in sorted(os.listdir(image)):
+        if name not in present:
+            _copy(f"{image}/{name}", f"{root}/{name}")
+
+
+def _lay_one(
+    root: str, path: str, folders: Sequence[str], layers: Mapping[str, Sequence[str]], split: Sequence[str]
+) -> None:
+    """The machine's `path` as it is, or, where the image or a host's own file comes into it, made of its entries."""
+    machine, target = f"/{path}", f"{root}/{path}"
+    above = [f"{folder}/{os.path.basename(path)}" for folder in folders]
+    above = [*(found for found in above if os.path.lexists(found)), *layers.get(path, [])]
+    if os.path.islink(machine):
+        os.symlink(os.readlink(machine), target)
+    elif not os.path.isdir(machine) and not above:
+        if not os.path.lexists(target):
+            _bind(machine, target)
+            _make_read_only(target)
+    elif os.path.isdir(machine) and (above or any(f"{inner}/".startswith(f"{path}/") for inner in split)):
+        os.makedirs(target, exist_ok=True)
+        names = [name for name in os.listdir(machine) if not _replaced(name, above)]
+        for name in names:
+            _lay_one(root, f"{path}/{name}", above, layers, split)
+        for folder in above:
+            for name in set(os.listdir(folder)) - set(names):
+                _copy(f"{folder}/{name}", f"{target}/{name}")
+    else:
+        _bind(machine, target)
+        _make_read_only(target)
+
+
+def _replaced(name: str, folders: Sequence[str]) -> bool:
+    """Whether the image has a file of its own of that name, where a folder would be laid over the machine's."""
+    paths = [f"{folder}/{name}" for folder in folders]
+    return any(os.path.lexists(path) and (os.path.islink(path) or not os.path.isdir(path)) for path in paths)
+
+
+def _copy(source: str, target: str) -> None:
+    if os.path.islink(source) or not os.path.isdir(source):
+        if not os.path.lexists(target):
+            shutil.copy2(source, target, follow_symlinks=False)
+        return
+    os.makedirs(target, exist_ok=True)
+    for name in os.listdir(source):
+        _copy(f"{source}/{name}", f"{target}/{name}")
+
+
+def _add_kernel_folders(root: str) -> None:
+    _mount("proc", f"{root}/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
+    # The settings of the whole machine's kernel are among these.
+    for name in ("sys", "sysrq-trigger"):
+        if os.path.exists(f"{root}/proc/{name}"):
+            _bind(f"{root}/proc/{name}", f"{root}/proc/{name}")
+            _make_read_only(f"{root}/proc/{name}")
+    try:
+        _mount("sysfs", f"{root}/sys", "sysfs", MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC)
+    except PermissionError:  # the kernel refuses where a part of the machine's /sys is covered
+        _bind("/sys", f"{root}/sys")
+        _make_read_only(f"{root}/sys")
+    for name in DEVICES:
+        if os.path.exists(f"/dev/{name}"):
+            _bind(f"/dev/{name}", f"{root}/dev/{name}")
+    for name, where in (("fd", ""), ("stdin", "/0"), ("stdout", "/1"), ("stderr", "/2")):
+        os.symlink(f"/proc/self/fd{where}", f"{root}/dev/{name}")
+    for name, kind, data in (("shm", "tmpfs", "mode=1777"), ("pts", "devpts", "newinstance,ptmxmode=0666,mode=620")):
+        os.makedirs(f"{root}/dev/{name}")
+        _mount(kind, f"{root}/dev/{name}", kind, MS_NOSUID | MS_NODEV, data)
+    os.symlink("pts/ptmx", f"{root}/dev/ptmx")
+
+
+def _bind(source: str, target: str) -> None:
+    if os.path.isdir(source):
+        os.makedirs(target, exist_ok=True)
+    else:
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+    # Recursive: a part that is covered outside may not be uncovered in here (mount_namespaces(7)).
+    _mount(source, target, None, MS_BIND | MS_REC)
+
+
+def _make_read_only(target: str) -> None:
+    attributes = (ctypes.c_uint64 * 4)(MOUNT_ATTR_RDONLY)
+    _check(
+        _libc.syscall(
+            ctypes.c_long(SYS_MOUNT_SETATTR),
+            ctypes.c_long(AT_FDCWD),
+            ctypes.c_char_p(target.encode()),
+            ctypes.c_long(AT_RECURSIVE),
+            attributes,
+            ctypes.c_size_t(ctypes.sizeof(attributes)),
+        ),
+        f"make {target} read-only (which needs Linux 5.12)",
+    )
+
+
+def _mount(source: str, target: str, kind: str | None, flags: int, data: str | None = None) -> None:
+    texts = [text.encode() if text is not None else None for text in (source, target, kind, data)]
+    _check(_libc.mount(*texts[:3], ctypes.c_ulong(flags), texts[3]), f"mount {target}")
+
+
+def _check(result: int, what: str) -> None:
+    if result != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), what)

@@ -1,0 +1,97 @@
+"""The HTTP server of an account: on 127.0.0.1 only, a thread per request, its lines in the account's log."""
+
+from __future__ import annotations
+
+import json
+import logging
+import socket
+import uuid
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .state import AccountError
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIEnvironment
+    from werkzeug.serving import BaseWSGIServer
+
+_log = logging.getLogger(__name__)
+
+# Whose lines the log has.
+LOGGERS = ("sagemaker_local_account", "moto")
+
+
+def listen(port: int) -> socket.socket:
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    # A port just given free by an earlier account is free; one with a listener still is not.
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind(("127.0.0.1", port))
+        listener.listen(128)
+    except OSError as error:
+        listener.close()
+        raise AccountError(
+            f"port {port} of 127.0.0.1 cannot be had ({error.strerror}); stop what listens there, "
+            "or choose another with --port (0 takes a free one)"
+        ) from error
+    return listener
+
+
+def make(listener: socket.socket, app: Any) -> BaseWSGIServer:
+    from moto.moto_server.werkzeug_app import MotoRequestHandler
+    from werkzeug.serving import make_server
+
+    class Handler(MotoRequestHandler):
+        """moto's handler with its lines in the account's log instead of the terminal."""
+
+        protocol_version = "HTTP/1.1"
+
+        def log(self, type: str, message: str, *args: Any) -> None:
+            _log.log(logging.ERROR if type == "error" else logging.INFO, message, *args)
+
+    server = make_server(
+        "127.0.0.1", listener.getsockname()[1], app, threaded=True, request_handler=Handler, fd=listener.fileno()
+    )
+    listener.close()
+    server.daemon_threads = True  # type: ignore[attr-defined]
+    return server
+
+
+def internal_failure(environ: WSGIEnvironment, start_response: StartResponse, log: Path) -> Iterable[bytes]:
+    """What a client is told of an error of the account's own, in the shape of AWS's."""
+    message = f"the local account failed to answer; its log says why: {log}"
+    headers = [("x-amzn-errortype", "InternalFailure"), ("x-amzn-RequestId", str(uuid.uuid4()))]
+    body: bytes
+    if "HTTP_X_AMZ_TARGET" in environ or "json" in environ.get("CONTENT_TYPE", ""):
+        headers.append(("Content-Type", "application/x-amz-json-1.1"))
+        body = json.dumps({"__type": "InternalFailure", "message": message}).encode()
+    else:
+        headers.append(("Content-Type", "text/xml"))
+        error = f"<Code>InternalFailure</Code><Message>{message}</Message>"
+        query = environ.get("CONTENT_TYPE", "").startswith("application/x-www-form-urlencoded")
+        body = (
+            f"<ErrorResponse><Error>{error}</Error></ErrorResponse>" if query else f"<Error>{error}</Error>"
+        ).encode()
+    headers.append(("Content-Length", str(len(body))))
+    start_response("500 Internal Server Error", headers)
+    return [b"" if environ["REQUEST_METHOD"] == "HEAD" else body]
+
+
+def log_to(path: Path) -> logging.Handler:
+    handler = logging.FileHandler(path, mode="w", delay=True)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    for name in LOGGERS:
+        logger = logging.getLogger(name)
+        logger.addHandler(handler)
+        logger.propagate = False
+    logging.getLogger("sagemaker_local_account").setLevel(logging.INFO)
+    return handler
+
+
+def stop_log(handler: logging.Handler) -> None:
+    for name in LOGGERS:
+        logger = logging.getLogger(name)
+        logger.removeHandler(handler)
+        logger.propagate = True
+    handler.close()

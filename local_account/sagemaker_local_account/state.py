@@ -1,0 +1,160 @@
+"""A running account seen from outside: its folder, the file that describes it, and the environment of its clients."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shlex
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import IO
+
+ACCOUNT_ID = "123456789012"  # moto's default; documented, so that stacks may pin it
+REGION = "us-east-1"
+DEFAULT_STATE = Path(".local-account")
+
+# What else of the caller's environment goes on into environment(): where to look and how to talk to package indexes and
+# terminals. Nothing of AWS's: an inherited profile, token or endpoint could lead to a real account.
+PASSED_ON = (
+    "HOME",
+    "LANG",
+    "LC_ALL",
+    "TERM",
+    "TMPDIR",
+    "USER",
+    "COLUMNS",
+    "NO_COLOR",
+    "VIRTUAL_ENV",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "REQUESTS_CA_BUNDLE",
+    "NODE_EXTRA_CA_CERTS",
+    "JSII_RUNTIME_PACKAGE_CACHE_ROOT",
+)
+PASSED_ON_PREFIXES = ("PIP_", "UV_", "npm_config_", "NPM_CONFIG_", "XDG_")
+
+
+class AccountError(Exception):
+    """The account cannot start, or is not there: the message says why and what to do."""
+
+
+@dataclass(frozen=True)
+class RunningAccount:
+    """Where an account answers and the root keys that it issued at its start: what `account.json` holds."""
+
+    pid: int
+    port: int
+    access_key_id: str
+    secret_access_key: str
+    region: str = REGION
+    account_id: str = ACCOUNT_ID
+
+    @property
+    def endpoint_url(self) -> str:
+        # "localhost", not 127.0.0.1: of any other host moto would take the first label for a bucket's name.
+        return f"http://localhost:{self.port}"
+
+
+def environment_of(account: RunningAccount, state: Path) -> dict[str, str]:
+    """The environment of a command that shall use an account: built from nothing, so that nothing inherited leads elsewhere.
+
+    PATH begins with this Python's own folder (where node, cdk's jsii, aws and local-account are); the AWS configuration
+    files are named and empty; there is no proxy between a client and the account.
+    """
+    environment = {
+        name: value for name, value in os.environ.items() if name in PASSED_ON or name.startswith(PASSED_ON_PREFIXES)
+    }
+    environment.setdefault("LANG", "C.UTF-8")
+    # As npm does it, what the project in this folder has installed goes before what the system has.
+    node_modules = Path.cwd() / "node_modules" / ".bin"
+    own = [f"{sys.prefix}/bin", *([str(node_modules)] if node_modules.is_dir() else [])]
+    environment["PATH"] = os.pathsep.join([*own, os.environ.get("PATH", os.defpath)])
+    empty = state / "aws-config"
+    environment |= {
+        "AWS_ACCESS_KEY_ID": account.access_key_id,
+        "AWS_SECRET_ACCESS_KEY": account.secret_access_key,
+        "AWS_REGION": account.region,
+        "AWS_DEFAULT_REGION": account.region,
+        "AWS_ENDPOINT_URL": account.endpoint_url,
+        "AWS_CONFIG_FILE": str(empty),
+        "AWS_SHARED_CREDENTIALS_FILE": str(empty),
+        "AWS_EC2_METADATA_DISABLED": "true",
+        "AWS_PAGER": "",
+        "NO_PROXY": "localhost,127.0.0.1,.localhost",
+        "no_proxy": "localhost,127.0.0.1,.localhost",
+        "CDK_DEFAULT_ACCOUNT": account.account_id,
+        "CDK_DEFAULT_REGION": account.region,
+        "CDK_DOCKER": str(state / "bin" / "docker"),
+        # The CLI keeps its caches and its notices' cache in ~/.cdk otherwise, and tells AWS of its use.
+        "CDK_HOME": str(state / "cdk"),
+        "CDK_DISABLE_CLI_TELEMETRY": "true",
+        "CDK_DISABLE_VERSION_CHECK": "true",
+        "JSII_SILENCE_WARNING_UNTESTED_NODE_VERSION": "true",
+        "SAGEMAKER_LOCAL_ACCOUNT_STATE": str(state),
+    }
+    return environment
+
+
+def running_account(state: Path) -> RunningAccount | None:
+    """The account that runs on a state folder, in whatever process; None where none does."""
+    try:
+        lock(state.absolute()).close()
+    except AccountError:
+        path = state.absolute() / "account.json"
+        if path.exists():
+            return RunningAccount(**json.loads(path.read_text()))
+        return None
+    except FileNotFoundError:
+        return None
+    return None
+
+
+def make_private(state: Path) -> None:
+    """Make the state folder, for this user's eyes only."""
+    try:
+        state.mkdir(mode=0o700, parents=True, exist_ok=True)
+        state.chmod(0o700)
+        (state / "aws-config").touch(mode=0o600)
+    except OSError as error:
+        raise AccountError(f"the state folder cannot be used: {error}") from error
+
+
+def lock(state: Path) -> IO[str]:
+    """Take the state folder, or say who has it. The kernel gives it free when its owner ends, however it ends."""
+    file = open(state / "account.lock", "a+")  # noqa: SIM115 - held for as long as the account runs
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.seek(0)
+        owner = file.read().strip() or "unknown"
+        file.close()
+        raise AccountError(
+            f"another local account uses the state folder {state} (process {owner}); "
+            "stop it, or choose another folder with --state"
+        ) from None
+    file.truncate(0)
+    file.write(str(os.getpid()))
+    file.flush()
+    return file
+
+
+def describe(state: Path, account: RunningAccount) -> None:
+    """Write `account.json`, by which another terminal finds the account; its keys are for this user's eyes only."""
+    path = state / "account.json"
+    path.unlink(missing_ok=True)
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        json.dump(asdict(account), file)
+
+
+def write_docker_command(state: Path) -> None:
+    """The command that CDK_DOCKER names: CDK starts it without a shell, so it must be one executable file."""
+    path = state / "bin" / "docker"
+    path.parent.mkdir(exist_ok=True)
+    source = str(Path(__file__).resolve().parent.parent)
+    code = (
+        f"import sys; sys.path.insert(0, {source!r}); from sagemaker_local_account.docker import main; sys.exit(main())"
+    )
+    path.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -c {shlex.quote(code)} "$@"\n')
+    path.chmod(0o700)

@@ -1,0 +1,244 @@
+"""Step Functions: moto's interpreter of state machines, put right where AWS does otherwise.
+
+moto has two backends for Step Functions: one that only remembers and one that interprets. Here everybody gets the one
+that interprets, state machines made by CloudFormation included, and its executions keep AWS's word: StopExecution and
+TimeoutSeconds end an execution at once whatever its states are doing, an execution without a name is named, and each
+change of status is an event on the default bus. What single states do differently from AWS is put right in
+`interpreter.py`; what `sagemaker:createTrainingJob` and `aws-sdk:sagemaker:*` do is in `training_task.py`.
+"""
+
+from __future__ import annotations
+
+import copy
+import datetime
+import json
+import logging
+import threading
+import uuid
+from typing import Any
+
+from moto.core.responses import ActionResult
+from moto.stepfunctions import models as stepfunctions_models
+from moto.stepfunctions.exceptions import ExecutionDoesNotExist, InvalidExecutionInput
+from moto.stepfunctions.models import StateMachine
+from moto.stepfunctions.parser.api import ExecutionStatus
+from moto.stepfunctions.parser.asl.eval.evaluation_details import ExecutionDetails
+from moto.stepfunctions.parser.asl.eval.program_state import ProgramStopped
+from moto.stepfunctions.parser.asl.utils import boto_client
+from moto.stepfunctions.parser.asl.utils.encoding import to_json_str
+from moto.stepfunctions.parser.backend.execution import BaseExecutionWorkerCommunication, Execution
+from moto.stepfunctions.parser.models import StepFunctionsParserBackend, stepfunctions_parser_backends
+from moto.stepfunctions.responses import StepFunctionResponse
+
+from . import events, interpreter, training_task
+from .clients import Clients
+
+_log = logging.getLogger(__name__)
+
+# How long StopExecution waits for an execution to notice, before it answers.
+STOP_NOTICED_SECONDS = 5.0
+
+# How long the end of a process waits for its executions to notice that they were stopped.
+CLOSE_SECONDS = 2.0
+
+
+def install(clients: Clients) -> None:
+    """Make moto's Step Functions this account's. Repeated calls renew only the clients that states call through."""
+    # moto's CloudFormation creates state machines in the backend that does not execute them, where the API, told to
+    # execute, never looks. On AWS there is one Step Functions.
+    stepfunctions_models.stepfunctions_backends = stepfunctions_parser_backends
+    stepfunctions_parser_backends.backend = Backend
+    # moto's states call AWS with the keys "ak" and "sk", which the gate refuses, as AWS would.
+    boto_client.boto3 = clients
+    interpreter.install()
+    training_task.install()
+    # moto drops StopExecution's error and cause, and the stop date of an execution that timed out.
+    StepFunctionResponse.stop_execution = _stop_execution
+    StepFunctionResponse.describe_execution = _describe_execution
+    StepFunctionResponse.list_executions = _list_executions
+
+
+def stop_all() -> None:
+    """Stop every execution that still runs; for the end of the account."""
+    running = [
+        execution
+        for regions in stepfunctions_parser_backends.values()
+        for backend in regions.values()
+        for machine in backend.state_machines
+        for execution in machine.executions
+        if execution.exec_status == ExecutionStatus.RUNNING
+    ]
+    for execution in running:
+        execution.request_stop(error=None, cause="the local account was closed")
+    for execution in running:
+        execution.ended.wait(CLOSE_SECONDS)
+
+
+class Backend(StepFunctionsParserBackend):
+    """moto's executing backend with AWS's rules for names, for stopping and for deleted machines."""
+
+    @property
+    def _url_module(self) -> Any:
+        # moto derives this from the class's own module.
+        import moto.stepfunctions.urls
+
+        return moto.stepfunctions.urls
+
+    def __init__(self, region_name: str, account_id: str) -> None:
+        super().__init__(region_name, account_id)
+        self.deleted_machines: list[StateMachine] = []
+
+    def start_execution(
+        self,
+        state_machine_arn: str,
+        name: str | None = None,
+        execution_input: str | None = None,
+        trace_header: str | None = None,
+    ) -> AccountExecution:
+        """Start an execution; without a name it gets a random one, as on AWS (in moto its name is None)."""
+        if name is not None:
+            self._validate_name(name)
+        machine = self.describe_state_machine(state_machine_arn)
+        execution_input = "{}" if execution_input is None else execution_input
+        try:
+            json.loads(execution_input)
+        except ValueError as error:
+            raise InvalidExecutionInput(f"Invalid State Machine Execution Input: '{error}'") from None
+        if name is not None:
+            existing = machine._handle_name_input_idempotency(name, execution_input)
+            if isinstance(existing, AccountExecution):
+                return existing
+        name = name or str(uuid.uuid4())
+        # The execution keeps the definition it started with; its live executions and the backend are not part of that.
+        snapshot = copy.deepcopy(machine, {id(machine.executions): [], id(machine.backend): machine.backend})
+        execution = AccountExecution(
+            name=name,
+            sm_type=snapshot.sm_type,
+            role_arn=snapshot.roleArn,
+            exec_arn=f"arn:{self.partition}:states:{self.region_name}:{self.account_id}:execution:{machine.name}:{name}",
+            account_id=self.account_id,
+            region_name=self.region_name,
+            state_machine=snapshot,
+            start_date=datetime.datetime.now(datetime.UTC),
+            cloud_watch_logging_session=None,
+            input_data=execution_input,
+            trace_header=trace_header,
+            activity_store={},
+        )
+        machine.executions.append(execution)
+        execution.start()
+        return execution
+
+    def stop_execution(
+        self, execution_arn: str, error: str | None = None, cause: str | None = None
+    ) -> AccountExecution:
+        execution = self.describe_execution(execution_arn)
+        execution.request_stop(error=error, cause=cause)
+        execution.ended.wait(STOP_NOTICED_SECONDS)
+        return execution
+
+    def delete_state_machine(self, arn: str) -> None:
+        """Delete a machine; its executions go on to their ends and can be described, as on AWS (in moto they cannot)."""
+        deleted = [machine for machine in self.state_machines if machine.arn == arn]
+        super().delete_state_machine(arn)
+        self.deleted_machines += [machine for machine in deleted if machine.executions]
+
+    def describe_execution(self, execution_arn: str) -> AccountExecution:
+        self._validate_execution_arn(execution_arn)
+        for machine in [*self.state_machines, *self.deleted_machines]:
+            for execution in machine.executions:
+                if execution.execution_arn == execution_arn and isinstance(execution, AccountExecution):
+                    return execution
+        raise ExecutionDoesNotExist(f"Execution Does Not Exist: '{execution_arn}'")
+
+
+class AccountExecution(Execution):
+    """An execution that tells the event bus of each change of its status."""
+
+    def __init__(self, **details: Any) -> None:
+        super().__init__(**details)
+        self.ended = threading.Event()
+
+    def get_start_execution_details(self) -> ExecutionDetails:
+        details = super().get_start_execution_details()
+        # $$.Execution.StartTime is a string on AWS; moto hands out a datetime, which no intrinsic function takes.
+        details.start_time = events.iso(self.start_date)
+        return details
+
+    def start(self) -> None:
+        super().start()
+        events.execution_changed(self)
+
+    def request_stop(self, *, error: str | None, cause: str | None) -> None:
+        """Ask the execution to end as ABORTED; `ended` is set once it has."""
+        worker = self.exec_worker
+        # The worker's thread makes its environment; StopExecution can come before it has.
+        while worker is not None and worker.env is None and not self.ended.wait(0.01):
+            pass
+        if worker is not None and worker.env is not None:
+            worker.env.set_stop(stop_date=datetime.datetime.now(datetime.UTC), cause=cause, error=error)
+
+    def _get_start_execution_worker_comm(self) -> BaseExecutionWorkerCommunication:
+        return _Communication(self)
+
+    def described(self) -> dict[str, Any]:
+        """DescribeExecution's output."""
+        description = {
+            "executionArn": self.exec_arn,
+            "stateMachineArn": self.state_machine.arn,
+            "name": self.name,
+            "status": self.status,
+            "startDate": self.start_date,
+            "input": self.execution_input,
+            "inputDetails": {"included": True},
+            "redriveCount": 0,
+            "redriveStatus": "NOT_REDRIVABLE",
+            "redriveStatusReason": "the local account does not redrive executions",
+            "stopDate": self.stop_date,
+            "error": self.error,
+            "cause": self.cause,
+        }
+        if self.exec_status == ExecutionStatus.SUCCEEDED:
+            description["output"] = to_json_str(self.output, separators=(",", ":"))
+            description["outputDetails"] = {"included": True}
+        return {name: value for name, value in description.items() if value is not None}
+
+
+class _Communication(BaseExecutionWorkerCommunication):
+    execution: AccountExecution
+
+    def terminated(self) -> None:
+        super().terminated()
+        state = self.execution.exec_worker.env.program_state()
+        if isinstance(state, ProgramStopped):
+            self.execution.error = state.error
+            self.execution.cause = state.cause
+        try:
+            events.execution_changed(self.execution)
+        finally:
+            self.execution.ended.set()
+
+
+def _stop_execution(self: StepFunctionResponse) -> ActionResult:
+    execution = self.stepfunction_backend.stop_execution(
+        self._get_param("executionArn"), error=self._get_param("error"), cause=self._get_param("cause")
+    )
+    return ActionResult({"stopDate": execution.stop_date or datetime.datetime.now(datetime.UTC)})
+
+
+def _describe_execution(self: StepFunctionResponse) -> ActionResult:
+    return ActionResult(self.stepfunction_backend.describe_execution(self._get_param("executionArn")).described())
+
+
+def _list_executions(self: StepFunctionResponse) -> ActionResult:
+    executions, next_token = self.stepfunction_backend.list_executions(
+        self._get_param("stateMachineArn"),
+        status_filter=self._get_param("statusFilter"),
+        max_results=self._get_int_param("maxResults"),
+        next_token=self._get_param("nextToken"),
+    )
+    members = ("executionArn", "stateMachineArn", "name", "status", "startDate", "stopDate", "redriveCount")
+    items = [
+        {name: value for name, value in execution.described().items() if name in members} for execution in executions
+    ]
+    return ActionResult({"executions": items, "nextToken": next_token})

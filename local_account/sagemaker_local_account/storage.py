@@ -1,0 +1,137 @@
+"""Between a job's folders on this machine and the account's S3: channels, checkpoints, artefacts."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import tarfile
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+
+class StorageError(Exception):
+    """Data that a job needs is not to be had; the text is its failure reason."""
+
+
+def split(uri: str) -> tuple[str, str]:
+    """Bucket and key of ``s3://bucket/key``."""
+    bucket, _, key = uri.removeprefix("s3://").partition("/")
+    return bucket, key
+
+
+def channel_objects(s3: Any, channel: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """A channel's objects in the order of their keys: bucket, key, and the path below the channel's folder."""
+    source = channel["DataSource"]["S3DataSource"]
+    uri = source["S3Uri"]
+    try:
+        found = _of_manifest(s3, uri) if source["S3DataType"] == "ManifestFile" else _of_prefix(s3, uri)
+    except ClientError as error:
+        raise StorageError(
+            f"ClientError: Data download failed for channel {channel['ChannelName']}: {error}"
+        ) from error
+    if not found:
+        raise StorageError(
+            f'ClientError: Data download failed: No S3 objects found under S3 URL "{uri}" given in input data source of '
+            f"channel {channel['ChannelName']}. Please ensure that the bucket exists, that the selected region is its "
+            "region, and that the role may list it."
+        )
+    return found
+
+
+def share_of(objects: Sequence[Any], host: int, hosts: int, distribution: str) -> Sequence[Any]:
+    """A host's part of a channel: everything, or of objects sharded by key each ``hosts``-th."""
+    return objects[host::hosts] if distribution == "ShardedByS3Key" else objects
+
+
+def download(s3: Any, objects: Iterable[tuple[str, str, str]], folder: Path) -> None:
+    for bucket, key, path in objects:
+        target = folder / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        s3.download_file(bucket, key, str(target))
+
+
+def _of_prefix(s3: Any, uri: str) -> list[tuple[str, str, str]]:
+    bucket, prefix = split(uri)
+    # What lies below the folder keeps its path there; s3://bucket/images matches images/1.png and images-old/1.png alike.
+    folder = prefix[: prefix.rfind("/") + 1]
+    return sorted(
+        (
+            bucket,
+            entry["Key"],
+            entry["Key"].removeprefix(prefix if entry["Key"].startswith(f"{prefix}/") else folder).lstrip("/"),
+        )
+        for page in s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
+        for entry in page.get("Contents", [])
+        if not entry["Key"].endswith("/")
+    )
+
+
+def _of_manifest(s3: Any, uri: str) -> list[tuple[str, str, str]]:
+    bucket, key = split(uri)
+    first, *paths = json.loads(s3.get_object(Bucket=bucket, Key=key)["Body"].read())
+    bucket, prefix = split(first["prefix"])
+    return [(bucket, f"{prefix}{path}", path) for path in paths]
+
+
+class Checkpoints:
+    """The folder of a host's checkpoints, kept like a prefix in S3. All hosts of a job share the prefix, as on AWS."""
+
+    def __init__(self, s3: Any, uri: str, folder: Path) -> None:
+        self._s3 = s3
+        self._bucket, prefix = split(uri)
+        self._prefix = prefix if not prefix or prefix.endswith("/") else f"{prefix}/"
+        self._folder = folder
+        self._kept: dict[str, tuple[int, int]] = {}
+
+    def restore(self) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        uri = f"s3://{self._bucket}/{self._prefix}"
+        download(self._s3, _of_prefix(self._s3, uri), self._folder)
+        self._kept = dict(self._files())
+
+    def keep(self) -> None:
+        """Upload what is new or has changed."""
+        for path, version in self._files():
+            if self._kept.get(path) != version:
+                # A file that the script is just moving away is there under its new name next time.
+                with contextlib.suppress(FileNotFoundError):
+                    self._s3.upload_file(str(self._folder / path), self._bucket, f"{self._prefix}{path}")
+                    self._kept[path] = version
+
+    def _files(self) -> Iterable[tuple[str, tuple[int, int]]]:
+        for path in sorted(self._folder.rglob("*")):
+            with contextlib.suppress(FileNotFoundError):
+                if path.is_file():
+                    status = path.stat()
+                    yield str(path.relative_to(self._folder)), (status.st_mtime_ns, status.st_size)
+
+
+def upload_archive(s3: Any, folders: Sequence[Path], uri: str) -> None:
+    """Upload what is in all the folders as one .tar.gz; of files with one name the last folder's."""
+    bucket, key = split(uri)
+    with tempfile.TemporaryDirectory(dir=folders[0].parent) as name:
+        whole = Path(name) / "whole"
+        whole.mkdir()
+        for folder in folders:
+            if folder.is_dir():
+                shutil.copytree(folder, whole, dirs_exist_ok=True, symlinks=True, copy_function=_link)
+        archive = Path(name) / "archive.tar.gz"
+        with tarfile.open(archive, "w:gz", compresslevel=1) as tar:
+            for path in sorted(whole.iterdir()):
+                tar.add(path, arcname=path.name)
+        s3.upload_file(str(archive), bucket, key)
+
+
+def holds_files(folder: Path) -> bool:
+    return folder.is_dir() and any(folder.iterdir())
+
+
+def _link(source: str, target: str) -> None:
+    Path(target).unlink(missing_ok=True)
+    os.link(source, target)

@@ -1,0 +1,166 @@
+"""What the service refuses of a CreateTrainingJob request before a job is there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any
+
+from botocore.loaders import Loader
+from botocore.model import ListShape, MapShape, ServiceModel, Shape, StructureShape
+
+from .plan import groups_of
+
+_TYPES: dict[str, type | tuple[type, ...]] = {
+    "structure": dict,
+    "map": dict,
+    "list": list,
+    "string": str,
+    "integer": int,
+    "long": int,
+    "boolean": bool,
+    "double": (int, float),
+    "float": (int, float),
+}
+
+
+class ServiceError(Exception):
+    """An error in the service's own terms: its code, what it says, and the HTTP status."""
+
+    def __init__(self, code: str, message: str, status: int = 400) -> None:
+        super().__init__(f"{code}: {message}")
+        self.code = code
+        self.message = message
+        self.status = status
+
+
+def refused(message: str) -> ServiceError:
+    return ServiceError("ValidationException", message)
+
+
+def check(operation: str, request: Mapping[str, Any]) -> None:
+    """Hold a request against botocore's model of the service: types, members, lengths, ranges, enums and patterns."""
+    shape = _model().operation_model(operation).input_shape
+    assert shape is not None
+    problems = list(_problems(shape, request, ""))
+    if problems:
+        detected = "1 validation error" if len(problems) == 1 else f"{len(problems)} validation errors"
+        raise refused(f"{detected} detected: {'; '.join(problems)}")
+
+
+def check_rules(request: Mapping[str, Any]) -> None:
+    """The rules that the model does not hold. Those of instance groups are from SageMaker's developer guide."""
+    resources = request["ResourceConfig"]
+    named = [name for name, *_ in _groups(request) if name]
+    if resources.get("InstanceGroups") and (resources.get("InstanceType") or resources.get("InstanceCount")):
+        raise refused("InstanceType or InstanceCount cannot be specified with InstanceGroups in ResourceConfig")
+    if not resources.get("InstanceGroups") and not (resources.get("InstanceType") and resources.get("InstanceCount")):
+        raise refused("ResourceConfig must have InstanceType and InstanceCount of at least 1, or InstanceGroups")
+    if named and resources.get("KeepAlivePeriodInSeconds"):
+        raise refused("KeepAlivePeriodInSeconds in ResourceConfig cannot be specified with InstanceGroups")
+    channels = [(channel["ChannelName"], _s3_source(channel)) for channel in request.get("InputDataConfig", [])]
+    with_groups = [name for name, source in channels if source.get("InstanceGroupNames")]
+    if with_groups and len(with_groups) < len(channels):
+        raise refused("InstanceGroupNames must be specified for all channels or for none of InputDataConfig")
+    for name, source in channels:
+        unknown = set(source.get("InstanceGroupNames", [])) - set(named)
+        if unknown:
+            raise refused(f"channel {name} names instance groups that ResourceConfig does not have: {sorted(unknown)}")
+    _check_spot(request)
+    _check_served(request)
+
+
+def _check_spot(request: Mapping[str, Any]) -> None:
+    limits = request["StoppingCondition"]
+    wait, runtime = limits.get("MaxWaitTimeInSeconds"), limits.get("MaxRuntimeInSeconds", 86_400)
+    if wait is not None and not request.get("EnableManagedSpotTraining"):
+        raise refused("MaxWaitTimeInSeconds in StoppingCondition can only be specified with EnableManagedSpotTraining")
+    if request.get("EnableManagedSpotTraining") and (wait is None or wait < runtime):
+        raise refused(
+            f"MaxWaitTimeInSeconds must be at least MaxRuntimeInSeconds, {runtime}, for managed spot training"
+        )
+
+
+def _check_served(request: Mapping[str, Any]) -> None:
+    """What this account does not do, so that no job passes here on what is left out."""
+    for channel in request.get("InputDataConfig", []):
+        mode = channel.get("InputMode") or request["AlgorithmSpecification"]["TrainingInputMode"]
+        kind = _s3_source(channel)["S3DataType"]
+        if mode == "Pipe":
+            raise refused(
+                f"the local account does not have input mode Pipe (channel {channel['ChannelName']}); it has File, FastFile"
+            )
+        if kind not in ("S3Prefix", "ManifestFile"):
+            raise refused(
+                f"the local account does not have S3DataType {kind} (channel {channel['ChannelName']}); "
+                "it has S3Prefix, ManifestFile"
+            )
+
+
+def _s3_source(channel: Mapping[str, Any]) -> Mapping[str, Any]:
+    source = channel["DataSource"].get("S3DataSource")
+    if source is None:
+        raise refused(
+            f"the local account has S3DataSource only, got channel {channel['ChannelName']} of {list(channel['DataSource'])}"
+        )
+    return dict(source)
+
+
+def _groups(request: Mapping[str, Any]) -> list[tuple[str | None, str, int]]:
+    return groups_of(request) if request["ResourceConfig"].get("InstanceGroups") else []
+
+
+@cache
+def _model() -> ServiceModel:
+    return ServiceModel(Loader().load_service_model("sagemaker", "service-2"), "sagemaker")
+
+
+def _problems(shape: Shape, value: Any, path: str) -> Iterator[str]:
+    right_type = isinstance(value, _TYPES.get(shape.type_name, object))
+    if not right_type or (shape.type_name in ("integer", "long") and isinstance(value, bool)):
+        yield f"Value '{value}' at '{path}' failed to satisfy constraint: Member must be of type {shape.type_name}"
+        return
+    for constraint in _constraints(shape, value):
+        yield f"Value '{value}' at '{path}' failed to satisfy constraint: Member must {constraint}"
+    if isinstance(shape, StructureShape):
+        for name in shape.required_members:
+            if name not in value:
+                yield f"Value null at '{_below(path, name)}' failed to satisfy constraint: Member must not be null"
+        for name, item in value.items():
+            if name not in shape.members:
+                yield f"'{_below(path, name)}' is no member of {shape.name}"
+            elif item is not None:
+                yield from _problems(shape.members[name], item, _below(path, name))
+    elif isinstance(shape, ListShape):
+        for number, item in enumerate(value, start=1):
+            yield from _problems(shape.member, item, f"{path}.{number}.member")
+    elif isinstance(shape, MapShape):
+        for key, item in value.items():
+            yield from _problems(shape.key, key, f"{path}.{key}")
+            yield from _problems(shape.value, item, f"{path}.{key}")
+
+
+def _below(path: str, member: str) -> str:
+    name = member[:1].lower() + member[1:]
+    return f"{path}.{name}" if path else name
+
+
+def _constraints(shape: Shape, value: Any) -> Iterator[str]:
+    measured = shape.type_name in ("string", "list", "map")
+    size, noun = (len(value), "have length") if measured else (value, "have value")
+    metadata = shape.metadata
+    if "min" in metadata and size < metadata["min"]:
+        yield f"{noun} greater than or equal to {metadata['min']}"
+    if "max" in metadata and size > metadata["max"]:
+        yield f"{noun} less than or equal to {metadata['max']}"
+    if metadata.get("enum") and value not in metadata["enum"]:
+        yield f"satisfy enum value set: [{', '.join(metadata['enum'])}]"
+    if "pattern" in metadata and not _pattern(metadata["pattern"]).fullmatch(value):
+        yield f"satisfy regular expression pattern: {metadata['pattern']}"
+
+
+@cache
+def _pattern(text: str) -> re.Pattern[str]:
+    """A pattern of the service model, whose Unicode classes Python's ``re`` spells otherwise."""
+    return re.compile(text.replace(r"\p{L}", r"\w").replace(r"\p{N}", r"\w").replace(r"\p{Z}", r"\s"))

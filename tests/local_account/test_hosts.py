@@ -1,0 +1,452 @@
+import contextlib
+import http.server
+import os
+import queue
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from sagemaker_local_account.devices import DEVICES_PATH, write_stand_ins
+from sagemaker_local_account.hosts import HostError, RunningJob, namespaces_refused
+from sagemaker_local_account.plan import HostPlan, JobPlan
+
+pytestmark = pytest.mark.skipif(namespaces_refused() is not None, reason=f"{namespaces_refused()}")
+
+SECONDS = 60  # until a test that would hang fails
+ENVIRONMENT = {"PATH": f"{DEVICES_PATH}:{sys.prefix}/bin:/usr/local/bin:/usr/bin:/bin", "PYTHONUNBUFFERED": "1"}
+FOREVER = "import signal; print('running'); signal.pause()"
+
+
+class Job(RunningJob):
+    """A job whose lines can be waited for. Each of `programs` is the Python that a host runs, or a command."""
+
+    def __init__(self, folder: Path, *programs: str | tuple[str, ...], port: int = 9, **plan: object) -> None:
+        self.folder = folder
+        self.image = folder / "image"
+        self.lines: queue.Queue[tuple[str, str]] = queue.Queue()
+        self.image.mkdir(parents=True, exist_ok=True)
+        hosts = tuple(self._host(number, program, plan) for number, program in enumerate(programs, 1))
+        super().__init__(
+            JobPlan(folder.name, hosts, port, folder), on_line=lambda host, line: self.lines.put((host, line))
+        )
+
+    def _host(self, number: int, program: str | tuple[str, ...], plan: dict[str, object]) -> HostPlan:
+        values: dict[str, object] = {
+            "name": f"algo-{number}",
+            "group": None,
+            "instance_type": "ml.m5.large",
+            "instance_count_of_group": 1,
+            "address": f"10.0.0.{number}",
+            "accelerators": 0,
+            "folder": self.folder / f"algo-{number}",
+            "root": self.image,
+            "python": Path(sys.prefix),
+            "environment": ENVIRONMENT,
+            "command": ("python", "-c", program) if isinstance(program, str) else program,
+            "working_directory": "/",
+        }
+        return HostPlan(**{**values, **plan})  # type: ignore[arg-type]
+
+    def line(self) -> tuple[str, str]:
+        return self.lines.get(timeout=SECONDS)
+
+    def all_lines(self) -> list[tuple[str, str]]:
+        found = []
+        with contextlib.suppress(queue.Empty):
+            while True:
+                found.append(self.lines.get_nowait())
+        return found
+
+    def __enter__(self) -> "Job":
+        self.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+def said(folder: Path, *programs: str | tuple[str, ...], **plan: object) -> list[tuple[str, str]]:
+    """What the hosts of a job print until all have ended."""
+    with Job(folder, *programs, **plan) as job:
+        assert job.wait(SECONDS) is not None
+        return job.all_lines()
+
+
+def gate(folder: Path, name: str) -> Path:
+    """A pipe that a host sees as /opt/ml/gate: reading it waits for `open_gate`."""
+    pipe = folder / name / "opt" / "ml" / "gate"
+    pipe.parent.mkdir(parents=True)
+    os.mkfifo(pipe)
+    return pipe
+
+
+def open_gate(pipe: Path) -> None:
+    pipe.write_text("go")
+
+
+@pytest.fixture
+def endpoint() -> Iterator[int]:
+    class Answer(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"the account")
+
+        def log_message(self, *arguments: object) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answer) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield server.server_port
+        server.shutdown()
+        thread.join()
+
+
+def test_each_host_has_its_own_name(tmp_path: Path):
+    program = "import socket; print(socket.gethostname())"
+    assert sorted(said(tmp_path, program, program)) == [("algo-1", "algo-1"), ("algo-2", "algo-2")]
+
+
+def test_a_name_stands_for_the_hosts_address(tmp_path: Path):
+    program = "import socket; print(socket.gethostbyname('algo-1'), socket.gethostbyname('algo-2'))"
+    assert said(tmp_path, program, "") == [("algo-1", "10.0.0.1 10.0.0.2")]
+
+
+def test_hosts_of_a_job_reach_each_other_by_name(tmp_path: Path):
+    server = """
+import socket
+with socket.create_server(("", 29500)) as server:
+    print("listening")
+    print(server.accept()[0].recv(100).decode())
+"""
+    client = """
+import socket
+open("/opt/ml/gate").read()
+socket.create_connection(("algo-1", 29500)).send(socket.gethostname().encode())
+"""
+    pipe = gate(tmp_path, "algo-2")
+    with Job(tmp_path, server, client) as job:
+        assert job.line() == ("algo-1", "listening")
+        open_gate(pipe)
+        assert job.line() == ("algo-1", "algo-2")
+
+
+def test_two_jobs_listen_on_the_same_port_and_do_not_meet(tmp_path: Path):
+    program = """
+import socket
+with socket.create_server(("0.0.0.0", 29500)) as server:
+    print("listening")
+    word = open("/opt/ml/gate").read()
+    client = socket.create_connection(("algo-1", 29500))
+    client.send(open("/etc/hostname").read().encode() + open("/opt/ml/word").read().encode())
+    print(server.accept()[0].recv(100).decode().split()[1])
+"""
+    pipes = [gate(tmp_path / name, "algo-1") for name in ("first", "second")]
+    for pipe, name in zip(pipes, ("first", "second"), strict=True):
+        (pipe.parent / "word").write_text(name)
+    with Job(tmp_path / "first", program) as first, Job(tmp_path / "second", program) as second:
+        assert (first.line()[1], second.line()[1]) == ("listening", "listening")
+        for pipe in pipes:
+            open_gate(pipe)
+        assert (first.line()[1], second.line()[1]) == ("first", "second")
+
+
+def test_what_a_host_writes_to_opt_ml_is_in_its_own_folder(tmp_path: Path):
+    said(tmp_path, "open('/opt/ml/here', 'w').write('mine')", "")
+    assert (tmp_path / "algo-1/opt/ml/here").read_text() == "mine"
+    assert not (tmp_path / "algo-2/opt/ml/here").exists()
+
+
+def test_a_host_has_its_own_home_and_temporary_folder(tmp_path: Path):
+    program = "import os; open('/tmp/t', 'w'); open(os.path.expanduser('~/h'), 'w')"
+    said(tmp_path, program, environment={**ENVIRONMENT, "HOME": "/root"})
+    assert (tmp_path / "algo-1/tmp/t").exists()
+    assert (tmp_path / "algo-1/home/h").exists()
+
+
+def test_a_host_sees_no_file_of_the_machine_outside_its_system_folders(tmp_path: Path):
+    secret = tmp_path / "secret"
+    secret.write_text("")
+    assert said(tmp_path, f"import os; print(os.path.exists({str(secret)!r}))") == [("algo-1", "False")]
+
+
+def test_the_machines_system_folders_are_read_only(tmp_path: Path):
+    program = """
+for path in ("/usr/x", "/etc/passwd", "/proc/sys/kernel/hostname"):
+    try:
+        open(path, "a").write("x")
+    except OSError:  # read-only, or for an ordinary user not even permitted
+        print("refused")
+"""
+    assert [line for _, line in said(tmp_path, program)] == ["refused"] * 3
+
+
+def test_a_host_cannot_make_the_machines_folders_writable(tmp_path: Path):
+    program = """
+import ctypes, os
+libc = ctypes.CDLL(None, use_errno=True)
+libc.mount(b"none", b"/usr", None, 32 | 4096, None)
+print(os.strerror(ctypes.get_errno()))
+"""
+    assert said(tmp_path, program) == [("algo-1", "Operation not permitted")]
+
+
+def test_the_images_files_are_at_their_own_paths(tmp_path: Path):
+    for path in ("app/x.py", "opt/ml/code/train.py"):
+        (tmp_path / "image" / path).parent.mkdir(parents=True)
+        (tmp_path / "image" / path).write_text(f"print({path!r})")
+    with Job(tmp_path, ("sh", "-c", "python x.py; python /opt/ml/code/train.py"), working_directory="/app") as job:
+        assert [job.line()[1], job.line()[1]] == ["app/x.py", "opt/ml/code/train.py"]
+
+
+@pytest.mark.parametrize("folder", ["usr/local/bin", "bin", "usr/bin"])
+def test_an_image_may_add_a_command_beside_the_machines(tmp_path: Path, folder: str):
+    command = tmp_path / "image" / folder / "greet"
+    command.parent.mkdir(parents=True)
+    command.write_text("#!/bin/sh\necho hello | cat\n")
+    command.chmod(0o755)
+    assert said(tmp_path, ("greet",)) == [("algo-1", "hello")]
+
+
+def test_a_host_may_change_the_images_files_and_only_for_itself(tmp_path: Path):
+    (tmp_path / "image/app").mkdir(parents=True)
+    (tmp_path / "image/app/x").write_text("as built")
+    program = "print(open('/app/x').read()); open('/app/x', 'w').write('changed'); print(open('/app/x').read())"
+    assert said(tmp_path, program) == [("algo-1", "as built"), ("algo-1", "changed")]
+    assert (tmp_path / "image/app/x").read_text() == "as built"
+
+
+def test_the_environment_is_exactly_the_plans(tmp_path: Path):
+    environment = {"PATH": "/usr/bin:/bin", "SM_X": "ä b"}
+    assert sorted(said(tmp_path, ("env",), environment=environment)) == [
+        ("algo-1", "PATH=/usr/bin:/bin"),
+        ("algo-1", "SM_X=ä b"),
+    ]
+
+
+def test_the_accounts_endpoint_is_at_localhost_in_every_host(tmp_path: Path, endpoint: int):
+    program = f"import urllib.request; print(urllib.request.urlopen('http://localhost:{endpoint}').read().decode())"
+    assert sorted(said(tmp_path, program, program, port=endpoint)) == [
+        ("algo-1", "the account"),
+        ("algo-2", "the account"),
+    ]
+
+
+def test_no_other_port_of_the_machine_is_reachable(tmp_path: Path, endpoint: int):
+    program = f"import socket; print(socket.socket().connect_ex(('127.0.0.1', {endpoint})))"
+    assert said(tmp_path, program, port=9) == [("algo-1", "111")]
+
+
+def test_no_address_outside_the_job_is_reachable(tmp_path: Path):
+    program = "import os, socket; print(os.strerror(socket.socket().connect_ex(('192.0.2.1', 80))))"
+    assert said(tmp_path, program) == [("algo-1", "Network is unreachable")]
+
+
+def test_exit_codes_come_by_host_and_are_negative_for_a_signal(tmp_path: Path):
+    with Job(tmp_path, ("true",), "exit(3)", "import os; os.kill(os.getpid(), 15)", ("nothing-like-it",)) as job:
+        assert job.wait(SECONDS) == {"algo-1": 0, "algo-2": 3, "algo-3": -15, "algo-4": 127}
+
+
+def test_waiting_for_hosts_that_run_ends_with_the_timeout(tmp_path: Path):
+    with Job(tmp_path, FOREVER) as job:
+        assert job.wait(0.01) is None
+        assert job.first_exit(0.01) is None
+
+
+def test_a_host_that_fails_is_told_while_the_others_run(tmp_path: Path):
+    with Job(tmp_path, FOREVER, "exit(4)") as job:
+        assert job.first_exit(SECONDS) == ("algo-2", 4)
+        assert job.wait(0) is None
+
+
+def test_a_signal_reaches_the_command_of_every_host(tmp_path: Path):
+    program = "import signal; signal.signal(15, lambda *_: exit(7)); print('ready'); signal.pause()"
+    with Job(tmp_path, program, program) as job:
+        job.line(), job.line()
+        job.signal(signal.SIGTERM)
+        assert job.wait(SECONDS) == {"algo-1": 7, "algo-2": 7}
+
+
+def test_a_host_that_is_killed_is_lost_and_the_others_run_on(tmp_path: Path):
+    with Job(tmp_path, FOREVER, FOREVER) as job:
+        job.line(), job.line()
+        job.kill_host("algo-1")
+        assert job.first_exit(SECONDS) == ("algo-1", -9)
+        job.signal(signal.SIGTERM)
+        assert job.wait(SECONDS) == {"algo-1": -9, "algo-2": -15}
+
+
+def test_what_a_command_leaves_running_ends_with_it(tmp_path: Path):
+    with Job(tmp_path, ("sh", "-c", "sleep 1000 & exit 5")) as job:
+        assert job.wait(SECONDS) == {"algo-1": 5}
+        names = {process.name() for process in psutil.Process().children(recursive=True)}
+        assert names.isdisjoint({"sh", "sleep"})
+
+
+def test_all_lines_are_given_before_a_host_is_said_to_have_ended(tmp_path: Path):
+    with Job(tmp_path, "for number in range(100_000): print(number)") as job:
+        assert job.first_exit(SECONDS) == ("algo-1", 0)
+        assert [line for _, line in job.all_lines()] == [str(number) for number in range(100_000)]
+
+
+def test_lines_of_both_streams_are_whole_and_text(tmp_path: Path):
+    program = """
+import os
+for part in (b"a", b"b\\n", b"\\xff\\n", b"\\n", "\\u00e4".encode()[:1], "\\u00e4".encode()[1:], b"\\nlast"):
+    os.write(2, part)
+"""
+    assert [line for _, line in said(tmp_path, program)] == ["ab", "\ufffd", "", "ä", "last"]
+
+
+def test_a_command_has_nothing_on_its_standard_input(tmp_path: Path):
+    assert said(tmp_path, "import sys; print(repr(sys.stdin.read()))") == [("algo-1", "''")]
+
+
+def test_a_host_has_no_file_open_that_is_not_its_own(tmp_path: Path):
+    assert said(tmp_path, "import os; print(sorted(os.listdir('/proc/self/fd'))[:-1])") == [
+        ("algo-1", "['0', '1', '2']")
+    ]
+
+
+def test_a_host_sees_its_own_processes_only(tmp_path: Path):
+    program = "import os; print(len([name for name in os.listdir('/proc') if name.isdigit()]))"
+    assert said(tmp_path, program) == [("algo-1", "2")]
+
+
+def test_the_toolkit_counts_the_gpus_of_the_plan(tmp_path: Path):
+    program = "from sagemaker_training.environment import num_gpus; print(num_gpus())"
+    write_stand_ins(tmp_path / "algo-1" / "devices", "ml.p4d.24xlarge", 8)
+    write_stand_ins(tmp_path / "algo-2" / "devices", "ml.c5.xlarge", 0)
+    assert sorted(said(tmp_path, program, program)) == [("algo-1", "8"), ("algo-2", "0")]
+
+
+def test_a_host_that_cannot_be_started_is_named_and_nothing_is_left(tmp_path: Path):
+    job = Job(tmp_path, FOREVER, FOREVER, working_directory="/usr/nowhere")
+    with pytest.raises(HostError, match=r"algo-\d could not be started: .*Read-only file system: '/usr/nowhere'"):
+        job.start()
+    assert psutil.Process().children() == []
+
+
+def test_closing_leaves_no_process(tmp_path: Path):
+    with Job(tmp_path, FOREVER, FOREVER) as job:
+        job.line(), job.line()
+        processes = psutil.Process().children(recursive=True)
+    assert len(processes) >= 8
+    assert [process for process in processes if process.is_running()] == []
+
+
+def test_closing_ends_the_wait_of_another_thread(tmp_path: Path):
+    with Job(tmp_path, FOREVER) as job:
+        codes: queue.Queue[dict[str, int] | None] = queue.Queue()
+        waiting = threading.Thread(target=lambda: codes.put(job.wait()))
+        waiting.start()
+    assert codes.get(timeout=SECONDS) == {"algo-1": -9}
+    waiting.join()
+
+
+def test_closing_twice_is_closing_once(tmp_path: Path):
+    with Job(tmp_path, FOREVER) as job:
+        job.close()
+
+
+def test_no_mount_is_ever_seen_outside(tmp_path: Path):
+    before = Path("/proc/self/mounts").read_text()
+    with Job(tmp_path, FOREVER) as job:
+        job.line()
+        assert Path("/proc/self/mounts").read_text() == before
+    assert sorted(path.name for path in (tmp_path / "algo-1").iterdir()) == ["home", "opt", "tmp"]
+
+
+ACCOUNT = """
+import os, sys, threading
+from pathlib import Path
+from sagemaker_local_account.hosts import RunningJob
+from sagemaker_local_account.plan import HostPlan, JobPlan
+
+folder = Path(sys.argv[1])
+(folder / "image").mkdir()
+def host(number):
+    return HostPlan(
+        f"algo-{number}", None, "ml.m5.large", 2, f"10.0.0.{number}", 0, folder / f"algo-{number}", folder / "image",
+        Path(sys.prefix), {"PATH": "/usr/bin:/bin"}, ("sh", "-c", sys.argv[2]), "/",
+    )
+job = RunningJob(JobPlan("job", (host(1), host(2)), 9, folder), on_line=lambda name, line: print(line, flush=True))
+job.start()
+print(job.wait(), flush=True)
+job.close()
+"""
+
+
+def test_nothing_outlives_an_account_that_is_killed(tmp_path: Path):
+    command = [sys.executable, "-c", ACCOUNT, str(tmp_path), "sleep 1000 & echo running; wait"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as account:
+        try:
+            assert account.stdout is not None
+            assert [account.stdout.readline(), account.stdout.readline()] == ["running\n", "running\n"]
+            processes = psutil.Process(account.pid).children(recursive=True)
+        finally:
+            account.kill()
+    # The supervisor, its network, and for each host a keeper, an init, and the command's two.
+    assert len(processes) == 10
+    _, alive = psutil.wait_procs(processes, timeout=SECONDS)
+    assert alive == []
+
+
+# An ordinary user may be unable to read the interpreter's folder, so it is shown to them at another place.
+AS_NOBODY = """
+import ctypes, os, sys
+folder, base, package, account = sys.argv[1:]
+libc = ctypes.CDLL(None, use_errno=True)
+assert libc.unshare(0x20000) == 0
+assert libc.mount(b"none", b"/", None, 16384 | (1 << 18), None) == 0
+for source, name in ((base, "python"), (package, "package")):
+    os.mkdir(f"{folder}/{name}")
+    assert libc.mount(source.encode(), f"{folder}/{name}".encode(), None, 4096 | 16384, None) == 0
+os.setgroups([])
+os.setgid(65534)
+os.setuid(65534)
+os.environ["PYTHONPATH"] = f"{folder}/package"
+os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
+python = f"{folder}/python/bin/python{sys.version_info.major}.{sys.version_info.minor}"
+os.execv(python, [python, "-c", account, f"{folder}/state", "id -u; hostname"])
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="the other tests here have run as an ordinary user")
+def test_an_ordinary_user_may_run_hosts_and_is_root_in_there():
+    import sagemaker_local_account
+
+    package = Path(sagemaker_local_account.__file__).parent.parent
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        (Path(folder) / "state").mkdir()
+        os.chown(Path(folder) / "state", 65534, 65534)
+        result = subprocess.run(
+            [sys.executable, "-c", AS_NOBODY, folder, sys.base_prefix, str(package), ACCOUNT],
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+        )
+    assert result.stderr == ""
+    assert sorted(result.stdout.splitlines()) == ["0", "0", "algo-1", "algo-2", "{'algo-1': 0, 'algo-2': 0}"]
+
+
+def test_a_machine_that_refuses_namespaces_says_so():
+    program = "from sagemaker_local_account.hosts import namespaces_refused; print(namespaces_refused())"
+    shell = 'echo 0 > /proc/sys/user/max_user_namespaces; exec "$0" -c "$1"'
+    result = subprocess.run(
+        ["unshare", "--user", "--map-root-user", "sh", "-c", shell, sys.executable, program],
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+    )
+    assert "could not be started" in result.stdout
+    assert "`sudo sysctl user.max_user_namespaces=10000` would let it" in result.stdout
