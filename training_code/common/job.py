@@ -1,0 +1,66 @@
+"""The job as one machine sees it: its hosts and groups, this process's rank, and where to read and write.
+
+On SageMaker all of it comes from the variables that SageMaker's training toolkit and torchrun set; on a laptop, where there are
+none, from what a job of one host would have, with folders under ``./output``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+ONLY_GROUP = "homogeneousCluster"  # what the toolkit calls the group of a job that has no groups
+
+
+@dataclass(frozen=True)
+class Job:
+    """One process of a training job. ``rank`` counts the processes that train, ``local_rank`` those of this host."""
+
+    host: str
+    group: str
+    groups: Mapping[str, tuple[str, ...]]
+    rank: int
+    ranks: int
+    local_rank: int
+    channels: Mapping[str, Path]
+    model: Path
+    output: Path
+    checkpoints: Path
+    arn: str
+
+    @property
+    def group_hosts(self) -> tuple[str, ...]:
+        """The hosts of this one's group, itself included, in an order that all agree on."""
+        return self.groups[self.group]
+
+    @staticmethod
+    def here(environment: Mapping[str, str] = os.environ) -> Job:
+        """This process's job. Reads nothing but ``environment``."""
+        laptop = Path("output").absolute()
+        host = environment.get("SM_CURRENT_HOST", "localhost")
+        group = environment.get("SM_CURRENT_INSTANCE_GROUP", ONLY_GROUP)
+        described = json.loads(environment.get("SM_INSTANCE_GROUPS_DICT", "{}"))
+        groups = {name: tuple(sorted(about["hosts"], key=_number)) for name, about in described.items()}
+        channels = json.loads(environment.get("SM_CHANNELS", "[]"))
+        return Job(
+            host=host,
+            group=group,
+            groups=groups or {group: tuple(json.loads(environment.get("SM_HOSTS", json.dumps([host]))))},
+            rank=int(environment.get("RANK", "0")),
+            ranks=int(environment.get("WORLD_SIZE", "1")),
+            local_rank=int(environment.get("LOCAL_RANK", "0")),
+            channels={name: Path(environment[f"SM_CHANNEL_{name.upper()}"]) for name in channels},
+            model=Path(environment.get("SM_MODEL_DIR", laptop / "model")),
+            output=Path(environment.get("SM_OUTPUT_DATA_DIR", laptop / "data")),
+            checkpoints=Path("/opt/ml/checkpoints") if "SM_MODEL_DIR" in environment else laptop / "checkpoints",
+            arn=environment.get("TRAINING_JOB_ARN", "a job on a laptop"),
+        )
+
+
+def _number(host: str) -> tuple[int, str]:
+    """``algo-10`` after ``algo-2``."""
+    digits = host.rpartition("-")[2]
+    return (int(digits) if digits.isdigit() else 0, host)

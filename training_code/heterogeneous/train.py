@@ -1,0 +1,214 @@
+"""Train a small network on handwritten digits, which other machines prepare where the job has some.
+
+On a laptop, in one process:     PYTHONPATH=training_code python training_code/heterogeneous/train.py
+Two processes, by torchrun:      PYTHONPATH=training_code torchrun --nproc-per-node 2 training_code/heterogeneous/train.py
+On SageMaker:                    the stack HeterogeneousTraining of app.py
+
+Every host of a job starts this file. Those of the group ``--data-group`` serve batches until the training is over; those of
+any other group train. In a job without that group the hosts that train prepare their own batches.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from common.job import Job
+from model import Digits, accuracy, held_out, network
+from service import BatchReader, BatchServer
+from torch import Tensor, nn
+from torch.distributed.algorithms.join import Join
+from torch.nn.parallel import DistributedDataParallel
+
+# -- Config -----------------------------------------------------------------------------------------------------------
+
+PORT = 6000  # of each data host, in the job's own network
+
+
+def config() -> argparse.Namespace:
+    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    arguments.add_argument("--epochs", type=int, default=8)
+    arguments.add_argument("--batch-size", type=int, default=64, help="of each process that trains")
+    arguments.add_argument("--learning-rate", type=float, default=3e-3)
+    arguments.add_argument("--seed", type=int, default=0)
+    arguments.add_argument("--workers", type=int, default=2, help="processes of each data host that prepare batches")
+    arguments.add_argument("--data-group", default="data_group", help="the instance group that serves batches")
+    arguments.add_argument(
+        "--silence", type=float, default=300.0, help="seconds after which a data host without a trainer ends"
+    )
+    arguments.add_argument("--port", type=int, default=PORT)
+    return arguments.parse_args()
+
+
+# -- Data -------------------------------------------------------------------------------------------------------------
+
+
+def serve(job: Job, options: argparse.Namespace) -> None:
+    """Serve batches until every process that trains has read all it wants. Raises where one fails, or falls silent."""
+    server = BatchServer(
+        Digits(job.channels.get("digits"), options.seed),
+        batch_size=options.batch_size,
+        server=job.group_hosts.index(job.host),
+        servers=len(job.group_hosts),
+        job=job.arn,
+        workers=options.workers,
+        seed=options.seed,
+        port=options.port,
+        silence=options.silence,
+    )
+    with server:
+        print(f"host {job.host} of {job.group} serves batches from {options.workers} worker processes", flush=True)
+        server.wait()
+
+
+@contextmanager
+def batches_by_epoch(job: Job, options: argparse.Namespace) -> Iterator[BatchReader]:
+    """What gives this process's batches of an epoch: from the data hosts, or from a server of its own where there are none."""
+    data_hosts = job.groups.get(options.data_group)
+    if data_hosts:
+        servers = [f"{host}:{options.port}" for host in data_hosts]
+        with BatchReader(servers, job=job.arn, rank=job.rank, ranks=job.ranks) as reader:
+            yield reader
+        return
+    # Each process serves itself its own share of every epoch: it is then server number `rank` of as many, with one reader.
+    own = BatchServer(
+        Digits(job.channels.get("digits"), options.seed),
+        batch_size=options.batch_size,
+        server=job.rank,
+        servers=job.ranks,
+        job=job.arn,
+        workers=options.workers,
+        seed=options.seed,
+        host="127.0.0.1",
+        silence=options.silence,
+    )
+    with own, BatchReader([f"localhost:{own.port}"], job=job.arn) as reader:
+        yield reader
+
+
+# -- Model ------------------------------------------------------------------------------------------------------------
+
+
+def device_of(job: Job) -> torch.device:
+    return torch.device("cuda", job.local_rank) if torch.cuda.is_available() else torch.device("cpu")
+
+
+def build(job: Job, device: torch.device) -> nn.Module:
+    model = network().to(device)
+    return DistributedDataParallel(model) if job.ranks > 1 else model
+
+
+def plain(model: nn.Module) -> nn.Module:
+    """The model itself, which its checkpoint and its file hold."""
+    return model.module if isinstance(model, DistributedDataParallel) else model
+
+
+# -- Step -------------------------------------------------------------------------------------------------------------
+
+
+def step(
+    model: nn.Module, optimizer: torch.optim.Optimizer, batch: Mapping[str, Tensor], device: torch.device
+) -> Tensor:
+    images, labels = batch["image"].to(device, non_blocking=True), batch["label"].to(device, non_blocking=True)
+    loss = F.cross_entropy(model(images), labels)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    return loss.detach()
+
+
+# -- Run --------------------------------------------------------------------------------------------------------------
+
+
+def train(job: Job, options: argparse.Namespace) -> None:
+    device = device_of(job)
+    if job.ranks > 1:
+        dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    torch.manual_seed(options.seed)
+    model = build(job, device)
+    optimizer = torch.optim.Adam(model.parameters(), lr=options.learning_rate)
+    first = restore(job, model, optimizer)
+    print(
+        f"host {job.host} of {job.group} trains on {device}: rank {job.rank} of {job.ranks}, from epoch {first}",
+        flush=True,
+    )
+    number = 0
+    with batches_by_epoch(job, options) as reader:
+        for epoch in range(first, options.epochs):
+            # Ranks may differ by one batch: Join lets the one that has none take part in the others' sums.
+            with Join([model]) if job.ranks > 1 else nullcontext():
+                number = run_epoch(job, model, optimizer, reader.epoch(epoch), device, number)
+            if job.rank == 0:
+                keep(job, model, optimizer, epoch)
+                print(f"epoch {epoch} accuracy on held-out digits {evaluate(job, model, device):.4f}", flush=True)
+    if job.rank == 0:
+        job.model.mkdir(parents=True, exist_ok=True)
+        torch.save(plain(model).state_dict(), job.model / "model.pt")
+        print(f"accuracy {evaluate(job, model, device):.4f}", flush=True)
+    if job.ranks > 1:
+        dist.destroy_process_group()
+
+
+def run_epoch(
+    job: Job,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    batches: Iterable[Mapping[str, Tensor]],
+    device: torch.device,
+    number: int,
+) -> int:
+    """One pass over an epoch's batches; ``number`` is of the last step before it, and the result of the last in it."""
+    samples, began = 0, time.perf_counter()
+    for batch in batches:
+        number += 1
+        loss = step(model, optimizer, batch, device)
+        samples += len(batch["label"])
+        if job.rank == 0 and number % 10 == 0:
+            rate = samples * job.ranks / (time.perf_counter() - began)
+            print(f"step {number} loss {loss.item():.6f} samples/s {rate:.0f}", flush=True)
+    return number
+
+
+def evaluate(job: Job, model: nn.Module, device: torch.device) -> float:
+    images, labels = held_out(job.channels.get("digits"))
+    return accuracy(plain(model), images.to(device), labels.to(device))
+
+
+def keep(job: Job, model: nn.Module, optimizer: torch.optim.Optimizer, epoch: int) -> None:
+    """Write the checkpoint whole or not at all: it is copied to S3 while the training goes on."""
+    job.checkpoints.mkdir(parents=True, exist_ok=True)
+    state = {"model": plain(model).state_dict(), "optimizer": optimizer.state_dict(), "epoch": epoch}
+    torch.save(state, job.checkpoints / "next.partial")
+    os.replace(job.checkpoints / "next.partial", job.checkpoints / "last.pt")
+
+
+def restore(job: Job, model: nn.Module, optimizer: torch.optim.Optimizer) -> int:
+    """Go on where the checkpoint stands; returns the epoch to begin with."""
+    file = job.checkpoints / "last.pt"
+    if not file.is_file():
+        return 0
+    state = torch.load(file, map_location=device_of(job), weights_only=True)
+    plain(model).load_state_dict(state["model"])
+    optimizer.load_state_dict(state["optimizer"])
+    return int(state["epoch"]) + 1
+
+
+def main() -> None:
+    options = config()
+    job = Job.here()
+    # The other cores of a host are its workers', or of the other processes that train.
+    torch.set_num_threads(1)
+    if job.group == options.data_group:
+        serve(job, options)
+    else:
+        train(job, options)
+
+
+if __name__ == "__main__":
+    main()
