@@ -1,0 +1,197 @@
+"""From `cdk deploy` to a trained model, on this machine: `make demo`.
+
+Starts the local account, bootstraps and deploys app.py's stack with the CDK CLI, uploads the digits, starts an execution of its
+state machine, follows the training job, evaluates the model that it leaves in S3, and takes everything down again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import subprocess
+import sys
+import tarfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import boto3
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from sagemaker_local_account.account import LocalAccount
+
+HERE = Path(__file__).parent
+STACK = "HeterogeneousTraining"
+LEAST_ACCURACY = 0.90
+LOG_GROUP = "/aws/sagemaker/TrainingJobs"
+
+
+class DemoError(Exception):
+    """A part of the demo failed; the message says which and why."""
+
+
+def main() -> int:
+    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    arguments.add_argument("--state", type=Path, default=HERE / ".local-account", help="the account's folder")
+    arguments.add_argument("--picture", type=Path, help="also write what was printed, as an SVG picture")
+    options = arguments.parse_args()
+    console = Console(record=True, width=110 if options.picture else None)
+    start = time.monotonic()
+    try:
+        with step(console, "start the account"):
+            account = LocalAccount(state=options.state)
+            account.start()
+        try:
+            run(console, account)
+        finally:
+            with step(console, "stop the account"):
+                account.close()
+    except DemoError as error:
+        console.print(f"[bold red]the demo failed:[/] {error}", highlight=False)
+        return 1
+    console.print(f"all of it took {time.monotonic() - start:.0f} s")
+    if options.picture:
+        console.save_svg(str(options.picture), title="make demo")
+    return 0
+
+
+def run(console: Console, account: LocalAccount) -> None:
+    environment = account.environment()
+    session = boto3.Session(
+        environment["AWS_ACCESS_KEY_ID"], environment["AWS_SECRET_ACCESS_KEY"], region_name=environment["AWS_REGION"]
+    )
+
+    def client(service: str) -> Any:
+        return session.client(service, endpoint_url=environment["AWS_ENDPOINT_URL"])
+
+    with step(console, "cdk bootstrap"):
+        cdk(environment, "bootstrap")
+    outputs_file = account.state / "outputs.json"
+    with step(console, f"cdk deploy {STACK}"):
+        cdk(environment, "deploy", STACK, "--require-approval", "never", "--outputs-file", str(outputs_file))
+    outputs = json.loads(outputs_file.read_text())[STACK]
+    bucket, machine = outputs["BucketName"], outputs["StateMachineArn"]
+    try:
+        with step(console, "upload the digits"):
+            client("s3").put_object(Bucket=bucket, Key="digits/digits.npz", Body=digits_file())
+        execution = client("stepfunctions").start_execution(stateMachineArn=machine)["executionArn"]
+        job = follow(console, client, execution)
+        with step(console, "evaluate the model"):
+            uri = job["ModelArtifacts"]["S3ModelArtifacts"]
+            held_out = evaluate(client("s3"), uri, account.state / "model")
+        console.print(summary(job, held_out))
+        console.print(f"model: {uri}", soft_wrap=True)
+        if held_out < LEAST_ACCURACY:
+            raise DemoError(f"the model is right on {held_out:.1%} of the held-out digits, below {LEAST_ACCURACY:.0%}")
+    finally:
+        with step(console, "cdk destroy"):
+            empty(client("s3"), bucket)
+            cdk(environment, "destroy", STACK, "--force")
+
+
+@contextmanager
+def step(console: Console, name: str) -> Iterator[None]:
+    """Show a part while it runs, then the time it took."""
+    start = time.monotonic()
+    with console.status(f"{name} ..."):
+        yield
+    console.print(f"[green]{'done':>6}[/]  {name:<40} {time.monotonic() - start:5.1f} s", highlight=False)
+
+
+def cdk(environment: dict[str, str], *arguments: str) -> None:
+    command = ["cdk", *arguments]
+    done = subprocess.run(
+        command, cwd=HERE, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+    if done.returncode:
+        raise DemoError(f"`{' '.join(command)}` ended with {done.returncode}:\n{done.stdout.decode(errors='replace')}")
+
+
+def digits_file() -> bytes:
+    """scikit-learn's handwritten digits: images, uint8 [1797, 8, 8], and labels [1797], as one .npz file."""
+    from sklearn.datasets import load_digits
+
+    digits = load_digits()
+    file = io.BytesIO()
+    np.savez_compressed(file, images=digits.images.astype(np.uint8), labels=digits.target)
+    return file.getvalue()
+
+
+def follow(console: Console, client: Any, execution: str) -> dict[str, Any]:
+    """Print the job's states and its hosts' log lines as they come; return the job's description once it has succeeded."""
+    states, logs, sagemaker = client("stepfunctions"), client("logs"), client("sagemaker")
+    seen: set[str] = set()
+    shown = ""
+    while True:
+        described = states.describe_execution(executionArn=execution)
+        jobs = sagemaker.list_training_jobs(SortBy="CreationTime", SortOrder="Descending")["TrainingJobSummaries"]
+        if jobs:
+            job = sagemaker.describe_training_job(TrainingJobName=jobs[0]["TrainingJobName"])
+            if job["SecondaryStatus"] != shown:
+                shown = job["SecondaryStatus"]
+                console.print(f"{'':>6}  [bold]{shown}[/]", highlight=False)
+            show_logs(console, logs, job["TrainingJobName"], seen)
+        if described["status"] != "RUNNING":
+            break
+        time.sleep(0.5)
+    if described["status"] != "SUCCEEDED":
+        raise DemoError(f"the execution {described['status']}: {described.get('error')}: {described.get('cause')}")
+    return dict(job)
+
+
+def show_logs(console: Console, logs: Any, job_name: str, seen: set[str]) -> None:
+    try:
+        pages = logs.get_paginator("filter_log_events").paginate(
+            logGroupName=LOG_GROUP, logStreamNamePrefix=f"{job_name}/"
+        )
+        events = [event for page in pages for event in page["events"] if event["eventId"] not in seen]
+    except logs.exceptions.ResourceNotFoundException:
+        return
+    for event in sorted(events, key=lambda event: event["timestamp"]):
+        seen.add(event["eventId"])
+        host = event["logStreamName"].split("/")[1][:6]
+        if event["message"].startswith(("step ", "epoch ", "accuracy ", "host ")):
+            console.print(f"{host:>6}  {event['message']}", highlight=False)
+
+
+def evaluate(s3: Any, uri: str, folder: Path) -> float:
+    """The share of the held-out digits that the downloaded model gets right."""
+    bucket, key = uri.removeprefix("s3://").split("/", 1)
+    archive = io.BytesIO(s3.get_object(Bucket=bucket, Key=key)["Body"].read())
+    with tarfile.open(fileobj=archive) as tar:
+        tar.extractall(folder, filter="data")
+    sys.path[:0] = [str(HERE / "training_code" / "heterogeneous"), str(HERE / "training_code")]
+    import model
+
+    return float(model.held_out_accuracy(folder / "model.pt"))
+
+
+def summary(job: dict[str, Any], held_out: float) -> Table:
+    table = Table(title=job["TrainingJobName"])
+    for heading in ("group", "instance type", "hosts"):
+        table.add_column(heading)
+    first = 1
+    for group in job["ResourceConfig"]["InstanceGroups"]:
+        names = [f"algo-{number}" for number in range(first, first + group["InstanceCount"])]
+        first += group["InstanceCount"]
+        table.add_row(group["InstanceGroupName"], group["InstanceType"], ", ".join(names))
+    metrics = ", ".join(f"{metric['MetricName']} {metric['Value']:.4g}" for metric in job["FinalMetricDataList"])
+    table.caption = (
+        f"{metrics}; accuracy on held-out digits {held_out:.1%}; {job['TrainingTimeInSeconds']} s of training"
+    )
+    return table
+
+
+def empty(s3: Any, bucket: str) -> None:
+    for page in s3.get_paginator("list_objects_v2").paginate(Bucket=bucket):
+        for entry in page.get("Contents", []):
+            s3.delete_object(Bucket=bucket, Key=entry["Key"])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,121 @@
+"""An account and what tests ask of it, through the clients that a user has."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import aws_cdk as cdk
+import boto3
+
+from sagemaker_local_account.account import LocalAccount
+
+T = TypeVar("T")
+A_USERS_JOB = Path(__file__).parent / "a_users_job"
+AN_ERROR_RATHER_THAN_A_HANG = 300  # seconds; no fact depends on it
+
+
+@dataclass
+class Deployed:
+    """An account with what is deployed in it."""
+
+    account: LocalAccount
+
+    def client(self, service: str) -> Any:
+        environment = self.account.environment()
+        return boto3.client(
+            service,
+            endpoint_url=environment["AWS_ENDPOINT_URL"],
+            region_name=environment["AWS_REGION"],
+            aws_access_key_id=environment["AWS_ACCESS_KEY_ID"],
+            aws_secret_access_key=environment["AWS_SECRET_ACCESS_KEY"],
+        )
+
+    def cdk(self, *arguments: str) -> str:
+        done = subprocess.run(
+            ["cdk", *arguments],
+            cwd=self.account.state,
+            env=self.account.environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        assert done.returncode == 0, done.stdout
+        return done.stdout
+
+    def deploy(self, stack: cdk.Stack) -> dict[str, str]:
+        """Deploy a stack of an App of its own with the real CLI; its outputs."""
+        app = cdk.App.of(stack)
+        assert isinstance(app, cdk.App)
+        assembly = app.synth().directory
+        outputs = self.account.state / f"{stack.stack_name}-outputs.json"
+        self.cdk("deploy", "--app", assembly, "--all", "--require-approval", "never", "--outputs-file", str(outputs))
+        return dict(json.loads(outputs.read_text())[stack.stack_name])
+
+    def start(self, machine: str, name: str | None = None) -> str:
+        arguments = {"name": name} if name else {}
+        started = self.client("stepfunctions").start_execution(stateMachineArn=machine, **arguments)
+        return str(started["executionArn"])
+
+    def ended(self, execution: str) -> dict[str, Any]:
+        states = self.client("stepfunctions")
+        return wait_until(lambda: _unless(states.describe_execution(executionArn=execution), status="RUNNING"))
+
+    def jobs_of(self, execution: str) -> list[dict[str, Any]]:
+        """The jobs that carry the execution's id as a tag."""
+        sagemaker = self.client("sagemaker")
+        found = []
+        for summary in sagemaker.list_training_jobs()["TrainingJobSummaries"]:
+            tags = sagemaker.list_tags(ResourceArn=summary["TrainingJobArn"])["Tags"]
+            if execution in {tag["Value"] for tag in tags}:
+                found.append(sagemaker.describe_training_job(TrainingJobName=summary["TrainingJobName"]))
+        return found
+
+    def the_job_of(self, execution: str, *, until: str = "") -> dict[str, Any]:
+        """The one job of an execution, as soon as it is in the secondary status `until` (if said)."""
+
+        def found() -> dict[str, Any] | None:
+            jobs = self.jobs_of(execution)
+            assert len(jobs) <= 1
+            return next((job for job in jobs if not until or job["SecondaryStatus"] == until), None)
+
+        return wait_until(found)
+
+    def said(self, job_name: str) -> list[str]:
+        """The lines of all hosts' logs."""
+        events = self.client("logs").filter_log_events(
+            logGroupName="/aws/sagemaker/TrainingJobs", logStreamNamePrefix=f"{job_name}/"
+        )["events"]
+        return [event["message"] for event in events]
+
+    def has_said(self, job_name: str, line: str) -> None:
+        logs = self.client("logs")
+
+        def heard() -> bool:
+            try:
+                return line in self.said(job_name)
+            except logs.exceptions.ResourceNotFoundException:
+                return False
+
+        wait_until(heard)
+
+
+def _unless(description: dict[str, Any], *, status: str) -> dict[str, Any] | None:
+    return None if description["status"] == status else description
+
+
+def wait_until(condition: Callable[[], T | None]) -> T:
+    """What the condition gives once it gives something true."""
+    limit = time.monotonic() + AN_ERROR_RATHER_THAN_A_HANG
+    while time.monotonic() < limit:
+        result = condition()
+        if result:
+            return result
+        time.sleep(0.2)
+    raise AssertionError("this did not come to pass")

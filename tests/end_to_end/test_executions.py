@@ -1,0 +1,227 @@
+"""What a training workflow does in an account, by both integrations, with jobs that know nothing of this project."""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+from typing import Any
+
+import aws_cdk as cdk
+import pytest
+from aws_cdk import aws_s3 as s3
+from deployed import A_USERS_JOB, Deployed, wait_until
+
+from cdk_sagemaker_training import (
+    DataParallelJob,
+    HeterogeneousJob,
+    InstanceGroup,
+    S3Channel,
+    S3Prefix,
+    Torchrun,
+    TrainingImage,
+    TrainingWorkflow,
+)
+
+# By `.sync`, and, since `.sync` is not known to take instance groups, by the loop.
+KINDS = {
+    "Sync": DataParallelJob(InstanceGroup("ml.m5.xlarge")),
+    "Loop": HeterogeneousJob(
+        groups={"data_group": InstanceGroup("ml.c5.xlarge")},
+        train=DataParallelJob(InstanceGroup("ml.m5.xlarge")),
+        train_group="dnn_group",
+    ),
+}
+FOUR_HOSTS = HeterogeneousJob(
+    groups={"data_group": InstanceGroup("ml.c5.xlarge", 2)},
+    train=DataParallelJob(InstanceGroup("ml.g5.xlarge", 2), launcher=Torchrun()),
+    train_group="dnn_group",
+)
+
+
+class Executions(cdk.Stack):
+    """One workflow for each thing that the tests make a job do."""
+
+    def __init__(self, app: cdk.App) -> None:
+        super().__init__(app, "Executions", env=cdk.Environment(account="123456789012", region="us-east-1"))
+        self.bucket = s3.Bucket(self, "Bucket", removal_policy=cdk.RemovalPolicy.DESTROY)
+        self.image = TrainingImage(self, "Image", directory=str(A_USERS_JOB))
+        cdk.CfnOutput(self, "BucketName", value=self.bucket.bucket_name)
+        for kind, job in KINDS.items():
+            for do in ("wait", "keep", "fail"):
+                self.workflow(f"{kind}{do.capitalize()}", job, do)
+            self.workflow(f"{kind}TimesOut", job, "wait", timeout=cdk.Duration.seconds(15))
+        self.workflow("Report", FOUR_HOSTS, "report", channels={"letters": S3Channel(self.bucket, "letters/")})
+        self.workflow("Listen", FOUR_HOSTS, "listen")
+        self.workflow("NoData", KINDS["Sync"], "report", channels={"letters": S3Channel(self.bucket, "nothing/")})
+
+    def workflow(self, name: str, job: Any, do: str, **more: Any) -> None:
+        workflow = TrainingWorkflow(
+            self,
+            name,
+            job=job,
+            image=self.image,
+            output=S3Prefix(self.bucket, "models/"),
+            checkpoints=S3Prefix(self.bucket, f"checkpoints/{name}/"),
+            hyperparameters={"do": do},
+            max_runtime=cdk.Duration.minutes(30),
+            **more,
+        )
+        cdk.CfnOutput(self, f"{name}Arn", value=workflow.state_machine.state_machine_arn)
+
+
+@pytest.fixture(scope="session")
+def machines(deployed: Deployed, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    outputs = deployed.deploy(Executions(cdk.App(outdir=str(tmp_path_factory.mktemp("assembly")))))
+    deployed.client("s3").put_object(Bucket=outputs["BucketName"], Key="letters/a.txt", Body=b"a")
+    return outputs
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_execution_that_is_stopped_leaves_no_training_job_running(
+    deployed: Deployed, machines: dict[str, str], kind: str
+) -> None:
+    execution = deployed.start(machines[f"{kind}WaitArn"])
+    job = deployed.the_job_of(execution, until="Training")
+    deployed.client("stepfunctions").stop_execution(executionArn=execution)
+    assert deployed.ended(execution)["status"] == "ABORTED"
+    assert ended(deployed, job)["TrainingJobStatus"] == "Stopped"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_execution_that_times_out_leaves_no_training_job_running(
+    deployed: Deployed, machines: dict[str, str], kind: str
+) -> None:
+    execution = deployed.start(machines[f"{kind}TimesOutArn"])
+    job = deployed.the_job_of(execution)
+    assert deployed.ended(execution)["status"] == "TIMED_OUT"
+    assert ended(deployed, job)["TrainingJobStatus"] == "Stopped"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_create_call_whose_response_is_lost_leaves_one_job(
+    deployed: Deployed, machines: dict[str, str], kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs = deployed.account.jobs
+    create, lost = jobs.create, []
+
+    def create_and_lose_the_first_response(request: dict[str, Any]) -> dict[str, Any]:
+        response = create(request)
+        if not lost:
+            lost.append(request["TrainingJobName"])
+            raise ConnectionAbortedError("a test loses this response")
+        return dict(response)
+
+    monkeypatch.setattr(jobs, "create", create_and_lose_the_first_response)
+    execution = deployed.start(machines[f"{kind}KeepArn"])
+    assert deployed.ended(execution)["status"] == "SUCCEEDED"
+    assert [job["TrainingJobName"] for job in deployed.jobs_of(execution)] == lost
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_two_executions_at_once_and_one_after_another_never_read_each_others_checkpoints(
+    deployed: Deployed, machines: dict[str, str], kind: str
+) -> None:
+    machine = machines[f"{kind}KeepArn"]
+    at_once = [deployed.start(machine), deployed.start(machine)]
+    for execution in at_once:
+        deployed.ended(execution)
+    afterwards = deployed.start(machine)
+    deployed.ended(afterwards)
+    for execution in [*at_once, afterwards]:
+        job = deployed.the_job_of(execution)
+        said = [line for line in deployed.said(job["TrainingJobName"]) if line.startswith("found")]
+        own = json.dumps([f"of-{job['TrainingJobName']}"])
+        assert said, "the job said nothing of its checkpoints"
+        assert set(said) <= {"found []", f"found {own}"}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_last_error_of_a_script_reaches_the_failure_reason_and_the_cause(
+    deployed: Deployed, machines: dict[str, str], kind: str
+) -> None:
+    execution = deployed.start(machines[f"{kind}FailArn"])
+    described = deployed.ended(execution)
+    assert described["status"] == "FAILED"
+    assert "the digits are missing" in deployed.the_job_of(execution)["FailureReason"]
+    assert "the digits are missing" in described["cause"]
+
+
+def test_a_channel_prefix_without_objects_fails_the_job_and_names_the_channel(
+    deployed: Deployed, machines: dict[str, str]
+) -> None:
+    execution = deployed.start(machines["NoDataArn"])
+    assert deployed.ended(execution)["status"] == "FAILED"
+    reason = deployed.the_job_of(execution)["FailureReason"]
+    assert "letters" in reason
+    assert f"s3://{machines['BucketName']}/nothing/" in reason
+
+
+def test_two_jobs_on_the_same_fixed_port_of_all_addresses_do_not_meet(
+    deployed: Deployed, machines: dict[str, str]
+) -> None:
+    executions = [deployed.start(machines["ListenArn"]) for _ in range(2)]
+    assert [deployed.ended(execution)["status"] for execution in executions] == ["SUCCEEDED", "SUCCEEDED"]
+
+
+class TestAJobOfTwoGroupsOfTwoHosts:
+    @pytest.fixture(scope="class")
+    def reports(self, deployed: Deployed, machines: dict[str, str]) -> dict[str, dict[str, Any]]:
+        """What each process of the users' script saw, by the file that it wrote beside the model."""
+        execution = deployed.start(machines["ReportArn"])
+        described = deployed.ended(execution)
+        assert described["status"] == "SUCCEEDED", described.get("cause")
+        uri = json.loads(described["output"])["ModelArtifacts"]["S3ModelArtifacts"]
+        bucket, key = uri.removeprefix("s3://").split("/", 1)
+        body = deployed.client("s3").get_object(Bucket=bucket, Key=key)["Body"].read()
+        with tarfile.open(fileobj=io.BytesIO(body)) as tar:
+            files = [member for member in tar.getmembers() if member.isfile()]
+            return {file.name.removeprefix("./"): json.loads(tar.extractfile(file).read()) for file in files}  # type: ignore[union-attr]
+
+    def test_runs_plainly_in_one_group_and_by_torchrun_in_the_other(self, reports: dict[str, Any]) -> None:
+        assert sorted(reports) == ["algo-1-plain.json", "algo-2-plain.json", "algo-3-0.json", "algo-4-1.json"]
+
+    def test_finds_its_own_host_name(self, reports: dict[str, Any]) -> None:
+        assert {name[:6]: report["host name"] for name, report in reports.items()} == {
+            f"algo-{number}": f"algo-{number}" for number in range(1, 5)
+        }
+
+    def test_resolves_its_peers_to_addresses_of_their_own(self, reports: dict[str, Any]) -> None:
+        for report in reports.values():
+            assert list(report["addresses"]) == ["algo-1", "algo-2", "algo-3", "algo-4"]
+            assert len(set(report["addresses"].values())) == 4
+
+    def test_finds_its_group(self, reports: dict[str, Any]) -> None:
+        groups = {name[:6]: report["resources"]["current_group_name"] for name, report in reports.items()}
+        assert groups == {"algo-1": "data_group", "algo-2": "data_group", "algo-3": "dnn_group", "algo-4": "dnn_group"}
+        for report in reports.values():
+            assert report["sm"]["SM_CURRENT_INSTANCE_GROUP"] == report["resources"]["current_group_name"]
+
+    def test_sees_the_variables_that_sagemaker_documents(self, reports: dict[str, Any]) -> None:
+        sm = reports["algo-1-plain.json"]["sm"]
+        assert sm["SM_IS_HETERO"] == "true"
+        assert json.loads(sm["SM_HOSTS"]) == ["algo-1", "algo-2", "algo-3", "algo-4"]
+        assert json.loads(sm["SM_CURRENT_INSTANCE_GROUP_HOSTS"]) == ["algo-1", "algo-2"]
+        assert sorted(json.loads(sm["SM_INSTANCE_GROUPS"])) == ["data_group", "dnn_group"]
+        assert json.loads(sm["SM_DISTRIBUTION_INSTANCE_GROUPS"]) == ["dnn_group"]
+        assert sm["SM_CURRENT_INSTANCE_TYPE"] == "ml.c5.xlarge"
+        assert (sm["SM_NUM_GPUS"], reports["algo-3-0.json"]["sm"]["SM_NUM_GPUS"]) == ("0", "1")
+        assert sm["SM_HP_DO"] == "report"
+        assert sm["SM_MODEL_DIR"] == "/opt/ml/model"
+
+    def test_finds_its_channel_at_the_documented_place(self, reports: dict[str, Any]) -> None:
+        for report in reports.values():
+            assert report["data"] == ["/opt/ml/input/data/letters/a.txt"]
+
+    def test_adds_up_over_the_ranks_of_the_group_that_trains(self, reports: dict[str, Any]) -> None:
+        assert {report["sum over ranks"] for report in reports.values() if report["torchrun"]} == {2.0}
+
+
+def ended(deployed: Deployed, job: dict[str, Any]) -> dict[str, Any]:
+    sagemaker = deployed.client("sagemaker")
+
+    def description() -> dict[str, Any] | None:
+        described: dict[str, Any] = sagemaker.describe_training_job(TrainingJobName=job["TrainingJobName"])
+        return None if described["TrainingJobStatus"] in ("InProgress", "Stopping") else described
+
+    return wait_until(description)
