@@ -17,7 +17,7 @@ _EVENTS_OF_A_GROWTH = 11
 _OTHER_EVENTS_OF_AN_ATTEMPT = 40
 _GROWTHS = 20
 
-_FIRST_INTERVAL = 5
+_FIRST_INTERVAL = 2
 _SHORTEST_LAST_INTERVAL = 30
 
 # What the workflow knows lies beside the execution's input, so that props can refer to that as `$.something`.

@@ -44,7 +44,7 @@ class TrainingWorkflow(Construct):
     as its cause, or with the error of the call that failed.
 
     - ``integration`` is how it waits for the job: ``"sync"`` by Step Functions' own integration, ``"poll"`` by looking at
-      the job at growing intervals of 5 seconds and more. None takes ``"sync"`` where that is known to take the request, which it
+      the job at growing intervals of 2 seconds and more. None takes ``"sync"`` where that is known to take the request, which it
       is not of instance groups, a warm pool and ``max_pending``.
     - ``attempts`` is how often a job that fails is run, 1 to 30. Calls that AWS throttles or answers with an error are
       repeated in any case, and a call whose answer was lost never starts a second job.

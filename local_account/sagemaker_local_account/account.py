@@ -116,7 +116,7 @@ class LocalAccount:
         from moto.core.config import default_user_config
         from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 
-        from . import cloudformation, events, server, stepfunctions
+        from . import cloudformation, events, log_events, server, stepfunctions
         from .clients import Clients
         from .images import ImageStore
         from .sagemaker_api import TARGET_PREFIX, SageMakerApi
@@ -133,6 +133,7 @@ class LocalAccount:
         )
         cloudformation.install()
         events.install()
+        log_events.install()
         self.jobs = TrainingJobs(
             state=self.state,
             endpoint_url=self.endpoint_url,

@@ -10,7 +10,7 @@ import re
 import sys
 from dataclasses import dataclass
 
-from .references import Reference
+from .references import ACCOUNT_ID, ECR_REGISTRY, ImageError, Reference
 
 # Set by all of AWS's training containers; read from their Dockerfiles.
 CONTAINER_ENV = {
@@ -62,7 +62,7 @@ def deep_learning_container(image: Reference) -> Base | None:
     name = image.repository.removeprefix("deep-learning-containers/")
     framework = CONTAINERS.get(name)
     version = re.match(r"(\d+)\.(\d+)", image.tag)
-    if framework is None or not image.registry or version is None:
+    if framework is None or version is None or not _of_aws(image):
         return None
     package = framework.package
     if package == "tensorflow" and "-cpu" in image.tag:
@@ -83,10 +83,21 @@ def deep_learning_container(image: Reference) -> Base | None:
 
 
 def base_of(image: Reference) -> Base:
-    """What any image that is not the account's own brings to those built from it."""
+    """What any image that is not the account's own brings to those built from it.
+
+    Raises:
+        ImageError: it is of an ECR registry, and no container that is known here.
+    """
     container = deep_learning_container(image)
     if container is not None:
         return container
+    if image.region_of(ACCOUNT_ID):
+        raise ImageError(f"no image {image} has been pushed to the account")
+    if ECR_REGISTRY.fullmatch(image.registry):
+        raise ImageError(
+            f"the local account does not know what {image} brings; of AWS's containers it knows {', '.join(CONTAINERS)}, "
+            "with tags that begin with a version, like pytorch:2.13-cpu-amzn2023-sagemaker"
+        )
     if str(image) == "scratch:latest":
         return Base({}, [], [])
     notes = [f"{image}: its files are not on this machine; this machine's own stand in for them"]
@@ -97,6 +108,12 @@ def base_of(image: Reference) -> Base:
     if image.repository.rpartition("/")[2] == "python" and version:
         notes += _other_python(str(image), version[0])
     return Base({}, requirements, notes)
+
+
+def _of_aws(image: Reference) -> bool:
+    if image.registry == "public.ecr.aws":
+        return image.repository.startswith("deep-learning-containers/")
+    return ECR_REGISTRY.fullmatch(image.registry) is not None and image.region_of(ACCOUNT_ID) is None
 
 
 def _other_python(image: str, version: str) -> list[str]:

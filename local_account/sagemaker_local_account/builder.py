@@ -1,33 +1,40 @@
-"""What a Dockerfile makes of its context: a folder with the files it copies, and the settings of what it starts."""
+"""What a Dockerfile makes of its context: a folder with the files it copies, and the settings of what it starts.
+
+No command of it is run. Of RUN, `pip install` is honoured, anything else skipped with a note.
+"""
 
 from __future__ import annotations
 
-import glob
+import posixpath
 import re
-import shlex
 import shutil
 import tarfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
+from . import copying, running
 from .base_images import base_of
 from .dockerfile import BuildError, Instruction, as_json_list, command, expand, expanded, pairs, parse, words
 from .dockerignore import ignored_by
-from .environments import PipInstall, pip_install
-from .references import reference
+from .pip_install import PipInstall
+from .references import ImageError, reference
+from .trees import locate
 
-_SHELL = ["/bin/sh", "-c"]
-_PLATFORM = {
-    "BUILDARCH": "amd64",
-    "BUILDOS": "linux",
-    "BUILDPLATFORM": "linux/amd64",
-    "TARGETARCH": "amd64",
-    "TARGETOS": "linux",
-    "TARGETPLATFORM": "linux/amd64",
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  # Docker's, where an image says no other
+_PLATFORM = "linux/amd64"
+_PLATFORM_ARGS = {
+    f"{side}{name}": value
+    for side in ("BUILD", "TARGET")
+    for name, value in (("ARCH", "amd64"), ("OS", "linux"), ("PLATFORM", _PLATFORM), ("VARIANT", ""))
 }
-# What these say has no meaning for a host that is a folder: labels, ports, and what only a Docker engine does.
-_WITHOUT_EFFECT = ("EXPOSE", "HEALTHCHECK", "LABEL", "MAINTAINER", "STOPSIGNAL", "VOLUME")
+_NOTED = {
+    "HEALTHCHECK": "SageMaker does not look at it",
+    "STOPSIGNAL": "SageMaker stops a host by SIGTERM",
+    "USER": "a host's processes are its own root's",
+    "VOLUME": "a host's files are all its own",
+}
+_INERT = ("EXPOSE", "LABEL", "MAINTAINER")  # these describe, and do nothing in Docker either
 
 
 @dataclass
@@ -41,27 +48,35 @@ class Stage:
     entrypoint: list[str] = field(default_factory=list)
     cmd: list[str] = field(default_factory=list)
     workdir: str = "/"
-    shell: list[str] = field(default_factory=lambda: [*_SHELL])
+    shell: list[str] = field(default_factory=lambda: ["/bin/sh", "-c"])
     args: dict[str, str] = field(default_factory=dict)
+    has_cmd: bool = False  # a CMD of its own, not of what it is built from
 
     @property
     def variables(self) -> dict[str, str]:
-        return {**self.args, **self.env}
+        return {"PATH": _PATH, **self.args, **self.env}
 
-    def path(self, text: str) -> str:
-        """A path in the image as an absolute one."""
-        return str(PurePosixPath("/", self.workdir, text))
-
-    def file(self, text: str) -> Path:
-        """Where a path in the image lies on this machine; ``..`` does not lead out of the image."""
-        parts: list[str] = []
-        for part in PurePosixPath(self.path(text)).parts[1:]:
-            parts = parts[:-1] if part == ".." else [*parts, part]
-        return self.root.joinpath(*parts)
+    def beginning(self, root: Path) -> Stage:
+        """A stage built from this one, with its files copied to ``root``."""
+        shutil.copytree(self.root, root, symlinks=True)
+        return Stage(
+            root=root,
+            env={**self.env},
+            base=[*self.base],
+            installs=[*self.installs],
+            entrypoint=[*self.entrypoint],
+            cmd=[*self.cmd],
+            workdir=self.workdir,
+            shell=[*self.shell],
+        )
 
 
 class Builder:
-    """One build. ``known`` gives the image of a name that is the account's own, None for another; ``say`` gets the notes."""
+    """One build.
+
+    ``known`` gives the image of a name that the account has, None for another; ``step`` gets each instruction as it is
+    applied, ``note`` what a reader of the Dockerfile would not expect.
+    """
 
     def __init__(
         self,
@@ -71,197 +86,167 @@ class Builder:
         *,
         build_args: Mapping[str, str],
         known: Callable[[str], Stage | None],
-        say: Callable[[str], None],
+        step: Callable[[str], None],
+        note: Callable[[str], None],
     ) -> None:
-        self._context = context
         self._name = dockerfile.name
         self._instructions = parse(dockerfile.read_text(), dockerfile.name)
-        self._ignored = ignored_by(context, dockerfile)
+        self._context = copying.Source(context, ignored_by(context, dockerfile))
         self._scratch = scratch
-        self._build_args = {**_PLATFORM, **build_args}
+        self._given = build_args
+        self._declared: set[str] = set()
         self._known = known
-        self._say = say
+        self._step = step
+        self._note = note
         self._globals: dict[str, str] = {}
         self._stages: list[Stage] = []
         self._names: dict[str, Stage] = {}
 
     def build(self, target: str | None = None) -> Stage:
         """The stage named ``target``, else the last. Raises ``BuildError`` with the Dockerfile's line."""
-        last = ""
-        for instruction in self._instructions:
-            if instruction.keyword == "FROM":
-                if target is not None and last == target:
-                    break
-                last = self._begin(instruction)
-            elif instruction.keyword == "ARG" and not self._stages:
-                self._declare(instruction, self._globals, self._globals)
-            elif not self._stages:
-                raise instruction.error(f"FROM must come before {instruction.keyword}, like 'FROM python:3.11'")
-            else:
-                self._apply(instruction, self._stages[-1])
+        count = len(self._instructions)
+        for number, instruction in enumerate(self._instructions, 1):
+            if instruction.keyword == "FROM" and target is not None and target.lower() in self._names:
+                break
+            self._step(f"[{number}/{count}] {' '.join(str(instruction).split())}")
+            try:
+                self._apply(instruction)
+            except (OSError, ValueError, tarfile.TarError) as error:
+                raise instruction.error(f"{instruction.keyword}: {error}") from None
+            except ImageError as error:
+                if str(error).startswith(f"{self._name}:"):
+                    raise
+                raise instruction.error(f"{instruction.keyword}: {error}") from None
         if not self._stages:
             raise BuildError(f"{self._name}: must have a FROM, like 'FROM python:3.11', and has none")
-        if target is not None and last != target:
+        if target is not None and target.lower() not in self._names:
             raise BuildError(f"{self._name}: has no stage {target!r} to build; it has {sorted(self._names)}")
-        return self._stages[-1]
+        for name in sorted(set(self._given) - self._declared - set(_PLATFORM_ARGS)):
+            self._note(f"{self._name}: no ARG declares the build argument {name}")
+        stage = self._stages[-1]
+        if not _has_a_command(stage):
+            self._note(f"{self._name}: has neither an ENTRYPOINT nor the command `train`, which SageMaker starts")
+        return stage
 
-    def _begin(self, instruction: Instruction) -> str:
-        found = re.fullmatch(r"(\S+)(?:\s+[aA][sS]\s+(\S+))?", expand(instruction.value, self._globals).strip("\"'"))
+    def _apply(self, instruction: Instruction) -> None:
+        if instruction.keyword == "FROM":
+            self._begin(instruction)
+        elif instruction.keyword == "ARG" and not self._stages:
+            self._declare(instruction, self._globals, {**_PLATFORM_ARGS, **self._globals})
+        elif not self._stages:
+            raise instruction.error(f"FROM must come before {instruction.keyword}, like 'FROM python:3.11'")
+        else:
+            self._apply_to(self._stages[-1], instruction)
+
+    def _begin(self, instruction: Instruction) -> None:
+        variables = {**_PLATFORM_ARGS, **self._globals}
+        found = re.fullmatch(r"(\S+)(?:\s+as\s+(\S+))?", expand(instruction.value, variables).replace('"', ""), re.I)
         if not found:
             raise instruction.error(f"FROM must be like 'FROM python:3.11 AS build', got {instruction.value!r}")
-        image, name = found[1], found[2] or str(len(self._stages))
+        platform = expand(copying.flags_of(instruction, ("platform",)).get("platform", _PLATFORM), variables)
+        if platform != _PLATFORM:
+            raise instruction.error(f"FROM --platform must be {_PLATFORM}, which SageMaker trains on, got {platform!r}")
         root = self._scratch / str(len(self._stages))
-        before = self._names.get(image) or self._known(image)
+        before = self._names.get(found[1].lower()) or self._known(found[1])
         if before is not None:
-            shutil.copytree(before.root, root, symlinks=True)
-            stage = Stage(
-                root=root,
-                env={**before.env},
-                base=[*before.base],
-                installs=[*before.installs],
-                entrypoint=[*before.entrypoint],
-                cmd=[*before.cmd],
-                workdir=before.workdir,
-            )
+            stage = before.beginning(root)
         else:
             root.mkdir(parents=True)
-            try:
-                base = base_of(reference(image))
-            except ValueError as error:
-                raise instruction.error(f"FROM: {error}") from None
+            base = base_of(reference(found[1]))
             for note in base.notes:
-                self._say(f"{instruction.place}: {note}")
+                self._note(f"{instruction.place}: {note}")
             stage = Stage(root=root, env={**base.env}, base=[*base.requirements])
+        for name in (str(len(self._stages)), found[2]):
+            if name:
+                self._names[name.lower()] = stage
         self._stages.append(stage)
-        self._names[name] = stage
-        return name
 
-    def _apply(self, instruction: Instruction, stage: Stage) -> None:
+    def _apply_to(self, stage: Stage, instruction: Instruction) -> None:
         match instruction.keyword:
             case "ARG":
                 self._declare(instruction, stage.args, stage.variables)
             case "ENV":
                 stage.env.update(pairs(instruction, stage.variables))
             case "WORKDIR":
-                stage.workdir = stage.path(expanded(instruction, stage.variables))
-                stage.file(stage.workdir).mkdir(parents=True, exist_ok=True)
+                stage.workdir = posixpath.normpath(
+                    posixpath.join(stage.workdir, expanded(instruction, stage.variables))
+                )
+                locate(stage.root, stage.workdir).mkdir(parents=True, exist_ok=True)
             case "COPY" | "ADD":
-                self._copy(instruction, stage)
+                for note in copying.apply(
+                    instruction,
+                    stage.root,
+                    stage.workdir,
+                    stage.variables,
+                    lambda name: self._source(instruction, name),
+                ):
+                    self._note(f"{instruction.place}: {note}")
             case "RUN":
-                self._run(instruction, stage)
+                self._run(stage, instruction)
             case "ENTRYPOINT":
-                stage.entrypoint, stage.cmd = command(instruction, stage.shell), []
+                stage.entrypoint = command(instruction, stage.shell)
+                stage.cmd = stage.cmd if stage.has_cmd else []
             case "CMD":
-                stage.cmd = command(instruction, stage.shell)
+                stage.cmd, stage.has_cmd = command(instruction, stage.shell), True
             case "SHELL":
-                stage.shell = as_json_list(instruction.value) or _SHELL
-            case "USER":
-                self._say(f"{instruction.place}: USER has no effect: a host's processes are its own root's")
-            case keyword if keyword not in _WITHOUT_EFFECT:
+                shell = as_json_list(instruction.value)
+                if not shell:
+                    raise instruction.error(f"""SHELL must be like '["/bin/bash", "-c"]', got {instruction.value!r}""")
+                stage.shell = shell
+            case keyword if keyword in _NOTED:
+                self._note(f"{instruction.place}: {keyword} has no effect: {_NOTED[keyword]}")
+            case keyword if keyword not in _INERT:
                 raise instruction.error(f"instruction {keyword} is not known to the local account")
 
     def _declare(self, instruction: Instruction, into: dict[str, str], variables: Mapping[str, str]) -> None:
         for word in words(instruction, variables):
-            name, given, default = word.partition("=")
-            value = self._build_args.get(name, default if given else self._globals.get(name))
+            name, equals, default = word.partition("=")
+            self._declared.add(name)
+            known = {**_PLATFORM_ARGS, **self._globals} if not equals else {name: default}
+            value = self._given.get(name, known.get(name))
             if value is not None:
                 into[name] = value
 
-    def _copy(self, instruction: Instruction, stage: Stage) -> None:
-        listed = as_json_list(instruction.value)
-        paths = [expand(p, stage.variables) for p in listed] if listed else words(instruction, stage.variables)
-        documents = {f"<<{document.name}": document for document in instruction.heredocs}
-        if len(paths) < 2:
-            raise instruction.error(
-                f"{instruction.keyword} must be like '{instruction.keyword} train.py /opt/ml/code/'"
-            )
-        *sources, target = paths
-        into = stage.file(target)
-        many = len(sources) > 1 or target.endswith("/") or into.is_dir()
-        for source in sources:
-            key = re.sub(r"^<<-?[\"']?(\w+)[\"']?$", r"<<\1", source)
-            if key in documents:
-                text = documents[key].text
-                file = into / documents[key].name if many else into
-                file.parent.mkdir(parents=True, exist_ok=True)
-                file.write_text(expand(text, stage.variables) if documents[key].expands else text)
-            else:
-                self._copy_source(instruction, stage, source, into, many)
-
-    def _copy_source(self, instruction: Instruction, stage: Stage, source: str, into: Path, many: bool) -> None:
-        if re.match(r"[a-z+]+://|git@", source):
-            raise instruction.error(
-                f"{instruction.keyword}: the local account fetches nothing into an image, got {source!r}"
-            )
-        root, ignored = self._source_root(instruction, stage)
-        pattern = str(PurePosixPath("/", source)).lstrip("/")
-        found = sorted(glob.glob(pattern, root_dir=root, include_hidden=True)) if pattern else ["."]
-        found = [path for path in found if path == "." or not ignored(path)]
-        if not found:
-            raise instruction.error(f"{instruction.keyword}: no file {source!r} is in the build's context")
-        for path in found:
-            whole = root / path
-            if whole.is_dir():
-                _copy_folder(whole, into, root, ignored)
-            elif instruction.keyword == "ADD" and tarfile.is_tarfile(whole):
-                with tarfile.open(whole) as archive:
-                    archive.extractall(into, filter="data")
-            else:
-                file = into / whole.name if many or len(found) > 1 else into
-                file.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy2(whole, file)
-
-    def _source_root(self, instruction: Instruction, stage: Stage) -> tuple[Path, Callable[[str], bool]]:
-        [name] = instruction.flags.get("from", [""])
+    def _source(self, instruction: Instruction, name: str) -> copying.Source:
         if not name:
-            return self._context, self._ignored
-        name = expand(name, stage.variables)
-        other = self._names.get(name) or self._known(name)
+            return self._context
+        other = self._names.get(name.lower()) or self._known(name)
         if other is None:
             raise instruction.error(
-                f"{instruction.keyword} --from={name}: no stage or image of this account has that name, and the files of other "
-                "images are not on this machine"
+                f"{instruction.keyword} --from={name}: no stage or image of this account has that name, and the files of "
+                "other images are not on this machine"
             )
-        return other.root, lambda path: False
+        return copying.Source(other.root, name=f"{name}, where RUN makes none")
 
-    def _run(self, instruction: Instruction, stage: Stage) -> None:
-        listed = as_json_list(instruction.value)
-        if instruction.heredocs:
-            self._say(f"{instruction.place}: skipped: RUN with a here-document")
-            return
-        commands = [listed] if listed else _commands(expand(instruction.value, stage.variables))
-        for command_words in commands:
-            install = pip_install(command_words, instruction.place, stage.file)
-            if install is None:
-                self._say(f"{instruction.place}: skipped: RUN {shlex.join(command_words)}")
-            else:
-                stage.installs.append(install)
+    def _run(self, stage: Stage, instruction: Instruction) -> None:
+        installs, skipped = running.read(instruction, stage.workdir, stage.variables, self._finder(stage, instruction))
+        stage.installs += installs
+        if skipped:
+            self._note(f"{instruction.place}: skipped: RUN {' && '.join(skipped)}")
+
+    def _finder(self, stage: Stage, instruction: Instruction) -> Callable[[str], Path]:
+        """This machine's path for one of the image, or of what `--mount=type=bind` shows there."""
+        shown = {}
+        for mount in instruction.flags.get("mount", []):
+            values = dict(part.partition("=")[::2] for part in mount.split(","))
+            if values.get("type", "bind") == "bind":
+                source = self._source(instruction, values.get("from", ""))
+                at = next((values[key] for key in ("target", "dst", "destination") if key in values), "/")
+                inside = next((values[key] for key in ("source", "src") if key in values), "")
+                shown[posixpath.join(stage.workdir, at)] = locate(source.root, inside)
+
+        def find(path: str) -> Path:
+            for at, place in shown.items():
+                if path == at or path.startswith(f"{at.rstrip('/')}/"):
+                    return locate(place, path[len(at) :]) if place.is_dir() else place
+            return locate(stage.root, path)
+
+        return find
 
 
-def _copy_folder(folder: Path, into: Path, root: Path, ignored: Callable[[str], bool]) -> None:
-    into.mkdir(parents=True, exist_ok=True)
-    for path in sorted(folder.rglob("*")):
-        if ignored(str(path.relative_to(root))):
-            continue
-        target = into / path.relative_to(folder)
-        if path.is_dir() and not path.is_symlink():
-            target.mkdir(parents=True, exist_ok=True)
-        else:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(path, target, follow_symlinks=False)
-
-
-def _commands(text: str) -> list[list[str]]:
-    """The commands of a shell line, as words, taken apart at ``&&`` and ``;``."""
-    lexer = shlex.shlex(text, posix=True, punctuation_chars="&;|")
-    lexer.whitespace_split = True
-    commands: list[list[str]] = [[]]
-    try:
-        for word in lexer:
-            if set(word) <= set("&;|"):
-                commands.append([])
-            else:
-                commands[-1].append(word)
-    except ValueError:  # a quotation that only a shell understands
-        return [text.split()]
-    return [words for words in commands if words]
+def _has_a_command(stage: Stage) -> bool:
+    if stage.entrypoint or "SAGEMAKER_TRAINING_MODULE" in stage.env:
+        return True
+    asked = " ".join(line for install in stage.installs for line in install.requirements).replace("_", "-")
+    folders = stage.variables["PATH"].split(":")
+    return "sagemaker-" in asked or any(locate(stage.root, f"{folder}/train").is_file() for folder in folders)

@@ -10,21 +10,23 @@ import fnmatch
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from .images import Image, ImageError, ImageStore, own_reference
-from .references import ACCOUNT_ID, ECR_REGISTRY
+from .images import ImageError, ImageStore
+from .references import ACCOUNT_ID, ECR_REGISTRY, Reference
 
-# Options of `docker build` with a value that has no meaning here: there is neither a cache of layers nor a daemon.
-_IGNORED_WITH_VALUE = ("--cache-from", "--cache-to", "--network", "--progress", "--output", "--provenance", "--sbom")
-_IGNORED = ("--no-cache", "--pull", "--load", "--quiet", "-q", "--force-rm", "--rm")
+# Options of `docker build` with a value that has no meaning here: there is neither a cache of layers nor a network.
+_IGNORED_WITH_VALUE = ("--cache-from", "--cache-to", "--network", "--progress", "--provenance", "--sbom")
+_IGNORED = ("--no-cache", "--pull", "--load", "--force-rm", "--rm")
+_MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
+_CONFIG = "application/vnd.docker.container.image.v1+json"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the exit code is Docker's."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    if given[:1] == ["--config"]:
+    if given[:1] == ["--config"]:  # where the CDK CLI puts its users' credentials of other registries
         given = given[2:]
     try:
         return _run(given)
@@ -34,126 +36,181 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(given: list[str]) -> int:
-    state = os.environ.get("SAGEMAKER_LOCAL_ACCOUNT_STATE")
-    if not state:
-        raise ImageError("SAGEMAKER_LOCAL_ACCOUNT_STATE must name the account's folder, as `local-account run` sets it")
-    store = ImageStore(Path(state))
     match given:
-        case ["--version" | "version", *_]:
-            print("Docker version 0.0.0, the local account's stand-in")
+        case ["--version" | "-v" | "version"]:
+            print("Docker version 0, the local account's stand-in")
         case ["login", *options]:
             _login(options)
-        case ["inspect", name] | ["image", "inspect", name]:
-            return _inspect(store, name)
-        case ["images", *options]:
-            pattern = next((word.partition("=")[2] for word in options if word.startswith("reference=")), "*")
-            print("\n".join(name for name in store.names() if fnmatch.fnmatch(name, pattern)))
         case ["build", *options] | ["buildx", "build", *options]:
-            _build(store, options)
+            _build(options)
+        case ["inspect", name] | ["image", "inspect", name]:
+            return _inspect(name)
+        case ["images", *options]:
+            _images(options)
         case ["tag", source, target]:
-            store.tag(source, target)
-        case ["push", name] | ["push", "--quiet", name]:
-            _push(store, name)
+            _store().tag(source, target)
+        case ["push", name]:
+            _push(name)
+        case ["inspect" | "tag" | "push" as command, *_]:
+            raise ImageError(f"{command}: these arguments are not known to the local account: {' '.join(given[1:])!r}")
         case _:
-            raise ImageError(
-                f"{' '.join(given[:1]) or 'no command'} is not known; known are build, images, inspect, login, push, tag"
-            )
+            known = "build, images, inspect, login, push, tag, version"
+            raise ImageError(f"command {' '.join(given[:1])!r} is not known to the local account; it knows {known}")
     return 0
 
 
+def _store() -> ImageStore:
+    state = os.environ.get("SAGEMAKER_LOCAL_ACCOUNT_STATE")
+    if not state:
+        raise ImageError("SAGEMAKER_LOCAL_ACCOUNT_STATE must name the account's folder, as `local-account run` sets it")
+    return ImageStore(Path(state))
+
+
 def _login(options: list[str]) -> None:
-    password = sys.stdin.read() if "--password-stdin" in options else ""
-    registry = options[-1].removeprefix("https://").rstrip("/")
+    given, places = _options("login", options, with_value=("--username", "-u"), without=("--password-stdin",))
+    registry = (places[-1] if places else "docker.io").removeprefix("https://").rstrip("/")
     match = ECR_REGISTRY.fullmatch(registry)
-    if not match or match["account"] != ACCOUNT_ID or not password:
+    if not match or match["account"] != ACCOUNT_ID:
         raise ImageError(
             f"login must be to the account's own registry, like {ACCOUNT_ID}.dkr.ecr.us-east-1.amazonaws.com, got {registry!r}"
         )
+    if ("--password-stdin", "") not in given or not sys.stdin.read().strip():
+        raise ImageError("login must get the password by --password-stdin")
     print("Login Succeeded")
 
 
-def _inspect(store: ImageStore, name: str) -> int:
-    image = store.inspect(name)
+def _inspect(name: str) -> int:
+    image = _store().inspect(name)
     if image is None:
         print("[]")
         print(f"Error: No such object: {name}", file=sys.stderr)
         return 1
     config = {"Cmd": image.cmd, "Entrypoint": image.entrypoint, "WorkingDir": image.workdir}
     config |= {"Env": [f"{key}={value}" for key, value in image.env.items()]}
-    print(
-        json.dumps([{"Id": f"sha256:{image.id}", "Os": "linux", "Architecture": "amd64", "Config": config}], indent=4)
-    )
+    described = {"Id": f"sha256:{image.id}", "Os": "linux", "Architecture": "amd64", "Config": config}
+    print(json.dumps([described], indent=4))
     return 0
 
 
-def _build(store: ImageStore, options: list[str]) -> None:
+def _images(options: list[str]) -> None:
+    """As the CDK CLI asks: `--format {{.Repository}}:{{.Tag}} --filter reference=*/*:TAG`."""
+    pattern = "*"
+    for option, value in _options("images", options, with_value=("--format", "--filter"))[0]:
+        if option == "--format" and value != "{{.Repository}}:{{.Tag}}":
+            raise ImageError(f"images: --format {value} is not known to the local account")
+        if option == "--filter":
+            key, _, pattern = value.partition("=")
+            if key != "reference":
+                raise ImageError(f"images: --filter {value} is not known to the local account")
+    for name in _store().names():
+        if fnmatch.fnmatchcase(name, pattern):
+            print(name)
+
+
+def _build(options: list[str]) -> None:
     tags: list[str] = []
     build_args: dict[str, str] = {}
-    values: dict[str, str] = {}
-    contexts: list[str] = []
-    rest = iter(options)
-    for word in rest:
-        option, equals, value = word.partition("=")
-        if not word.startswith("-") or word == "-":
-            contexts.append(word)
-        elif option in _IGNORED:
-            continue
-        elif option in ("--tag", "-t"):
-            tags.append(value if equals else next(rest, ""))
+    values = {"--file": "", "--target": "", "--platform": ""}
+    quiet = False
+    given, contexts = _options(
+        "build",
+        options,
+        with_value=(
+            "--tag",
+            "-t",
+            "--build-arg",
+            "--file",
+            "-f",
+            "--target",
+            "--platform",
+            "--output",
+            *_IGNORED_WITH_VALUE,
+        ),
+        without=("--quiet", "-q", *_IGNORED),
+    )
+    for option, value in given:
+        if option in ("--tag", "-t"):
+            tags.append(value)
         elif option == "--build-arg":
-            key, given, argument = (value if equals else next(rest, "")).partition("=")
-            build_args[key] = argument if given else os.environ.get(key, "")
-        elif option in ("--file", "-f", "--target", "--platform"):
-            values[option.replace("-f", "--file") if option == "-f" else option] = value if equals else next(rest, "")
-        elif option in _IGNORED_WITH_VALUE:
-            value = value if equals else next(rest, "")
-        else:
-            raise ImageError(f"build: option {option} is not known to the local account")
+            key, equals, argument = value.partition("=")
+            build_args[key] = argument if equals else os.environ.get(key, "")
+        elif option in ("--file", "-f"):
+            values["--file"] = value
+        elif option in values:
+            values[option] = value
+        elif option == "--output" and value.partition(",")[0] not in ("type=docker", "type=image"):
+            raise ImageError(f"build: --output must be type=docker, got {value!r}")
+        quiet = quiet or option in ("--quiet", "-q")
     if len(contexts) != 1 or not Path(contexts[0]).is_dir():
-        raise ImageError(f"build: must have one folder as its context, like '.', got {contexts}")
+        raise ImageError(f"build: must have one folder as its context, like '.', got {' '.join(contexts)!r}")
     context = Path(contexts[0]).absolute()
-    image = store.build(
+
+    def say(text: str) -> None:
+        if not quiet:
+            print(text, file=sys.stderr, flush=True)
+
+    image = _store().build(
         context,
-        Path(context, values.get("--file", "Dockerfile")),
+        Path(values["--file"]).absolute() if values["--file"] else context / "Dockerfile",
         tags,
         build_args,
-        values.get("--target"),
-        values.get("--platform"),
-        say=lambda note: print(note, file=sys.stderr, flush=True),
+        values["--target"] or None,
+        values["--platform"] or None,
+        step=say,
+        note=lambda note: say(f"  note: {note}"),
     )
     print(f"sha256:{image.id}")
 
 
-def _push(store: ImageStore, name: str) -> None:
-    image = store.push(name)
-    found = own_reference(name)
-    assert found is not None
-    _register(image, found.repository, found.tag, found.region_of(ACCOUNT_ID) or "us-east-1")
-    print(f"{found.tag}: digest: sha256:{image.id}")
+def _options(
+    command: str, words: list[str], *, with_value: Sequence[str], without: Sequence[str] = ()
+) -> tuple[list[tuple[str, str]], list[str]]:
+    """The options and the other words of a command. Raises ``ImageError`` for an option that is not known."""
+    found: list[tuple[str, str]] = []
+    others: list[str] = []
+    rest: Iterator[str] = iter(words)
+    for word in rest:
+        option, equals, value = word.partition("=") if word.startswith("--") else (word, "", "")
+        if not word.startswith("-"):
+            others.append(word)
+        elif option in with_value:
+            found.append((option, value if equals else next(rest, "")))
+        elif word in without:
+            found.append((word, ""))
+        else:
+            raise ImageError(f"{command}: option {option} is not known to the local account")
+    return found, others
 
 
-def _register(image: Image, repository: str, tag: str, region: str) -> None:
-    """Make the account's ECR know the image, so that the CDK CLI finds it there the next time."""
+def _push(name: str) -> None:
+    id = _store().push(name, _register)
+    print(f"{name}: pushed sha256:{id}")
+
+
+def _register(id: str, name: Reference) -> str:
+    """Make the account's ECR know an image, so that the CDK CLI finds it there the next time; the digest that ECR gives it."""
     import boto3
-    from botocore.exceptions import ClientError
+    from botocore.exceptions import BotoCoreError, ClientError
 
-    manifest = {
-        "schemaVersion": 2,
-        "mediaType": "application/vnd.docker.distribution.manifest.v2+json",
-        "config": {
-            "mediaType": "application/vnd.docker.container.image.v1+json",
-            "size": 0,
-            "digest": f"sha256:{image.id}",
-        },
-        "layers": [],
-    }
-    ecr = boto3.client("ecr", region_name=region)
+    if "AWS_ENDPOINT_URL" not in os.environ:
+        raise ImageError("push: AWS_ENDPOINT_URL must name the account's endpoint, as `local-account run` sets it")
+    config = {"mediaType": _CONFIG, "size": 0, "digest": f"sha256:{id}"}
+    manifest = {"schemaVersion": 2, "mediaType": _MANIFEST, "config": config, "layers": []}
+    ecr = boto3.client("ecr", region_name=name.region_of(ACCOUNT_ID))
     try:
-        ecr.put_image(repositoryName=repository, imageTag=tag, imageManifest=json.dumps(manifest))
-    except ecr.exceptions.ImageAlreadyExistsException:
-        pass
-    except ClientError as error:
-        raise ImageError(f"push to {repository}: {error}") from None
+        ecr.describe_repositories(repositoryNames=[name.repository])
+        try:
+            image = ecr.put_image(
+                repositoryName=name.repository, imageTag=name.tag, imageManifest=json.dumps(manifest)
+            )["image"]
+        except ecr.exceptions.ImageAlreadyExistsException:
+            # This image under this tag, or, where the repository's tags are immutable, another under this tag.
+            [image] = ecr.batch_get_image(repositoryName=name.repository, imageIds=[{"imageTag": name.tag}])["images"]
+    except (BotoCoreError, ClientError) as error:
+        raise ImageError(f"push to {name}: {error}") from None
+    if json.loads(image["imageManifest"]) != manifest:
+        raise ImageError(f"push to {name}: the repository's tags are immutable, and this one is another image's")
+    return str(image["imageId"]["imageDigest"])
 
 
 if __name__ == "__main__":

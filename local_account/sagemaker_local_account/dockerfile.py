@@ -13,6 +13,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from .references import ImageError
+
 KNOWN = frozenset(
     [
         "ADD",
@@ -39,7 +41,7 @@ TAKES_HEREDOCS = ("RUN", "COPY", "ADD")
 VARIABLE = re.compile(r"\$(?:(?P<plain>\w+)|\{(?P<name>\w+)(?:(?P<operator>:?[-+?])(?P<word>[^}]*))?\})")
 
 
-class BuildError(Exception):
+class BuildError(ImageError):
     """An image cannot be built; the message begins with the Dockerfile and the line, as in `Dockerfile:7: ...`."""
 
 

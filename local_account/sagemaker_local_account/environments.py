@@ -8,176 +8,173 @@ import importlib.metadata
 import json
 import os
 import re
-import shlex
 import shutil
+import site
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
-from packaging.requirements import InvalidRequirement, Requirement
+from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-# Options of `pip install` that take a value which names no requirement.
-_WITH_VALUE = (
-    "-c",
-    "--constraint",
-    "-i",
-    "--index-url",
-    "--extra-index-url",
-    "-f",
-    "--find-links",
-    "--timeout",
-    "--retries",
-)
+from .pip_install import PipInstall, requirement_of
+from .references import ImageError
+from .trees import digest, locate
+
+# What installs, and is nothing to a job; Dockerfiles bring it up to date as a matter of course.
+_TOOLS = ("pip", "wheel")
 
 
-class ImageError(Exception):
-    """An image cannot be had; the text says which, where, and why."""
+def python_for(
+    base: Sequence[str], installs: Sequence[PipInstall], root: Path, state: Path, say: Callable[[str], None]
+) -> Path:
+    """The environment folder with what an image's base brings and what it installs; ``root`` has the image's files.
 
+    It is the account's own where that satisfies everything. Else it is a virtual environment, made once and kept, that lies
+    over the account's own: only what that lacks is installed.
 
-@dataclass(frozen=True)
-class PipInstall:
-    """One ``pip install`` of a Dockerfile: its arguments, and the file and line it stands in."""
-
-    arguments: tuple[str, ...]
-    place: str
-    requirements: tuple[str, ...] | None  # in pip's words; None where only pip can tell them
-
-    @property
-    def text(self) -> str:
-        return shlex.join(("pip", "install", *self.arguments))
-
-
-def pip_install(words: Sequence[str], place: str, in_image: Callable[[str], Path]) -> PipInstall | None:
-    """What a command installs, when it is ``pip install ...`` or ``python -m pip install ...``; None when it is not.
-
-    ``in_image`` finds the file of a path that the command names. Raises ``ImageError`` where such a file is not there.
+    Raises:
+        ImageError: a requirement cannot be had; the text names it and the Dockerfile's line.
     """
-    match [re.sub(r"\d[\d.]*$", "", words[0].rpartition("/")[2]) if words else "", *words[1:]]:
-        case ["pip", "install", *arguments]:
-            pass
-        case ["python", "-m", "pip", "install", *arguments]:
-            pass
-        case _:
-            return None
-    found: list[str] | None = []
-    placed: list[str] = []
-    rest = iter(arguments)
-    for word in rest:
-        if word in ("-r", "--requirement", "-c", "--constraint"):
-            file = in_image(next(rest, ""))
-            if not file.is_file():
-                raise ImageError(
-                    f"{place}: pip install: no file {file.name!r} was copied into the image before this line"
-                )
-            placed += [word, str(file)]
-            if word in ("-r", "--requirement") and found is not None:
-                found += _requirements_of(file)
-        elif word in _WITH_VALUE:
-            placed += [word, next(rest, "")]
-        elif word.startswith("-"):
-            placed.append(word)
-            # Of these only pip knows what they come to.
-            if word in ("-e", "--editable", "--force-reinstall", "--target", "-t", "--pre"):
-                found = None
-        else:
-            local = in_image(word) if word.startswith((".", "/")) else None
-            placed.append(str(local) if local else word)
-            if found is not None:
-                found.append(word)
-    requirements = None if found is None or not all(_is_requirement(text) for text in found) else tuple(found)
-    return PipInstall(tuple(placed), place, requirements)
-
-
-def python_for(base: Sequence[str], installs: Sequence[PipInstall], state: Path, say: Callable[[str], None]) -> Path:
-    """The environment folder that holds what a base brings and what an image installs. Raises ``ImageError``.
-
-    It is the account's own where that satisfies every requirement; else a virtual environment, made once and kept by what it
-    is made from.
-    """
-    wanted = [*base]
-    for install in installs:
-        wanted += install.requirements or []
-    if all(install.requirements is not None for install in installs) and not missing(wanted):
+    lacking = missing(base)
+    wanted = [*lacking, *(text for install in installs for text in [*missing(install.requirements), *install.folders])]
+    if not wanted:
         return Path(sys.prefix)
-    key = [sys.version, [*base], [_content(install) for install in installs]]
-    folder = state / "venvs" / hashlib.sha256(json.dumps(key).encode()).hexdigest()[:16]
+    folder = state / "venvs" / _key(base, installs, root)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with folder.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (folder / "complete").exists():
+            say(f"installing {', '.join(wanted)} into a virtual environment of the image's own")
             shutil.rmtree(folder, ignore_errors=True)
-            say(
-                f"a virtual environment for it: the account's own has not {', '.join(missing(wanted)) or 'all that it asks for'}"
-            )
-            _run([sys.executable, "-m", "venv", str(folder)], "python -m venv")
-            if base:
-                _run([*_pip(folder), *base], f"pip install {shlex.join(base)}")
-            for install in installs:
-                _run([*_pip(folder), *install.arguments], f"{install.place}: {install.text}")
+            try:
+                _make(folder, lacking, installs, root)
+            except BaseException:
+                shutil.rmtree(folder, ignore_errors=True)
+                raise
             (folder / "complete").touch()
     return folder
 
 
-def missing(requirements: Sequence[str]) -> list[str]:
-    """Those that the account's own environment does not satisfy."""
-    return [text for text in requirements if not _satisfied(Requirement(text))]
+def missing(lines: Sequence[str]) -> list[str]:
+    """Those lines of a requirements file that the account's own environment does not satisfy."""
+    return [line for line in lines if (wanted := requirement_of(line)) is None or not _satisfied(wanted)]
 
 
-def _satisfied(requirement: Requirement) -> bool:
-    if requirement.marker is not None and not requirement.marker.evaluate():
+def _satisfied(wanted: Requirement) -> bool:
+    if wanted.marker is not None and not wanted.marker.evaluate():
         return True
-    if requirement.url:
+    if wanted.name in _TOOLS:
+        return True
+    found = _installed(wanted.name)
+    if found is None or not wanted.specifier.contains(found.version, prereleases=True):
         return False
-    try:
-        installed = importlib.metadata.version(requirement.name)
-    except importlib.metadata.PackageNotFoundError:
-        return False
-    # A version like 2.13.0+cpu is one of 2.13.0.
-    return requirement.specifier.contains(installed.partition("+")[0], prereleases=True) and _has_extras(requirement)
-
-
-def _has_extras(requirement: Requirement) -> bool:
-    needed = importlib.metadata.requires(requirement.name) or []
-    wanted = {canonicalize_name(extra) for extra in requirement.extras}
-    for text in needed if wanted else []:
+    extras = {canonicalize_name(extra) for extra in wanted.extras}
+    for text in (found.requires or []) if extras else []:
         part = Requirement(text)
-        of_extra = part.marker is not None and any(part.marker.evaluate({"extra": extra}) for extra in wanted)
-        if of_extra and not _satisfied(Requirement(text.partition(";")[0])):
-            return False
+        of_extra = part.marker is not None and not part.marker.evaluate({"extra": ""})
+        if of_extra and any(part.marker.evaluate({"extra": extra}) for extra in extras if part.marker):
+            part.marker = None
+            if not _satisfied(part):
+                return False
     return True
 
 
-def _requirements_of(file: Path) -> list[str]:
-    lines = file.read_text().replace("\\\n", " ").splitlines()
-    return [text for line in lines if (text := re.sub(r"(^|\s)#.*", "", line).strip())]
+def _installed(name: str) -> importlib.metadata.Distribution | None:
+    # Not all of sys.path: what PYTHONPATH or a home folder adds is not there for a job.
+    found = importlib.metadata.Distribution.discover(name=name, path=site.getsitepackages())
+    return next(iter(found), None)
 
 
-def _is_requirement(text: str) -> bool:
-    try:
-        Requirement(text)
-    except InvalidRequirement:
-        return False
-    return True
+def _key(base: Sequence[str], installs: Sequence[PipInstall], root: Path) -> str:
+    """By what an environment is found again: all that it is made from, and what it lies over."""
+    own = [sorted(path.name for path in Path(folder).glob("*-info")) for folder in site.getsitepackages()]
+    asked = [
+        [install.requirements, install.constraints, install.options]
+        + [digest(_own(install, root, path)) for path in (*install.folders, *install.links)]
+        for install in installs
+    ]
+    return hashlib.sha256(json.dumps([sys.version, own, [*base], asked]).encode()).hexdigest()[:16]
 
 
-def _content(install: PipInstall) -> list[str]:
-    """The arguments, with the content of the files that they name in place of their paths."""
-    return [Path(word).read_text() if os.path.isfile(word) else word for word in install.arguments]
+def _make(folder: Path, base: Sequence[str], installs: Sequence[PipInstall], root: Path) -> None:
+    python = folder / "bin" / "python"
+    _run([sys.executable, "-m", "venv", "--without-pip", str(folder)], "python -m venv")
+    lines = [f"import site; site.addsitedir({path!r})" for path in site.getsitepackages()]
+    [packages] = folder.glob("lib/python*/site-packages")
+    (packages / "the_accounts_own.pth").write_text("\n".join(lines))
+    if _installed("pip") is None:
+        _run([str(python), "-m", "ensurepip"], "python -m ensurepip")
+    pip = [str(python), "-m", "pip", "install", "--disable-pip-version-check", "--no-input", "--quiet"]
+    if base:
+        _run([*pip, *base], "FROM")
+    for install in installs:
+        with tempfile.TemporaryDirectory() as scratch:
+            _run([*pip, *_arguments(install, root, Path(scratch))], install.place)
+    _add_scripts(folder)
 
 
-def _pip(folder: Path) -> list[str]:
-    return [str(folder / "bin" / "python"), "-m", "pip", "install", "--disable-pip-version-check", "--quiet"]
+def _arguments(install: PipInstall, root: Path, scratch: Path) -> list[str]:
+    """A pip command's arguments; the files that they name are written into ``scratch``."""
+    arguments = [*install.options]
+    for option, lines in (("-r", install.requirements), ("-c", install.constraints)):
+        if lines:
+            (scratch / option).write_text("\n".join(lines))
+            arguments += [option, str(scratch / option)]
+    for path in install.links:
+        arguments += ["--find-links", str(_own(install, root, path))]
+    for number, path in enumerate(install.folders):
+        source = _own(install, root, path)
+        if source.is_dir():  # a copy: building leaves files behind
+            arguments.append(str(shutil.copytree(source, scratch / str(number), symlinks=True)))
+        else:
+            arguments.append(str(source))
+    return arguments
 
 
-def _run(command: list[str], what: str) -> None:
+def _own(install: PipInstall, root: Path, path: str) -> Path:
+    found = locate(root, path)
+    if not found.exists():
+        raise ImageError(
+            f"{install.place}: pip install: {path} is not in the image; copy it before, like 'COPY . {path}'"
+        )
+    return found
+
+
+def _add_scripts(folder: Path) -> None:
+    """The account's own commands (`train`, `torchrun`, ...) once more, so that they run with this environment's Python."""
+    own = f"{sys.prefix}/bin/python".encode()
+    # By way of a shell: the kernel cuts long first lines, and spaces in them.
+    start = b"#!/bin/sh\n'''exec' \"%s\" \"$0\" \"$@\"\n' '''\n" % os.fsencode(folder / "bin" / "python")
+    for script in Path(sys.prefix, "bin").iterdir():
+        copy = folder / "bin" / script.name
+        if copy.exists() or script.is_symlink() or not script.is_file():
+            continue
+        with script.open("rb") as file:
+            first, second, rest = file.readline(), file.readline(), file.read()
+        if first.startswith(b"#!" + own):
+            copy.write_bytes(start + second + rest)
+        elif first.startswith(b"#!/bin/sh") and second.startswith(b"'''exec'") and own in second:
+            copy.write_bytes(start + rest.removeprefix(b"' '''\n"))
+        else:
+            continue
+        copy.chmod(0o755)
+
+
+def _run(command: list[str], place: str) -> None:
+    environment = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "PYTHONHOME")}
     done = subprocess.run(
-        command, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL
+        command,
+        text=True,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
     )
     if done.returncode:
-        errors = [line for line in done.stdout.splitlines() if line.startswith("ERROR:")] or done.stdout.splitlines()[
-            -5:
-        ]
-        raise ImageError(f"{what}: {' '.join(errors)}")
+        lines = done.stdout.splitlines()
+        said = " ".join([line for line in lines if line.startswith("ERROR:")] or lines[-5:])
+        nothing = re.search(r"No matching distribution found for (\S+)", said)
+        raise ImageError(f"{place}: {f'{nothing[1]} cannot be had' if nothing else 'pip install failed'}: {said}")

@@ -1,28 +1,31 @@
 """The images of the account: built from a Dockerfile by the stand-in `docker`, kept in the state folder, run by jobs.
 
-An image is a folder with the files that its Dockerfile copies and a few settings; its base's files are this machine's own.
+An image is a folder with the files that its Dockerfile copies, a few settings, and what it installs; the rest of its
+base's files are this machine's own.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 import os
 import shutil
 import tempfile
-import urllib.parse
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from .base_images import deep_learning_container
 from .builder import Builder, Stage
-from .dockerfile import BuildError
-from .environments import ImageError, PipInstall, python_for
-from .references import ACCOUNT_ID, Reference, reference
+from .environments import python_for
+from .pip_install import PipInstall
+from .references import ACCOUNT_ID, ImageError, Reference, reference
+from .trees import digest
 
-__all__ = ["Image", "ImageError", "ImageStore"]
+__all__ = ["Image", "ImageError", "ImageStore", "own_reference"]
+
+PLATFORM = "linux/amd64"
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,11 @@ class Image:
 
 
 class ImageStore:
-    """The images in a state folder, by name. Several processes may use one folder at once."""
+    """The images in a state folder, by name. Several processes may use one folder at once.
+
+    Beneath `images`: a folder per image by its id, `tags` with a file per name on this machine, and `registry` with one per
+    name in the account's ECR. All methods raise ``ImageError``.
+    """
 
     def __init__(self, state: Path) -> None:
         self._state = state
@@ -56,173 +63,168 @@ class ImageStore:
         build_args: Mapping[str, str] | None = None,
         target: str | None = None,
         platform: str | None = None,
-        say: Callable[[str], None] = lambda note: None,
+        *,
+        step: Callable[[str], None] = lambda text: None,
+        note: Callable[[str], None] = lambda text: None,
     ) -> Image:
-        """Build an image and name it. ``say`` gets each note as it comes up. Raises ``ImageError``."""
-        if platform not in (None, "", "linux/amd64"):
-            raise ImageError(f"platform must be linux/amd64, which SageMaker trains on, got {platform!r}")
+        """Build an image and name it. ``step`` gets each instruction as it is applied, ``note`` each note."""
+        if (platform or PLATFORM) != PLATFORM:
+            raise ImageError(f"platform must be {PLATFORM}, which SageMaker trains on, got {platform!r}")
         if not dockerfile.is_file():
-            raise ImageError(f"there is no Dockerfile {str(dockerfile)!r}")
+            raise ImageError(f"no Dockerfile is at {str(dockerfile)!r}")
+        names = [reference(name) for name in tags]
         notes: list[str] = []
 
-        def note(text: str) -> None:
+        def noted(text: str) -> None:
             notes.append(text)
-            say(text)
+            note(text)
 
         with tempfile.TemporaryDirectory(dir=self._folder) as scratch:
-            try:
-                stage = Builder(
-                    context, dockerfile, Path(scratch), build_args=build_args or {}, known=self._stage, say=note
-                ).build(target)
-            except BuildError as error:
-                raise ImageError(str(error)) from None
-            python = python_for(stage.base, stage.installs, self._state, note)
-            image = self._keep(stage, python, notes)
-        for name in tags:
-            self._name("tags", name, image.id)
-        return image
+            builder = Builder(
+                context,
+                dockerfile,
+                Path(scratch),
+                build_args=build_args or {},
+                known=self._stage,
+                step=step,
+                note=noted,
+            )
+            stage = builder.build(target)
+            python = python_for(stage.base, stage.installs, stage.root, self._state, noted)
+            id = self._keep(stage, notes)
+        for name in names:
+            self._name("tags", name, id)
+        return replace(self._load(id, python), notes=notes)
 
     def tag(self, source: str, target: str) -> None:
-        image = self.inspect(source)
-        if image is None:
-            raise ImageError(f"no image is named {source!r}")
-        self._name("tags", target, image.id)
+        """Give an image another name."""
+        self._name("tags", reference(target), self._id("tags", source))
 
     def inspect(self, name: str) -> Image | None:
         """The image of a name or an id; None where there is none."""
-        return self._load(self._named("tags", name) or name)
+        try:
+            id = self._id("tags", name)
+        except ImageError:
+            return None
+        return self._load(id, self._python(id))
 
     def names(self) -> list[str]:
         """All names of images on this machine."""
-        return sorted(urllib.parse.unquote(path.name) for path in (self._folder / "tags").iterdir())
+        return sorted(json.loads(path.read_text())["name"] for path in (self._folder / "tags").glob("*.json"))
 
-    def push(self, name: str) -> Image:
-        """Put an image into the account's registry, from where jobs run it. Raises ``ImageError`` for other registries."""
-        image = self.inspect(name)
-        if image is None:
-            raise ImageError(f"no image is named {name!r}")
-        if own_reference(name) is None:
-            raise ImageError(
-                f"push must be to the account's own registry, like {ACCOUNT_ID}.dkr.ecr.us-east-1.amazonaws.com, got {name!r}"
-            )
-        self._name("registry", name, image.id)
-        return image
+    def push(self, name: str, register: Callable[[str, Reference], str | None] = lambda id, name: None) -> str:
+        """Put an image into the account's registry, from where jobs run it; its id.
+
+        ``register`` gets the id and the name, and makes the account's ECR know them; it may return the digest that ECR gives
+        the image, by which jobs can name it too.
+        """
+        id = self._id("tags", name)
+        named = own_reference(name)
+        given = register(id, named)
+        if given:
+            self._name("registry", replace(named, digest=given), id)
+        self._name("registry", named, id)
+        return id
 
     def resolve(self, uri: str) -> Image:
-        """The image that a training job names. Raises ``ImageError`` where the account has none of that name."""
-        image = self._load(self._named("registry", uri))
-        if image is not None:
-            return image
-        container = deep_learning_container(reference(uri))
+        """The image that a training job names: one pushed to the account, or one of AWS's deep learning containers."""
+        named = reference(uri)
+        id = self._named("registry", named)
+        if id is not None:
+            return self._load(id, self._python(id))
+        container = deep_learning_container(named)
         if container is None:
             raise ImageError(
-                f"ClientError: Cannot find the requested image: {uri}. Please check that it has been pushed"
+                f"ClientError: Cannot find the requested image: {uri}. Images are pushed to the account by `cdk deploy`, "
+                "and of AWS's own it has the PyTorch and TensorFlow training containers"
             )
         root = self._folder / "empty"
         root.mkdir(exist_ok=True)
-        python = python_for(container.requirements, [], self._state, lambda note: None)
+        python = python_for(container.requirements, [], root, self._state, lambda note: None)
         return Image(uri, root, container.env, [], [], "/", python, container.notes)
 
-    def _keep(self, stage: Stage, python: Path, notes: list[str]) -> Image:
-        settings = {
+    def _python(self, id: str) -> Path:
+        # Each time anew: the account's own environment may have changed since the image was built.
+        stage = self._stage_of(id)
+        return python_for(stage.base, stage.installs, stage.root, self._state, lambda note: None)
+
+    def _keep(self, stage: Stage, notes: list[str]) -> str:
+        settings: dict[str, Any] = {
             "env": stage.env,
             "entrypoint": stage.entrypoint,
             "cmd": stage.cmd,
             "workdir": stage.workdir,
-            "python": str(python),
-            "notes": notes,
+            "shell": stage.shell,
             "base": stage.base,
-            "installs": [dataclasses.asdict(install) for install in stage.installs],
+            "installs": [asdict(install) for install in stage.installs],
         }
-        digest = hashlib.sha256(json.dumps({**settings, "notes": [], "installs": []}).encode())
-        for part in _content(stage.root):
-            digest.update(part)
-        folder = self._folder / digest.hexdigest()
+        id = hashlib.sha256(f"{digest(stage.root)} {json.dumps(settings)}".encode()).hexdigest()
+        folder = self._folder / id
         if not folder.exists():
-            os.chmod(stage.root, 0o755)
-            whole = Path(tempfile.mkdtemp(dir=self._folder))
-            shutil.move(stage.root, whole / "root")
-            (whole / "image.json").write_text(json.dumps(settings, indent=2))
+            whole = Path(tempfile.mkdtemp(dir=stage.root.parent))
+            stage.root.chmod(0o755)
+            stage.root.rename(whole / "root")
+            (whole / "image.json").write_text(json.dumps({**settings, "notes": notes}, indent=2))
             try:
                 whole.rename(folder)
             except OSError:  # another process was quicker with the same image
                 shutil.rmtree(whole)
-        image = self._load(folder.name)
-        assert image is not None
-        return image
+        return id
 
-    def _load(self, id: str | None) -> Image | None:
-        file = self._folder / (id or "") / "image.json"
-        if not id or "/" in id or not file.is_file():
-            return None
-        settings = json.loads(file.read_text())
-        return Image(
-            id=id,
-            root=file.parent / "root",
-            env=settings["env"],
-            entrypoint=settings["entrypoint"],
-            cmd=settings["cmd"],
-            workdir=settings["workdir"],
-            python=Path(settings["python"]),
-            notes=settings["notes"],
-        )
+    def _settings(self, id: str) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads((self._folder / id / "image.json").read_text())
+        return found
+
+    def _load(self, id: str, python: Path) -> Image:
+        settings = self._settings(id)
+        own = {name: settings[name] for name in ("env", "entrypoint", "cmd", "workdir", "notes")}
+        return Image(id=id, root=self._folder / id / "root", python=python, **own)
+
+    def _stage_of(self, id: str) -> Stage:
+        settings = self._settings(id)
+        own = {name: settings[name] for name in ("env", "entrypoint", "cmd", "workdir", "shell", "base")}
+        installs = [PipInstall.of(install) for install in settings["installs"]]
+        return Stage(root=self._folder / id / "root", installs=installs, **own)
 
     def _stage(self, name: str) -> Stage | None:
         """An image that is here already, as the beginning of another."""
-        id = self._named("registry", name) or self._named("tags", name)
-        if id is None:
-            return None
-        folder = self._folder / id
-        settings = json.loads((folder / "image.json").read_text())
-        return Stage(
-            root=folder / "root",
-            env=settings["env"],
-            base=settings["base"],
-            installs=[
-                PipInstall(
-                    tuple(install["arguments"]),
-                    install["place"],
-                    None if install["requirements"] is None else tuple(install["requirements"]),
-                )
-                for install in settings["installs"]
-            ],
-            entrypoint=settings["entrypoint"],
-            cmd=settings["cmd"],
-            workdir=settings["workdir"],
-        )
-
-    def _name(self, kind: str, name: str, id: str) -> None:
-        path = self._folder / kind / _quoted(name)
-        partial = path.with_name(f"{path.name}.{os.getpid()}")
-        partial.write_text(id)
-        partial.rename(path)
-
-    def _named(self, kind: str, name: str) -> str | None:
         try:
-            path = self._folder / kind / _quoted(name)
-        except ValueError:
+            named = reference(name)
+        except ImageError:
             return None
-        return path.read_text() if path.is_file() else None
+        id = self._named("registry", named) or self._named("tags", named)
+        return self._stage_of(id) if id else None
+
+    def _id(self, kind: str, name: str) -> str:
+        id = name.removeprefix("sha256:")
+        if len(id) == 64 and (self._folder / id / "image.json").is_file():
+            return id
+        found = self._named(kind, reference(name))
+        if found is None:
+            raise ImageError(f"no image is named {name!r}")
+        return found
+
+    def _name(self, kind: str, name: Reference, id: str) -> None:
+        descriptor, partial = tempfile.mkstemp(dir=self._folder)
+        with open(descriptor, "w") as file:
+            json.dump({"name": str(name), "id": id}, file)
+        os.replace(partial, self._file_of(kind, name))
+
+    def _named(self, kind: str, name: Reference) -> str | None:
+        file = self._file_of(kind, name)
+        id = str(json.loads(file.read_text())["id"]) if file.is_file() else None
+        return id if id and (self._folder / id / "image.json").is_file() else None
+
+    def _file_of(self, kind: str, name: Reference) -> Path:
+        # By a hash: a name may be longer than a file's name.
+        return self._folder / kind / f"{hashlib.sha256(str(name).encode()).hexdigest()[:32]}.json"
 
 
-def own_reference(name: str) -> Reference | None:
-    """A name taken apart, where it is one of the account's own registry; None where it is another's."""
-    try:
-        found = reference(name)
-    except ValueError as error:
-        raise ImageError(str(error)) from None
-    return found if found.region_of(ACCOUNT_ID) else None
-
-
-def _quoted(name: str) -> str:
-    return urllib.parse.quote(str(reference(name)), safe="")
-
-
-def _content(root: Path) -> Iterator[bytes]:
-    for path in sorted(root.rglob("*")):
-        yield str(path.relative_to(root)).encode()
-        if path.is_symlink():
-            yield str(path.readlink()).encode()
-        elif path.is_file():
-            yield oct(path.stat().st_mode).encode()
-            yield path.read_bytes()
+def own_reference(name: str) -> Reference:
+    """The name of an image of the account's own registry; ``ImageError`` where it is another's."""
+    found = reference(name)
+    if found.region_of(ACCOUNT_ID) is None:
+        raise ImageError(
+            f"push must be to the account's own registry, like {ACCOUNT_ID}.dkr.ecr.us-east-1.amazonaws.com/jobs:1, got {name!r}"
+        )
+    return found

@@ -67,6 +67,7 @@ class Job:
         self._ended: dict[str, Any] = {}
         self._transitions: list[dict[str, Any]] = []
         self.status = "InProgress"
+        self._hosts: RunningJob | None = None
         self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
 
     def start(self) -> None:
@@ -81,6 +82,11 @@ class Job:
             self._change("Stopping", "Stopping the training job", status="Stopping")
         self._stop.set()
         return True
+
+    def lose_host(self, host: str) -> None:
+        """End a host with all that runs on it, as when its machine is lost. Nothing happens to a job that is not training."""
+        if self._hosts is not None:
+            self._hosts.kill_host(host)
 
     def abort(self) -> None:
         """End the job at once, as its account ends."""
@@ -216,6 +222,7 @@ class Job:
         hosts = RunningJob(plan, on_line=logs.line)
         try:
             hosts.start()
+            self._hosts = hosts
             return self._watch(plan, hosts, checkpoints)
         finally:
             hosts.close()
@@ -240,7 +247,8 @@ class Job:
                 hosts.signal(signal.SIGTERM)
                 kill_at = now + STOP_SECONDS
             if self._abort.is_set() or (kill_at is not None and now > kill_at):
-                hosts.signal(signal.SIGKILL)
+                for host in plan.hosts:
+                    hosts.kill_host(host.name)
             if now > next_look:
                 for kept in checkpoints:
                     kept.keep()

@@ -9,6 +9,10 @@ ACCOUNT_ID = "123456789012"
 ECR_REGISTRY = re.compile(r"(?P<account>\d{12})\.dkr\.ecr\.(?P<region>[a-z0-9-]+)\.amazonaws\.com(\.cn)?")
 
 
+class ImageError(Exception):
+    """An image cannot be had; the text says which, where, and why."""
+
+
 @dataclass(frozen=True)
 class Reference:
     """An image's name in its parts; `registry` is "" where none is named."""
@@ -32,7 +36,7 @@ def reference(text: str) -> Reference:
     """An image's name taken apart, as Docker does.
 
     Raises:
-        ValueError: the text cannot name an image.
+        ImageError: the text cannot name an image.
     """
     rest, _, digest = text.partition("@")
     registry, slash, repository = rest.partition("/")
@@ -44,5 +48,5 @@ def reference(text: str) -> Reference:
         or not re.fullmatch(r"([\w][\w.-]{0,127})?", tag)
         or (digest and not re.fullmatch(r"sha256:[0-9a-f]{64}", digest))
     ):
-        raise ValueError(f"an image's name must be like 'repository:tag' in lower case, got {text!r}")
+        raise ImageError(f"an image's name must be like 'repository:tag' in lower case, got {text!r}")
     return Reference(registry, repository, tag or "latest", digest)

@@ -25,7 +25,7 @@ class SageMakerApi:
 
     def __init__(self, jobs: TrainingJobs) -> None:
         self._operations: dict[str, Callable[[dict[str, Any]], Any]] = {
-            "CreateTrainingJob": jobs.create,
+            "CreateTrainingJob": lambda request: jobs.create(request),
             "DescribeTrainingJob": lambda request: jobs.describe(_required(request, "TrainingJobName")),
             "ListTrainingJobs": jobs.list,
             "StopTrainingJob": lambda request: jobs.stop(_required(request, "TrainingJobName")),

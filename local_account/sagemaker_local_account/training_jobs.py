@@ -125,6 +125,10 @@ class TrainingJobs:
             tags.pop(key, None)
         return {}
 
+    def lose_host(self, name: str, host: str) -> None:
+        """What no API of AWS does: lose one host of a job, such as ``algo-1``, as a machine is lost."""
+        self._job(name).lose_host(host)
+
     def close(self) -> None:
         """End every job; afterwards no process of them is left."""
         with self._lock:

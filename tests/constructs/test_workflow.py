@@ -379,7 +379,7 @@ def test_an_executions_history_holds_all_looks_at_its_jobs(attempts: int, second
 
 def test_a_job_is_looked_at_soon_and_then_less_often() -> None:
     intervals = Intervals.over(6 * 3_600 + 24 * 3_600, attempts=1)
-    assert (intervals.first, intervals.step) == (5, 5)
+    assert (intervals.first, intervals.step) == (2, 3)
     assert intervals.last >= 9 * (6 + 24) * 3_600 / 24_000
 
 

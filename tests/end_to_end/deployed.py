@@ -17,7 +17,7 @@ from sagemaker_local_account.account import LocalAccount
 
 T = TypeVar("T")
 A_USERS_JOB = Path(__file__).parent / "a_users_job"
-AN_ERROR_RATHER_THAN_A_HANG = 300  # seconds; no fact depends on it
+AN_ERROR_RATHER_THAN_A_HANG = 180  # seconds; no fact depends on it
 
 
 @dataclass
@@ -71,7 +71,8 @@ class Deployed:
         """The jobs that carry the execution's id as a tag."""
         sagemaker = self.client("sagemaker")
         found = []
-        for summary in sagemaker.list_training_jobs()["TrainingJobSummaries"]:
+        pages = sagemaker.get_paginator("list_training_jobs").paginate()
+        for summary in (summary for page in pages for summary in page["TrainingJobSummaries"]):
             tags = sagemaker.list_tags(ResourceArn=summary["TrainingJobArn"])["Tags"]
             if execution in {tag["Value"] for tag in tags}:
                 found.append(sagemaker.describe_training_job(TrainingJobName=summary["TrainingJobName"]))

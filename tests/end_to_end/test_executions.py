@@ -164,20 +164,21 @@ def test_two_jobs_on_the_same_fixed_port_of_all_addresses_do_not_meet(
     assert [deployed.ended(execution)["status"] for execution in executions] == ["SUCCEEDED", "SUCCEEDED"]
 
 
-class TestAJobOfTwoGroupsOfTwoHosts:
-    @pytest.fixture(scope="class")
-    def reports(self, deployed: Deployed, machines: dict[str, str]) -> dict[str, dict[str, Any]]:
-        """What each process of the users' script saw, by the file that it wrote beside the model."""
-        execution = deployed.start(machines["ReportArn"])
-        described = deployed.ended(execution)
-        assert described["status"] == "SUCCEEDED", described.get("cause")
-        uri = json.loads(described["output"])["ModelArtifacts"]["S3ModelArtifacts"]
-        bucket, key = uri.removeprefix("s3://").split("/", 1)
-        body = deployed.client("s3").get_object(Bucket=bucket, Key=key)["Body"].read()
-        with tarfile.open(fileobj=io.BytesIO(body)) as tar:
-            files = [member for member in tar.getmembers() if member.isfile()]
-            return {file.name.removeprefix("./"): json.loads(tar.extractfile(file).read()) for file in files}  # type: ignore[union-attr]
+@pytest.fixture(scope="module")
+def reports(deployed: Deployed, machines: dict[str, str]) -> dict[str, dict[str, Any]]:
+    """What each process of the users' script saw, by the file that it wrote beside the model."""
+    execution = deployed.start(machines["ReportArn"])
+    described = deployed.ended(execution)
+    assert described["status"] == "SUCCEEDED", described.get("cause")
+    uri = json.loads(described["output"])["ModelArtifacts"]["S3ModelArtifacts"]
+    bucket, key = uri.removeprefix("s3://").split("/", 1)
+    body = deployed.client("s3").get_object(Bucket=bucket, Key=key)["Body"].read()
+    with tarfile.open(fileobj=io.BytesIO(body)) as tar:
+        files = [member for member in tar.getmembers() if member.isfile()]
+        return {file.name.removeprefix("./"): json.loads(tar.extractfile(file).read()) for file in files}  # type: ignore[union-attr]
 
+
+class TestAJobOfTwoGroupsOfTwoHosts:
     def test_runs_plainly_in_one_group_and_by_torchrun_in_the_other(self, reports: dict[str, Any]) -> None:
         assert sorted(reports) == ["algo-1-plain.json", "algo-2-plain.json", "algo-3-0.json", "algo-4-1.json"]
 
@@ -214,7 +215,7 @@ class TestAJobOfTwoGroupsOfTwoHosts:
             assert report["data"] == ["/opt/ml/input/data/letters/a.txt"]
 
     def test_adds_up_over_the_ranks_of_the_group_that_trains(self, reports: dict[str, Any]) -> None:
-        assert {report["sum over ranks"] for report in reports.values() if report["torchrun"]} == {2.0}
+        assert {report["sum over ranks"] for report in reports.values() if "RANK" in report["torchrun"]} == {2.0}
 
 
 def ended(deployed: Deployed, job: dict[str, Any]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ ONLY_GROUP = "homogeneousCluster"  # what the toolkit calls the group of a job t
 
 @dataclass(frozen=True)
 class Job:
-    """One process of a training job. ``rank`` counts the processes that train, ``local_rank`` those of this host."""
+    """One process of a training job: number ``rank`` of ``ranks`` that train, ``local_rank`` of ``local_ranks`` on this host."""
 
     host: str
     group: str
@@ -25,6 +25,7 @@ class Job:
     rank: int
     ranks: int
     local_rank: int
+    local_ranks: int
     channels: Mapping[str, Path]
     model: Path
     output: Path
@@ -39,7 +40,8 @@ class Job:
     @staticmethod
     def here(environment: Mapping[str, str] = os.environ) -> Job:
         """This process's job. Reads nothing but ``environment``."""
-        laptop = Path("output").absolute()
+        # `/opt/ml` on SageMaker, `output` on a laptop. The toolkit has no variable for the folder of checkpoints.
+        model = Path(environment.get("SM_MODEL_DIR", Path("output/model").absolute()))
         host = environment.get("SM_CURRENT_HOST", "localhost")
         group = environment.get("SM_CURRENT_INSTANCE_GROUP", ONLY_GROUP)
         described = json.loads(environment.get("SM_INSTANCE_GROUPS_DICT", "{}"))
@@ -52,10 +54,11 @@ class Job:
             rank=int(environment.get("RANK", "0")),
             ranks=int(environment.get("WORLD_SIZE", "1")),
             local_rank=int(environment.get("LOCAL_RANK", "0")),
+            local_ranks=int(environment.get("LOCAL_WORLD_SIZE", "1")),
             channels={name: Path(environment[f"SM_CHANNEL_{name.upper()}"]) for name in channels},
-            model=Path(environment.get("SM_MODEL_DIR", laptop / "model")),
-            output=Path(environment.get("SM_OUTPUT_DATA_DIR", laptop / "data")),
-            checkpoints=Path("/opt/ml/checkpoints") if "SM_MODEL_DIR" in environment else laptop / "checkpoints",
+            model=model,
+            output=Path(environment.get("SM_OUTPUT_DATA_DIR", model.parent / "data")),
+            checkpoints=model.parent / "checkpoints",
             arn=environment.get("TRAINING_JOB_ARN", "a job on a laptop"),
         )
 

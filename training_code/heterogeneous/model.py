@@ -41,7 +41,7 @@ class Digits(Dataset[Mapping[str, Tensor]]):
 
 
 def enlarged(image: Tensor, angle: float = 0.0) -> Tensor:
-    """An image [8, 8] turned by ``angle`` radians, as [1, 1, 28, 28]."""
+    """An image [8, 8] turned counter-clockwise by ``angle`` radians, as [1, 1, 28, 28]."""
     cosine, sine = math.cos(angle), math.sin(angle)
     turn = torch.tensor([[[cosine, -sine, 0.0], [sine, cosine, 0.0]]])
     grid = F.affine_grid(turn, [1, 1, SIDE, SIDE], align_corners=False)

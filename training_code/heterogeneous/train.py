@@ -5,12 +5,15 @@ Two processes, by torchrun:      PYTHONPATH=training_code torchrun --nproc-per-n
 On SageMaker:                    the stack HeterogeneousTraining of app.py
 
 Every host of a job starts this file. Those of the group ``--data-group`` serve batches until the training is over; those of
-any other group train. In a job without that group the hosts that train prepare their own batches.
+any other group train. In a job without that group the hosts that train prepare their own batches; the losses are the same.
+
+It goes on from the last checkpoint where there is one; on a laptop, remove ``./output`` to begin anew.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -99,7 +102,8 @@ def device_of(job: Job) -> torch.device:
     return torch.device("cuda", job.local_rank) if torch.cuda.is_available() else torch.device("cpu")
 
 
-def build(job: Job, device: torch.device) -> nn.Module:
+def build(job: Job, options: argparse.Namespace, device: torch.device) -> nn.Module:
+    torch.manual_seed(options.seed)
     model = network().to(device)
     return DistributedDataParallel(model) if job.ranks > 1 else model
 
@@ -130,23 +134,21 @@ def train(job: Job, options: argparse.Namespace) -> None:
     device = device_of(job)
     if job.ranks > 1:
         dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
-    torch.manual_seed(options.seed)
-    model = build(job, device)
+    model = build(job, options, device)
     optimizer = torch.optim.Adam(model.parameters(), lr=options.learning_rate)
-    first = restore(job, model, optimizer)
-    print(
-        f"host {job.host} of {job.group} trains on {device}: rank {job.rank} of {job.ranks}, from epoch {first}",
-        flush=True,
-    )
-    number = 0
+    first, steps = restore(job, model, optimizer)
+    if job.local_rank == 0:
+        processes = f"{job.local_ranks} of {job.ranks} processes"
+        print(f"host {job.host} of {job.group} trains on {device.type}, {processes}, from epoch {first}", flush=True)
     with batches_by_epoch(job, options) as reader:
         for epoch in range(first, options.epochs):
             # Ranks may differ by one batch: Join lets the one that has none take part in the others' sums.
             with Join([model]) if job.ranks > 1 else nullcontext():
-                number = run_epoch(job, model, optimizer, reader.epoch(epoch), device, number)
+                steps, loss = run_epoch(job, model, optimizer, reader.epoch(epoch), device, steps)
             if job.rank == 0:
-                keep(job, model, optimizer, epoch)
-                print(f"epoch {epoch} accuracy on held-out digits {evaluate(job, model, device):.4f}", flush=True)
+                keep(job, model, optimizer, epoch, steps)
+                right = evaluate(job, model, device)
+                print(f"epoch {epoch} loss {loss:.6f} accuracy on held-out digits {right:.4f}", flush=True)
     if job.rank == 0:
         job.model.mkdir(parents=True, exist_ok=True)
         torch.save(plain(model).state_dict(), job.model / "model.pt")
@@ -161,18 +163,19 @@ def run_epoch(
     optimizer: torch.optim.Optimizer,
     batches: Iterable[Mapping[str, Tensor]],
     device: torch.device,
-    number: int,
-) -> int:
-    """One pass over an epoch's batches; ``number`` is of the last step before it, and the result of the last in it."""
+    steps: int,
+) -> tuple[int, float]:
+    """One pass over an epoch's batches, after ``steps`` steps. Returns the steps after it, and its mean loss on this rank."""
+    losses: list[Tensor] = []
     samples, began = 0, time.perf_counter()
     for batch in batches:
-        number += 1
-        loss = step(model, optimizer, batch, device)
+        steps += 1
+        losses.append(step(model, optimizer, batch, device))
         samples += len(batch["label"])
-        if job.rank == 0 and number % 10 == 0:
+        if job.rank == 0 and steps % 10 == 0:
             rate = samples * job.ranks / (time.perf_counter() - began)
-            print(f"step {number} loss {loss.item():.6f} samples/s {rate:.0f}", flush=True)
-    return number
+            print(f"step {steps} loss {losses[-1].item():.6f} samples/s {rate:.0f}", flush=True)
+    return steps, torch.stack(losses).mean().item() if losses else math.nan
 
 
 def evaluate(job: Job, model: nn.Module, device: torch.device) -> float:
@@ -180,23 +183,23 @@ def evaluate(job: Job, model: nn.Module, device: torch.device) -> float:
     return accuracy(plain(model), images.to(device), labels.to(device))
 
 
-def keep(job: Job, model: nn.Module, optimizer: torch.optim.Optimizer, epoch: int) -> None:
+def keep(job: Job, model: nn.Module, optimizer: torch.optim.Optimizer, epoch: int, steps: int) -> None:
     """Write the checkpoint whole or not at all: it is copied to S3 while the training goes on."""
     job.checkpoints.mkdir(parents=True, exist_ok=True)
-    state = {"model": plain(model).state_dict(), "optimizer": optimizer.state_dict(), "epoch": epoch}
-    torch.save(state, job.checkpoints / "next.partial")
+    states = {"model": plain(model).state_dict(), "optimizer": optimizer.state_dict()}
+    torch.save({**states, "epoch": epoch, "steps": steps}, job.checkpoints / "next.partial")
     os.replace(job.checkpoints / "next.partial", job.checkpoints / "last.pt")
 
 
-def restore(job: Job, model: nn.Module, optimizer: torch.optim.Optimizer) -> int:
-    """Go on where the checkpoint stands; returns the epoch to begin with."""
+def restore(job: Job, model: nn.Module, optimizer: torch.optim.Optimizer) -> tuple[int, int]:
+    """Go on where the checkpoint stands; returns the epoch to begin with, and the steps that were taken before it."""
     file = job.checkpoints / "last.pt"
     if not file.is_file():
-        return 0
+        return 0, 0
     state = torch.load(file, map_location=device_of(job), weights_only=True)
     plain(model).load_state_dict(state["model"])
     optimizer.load_state_dict(state["optimizer"])
-    return int(state["epoch"]) + 1
+    return state["epoch"] + 1, state["steps"]
 
 
 def main() -> None:

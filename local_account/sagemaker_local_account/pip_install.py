@@ -1,0 +1,180 @@
+"""A `pip install` of a Dockerfile, taken apart into what it asks for, so that it can be checked before anything is installed."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import shlex
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from packaging.requirements import InvalidRequirement, Requirement
+
+from .references import ImageError
+
+# Options of `pip install` with a value, which pip gets as they are.
+_WITH_VALUE = frozenset(
+    [
+        "-i",
+        "--index-url",
+        "--extra-index-url",
+        "-f",
+        "--find-links",
+        "--timeout",
+        "--retries",
+        "--trusted-host",
+        "--proxy",
+        "--cert",
+        "--client-cert",
+        "--cache-dir",
+        "--progress-bar",
+        "--no-binary",
+        "--only-binary",
+        "--upgrade-strategy",
+        "--root-user-action",
+        "--exists-action",
+        "--src",
+        "--log",
+        "-C",
+        "--config-settings",
+        "--global-option",
+        "--use-feature",
+        "--use-deprecated",
+        "--keyring-provider",
+        "--resume-retries",
+    ]
+)
+# A job finds its packages in its environment, not in folders beside it, and is for this machine's own Python.
+_REFUSED = frozenset(
+    ["-t", "--target", "--prefix", "--root", "--platform", "--python-version", "--abi", "--implementation", "--dry-run"]
+)
+_OF_ANOTHER_INSTALLER = frozenset(["--system", "--user", "--break-system-packages"])
+_ELSEWHERE = re.compile(r"[a-z+]+://|git@|.+ @ ")
+
+
+@dataclass(frozen=True)
+class PipInstall:
+    """What one command installs. It holds what requirement files said, which a later COPY may replace.
+
+    ``requirements`` and ``constraints`` are lines of such files; ``folders`` and ``links`` are paths in the image, of what it
+    installs from its own files, and of folders that packages are looked for in.
+    """
+
+    place: str  # "Dockerfile:7"
+    requirements: tuple[str, ...] = ()
+    constraints: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()
+    links: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, values: dict[str, Any]) -> PipInstall:
+        """From the dictionary that `dataclasses.asdict` and JSON make of it."""
+        return cls(values.pop("place"), **{key: tuple(value) for key, value in values.items()})
+
+
+def requirement_of(line: str) -> Requirement | None:
+    """A line of a requirements file as a requirement; None where it names a place, such as a URL."""
+    text = re.split(r"\s+--", line)[0]
+    return None if _ELSEWHERE.match(text) else Requirement(text)
+
+
+def pip_install(words: Sequence[str], place: str, workdir: str, find: Callable[[str], Path]) -> PipInstall | None:
+    """What a command installs, if it is `pip install ...`, `python -m pip install ...` or `uv pip install ...`; else None.
+
+    ``find`` gives this machine's path for one of the image.
+
+    Raises:
+        ImageError: a file that the command names is not in the image; a word is no requirement; an option is not known here.
+    """
+    program = [re.sub(r"[\d.]+$", "", posixpath.basename(word)) if n == 0 else word for n, word in enumerate(words)]
+    for start in (["pip"], ["python", "-m", "pip"], ["uv", "pip"]):
+        if program[: len(start)] == start:
+            rest = program[len(start) :]
+            early = (
+                [word for word in rest[: rest.index("install")] if word.startswith("-")] if "install" in rest else None
+            )
+            if early is not None and rest[len(early)] == "install":
+                reader = _Reader(place, workdir, find)
+                reader.arguments([*early, *rest[len(early) + 1 :]])
+                return reader.result()
+    return None
+
+
+class _Reader:
+    """Collects what the words of a command, and the files that they name, ask for."""
+
+    def __init__(self, place: str, workdir: str, find: Callable[[str], Path]) -> None:
+        self._place = place
+        self._workdir = workdir
+        self._find = find
+        self._requirements: list[str] = []
+        self._constraints: list[str] = []
+        self._folders: list[str] = []
+        self._links: list[str] = []
+        self._options: list[str] = []
+
+    def result(self) -> PipInstall:
+        found = (self._requirements, self._constraints, self._folders, self._links, self._options)
+        return PipInstall(self._place, *map(tuple, found))
+
+    def arguments(self, words: Sequence[str], file: str = "") -> None:
+        """``file`` is the requirements file in which the words stand: what they name is beside it."""
+        rest = iter(words)
+        for word in rest:
+            if not word.startswith("-"):
+                self._requirement(word)
+                continue
+            option, equals, value = word.partition("=") if word.startswith("--") else (word[:2], word[2:], word[2:])
+            if option in ("-r", "--requirement", "-c", "--constraint"):
+                path = posixpath.join(posixpath.dirname(file) or self._workdir, value if equals else next(rest, ""))
+                self._file(path, constraints=option in ("-c", "--constraint"))
+            elif option in ("-e", "--editable"):
+                self._requirement(value if equals else next(rest, ""))
+            elif option in _REFUSED:
+                raise ImageError(f"{self._place}: pip install {option} is not known to the local account")
+            elif option in _WITH_VALUE:
+                self._option(option, value if equals else next(rest, ""))
+            elif word not in _OF_ANOTHER_INSTALLER:
+                self._options.append(word)
+
+    def _option(self, option: str, value: str) -> None:
+        path = posixpath.join(self._workdir, value)
+        if option in ("-f", "--find-links") and "://" not in value and self._find(path).exists():
+            self._links.append(path)
+        else:
+            self._options += [option, value]
+
+    def _file(self, path: str, *, constraints: bool) -> None:
+        file = self._find(path)
+        if not file.is_file():
+            raise ImageError(
+                f"{self._place}: pip install: no file {path!r} is in the image at this line; copy it before, like "
+                f"'COPY {posixpath.basename(path)} {posixpath.dirname(path)}/'"
+            )
+        for line in file.read_text(encoding="utf-8-sig").replace("\\\n", " ").splitlines():
+            text = re.sub(r"(^|\s)#.*", "", line).strip()
+            if text.startswith("-"):
+                self.arguments(shlex.split(text), path)
+            elif text and constraints:
+                self._constraints.append(text)
+            elif text:
+                self._requirement(text)
+
+    def _requirement(self, text: str) -> None:
+        path = posixpath.join(self._workdir, text.removeprefix("file://"))
+        path = re.sub(r"\[[\w, -]*\]$", "", path)
+        if text.startswith((".", "/", "file:")) or (text.endswith((".whl", ".tar.gz")) and "://" not in text):
+            if not self._find(path).exists():
+                raise ImageError(f"{self._place}: pip install: no file {path!r} is in the image at this line")
+            self._folders.append(posixpath.normpath(path))
+            return
+        try:
+            requirement_of(text)
+        except InvalidRequirement:
+            raise ImageError(
+                f"{self._place}: pip install: {text!r} is not a requirement like 'pandas==2.3.3'"
+            ) from None
+        self._requirements.append(text)

@@ -1,0 +1,308 @@
+"""train.py from its command line, as real processes on this machine: alone, by torchrun, and with a data host."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+from dockerfile_parse import DockerfileParser
+from sklearn.datasets import load_digits
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "training_code" / "heterogeneous"))
+
+from model import held_out_accuracy
+
+TRAINING_CODE = Path(__file__).parents[2] / "training_code"
+TRAIN = TRAINING_CODE / "heterogeneous" / "train.py"
+SECONDS = 120  # until a test that would hang fails
+SHORT = ("--epochs", "3")
+UNEVEN = ("--epochs", "3", "--batch-size", "500")  # of 1,437 digits: two batches for the first rank, one for the second
+GROUPS = {name: {"instance_group_name": name, "hosts": ["localhost"]} for name in ("data_group", "dnn_group")}
+
+
+@dataclass(frozen=True)
+class Ended:
+    code: int
+    lines: list[str]
+
+    @property
+    def losses(self) -> list[str]:
+        """What must repeat: each printed step and epoch, with its loss, without how fast it went."""
+        found = (re.match(r"(step|epoch) \d+ loss [\d.]+", line) for line in self.lines)
+        return [match[0] for match in found if match]
+
+
+class Program:
+    """A train.py that runs, with the processes that it starts, of which none is left afterwards."""
+
+    def __init__(self, folder: Path, *arguments: str, processes: int = 1, **environment: str) -> None:
+        launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
+        settings = {"PATH": os.environ["PATH"], "PYTHONPATH": str(TRAINING_CODE), "PYTHONDONTWRITEBYTECODE": "1"}
+        self._process = subprocess.Popen(
+            [sys.executable, *(launcher if processes > 1 else []), str(TRAIN), *arguments],
+            cwd=folder,
+            env=settings | environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+
+    def until(self, beginning: str) -> None:
+        """Return when it has printed a line that begins so."""
+        watchdog = threading.Timer(SECONDS, self.kill)
+        watchdog.start()
+        assert self._process.stdout is not None
+        printed = []
+        for line in self._process.stdout:
+            printed.append(line)
+            if line.startswith(beginning):
+                break
+        watchdog.cancel()
+        assert printed, "it printed nothing"
+        assert printed[-1].startswith(beginning), "".join(printed)
+
+    def end(self) -> Ended:
+        """Return when it has ended of itself."""
+        output = self._process.communicate(timeout=SECONDS)[0]
+        return Ended(self._process.returncode, output.splitlines())
+
+    def kill(self) -> None:
+        """End it at once, then what it had started; its resource tracker, which ignores SIGTERM, frees its shared memory."""
+        self._process.kill()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGTERM)
+        self._process.wait()
+
+    def close(self) -> None:
+        self._process.terminate()  # torchrun ends its processes, which are in sessions of their own
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(10)
+        self.kill()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+
+
+Start = Callable[..., Program]
+
+
+@pytest.fixture(scope="module")
+def start() -> Iterator[Start]:
+    programs: list[Program] = []
+
+    def start(*arguments: object, **more: object) -> Program:
+        programs.append(Program(*arguments, **more))  # type: ignore[arg-type]
+        return programs[-1]
+
+    yield start
+    for program in programs:
+        program.close()
+
+
+def variables(base: Path, group: str, *channels: str) -> dict[str, str]:
+    """What SageMaker's training toolkit sets on a host of a job of a data host and one that trains, both this machine."""
+    return {
+        "SM_CURRENT_HOST": "localhost",
+        "SM_CURRENT_INSTANCE_GROUP": group,
+        "SM_INSTANCE_GROUPS_DICT": json.dumps(GROUPS),
+        "SM_HOSTS": '["localhost"]',
+        "SM_CHANNELS": json.dumps(channels),
+        **{f"SM_CHANNEL_{name.upper()}": str(base / "input" / "data" / name) for name in channels},
+        "SM_MODEL_DIR": str(base / "model"),
+        "SM_OUTPUT_DATA_DIR": str(base / "output" / "data"),
+        "TRAINING_JOB_ARN": "arn:aws:sagemaker:us-east-1:123456789012:training-job/digits",
+    }
+
+
+def free_port() -> int:
+    with socket.socket() as listening:
+        listening.bind(("", 0))
+        return int(listening.getsockname()[1])
+
+
+def put_digits(base: Path) -> None:
+    folder = base / "input" / "data" / "digits"
+    folder.mkdir(parents=True)
+    digits = load_digits()
+    np.savez(folder / "digits.npz", images=digits.images.astype(np.uint8), labels=digits.target)
+
+
+@dataclass(frozen=True)
+class AJob:
+    """A job that has ended, of a data host and a host that trains; each has a folder like ``/opt/ml``."""
+
+    data_base: Path
+    trainer_base: Path
+    data_host: Ended
+    trainer: Ended
+
+
+def run_job(start: Start, folder: Path, *arguments: str, processes: int = 1) -> AJob:
+    data, trainer = folder / "algo-1", folder / "algo-2"
+    put_digits(data)
+    trainer.mkdir(exist_ok=True)
+    arguments = (*arguments, "--port", str(free_port()))
+    serving = start(data, *arguments, **variables(data, "data_group", "digits"))
+    training = start(trainer, *arguments, processes=processes, **variables(trainer, "dnn_group"))
+    trained = training.end()
+    return AJob(data, trainer, serving.end(), trained)
+
+
+@pytest.fixture(scope="module")
+def laptop(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("laptop")
+
+
+@pytest.fixture(scope="module")
+def alone(start: Start, laptop: Path) -> Ended:
+    """One process on a laptop, with everything as it is by default."""
+    return start(laptop).end()
+
+
+@pytest.fixture(scope="module")
+def two_ranks(start: Start, tmp_path_factory: pytest.TempPathFactory) -> Ended:
+    return start(tmp_path_factory.mktemp("two_ranks"), *UNEVEN, processes=2).end()
+
+
+@pytest.fixture(scope="module")
+def job(start: Start, tmp_path_factory: pytest.TempPathFactory) -> AJob:
+    return run_job(start, tmp_path_factory.mktemp("job"), *SHORT)
+
+
+@pytest.fixture(scope="module")
+def failed_job(start: Start, tmp_path_factory: pytest.TempPathFactory) -> AJob:
+    """A job whose trainer cannot keep its first checkpoint, since a file is in the way."""
+    folder = tmp_path_factory.mktemp("failed")
+    (folder / "algo-2").mkdir()
+    (folder / "algo-2" / "checkpoints").write_text("not a folder")
+    return run_job(start, folder, *SHORT)
+
+
+def test_a_laptop_ends_well(alone: Ended) -> None:
+    assert alone.code == 0, alone
+
+
+def test_a_host_that_trains_says_so_first(alone: Ended) -> None:
+    assert alone.lines[0] == "host localhost of homogeneousCluster trains on cpu, 1 of 1 processes, from epoch 0"
+
+
+def test_the_model_is_right_on_at_least_95_of_100_held_out_digits(alone: Ended, laptop: Path) -> None:
+    assert held_out_accuracy(laptop / "output" / "model" / "model.pt") >= 0.95
+
+
+def test_the_accuracy_that_is_printed_last_is_the_saved_models(alone: Ended, laptop: Path) -> None:
+    accuracy = held_out_accuracy(laptop / "output" / "model" / "model.pt")
+    assert alone.lines[-1] == f"accuracy {accuracy:.4f}"
+
+
+def test_every_tenth_step_prints_its_loss_and_the_rate(alone: Ended) -> None:
+    steps = [line.split()[1] for line in alone.lines if re.fullmatch(r"step \d+ loss [\d.]+ samples/s \d+", line)]
+    assert steps == [str(step) for step in range(10, 8 * 23 + 1, 10)]  # 8 epochs of 1,437 digits by 64
+
+
+def test_the_loss_of_an_epoch_falls(alone: Ended) -> None:
+    losses = [float(line.split()[3]) for line in alone.losses if line.startswith("epoch ")]
+    assert losses == sorted(losses, reverse=True)
+
+
+def test_a_data_host_ends_well_when_the_training_has(job: AJob) -> None:
+    assert (job.data_host.code, job.trainer.code) == (0, 0), job
+
+
+def test_a_data_host_says_that_it_serves(job: AJob) -> None:
+    assert job.data_host.lines == ["host localhost of data_group serves batches from 2 worker processes"]
+
+
+def test_the_host_that_trains_leaves_the_model(job: AJob) -> None:
+    assert f"accuracy {held_out_accuracy(job.trainer_base / 'model' / 'model.pt'):.4f}" == job.trainer.lines[-1]
+
+
+def test_a_data_host_leaves_nothing(job: AJob) -> None:
+    assert [path.name for path in job.data_base.iterdir()] == ["input"]
+
+
+def test_batches_of_a_data_host_train_exactly_as_a_hosts_own(job: AJob, alone: Ended) -> None:
+    assert job.trainer.losses == alone.losses[: len(job.trainer.losses)]
+    assert len(job.trainer.losses) == 9  # 6 steps and 3 epochs
+
+
+def test_another_seed_trains_otherwise(start: Start, tmp_path: Path, alone: Ended) -> None:
+    assert start(tmp_path, "--epochs", "1", "--seed", "1").end().losses[0] != alone.losses[0]
+
+
+def test_a_killed_training_goes_on_exactly_from_its_checkpoint(start: Start, tmp_path: Path, alone: Ended) -> None:
+    killed = start(tmp_path)
+    killed.until("epoch 1 ")
+    killed.kill()
+    losses = start(tmp_path).end().losses
+    assert losses == alone.losses[-len(losses) :]
+    assert not losses[0].startswith("step 10 ")
+
+
+def test_ranks_that_differ_by_a_batch_end_together(two_ranks: Ended) -> None:
+    assert two_ranks.code == 0, two_ranks
+
+
+def test_two_ranks_train_exactly_alike_with_a_data_host_and_without(
+    start: Start, tmp_path: Path, two_ranks: Ended
+) -> None:
+    losses = run_job(start, tmp_path, *UNEVEN, processes=2).trainer.losses
+    assert losses == two_ranks.losses
+    assert len(losses) == 3
+
+
+def test_a_rank_without_any_batch_ends_with_the_others(start: Start, tmp_path: Path) -> None:
+    ended = start(tmp_path, "--epochs", "2", "--batch-size", "2000", processes=2).end()
+    assert ended.code == 0, ended
+
+
+def test_the_hosts_of_a_failed_training_fail(failed_job: AJob) -> None:
+    assert (failed_job.data_host.code, failed_job.trainer.code) == (1, 1), failed_job
+
+
+def test_a_data_host_says_why_the_training_failed(failed_job: AJob) -> None:
+    last = failed_job.data_host.lines[-1]
+    assert last.startswith("service.TrainerFailed: training rank 0 failed: FileExistsError: "), failed_job.data_host
+
+
+def test_a_data_host_that_hears_of_no_trainer_fails(start: Start, tmp_path: Path) -> None:
+    put_digits(tmp_path)
+    ended = start(tmp_path, "--silence", "1", "--port", "0", **variables(tmp_path, "data_group", "digits")).end()
+    assert ended.code == 1
+    assert ended.lines[-1] == "service.TrainerFailed: nothing was heard of training rank 0 for 1 s"
+
+
+def test_a_data_host_without_its_digits_fails_and_names_the_file(start: Start, tmp_path: Path) -> None:
+    ended = start(tmp_path, "--port", "0", **variables(tmp_path, "data_group", "digits")).end()
+    assert ended.code == 1
+    assert str(tmp_path / "input" / "data" / "digits" / "digits.npz") in ended.lines[-1]
+
+
+def test_the_images_files_are_all_that_it_needs(tmp_path: Path) -> None:
+    dockerfile = DockerfileParser(fileobj=io.BytesIO((TRAIN.parent / "Dockerfile").read_bytes()))
+    copies = [line["value"].split() for line in dockerfile.structure if line["instruction"] == "COPY"]
+    for *sources, target in copies:
+        for source in (TRAINING_CODE / source for source in sources):
+            to = tmp_path / target.lstrip("/")
+            if source.is_dir():
+                shutil.copytree(source, to, ignore=shutil.ignore_patterns("__pycache__"))
+            else:
+                to.mkdir(parents=True, exist_ok=True)
+                shutil.copy(source, to)
+    script = tmp_path / "opt" / "ml" / "code" / "train.py"
+    helped = subprocess.run([sys.executable, script, "--help"], env={}, cwd=tmp_path, capture_output=True, text=True)
+    assert "--data-group" in helped.stdout, helped
