@@ -44,6 +44,8 @@ _running = threading.Lock()
 class LocalAccount:
     """An AWS account on this machine.
 
+    While it runs, this process's own AWS_* variables are set aside.
+
     Args:
         state: the account's folder, made with mode 0700; `./.local-account` unless said.
         port: where it listens on 127.0.0.1; 0 takes a free port.
@@ -58,6 +60,7 @@ class LocalAccount:
         self._server: BaseWSGIServer | None = None
         self._thread: threading.Thread | None = None
         self._log_handler: logging.Handler | None = None
+        self._set_aside: dict[str, str] = {}
         self._description: RunningAccount | None = None
         self.jobs: Any = None
 
@@ -91,6 +94,12 @@ class LocalAccount:
         return self
 
     def _start(self) -> None:
+        # moto and the account's own clients read these: an inherited profile or endpoint must not lead elsewhere. They are
+        # back when the account is closed.
+        self._set_aside = {name: os.environ.pop(name) for name in [*os.environ] if name.startswith("AWS_")}
+        for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+            os.environ[name] = str(self.state / "aws-config")
+
         from . import server
 
         self._log_handler = server.log_to(self.state / "account.log")
@@ -232,6 +241,9 @@ class LocalAccount:
             server.stop_log(self._log_handler)
             self._log_handler = None
         if self._lock is not None:
+            for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+                os.environ.pop(name, None)
+            os.environ.update(self._set_aside)
             self._lock.close()
             self._lock = None
             _running.release()

@@ -259,7 +259,7 @@ def test_another_attempt_has_another_name(poll: Rendered) -> None:
             "States.Format('stack-training-{}-{}', States.Hash($$.Execution.Id, 'MD5'), "
             "States.MathAdd($.Training.Attempt, 1))"
         ),
-        "Seconds": 5,
+        "Seconds": 2,
     }
 
 

@@ -1,0 +1,55 @@
+"""The README's "Step by step", as typed, in two terminals."""
+
+import os
+import re
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+# What a clone sets up first, and these tests have been set up with.
+SET_UP = ("make setup", ". .venv/bin/activate", "PATH=$PWD/node_modules/.bin:$PATH")
+
+
+def typed() -> list[list[str]]:
+    """The lines of each console block of the section."""
+    section = (ROOT / "README.md").read_text().split("## Step by step\n")[1].split("\n## ")[0]
+    blocks = re.findall(r"```console\n(.*?)```", section, re.DOTALL)
+    return [[line for line in block.splitlines() if line not in SET_UP] for block in blocks]
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    subprocess.run(["git", "-C", str(ROOT), "checkout-index", "--all", f"--prefix={tmp_path}/clone/"], check=True)
+    return tmp_path / "clone"
+
+
+def test_step_by_step_works_as_typed(clone: Path) -> None:
+    [account, *rest] = typed()
+    environment = {**os.environ, "PATH": f"{ROOT}/node_modules/.bin:{os.environ['PATH']}", "AWS_PROFILE": "another"}
+    with subprocess.Popen(account, cwd=clone, env=environment, stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None
+        try:
+            exports = []
+            for line in running.stdout:
+                exports.append(line)
+                if "Ctrl-C" in line:
+                    break
+            script = "".join(exports) + "\n".join(line for block in rest for line in block)
+            done = subprocess.run(
+                ["bash", "-exo", "pipefail", "-c", script],
+                cwd=clone,
+                env=environment,
+                text=True,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+            )
+        finally:
+            running.send_signal(signal.SIGINT)
+    assert done.returncode == 0, done.stdout
+    assert '"SecondaryStatus": "' in done.stdout
+    assert '"searchedLogStreams"' in done.stdout
+    assert "HeterogeneousTraining: destroyed" in done.stdout
+    assert running.returncode == 0
