@@ -1,4 +1,4 @@
-"""One account, bootstrapped, for the tests of the whole path."""
+"""An account, bootstrapped, for the tests of a module. A process has one account at a time."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,7 @@ from deployed import Deployed
 from sagemaker_local_account.account import LocalAccount
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
     with LocalAccount(state=tmp_path_factory.mktemp("account")) as account:
         deployed = Deployed(account)

@@ -70,7 +70,7 @@ class Executions(cdk.Stack):
         cdk.CfnOutput(self, f"{name}Arn", value=workflow.state_machine.state_machine_arn)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def machines(deployed: Deployed, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     outputs = deployed.deploy(Executions(cdk.App(outdir=str(tmp_path_factory.mktemp("assembly")))))
     deployed.client("s3").put_object(Bucket=outputs["BucketName"], Key="letters/a.txt", Body=b"a")

@@ -26,6 +26,7 @@ import json
 import math
 import multiprocessing
 import multiprocessing.connection
+import os
 import queue
 import threading
 import time
@@ -436,6 +437,7 @@ class _Workers:
 
 
 def _work(dataset: Any, layout: Layout, tasks: Any, results: Any) -> None:
+    threading.Thread(target=_end_with_the_server, daemon=True).start()
     torch.set_num_threads(1)
     memories: dict[str, SharedMemory] = {}
     while True:
@@ -448,6 +450,14 @@ def _work(dataset: Any, layout: Layout, tasks: Any, results: Any) -> None:
             results.put((number, None))
         except Exception as error:
             results.put((number, f"sample {index} of the dataset: {type(error).__name__}: {error}"))
+
+
+def _end_with_the_server() -> None:
+    """A server that was killed ends nobody: its workers see to it themselves."""
+    server = multiprocessing.parent_process()
+    assert server is not None
+    server.join()
+    os._exit(1)
 
 
 # ----------------------------------------------------------------------------------------------------------- the reader
@@ -522,6 +532,8 @@ class BatchReader:
                     if time.monotonic() > until:
                         raise DataHostLost(f"the data host {server} did not answer: {error}") from error
                     time.sleep(0.2)
+                except flight.FlightError as error:
+                    raise DataServiceError(f"the data host {server} refused: {error}") from error
 
     def _beat(self) -> None:
         while not self._closed.wait(HEARTBEAT_SECONDS):
