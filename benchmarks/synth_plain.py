@@ -74,7 +74,7 @@ class Training(Construct):
             "FirstAttempt",
             {
                 "Type": "Pass",
-                "Parameters": {"Attempt": 1, "JobName.$": name, "Seconds": 5},
+                "Parameters": {"Attempt": 1, "JobName.$": name, "Seconds": 2},
                 "ResultPath": "$.Training",
             },
         )
@@ -89,7 +89,7 @@ class Training(Construct):
                 "Parameters": {
                     "Attempt.$": "$.Training.Attempt",
                     "JobName.$": "$.Training.JobName",
-                    "Seconds.$": "States.MathAdd($.Training.Seconds, 5)",
+                    "Seconds.$": "States.MathAdd($.Training.Seconds, 2)",
                 },
                 "ResultPath": "$.Training",
             },
