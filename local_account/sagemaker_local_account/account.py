@@ -113,7 +113,11 @@ class LocalAccount:
         )
         # moto's interpreter and its Lambda call back to this port; 5000 if unset.
         os.environ["MOTO_PORT"] = str(port)
-        app = self._application()
+        try:
+            app = self._application()
+        except BaseException:
+            listener.close()
+            raise
         self._server = server.make(listener, Gate(app, port=port, issued=self._issued))
         self._thread = threading.Thread(target=self._server.serve_forever, name="local-account", daemon=True)
         self._thread.start()

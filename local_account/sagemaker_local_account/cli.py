@@ -31,7 +31,7 @@ def main() -> None:
     """Run the command line; an error of the account's is one line, and exit code 1."""
     try:
         app()
-    except AccountError as error:
+    except (AccountError, ValueError) as error:
         print(f"local-account: {error}", file=sys.stderr)
         sys.exit(1)
 

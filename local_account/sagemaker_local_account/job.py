@@ -63,7 +63,7 @@ class Job:
         self._lock = threading.RLock()
         self._stop = threading.Event()
         self._abort = threading.Event()
-        self._times: dict[str, datetime] = {"CreationTime": datetime.now(UTC)}
+        self._times: dict[str, datetime] = {"CreationTime": _now()}
         self._ended: dict[str, Any] = {}
         self._transitions: list[dict[str, Any]] = []
         self.status = "InProgress"
@@ -125,7 +125,7 @@ class Job:
         shutil.rmtree(self._folder, ignore_errors=True)
         status, secondary, message, reason = end
         with self._lock:
-            now = datetime.now(UTC)
+            now = _now()
             if "TrainingStartTime" in self._times:
                 seconds = round((now - self._times["TrainingStartTime"]).total_seconds())
                 self._ended |= {"TrainingTimeInSeconds": seconds, "BillableTimeInSeconds": seconds}
@@ -142,7 +142,7 @@ class Job:
         if self._stop.is_set():
             return ("Stopped", "Stopped", "Training job stopped", "")
         checkpoints = self._checkpoints(plan)
-        self._times["TrainingStartTime"] = datetime.now(UTC)
+        self._times["TrainingStartTime"] = _now()
         self._change("Training", "Training image download completed. Training in progress.")
         reason, timed_out = self._train(plan, checkpoints)
         if self._abort.is_set():
@@ -271,7 +271,7 @@ class Job:
 
     def _change(self, secondary: str, message: str, *, status: str | None = None) -> None:
         with self._lock:
-            now = datetime.now(UTC)
+            now = _now()
             # What goes on while a job is being stopped does not show.
             if self.status == "Stopping" and status is None:
                 return
@@ -288,6 +288,12 @@ class Job:
             self._around.on_change(described)
         except Exception:
             _log.exception("the change of %s to %s was not announced", self.name, secondary)
+
+
+def _now() -> datetime:
+    """The time in whole milliseconds, as far as the API tells it."""
+    now = datetime.now(UTC)
+    return now.replace(microsecond=now.microsecond // 1000 * 1000)
 
 
 def _ml(host: HostPlan) -> Path:

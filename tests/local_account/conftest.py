@@ -1,11 +1,14 @@
-"""What the tests of images share: a context with builds of it, and packages that are nowhere but in a folder."""
+"""What the tests share: a context with builds of it, packages that are nowhere but in a folder, a running account."""
 
 import os
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from running_account import Running
 
+from sagemaker_local_account.account import LocalAccount
 from sagemaker_local_account.images import Image, ImageError, ImageStore
 
 
@@ -74,3 +77,10 @@ def wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Wheels:
     wheels.add("jobtools", "1.0")
     wheels.add("jobtools", "2.0")
     return wheels
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """An account for the tests of a module. A process has one account at a time."""
+    with LocalAccount(state=tmp_path_factory.mktemp("account")) as account:
+        yield Running(account)

@@ -1,0 +1,33 @@
+"""A running account, as the clients of its user see it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import boto3
+
+from sagemaker_local_account.account import LocalAccount
+
+
+class Running:
+    """A running account, and its clients."""
+
+    def __init__(self, account: LocalAccount) -> None:
+        self.account = account
+
+    def client(self, service: str, **options: Any) -> Any:
+        environment = self.account.environment()
+        keys = {
+            "aws_access_key_id": environment["AWS_ACCESS_KEY_ID"],
+            "aws_secret_access_key": environment["AWS_SECRET_ACCESS_KEY"],
+        }
+        return boto3.client(
+            service, region_name="us-east-1", endpoint_url=self.account.endpoint_url, **{**keys, **options}
+        )
+
+    def role(self, name: str, service: str) -> str:
+        """A role that a service may take on; its ARN."""
+        statement = {"Effect": "Allow", "Principal": {"Service": service}, "Action": "sts:AssumeRole"}
+        policy = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
+        return str(self.client("iam").create_role(RoleName=name, AssumeRolePolicyDocument=policy)["Role"]["Arn"])

@@ -1,0 +1,344 @@
+"""SageMaker's API of training jobs, as boto3 sees it, with jobs that run."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+import tarfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+from running_account import Running
+
+from sagemaker_local_account.images import ImageStore
+
+IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/jobs:1"
+AN_ERROR_RATHER_THAN_A_HANG = 120
+# The image's one program: a shell command that each job gives as its argument.
+DOCKERFILE = 'FROM python:3.11\nENTRYPOINT ["sh", "-ec"]\n'
+
+
+class Jobs:
+    """The account with an image, a bucket and a role, and what a test asks of it."""
+
+    def __init__(self, running: Running, folder: Path) -> None:
+        self.running = running
+        self.sagemaker, self.s3 = running.client("sagemaker"), running.client("s3")
+        self.s3.create_bucket(Bucket="jobs-bucket")
+        self.role = running.role("Jobs", "sagemaker.amazonaws.com")
+        (folder / "Dockerfile").write_text(DOCKERFILE)
+        store = ImageStore(running.account.state)
+        store.build(folder, folder / "Dockerfile", [IMAGE])
+        store.push(IMAGE)
+        self._count = 0
+
+    def request(self, program: str, **members: Any) -> dict[str, Any]:
+        self._count += 1
+        definitions = [{"Name": "loss", "Regex": "loss ([0-9.]+)"}]
+        return {
+            "TrainingJobName": f"job-{self._count}",
+            "AlgorithmSpecification": {
+                "TrainingImage": IMAGE,
+                "TrainingInputMode": "File",
+                "ContainerArguments": [program],
+                "MetricDefinitions": definitions,
+            },
+            "RoleArn": self.role,
+            "OutputDataConfig": {"S3OutputPath": "s3://jobs-bucket/models"},
+            "ResourceConfig": {"InstanceType": "ml.m5.large", "InstanceCount": 1, "VolumeSizeInGB": 1},
+            "StoppingCondition": {"MaxRuntimeInSeconds": 600},
+            **members,
+        }
+
+    def create(self, program: str, **members: Any) -> str:
+        request = self.request(program, **members)
+        self.sagemaker.create_training_job(**request)
+        return str(request["TrainingJobName"])
+
+    def ended(self, name: str) -> dict[str, Any]:
+        return self.until(name, lambda job: job["TrainingJobStatus"] in ("Completed", "Failed", "Stopped"))
+
+    def until(self, name: str, condition: Any) -> dict[str, Any]:
+        limit = time.monotonic() + AN_ERROR_RATHER_THAN_A_HANG
+        while time.monotonic() < limit:
+            job: dict[str, Any] = self.sagemaker.describe_training_job(TrainingJobName=name)
+            if condition(job):
+                return job
+            time.sleep(0.05)
+        raise AssertionError(job)
+
+    def run(self, program: str, **members: Any) -> dict[str, Any]:
+        return self.ended(self.create(program, **members))
+
+    def said(self, name: str) -> list[str]:
+        events = self.running.client("logs").filter_log_events(
+            logGroupName="/aws/sagemaker/TrainingJobs", logStreamNamePrefix=f"{name}/"
+        )["events"]
+        return [event["message"] for event in events]
+
+    def archive(self, uri: str) -> dict[str, str]:
+        """The files in a .tar.gz in S3."""
+        bucket, key = uri.removeprefix("s3://").split("/", 1)
+        body = self.s3.get_object(Bucket=bucket, Key=key)["Body"].read()
+        with tarfile.open(fileobj=io.BytesIO(body)) as tar:
+            return {file.name: tar.extractfile(file).read().decode() for file in tar if file.isfile()}  # type: ignore[union-attr]
+
+    def put(self, key: str, text: str) -> None:
+        self.s3.put_object(Bucket="jobs-bucket", Key=key, Body=text.encode())
+
+
+@pytest.fixture(scope="module")
+def jobs(running: Running, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Jobs]:
+    folder = tmp_path_factory.mktemp("image")
+    yield Jobs(running, folder)
+    shutil.rmtree(folder)
+
+
+def channel(name: str, prefix: str, **source: Any) -> dict[str, Any]:
+    place = {"S3DataType": "S3Prefix", "S3Uri": f"s3://jobs-bucket/{prefix}", **source}
+    return {"ChannelName": name, "DataSource": {"S3DataSource": place}}
+
+
+def groups(**counts: int) -> dict[str, Any]:
+    return {
+        "VolumeSizeInGB": 1,
+        "InstanceGroups": [
+            {"InstanceGroupName": name, "InstanceType": "ml.m5.large", "InstanceCount": count}
+            for name, count in counts.items()
+        ],
+    }
+
+
+def test_a_job_goes_through_sagemakers_statuses(jobs: Jobs) -> None:
+    job = jobs.run("true")
+    assert job["TrainingJobStatus"] == "Completed"
+    assert [change["Status"] for change in job["SecondaryStatusTransitions"]] == [
+        "Starting",
+        "Downloading",
+        "Training",
+        "Uploading",
+        "Completed",
+    ]
+
+
+def test_what_a_job_leaves_in_its_model_folder_is_its_artefact(jobs: Jobs) -> None:
+    job = jobs.run("mkdir /opt/ml/model/deep && echo weights > /opt/ml/model/deep/model.bin")
+    uri = job["ModelArtifacts"]["S3ModelArtifacts"]
+    assert uri == f"s3://jobs-bucket/models/{job['TrainingJobName']}/output/model.tar.gz"
+    assert jobs.archive(uri) == {"deep/model.bin": "weights\n"}
+
+
+def test_all_hosts_models_are_one_artefact(jobs: Jobs) -> None:
+    job = jobs.run("echo $(hostname) > /opt/ml/model/$(hostname)", ResourceConfig=groups(one=1, two=2))
+    assert jobs.archive(job["ModelArtifacts"]["S3ModelArtifacts"]) == {
+        f"algo-{number}": f"algo-{number}\n" for number in (1, 2, 3)
+    }
+
+
+def test_output_data_is_an_archive_of_its_own(jobs: Jobs) -> None:
+    job = jobs.run("echo figures > /opt/ml/output/data/report.txt")
+    uri = f"s3://jobs-bucket/models/{job['TrainingJobName']}/output/output.tar.gz"
+    assert jobs.archive(uri) == {"report.txt": "figures\n"}
+
+
+def test_a_channel_is_a_folder_of_its_objects(jobs: Jobs) -> None:
+    jobs.put("letters/a.txt", "a")
+    jobs.put("letters/more/b.txt", "b")
+    job = jobs.run(
+        "cd /opt/ml/input/data/letters && cat a.txt more/b.txt", InputDataConfig=[channel("letters", "letters/")]
+    )
+    assert jobs.said(job["TrainingJobName"]) == ["ab"]
+
+
+def test_a_sharded_channel_is_dealt_out_to_the_hosts_that_get_it(jobs: Jobs) -> None:
+    for number in range(4):
+        jobs.put(f"shards/{number}", str(number))
+    job = jobs.run(
+        "echo $(hostname) $(ls /opt/ml/input/data/shards || true)",
+        ResourceConfig=groups(one=2, two=1),
+        InputDataConfig=[
+            channel("shards", "shards/", S3DataDistributionType="ShardedByS3Key", InstanceGroupNames=["one"])
+        ],
+    )
+    said = sorted(line for line in jobs.said(job["TrainingJobName"]) if line.startswith("algo"))
+    assert said == ["algo-1 0 2", "algo-2 1 3", "algo-3"]
+
+
+def test_a_manifest_names_a_channels_objects(jobs: Jobs) -> None:
+    jobs.put("letters/a.txt", "a")
+    jobs.put("manifest.json", json.dumps([{"prefix": "s3://jobs-bucket/letters/"}, "a.txt"]))
+    listed = channel("letters", "manifest.json", S3DataType="ManifestFile")
+    job = jobs.run("find /opt/ml/input/data -type f", InputDataConfig=[listed])
+    assert jobs.said(job["TrainingJobName"]) == ["/opt/ml/input/data/letters/a.txt"]
+
+
+def test_a_prefix_without_objects_fails_the_job_and_names_channel_and_place(jobs: Jobs) -> None:
+    job = jobs.run("true", InputDataConfig=[channel("letters", "nothing/")])
+    assert job["TrainingJobStatus"] == "Failed"
+    assert "s3://jobs-bucket/nothing/" in job["FailureReason"]
+    assert "letters" in job["FailureReason"]
+
+
+def test_the_resource_configuration_is_the_documented_one(jobs: Jobs) -> None:
+    job = jobs.run("cat /opt/ml/input/config/resourceconfig.json", ResourceConfig=groups(one=1, two=1))
+    first, _ = sorted(
+        (json.loads(line) for line in jobs.said(job["TrainingJobName"])), key=lambda it: it["current_host"]
+    )
+    assert first == {
+        "current_group_name": "one",
+        "current_host": "algo-1",
+        "current_instance_type": "ml.m5.large",
+        "hosts": ["algo-1", "algo-2"],
+        "instance_groups": [
+            {"instance_group_name": "one", "instance_type": "ml.m5.large", "hosts": ["algo-1"]},
+            {"instance_group_name": "two", "instance_type": "ml.m5.large", "hosts": ["algo-2"]},
+        ],
+        "network_interface_name": "eth0",
+    }
+
+
+def test_a_hosts_environment_has_the_jobs_own_and_the_roles_credentials(jobs: Jobs) -> None:
+    job = jobs.run("echo $GREETING $TRAINING_JOB_NAME; test -n $AWS_SESSION_TOKEN", Environment={"GREETING": "hello"})
+    assert jobs.said(job["TrainingJobName"]) == [f"hello {job['TrainingJobName']}"]
+
+
+def test_the_last_value_of_a_metric_is_in_the_description(jobs: Jobs) -> None:
+    job = jobs.run("echo loss 0.5; echo loss 0.25; echo loss none")
+    [metric] = job["FinalMetricDataList"]
+    assert (metric["MetricName"], metric["Value"]) == ("loss", 0.25)
+
+
+def test_metrics_are_in_cloudwatch(jobs: Jobs) -> None:
+    job = jobs.run("echo loss 0.5")
+    found = jobs.running.client("cloudwatch").list_metrics(Namespace="/aws/sagemaker/TrainingJobs", MetricName="loss")
+    jobs_of = [dimension["Value"] for metric in found["Metrics"] for dimension in metric["Dimensions"]]
+    assert job["TrainingJobName"] in jobs_of
+
+
+def test_checkpoints_are_kept_and_come_back(jobs: Jobs) -> None:
+    kept = {"S3Uri": "s3://jobs-bucket/checkpoints"}
+    jobs.run("echo 7 > /opt/ml/checkpoints/epoch", CheckpointConfig=kept)
+    job = jobs.run("cat /opt/ml/checkpoints/epoch", CheckpointConfig=kept)
+    assert jobs.said(job["TrainingJobName"]) == ["7"]
+
+
+def test_a_failure_file_becomes_the_failure_reason(jobs: Jobs) -> None:
+    job = jobs.run("echo the digits are missing > /opt/ml/output/failure; exit 3")
+    assert job["TrainingJobStatus"] == "Failed"
+    assert job["FailureReason"] == "AlgorithmError: the digits are missing, exit code: 3"
+
+
+def test_a_host_that_fails_ends_the_others(jobs: Jobs) -> None:
+    job = jobs.run("test $(hostname) = algo-1 && exit 1; sleep 1000", ResourceConfig=groups(one=1, two=1))
+    assert job["TrainingJobStatus"] == "Failed"
+
+
+def test_a_job_that_is_stopped_gets_a_sigterm_and_keeps_its_model(jobs: Jobs) -> None:
+    name = jobs.create(
+        "trap 'echo saved > /opt/ml/model/model.bin; exit' TERM; echo ready; while :; do sleep 0.1; done"
+    )
+    jobs.until(name, lambda job: job["SecondaryStatus"] == "Training" and _has_said(jobs, name, "ready"))
+    jobs.sagemaker.stop_training_job(TrainingJobName=name)
+    job = jobs.ended(name)
+    assert (job["TrainingJobStatus"], job["SecondaryStatus"]) == ("Stopped", "Stopped")
+    assert jobs.archive(job["ModelArtifacts"]["S3ModelArtifacts"]) == {"model.bin": "saved\n"}
+
+
+def test_a_job_whose_time_is_over_is_stopped(jobs: Jobs) -> None:
+    job = jobs.run("sleep 1000", StoppingCondition={"MaxRuntimeInSeconds": 1})
+    assert (job["TrainingJobStatus"], job["SecondaryStatus"]) == ("Stopped", "MaxRuntimeExceeded")
+
+
+def test_a_job_that_is_over_cannot_be_stopped(jobs: Jobs) -> None:
+    job = jobs.run("true")
+    with pytest.raises(ClientError, match="is in status Completed"):
+        jobs.sagemaker.stop_training_job(TrainingJobName=job["TrainingJobName"])
+
+
+def test_a_name_in_use_is_refused(jobs: Jobs) -> None:
+    request = jobs.request("true")
+    jobs.sagemaker.create_training_job(**request)
+    with pytest.raises(jobs.sagemaker.exceptions.ResourceInUse):
+        jobs.sagemaker.create_training_job(**request)
+
+
+def test_an_image_that_was_not_pushed_fails_the_job(jobs: Jobs) -> None:
+    algorithm = {"TrainingImage": IMAGE.replace("jobs:1", "jobs:2"), "TrainingInputMode": "File"}
+    job = jobs.run("true", AlgorithmSpecification=algorithm)
+    assert "Cannot find the requested image" in job["FailureReason"]
+
+
+@pytest.mark.parametrize(
+    ("members", "message"),
+    [
+        ({"RoleArn": "arn:aws:iam::123456789012:role/Nobody"}, "Could not assume role"),
+        ({"TrainingJobName": "a b"}, "failed to satisfy constraint: Member must satisfy regular expression pattern"),
+        ({"HyperParameters": {"text": "x" * 2501}}, "less than or equal to 2500"),
+        (
+            {"ResourceConfig": {**groups(one=1), "InstanceType": "ml.m5.large", "InstanceCount": 1}},
+            "cannot be specified with InstanceGroups",
+        ),
+        ({"ResourceConfig": {**groups(one=1), "KeepAlivePeriodInSeconds": 60}}, "KeepAlivePeriodInSeconds"),
+        ({"InputDataConfig": [{**channel("pipe", "letters/"), "InputMode": "Pipe"}]}, "does not have input mode Pipe"),
+        (
+            {
+                "ResourceConfig": groups(one=1),
+                "InputDataConfig": [channel("a", "a/", InstanceGroupNames=["one"]), channel("b", "b/")],
+            },
+            "must be specified for all channels or for none",
+        ),
+        (
+            {"ResourceConfig": groups(one=1), "InputDataConfig": [channel("a", "a/", InstanceGroupNames=["two"])]},
+            "names instance groups that ResourceConfig does not have",
+        ),
+        ({"EnableManagedSpotTraining": True}, "MaxWaitTimeInSeconds must be at least"),
+    ],
+)
+def test_a_request_that_sagemaker_refuses_is_refused(jobs: Jobs, members: dict[str, Any], message: str) -> None:
+    with pytest.raises(ClientError, match="ValidationException") as raised:
+        jobs.create("true", **members)
+    assert message in str(raised.value)
+
+
+def test_an_operation_that_is_not_served_is_refused_by_name(jobs: Jobs) -> None:
+    with pytest.raises(ClientError, match="the local account does not have SageMaker's ListEndpoints"):
+        jobs.sagemaker.list_endpoints()
+
+
+def test_jobs_are_listed_by_name_status_and_time(jobs: Jobs) -> None:
+    first, second = (jobs.run("true", TrainingJobName=f"listed-{number}")["TrainingJobName"] for number in (1, 2))
+
+    def listed(**filters: Any) -> list[str]:
+        pages = jobs.sagemaker.get_paginator("list_training_jobs").paginate(NameContains="listed", **filters)
+        return [job["TrainingJobName"] for page in pages for job in page["TrainingJobSummaries"]]
+
+    assert listed(SortOrder="Ascending") == [first, second]
+    assert listed(SortBy="Name", SortOrder="Descending", MaxResults=1) == [second, first]
+    assert listed(StatusEquals="InProgress") == []
+    described = jobs.sagemaker.describe_training_job(TrainingJobName=first)
+    assert listed(CreationTimeAfter=described["CreationTime"]) == [second]
+
+
+def test_tags_are_added_listed_and_deleted(jobs: Jobs) -> None:
+    arn = jobs.run("true", Tags=[{"Key": "team", "Value": "vision"}])["TrainingJobArn"]
+    jobs.sagemaker.add_tags(ResourceArn=arn, Tags=[{"Key": "cost", "Value": "low"}])
+    jobs.sagemaker.delete_tags(ResourceArn=arn, TagKeys=["team"])
+    assert jobs.sagemaker.list_tags(ResourceArn=arn)["Tags"] == [{"Key": "cost", "Value": "low"}]
+
+
+def test_a_job_leaves_no_folder(jobs: Jobs) -> None:
+    name = jobs.run("true")["TrainingJobName"]
+    assert not (jobs.running.account.state / "jobs" / name).exists()
+
+
+def _has_said(jobs: Jobs, name: str, line: str) -> bool:
+    logs = jobs.running.client("logs")
+    try:
+        return line in jobs.said(name)
+    except logs.exceptions.ResourceNotFoundException:
+        return False
