@@ -360,7 +360,7 @@ def _update_log_group(
     if properties.get("LogGroupName", original_resource.name) != original_resource.name:
         raise NotImplementedError
     retention = properties.get("RetentionInDays")
-    original_resource.set_retention_policy(None if retention is None else str(retention))
+    original_resource.set_retention_policy(None if retention is None else int(retention))
     return original_resource
 
 

@@ -1,0 +1,185 @@
+"""What the account's Step Functions does with state machines, as AWS documents it, over boto3."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import pytest
+from running_account import Running
+
+AN_ERROR_RATHER_THAN_A_HANG = 60
+NO_JOB = {"TrainingJobName": "no-such-job"}
+DESCRIBE = "arn:aws:states:::aws-sdk:sagemaker:describeTrainingJob"
+
+
+class Machines:
+    """State machines of a running account."""
+
+    def __init__(self, running: Running) -> None:
+        self.running = running
+        self.client = running.client("stepfunctions")
+        self.role = running.role("Machines", "states.amazonaws.com")
+        self._count = 0
+
+    def create(self, states: dict[str, Any], **top: Any) -> str:
+        self._count += 1
+        definition = {"StartAt": next(iter(states)), "States": states, **top}
+        machine = self.client.create_state_machine(
+            name=f"machine-{self._count}", definition=json.dumps(definition), roleArn=self.role
+        )
+        return str(machine["stateMachineArn"])
+
+    def start(self, states: dict[str, Any], given: Any = None, **top: Any) -> str:
+        machine = self.create(states, **top)
+        return str(self.client.start_execution(stateMachineArn=machine, input=json.dumps(given or {}))["executionArn"])
+
+    def ended(self, execution: str) -> dict[str, Any]:
+        limit = time.monotonic() + AN_ERROR_RATHER_THAN_A_HANG
+        while time.monotonic() < limit:
+            described: dict[str, Any] = self.client.describe_execution(executionArn=execution)
+            if described["status"] != "RUNNING":
+                return described
+            time.sleep(0.05)
+        raise AssertionError(self.client.get_execution_history(executionArn=execution)["events"][-1])
+
+    def output(self, states: dict[str, Any], given: Any = None) -> Any:
+        described = self.ended(self.start(states, given))
+        assert described["status"] == "SUCCEEDED", described
+        return json.loads(described["output"])
+
+
+@pytest.fixture(scope="module")
+def machines(running: Running) -> Machines:
+    return Machines(running)
+
+
+def passing(**parameters: Any) -> dict[str, Any]:
+    return {"Only": {"Type": "Pass", "Parameters": parameters, "End": True}}
+
+
+def test_a_hash_is_that_of_the_text(machines: Machines) -> None:
+    assert machines.output(passing(**{"it.$": "States.Hash('text', 'MD5')"})) == {
+        "it": "1cb251ec0d568de6a929b520c4aed8d1"
+    }
+
+
+def test_a_sum_is_a_number_and_a_format_a_text(machines: Machines) -> None:
+    formula = {"sum.$": "States.MathAdd($.one, 2)", "text.$": "States.Format('{}-{}', $.one, 'b')"}
+    assert machines.output(passing(**formula), {"one": 1}) == {"sum": 3, "text": "1-b"}
+
+
+def test_the_context_names_the_execution(machines: Machines) -> None:
+    execution = machines.start(passing(**{"id.$": "$$.Execution.Id", "name.$": "$$.Execution.Name"}))
+    output = json.loads(machines.ended(execution)["output"])
+    assert output == {"id": execution, "name": execution.rpartition(":")[2]}
+
+
+def test_a_wait_takes_its_seconds_from_the_input(machines: Machines) -> None:
+    waiting = {"Only": {"Type": "Wait", "SecondsPath": "$.seconds", "End": True}}
+    assert machines.output(waiting, {"seconds": 1}) == {"seconds": 1}
+
+
+def test_an_error_of_sagemaker_has_the_name_that_it_has_on_aws(machines: Machines) -> None:
+    described = machines.ended(
+        machines.start({"Only": {"Type": "Task", "Resource": DESCRIBE, "Parameters": NO_JOB, "End": True}})
+    )
+    assert (described["status"], described["error"]) == ("FAILED", "SageMaker.SageMakerException")
+
+
+def test_an_error_is_caught_after_its_retries(machines: Machines) -> None:
+    output = machines.output(
+        {
+            "Describe": {
+                "Type": "Task",
+                "Resource": DESCRIBE,
+                "Parameters": NO_JOB,
+                "Retry": [{"ErrorEquals": ["States.ALL"], "IntervalSeconds": 1, "MaxAttempts": 1}],
+                "Catch": [{"ErrorEquals": ["States.ALL"], "ResultPath": "$.error", "Next": "Caught"}],
+                "End": True,
+            },
+            "Caught": {"Type": "Pass", "End": True},
+        }
+    )
+    assert output["error"]["Error"] == "SageMaker.SageMakerException"
+
+
+def test_a_field_that_sync_is_not_known_to_take_ends_the_execution_uncatchably(machines: Machines) -> None:
+    resources = {"VolumeSizeInGB": 1, "InstanceGroups": []}
+    described = machines.ended(
+        machines.start(
+            {
+                "Create": {
+                    "Type": "Task",
+                    "Resource": "arn:aws:states:::sagemaker:createTrainingJob.sync",
+                    "Parameters": {"TrainingJobName": "a", "ResourceConfig": resources},
+                    "Catch": [{"ErrorEquals": ["States.ALL"], "Next": "Caught"}],
+                    "End": True,
+                },
+                "Caught": {"Type": "Pass", "End": True},
+            }
+        )
+    )
+    assert described["error"] == "States.Runtime"
+    assert 'The field "InstanceGroups" is not supported by Step Functions' in described["cause"]
+
+
+def test_an_execution_over_its_time_times_out(machines: Machines) -> None:
+    waiting = {"Only": {"Type": "Wait", "Seconds": 1000, "End": True}}
+    assert machines.ended(machines.start(waiting, TimeoutSeconds=1))["status"] == "TIMED_OUT"
+
+
+def test_an_execution_that_is_stopped_is_aborted_with_error_and_cause(machines: Machines) -> None:
+    execution = machines.start({"Only": {"Type": "Wait", "Seconds": 1000, "End": True}})
+    machines.client.stop_execution(executionArn=execution, error="Enough", cause="it is late")
+    described = machines.ended(execution)
+    assert (described["status"], described["error"], described["cause"]) == ("ABORTED", "Enough", "it is late")
+
+
+def test_a_map_runs_its_states_for_each_item(machines: Machines) -> None:
+    mapping = {
+        "Each": {
+            "Type": "Map",
+            "ItemsPath": "$.items",
+            "ItemSelector": {"number.$": "$$.Map.Item.Value"},
+            "ItemProcessor": {
+                "StartAt": "Only",
+                "States": passing(**{"twice.$": "States.MathAdd($.number, $.number)"}),
+            },
+            "End": True,
+        }
+    }
+    assert machines.output(mapping, {"items": [1, 2]}) == [{"twice": 2}, {"twice": 4}]
+
+
+def test_an_execution_started_as_a_state_gives_its_output(machines: Machines) -> None:
+    inner = machines.create(passing(**{"sum.$": "States.MathAdd($.one, 1)"}))
+    outer = {
+        "Run": {
+            "Type": "Task",
+            "Resource": "arn:aws:states:::states:startExecution.sync:2",
+            "Parameters": {"StateMachineArn": inner, "Input": {"one": 1}},
+            "End": True,
+        }
+    }
+    assert machines.output(outer)["Output"] == {"sum": 2}
+
+
+def test_a_rule_on_an_executions_end_starts_another_machine_with_its_input(machines: Machines) -> None:
+    events = machines.running.client("events")
+    watched, started = machines.create(passing()), machines.create(passing(**{"status.$": "$.status"}))
+    pattern = {
+        "source": ["aws.states"],
+        "detail-type": ["Step Functions Execution Status Change"],
+        "detail": {"stateMachineArn": [watched], "status": ["SUCCEEDED"]},
+    }
+    events.put_rule(Name="ended", EventPattern=json.dumps(pattern))
+    target = {"Id": "1", "Arn": started, "RoleArn": machines.role, "InputPath": "$.detail"}
+    events.put_targets(Rule="ended", Targets=[target])
+    machines.ended(machines.client.start_execution(stateMachineArn=watched)["executionArn"])
+    limit = time.monotonic() + AN_ERROR_RATHER_THAN_A_HANG
+    while not (executions := machines.client.list_executions(stateMachineArn=started)["executions"]):
+        assert time.monotonic() < limit, "the rule started nothing"
+        time.sleep(0.05)
+    assert json.loads(machines.ended(executions[0]["executionArn"])["output"]) == {"status": "SUCCEEDED"}
