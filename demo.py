@@ -20,10 +20,12 @@ from typing import Any
 
 import boto3
 import numpy as np
+from botocore.exceptions import BotoCoreError, ClientError
 from rich.console import Console
 from rich.table import Table
 
 from sagemaker_local_account.account import LocalAccount
+from sagemaker_local_account.state import AccountError
 
 HERE = Path(__file__).parent
 STACK = "HeterogeneousTraining"
@@ -51,7 +53,7 @@ def main() -> int:
         finally:
             with step(console, "stop the account"):
                 account.close()
-    except DemoError as error:
+    except (DemoError, AccountError, BotoCoreError, ClientError) as error:
         console.print(f"[bold red]the demo failed:[/] {error}", highlight=False)
         return 1
     console.print(f"all of it took {time.monotonic() - start:.0f} s")
@@ -105,9 +107,17 @@ def step(console: Console, name: str) -> Iterator[None]:
 
 def cdk(environment: dict[str, str], *arguments: str) -> None:
     command = ["cdk", *arguments]
-    done = subprocess.run(
-        command, cwd=HERE, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-    )
+    try:
+        done = subprocess.run(
+            command,
+            cwd=HERE,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+    except FileNotFoundError:
+        raise DemoError("the CDK CLI is not on the PATH; `make demo` installs it") from None
     if done.returncode:
         raise DemoError(f"`{' '.join(command)}` ended with {done.returncode}:\n{done.stdout.decode(errors='replace')}")
 

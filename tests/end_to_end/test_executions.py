@@ -53,6 +53,7 @@ class Executions(cdk.Stack):
             self.workflow(f"{kind}TimesOut", job, "wait", timeout=cdk.Duration.seconds(15))
         self.workflow("Report", FOUR_HOSTS, "report", channels={"letters": S3Channel(self.bucket, "letters/")})
         self.workflow("Listen", FOUR_HOSTS, "listen")
+        self.workflow("NoScript", KINDS["Sync"], "report", environment={"SAGEMAKER_PROGRAM": "missing.py"})
         self.workflow("NoData", KINDS["Sync"], "report", channels={"letters": S3Channel(self.bucket, "nothing/")})
 
     def workflow(self, name: str, job: Any, do: str, **more: Any) -> None:
@@ -155,6 +156,14 @@ def test_a_channel_prefix_without_objects_fails_the_job_and_names_the_channel(
     reason = deployed.the_job_of(execution)["FailureReason"]
     assert "letters" in reason
     assert f"s3://{machines['BucketName']}/nothing/" in reason
+
+
+def test_a_script_that_is_missing_is_named(deployed: Deployed, machines: dict[str, str]) -> None:
+    execution = deployed.start(machines["NoScriptArn"])
+    described = deployed.ended(execution)
+    assert described["status"] == "FAILED"
+    assert "missing.py" in deployed.the_job_of(execution)["FailureReason"]
+    assert "missing.py" in described["cause"]
 
 
 def test_two_jobs_on_the_same_fixed_port_of_all_addresses_do_not_meet(
