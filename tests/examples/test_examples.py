@@ -17,10 +17,17 @@ STACKS = ["HeterogeneousTraining"]
 RECOMMENDED = json.loads((ROOT / "cdk.json").read_text())["context"]
 
 
-def synthesize(out: Path, *, cwd: Path = ROOT, context: dict[str, Any] | None = None, **environment: str) -> Path:
-    """Run app.py as the CDK CLI runs it, from any folder; returns the cloud assembly."""
+def synthesize(
+    out: Path,
+    *,
+    app: Path = ROOT / "app.py",
+    cwd: Path = ROOT,
+    context: dict[str, Any] | None = None,
+    **environment: str,
+) -> Path:
+    """Run an app as the CDK CLI runs it, from any folder; returns the cloud assembly."""
     done = subprocess.run(
-        [sys.executable, str(ROOT / "app.py")],
+        [sys.executable, str(app)],
         cwd=cwd,
         env={
             **os.environ,
@@ -110,9 +117,26 @@ def test_what_may_be_done_to_every_resource_is_what_has_none_of_its_own(assembly
     }
 
 
-def test_cdks_own_validator_passes_the_app(tmp_path: Path) -> None:
-    # Its findings are errors of the synthesis, which `synthesize` asserts there are none of.
-    synthesize(tmp_path / "out", CDK_VALIDATION="true")
+def findings(assembly: Path) -> list[dict[str, Any]]:
+    """What CDK's template validator found, warnings included, which do not fail a synthesis."""
+    report = json.loads((assembly / "validation-report.json").read_text())
+    return [violation for plugin in report["pluginReports"] for violation in plugin["violations"]]
+
+
+def test_cdks_own_validator_finds_nothing_in_the_app(tmp_path: Path) -> None:
+    assert findings(synthesize(tmp_path / "out", CDK_VALIDATION="true")) == []
+
+
+def test_cdks_own_validator_finds_a_type_that_there_is_not(tmp_path: Path) -> None:
+    program = tmp_path / "app.py"
+    program.write_text(
+        "import aws_cdk as cdk\n"
+        "app = cdk.App()\n"
+        "cdk.CfnResource(cdk.Stack(app, 'Stack'), 'Job', type='AWS::SageMaker::TrainingJob')\n"
+        "app.synth()\n"
+    )
+    synthesize(tmp_path / "out", app=program, CDK_VALIDATION="true")
+    assert [finding["ruleName"] for finding in findings(tmp_path / "out")] == ["F3006"]
 
 
 def test_two_syntheses_in_different_folders_are_identical_byte_for_byte(assembly: Path, tmp_path: Path) -> None:
