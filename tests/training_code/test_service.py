@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -42,8 +43,16 @@ class Process(subprocess.Popen[str]):
 
     def rest(self) -> list[str]:
         """What it prints until its end."""
-        output, _ = self.communicate()
-        return output.splitlines()
+        assert self.stdout is not None
+        lines = [line.strip() for line in self.stdout]
+        self.wait()
+        return lines
+
+    def go_on(self) -> None:
+        """Give it the line that it waits for."""
+        assert self.stdin is not None
+        self.stdin.write("go on\n")
+        self.stdin.flush()
 
 
 @pytest.fixture
@@ -56,8 +65,9 @@ def start() -> Iterator[Start]:
 
     yield begin
     for process in processes:
-        for child in psutil.Process(process.pid).children(recursive=True) if process.poll() is None else []:
-            child.kill()
+        with contextlib.suppress(psutil.NoSuchProcess):
+            for child in psutil.Process(process.pid).children(recursive=True):
+                child.kill()
         process.kill()
         process.communicate()
 
@@ -94,7 +104,8 @@ def test_a_slow_trainer_bounds_what_a_data_host_holds(start: Start) -> None:
     [server], addresses = data_hosts(start, 1, buffered=3)
     reader = start("read", servers=addresses, stop_after=0)
     reader.line()
-    reader.communicate("go on\n")
+    reader.go_on()
+    reader.rest()
     [said] = server.rest()
     assert said.startswith("done, at most ")
     assert int(said.split()[3]) <= 3
@@ -181,7 +192,8 @@ def test_a_data_host_leaves_neither_process_nor_memory(start: Start) -> None:
     children = process.children(recursive=True)
     memory = {Path(mapped.path) for mapped in process.memory_maps() if mapped.path.startswith("/dev/shm/psm")}
     assert memory
-    reader.communicate("go on\n")
+    reader.go_on()
+    reader.rest()
     server.rest()
     _, alive = psutil.wait_procs(children, timeout=60)
     assert not [child for child in alive if child.status() != psutil.STATUS_ZOMBIE]
