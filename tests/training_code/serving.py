@@ -24,10 +24,13 @@ LENGTH = 200
 
 
 class Numbers(Dataset[dict[str, Tensor]]):
-    """Samples that tell which they are. ``broken`` names one that raises, ``deadly`` one that ends its worker."""
+    """Samples that tell which they are, with images of ``side`` by ``side``.
 
-    def __init__(self, broken: int | None = None, deadly: int | None = None) -> None:
-        self._broken, self._deadly = broken, deadly
+    ``broken`` names one that raises, ``deadly`` one that ends its worker.
+    """
+
+    def __init__(self, broken: int | None = None, deadly: int | None = None, side: int = 4) -> None:
+        self._broken, self._deadly, self._side = broken, deadly, side
 
     def __len__(self) -> int:
         return LENGTH
@@ -39,7 +42,7 @@ class Numbers(Dataset[dict[str, Tensor]]):
             os._exit(3)
         return {
             "number": torch.tensor(index),
-            "image": torch.full((4, 4), float(index)),
+            "image": torch.full((self._side, self._side), float(index)),
             "flag": torch.tensor(index % 2 == 0),
         }
 
@@ -48,8 +51,8 @@ def _is_worker() -> bool:
     return multiprocessing.parent_process() is not None
 
 
-def serve(broken: int | None = None, deadly: int | None = None, **options: object) -> None:
-    server = BatchServer(Numbers(broken, deadly), batch_size=8, job="job", host="127.0.0.1", **options)  # type: ignore[arg-type]
+def serve(broken: int | None = None, deadly: int | None = None, side: int = 4, **options: object) -> None:
+    server = BatchServer(Numbers(broken, deadly, side), batch_size=8, job="job", host="127.0.0.1", **options)  # type: ignore[arg-type]
     with server:
         print(server.port, flush=True)
         try:

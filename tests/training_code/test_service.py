@@ -147,7 +147,8 @@ def test_a_trainer_that_fails_tells_every_data_host_why(start: Start) -> None:
 
 
 def test_a_lost_data_host_is_named(start: Start) -> None:
-    servers, addresses = data_hosts(start, 2, buffered=1)
+    # Batches of 8 MiB, so that most of them are still to come when the host goes.
+    servers, addresses = data_hosts(start, 2, buffered=1, side=512)
     with BatchReader(addresses, job="job") as reader:
         batches = reader.epoch(0)
         next(batches)
