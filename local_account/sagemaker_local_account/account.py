@@ -19,6 +19,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from .faults import Faults
 from .gate import Gate, IssuedKey
 from .state import (
     ACCOUNT_ID,
@@ -50,12 +51,24 @@ class LocalAccount:
         state: the account's folder, made with mode 0700; `./.local-account` unless said.
         port: where it listens on 127.0.0.1; 0 takes a free port.
         devices: accelerators per instance type that jobs see instead of the type's own, such as {"ml.p4d.24xlarge": 2}.
+        enforce_iam: evaluate the permissions of every role and user, as AWS does; docs/permissions.md has which.
+
+    ``faults`` are what shall go wrong; see `faults.py`.
     """
 
-    def __init__(self, *, state: Path = DEFAULT_STATE, port: int = 0, devices: Mapping[str, int] | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        state: Path = DEFAULT_STATE,
+        port: int = 0,
+        devices: Mapping[str, int] | None = None,
+        enforce_iam: bool = False,
+    ) -> None:
         self.state = state.absolute()
+        self.faults = Faults()
         self._port = port
         self._devices = dict(devices or {})
+        self._enforce_iam = enforce_iam
         self._lock: IO[str] | None = None
         self._server: BaseWSGIServer | None = None
         self._thread: threading.Thread | None = None
@@ -129,81 +142,65 @@ class LocalAccount:
         from moto.core.config import default_user_config
         from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 
-        from . import cloudformation, events, log_events, server, stepfunctions
-        from .clients import Clients
+        from . import clients, cloudformation, events, log_events, server, stepfunctions
+        from .api_calls import Place
+        from .control import TARGET_PREFIX as OF_ACCOUNT
+        from .control import Control
+        from .gate import KEY, SERVICE
         from .images import ImageStore
-        from .sagemaker_api import TARGET_PREFIX, SageMakerApi
+        from .permissions import Caller, Enforced, Permissions
+        from .sagemaker_api import TARGET_PREFIX as OF_SAGEMAKER
+        from .sagemaker_api import SageMakerApi
+        from .sessions import Sessions
         from .training_jobs import TrainingJobs
 
         default_user_config["stepfunctions"] = {"execute_state_machine": True}
         _forget_everything()
-        stepfunctions.install(
-            Clients(
-                endpoint_url=self.endpoint_url,
-                access_key_id=self.description.access_key_id,
-                secret_access_key=self.description.secret_access_key,
-            )
-        )
+        permissions = Permissions(Place(ACCOUNT_ID, REGION), enforced=self._enforce_iam)
+        sessions = Sessions(permissions)
+        made = clients.Clients(self.endpoint_url)
+
+        def of_states(service: str, region: str, role_arn: str) -> Any:
+            return made.client(service, region, sessions.of(role_arn, stepfunctions.SERVICE), clients.OF_STATES)
+
+        stepfunctions.install(of_states, permissions)
         cloudformation.install()
-        events.install()
+        events.install(permissions)
         log_events.install()
         self.jobs = TrainingJobs(
             state=self.state,
             endpoint_url=self.endpoint_url,
             region=REGION,
             account_id=ACCOUNT_ID,
-            credentials=self.credentials,
+            clients=made,
+            sessions=sessions,
+            permissions=permissions,
             images=ImageStore(self.state),
             on_change=events.training_job_changed,
             devices=self._devices,
+            faults=self.faults,
         )
-        sagemaker = SageMakerApi(self.jobs)
+        sagemaker = SageMakerApi(self.jobs, self.faults)
+        root_key_id = self.description.access_key_id
+        control = Control(self.faults, is_root=lambda environ: environ[KEY] == root_key_id)
         moto = DomainDispatcherApplication(create_backend_app)
 
+        def caller_of(environ: WSGIEnvironment) -> tuple[Caller, str]:
+            return permissions.caller(environ[KEY], root_key_id), environ[SERVICE]
+
         def route(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-            of_sagemaker = environ.get("HTTP_X_AMZ_TARGET", "").startswith(TARGET_PREFIX)
+            target = environ.get("HTTP_X_AMZ_TARGET", "")
+            app = control if target.startswith(OF_ACCOUNT) else sagemaker if target.startswith(OF_SAGEMAKER) else moto
             try:
-                answer: Iterable[bytes] = (sagemaker if of_sagemaker else moto)(environ, start_response)
+                if environ[SERVICE] == "s3":
+                    return self.faults.slowly(app, environ, start_response)
+                answer: Iterable[bytes] = app(environ, start_response)
             except Exception:
                 _log.exception("%s %s", environ["REQUEST_METHOD"], environ["REQUEST_URI"])
                 return server.internal_failure(environ, start_response, self.state / "account.log")
             return answer
 
-        return route
-
-    def credentials(self, role_arn: str = "") -> dict[str, str]:
-        """AWS_* variables that act as a role (by AssumeRole), or, without one, as the account's root.
-
-        Raises:
-            LookupError: the account has no such role.
-        """
-        description = self.description
-        if not role_arn:
-            return {
-                "AWS_ACCESS_KEY_ID": description.access_key_id,
-                "AWS_SECRET_ACCESS_KEY": description.secret_access_key,
-            }
-        from moto.iam.exceptions import NotFoundException
-        from moto.iam.models import iam_backends
-        from moto.sts.models import sts_backends
-
-        try:
-            iam_backends[ACCOUNT_ID]["aws"].get_role_by_arn(role_arn)
-        except NotFoundException:
-            raise LookupError(f"the account has no role {role_arn!r}") from None
-        role = sts_backends[ACCOUNT_ID]["aws"].assume_role(
-            region_name=REGION,
-            role_session_name="SageMaker",
-            role_arn=role_arn,
-            policy="",
-            duration=12 * 3600,
-            external_id="",
-        )
-        return {
-            "AWS_ACCESS_KEY_ID": role.access_key_id,
-            "AWS_SECRET_ACCESS_KEY": role.secret_access_key,
-            "AWS_SESSION_TOKEN": role.session_token,
-        }
+        return Enforced(route, permissions, caller_of)
 
     def _issued(self, access_key_id: str) -> IssuedKey | None:
         description = self.description

@@ -10,20 +10,47 @@ import signal
 import subprocess
 import sys
 import threading
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from . import cli_faults
 from .state import DEFAULT_STATE, AccountError, environment_of, running_account
 
+if TYPE_CHECKING:
+    from .account import LocalAccount
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the command line says of the account."""
+
+    state: Path
+    port: int
+    devices: dict[str, int]
+    enforce_iam: bool
+
+    def account(self) -> LocalAccount:
+        from .account import LocalAccount
+
+        return LocalAccount(state=self.state, port=self.port, devices=self.devices, enforce_iam=self.enforce_iam)
+
+
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+app.add_typer(cli_faults.app, name="break")
+app.command("mend")(cli_faults.mend)
+app.command("faults")(cli_faults.faults)
 
 State = Annotated[Path, typer.Option(help="The account's folder.")]
 Port = Annotated[int, typer.Option(help="The port of 127.0.0.1 that it listens on; 0 takes a free one.")]
 Devices = Annotated[
     list[str] | None,
     typer.Option(metavar="TYPE=N", help="N accelerators in each ml.* machine of a type, instead of its own."),
+]
+EnforceIam = Annotated[
+    bool, typer.Option("--enforce-iam", help="Evaluate the permissions of every role and user, as AWS does.")
 ]
 
 
@@ -37,38 +64,40 @@ def main() -> None:
 
 
 @app.callback(invoke_without_command=True)
-def start(context: typer.Context, state: State = DEFAULT_STATE, port: Port = 0, devices: Devices = None) -> None:
+def start(
+    context: typer.Context,
+    state: State = DEFAULT_STATE,
+    port: Port = 0,
+    devices: Devices = None,
+    enforce_iam: EnforceIam = False,
+) -> None:
     """An AWS account on this machine, in which SageMaker training jobs run for real.
 
     Without a command it starts one, prints what to export, and runs until Ctrl-C.
     """
-    context.obj = (state, port, _devices(devices))
+    context.obj = Options(state, port, _devices(devices), enforce_iam)
     if context.invoked_subcommand is None:
-        _serve(*context.obj)
+        _serve(context.obj)
 
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def run(context: typer.Context, command: Annotated[list[str], typer.Argument(help="What to run, after --.")]) -> None:
     """Run a command with the account that runs on the state folder, else with one of its own, which ends with the command."""
-    state, port, devices = context.obj
-    running = running_account(state)
+    options: Options = context.obj
+    running = running_account(options.state)
     if running is not None:
-        sys.exit(_call(command, environment_of(running, state.absolute())))
-    from .account import LocalAccount
-
-    with LocalAccount(state=state, port=port, devices=devices) as account:
+        sys.exit(_call(command, environment_of(running, options.state.absolute())))
+    with options.account() as account:
         code = _call(command, account.environment())
     sys.exit(code)
 
 
-def _serve(state: Path, port: int, devices: dict[str, int]) -> None:
-    from .account import LocalAccount
-
+def _serve(options: Options) -> None:
     # Before anything is started, so that however early the signal comes, everything is ended.
     told_to_stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: told_to_stop.set())
-    with LocalAccount(state=state, port=port, devices=devices) as account:
+    with options.account() as account:
         _print_exports(account.environment())
         print(f"# The account answers at {account.endpoint_url}; its log is {account.state / 'account.log'}.")
         print("# Paste the lines above into another terminal. Ctrl-C ends the account and its jobs.", flush=True)

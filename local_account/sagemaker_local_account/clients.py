@@ -1,8 +1,9 @@
-"""The boto3 clients by which the account calls itself, with its own root keys."""
+"""The boto3 clients by which the account's services call the account: each under the role that it acts as."""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import boto3
@@ -10,25 +11,37 @@ from botocore.config import Config
 
 
 class Clients:
-    """Stands in for the module `boto3` where moto's state machine interpreter makes its clients.
+    """Makes clients once per service, region, keys and settings, and shares them: boto3's clients, unlike its sessions,
+    may be used by several threads."""
 
-    moto makes a client per state, with fixed keys, from boto3's default session, which is not safe to use from several
-    threads at once. Here clients are made once per service and region, under a lock, with this account's keys. moto's
-    other settings stay: no validation of parameters (the service answers for itself) and no retries.
-    """
-
-    def __init__(self, *, endpoint_url: str, access_key_id: str, secret_access_key: str) -> None:
+    def __init__(self, endpoint_url: str) -> None:
         self._endpoint_url = endpoint_url
-        self._session = boto3.Session(aws_access_key_id=access_key_id, aws_secret_access_key=secret_access_key)
         self._lock = threading.Lock()
-        self._clients: dict[tuple[str, str], Any] = {}
+        self._clients: dict[tuple[str, str, str], Any] = {}
 
-    def client(self, *, service_name: str, region_name: str, config: Config, **_: Any) -> Any:
-        """A client of a service; what else moto passes (its own keys and endpoint) is left aside."""
-        key = (service_name, region_name)
+    def client(self, service: str, region: str, keys: Mapping[str, str], config: Config | None = None) -> Any:
+        """A client that signs with ``keys``, which are AWS_* variables. ``config`` belongs to whose keys these are."""
+        key = (service, region, keys["AWS_ACCESS_KEY_ID"])
         with self._lock:
             if key not in self._clients:
-                self._clients[key] = self._session.client(
-                    service_name, region_name=region_name, endpoint_url=self._endpoint_url, config=config
+                session = boto3.Session(
+                    keys["AWS_ACCESS_KEY_ID"],
+                    keys["AWS_SECRET_ACCESS_KEY"],
+                    keys.get("AWS_SESSION_TOKEN"),
+                    region_name=region,
                 )
+                self._clients[key] = session.client(service, endpoint_url=self._endpoint_url, config=config)
             return self._clients[key]
+
+
+# What a state's call is made with: the service answers for its own parameters, and Step Functions for retries.
+OF_STATES = Config(
+    parameter_validation=False,
+    retries={"max_attempts": 0, "total_max_attempts": 1},
+    connect_timeout=99_999_999,
+    read_timeout=99_999_999,
+)
+# What SageMaker's own calls for a job are made with. Many jobs upload at once.
+OF_JOBS = Config(max_pool_connections=50, s3={"addressing_style": "path"})
+
+ClientOfRole = Callable[[str, str, str], Any]

@@ -18,11 +18,23 @@ from moto.events.models import Rule, events_backends
 from moto.stepfunctions.parser.asl.utils.json_path import NoSuchJsonPathError, extract_json
 from moto.stepfunctions.parser.models import stepfunctions_parser_backends
 
+from .permissions import Permissions
+from .policies import Call
+
+SERVICE = "events.amazonaws.com"
+
 _log = logging.getLogger(__name__)
 _moto_send_to_targets = Rule.send_to_targets
 
 
-def install() -> None:
+class _Under:
+    """The permissions under which rules reach their targets, those of the account that was started last."""
+
+    permissions: Permissions
+
+
+def install(permissions: Permissions) -> None:
+    _Under.permissions = permissions
     Rule.send_to_targets = _send_to_targets
 
 
@@ -119,6 +131,12 @@ def _send_to_targets(self: Rule, original_event: Any, transform_input: bool = Tr
 def _start_execution(target: dict[str, Any], event: Any) -> None:
     _, _, _, region, account, *_ = target["Arn"].split(":")
     backend = stepfunctions_parser_backends[account][region]
+    permissions = _Under.permissions
+    if permissions.enforced:
+        # On AWS a target without leave shows as a failed invocation of the rule, and here in the account's log.
+        permissions.check_trust(target["RoleArn"], SERVICE)
+        role = permissions.role(target["RoleArn"], "events")
+        permissions.check(role, Call("states:StartExecution", target["Arn"]))
     execution = backend.start_execution(target["Arn"], execution_input=_target_input(target, event))
     _log.info("%s started by an event of %s", execution.execution_arn, event["source"])
 

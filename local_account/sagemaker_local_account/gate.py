@@ -15,19 +15,19 @@ import datetime
 import hashlib
 import hmac
 import io
-import json
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
-from xml.sax.saxutils import escape
+
+from . import answers
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
-# A refused request's body is read up to here, so that the client sees the answer instead of a broken connection.
-DRAINED_BYTES = 8 * 1024 * 1024
+# Where a request that has passed says who signed it, and for which service.
+KEY, SERVICE = "local_account.access_key_id", "local_account.service"
 
 # AWS refuses a signature made more than this long ago (or ahead).
 CLOCK_SKEW = datetime.timedelta(minutes=15)
@@ -86,7 +86,7 @@ class Gate:
         try:
             self.check(environ)
         except Refused as refusal:
-            return _forbidden(environ, start_response, refusal)
+            return answers.error(environ, start_response, "403 Forbidden", refusal.code, refusal.message)
         return self._app(environ, start_response)
 
     def check(self, environ: WSGIEnvironment) -> None:
@@ -117,6 +117,7 @@ class Gate:
         _check_time(signature)
         if not hmac.compare_digest(_expected(environ, signature, key).encode(), signature.signature.encode()):
             raise Refused("SignatureDoesNotMatch", "the signature does not match the request and the secret access key")
+        environ[KEY], environ[SERVICE] = signature.access_key_id, signature.scope.split("/")[2]
 
 
 def _signature_of(environ: WSGIEnvironment) -> _Signature | None:
@@ -252,28 +253,3 @@ def _payload_hash(environ: WSGIEnvironment) -> str:
     body = environ["wsgi.input"].read(length)
     environ["wsgi.input"] = io.BytesIO(body)
     return hashlib.sha256(body).hexdigest()
-
-
-def _forbidden(environ: WSGIEnvironment, start_response: StartResponse, refusal: Refused) -> Iterable[bytes]:
-    """403 in the shape that the caller's client reads: JSON where it speaks JSON, else the XML of S3 and Query."""
-    remaining = min(int(environ.get("CONTENT_LENGTH") or 0), DRAINED_BYTES)
-    while remaining > 0 and (chunk := environ["wsgi.input"].read(min(remaining, 65536))):
-        remaining -= len(chunk)
-    headers = [("x-amzn-errortype", refusal.code), ("Connection", "close")]
-    body: bytes
-    if "HTTP_X_AMZ_TARGET" in environ or "json" in environ.get("CONTENT_TYPE", ""):
-        headers.append(("Content-Type", "application/x-amz-json-1.1"))
-        body = json.dumps({"__type": refusal.code, "message": refusal.message}).encode()
-    else:
-        headers.append(("Content-Type", "text/xml"))
-        error = f"<Code>{escape(refusal.code)}</Code><Message>{escape(refusal.message)}</Message>"
-        body = _xml_error(environ, error).encode()
-    headers.append(("Content-Length", str(len(body))))
-    start_response("403 Forbidden", headers)
-    return [b"" if environ["REQUEST_METHOD"] == "HEAD" else body]
-
-
-def _xml_error(environ: dict[str, Any], error: str) -> str:
-    if environ.get("CONTENT_TYPE", "").startswith("application/x-www-form-urlencoded"):
-        return f"<ErrorResponse><Error><Type>Sender</Type>{error}</Error></ErrorResponse>"
-    return f"<Error>{error}</Error>"

@@ -291,6 +291,8 @@ def _host_as_json(host: HostPlan, addresses: str, output: int) -> dict[str, Any]
         "command": list(host.command),
         "working_directory": host.working_directory,
         "output": output,
+        "starts_after": host.starts_after,
+        "disk_mebibytes": host.disk_mebibytes,
     }
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import logging
 import shutil
-import signal
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -15,16 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from .devices import accelerators, write_stand_ins
-from .hosts import HostError, RunningJob
+from .faults import Capacity, Faults, FullDisk, Interruption, LateHost
+from .hosts import HostError
 from .images import ImageError, ImageStore
 from .logs import JobLogs, Metrics
-from .plan import CHECKPOINTS, HostPlan, JobPlan, config_files, plan_job
+from .plan import CHECKPOINTS, JobPlan, config_files, groups_of, plan_job
 from .storage import Checkpoints, StorageError, channel_objects, download, holds_files, share_of, upload_archive
+from .training import EndedBy, Outcome, Training, ml
 
-STOP_SECONDS = 120  # between SIGTERM and SIGKILL, as SageMaker gives
-PEERS_SECONDS = 10  # what the other hosts get once one has failed
 _LOOK_SECONDS = 0.2
-_CHECKPOINT_SECONDS = 1.0
 _LONGEST_REASON = 1024
 _LONGEST_RUNTIME = 86_400  # StoppingCondition.MaxRuntimeInSeconds, unless the request says another
 
@@ -33,20 +32,39 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What a job needs of its account."""
+    """What a job needs of its account. ``client`` gives the client of a service that acts as a role."""
 
     folder: Path
     endpoint_url: str
     region: str
-    client: Callable[[str], Any]
+    client: Callable[[str, str], Any]
     images: ImageStore
     credentials: Callable[[str], Mapping[str, str]]
     devices: Mapping[str, int]
+    faults: Faults
     on_change: Callable[[dict[str, Any]], None]
 
 
 class JobFailed(Exception):
     """The job came to nothing; the text is its FailureReason."""
+
+
+@dataclass(frozen=True)
+class End:
+    """A job's last status."""
+
+    status: str
+    secondary: str
+    message: str
+    reason: str = ""
+
+
+STOPPED = End("Stopped", "Stopped", "Training job stopped")
+ENDS: Mapping[EndedBy, End] = {
+    "stop": STOPPED,
+    "runtime": End("Stopped", "MaxRuntimeExceeded", "Training job runtime exceeded MaxRuntimeInSeconds provided"),
+    "wait": End("Stopped", "MaxWaitTimeExceeded", "Training job wait time exceeded MaxWaitTimeInSeconds provided"),
+}
 
 
 class Job:
@@ -64,14 +82,16 @@ class Job:
         self._stop = threading.Event()
         self._abort = threading.Event()
         self._times: dict[str, datetime] = {"CreationTime": _now()}
+        self._began = time.monotonic()
+        self._billed = 0.0
         self._ended: dict[str, Any] = {}
         self._transitions: list[dict[str, Any]] = []
         self.status = "InProgress"
-        self._hosts: RunningJob | None = None
+        self._training: Training | None = None
         self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
 
     def start(self) -> None:
-        self._change("Starting", "Preparing the instances for training")
+        self._change("Starting", "Starting the training job")
         self._thread.start()
 
     def stop(self) -> bool:
@@ -84,9 +104,9 @@ class Job:
         return True
 
     def lose_host(self, host: str) -> None:
-        """End a host with all that runs on it, as when its machine is lost. Nothing happens to a job that is not training."""
-        if self._hosts is not None:
-            self._hosts.kill_host(host)
+        """Lose one of its machines. Nothing happens to a job that is not training."""
+        if self._training is not None:
+            self._training.lose_host(host)
 
     def abort(self) -> None:
         """End the job at once, as its account ends."""
@@ -118,45 +138,88 @@ class Job:
         try:
             end = self._live()
         except (JobFailed, HostError, ImageError, StorageError) as error:
-            end = ("Failed", "Failed", "Training job failed", str(error))
+            end = End("Failed", "Failed", "Training job failed", str(error))
         except Exception as error:
             _log.exception("%s failed", self.name)
-            end = ("Failed", "Failed", "Training job failed", f"InternalServerError: {type(error).__name__}: {error}")
+            reason = f"InternalServerError: {type(error).__name__}: {error}"
+            end = End("Failed", "Failed", "Training job failed", reason)
         shutil.rmtree(self._folder, ignore_errors=True)
-        status, secondary, message, reason = end
         with self._lock:
             now = _now()
             if "TrainingStartTime" in self._times:
                 seconds = round((now - self._times["TrainingStartTime"]).total_seconds())
-                self._ended |= {"TrainingTimeInSeconds": seconds, "BillableTimeInSeconds": seconds}
-            if reason:
-                self._ended["FailureReason"] = reason[:_LONGEST_REASON]
+                # Of wall-clock time, machines are billed while they are had: not while a spot job waits for new ones.
+                billed = min(seconds, round(self._billed))
+                self._ended |= {"TrainingTimeInSeconds": seconds, "BillableTimeInSeconds": billed}
+            if end.reason:
+                self._ended["FailureReason"] = end.reason[:_LONGEST_REASON]
             self._times["TrainingEndTime"] = now
-        self._change(secondary, message, status=status)
+        self._change(end.secondary, end.message, status=end.status)
 
-    def _live(self) -> tuple[str, str, str, str]:
-        """Run the job; returns its last status, secondary status, message and failure reason."""
+    def _live(self) -> End:
         plan = self._plan()
+        while True:
+            self._find_machines()
+            since = time.monotonic()
+            try:
+                end = self._attempt(plan)
+            finally:
+                self._billed += time.monotonic() - since
+            if isinstance(end, End):
+                return end
+            if not self._wait_for_machines(end):
+                return STOPPED if self._stop.is_set() else ENDS["wait"]
+
+    def _attempt(self, plan: JobPlan) -> End | Interruption:
+        """On one set of machines: the job's end, or the interruption that took them away."""
+        self._times.setdefault("TrainingStartTime", _now())
         self._change("Downloading", "Downloading input data")
         self._download(plan)
         if self._stop.is_set():
-            return ("Stopped", "Stopped", "Training job stopped", "")
+            return STOPPED
         checkpoints = self._checkpoints(plan)
-        self._times["TrainingStartTime"] = _now()
         self._change("Training", "Training image download completed. Training in progress.")
-        reason, timed_out = self._train(plan, checkpoints)
+        outcome = self._train(plan, checkpoints)
         if self._abort.is_set():
-            return ("Stopped", "Stopped", "The account ended", "")
-        if reason is None:
+            return dataclasses.replace(STOPPED, message="The account ended")
+        for kept in checkpoints:
+            kept.keep()
+        if outcome.interruption is not None:
+            return outcome.interruption
+        if outcome.failure is None:
             self._change("Uploading", "Uploading generated training model")
-        self._upload(plan, checkpoints)
-        if timed_out:
-            return ("Stopped", "MaxRuntimeExceeded", "Training job runtime exceeded MaxRuntimeInSeconds provided", "")
-        if self._stop.is_set():
-            return ("Stopped", "Stopped", "Training job stopped", "")
-        if reason is not None:
-            return ("Failed", "Failed", "Training job failed", reason)
-        return ("Completed", "Completed", "Training job completed", "")
+        self._upload(plan)
+        if outcome.failure is not None:
+            return End("Failed", "Failed", "Training job failed", outcome.failure)
+        return ENDS.get(outcome.ended_by) or End("Completed", "Completed", "Training job completed")
+
+    def _deadlines(self) -> dict[EndedBy, float]:
+        """When a run that starts now has to be over: of the run time, what earlier machines ran is spent."""
+        limits = self.request["StoppingCondition"]
+        left = limits.get("MaxRuntimeInSeconds", _LONGEST_RUNTIME) - self._billed
+        deadlines: dict[EndedBy, float] = {"runtime": time.monotonic() + left}
+        if "MaxWaitTimeInSeconds" in limits:
+            deadlines["wait"] = self._began + limits["MaxWaitTimeInSeconds"]
+        return deadlines
+
+    def _find_machines(self) -> None:
+        self._change("Starting", "Preparing the instances for training")
+        for _, instance_type, _ in groups_of(self.request):
+            if self._around.faults.take_one(Capacity, job=self.name, instance_type=instance_type):
+                self._change("Starting", "Insufficient capacity error from EC2 while launching instances, retrying!")
+                raise JobFailed(
+                    "CapacityError: Unable to provision requested ML compute capacity. Please retry using a different "
+                    "ML instance type."
+                )
+
+    def _wait_for_machines(self, interruption: Interruption) -> bool:
+        """After an interruption, until there are machines again; False when the job ends first."""
+        self._change("Interrupted", "Training job interrupted: its managed spot instances were taken back")
+        shutil.rmtree(self._folder, ignore_errors=True)  # the machines' disks are gone with them
+        last = self._deadlines()["wait"]
+        until = min(time.monotonic() + interruption.away, last)
+        self._stop.wait(max(0.0, until - time.monotonic()))
+        return not self._stop.is_set() and time.monotonic() < last
 
     def _plan(self) -> JobPlan:
         uri = self.request["AlgorithmSpecification"].get("TrainingImage")
@@ -165,7 +228,7 @@ class Job:
                 "ClientError: the local account runs jobs by their TrainingImage, and the request names none"
             )
         around = self._around
-        return plan_job(
+        plan = plan_job(
             self.request,
             image=around.images.resolve(uri),
             folder=self._folder,
@@ -180,22 +243,37 @@ class Job:
             },
             devices=around.devices,
         )
+        hosts = []
+        for host in plan.hosts:
+            late = around.faults.take_one(LateHost, job=self.name, host=host.name)
+            full = around.faults.take_one(FullDisk, job=self.name, host=host.name)
+            hosts.append(
+                dataclasses.replace(
+                    host,
+                    starts_after=late.seconds if late else 0.0,
+                    disk_mebibytes=full.mebibytes if full else None,
+                )
+            )
+        return dataclasses.replace(plan, hosts=tuple(hosts))
+
+    def _client(self, service: str) -> Any:
+        """SageMaker does all of this with the job's role."""
+        return self._around.client(service, self.request["RoleArn"])
 
     def _download(self, plan: JobPlan) -> None:
         for host in plan.hosts:
-            ml = _ml(host)
             for folder in ("input/config", "input/data", "model", "output/data"):
-                (ml / folder).mkdir(parents=True, exist_ok=True)
+                (ml(host) / folder).mkdir(parents=True, exist_ok=True)
             for name, content in config_files(plan, host, self.request).items():
-                (ml / "input" / "config" / name).write_text(json.dumps(content))
+                (ml(host) / "input" / "config" / name).write_text(json.dumps(content))
             write_stand_ins(host.folder / "devices", host.instance_type, host.accelerators)
-        s3 = self._around.client("s3")
+        s3 = self._client("s3")
         for channel in self.request.get("InputDataConfig", []):
             source = channel["DataSource"]["S3DataSource"]
             objects = channel_objects(s3, channel)
             hosts = plan.hosts_of(source.get("InstanceGroupNames"))
             for number, host in enumerate(hosts):
-                folder = _ml(host) / "input" / "data" / channel["ChannelName"]
+                folder = ml(host) / "input" / "data" / channel["ChannelName"]
                 folder.mkdir()
                 distribution = source.get("S3DataDistributionType", "FullyReplicated")
                 download(s3, share_of(objects, number, len(hosts), distribution), folder)
@@ -209,65 +287,41 @@ class Job:
             raise JobFailed(
                 f"ClientError: the local account keeps checkpoints under /opt/ml only, got LocalPath {path}"
             )
-        s3 = self._around.client("s3")
+        s3 = self._client("s3")
         kept = [Checkpoints(s3, config["S3Uri"], host.folder / path.lstrip("/")) for host in plan.hosts]
         for checkpoints in kept:
             checkpoints.restore()
         return kept
 
-    def _train(self, plan: JobPlan, checkpoints: list[Checkpoints]) -> tuple[str | None, bool]:
-        """Run the hosts to their end; returns why the job failed, None if it did not, and whether its time ran out."""
-        client = self._around.client
-        logs = JobLogs(self.name, logs=client("logs"), cloudwatch=client("cloudwatch"), metrics=self._metrics)
-        hosts = RunningJob(plan, on_line=logs.line)
+    def _train(self, plan: JobPlan, checkpoints: list[Checkpoints]) -> Outcome:
+        logs = JobLogs(
+            self.name, logs=self._client("logs"), cloudwatch=self._client("cloudwatch"), metrics=self._metrics
+        )
         try:
-            hosts.start()
-            self._hosts = hosts
-            return self._watch(plan, hosts, checkpoints)
+            self._training = Training(
+                plan,
+                request=self.request,
+                checkpoints=checkpoints,
+                faults=self._around.faults,
+                deadlines=self._deadlines(),
+                stop=self._stop,
+                abort=self._abort,
+                on_line=logs.line,
+            )
+            return self._training.run()
         finally:
-            hosts.close()
+            self._training = None
             logs.close()
 
-    def _watch(self, plan: JobPlan, hosts: RunningJob, checkpoints: list[Checkpoints]) -> tuple[str | None, bool]:
-        runtime = self.request["StoppingCondition"].get("MaxRuntimeInSeconds", _LONGEST_RUNTIME)
-        deadline = time.monotonic() + runtime
-        kill_at: float | None = None
-        reason: str | None = None
-        timed_out = False
-        next_look = time.monotonic() + _CHECKPOINT_SECONDS
-        while hosts.wait(0) is None:
-            ended = hosts.first_exit(_LOOK_SECONDS)
-            now = time.monotonic()
-            if ended and ended[1] and reason is None and kill_at is None:
-                reason = _reason(plan, *ended)
-                hosts.signal(signal.SIGTERM)
-                kill_at = now + PEERS_SECONDS
-            if kill_at is None and (self._stop.is_set() or now > deadline):
-                timed_out = not self._stop.is_set()
-                hosts.signal(signal.SIGTERM)
-                kill_at = now + STOP_SECONDS
-            if self._abort.is_set() or (kill_at is not None and now > kill_at):
-                for host in plan.hosts:
-                    hosts.kill_host(host.name)
-            if now > next_look:
-                for kept in checkpoints:
-                    kept.keep()
-                next_look = now + _CHECKPOINT_SECONDS
-        while kill_at is None and reason is None and (ended := hosts.first_exit(0)):
-            reason = _reason(plan, *ended) if ended[1] else None
-        return reason, timed_out
-
-    def _upload(self, plan: JobPlan, checkpoints: list[Checkpoints]) -> None:
-        for kept in checkpoints:
-            kept.keep()
-        s3 = self._around.client("s3")
-        output = f"{self.request['OutputDataConfig']['S3OutputPath'].rstrip('/')}/{self.name}/output"
-        model = f"{output}/model.tar.gz"
-        upload_archive(s3, [_ml(host) / "model" for host in plan.hosts], model)
+    def _upload(self, plan: JobPlan) -> None:
+        s3, config = self._client("s3"), self.request["OutputDataConfig"]
+        output = f"{config['S3OutputPath'].rstrip('/')}/{self.name}/output"
+        model, key = f"{output}/model.tar.gz", config.get("KmsKeyId")
+        upload_archive(s3, [ml(host) / "model" for host in plan.hosts], model, key)
         self._ended["ModelArtifacts"] = {"S3ModelArtifacts": model}
-        data = [_ml(host) / "output" / "data" for host in plan.hosts]
+        data = [ml(host) / "output" / "data" for host in plan.hosts]
         if any(holds_files(folder) for folder in data):
-            upload_archive(s3, data, f"{output}/output.tar.gz")
+            upload_archive(s3, data, f"{output}/output.tar.gz", key)
 
     def _change(self, secondary: str, message: str, *, status: str | None = None) -> None:
         with self._lock:
@@ -275,12 +329,15 @@ class Job:
             # What goes on while a job is being stopped does not show.
             if self.status == "Stopping" and status is None:
                 return
-            if self._transitions:
-                self._transitions[-1]["EndTime"] = now
-            transition = {"Status": secondary, "StartTime": now, "StatusMessage": message}
+            last = self._transitions[-1] if self._transitions else None
+            if last is not None and last["Status"] == secondary:
+                last["StatusMessage"] = message
+            else:
+                if last is not None:
+                    last["EndTime"] = now
+                self._transitions.append({"Status": secondary, "StartTime": now, "StatusMessage": message})
             if status in ("Completed", "Failed", "Stopped"):
-                transition["EndTime"] = now
-            self._transitions.append(transition)
+                self._transitions[-1]["EndTime"] = now
             self.status = status or self.status
             self._times["LastModifiedTime"] = now
             described = self.description()
@@ -294,24 +351,6 @@ def _now() -> datetime:
     """The time in whole milliseconds, as far as the API tells it."""
     now = datetime.now(UTC)
     return now.replace(microsecond=now.microsecond // 1000 * 1000)
-
-
-def _ml(host: HostPlan) -> Path:
-    return host.folder / "opt" / "ml"
-
-
-def _reason(plan: JobPlan, name: str, code: int) -> str:
-    """A FailureReason in the service's words, that says which host it was."""
-    host = next(host for host in plan.hosts if host.name == name)
-    where = f"{name} of {host.group}" if host.group else name
-    if code < 0:
-        return (
-            f"InternalServerError: the host {where} was lost: its processes were ended by {signal.Signals(-code).name}; "
-            "a job does not go on without one of its hosts"
-        )
-    failure = _ml(host) / "output" / "failure"
-    said = failure.read_text(errors="replace").strip() if failure.is_file() else ""
-    return f"AlgorithmError: {said or f'the command on {where} ended'}, exit code: {code}"[:_LONGEST_REASON]
 
 
 def check_devices(devices: Mapping[str, int]) -> None:

@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from botocore.exceptions import ClientError
+
 LOG_GROUP = "/aws/sagemaker/TrainingJobs"
 NAMESPACE = "/aws/sagemaker/TrainingJobs"
 _BATCH_SECONDS = 0.2
@@ -70,13 +72,18 @@ class JobLogs:
 
     def _send(self) -> None:
         more = True
+        sends = {"logs": self._send_lines, "metrics": self._send_metrics}
         while more:
             batch, more = self._batch()
-            try:
-                self._send_lines(batch)
-                self._send_metrics(batch)
-            except Exception:
-                _log.exception("%d lines of %s were lost", len(batch), self._job_name)
+            for name, send in [*sends.items()]:
+                try:
+                    send(batch)
+                except ClientError as error:
+                    # As on AWS the job goes on: only nobody sees what it says.
+                    _log.error("%s of %s are not kept any more: %s", name, self._job_name, error)
+                    del sends[name]
+                except Exception:
+                    _log.exception("%d lines of %s were lost", len(batch), self._job_name)
 
     def _batch(self) -> tuple[list[tuple[str, datetime, str]], bool]:
         """The lines until a moment after the first, and whether there may be more."""
@@ -107,8 +114,12 @@ class JobLogs:
         if host not in self._streams:
             if not self._streams:
                 self._make(self._logs.create_log_group, logGroupName=LOG_GROUP)
-            self._streams[host] = f"{self._job_name}/{host}-{int(time.time())}"
-            self._make(self._logs.create_log_stream, logGroupName=LOG_GROUP, logStreamName=self._streams[host])
+                self._logs.describe_log_streams(
+                    logGroupName=LOG_GROUP, logStreamNamePrefix=f"{self._job_name}/", limit=1
+                )
+            stream = f"{self._job_name}/{host}-{int(time.time())}"
+            self._make(self._logs.create_log_stream, logGroupName=LOG_GROUP, logStreamName=stream)
+            self._streams[host] = stream
         return self._streams[host]
 
     def _make(self, create: Any, **names: str) -> None:

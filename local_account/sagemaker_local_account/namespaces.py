@@ -23,10 +23,11 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
-from . import netlink, rootfs
+from . import disk, netlink, rootfs
 
 CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWIPC = 0x20000, 0x4000000, 0x8000000
 CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = 0x10000000, 0x20000000, 0x40000000
@@ -187,7 +188,10 @@ def _start_keeper(job: dict[str, Any], host: dict[str, Any], report: socket.sock
 def _init(job: dict[str, Any], host: dict[str, Any], door: socket.socket, report: socket.socket) -> None:
     _die_with_parent()
     socket.sethostname(host["name"])
+    volume = disk.Volume(host["own"][disk.PATH], host["disk_mebibytes"]) if host["disk_mebibytes"] else None
     rootfs.build(host["rootfs"], image=host["image"], own=host["own"], read_only=host["read_only"], etc=host["etc"])
+    if volume is not None:
+        volume.mount(host["rootfs"])
     door.recv(1)
     with netlink.Links() as links:
         links.add_address("eth0", host["address"], 16)
@@ -206,6 +210,8 @@ def _init(job: dict[str, Any], host: dict[str, Any], door: socket.socket, report
         child, status = os.wait()
         if child == command:
             break
+    if volume is not None:
+        volume.copy_back()
     # Process 1's end is the end of all the others in its namespace.
     _tell(report, {"code": os.waitstatus_to_exitcode(status)})
 
@@ -225,6 +231,7 @@ def _run(host: dict[str, Any]) -> None:
     code = NOT_EXECUTABLE
     try:
         os.setsid()
+        time.sleep(host["starts_after"])
         os.dup2(os.open("/dev/null", os.O_RDONLY), 0)
         os.dup2(host["output"], 1)
         os.dup2(host["output"], 2)

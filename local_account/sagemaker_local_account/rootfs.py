@@ -60,6 +60,10 @@ def enter(root: str) -> None:
     os.chdir("/")
 
 
+def mount_tmpfs(target: str, data: str) -> None:
+    _mount("tmpfs", target, "tmpfs", MS_NOSUID | MS_NODEV, data)
+
+
 def _lay(root: str, image: str, taken: Sequence[str]) -> None:
     """The machine's system folders and the image's files, where `root` has nothing at a path in `taken`."""
     present = [name for name in SYSTEM if os.path.lexists(f"/{name}")]

@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from .faults import Faults, Throttling
 from .training_jobs import ServiceError, TrainingJobs
 
 if TYPE_CHECKING:
@@ -23,7 +24,8 @@ TARGET_PREFIX = "SageMaker."
 class SageMakerApi:
     """A WSGI application for requests whose `X-Amz-Target` is `SageMaker.<Operation>`."""
 
-    def __init__(self, jobs: TrainingJobs) -> None:
+    def __init__(self, jobs: TrainingJobs, faults: Faults) -> None:
+        self._faults = faults
         self._operations: dict[str, Callable[[dict[str, Any]], Any]] = {
             "CreateTrainingJob": lambda request: jobs.create(request),
             "DescribeTrainingJob": lambda request: jobs.describe(_required(request, "TrainingJobName")),
@@ -61,6 +63,8 @@ class SageMakerApi:
                 f"the local account does not have SageMaker's {name}; it has {', '.join(sorted(self._operations))}",
                 400,
             )
+        if self._faults.take_one(Throttling, operation=name):
+            raise ServiceError("ThrottlingException", "Rate exceeded", 400)
         try:
             request = json.loads(payload or b"{}")
         except ValueError as error:

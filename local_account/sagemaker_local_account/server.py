@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import socket
-import uuid
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from . import answers
 from .state import AccountError
 
 if TYPE_CHECKING:
@@ -61,21 +60,7 @@ def make(listener: socket.socket, app: Any) -> BaseWSGIServer:
 def internal_failure(environ: WSGIEnvironment, start_response: StartResponse, log: Path) -> Iterable[bytes]:
     """What a client is told of an error of the account's own, in the shape of AWS's."""
     message = f"the local account failed to answer; its log says why: {log}"
-    headers = [("x-amzn-errortype", "InternalFailure"), ("x-amzn-RequestId", str(uuid.uuid4()))]
-    body: bytes
-    if "HTTP_X_AMZ_TARGET" in environ or "json" in environ.get("CONTENT_TYPE", ""):
-        headers.append(("Content-Type", "application/x-amz-json-1.1"))
-        body = json.dumps({"__type": "InternalFailure", "message": message}).encode()
-    else:
-        headers.append(("Content-Type", "text/xml"))
-        error = f"<Code>InternalFailure</Code><Message>{message}</Message>"
-        query = environ.get("CONTENT_TYPE", "").startswith("application/x-www-form-urlencoded")
-        body = (
-            f"<ErrorResponse><Error>{error}</Error></ErrorResponse>" if query else f"<Error>{error}</Error>"
-        ).encode()
-    headers.append(("Content-Length", str(len(body))))
-    start_response("500 Internal Server Error", headers)
-    return [b"" if environ["REQUEST_METHOD"] == "HEAD" else body]
+    return answers.error(environ, start_response, "500 Internal Server Error", "InternalFailure", message)
 
 
 def log_to(path: Path) -> logging.Handler:

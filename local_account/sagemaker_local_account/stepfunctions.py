@@ -13,10 +13,13 @@ import copy
 import datetime
 import json
 import logging
+import sys
 import threading
 import uuid
+from collections.abc import Callable
 from typing import Any
 
+from moto.core.exceptions import AWSError
 from moto.core.responses import ActionResult
 from moto.stepfunctions import models as stepfunctions_models
 from moto.stepfunctions.exceptions import ExecutionDoesNotExist, InvalidExecutionInput
@@ -24,16 +27,24 @@ from moto.stepfunctions.models import StateMachine
 from moto.stepfunctions.parser.api import ExecutionStatus
 from moto.stepfunctions.parser.asl.eval.evaluation_details import ExecutionDetails
 from moto.stepfunctions.parser.asl.eval.program_state import ProgramStopped
-from moto.stepfunctions.parser.asl.utils import boto_client
 from moto.stepfunctions.parser.asl.utils.encoding import to_json_str
 from moto.stepfunctions.parser.backend.execution import BaseExecutionWorkerCommunication, Execution
 from moto.stepfunctions.parser.models import StepFunctionsParserBackend, stepfunctions_parser_backends
 from moto.stepfunctions.responses import StepFunctionResponse
 
 from . import events, interpreter, training_task
-from .clients import Clients
+from .permissions import AccessDenied, Permissions
+from .policies import Call
 
 _log = logging.getLogger(__name__)
+
+SERVICE = "states.amazonaws.com"
+
+# The rules by which Step Functions learns of the ends of what it waits for, by the resource of the state that waits.
+MANAGED_RULES = {
+    ":states:::sagemaker:createTrainingJob.sync": "StepFunctionsGetEventsForSageMakerTrainingJobsRule",
+    ":states:::states:startExecution.sync": "StepFunctionsGetEventsForStepFunctionsExecutionRule",
+}
 
 # How long StopExecution waits for an execution to notice, before it answers.
 STOP_NOTICED_SECONDS = 5.0
@@ -42,20 +53,39 @@ STOP_NOTICED_SECONDS = 5.0
 CLOSE_SECONDS = 2.0
 
 
-def install(clients: Clients) -> None:
-    """Make moto's Step Functions this account's. Repeated calls renew only the clients that states call through."""
+def install(client_of_role: Callable[[str, str, str], Any], permissions: Permissions) -> None:
+    """Make moto's Step Functions this account's. Repeated calls renew what states call through, and who may.
+
+    ``client_of_role`` gives the client of a service in a region that acts as a role.
+    """
+    Backend.permissions = permissions
     # moto's CloudFormation creates state machines in the backend that does not execute them, where the API, told to
     # execute, never looks. On AWS there is one Step Functions.
     stepfunctions_models.stepfunctions_backends = stepfunctions_parser_backends
     stepfunctions_parser_backends.backend = Backend
-    # moto's states call AWS with the keys "ak" and "sk", which the gate refuses, as AWS would.
-    boto_client.boto3 = clients
+    _replace_client_of_states(client_of_role)
     interpreter.install()
     training_task.install()
     # moto drops StopExecution's error and cause, and the stop date of an execution that timed out.
     StepFunctionResponse.stop_execution = _stop_execution
     StepFunctionResponse.describe_execution = _describe_execution
     StepFunctionResponse.list_executions = _list_executions
+
+
+def _replace_client_of_states(client_of_role: Callable[[str, str, str], Any]) -> None:
+    """moto's states call AWS with the keys "ak" and "sk", which the gate refuses; on AWS they act as the machine's role."""
+
+    def client_for(region: str, service: str, state_credentials: Any = None) -> Any:
+        if state_credentials is None:
+            raise NotImplementedError(f"the local account does not know as which role this state calls {service}")
+        return client_of_role(service, region, state_credentials.role_arn)
+
+    # Each module has the function under a name of its own.
+    for name, module in [*sys.modules.items()]:
+        if name.startswith(("moto.stepfunctions.parser.", training_task.__name__)) and "boto_client_for" in vars(
+            module
+        ):
+            vars(module)["boto_client_for"] = client_for
 
 
 def stop_all() -> None:
@@ -74,8 +104,17 @@ def stop_all() -> None:
         execution.ended.wait(CLOSE_SECONDS)
 
 
+class AccessDeniedException(AWSError):
+    """Step Functions' refusal of a role."""
+
+    TYPE = "AccessDeniedException"
+    STATUS = 400
+
+
 class Backend(StepFunctionsParserBackend):
-    """moto's executing backend with AWS's rules for names, for stopping and for deleted machines."""
+    """moto's executing backend with AWS's rules for names, for roles, for stopping and for deleted machines."""
+
+    permissions: Permissions
 
     @property
     def _url_module(self) -> Any:
@@ -87,6 +126,43 @@ class Backend(StepFunctionsParserBackend):
     def __init__(self, region_name: str, account_id: str) -> None:
         super().__init__(region_name, account_id)
         self.deleted_machines: list[StateMachine] = []
+
+    def create_state_machine(self, name: str, definition: str, roleArn: str, *args: Any, **kwargs: Any) -> StateMachine:
+        self._check_role(definition, roleArn)
+        machine: StateMachine = super().create_state_machine(name, definition, roleArn, *args, **kwargs)
+        return machine
+
+    def update_state_machine(
+        self, arn: str, definition: str | None = None, role_arn: str | None = None, **kwargs: Any
+    ) -> StateMachine:
+        existing = self.describe_state_machine(arn)
+        self._check_role(definition or existing.definition, role_arn or existing.roleArn)
+        machine: StateMachine = super().update_state_machine(arn, definition=definition, role_arn=role_arn, **kwargs)
+        return machine
+
+    def _check_role(self, definition: str, role_arn: str) -> None:
+        """What waits for a job or an execution by `.sync` does so by a rule that its role must be able to make."""
+        try:
+            self.permissions.check_trust(role_arn, SERVICE)
+            role = self.permissions.role(role_arn, "states")
+        except LookupError as error:
+            if not self.permissions.enforced:
+                return
+            raise AccessDeniedException(
+                f"Neither the global service principal {SERVICE}, nor the regional one is authorized to assume the "
+                f"provided role: {error}"
+            ) from None
+        for resource, rule in MANAGED_RULES.items():
+            if resource not in definition:
+                continue
+            arn = f"arn:aws:events:{self.region_name}:{self.account_id}:rule/{rule}"
+            try:
+                for action in ("PutTargets", "PutRule", "DescribeRule"):
+                    self.permissions.check(role, Call(f"events:{action}", arn))
+            except AccessDenied as denied:
+                raise AccessDeniedException(
+                    f"'{role_arn}' is not authorized to create managed-rule: {denied}"
+                ) from None
 
     def start_execution(
         self,

@@ -8,11 +8,14 @@ import os
 import shutil
 import tarfile
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from boto3.exceptions import S3UploadFailedError
 from botocore.exceptions import ClientError
+
+_BLOCK = 1 << 20
 
 
 class StorageError(Exception):
@@ -29,12 +32,8 @@ def channel_objects(s3: Any, channel: Mapping[str, Any]) -> list[tuple[str, str,
     """A channel's objects in the order of their keys: bucket, key, and the path below the channel's folder."""
     source = channel["DataSource"]["S3DataSource"]
     uri = source["S3Uri"]
-    try:
+    with refusals(f"Data download failed for channel {channel['ChannelName']}"):
         found = _of_manifest(s3, uri) if source["S3DataType"] == "ManifestFile" else _of_prefix(s3, uri)
-    except ClientError as error:
-        raise StorageError(
-            f"ClientError: Data download failed for channel {channel['ChannelName']}: {error}"
-        ) from error
     if not found:
         raise StorageError(
             f'ClientError: Data download failed: No S3 objects found under S3 URL "{uri}" given in input data source of '
@@ -49,11 +48,23 @@ def share_of(objects: Sequence[Any], host: int, hosts: int, distribution: str) -
     return objects[host::hosts] if distribution == "ShardedByS3Key" else objects
 
 
+@contextlib.contextmanager
+def refusals(what: str) -> Iterator[None]:
+    """S3's refusals, and a disk that is full, as the failure reason of a job."""
+    try:
+        yield
+    except (ClientError, S3UploadFailedError, OSError) as error:
+        raise StorageError(f"ClientError: {what}: {error}") from error
+
+
 def download(s3: Any, objects: Iterable[tuple[str, str, str]], folder: Path) -> None:
     for bucket, key, path in objects:
         target = folder / path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        s3.download_file(bucket, key, str(target))
+        with refusals(f"Data download failed for s3://{bucket}/{key}"):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            # Not download_file: that asks for the head first, and the refusal of that says nothing.
+            with open(target, "wb") as file:
+                shutil.copyfileobj(s3.get_object(Bucket=bucket, Key=key)["Body"], file, _BLOCK)
 
 
 def _of_prefix(s3: Any, uri: str) -> list[tuple[str, str, str]]:
@@ -86,13 +97,15 @@ class Checkpoints:
         self._s3 = s3
         self._bucket, prefix = split(uri)
         self._prefix = prefix if not prefix or prefix.endswith("/") else f"{prefix}/"
+        self._uri = f"s3://{self._bucket}/{self._prefix}"
         self._folder = folder
         self._kept: dict[str, tuple[int, int]] = {}
 
     def restore(self) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
-        uri = f"s3://{self._bucket}/{self._prefix}"
-        download(self._s3, _of_prefix(self._s3, uri), self._folder)
+        with refusals(f"Checkpoint download failed for {self._uri}"):
+            found = _of_prefix(self._s3, self._uri)
+        download(self._s3, found, self._folder)
         self._kept = dict(self._files())
 
     def keep(self) -> None:
@@ -100,7 +113,10 @@ class Checkpoints:
         for path, version in self._files():
             if self._kept.get(path) != version:
                 # A file that the script is just moving away is there under its new name next time.
-                with contextlib.suppress(FileNotFoundError):
+                with (
+                    refusals(f"Checkpoint upload failed for {self._uri}{path}"),
+                    contextlib.suppress(FileNotFoundError),
+                ):
                     self._s3.upload_file(str(self._folder / path), self._bucket, f"{self._prefix}{path}")
                     self._kept[path] = version
 
@@ -112,10 +128,14 @@ class Checkpoints:
                     yield str(path.relative_to(self._folder)), (status.st_mtime_ns, status.st_size)
 
 
-def upload_archive(s3: Any, folders: Sequence[Path], uri: str) -> None:
+def upload_archive(s3: Any, folders: Sequence[Path], uri: str, kms_key_id: str | None) -> None:
     """Upload what is in all the folders as one .tar.gz; of files with one name the last folder's."""
     bucket, key = split(uri)
-    with tempfile.TemporaryDirectory(dir=folders[0].parent) as name:
+    extra = {"ServerSideEncryption": "aws:kms", "SSEKMSKeyId": kms_key_id} if kms_key_id else None
+    with (
+        refusals(f"Artifact upload failed for {uri}"),
+        tempfile.TemporaryDirectory(dir=folders[0].parent) as name,
+    ):
         whole = Path(name) / "whole"
         whole.mkdir()
         for folder in folders:
@@ -125,7 +145,7 @@ def upload_archive(s3: Any, folders: Sequence[Path], uri: str) -> None:
         with tarfile.open(archive, "w:gz", compresslevel=1) as tar:
             for path in sorted(whole.iterdir()):
                 tar.add(path, arcname=path.name)
-        s3.upload_file(str(archive), bucket, key)
+        s3.upload_file(str(archive), bucket, key, ExtraArgs=extra)
 
 
 def holds_files(folder: Path) -> bool:

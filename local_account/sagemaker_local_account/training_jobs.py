@@ -10,14 +10,20 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import boto3
-from botocore.config import Config
-
+from . import sagemaker_calls
+from .api_calls import Place
+from .clients import OF_JOBS, Clients
+from .faults import Faults, Quota
 from .images import ImageStore
 from .job import Job, Surroundings, check_devices
+from .permissions import AccessDenied, Permissions
+from .plan import groups_of
+from .sessions import Sessions, session_name
 from .validation import ServiceError, check, check_rules, refused
 
 __all__ = ["ServiceError", "TrainingJobs"]
+
+SERVICE = "sagemaker.amazonaws.com"
 
 _MOST_LISTED = 100
 _LISTED = 10
@@ -26,8 +32,9 @@ _LISTED = 10
 class TrainingJobs:
     """The training jobs of one account, each of which runs on this machine.
 
-    ``credentials`` gives the AWS_* variables that act as a role, of the account itself for "". ``on_change`` gets a job's
-    description each time its status changes. ``devices`` are the accelerators of a type, where it shall have fewer than it has.
+    ``sessions`` and ``clients`` act as the jobs' roles, as far as ``permissions`` let them. ``on_change`` gets a job's
+    description each time its status changes. ``devices`` are the accelerators of a type, where it shall have fewer than it has;
+    ``faults`` is what shall go wrong.
     """
 
     def __init__(
@@ -37,19 +44,22 @@ class TrainingJobs:
         endpoint_url: str,
         region: str,
         account_id: str,
-        credentials: Callable[[str], Mapping[str, str]],
+        clients: Clients,
+        sessions: Sessions,
+        permissions: Permissions,
         images: ImageStore,
         on_change: Callable[[dict[str, Any]], None],
-        devices: Mapping[str, int] | None = None,
+        devices: Mapping[str, int],
+        faults: Faults,
     ) -> None:
         self._arn = f"arn:aws:sagemaker:{region}:{account_id}:training-job/"
-        self._endpoint_url = endpoint_url
-        self._region = region
-        self._credentials = credentials
+        self._place = Place(account_id, region)
+        self._sessions = sessions
+        self._permissions = permissions
+        self._faults = faults
         self._lock = threading.Lock()
         self._jobs: dict[str, Job] = {}
-        self._clients: dict[str, Any] = {}
-        check_devices(devices or {})
+        check_devices(devices)
         folder = state / "jobs"
         shutil.rmtree(folder, ignore_errors=True)  # of an account that was killed
         folder.mkdir(parents=True)
@@ -57,10 +67,11 @@ class TrainingJobs:
             folder=folder,
             endpoint_url=endpoint_url,
             region=region,
-            client=self._client,
+            client=lambda service, role: clients.client(service, region, sessions.of(role, SERVICE), OF_JOBS),
             images=images,
-            credentials=credentials,
-            devices=devices or {},
+            credentials=lambda role: sessions.of(role, SERVICE),
+            devices=devices,
+            faults=faults,
             on_change=on_change,
         )
 
@@ -68,13 +79,8 @@ class TrainingJobs:
         check("CreateTrainingJob", request)
         check_rules(request)
         name = request["TrainingJobName"]
-        try:
-            self._credentials(request["RoleArn"])
-        except LookupError as error:
-            raise refused(
-                f"Could not assume role {request['RoleArn']}. Please ensure that the role exists and allows principal "
-                f"'sagemaker.amazonaws.com' to assume the role: {error}"
-            ) from None
+        self._check_role(request)
+        self._check_quotas(request)
         # An ARN has the job's name in lower case.
         job = Job(request, self._arn + name.lower(), self._surroundings)
         with self._lock:
@@ -150,20 +156,46 @@ class TrainingJobs:
             raise ServiceError("ResourceNotFound", f"the account has no training job {arn}")
         return job
 
-    def _client(self, service: str) -> Any:
-        """The account's own client of a service; boto3's clients, unlike its sessions, may be shared by threads."""
+    def _check_role(self, request: Mapping[str, Any]) -> None:
+        """What SageMaker does with the role, it must be able to do before there is a job."""
+        arn = request["RoleArn"]
+        try:
+            self._sessions.of(arn, SERVICE)
+        except LookupError as error:
+            raise refused(
+                f"Could not assume role {arn}. Please ensure that the role exists and allows principal '{SERVICE}' to "
+                f"assume the role: {error}"
+            ) from None
+        role = self._permissions.role(arn, session_name(SERVICE))
+        for what, calls in {
+            "Access denied for the training image": sagemaker_calls.image_calls(request),
+            "Access denied for VpcConfig": sagemaker_calls.network_calls(request, self._place),
+            "Access denied for VolumeKmsKeyId": sagemaker_calls.key_calls(request, self._place),
+        }.items():
+            for call in calls:
+                try:
+                    self._permissions.check(role, call)
+                except AccessDenied as denied:
+                    raise refused(f"{what}: {denied}") from None
+
+    def _check_quotas(self, request: Mapping[str, Any]) -> None:
+        for _, instance_type, count in groups_of(request):
+            for quota in self._faults.of(Quota, job=request["TrainingJobName"]):
+                used = self._in_use(instance_type)
+                over = quota.instance_type == instance_type and used + count > quota.limit
+                if over and self._faults.take(quota):
+                    raise ServiceError(
+                        "ResourceLimitExceeded",
+                        f"The account-level service limit '{instance_type} for training job usage' is {quota.limit} "
+                        f"Instances, with current utilization of {used} Instances and a request delta of {count} "
+                        "Instances. Please use AWS Service Quotas to request an increase for this quota. If AWS Service "
+                        "Quotas is not available, contact AWS support to request an increase for this quota.",
+                    )
+
+    def _in_use(self, instance_type: str) -> int:
         with self._lock:
-            if service not in self._clients:
-                keys = self._credentials("")
-                session = boto3.Session(
-                    keys["AWS_ACCESS_KEY_ID"], keys["AWS_SECRET_ACCESS_KEY"], region_name=self._region
-                )
-                self._clients[service] = session.client(
-                    service,
-                    endpoint_url=self._endpoint_url,
-                    config=Config(max_pool_connections=50, s3={"addressing_style": "path"}),
-                )
-            return self._clients[service]
+            running = [job.request for job in self._jobs.values() if job.status in ("InProgress", "Stopping")]
+        return sum(count for request in running for _, kind, count in groups_of(request) if kind == instance_type)
 
 
 def _fits(job: Mapping[str, Any], request: Mapping[str, Any]) -> bool:

@@ -1,0 +1,56 @@
+"""Errors in the shape that the caller's client reads: JSON where it speaks JSON, else the XML of S3, Query or EC2."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+from xml.sax.saxutils import escape
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIEnvironment
+
+# A refused request's body is read up to here, so that the client sees the answer instead of a broken connection.
+DRAINED_BYTES = 8 * 1024 * 1024
+
+
+def error(
+    environ: WSGIEnvironment, start_response: StartResponse, status: str, code: str, message: str
+) -> Iterable[bytes]:
+    """Answer a request whose body may not have been read."""
+    remaining = min(int(environ.get("CONTENT_LENGTH") or 0), DRAINED_BYTES)
+    while remaining > 0 and (chunk := environ["wsgi.input"].read(min(remaining, 65536))):
+        remaining -= len(chunk)
+    headers = [("x-amzn-errortype", code), ("x-amzn-RequestId", str(uuid.uuid4())), ("Connection", "close")]
+    if speaks_json(environ):
+        headers.append(("Content-Type", "application/x-amz-json-1.1"))
+        body = json.dumps({"__type": code, "message": message}).encode()
+    else:
+        headers.append(("Content-Type", "text/xml"))
+        body = _xml(environ, f"<Code>{escape(code)}</Code><Message>{escape(message)}</Message>").encode()
+    headers.append(("Content-Length", str(len(body))))
+    start_response(status, headers)
+    return [b"" if environ["REQUEST_METHOD"] == "HEAD" else body]
+
+
+def access_denied(
+    environ: WSGIEnvironment, start_response: StartResponse, service: str, message: str
+) -> Iterable[bytes]:
+    """IAM's refusal, under the code and status that a service gives it."""
+    if speaks_json(environ):
+        return error(environ, start_response, "400 Bad Request", "AccessDeniedException", message)
+    code = "UnauthorizedOperation" if service == "ec2" else "AccessDenied"
+    return error(environ, start_response, "403 Forbidden", code, message)
+
+
+def speaks_json(environ: WSGIEnvironment) -> bool:
+    return "HTTP_X_AMZ_TARGET" in environ or "json" in environ.get("CONTENT_TYPE", "")
+
+
+def _xml(environ: WSGIEnvironment, error: str) -> str:
+    if not environ.get("CONTENT_TYPE", "").startswith("application/x-www-form-urlencoded"):
+        return f"<Error>{error}</Error>"
+    if "/ec2/" in environ.get("HTTP_AUTHORIZATION", ""):
+        return f"<Response><Errors><Error>{error}</Error></Errors><RequestID>{uuid.uuid4()}</RequestID></Response>"
+    return f"<ErrorResponse><Error><Type>Sender</Type>{error}</Error></ErrorResponse>"

@@ -1,0 +1,236 @@
+"""Which IAM actions on which resources an HTTP request to the account asks for.
+
+moto takes every resource for "*", except S3's. Here each call that the stacks of this library, the CDK CLI and
+training scripts make has its true resource, and the condition keys that go with it. Any other call is evaluated on "*",
+as if it had no resource: a statement that names resources does not allow it, and the refusal says why.
+"""
+
+from __future__ import annotations
+
+import io
+import itertools
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from . import s3_calls
+from .policies import Call
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import WSGIEnvironment
+
+# The name before the colon of an action, where it is not the one that signs its requests.
+PREFIXES = {"monitoring": "cloudwatch"}
+
+# What an ARN ends with for each action, from IAM's service authorization reference. `{Name}` is the request's member of
+# that name, `{a|b}` the first of them that is there, `{Name.form}` a form of it; an ARN stands for itself.
+RESOURCES: dict[str, str] = {
+    "cloudformation:*": "stack/{StackName}/*",
+    "codebuild:BatchGetBuilds": "project/{ids.before_colon}",
+    "codebuild:BatchGetProjects": "project/{names}",
+    "codebuild:StartBuild": "project/{projectName}",
+    "ec2:CreateNetworkInterfacePermission": "network-interface/{NetworkInterfaceId}",
+    "ec2:DeleteNetworkInterface": "network-interface/{NetworkInterfaceId}",
+    "ecr:*": "repository/{repositoryName|repositoryNames}",
+    "events:DescribeRule": "rule/{Name}",
+    "events:PutRule": "rule/{Name}",
+    "events:PutTargets": "rule/{Rule}",
+    "iam:*": "role/{RoleName}",
+    "kms:*": "key/{KeyId}",
+    # A stream's ARN has its group's; what is of the group only ends before the stream's name.
+    "logs:CreateLogGroup": "log-group:{logGroupName}:log-stream:",
+    "logs:CreateLogStream": "log-group:{logGroupName}:log-stream:{logStreamName}",
+    "logs:DescribeLogStreams": "log-group:{logGroupName}:log-stream:",
+    "logs:FilterLogEvents": "log-group:{logGroupName}:log-stream:",
+    "logs:GetLogEvents": "log-group:{logGroupName}:log-stream:{logStreamName}",
+    "logs:PutLogEvents": "log-group:{logGroupName}:log-stream:{logStreamName}",
+    "logs:PutRetentionPolicy": "log-group:{logGroupName}:log-stream:",
+    "sagemaker:AddTags": "{ResourceArn}",
+    # SageMaker's ARNs have the job's name in lower case.
+    "sagemaker:CreateTrainingJob": "training-job/{TrainingJobName.lower}",
+    "sagemaker:DeleteTags": "{ResourceArn}",
+    "sagemaker:DescribeTrainingJob": "training-job/{TrainingJobName.lower}",
+    "sagemaker:ListTags": "{ResourceArn}",
+    "sagemaker:StopTrainingJob": "training-job/{TrainingJobName.lower}",
+    "sns:Publish": "{TopicArn|TargetArn}",
+    "sqs:SendMessage": "{QueueUrl.after_slash}",
+    "ssm:GetParameter": "parameter/{Name.without_slash}",
+    "ssm:GetParameters": "parameter/{Names.without_slash}",
+    "ssm:PutParameter": "parameter/{Name.without_slash}",
+    "states:DescribeExecution": "{executionArn}",
+    "states:DescribeStateMachine": "{stateMachineArn}",
+    "states:GetExecutionHistory": "{executionArn}",
+    "states:ListExecutions": "{stateMachineArn}",
+    "states:StartExecution": "{stateMachineArn}",
+    "states:StopExecution": "{executionArn}",
+    "sts:AssumeRole": "{RoleArn}",
+}
+FORMS: dict[str, Callable[[str], str]] = {
+    "": str,
+    "after_slash": lambda text: text.rpartition("/")[2],
+    "before_colon": lambda text: text.partition(":")[0],
+    "lower": str.lower,
+    "without_slash": lambda text: text.removeprefix("/"),
+}
+# Actions that have no resource, as the same reference has it.
+WITHOUT_RESOURCE = frozenset(
+    {
+        "cloudformation:GetTemplateSummary",
+        "cloudformation:ListStacks",
+        "cloudformation:ValidateTemplate",
+        "cloudwatch:PutMetricData",
+        "ecr:GetAuthorizationToken",
+        "kms:ListAliases",
+        "kms:ListKeys",
+        "logs:DescribeLogGroups",
+        "sagemaker:ListTrainingJobs",
+        "states:ListStateMachines",
+        "sts:GetCallerIdentity",
+    }
+)
+# The member by which an operation hands a role to a service, which takes iam:PassRole.
+PASSED_ROLES = {
+    "cloudformation:CreateChangeSet": ("RoleARN", "cloudformation.amazonaws.com"),
+    "cloudformation:CreateStack": ("RoleARN", "cloudformation.amazonaws.com"),
+    "cloudformation:DeleteStack": ("RoleARN", "cloudformation.amazonaws.com"),
+    "cloudformation:UpdateStack": ("RoleARN", "cloudformation.amazonaws.com"),
+    "codebuild:CreateProject": ("serviceRole", "codebuild.amazonaws.com"),
+    "events:PutTargets": ("RoleArn", "events.amazonaws.com"),
+    "lambda:CreateFunction": ("Role", "lambda.amazonaws.com"),
+    "sagemaker:CreateTrainingJob": ("RoleArn", "sagemaker.amazonaws.com"),
+    "states:CreateStateMachine": ("roleArn", "states.amazonaws.com"),
+    "states:UpdateStateMachine": ("roleArn", "states.amazonaws.com"),
+}
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a request is answered: an account and a region of it."""
+
+    account: str
+    region: str
+
+
+def calls_of(environ: WSGIEnvironment, service: str, place: Place) -> list[Call]:
+    """The calls that a request to ``service`` (as its signature names it) asks for, all of which must be allowed."""
+    if service == "s3":
+        return s3_calls.calls_of(environ)
+    prefix = PREFIXES.get(service, service)
+    operation, members = _operation(environ)
+    action = f"{prefix}:{operation}"
+    calls = [Call(action, resource, _context(action, members)) for resource in _resources(action, members, place)]
+    if action == "sagemaker:CreateTrainingJob" and members.get("Tags"):
+        # Tags given at creation take the permission to tag, SageMaker's guide says ("Required permissions").
+        calls.append(Call("sagemaker:AddTags", calls[0].resource, calls[0].context))
+    if action in PASSED_ROLES:
+        member, to = PASSED_ROLES[action]
+        if role := members.get(member):
+            calls.append(Call("iam:PassRole", str(role), {"iam:passedtoservice": (to,)}))
+    return calls
+
+
+def _operation(environ: WSGIEnvironment) -> tuple[str, dict[str, Any]]:
+    """An operation's name and its members, of the protocols JSON and Query. For others its method and path, and none."""
+    target = environ.get("HTTP_X_AMZ_TARGET", "")
+    body = body_of(environ)
+    if target:
+        try:
+            members = json.loads(body or b"{}")
+        except ValueError:  # the service refuses it in its own words
+            members = {}
+        return target.rpartition(".")[2], members if isinstance(members, dict) else {}
+    fields = {name: values[0] for name, values in parse_qs(body.decode("utf-8", "replace")).items()}
+    fields |= {name: values[0] for name, values in parse_qs(environ.get("QUERY_STRING", "")).items()}
+    if "Action" in fields:
+        return fields["Action"], fields
+    return f"{environ['REQUEST_METHOD']} {unquote(urlsplit(environ['REQUEST_URI']).path)}", {}
+
+
+def body_of(environ: WSGIEnvironment) -> bytes:
+    """The request's body, which is put back for the next reader."""
+    body: bytes = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+    environ["wsgi.input"] = io.BytesIO(body)
+    return body
+
+
+def _resources(action: str, members: Mapping[str, Any], place: Place) -> list[str]:
+    if action in WITHOUT_RESOURCE:
+        return ["*"]
+    if action == "ec2:CreateNetworkInterface":
+        return _of_network_interface(members, place)
+    service = action.partition(":")[0]
+    template = RESOURCES.get(action) or RESOURCES.get(f"{service}:*")
+    return _filled(service, template, members, place) if template else ["*"]
+
+
+def _of_network_interface(members: Mapping[str, Any], place: Place) -> list[str]:
+    groups = [value for name, value in members.items() if name.startswith("SecurityGroupId.")]
+    named = [f"subnet/{members.get('SubnetId', '*')}", *(f"security-group/{group}" for group in groups)]
+    return [f"arn:aws:ec2:{place.region}:{place.account}:{name}" for name in ("network-interface/*", *named)]
+
+
+def _filled(service: str, template: str, members: Mapping[str, Any], place: Place) -> list[str]:
+    """A template's ARNs: one, or one for each value of a member that is a list."""
+    values = [
+        [FORMS[form](text) for text in _values(members, names)]
+        for names, form in re.findall(r"\{([\w|]+)\.?(\w*)\}", template)
+    ]
+    between = re.split(r"\{[^}]*\}", template)
+    region = "" if service == "iam" else place.region
+    arns = []
+    for chosen in itertools.product(*values):
+        given = next((text for text in chosen if text.startswith("arn:")), None)
+        name = between[0] + "".join(text + after for text, after in zip(chosen, between[1:], strict=True))
+        arns.append(given or f"arn:aws:{service}:{region}:{place.account}:{name}")
+    return arns
+
+
+def _values(members: Mapping[str, Any], names: str) -> list[str]:
+    value = next((members[name] for name in names.split("|") if members.get(name)), "*")
+    return [str(item) for item in (value if isinstance(value, list) else [value])]
+
+
+def _context(action: str, members: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    """The condition keys of an action, of those that policies here are known to use."""
+    if action == "cloudwatch:PutMetricData":
+        return _given({"cloudwatch:namespace": members.get("Namespace")})
+    if action == "sts:AssumeRole":
+        return _given({"sts:externalid": members.get("ExternalId")})
+    if action == "sagemaker:CreateTrainingJob":
+        return _of_training_job(members)
+    return {}
+
+
+def _of_training_job(request: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    resources = request.get("ResourceConfig") or {}
+    groups = resources.get("InstanceGroups") or [resources]
+    network = request.get("VpcConfig") or {}
+    tags = request.get("Tags") or []
+    found = _given(
+        {
+            "sagemaker:instancetypes": [group.get("InstanceType") for group in groups],
+            "sagemaker:intercontainertrafficencryption": request.get("EnableInterContainerTrafficEncryption", False),
+            "sagemaker:maxruntimeinseconds": (request.get("StoppingCondition") or {}).get("MaxRuntimeInSeconds"),
+            "sagemaker:networkisolation": request.get("EnableNetworkIsolation", False),
+            "sagemaker:outputkmskey": (request.get("OutputDataConfig") or {}).get("KmsKeyId"),
+            "sagemaker:volumekmskey": resources.get("VolumeKmsKeyId"),
+            "sagemaker:vpcsecuritygroupids": network.get("SecurityGroupIds"),
+            "sagemaker:vpcsubnets": network.get("Subnets"),
+            "aws:tagkeys": [tag.get("Key") for tag in tags],
+        }
+    )
+    return found | {f"aws:requesttag/{tag.get('Key', '')}".lower(): (str(tag.get("Value", "")),) for tag in tags}
+
+
+def _given(values: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    """Those that are there, as text."""
+    found = {}
+    for key, value in values.items():
+        items: Iterable[Any] = value if isinstance(value, list) else [value]
+        texts = tuple(str(item).lower() if isinstance(item, bool) else str(item) for item in items if item is not None)
+        if texts:
+            found[key] = texts
+    return found

@@ -1,0 +1,31 @@
+"""A host's volume that is smaller than the machine's disk, so that it can be full.
+
+It is a tmpfs inside the host's mount namespace, which the account cannot see into: what the host's folder holds is copied
+in before the command starts, and out again after it has ended.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+
+from . import rootfs
+
+PATH = "/opt/ml"  # where SageMaker mounts a training machine's volume
+
+
+class Volume:
+    """The volume of a host, over its folder `folder`; process 1 of the host makes it before it changes its root."""
+
+    def __init__(self, folder: str, mebibytes: int) -> None:
+        self._mebibytes = mebibytes
+        # By its descriptor the folder can be had when it is under nobody's root any more.
+        self._folder = os.open(folder, os.O_PATH | os.O_DIRECTORY)
+
+    def mount(self, root: str) -> None:
+        """Raises OSError where what is there does not fit."""
+        rootfs.mount_tmpfs(root + PATH, f"size={self._mebibytes}m")
+        shutil.copytree(f"/proc/self/fd/{self._folder}", root + PATH, dirs_exist_ok=True, symlinks=True)
+
+    def copy_back(self) -> None:
+        shutil.copytree(PATH, f"/proc/self/fd/{self._folder}", dirs_exist_ok=True, symlinks=True)

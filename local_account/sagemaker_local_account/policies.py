@@ -1,0 +1,235 @@
+"""What IAM policy documents say about a call: a pure function of documents and call.
+
+    verdict([{"Statement": {"Effect": "Allow", "Action": "s3:GetObject", "Resource": "arn:aws:s3:::b/*"}}], call)
+
+The rules are those of "IAM JSON policy elements" and "Policy evaluation logic" in IAM's user guide. What a policy may say
+and this does not evaluate raises `NotEvaluated`: a permission that nobody can tell is not one.
+"""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Literal
+
+Document = Mapping[str, Any]
+Effect = Literal["Allow", "Deny"]
+Values = Mapping[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True)
+class Call:
+    """One action on one resource, such as ``s3:GetObject`` on ``arn:aws:s3:::bucket/key``; "*" where it has no resource.
+
+    ``context`` holds the values of condition keys, by keys in lower case. A key of `KNOWN_KEYS` that is missing is one
+    that this call does not have.
+    """
+
+    action: str
+    resource: str = "*"
+    context: Values = field(default_factory=dict)
+
+
+class NotEvaluated(Exception):
+    """A policy uses what is not evaluated here; the text says what."""
+
+
+# The condition keys whose values the account knows, for the calls that have them.
+KNOWN_KEYS = frozenset(
+    {
+        "aws:currenttime",
+        "aws:epochtime",
+        "aws:principalaccount",
+        "aws:principalarn",
+        "aws:principaltype",
+        "aws:requestedregion",
+        "aws:resourceaccount",
+        "aws:securetransport",
+        "aws:sourceaccount",
+        "aws:sourcearn",
+        "aws:sourceowner",
+        "aws:tagkeys",
+        "aws:viaawsservice",
+        "cloudwatch:namespace",
+        "iam:passedtoservice",
+        "kms:granteeprincipal",
+        "kms:grantisforawsresource",
+        "kms:viaservice",
+        "s3:delimiter",
+        "s3:prefix",
+        "s3:resourceaccount",
+        "s3:x-amz-server-side-encryption",
+        "s3:x-amz-server-side-encryption-aws-kms-key-id",
+        "sagemaker:instancetypes",
+        "sagemaker:intercontainertrafficencryption",
+        "sagemaker:maxruntimeinseconds",
+        "sagemaker:networkisolation",
+        "sagemaker:outputkmskey",
+        "sagemaker:volumekmskey",
+        "sagemaker:vpcsecuritygroupids",
+        "sagemaker:vpcsubnets",
+        "sts:externalid",
+    }
+)
+KNOWN_PREFIXES = ("aws:requesttag/",)
+
+
+def verdict(documents: Iterable[Document], call: Call, principal: Callable[[Any], bool] | None = None) -> Effect | None:
+    """What the documents together say: a Deny beats every Allow. None where no statement is about the call.
+
+    ``principal`` tells whether a statement's Principal names the caller; for policies of resources, which have one.
+    """
+    effects = {
+        statement["Effect"]
+        for document in documents
+        for statement in statements(document)
+        if (principal is None or principal(statement.get("Principal"))) and applies(statement, call)
+    }
+    return "Deny" if "Deny" in effects else "Allow" if effects else None
+
+
+def statements(document: Document) -> list[Mapping[str, Any]]:
+    return _listed(document.get("Statement", []))
+
+
+def applies(statement: Mapping[str, Any], call: Call) -> bool:
+    """Whether a statement is about a call, whatever it says of it."""
+    return _about_action(statement, call) and _about_resource(statement, call) and _conditions_hold(statement, call)
+
+
+def _about_action(statement: Mapping[str, Any], call: Call) -> bool:
+    if "NotAction" in statement:
+        return not any(_like(call.action.lower(), text.lower()) for text in _listed(statement["NotAction"]))
+    return any(_like(call.action.lower(), text.lower()) for text in _listed(statement.get("Action", [])))
+
+
+def _about_resource(statement: Mapping[str, Any], call: Call) -> bool:
+    if "NotResource" in statement:
+        return not any(_like(call.resource, _filled(text, call)) for text in _listed(statement["NotResource"]))
+    # A role's trust policy has none: it is the policy of one resource.
+    return any(_like(call.resource, _filled(text, call)) for text in _listed(statement.get("Resource", ["*"])))
+
+
+def _conditions_hold(statement: Mapping[str, Any], call: Call) -> bool:
+    return all(
+        _condition_holds(operator, key, [_filled(_text(value), call) for value in _listed(wanted)], call)
+        for operator, tests in statement.get("Condition", {}).items()
+        for key, wanted in tests.items()
+    )
+
+
+def _condition_holds(operator: str, key: str, wanted: Sequence[str], call: Call) -> bool:
+    name = key.lower()
+    if name not in KNOWN_KEYS and not name.startswith(KNOWN_PREFIXES):
+        raise NotEvaluated(f"the condition key {key}")
+    given = call.context.get(name, ())
+    quantifier, _, simple = operator.rpartition(":")
+    if simple == "Null":
+        return any((value.lower() == "true") == (not given) for value in wanted)
+    if_exists = simple.endswith("IfExists")
+    simple = simple.removesuffix("IfExists")
+    compare = OPERATORS.get(simple.replace("Not", "", 1) if simple in NEGATED else simple)
+    if compare is None or quantifier not in ("", "ForAnyValue", "ForAllValues"):
+        raise NotEvaluated(f"the condition operator {operator}")
+    if not given:
+        return if_exists or simple in NEGATED or quantifier == "ForAllValues"
+    matches = [any(compare(value, other) for other in wanted) for value in given]
+    if simple in NEGATED:
+        matches = [not match for match in matches]
+        return any(matches) if quantifier == "ForAnyValue" else all(matches)
+    return all(matches) if quantifier == "ForAllValues" else any(matches)
+
+
+def _number(compare: Callable[[float, float], bool]) -> Callable[[str, str], bool]:
+    return lambda given, wanted: compare(float(given), float(wanted))
+
+
+def _time(compare: Callable[[float, float], bool]) -> Callable[[str, str], bool]:
+    return lambda given, wanted: compare(_seconds(given), _seconds(wanted))
+
+
+def _seconds(text: str) -> float:
+    if text.replace(".", "", 1).isdigit():
+        return float(text)
+    return datetime.datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
+
+
+def _like(text: str, pattern: str) -> bool:
+    return _pattern(pattern).fullmatch(text) is not None
+
+
+@lru_cache(4096)
+def _pattern(text: str) -> re.Pattern[str]:
+    """Only ``*`` and ``?`` are wildcards, and ``*`` goes beyond colons and slashes."""
+    return re.compile("".join({"*": ".*", "?": "."}.get(letter, re.escape(letter)) for letter in text), re.DOTALL)
+
+
+OPERATORS: dict[str, Callable[[str, str], bool]] = {
+    "StringEquals": str.__eq__,
+    "StringEqualsIgnoreCase": lambda given, wanted: given.lower() == wanted.lower(),
+    "StringLike": _like,
+    "ArnEquals": _like,
+    "ArnLike": _like,
+    "Bool": lambda given, wanted: given.lower() == wanted.lower(),
+    "IpAddress": lambda given, wanted: ipaddress.ip_address(given) in ipaddress.ip_network(wanted, strict=False),
+    "NumericEquals": _number(float.__eq__),
+    "NumericLessThan": _number(float.__lt__),
+    "NumericLessThanEquals": _number(float.__le__),
+    "NumericGreaterThan": _number(float.__gt__),
+    "NumericGreaterThanEquals": _number(float.__ge__),
+    "DateEquals": _time(float.__eq__),
+    "DateLessThan": _time(float.__lt__),
+    "DateLessThanEquals": _time(float.__le__),
+    "DateGreaterThan": _time(float.__gt__),
+    "DateGreaterThanEquals": _time(float.__ge__),
+}
+NEGATED = frozenset(
+    {
+        "StringNotEquals",
+        "StringNotEqualsIgnoreCase",
+        "StringNotLike",
+        "ArnNotEquals",
+        "ArnNotLike",
+        "NotIpAddress",
+        "NumericNotEquals",
+        "DateNotEquals",
+    }
+)
+
+
+def _filled(text: str, call: Call) -> str:
+    """A policy's text with its variables, such as ``${aws:PrincipalAccount}``; a default may follow a comma."""
+
+    def value(match: re.Match[str]) -> str:
+        literal = {"*": "*", "?": "?", "$": "$"}.get(match[1])
+        if literal is not None:
+            return literal
+        name, _, default = match[1].partition(",")
+        if name.lower() not in KNOWN_KEYS:
+            raise NotEvaluated(f"the policy variable ${{{name}}}")
+        given = call.context.get(name.strip().lower(), ())
+        # Without a value the text matches nothing.
+        return given[0] if given else default.strip(" '") or "\0"
+
+    return re.sub(r"\$\{([^}]*)\}", value, text) if "${" in text else text
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def principals(statement_principal: Any) -> Iterator[tuple[str, str]]:
+    """Kind and name of each principal that a statement names: ("AWS", ARN or account), ("Service", name), ("AWS", "*")."""
+    if statement_principal == "*":
+        yield "AWS", "*"
+    elif isinstance(statement_principal, Mapping):
+        for kind, names in statement_principal.items():
+            yield from ((kind, str(name)) for name in _listed(names))

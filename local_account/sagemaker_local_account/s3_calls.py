@@ -1,0 +1,117 @@
+"""Which IAM actions a request to S3 asks for. S3 has no operation's name in its requests: method, path and query tell."""
+
+from __future__ import annotations
+
+import io
+import re
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qs, unquote, urlsplit
+from xml.etree import ElementTree
+
+from .policies import Call
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import WSGIEnvironment
+
+# Parts of a bucket and of an object that have operations of their own, by the query that names them.
+BUCKET_PARTS = {
+    "accelerate": "AccelerateConfiguration",
+    "acl": "BucketAcl",
+    "analytics": "AnalyticsConfiguration",
+    "cors": "BucketCORS",
+    "encryption": "EncryptionConfiguration",
+    "inventory": "InventoryConfiguration",
+    "lifecycle": "LifecycleConfiguration",
+    "location": "BucketLocation",
+    "logging": "BucketLogging",
+    "metrics": "MetricsConfiguration",
+    "notification": "BucketNotification",
+    "object-lock": "BucketObjectLockConfiguration",
+    "ownershipControls": "BucketOwnershipControls",
+    "policy": "BucketPolicy",
+    "policyStatus": "BucketPolicyStatus",
+    "publicAccessBlock": "BucketPublicAccessBlock",
+    "replication": "ReplicationConfiguration",
+    "requestPayment": "BucketRequestPayment",
+    "tagging": "BucketTagging",
+    "versioning": "BucketVersioning",
+    "website": "BucketWebsite",
+}
+OBJECT_PARTS = {
+    "acl": "ObjectAcl",
+    "attributes": "ObjectAttributes",
+    "legal-hold": "ObjectLegalHold",
+    "retention": "ObjectRetention",
+    "tagging": "ObjectTagging",
+    "torrent": "ObjectTorrent",
+}
+_VERBS = {"GET": "Get", "HEAD": "Get", "PUT": "Put", "DELETE": "Delete"}
+
+
+def calls_of(environ: WSGIEnvironment) -> list[Call]:
+    """The calls of one request; an object that is copied takes leave to read it, too."""
+    method = environ["REQUEST_METHOD"]
+    bucket, key = place_of(environ)
+    query = parse_qs(environ.get("QUERY_STRING", ""), keep_blank_values=True)
+    if not bucket:
+        return [Call("s3:ListAllMyBuckets")]
+    arn = f"arn:aws:s3:::{bucket}"
+    if method == "POST" and "delete" in query:
+        return [Call("s3:DeleteObject", f"{arn}/{name}") for name in _keys_to_delete(environ)]
+    if not key:
+        return [_of_bucket(method, arn, query)]
+    calls = [Call(_of_object(method, query), f"{arn}/{key}", _encryption(environ))]
+    if source := environ.get("HTTP_X_AMZ_COPY_SOURCE"):
+        calls.append(Call("s3:GetObject", f"arn:aws:s3:::{unquote(source).lstrip('/').partition('?')[0]}"))
+    return calls
+
+
+def place_of(environ: WSGIEnvironment) -> tuple[str, str]:
+    """Bucket and key, whether the bucket is in the path or in the host's name."""
+    path = unquote(urlsplit(environ["REQUEST_URI"]).path).removeprefix("/")
+    host = environ.get("HTTP_HOST", "").partition(":")[0]
+    named = re.fullmatch(r"(.+)\.localhost", host, re.IGNORECASE)
+    if named and not re.fullmatch(r"s3([.-][a-z0-9-]+)?", named[1]):
+        return re.sub(r"\.s3([.-][a-z0-9-]+)?$", "", named[1]), path
+    bucket, _, key = path.partition("/")
+    return bucket, key
+
+
+def _of_bucket(method: str, arn: str, query: dict[str, list[str]]) -> Call:
+    for name, part in BUCKET_PARTS.items():
+        if name in query:
+            return Call(f"s3:{_VERBS.get(method, method)}{part}", arn)
+    if method == "PUT":
+        return Call("s3:CreateBucket", arn)
+    if method == "DELETE":
+        return Call("s3:DeleteBucket", arn)
+    action = "ListBucketVersions" if "versions" in query else "ListBucketMultipartUploads" if "uploads" in query else ""
+    context = {f"s3:{name}": (query[name][0],) for name in ("prefix", "delimiter") if name in query}
+    return Call(f"s3:{action or 'ListBucket'}", arn, context)
+
+
+def _of_object(method: str, query: dict[str, list[str]]) -> str:
+    version = "Version" if "versionId" in query else ""
+    for name, part in OBJECT_PARTS.items():
+        if name in query:
+            return f"s3:{_VERBS.get(method, method)}{part.replace('Object', f'Object{version}', 1)}"
+    if "uploadId" in query and method in ("GET", "DELETE"):
+        return "s3:ListMultipartUploadParts" if method == "GET" else "s3:AbortMultipartUpload"
+    if method in ("PUT", "POST"):
+        return "s3:RestoreObject" if "restore" in query else "s3:PutObject"
+    return f"s3:{_VERBS.get(method, method)}Object{version}"
+
+
+def _encryption(environ: WSGIEnvironment) -> dict[str, tuple[str, ...]]:
+    names = ("x-amz-server-side-encryption", "x-amz-server-side-encryption-aws-kms-key-id")
+    values = {name: environ.get(f"HTTP_{name.upper().replace('-', '_')}") for name in names}
+    return {f"s3:{name}": (value,) for name, value in values.items() if value}
+
+
+def _keys_to_delete(environ: WSGIEnvironment) -> list[str]:
+    body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+    environ["wsgi.input"] = io.BytesIO(body)
+    try:
+        return [element.text or "" for element in ElementTree.fromstring(body).iter() if element.tag.endswith("Key")]
+    except ElementTree.ParseError:  # S3 refuses it in its own words
+        return ["*"]
