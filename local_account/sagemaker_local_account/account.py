@@ -155,13 +155,15 @@ class LocalAccount:
         from .training_jobs import TrainingJobs
 
         default_user_config["stepfunctions"] = {"execute_state_machine": True}
+        default_user_config["iam"] = {"load_aws_managed_policies": True}
         _forget_everything()
         permissions = Permissions(Place(ACCOUNT_ID, REGION), enforced=self._enforce_iam)
         sessions = Sessions(permissions)
         made = clients.Clients(self.endpoint_url)
 
-        def of_states(service: str, region: str, role_arn: str) -> Any:
-            return made.client(service, region, sessions.of(role_arn, stepfunctions.SERVICE), clients.OF_STATES)
+        def of_states(service: str, region: str, role_arn: str, machine_arn: str) -> Any:
+            keys = sessions.of(role_arn, stepfunctions.SERVICE, machine_arn)
+            return made.client(service, region, keys, clients.OF_STATES)
 
         stepfunctions.install(of_states, permissions)
         cloudformation.install()

@@ -119,7 +119,7 @@ def _send_to_targets(self: Rule, original_event: Any, transform_input: bool = Tr
     for target in list(self.targets):
         try:
             if ":states:" in target["Arn"] and ":stateMachine:" in target["Arn"]:
-                _start_execution(target, original_event)
+                _start_execution(self.arn, target, original_event)
             else:
                 alone = copy.copy(self)
                 alone.targets = [target]
@@ -128,13 +128,13 @@ def _send_to_targets(self: Rule, original_event: Any, transform_input: bool = Tr
             _log.exception("rule %s: event not delivered to %s", self.name, target["Arn"])
 
 
-def _start_execution(target: dict[str, Any], event: Any) -> None:
+def _start_execution(rule_arn: str, target: dict[str, Any], event: Any) -> None:
     _, _, _, region, account, *_ = target["Arn"].split(":")
     backend = stepfunctions_parser_backends[account][region]
     permissions = _Under.permissions
     if permissions.enforced:
         # On AWS a target without leave shows as a failed invocation of the rule, and here in the account's log.
-        permissions.check_trust(target["RoleArn"], SERVICE)
+        permissions.check_trust(target["RoleArn"], SERVICE, rule_arn)
         role = permissions.role(target["RoleArn"], "events")
         permissions.check(role, Call("states:StartExecution", target["Arn"]))
     execution = backend.start_execution(target["Arn"], execution_input=_target_input(target, event))

@@ -32,14 +32,14 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What a job needs of its account. ``client`` gives the client of a service that acts as a role."""
+    """What a job needs of its account: ``credentials`` of a role for a job's ARN, ``client`` of a service with credentials."""
 
     folder: Path
     endpoint_url: str
     region: str
-    client: Callable[[str, str], Any]
+    client: Callable[[str, Mapping[str, str]], Any]
     images: ImageStore
-    credentials: Callable[[str], Mapping[str, str]]
+    credentials: Callable[[str, str], Mapping[str, str]]
     devices: Mapping[str, int]
     faults: Faults
     on_change: Callable[[dict[str, Any]], None]
@@ -239,7 +239,7 @@ class Job:
                 "AWS_REGION": around.region,
                 "TRAINING_JOB_ARN": self.arn,
                 "TRAINING_JOB_NAME": self.name,
-                **around.credentials(self.request["RoleArn"]),
+                **self._credentials(),
             },
             devices=around.devices,
         )
@@ -258,7 +258,10 @@ class Job:
 
     def _client(self, service: str) -> Any:
         """SageMaker does all of this with the job's role."""
-        return self._around.client(service, self.request["RoleArn"])
+        return self._around.client(service, self._credentials())
+
+    def _credentials(self) -> Mapping[str, str]:
+        return self._around.credentials(self.request["RoleArn"], self.arn)
 
     def _download(self, plan: JobPlan) -> None:
         for host in plan.hosts:

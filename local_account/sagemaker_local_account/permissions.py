@@ -87,7 +87,7 @@ class Permissions:
             identity=role.arn,
             kind="AssumedRole",
             policies=_documents_of(role),
-            boundary=[json.loads(iam.get_policy(boundary).document)] if boundary else None,
+            boundary=[json.loads(_document(iam.get_policy(boundary)))] if boundary else None,
         )
 
     def caller(self, access_key_id: str, root_key_id: str) -> Caller:
@@ -112,11 +112,8 @@ class Permissions:
             user.arn, user.arn, "User", [*_documents_of(user), *(d for g in groups for d in _documents_of(g))]
         )
 
-    def check_trust(self, role_arn: str, service: str, **context: str) -> None:
-        """Raise LookupError unless a role is there and its trust policy lets the service take it on.
-
-        ``context``: values of the condition keys ``aws:...`` that the service sends, such as ``sourcearn``.
-        """
+    def check_trust(self, role_arn: str, service: str, source_arn: str) -> None:
+        """Raise LookupError unless a role is there and its trust policy lets the service take it on for ``source_arn``."""
         from moto.iam.models import iam_backends
 
         self.role(role_arn, service)
@@ -124,10 +121,7 @@ class Permissions:
         call = Call(
             "sts:AssumeRole",
             role_arn,
-            {
-                "aws:sourceaccount": (self._place.account,),
-                **{f"aws:{name}": (value,) for name, value in context.items()},
-            },
+            {"aws:sourceaccount": (self._place.account,), "aws:sourcearn": (source_arn,)},
         )
         trust = json.loads(role.assume_role_policy_document)
         try:
@@ -207,8 +201,13 @@ class Enforced:
 def _documents_of(holder: Any) -> list[Document]:
     """The inline and the managed policies of a role, user or group of moto's."""
     inline = holder.policies.values()
-    managed = [policy.document for policy in holder.managed_policies.values()]
+    managed = [_document(policy) for policy in holder.managed_policies.values()]
     return [json.loads(text) if isinstance(text, str) else text for text in [*inline, *managed]]
+
+
+def _document(policy: Any) -> str:
+    """The version of a managed policy that counts."""
+    return next(version.document for version in policy.versions if version.version_id == policy.default_version_id)
 
 
 def _names(named: Any, caller: Caller, *, account_too: bool) -> bool:

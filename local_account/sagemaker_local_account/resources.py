@@ -23,11 +23,13 @@ from moto.ec2.models.vpcs import VPC, VPCEndPoint
 from moto.ec2.models.vpn_gateway import VPCGatewayAttachment
 from moto.ecr.models import Repository, ecr_backends
 from moto.iam.access_control import IAMPolicy, PermissionResult
-from moto.iam.models import ManagedPolicy, iam_backends
+from moto.iam.models import ManagedPolicy, Role, iam_backends
 from moto.logs.models import LogGroup
 from moto.s3.models import FakeBucket, s3_backends
 from moto.stepfunctions import models as stepfunctions_models
 from moto.stepfunctions.models import StateMachine
+
+from . import iam_resources
 
 # Resources that do nothing on this machine and that nothing on it misses.
 INERT = {
@@ -427,6 +429,7 @@ DELETE: dict[type, Callable[[Any, str, str], object]] = {
     VPCEndPoint: _delete_endpoint,
     ManagedPolicy: _delete_policy,
     Repository: _delete_repository,
+    Role: iam_resources.delete_role,
 }
 
 
@@ -445,3 +448,4 @@ def install() -> None:
     StateMachine.has_cfn_attr = classmethod(lambda cls, attr: attr in ("Arn", "Name"))
     LogGroup.update_from_cloudformation_json = classmethod(_update_log_group)
     FakeBucket.get_permission = _get_permission
+    iam_resources.install()

@@ -21,15 +21,17 @@ class Sessions:
         self._lock = threading.Lock()
         self._known: dict[tuple[str, str], tuple[float, dict[str, str]]] = {}
 
-    def of(self, role_arn: str, service: str) -> Mapping[str, str]:
+    def of(self, role_arn: str, service: str, source_arn: str) -> Mapping[str, str]:
         """AWS_* variables that act as a role, as ``service`` (like "sagemaker.amazonaws.com") takes it on.
+
+        ``source_arn`` is the job or state machine that it takes it on for.
 
         Raises:
             LookupError: the account has no such role, or its trust policy does not let the service assume it.
         """
         from moto.sts.models import sts_backends
 
-        self._permissions.check_trust(role_arn, service)
+        self._permissions.check_trust(role_arn, service, source_arn)
         with self._lock:
             since, keys = self._known.get((role_arn, service), (0.0, {}))
             if time.monotonic() - since < _RENEWED_AFTER and keys:

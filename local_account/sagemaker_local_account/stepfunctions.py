@@ -25,6 +25,9 @@ from moto.stepfunctions import models as stepfunctions_models
 from moto.stepfunctions.exceptions import ExecutionDoesNotExist, InvalidExecutionInput
 from moto.stepfunctions.models import StateMachine
 from moto.stepfunctions.parser.api import ExecutionStatus
+from moto.stepfunctions.parser.asl.component.state.exec.state_task.credentials import StateCredentials
+from moto.stepfunctions.parser.asl.component.state.exec.state_task.state_task import StateTask
+from moto.stepfunctions.parser.asl.eval.environment import Environment
 from moto.stepfunctions.parser.asl.eval.evaluation_details import ExecutionDetails
 from moto.stepfunctions.parser.asl.eval.program_state import ProgramStopped
 from moto.stepfunctions.parser.asl.utils.encoding import to_json_str
@@ -53,10 +56,10 @@ STOP_NOTICED_SECONDS = 5.0
 CLOSE_SECONDS = 2.0
 
 
-def install(client_of_role: Callable[[str, str, str], Any], permissions: Permissions) -> None:
+def install(client_of_role: Callable[[str, str, str, str], Any], permissions: Permissions) -> None:
     """Make moto's Step Functions this account's. Repeated calls renew what states call through, and who may.
 
-    ``client_of_role`` gives the client of a service in a region that acts as a role.
+    ``client_of_role`` gives the client of a service in a region that acts as a role for a state machine.
     """
     Backend.permissions = permissions
     # moto's CloudFormation creates state machines in the backend that does not execute them, where the API, told to
@@ -72,20 +75,31 @@ def install(client_of_role: Callable[[str, str, str], Any], permissions: Permiss
     StepFunctionResponse.list_executions = _list_executions
 
 
-def _replace_client_of_states(client_of_role: Callable[[str, str, str], Any]) -> None:
+def _replace_client_of_states(client_of_role: Callable[[str, str, str, str], Any]) -> None:
     """moto's states call AWS with the keys "ak" and "sk", which the gate refuses; on AWS they act as the machine's role."""
 
     def client_for(region: str, service: str, state_credentials: Any = None) -> Any:
         if state_credentials is None:
             raise NotImplementedError(f"the local account does not know as which role this state calls {service}")
-        return client_of_role(service, region, state_credentials.role_arn)
+        return client_of_role(service, region, state_credentials.role_arn, state_credentials.machine_arn)
 
+    StateTask._eval_state_credentials = _credentials_of_state
     # Each module has the function under a name of its own.
     for name, module in [*sys.modules.items()]:
         if name.startswith(("moto.stepfunctions.parser.", training_task.__name__)) and "boto_client_for" in vars(
             module
         ):
             vars(module)["boto_client_for"] = client_for
+
+
+def _credentials_of_state(self: StateTask, env: Environment) -> StateCredentials:
+    """moto's know the role, but not the machine that the role's trust policy may ask for."""
+    credentials = _moto_credentials_of_state(self, env)
+    credentials.machine_arn = env.states.context_object.context_object_data["StateMachine"]["Id"]
+    return credentials
+
+
+_moto_credentials_of_state = StateTask._eval_state_credentials
 
 
 def stop_all() -> None:
@@ -128,7 +142,8 @@ class Backend(StepFunctionsParserBackend):
         self.deleted_machines: list[StateMachine] = []
 
     def create_state_machine(self, name: str, definition: str, roleArn: str, *args: Any, **kwargs: Any) -> StateMachine:
-        self._check_role(definition, roleArn)
+        arn = f"arn:{self.partition}:states:{self.region_name}:{self.account_id}:stateMachine:{name}"
+        self._check_role(arn, definition, roleArn)
         machine: StateMachine = super().create_state_machine(name, definition, roleArn, *args, **kwargs)
         return machine
 
@@ -136,14 +151,14 @@ class Backend(StepFunctionsParserBackend):
         self, arn: str, definition: str | None = None, role_arn: str | None = None, **kwargs: Any
     ) -> StateMachine:
         existing = self.describe_state_machine(arn)
-        self._check_role(definition or existing.definition, role_arn or existing.roleArn)
+        self._check_role(arn, definition or existing.definition, role_arn or existing.roleArn)
         machine: StateMachine = super().update_state_machine(arn, definition=definition, role_arn=role_arn, **kwargs)
         return machine
 
-    def _check_role(self, definition: str, role_arn: str) -> None:
+    def _check_role(self, machine_arn: str, definition: str, role_arn: str) -> None:
         """What waits for a job or an execution by `.sync` does so by a rule that its role must be able to make."""
         try:
-            self.permissions.check_trust(role_arn, SERVICE)
+            self.permissions.check_trust(role_arn, SERVICE, machine_arn)
             role = self.permissions.role(role_arn, "states")
         except LookupError as error:
             if not self.permissions.enforced:

@@ -67,9 +67,9 @@ class TrainingJobs:
             folder=folder,
             endpoint_url=endpoint_url,
             region=region,
-            client=lambda service, role: clients.client(service, region, sessions.of(role, SERVICE), OF_JOBS),
+            client=lambda service, keys: clients.client(service, region, keys, OF_JOBS),
             images=images,
-            credentials=lambda role: sessions.of(role, SERVICE),
+            credentials=lambda role, job: sessions.of(role, SERVICE, job),
             devices=devices,
             faults=faults,
             on_change=on_change,
@@ -79,10 +79,11 @@ class TrainingJobs:
         check("CreateTrainingJob", request)
         check_rules(request)
         name = request["TrainingJobName"]
-        self._check_role(request)
-        self._check_quotas(request)
         # An ARN has the job's name in lower case.
-        job = Job(request, self._arn + name.lower(), self._surroundings)
+        arn = self._arn + name.lower()
+        self._check_role(request, arn)
+        self._check_quotas(request)
+        job = Job(request, arn, self._surroundings)
         with self._lock:
             if name in self._jobs:
                 raise ServiceError(
@@ -156,11 +157,11 @@ class TrainingJobs:
             raise ServiceError("ResourceNotFound", f"the account has no training job {arn}")
         return job
 
-    def _check_role(self, request: Mapping[str, Any]) -> None:
+    def _check_role(self, request: Mapping[str, Any], job_arn: str) -> None:
         """What SageMaker does with the role, it must be able to do before there is a job."""
         arn = request["RoleArn"]
         try:
-            self._sessions.of(arn, SERVICE)
+            self._sessions.of(arn, SERVICE, job_arn)
         except LookupError as error:
             raise refused(
                 f"Could not assume role {arn}. Please ensure that the role exists and allows principal '{SERVICE}' to "
