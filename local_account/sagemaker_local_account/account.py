@@ -142,7 +142,7 @@ class LocalAccount:
         from moto.core.config import default_user_config
         from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 
-        from . import clients, cloudformation, events, log_events, server, stepfunctions
+        from . import clients, cloudformation, events, log_events, server, sessions, stepfunctions
         from .api_calls import Place
         from .control import TARGET_PREFIX as OF_ACCOUNT
         from .control import Control
@@ -151,18 +151,19 @@ class LocalAccount:
         from .permissions import Caller, Enforced, Permissions
         from .sagemaker_api import TARGET_PREFIX as OF_SAGEMAKER
         from .sagemaker_api import SageMakerApi
-        from .sessions import Sessions
         from .training_jobs import TrainingJobs
 
         default_user_config["stepfunctions"] = {"execute_state_machine": True}
         default_user_config["iam"] = {"load_aws_managed_policies": True}
         _forget_everything()
+        root_key_id = self.description.access_key_id
+        sessions.install(root_key_id)
         permissions = Permissions(Place(ACCOUNT_ID, REGION), enforced=self._enforce_iam)
-        sessions = Sessions(permissions)
+        keys_of = sessions.Sessions(permissions)
         made = clients.Clients(self.endpoint_url)
 
         def of_states(service: str, region: str, role_arn: str, machine_arn: str) -> Any:
-            keys = sessions.of(role_arn, stepfunctions.SERVICE, machine_arn)
+            keys = keys_of.of(role_arn, stepfunctions.SERVICE, machine_arn)
             return made.client(service, region, keys, clients.OF_STATES)
 
         stepfunctions.install(of_states, permissions)
@@ -175,7 +176,7 @@ class LocalAccount:
             region=REGION,
             account_id=ACCOUNT_ID,
             clients=made,
-            sessions=sessions,
+            sessions=keys_of,
             permissions=permissions,
             images=ImageStore(self.state),
             on_change=events.training_job_changed,
@@ -183,7 +184,6 @@ class LocalAccount:
             faults=self.faults,
         )
         sagemaker = SageMakerApi(self.jobs, self.faults)
-        root_key_id = self.description.access_key_id
         control = Control(self.faults, is_root=lambda environ: environ[KEY] == root_key_id)
         moto = DomainDispatcherApplication(create_backend_app)
 

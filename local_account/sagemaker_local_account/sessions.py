@@ -6,8 +6,12 @@ import threading
 import time
 from collections.abc import Mapping
 
+from moto.sts.models import STSBackend, sts_backends
+
 from .permissions import Permissions
 from .state import ACCOUNT_ID, REGION
+
+_moto_get_caller_identity = STSBackend.get_caller_identity
 
 _SECONDS = 12 * 3600
 _RENEWED_AFTER = 10 * 3600
@@ -29,8 +33,6 @@ class Sessions:
         Raises:
             LookupError: the account has no such role, or its trust policy does not let the service assume it.
         """
-        from moto.sts.models import sts_backends
-
         self._permissions.check_trust(role_arn, service, source_arn)
         with self._lock:
             since, keys = self._known.get((role_arn, service), (0.0, {}))
@@ -51,6 +53,18 @@ class Sessions:
             }
             self._known[role_arn, service] = (time.monotonic(), keys)
             return keys
+
+
+def install(root_key_id: str) -> None:
+    """moto calls whom it does not know "user/moto"; the account's root is its root."""
+
+    def get_caller_identity(self: STSBackend, access_key_id: str, region: str) -> tuple[str, str, str]:
+        if access_key_id == root_key_id:
+            return self.account_id, f"arn:aws:iam::{self.account_id}:root", self.account_id
+        known: tuple[str, str, str] = _moto_get_caller_identity(self, access_key_id, region)
+        return known
+
+    STSBackend.get_caller_identity = get_caller_identity
 
 
 def session_name(service: str) -> str:

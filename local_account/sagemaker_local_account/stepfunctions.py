@@ -24,7 +24,7 @@ from moto.core.responses import ActionResult
 from moto.stepfunctions import models as stepfunctions_models
 from moto.stepfunctions.exceptions import ExecutionDoesNotExist, InvalidExecutionInput
 from moto.stepfunctions.models import StateMachine
-from moto.stepfunctions.parser.api import ExecutionStatus
+from moto.stepfunctions.parser.api import ExecutionStatus, InvalidDefinition
 from moto.stepfunctions.parser.asl.component.state.exec.state_task.credentials import StateCredentials
 from moto.stepfunctions.parser.asl.component.state.exec.state_task.state_task import StateTask
 from moto.stepfunctions.parser.asl.eval.environment import Environment
@@ -67,6 +67,8 @@ def install(client_of_role: Callable[[str, str, str, str], Any], permissions: Pe
     stepfunctions_models.stepfunctions_backends = stepfunctions_parser_backends
     stepfunctions_parser_backends.backend = Backend
     _replace_client_of_states(client_of_role)
+    # moto's has no code, which clients then show as "An error occurred ()".
+    InvalidDefinition.TYPE = "InvalidDefinition"
     interpreter.install()
     training_task.install()
     # moto drops StopExecution's error and cause, and the stop date of an execution that timed out.

@@ -1,0 +1,327 @@
+"""Executions with permissions enforced: that they succeed with what their stacks grant, and fail without each part of it."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import aws_cdk as cdk
+import boto3
+import pytest
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_s3 as s3
+from aws_cdk import aws_stepfunctions as sfn
+from botocore.exceptions import ClientError
+from demo import digits_file
+from deployed import ROOT, Deployed, wait_until
+
+from cdk_sagemaker_training import (
+    DataParallelJob,
+    InstanceGroup,
+    S3Channel,
+    S3Prefix,
+    TrainingImage,
+    TrainingNetwork,
+    TrainingWorkflow,
+)
+from sagemaker_local_account.account import LocalAccount
+
+A_QUICK_JOB = Path(__file__).parent / "a_quick_job"
+# role, action, what happens without it: the rows of the page.
+ROWS = [
+    (row[0], row[1].strip("`"), row[4])
+    for line in (ROOT / "docs" / "permissions.md").read_text().splitlines()
+    if len(row := [cell.strip() for cell in line.strip("|").split("|")]) == 5 and row[1].startswith("`")
+]
+
+
+@pytest.fixture(scope="module")
+def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
+    with LocalAccount(state=tmp_path_factory.mktemp("account"), enforce_iam=True) as account:
+        deployed = Deployed(account)
+        deployed.cdk("bootstrap", "aws://123456789012/us-east-1")
+        yield deployed
+
+
+class Quick(cdk.Stack):
+    """A quick job in a network, on an encrypted bucket, by both integrations, and a machine that has one as a state."""
+
+    def __init__(self, app: cdk.App) -> None:
+        super().__init__(app, "Quick")
+        key = kms.Key(self, "Key", removal_policy=cdk.RemovalPolicy.DESTROY)
+        bucket = s3.Bucket(self, "Bucket", encryption_key=key, removal_policy=cdk.RemovalPolicy.DESTROY)
+        image = TrainingImage(self, "Image", directory=str(A_QUICK_JOB))
+        network = TrainingNetwork(self, "Network")
+        for integration in ("poll", "sync"):
+            workflow = TrainingWorkflow(
+                self,
+                integration.capitalize(),
+                job=DataParallelJob(InstanceGroup("ml.m5.xlarge")),
+                image=image,
+                channels={"letters": S3Channel(bucket, "letters/")},
+                output=S3Prefix(bucket, "models/"),
+                checkpoints=S3Prefix(bucket, "checkpoints/"),
+                network=network,
+                metric_definitions={"loss": "loss ([0-9.]+)"},
+                integration=integration,  # type: ignore[arg-type]
+            )
+            cdk.CfnOutput(self, f"{integration}Arn", value=workflow.state_machine.state_machine_arn)
+        parent = sfn.StateMachine(
+            self, "Parent", definition_body=sfn.DefinitionBody.from_chainable(workflow.as_task(self, "Train"))
+        )
+        cdk.CfnOutput(self, "parentArn", value=parent.state_machine_arn)
+        cdk.CfnOutput(self, "BucketName", value=bucket.bucket_name)
+
+
+class Account:
+    """What the tests ask of the account with the quick stack in it."""
+
+    def __init__(self, deployed: Deployed, outputs: dict[str, str]) -> None:
+        self.deployed = deployed
+        self.outputs = outputs
+        self.iam, self.sagemaker = deployed.client("iam"), deployed.client("sagemaker")
+        self.states, self.s3 = deployed.client("stepfunctions"), deployed.client("s3")
+        self.s3.put_object(Bucket=outputs["BucketName"], Key="letters/a.txt", Body=b"a")
+        self._count = 0
+
+    @cached_property
+    def request(self) -> dict[str, Any]:
+        """The request of a job that a state machine made."""
+        execution = self.deployed.start(self.outputs["pollArn"])
+        assert self.deployed.ended(execution)["status"] == "SUCCEEDED"
+        [job] = self.deployed.jobs_of(execution)
+        members = boto3.client("sagemaker", region_name="us-east-1").meta.service_model.operation_model(
+            "CreateTrainingJob"
+        )
+        request = {name: job[name] for name in members.input_shape.members if name in job}
+        # A folder with a checkpoint in it, so that there is something to read.
+        folder = f"{self.outputs['BucketName']}/checkpoints/before/"
+        self.s3.put_object(Bucket=self.outputs["BucketName"], Key="checkpoints/before/old.txt", Body=b"old")
+        return {**request, "CheckpointConfig": {"S3Uri": f"s3://{folder}"}}
+
+    def role_without(self, arn: str, *actions: str) -> str:
+        """A role like another, whose policies do not have some actions; its ARN."""
+        self._count += 1
+        name = arn.rpartition("/")[2]
+        other = f"Without{self._count}"
+        trust = self.iam.get_role(RoleName=name)["Role"]["AssumeRolePolicyDocument"]
+        created = self.iam.create_role(RoleName=other, AssumeRolePolicyDocument=json.dumps(trust))["Role"]
+        for policy in self.iam.list_role_policies(RoleName=name)["PolicyNames"]:
+            document = self.iam.get_role_policy(RoleName=name, PolicyName=policy)["PolicyDocument"]
+            left = without(document, actions)
+            assert left != document, f"{name} has no {actions}"
+            self.iam.put_role_policy(RoleName=other, PolicyName=policy, PolicyDocument=json.dumps(left))
+        return str(created["Arn"])
+
+    def job_without(self, action: str) -> dict[str, Any]:
+        """The end of a job like the quick one, whose role lacks an action."""
+        name = f"{self.request['TrainingJobName'][:40]}-{self._count}"
+        role = self.role_without(self.request["RoleArn"], action)
+        self.sagemaker.create_training_job(**{**self.request, "TrainingJobName": name, "RoleArn": role})
+
+        def ended() -> dict[str, Any] | None:
+            job: dict[str, Any] = self.sagemaker.describe_training_job(TrainingJobName=name)
+            return None if job["TrainingJobStatus"] == "InProgress" else job
+
+        return wait_until(ended)
+
+    def machine_without(self, arn: str, *actions: str) -> str:
+        """A state machine like another that tries nothing twice, and whose role lacks some actions; its ARN."""
+        machine = self.states.describe_state_machine(stateMachineArn=arn)
+        role = self.role_without(machine["roleArn"], *actions)
+        definition = json.dumps(without_retries(json.loads(machine["definition"])))
+        created = self.states.create_state_machine(name=role.rpartition("/")[2], definition=definition, roleArn=role)
+        return str(created["stateMachineArn"])
+
+    def history_without(self, arn: str, *actions: str, given: str = "{}") -> str:
+        """What came to pass in an execution of such a machine, as text."""
+        machine = self.machine_without(arn, *actions)
+        execution = self.states.start_execution(stateMachineArn=machine, input=given)["executionArn"]
+        self.deployed.ended(execution)
+        events = self.states.get_execution_history(executionArn=execution)["events"]
+        return json.dumps(events, default=str)
+
+    def log_says(self, text: str) -> None:
+        log = self.deployed.account.state / "account.log"
+        wait_until(lambda: text in log.read_text())
+
+
+def without_retries(definition: Any) -> Any:
+    if isinstance(definition, list):
+        return [without_retries(item) for item in definition]
+    if isinstance(definition, dict):
+        return {name: without_retries(item) for name, item in definition.items() if name != "Retry"}
+    return definition
+
+
+def without(document: dict[str, Any], actions: tuple[str, ...]) -> dict[str, Any]:
+    document = copy.deepcopy(document)
+    for statement in document["Statement"]:
+        named = statement["Action"] if isinstance(statement["Action"], list) else [statement["Action"]]
+        statement["Action"] = [name for name in named if name not in actions] or ["nothing:Nothing"]
+    return document
+
+
+@pytest.fixture(scope="module")
+def account(deployed: Deployed, tmp_path_factory: pytest.TempPathFactory) -> Account:
+    outputs = deployed.deploy(Quick(cdk.App(outdir=str(tmp_path_factory.mktemp("assembly")))))
+    account = Account(deployed, outputs)
+    assert account.request["RoleArn"]
+    return account
+
+
+def actions(role: str, outcome: str) -> list[str]:
+    found = [action for row_role, action, row_outcome in ROWS if (row_role, row_outcome) == (role, outcome)]
+    assert found
+    return found
+
+
+def denied(action: str) -> str:
+    return f"is not authorized to perform: {action.rstrip('*')}"
+
+
+def test_the_example_stack_trains_with_exactly_what_it_grants(deployed: Deployed) -> None:
+    app = ("--app", f"python3 {ROOT / 'app.py'}")
+    outputs = deployed.account.state / "outputs.json"
+    deployed.cdk("deploy", "HeterogeneousTraining", "--require-approval", "never", "--outputs-file", str(outputs), *app)
+    made = json.loads(outputs.read_text())["HeterogeneousTraining"]
+    s3 = deployed.client("s3")
+    s3.put_object(Bucket=made["BucketName"], Key="digits/digits.npz", Body=digits_file())
+    ended = deployed.ended(deployed.start(made["StateMachineArn"]))
+    assert ended["status"] == "SUCCEEDED", ended.get("cause")
+    [job] = deployed.jobs_of(ended["executionArn"])
+    assert {metric["MetricName"] for metric in job["FinalMetricDataList"]} == {"loss", "samples/s", "accuracy"}
+    assert deployed.said(job["TrainingJobName"])
+    for entry in s3.list_objects_v2(Bucket=made["BucketName"])["Contents"]:
+        s3.delete_object(Bucket=made["BucketName"], Key=entry["Key"])
+    deployed.cdk("destroy", "HeterogeneousTraining", "--force", *app)
+
+
+@pytest.mark.parametrize("machine", ["pollArn", "syncArn", "parentArn"])
+def test_executions_succeed_with_exactly_what_their_stack_grants(account: Account, machine: str) -> None:
+    ended = account.deployed.ended(account.deployed.start(account.outputs[machine]))
+    assert ended["status"] == "SUCCEEDED", ended.get("cause")
+
+
+@pytest.mark.parametrize("action", actions("job", "CreateTrainingJob is refused"))
+def test_a_job_is_not_created_without(account: Account, action: str) -> None:
+    with pytest.raises(ClientError) as refused:
+        account.job_without(action)
+    assert refused.value.response["Error"]["Code"] == "ValidationException"
+    assert denied(action) in refused.value.response["Error"]["Message"]
+
+
+@pytest.mark.parametrize("action", actions("job", "the job fails: data download failed"))
+def test_a_job_cannot_read_its_data_without(account: Account, action: str) -> None:
+    job = account.job_without(action)
+    assert job["TrainingJobStatus"] == "Failed"
+    assert "ClientError: Data download failed" in job["FailureReason"]
+    assert denied(action) in job["FailureReason"]
+
+
+@pytest.mark.parametrize("action", actions("job", "the job fails: upload failed"))
+def test_a_job_cannot_write_without(account: Account, action: str) -> None:
+    job = account.job_without(action)
+    assert job["TrainingJobStatus"] == "Failed"
+    assert "upload failed" in job["FailureReason"]
+    assert denied(action) in job["FailureReason"]
+
+
+@pytest.mark.parametrize("action", actions("job", "the job runs without logs"))
+def test_a_job_has_no_logs_without(account: Account, action: str) -> None:
+    if action == "logs:CreateLogGroup":
+        account.deployed.client("logs").delete_log_group(logGroupName="/aws/sagemaker/TrainingJobs")
+    job = account.job_without(action)
+    assert job["TrainingJobStatus"] == "Completed"
+    account.log_says(denied(action))
+    assert (
+        f"logs of {job['TrainingJobName']} are not kept" in (account.deployed.account.state / "account.log").read_text()
+    )
+
+
+@pytest.mark.parametrize("action", actions("job", "the job runs without metrics"))
+def test_a_job_has_no_metrics_without(account: Account, action: str) -> None:
+    job = account.job_without(action)
+    assert job["TrainingJobStatus"] == "Completed"
+    account.log_says(denied(action))
+
+
+@pytest.mark.parametrize("action", actions("machine", "the execution fails"))
+@pytest.mark.parametrize("machine", ["pollArn", "syncArn"])
+def test_an_execution_is_denied(account: Account, machine: str, action: str) -> None:
+    assert denied(action) in account.history_without(account.outputs[machine], action)
+
+
+def test_an_execution_that_failed_cannot_stop_its_job_without_leave(account: Account) -> None:
+    [action] = actions("machine", "the job goes on")
+    history = account.history_without(account.outputs["pollArn"], action, "sagemaker:DescribeTrainingJob")
+    assert denied(action) in history
+
+
+@pytest.mark.parametrize("action", actions("machine", "the state machine is not created"))
+@pytest.mark.parametrize("machine", ["syncArn", "parentArn"])
+def test_a_machine_that_waits_is_not_created_without(account: Account, machine: str, action: str) -> None:
+    with pytest.raises(ClientError, match="is not authorized to create managed-rule") as refused:
+        account.machine_without(account.outputs[machine], action)
+    assert refused.value.response["Error"]["Code"] == "AccessDeniedException"
+    assert denied(action) in refused.value.response["Error"]["Message"]
+
+
+def stopper(account: Account) -> str:
+    machines = account.states.list_state_machines()["stateMachines"]
+    return next(machine["stateMachineArn"] for machine in machines if fnmatchcase(machine["name"], "*PollStopper*"))
+
+
+def test_what_stops_the_jobs_of_an_ended_execution_must_be_able_to_list_them(account: Account) -> None:
+    [action] = actions("stopper", "the execution fails")
+    given = json.dumps({"executionArn": "arn:aws:states:us-east-1:123456789012:execution:a:b"})
+    assert denied(action) in account.history_without(stopper(account), action, given=given)
+
+
+def test_a_rule_must_be_able_to_start_its_target(account: Account) -> None:
+    [action] = actions("rule", "the stopper is not started")
+    events = account.deployed.client("events")
+    [rule] = [rule["Name"] for rule in events.list_rules()["Rules"] if "PollStopper" in rule["Name"]]
+    [target] = events.list_targets_by_rule(Rule=rule)["Targets"]
+    role = account.role_without(target["RoleArn"], action)
+    events.put_targets(Rule=rule, Targets=[{**target, "RoleArn": role}])
+    execution = account.deployed.start(account.outputs["pollArn"])
+    account.states.stop_execution(executionArn=execution)
+    account.log_says(denied(action))
+    events.put_targets(Rule=rule, Targets=[target])
+
+
+def test_a_role_of_another_service_cannot_be_given_to_a_job(account: Account) -> None:
+    machine = account.states.describe_state_machine(stateMachineArn=account.outputs["pollArn"])
+    with pytest.raises(ClientError, match="Could not assume role"):
+        account.sagemaker.create_training_job(
+            **{**account.request, "TrainingJobName": "not-mine", "RoleArn": machine["roleArn"]}
+        )
+
+
+def test_a_job_acts_as_its_own_role_only(account: Account) -> None:
+    """What its hosts have is not the account's: they may read their channel, and not list buckets."""
+    sts = account.deployed.client("sts")
+    role = account.request["RoleArn"]
+    keys = account.deployed.account.jobs._sessions.of(role, "sagemaker.amazonaws.com", "any")
+    s3 = boto3.client(
+        "s3",
+        endpoint_url=account.deployed.account.endpoint_url,
+        region_name="us-east-1",
+        aws_access_key_id=keys["AWS_ACCESS_KEY_ID"],
+        aws_secret_access_key=keys["AWS_SECRET_ACCESS_KEY"],
+        aws_session_token=keys["AWS_SESSION_TOKEN"],
+    )
+    bucket = account.outputs["BucketName"]
+    assert s3.get_object(Bucket=bucket, Key="letters/a.txt")["Body"].read() == b"a"
+    for call in (lambda: s3.list_buckets(), lambda: s3.get_object(Bucket=bucket, Key="other/a.txt")):
+        with pytest.raises(ClientError) as refused:
+            call()
+        assert refused.value.response["Error"]["Code"] == "AccessDenied"
+        assert role.rpartition("/")[2] in refused.value.response["Error"]["Message"]
+    assert sts.get_caller_identity()["Arn"].endswith(":root")
