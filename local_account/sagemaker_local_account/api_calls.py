@@ -86,6 +86,7 @@ WITHOUT_RESOURCE = frozenset(
         "kms:ListAliases",
         "kms:ListKeys",
         "logs:DescribeLogGroups",
+        "s3:ListAllMyBuckets",
         "sagemaker:ListTrainingJobs",
         "states:ListStateMachines",
         "sts:GetCallerIdentity",

@@ -75,6 +75,8 @@ KNOWN_KEYS = frozenset(
         "sts:externalid",
     }
 )
+# What `${*}`, `${?}` and `${$}` stand for, which are no wildcards, until a pattern is made of them.
+LITERALS = {"*": "\1", "?": "\2", "$": "$"}
 KNOWN_PREFIXES = ("aws:requesttag/",)
 
 
@@ -165,7 +167,8 @@ def _like(text: str, pattern: str) -> bool:
 @lru_cache(4096)
 def _pattern(text: str) -> re.Pattern[str]:
     """Only ``*`` and ``?`` are wildcards, and ``*`` goes beyond colons and slashes."""
-    return re.compile("".join({"*": ".*", "?": "."}.get(letter, re.escape(letter)) for letter in text), re.DOTALL)
+    meanings = {"*": ".*", "?": ".", **{mark: re.escape(letter) for letter, mark in LITERALS.items()}}
+    return re.compile("".join(meanings.get(letter) or re.escape(letter) for letter in text), re.DOTALL)
 
 
 OPERATORS: dict[str, Callable[[str, str], bool]] = {
@@ -205,9 +208,8 @@ def _filled(text: str, call: Call) -> str:
     """A policy's text with its variables, such as ``${aws:PrincipalAccount}``; a default may follow a comma."""
 
     def value(match: re.Match[str]) -> str:
-        literal = {"*": "*", "?": "?", "$": "$"}.get(match[1])
-        if literal is not None:
-            return literal
+        if match[1] in LITERALS:
+            return LITERALS[match[1]]
         name, _, default = match[1].partition(",")
         if name.lower() not in KNOWN_KEYS:
             raise NotEvaluated(f"the policy variable ${{{name}}}")

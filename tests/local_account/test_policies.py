@@ -1,0 +1,113 @@
+"""What policy documents say about calls."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sagemaker_local_account.policies import Call, NotEvaluated, verdict
+
+
+def allow(**statement: Any) -> dict[str, Any]:
+    return {"Statement": [{"Effect": "Allow", "Action": "s3:GetObject", "Resource": "*", **statement}]}
+
+
+def deny(**statement: Any) -> dict[str, Any]:
+    return allow(**{"Effect": "Deny", **statement})
+
+
+READ = Call("s3:GetObject", "arn:aws:s3:::bucket/images/1.png", {"aws:principalaccount": ("123456789012",)})
+
+
+def test_what_no_statement_is_about_is_not_allowed() -> None:
+    assert verdict([], READ) is None
+    assert verdict([allow(Action="s3:PutObject")], READ) is None
+
+
+def test_a_deny_beats_every_allow() -> None:
+    assert verdict([allow(), deny(Resource="arn:aws:s3:::bucket/images/*")], READ) == "Deny"
+
+
+@pytest.mark.parametrize(
+    ("statement", "applies"),
+    [
+        ({"Action": "S3:getobject"}, True),
+        ({"Action": ["s3:List*", "s3:Get*"]}, True),
+        ({"Action": "s3:Get?bject"}, True),
+        ({"NotAction": "s3:GetObject"}, False),
+        ({"NotAction": "s3:Put*"}, True),
+        ({"Resource": "arn:aws:s3:::bucket/*"}, True),
+        ({"Resource": "arn:aws:s3:::BUCKET/*"}, False),
+        ({"Resource": "arn:aws:s3:::bucket"}, False),
+        ({"Resource": ["arn:aws:s3:::other/*", "arn:aws:s3:::bucket/images/?.png"]}, True),
+        ({"NotResource": "arn:aws:s3:::bucket/images/*"}, False),
+        ({"NotResource": "arn:aws:s3:::bucket/secret/*"}, True),
+        ({"Resource": "arn:aws:s3:::bucket/${aws:PrincipalAccount}/*"}, False),
+        ({"Resource": "arn:aws:s3:::bucket/images/${*}.png"}, False),
+    ],
+)
+def test_actions_and_resources_match_as_iam_documents_it(statement: dict[str, Any], applies: bool) -> None:
+    document = allow(**statement)
+    if "NotAction" in statement:
+        del document["Statement"][0]["Action"]
+    if "NotResource" in statement:
+        del document["Statement"][0]["Resource"]
+    assert (verdict([document], READ) == "Allow") is applies
+
+
+@pytest.mark.parametrize(
+    ("condition", "context", "holds"),
+    [
+        ({"StringEquals": {"s3:prefix": "a"}}, {"s3:prefix": ("a",)}, True),
+        ({"StringEquals": {"s3:prefix": ["b", "a"]}}, {"s3:prefix": ("a",)}, True),
+        ({"StringEquals": {"s3:prefix": "a"}}, {"s3:prefix": ("A",)}, False),
+        ({"StringEquals": {"S3:Prefix": "a"}}, {"s3:prefix": ("a",)}, True),
+        ({"StringEqualsIgnoreCase": {"s3:prefix": "a"}}, {"s3:prefix": ("A",)}, True),
+        ({"StringLike": {"s3:prefix": "images/*"}}, {"s3:prefix": ("images/1",)}, True),
+        ({"StringLike": {"s3:prefix": "images/*"}}, {}, False),
+        ({"StringLikeIfExists": {"s3:prefix": "images/*"}}, {}, True),
+        ({"StringNotLike": {"s3:prefix": "images/*"}}, {"s3:prefix": ("images/1",)}, False),
+        ({"StringNotEquals": {"s3:prefix": "a"}}, {}, True),
+        ({"Null": {"s3:prefix": True}}, {}, True),
+        ({"Null": {"s3:prefix": "true"}}, {"s3:prefix": ("a",)}, False),
+        ({"Bool": {"aws:SecureTransport": False}}, {"aws:securetransport": ("true",)}, False),
+        ({"NumericLessThanEquals": {"sagemaker:MaxRuntimeInSeconds": 3600}}, {}, False),
+        ({"NumericLessThan": {"sagemaker:MaxRuntimeInSeconds": 9}}, {"sagemaker:maxruntimeinseconds": ("10",)}, False),
+        ({"ArnLike": {"aws:SourceArn": "arn:aws:states:*:*:stateMachine:*"}}, {}, False),
+        (
+            {"DateLessThan": {"aws:CurrentTime": "2030-01-01T00:00:00Z"}},
+            {"aws:currenttime": ("2026-01-01T00:00:00Z",)},
+            True,
+        ),
+        ({"ForAllValues:StringEquals": {"aws:TagKeys": ["a", "b"]}}, {"aws:tagkeys": ("a",)}, True),
+        ({"ForAllValues:StringEquals": {"aws:TagKeys": ["a"]}}, {"aws:tagkeys": ("a", "c")}, False),
+        ({"ForAnyValue:StringEquals": {"aws:TagKeys": ["a"]}}, {"aws:tagkeys": ("a", "c")}, True),
+        ({"StringEquals": {"s3:prefix": "a", "s3:delimiter": "/"}}, {"s3:prefix": ("a",)}, False),
+        ({"StringEquals": {"aws:RequestTag/team": "ml"}}, {"aws:requesttag/team": ("ml",)}, True),
+    ],
+)
+def test_conditions_hold_as_iam_documents_it(
+    condition: dict[str, Any], context: dict[str, tuple[str, ...]], holds: bool
+) -> None:
+    call = Call("s3:GetObject", "arn:aws:s3:::bucket", context)
+    assert (verdict([allow(Condition=condition)], call) == "Allow") is holds
+
+
+@pytest.mark.parametrize(
+    ("statement", "said"),
+    [
+        ({"Condition": {"StringEquals": {"aws:SourceVpc": "vpc-1"}}}, "the condition key aws:SourceVpc"),
+        ({"Condition": {"BinaryEquals": {"s3:prefix": "YQ=="}}}, "the condition operator BinaryEquals"),
+        ({"Resource": "arn:aws:s3:::bucket/${aws:username}/*"}, "the policy variable ${aws:username}"),
+    ],
+)
+def test_what_is_not_evaluated_is_said(statement: dict[str, Any], said: str) -> None:
+    with pytest.raises(NotEvaluated) as error:
+        verdict([allow(**statement)], READ)
+    assert str(error.value) == said
+
+
+def test_a_condition_that_is_not_evaluated_does_not_matter_to_a_statement_about_something_else() -> None:
+    condition = {"StringEquals": {"aws:SourceVpc": "vpc-1"}}
+    assert verdict([allow(), deny(Action="s3:PutObject", Condition=condition)], READ) == "Allow"
