@@ -6,6 +6,7 @@ otherwise than AWS. Both call this account's own SageMaker by HTTP, as every oth
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from typing import Any
@@ -29,6 +30,9 @@ from moto.stepfunctions.parser.asl.component.state.exec.state_task.service.state
 from moto.stepfunctions.parser.asl.component.state.exec.state_task.service.state_task_service_factory import (
     state_task_service_for,
 )
+from moto.stepfunctions.parser.asl.component.state.exec.state_task.service.state_task_service_sfn import (
+    StateTaskServiceSfn,
+)
 from moto.stepfunctions.parser.asl.eval.environment import Environment
 from moto.stepfunctions.parser.asl.eval.event.event_detail import EventDetails
 from moto.stepfunctions.parser.asl.utils.boto_client import boto_client_for
@@ -36,6 +40,8 @@ from moto.stepfunctions.parser.asl.utils.encoding import to_json_str
 
 from .events import with_times_in_milliseconds
 from .interpreter import parent_of
+
+_log = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.25
 FINAL = ("Completed", "Failed", "Stopped")
@@ -97,6 +103,8 @@ def _task_for(service_name: str) -> Any:
         return TrainingTask()
     if service_name == "aws-sdk":
         return AwsSdkTask()
+    if service_name == "states":
+        return NestedExecution()
     return state_task_service_for(service_name)
 
 
@@ -152,21 +160,11 @@ class TrainingTask(StateTaskServiceCallback):
         )
         name = normalised_parameters["TrainingJobName"]
 
-        def resolve() -> Any:
-            while env.is_running():
-                job = client.describe_training_job(TrainingJobName=name)
-                if job["TrainingJobStatus"] in FINAL:
-                    return self._outcome(env, job)
-                time.sleep(POLL_SECONDS)
-            # Step Functions stops the job when the execution is stopped or times out, or when another branch or
-            # iteration fails. When only the state's own TimeoutSeconds has passed, no document says that it does, and
-            # the job goes on.
-            parent = parent_of(env)
-            if parent is None or not parent.is_running():
-                _stop(client, name)
-            return None
+        def look() -> Any:
+            job = client.describe_training_job(TrainingJobName=name)
+            return self._outcome(env, job) if job["TrainingJobStatus"] in FINAL else None
 
-        return resolve
+        return lambda: _until_over(env, look, lambda: _stop(client, name))
 
     def _outcome(self, env: Environment, job: dict[str, Any]) -> dict[str, Any]:
         job.pop("ResponseMetadata", None)
@@ -188,6 +186,31 @@ class TrainingTask(StateTaskServiceCallback):
             )
             return _failed(self, env, CustomErrorName(f"SageMaker.{exception}"), cause).failure_event
         return super()._from_error(env=env, ex=ex)
+
+
+class NestedExecution(StateTaskServiceSfn):
+    """`states:startExecution`: moto's, which leaves the other execution running when its own is stopped."""
+
+    def _build_sync_resolver(self, env: Environment, *args: Any, **kwargs: Any) -> Callable[[], Any]:
+        return self._stopping_with(env, super()._build_sync_resolver, *args, **kwargs)
+
+    def _build_sync2_resolver(self, env: Environment, *args: Any, **kwargs: Any) -> Callable[[], Any]:
+        return self._stopping_with(env, super()._build_sync2_resolver, *args, **kwargs)
+
+    def _stopping_with(
+        self,
+        env: Environment,
+        build: Any,
+        resource_runtime_part: Any,
+        normalised_parameters: dict[str, Any],
+        state_credentials: Any,
+    ) -> Callable[[], Any]:
+        execution_arn = env.stack[-1]["ExecutionArn"]
+        client = boto_client_for(
+            service="stepfunctions", region=resource_runtime_part.region, state_credentials=state_credentials
+        )
+        look = build(env, resource_runtime_part, normalised_parameters, state_credentials)
+        return lambda: _until_over(env, look, lambda: client.stop_execution(executionArn=execution_arn))
 
 
 class AwsSdkTask(StateTaskServiceAwsSdk):
@@ -213,6 +236,26 @@ class AwsSdkTask(StateTaskServiceAwsSdk):
                 if unknown is not None:
                     raise _unknown_field(self, env, unknown)
         return parameters
+
+
+def _until_over(env: Environment, look: Callable[[], Any], stop: Callable[[], Any]) -> Any:
+    """What ``look`` gives once it gives something; where the execution ends before that, what it waits for is stopped.
+
+    Step Functions does so when the execution is stopped or times out, or when another branch or iteration fails. When only
+    the state's own TimeoutSeconds has passed, no document says that it does, and what it waited for goes on.
+    """
+    while env.is_running():
+        outcome = look()
+        if outcome is not None:
+            return outcome
+        time.sleep(POLL_SECONDS)
+    parent = parent_of(env)
+    if parent is None or not parent.is_running():
+        try:
+            stop()
+        except ClientError as error:
+            _log.warning("what the execution waited for was not stopped: %s", error)
+    return None
 
 
 def _exception_name(code: str) -> str:

@@ -146,6 +146,10 @@ class Account:
         events = self.states.get_execution_history(executionArn=execution)["events"]
         return json.dumps(events, default=str)
 
+    def executions_of(self, output: str) -> set[str]:
+        listed = self.states.list_executions(stateMachineArn=self.outputs[output])["executions"]
+        return {execution["executionArn"] for execution in listed}
+
     def log_says(self, text: str) -> None:
         log = self.deployed.account.state / "account.log"
         wait_until(lambda: text in log.read_text())
@@ -270,6 +274,25 @@ def test_a_machine_that_waits_is_not_created_without(account: Account, machine: 
         account.machine_without(account.outputs[machine], action)
     assert refused.value.response["Error"]["Code"] == "AccessDeniedException"
     assert denied(action) in refused.value.response["Error"]["Message"]
+
+
+@pytest.mark.parametrize("action", actions("caller", "the execution fails"))
+def test_an_execution_that_calls_the_workflow_is_denied(account: Account, action: str) -> None:
+    assert denied(action) in account.history_without(account.outputs["parentArn"], action)
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+def test_an_execution_that_is_stopped_stops_the_workflow_if_it_may(account: Account, allowed: bool) -> None:
+    [action] = actions("caller", "the workflow goes on")
+    parent = account.outputs["parentArn"]
+    machine = parent if allowed else account.machine_without(parent, action)
+    before = account.executions_of("syncArn")
+    execution = account.states.start_execution(stateMachineArn=machine)["executionArn"]
+    [called] = wait_until(lambda: account.executions_of("syncArn") - before)
+    account.states.stop_execution(executionArn=execution)
+    if not allowed:
+        account.log_says(denied(action))
+    assert account.deployed.ended(called)["status"] == ("ABORTED" if allowed else "SUCCEEDED")
 
 
 def stopper(account: Account) -> str:
