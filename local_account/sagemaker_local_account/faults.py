@@ -162,7 +162,7 @@ class Faults:
     def take(self, fault: Fault) -> bool:
         """Let a fault happen; False where it has happened often enough, or was mended."""
         with self._lock:
-            name = next((name for name, other in self._faults.items() if other is fault), None)
+            name = next((name for name, other in self._faults.items() if other == fault), None)
             if name is None:
                 return False
             left = self._left[name]
@@ -191,14 +191,14 @@ class Faults:
 
 
 class Moment:
-    """When a fault of a training job is due, from the start of its training on."""
+    """When a fault of a training job is due: at a line, or ``seconds`` after the start of its training."""
 
     def __init__(self, fault: _DuringTraining) -> None:
         self.fault = fault
         self._pattern = re.compile(fault.at) if fault.at is not None else None
         self._heard = False
-        drawn = random.Random(fault.seed).uniform(0, fault.within)
-        self._from = time.monotonic() + drawn
+        self.seconds = random.Random(fault.seed).uniform(0, fault.within)
+        self._from = time.monotonic() + self.seconds
 
     def hear(self, line: str) -> None:
         if self._pattern is not None and self._pattern.search(line):
