@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import builtins
-import shutil
 import threading
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -13,6 +12,7 @@ from typing import Any
 import boto3
 from botocore.config import Config
 
+from . import leftovers
 from .images import ImageStore
 from .job import Job, Surroundings, check_devices
 from .validation import ServiceError, check, check_rules, refused
@@ -51,8 +51,7 @@ class TrainingJobs:
         self._clients: dict[str, Any] = {}
         check_devices(devices or {})
         folder = state / "jobs"
-        shutil.rmtree(folder, ignore_errors=True)  # of an account that was killed
-        folder.mkdir(parents=True)
+        leftovers.clear(folder)
         self._surroundings = Surroundings(
             folder=folder,
             endpoint_url=endpoint_url,
