@@ -85,8 +85,9 @@ class Job:
 
     def lose_host(self, host: str) -> None:
         """End a host with all that runs on it, as when its machine is lost. Nothing happens to a job that is not training."""
-        if self._hosts is not None:
-            self._hosts.kill_host(host)
+        hosts = self._hosts
+        if hosts is not None:
+            hosts.kill_host(host)
 
     def abort(self) -> None:
         """End the job at once, as its account ends."""
@@ -225,6 +226,7 @@ class Job:
             self._hosts = hosts
             return self._watch(plan, hosts, checkpoints)
         finally:
+            self._hosts = None
             hosts.close()
             logs.close()
 
