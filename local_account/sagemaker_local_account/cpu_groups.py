@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
 from pathlib import Path
 
 from .plan import JobPlan
@@ -42,6 +43,12 @@ def remove_left(jobs: Path) -> None:
     parent = _parent()
     if parent is not None:
         remove({group.name: group for group in parent.glob(f"{_prefix(jobs)}*")})
+
+
+def available() -> bool:
+    """Whether this user may make control groups that share the processor."""
+    parent = _parent()
+    return parent is not None and os.access(parent, os.W_OK)
 
 
 def _prefix(jobs: Path) -> str:

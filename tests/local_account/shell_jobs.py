@@ -28,6 +28,10 @@ def client_of(environment: Mapping[str, str], service: str) -> Any:
     )
 
 
+def channel(name: str, uri: str) -> dict[str, Any]:
+    return {"ChannelName": name, "DataSource": {"S3DataSource": {"S3DataType": "S3Prefix", "S3Uri": uri}}}
+
+
 class ShellJobs:
     """An account with an image, a bucket and a role, by the environment that it prints and its state folder."""
 
@@ -75,6 +79,16 @@ class ShellJobs:
     def create(self, name: str, program: str, hosts: int = 1, **members: Any) -> str:
         self.sagemaker.create_training_job(**self.request(name, program, hosts, **members))
         return name
+
+    def create_python(self, name: str, program: str, hosts: int = 1) -> str:
+        """A job whose command is a Python program, too long for an argument, so that it comes by a channel."""
+        self.s3.put_object(Bucket=BUCKET, Key=f"{name}/main.py", Body=program.encode())
+        return self.create(
+            name,
+            "python /opt/ml/input/data/code/main.py",
+            hosts,
+            InputDataConfig=[channel("code", f"s3://{BUCKET}/{name}/")],
+        )
 
     def ended(self, name: str) -> dict[str, Any]:
         limit = time.monotonic() + AN_ERROR_RATHER_THAN_A_HANG
