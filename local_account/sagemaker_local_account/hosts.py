@@ -98,7 +98,7 @@ class RunningJob:
             self._changed.wait_for(lambda: not self._waiting or self._failed is not None)
         if self._failed is not None:
             self.close()
-            raise HostError(self._failed)
+            raise HostError(f"{self._failed}{_likely_reason()}")
 
     def wait(self, timeout: float | None = None) -> dict[str, int] | None:
         """The exit codes by host, once all have ended (negative: by that signal). None if `timeout` seconds pass first."""
@@ -245,7 +245,7 @@ def namespaces_refused() -> str | None:
         try:
             trial.start()
         except HostError as error:
-            return f"{error}{_likely_reason()}"
+            return str(error)
         finally:
             trial.close()
     return None

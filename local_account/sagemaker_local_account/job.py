@@ -19,7 +19,16 @@ from .hosts import HostError, RunningJob
 from .images import ImageError, ImageStore
 from .logs import JobLogs, Metrics
 from .plan import CHECKPOINTS, HostPlan, JobPlan, config_files, plan_job
-from .storage import Checkpoints, StorageError, channel_objects, download, holds_files, share_of, upload_archive
+from .storage import (
+    Checkpoints,
+    StorageError,
+    channel_objects,
+    download,
+    holds_files,
+    share_of,
+    space_for,
+    upload_archive,
+)
 
 STOP_SECONDS = 120  # between SIGTERM and SIGKILL, as SageMaker gives
 PEERS_SECONDS = 10  # what the other hosts get once one has failed
@@ -139,10 +148,12 @@ class Job:
         """Run the job; returns its last status, secondary status, message and failure reason."""
         plan = self._plan()
         self._change("Downloading", "Downloading input data")
-        self._download(plan)
+        with space_for("Data download"):
+            self._download(plan)
         if self._stop.is_set():
             return ("Stopped", "Stopped", "Training job stopped", "")
-        checkpoints = self._checkpoints(plan)
+        with space_for("Checkpoint download"):
+            checkpoints = self._checkpoints(plan)
         self._times["TrainingStartTime"] = _now()
         self._change("Training", "Training image download completed. Training in progress.")
         reason, timed_out = self._train(plan, checkpoints)
@@ -150,7 +161,8 @@ class Job:
             return ("Stopped", "Stopped", "The account ended", "")
         if reason is None:
             self._change("Uploading", "Uploading generated training model")
-        self._upload(plan, checkpoints)
+        with space_for("Artifact upload"):
+            self._upload(plan, checkpoints)
         if timed_out:
             return ("Stopped", "MaxRuntimeExceeded", "Training job runtime exceeded MaxRuntimeInSeconds provided", "")
         if self._stop.is_set():

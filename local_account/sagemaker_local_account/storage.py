@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import shutil
 import tarfile
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,18 @@ from botocore.exceptions import ClientError
 
 class StorageError(Exception):
     """Data that a job needs is not to be had; the text is its failure reason."""
+
+
+@contextlib.contextmanager
+def space_for(what: str) -> Iterator[None]:
+    """Say of a full disk what it made impossible, in the service's words."""
+    try:
+        yield
+    except OSError as error:
+        # copytree tells of several errors by their texts only.
+        if any(os.strerror(number) in str(error) for number in (errno.ENOSPC, errno.EDQUOT)):
+            raise StorageError(f"ClientError: {what} failed:Insufficient disk space: {error}") from error
+        raise
 
 
 def split(uri: str) -> tuple[str, str]:

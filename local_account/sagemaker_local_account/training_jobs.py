@@ -12,7 +12,7 @@ from typing import Any
 import boto3
 from botocore.config import Config
 
-from . import leftovers
+from . import leftovers, prerequisites
 from .images import ImageStore
 from .job import Job, Surroundings, check_devices
 from .validation import ServiceError, check, check_rules, refused
@@ -67,13 +67,8 @@ class TrainingJobs:
         check("CreateTrainingJob", request)
         check_rules(request)
         name = request["TrainingJobName"]
-        try:
-            self._credentials(request["RoleArn"])
-        except LookupError as error:
-            raise refused(
-                f"Could not assume role {request['RoleArn']}. Please ensure that the role exists and allows principal "
-                f"'sagemaker.amazonaws.com' to assume the role: {error}"
-            ) from None
+        prerequisites.check_role(request["RoleArn"], self._client("iam"))
+        prerequisites.check_buckets(request, self._region, self._client("s3"))
         # An ARN has the job's name in lower case.
         job = Job(request, self._arn + name.lower(), self._surroundings)
         with self._lock:

@@ -2,11 +2,8 @@
 
 import contextlib
 import os
-import shlex
 import signal
 import socket
-import subprocess
-import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -15,38 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 from botocore.exceptions import ClientError
+from serving import Serving
 from shell_jobs import AN_ERROR_RATHER_THAN_A_HANG, ShellJobs, client_of
-
-COMMAND = str(Path(sys.prefix) / "bin" / "local-account")
-
-
-class Serving:
-    """`local-account` as a process of its own, once it answers."""
-
-    def __init__(self, state: Path, *options: str) -> None:
-        self.state = state
-        self.process = subprocess.Popen(
-            [COMMAND, "--state", str(state), *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
-        assert self.process.stdout is not None
-        self.exports = {}
-        for line in self.process.stdout:
-            if line.startswith("export "):
-                name, value = shlex.split(line)[1].split("=", 1)
-                self.exports[name] = value
-            if "Ctrl-C" in line:
-                return
-        raise AssertionError(self.process.stderr.read() if self.process.stderr else "")
-
-    def end(self, number: int = signal.SIGTERM) -> None:
-        self.process.send_signal(number)
-        self.process.communicate()
-
-    def __enter__(self) -> "Serving":
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.end(signal.SIGKILL)
 
 
 def until(condition: Callable[[], bool]) -> None:
