@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import Any
 
-from botocore.exceptions import ClientError
+from botocore.exceptions import ClientError, ParamValidationError
 
 from .storage import split
 from .validation import refused
@@ -39,6 +39,8 @@ def check_buckets(request: Mapping[str, Any], region: str, s3: Any) -> None:
         try:
             # us-east-1 has no name here (GetBucketLocation).
             found = s3.get_bucket_location(Bucket=bucket)["LocationConstraint"] or "us-east-1"
+        except ParamValidationError:
+            raise refused(f"{member} must name a bucket, like s3://bucket/prefix, got {uri!r}") from None
         except ClientError as error:
             raise refused(_not_there(request, member, uri, region, error)) from None
         if found != region:

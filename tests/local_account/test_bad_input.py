@@ -85,7 +85,10 @@ def test_a_request_beyond_the_services_limits_is_a_validation_exception(
         ({"HyperParameters": {"epochs": 3}}, "NUMBER_VALUE can not be converted to String: 'hyperParameters.epochs'"),
         (resources(InstanceCount="1"), "STRING_VALUE can not be converted to Integer: 'resourceConfig.instanceCount'"),
         ({"EnableManagedSpotTraining": "yes"}, "STRING_VALUE can not be converted to Boolean"),
-        ({"Tags": {"team": "vision"}}, "START_OBJECT can not be converted to List: 'tags'"),
+        (
+            {"InputDataConfig": ["letters"]},
+            "STRING_VALUE can not be converted to Structure: 'inputDataConfig.1.member'",
+        ),
     ],
 )
 def test_a_value_of_another_type_is_a_serialization_exception(
@@ -127,7 +130,7 @@ def test_a_role_that_several_services_may_assume_is_accepted(jobs: ShellJobs) ->
 
 @pytest.fixture(scope="module")
 def far_bucket(running: Running) -> str:
-    s3 = running.client("s3", region_name="eu-west-1")
+    s3 = running.client("s3")
     s3.create_bucket(Bucket="far-bucket", CreateBucketConfiguration={"LocationConstraint": "eu-west-1"})
     s3.put_object(Bucket="far-bucket", Key="letters/a.txt", Body=b"a")
     return "far-bucket"
@@ -168,7 +171,10 @@ def test_a_channels_bucket_that_does_not_exist_is_refused_in_sagemakers_words(jo
 def test_a_name_that_no_bucket_can_have_is_refused(jobs: ShellJobs, sagemaker: Any) -> None:
     code, said = refusal(jobs, sagemaker, OutputDataConfig={"S3OutputPath": "s3://No Such Bucket/models"})
     assert code == "ValidationException"
-    assert "S3OutputPath of OutputDataConfig" in said
+    assert (
+        said
+        == "S3OutputPath of OutputDataConfig must name a bucket, like s3://bucket/prefix, got 's3://No Such Bucket/models'"
+    )
 
 
 def test_an_image_that_was_never_pushed_fails_the_job(jobs: ShellJobs) -> None:
