@@ -35,7 +35,7 @@ def clear(jobs: Path) -> None:
     """
     deadline = time.monotonic() + _MOST_SECONDS
     for job in jobs.glob("*/"):
-        while _in_use(job):
+        while in_use(job):
             if time.monotonic() > deadline:
                 raise AccountError(
                     f"processes of an earlier account still use {job}; end them, or choose another --state"
@@ -46,7 +46,8 @@ def clear(jobs: Path) -> None:
     jobs.mkdir(parents=True, exist_ok=True)
 
 
-def _in_use(job: Path) -> bool:
+def in_use(job: Path) -> bool:
+    """Whether a process holds a job's folder."""
     descriptor = os.open(job, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

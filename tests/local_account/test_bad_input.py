@@ -86,8 +86,8 @@ def test_a_request_beyond_the_services_limits_is_a_validation_exception(
         (resources(InstanceCount="1"), "STRING_VALUE can not be converted to Integer: 'resourceConfig.instanceCount'"),
         ({"EnableManagedSpotTraining": "yes"}, "STRING_VALUE can not be converted to Boolean"),
         (
-            {"InputDataConfig": ["letters"]},
-            "STRING_VALUE can not be converted to Structure: 'inputDataConfig.1.member'",
+            {"HyperParameters": {"sizes": {"a": "1"}}},
+            "START_OBJECT can not be converted to String: 'hyperParameters.sizes'",
         ),
     ],
 )

@@ -14,7 +14,7 @@ from shell_jobs import ShellJobs
 from sagemaker_local_account import cpu_groups
 
 WARM_UP, SOAK, AT_ONCE = 40, 200, 8
-MOST_KILOBYTES_PER_JOB = 48  # what it was, what it said and made, in the account's memory
+MOST_KILOBYTES_PER_JOB = 32  # what it was, what it said and made, in the account's memory
 MOST_SECONDS_PER_JOB = 0.4
 
 # Each host is heard by every other, and hears every other.

@@ -7,6 +7,7 @@ import socket
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
@@ -14,6 +15,8 @@ import pytest
 from botocore.exceptions import ClientError
 from serving import Serving
 from shell_jobs import AN_ERROR_RATHER_THAN_A_HANG, ShellJobs, client_of
+
+from sagemaker_local_account import leftovers
 
 
 def until(condition: Callable[[], bool]) -> None:
@@ -69,6 +72,7 @@ class Killed:
             # Each of four hosts has its shell and two others.
             until(lambda: len(marked(self.mark)) >= 12)
             self.family = psutil.Process(serving.process.pid).children(recursive=True)
+            self.folders_in_use = [leftovers.in_use(folder) for folder in (state / "jobs").iterdir()]
             self.namespaces = namespaces_of(self.family) - namespaces_of([psutil.Process()])
             serving.end(signal.SIGKILL)
 
@@ -109,6 +113,23 @@ def test_when_the_next_account_answers_no_process_of_the_jobs_is_left(killed: Ki
     assert len(killed.family) >= 2 * (2 + 2 * 5)  # supervisor and switch; keeper, init and three of each host
     assert marked(killed.mark) == set()
     assert [process for process in killed.family if lives(process)] == []
+
+
+def test_the_folders_of_jobs_that_run_are_in_use(killed: Killed) -> None:
+    assert killed.folders_in_use == [True, True]
+
+
+def test_folders_in_use_are_removed_once_they_are_given_free(tmp_path: Path) -> None:
+    job = tmp_path / "jobs" / "job"
+    job.mkdir(parents=True)
+    with ThreadPoolExecutor() as pool:
+        with leftovers.held(job):
+            cleared = pool.submit(leftovers.clear, job.parent)
+            with pytest.raises(TimeoutError):
+                cleared.result(timeout=0.2)
+            assert job.exists()
+        cleared.result(AN_ERROR_RATHER_THAN_A_HANG)
+    assert not job.exists()
 
 
 def test_an_account_that_is_killed_leaves_no_namespace(killed: Killed, next_one: Serving) -> None:
