@@ -175,6 +175,7 @@ class LocalAccount:
             endpoint_url=self.endpoint_url,
             region=REGION,
             account_id=ACCOUNT_ID,
+            root=lambda service: made.client(service, REGION, self._root_keys(), clients.OF_JOBS),
             clients=made,
             sessions=keys_of,
             permissions=permissions,
@@ -203,6 +204,12 @@ class LocalAccount:
             return answer
 
         return Enforced(route, permissions, caller_of)
+
+    def _root_keys(self) -> dict[str, str]:
+        return {
+            "AWS_ACCESS_KEY_ID": self.description.access_key_id,
+            "AWS_SECRET_ACCESS_KEY": self.description.secret_access_key,
+        }
 
     def _issued(self, access_key_id: str) -> IssuedKey | None:
         description = self.description

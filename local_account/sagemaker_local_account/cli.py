@@ -87,6 +87,7 @@ def run(context: typer.Context, command: Annotated[list[str], typer.Argument(hel
     running = running_account(options.state)
     if running is not None:
         sys.exit(_call(command, environment_of(running, options.state.absolute())))
+    _warn()
     with options.account() as account:
         code = _call(command, account.environment())
     sys.exit(code)
@@ -97,11 +98,21 @@ def _serve(options: Options) -> None:
     told_to_stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: told_to_stop.set())
+    _warn()
     with options.account() as account:
         _print_exports(account.environment())
         print(f"# The account answers at {account.endpoint_url}; its log is {account.state / 'account.log'}.")
         print("# Paste the lines above into another terminal. Ctrl-C ends the account and its jobs.", flush=True)
         told_to_stop.wait()
+
+
+def _warn() -> None:
+    """Say beforehand that jobs will fail; the rest of the account works without them."""
+    from .hosts import namespaces_refused
+
+    reason = namespaces_refused()
+    if reason:
+        print(f"local-account: warning: training jobs cannot run here: {reason}", file=sys.stderr)
 
 
 def _print_exports(environment: dict[str, str]) -> None:

@@ -25,6 +25,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from . import cpu_groups, leftovers
 from .devices import DEVICES_PATH
 from .plan import HostPlan, JobPlan
 
@@ -57,6 +58,7 @@ class RunningJob:
         self._control: socket.socket | None = None
         self._reader: threading.Thread | None = None
         self._closing = threading.Lock()
+        self._groups: dict[str, Path] = {}
 
     def start(self) -> None:
         """Start every host. Returns when each has its process; raises HostError, with nothing left, when one cannot."""
@@ -65,16 +67,19 @@ class RunningJob:
         pipes = {host.name: os.pipe() for host in self._plan.hosts}
         outputs = {name: write for name, (_, write) in pipes.items()}
         package = Path(__file__).parent.parent
+        self._groups = cpu_groups.make(self._plan)
         try:
-            request = json.dumps(_as_json(self._plan, outputs)).encode()
-            self._supervisor = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-X", "utf8", "-c", SUPERVISOR, str(package), str(theirs.fileno())],
-                stdin=subprocess.PIPE,
-                pass_fds=[theirs.fileno(), *outputs.values()],
-                env={},
-                cwd="/",
-                start_new_session=True,  # a Ctrl-C in the account's terminal is for the account alone
-            )
+            job = _as_json(self._plan, outputs, self._groups)
+            with leftovers.held(self._plan.folder) as folder:
+                request = json.dumps({**job, "folder": folder}).encode()
+                self._supervisor = subprocess.Popen(
+                    [sys.executable, "-I", "-S", "-X", "utf8", "-c", SUPERVISOR, str(package), str(theirs.fileno())],
+                    stdin=subprocess.PIPE,
+                    pass_fds=[theirs.fileno(), folder, *outputs.values()],
+                    env={},
+                    cwd="/",
+                    start_new_session=True,  # a Ctrl-C in the account's terminal is for the account alone
+                )
         except BaseException:
             for read, _ in pipes.values():
                 os.close(read)
@@ -93,7 +98,7 @@ class RunningJob:
             self._changed.wait_for(lambda: not self._waiting or self._failed is not None)
         if self._failed is not None:
             self.close()
-            raise HostError(self._failed)
+            raise HostError(f"{self._failed}{_likely_reason()}")
 
     def wait(self, timeout: float | None = None) -> dict[str, int] | None:
         """The exit codes by host, once all have ended (negative: by that signal). None if `timeout` seconds pass first."""
@@ -128,6 +133,7 @@ class RunningJob:
             if self._control is not None:
                 self._control.close()
             self._control = self._supervisor = self._reader = None
+            cpu_groups.remove(self._groups)
             self._remove_root_folders()
 
     def _remove_root_folders(self) -> None:
@@ -239,7 +245,7 @@ def namespaces_refused() -> str | None:
         try:
             trial.start()
         except HostError as error:
-            return f"{error}{_likely_reason()}"
+            return str(error)
         finally:
             trial.close()
     return None
@@ -257,16 +263,23 @@ def _likely_reason() -> str:
     return ""
 
 
-def _as_json(plan: JobPlan, outputs: dict[str, int]) -> dict[str, Any]:
+def _as_json(plan: JobPlan, outputs: dict[str, int], groups: dict[str, Path]) -> dict[str, Any]:
     """What `namespaces.py` reads."""
     addresses = "".join(f"{host.address} {host.name}\n" for host in plan.hosts)
     return {
         "endpoint_port": plan.endpoint_port,
-        "hosts": [_host_as_json(host, addresses, outputs[host.name]) for host in plan.hosts],
+        "hosts": [
+            {
+                **_host_as_json(host, addresses),
+                "output": outputs[host.name],
+                "cpu_group": str(groups[host.name]) if groups else None,
+            }
+            for host in plan.hosts
+        ],
     }
 
 
-def _host_as_json(host: HostPlan, addresses: str, output: int) -> dict[str, Any]:
+def _host_as_json(host: HostPlan, addresses: str) -> dict[str, Any]:
     home = host.environment.get("HOME", "/root")
     own = {"/opt/ml": host.folder / "opt" / "ml", "/tmp": host.folder / "tmp", home: host.folder / "home"}
     for folder in own.values():
@@ -290,7 +303,6 @@ def _host_as_json(host: HostPlan, addresses: str, output: int) -> dict[str, Any]
         "environment": dict(host.environment),
         "command": list(host.command),
         "working_directory": host.working_directory,
-        "output": output,
         "starts_after": host.starts_after,
         "disk_mebibytes": host.disk_mebibytes,
     }

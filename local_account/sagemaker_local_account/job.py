@@ -20,7 +20,16 @@ from .hosts import HostError
 from .images import ImageError, ImageStore
 from .logs import JobLogs, Metrics
 from .plan import CHECKPOINTS, JobPlan, config_files, groups_of, plan_job
-from .storage import Checkpoints, StorageError, channel_objects, download, holds_files, share_of, upload_archive
+from .storage import (
+    Checkpoints,
+    StorageError,
+    channel_objects,
+    download,
+    holds_files,
+    share_of,
+    space_for,
+    upload_archive,
+)
 from .training import EndedBy, Outcome, Training, ml
 
 _LOOK_SECONDS = 0.2
@@ -105,8 +114,9 @@ class Job:
 
     def lose_host(self, host: str) -> None:
         """Lose one of its machines. Nothing happens to a job that is not training."""
-        if self._training is not None:
-            self._training.lose_host(host)
+        training = self._training
+        if training is not None:
+            training.lose_host(host)
 
     def abort(self) -> None:
         """End the job at once, as its account ends."""
@@ -174,10 +184,12 @@ class Job:
         """On one set of machines: the job's end, or the interruption that took them away."""
         self._times.setdefault("TrainingStartTime", _now())
         self._change("Downloading", "Downloading input data")
-        self._download(plan)
+        with space_for("Data download"):
+            self._download(plan)
         if self._stop.is_set():
             return STOPPED
-        checkpoints = self._checkpoints(plan)
+        with space_for("Checkpoint download"):
+            checkpoints = self._checkpoints(plan)
         self._change("Training", "Training image download completed. Training in progress.")
         outcome = self._train(plan, checkpoints)
         if self._abort.is_set():
@@ -188,7 +200,8 @@ class Job:
             return outcome.interruption
         if outcome.failure is None:
             self._change("Uploading", "Uploading generated training model")
-        self._upload(plan)
+        with space_for("Artifact upload"):
+            self._upload(plan)
         if outcome.failure is not None:
             return End("Failed", "Failed", "Training job failed", outcome.failure)
         return ENDS.get(outcome.ended_by) or End("Completed", "Completed", "Training job completed")

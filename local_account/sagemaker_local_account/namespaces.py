@@ -48,8 +48,9 @@ def main() -> None:
     control = socket.socket(fileno=int(sys.argv[-1]))
     control.set_inheritable(False)
     job = json.loads(sys.stdin.buffer.read())
-    for host in job["hosts"]:
-        os.set_inheritable(host["output"], False)
+    # The job's folder is kept open, which tells that it is in use; no command gets it.
+    for descriptor in (job["folder"], *(host["output"] for host in job["hosts"])):
+        os.set_inheritable(descriptor, False)
     _check(_libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0), "prctl")
     ends = {host["name"]: socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) for host in job["hosts"]}
     switch = fork(lambda parent: _switch(job, {name: pair[1] for name, pair in ends.items()}, parent), control)
@@ -172,6 +173,8 @@ def _start_keeper(job: dict[str, Any], host: dict[str, Any], report: socket.sock
 
     def keep(parent: int) -> None:
         near.close()
+        if host["cpu_group"]:
+            _join(host["cpu_group"])
         _unshare(CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWNET | CLONE_NEWPID, parent)
         with open("/proc/self/ns/net") as namespace:
             descriptor = array.array("i", [namespace.fileno()])
@@ -183,6 +186,12 @@ def _start_keeper(job: dict[str, Any], host: dict[str, Any], report: socket.sock
     fork(keep, report)
     far.close()
     return near
+
+
+def _join(group: str) -> None:
+    """Have this process and its children share the processor as one; a host that cannot runs without."""
+    with contextlib.suppress(OSError), open(f"{group}/cgroup.procs", "w") as processes:
+        processes.write("0")
 
 
 def _init(job: dict[str, Any], host: dict[str, Any], door: socket.socket, report: socket.socket) -> None:

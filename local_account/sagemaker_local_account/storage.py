@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import shutil
@@ -20,6 +21,18 @@ _BLOCK = 1 << 20
 
 class StorageError(Exception):
     """Data that a job needs is not to be had; the text is its failure reason."""
+
+
+@contextlib.contextmanager
+def space_for(what: str) -> Iterator[None]:
+    """Say of a full disk what it made impossible, in the service's words."""
+    try:
+        yield
+    except OSError as error:
+        # copytree tells of several errors by their texts only.
+        if any(os.strerror(number) in str(error) for number in (errno.ENOSPC, errno.EDQUOT)):
+            raise StorageError(f"ClientError: {what} failed:Insufficient disk space: {error}") from error
+        raise
 
 
 def split(uri: str) -> tuple[str, str]:
@@ -50,10 +63,10 @@ def share_of(objects: Sequence[Any], host: int, hosts: int, distribution: str) -
 
 @contextlib.contextmanager
 def refusals(what: str) -> Iterator[None]:
-    """S3's refusals, and a disk that is full, as the failure reason of a job."""
+    """S3's refusals as the failure reason of a job."""
     try:
         yield
-    except (ClientError, S3UploadFailedError, OSError) as error:
+    except (ClientError, S3UploadFailedError) as error:
         raise StorageError(f"ClientError: {what}: {error}") from error
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import builtins
-import shutil
 import threading
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from . import sagemaker_calls
+from . import leftovers, prerequisites, sagemaker_calls
 from .api_calls import Place
 from .clients import OF_JOBS, Clients
 from .faults import Faults, Quota
@@ -32,7 +31,8 @@ _LISTED = 10
 class TrainingJobs:
     """The training jobs of one account, each of which runs on this machine.
 
-    ``sessions`` and ``clients`` act as the jobs' roles, as far as ``permissions`` let them. ``on_change`` gets a job's
+    ``root`` gives the account's own client of a service; ``sessions`` and ``clients`` act as the jobs' roles, as far as
+    ``permissions`` let them. ``on_change`` gets a job's
     description each time its status changes. ``devices`` are the accelerators of a type, where it shall have fewer than it has;
     ``faults`` is what shall go wrong.
     """
@@ -44,6 +44,7 @@ class TrainingJobs:
         endpoint_url: str,
         region: str,
         account_id: str,
+        root: Callable[[str], Any],
         clients: Clients,
         sessions: Sessions,
         permissions: Permissions,
@@ -53,6 +54,7 @@ class TrainingJobs:
         faults: Faults,
     ) -> None:
         self._arn = f"arn:aws:sagemaker:{region}:{account_id}:training-job/"
+        self._root = root
         self._place = Place(account_id, region)
         self._sessions = sessions
         self._permissions = permissions
@@ -61,8 +63,7 @@ class TrainingJobs:
         self._jobs: dict[str, Job] = {}
         check_devices(devices)
         folder = state / "jobs"
-        shutil.rmtree(folder, ignore_errors=True)  # of an account that was killed
-        folder.mkdir(parents=True)
+        leftovers.clear(folder)
         self._surroundings = Surroundings(
             folder=folder,
             endpoint_url=endpoint_url,
@@ -79,6 +80,7 @@ class TrainingJobs:
         check("CreateTrainingJob", request)
         check_rules(request)
         name = request["TrainingJobName"]
+        prerequisites.check_buckets(request, self._place.region, self._root("s3"))
         # An ARN has the job's name in lower case.
         arn = self._arn + name.lower()
         self._check_role(request, arn)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -67,8 +68,21 @@ def check_rules(request: Mapping[str, Any]) -> None:
         unknown = set(source.get("InstanceGroupNames", [])) - set(named)
         if unknown:
             raise refused(f"channel {name} names instance groups that ResourceConfig does not have: {sorted(unknown)}")
+    _check_volume(request)
     _check_spot(request)
     _check_served(request)
+
+
+def _check_volume(request: Mapping[str, Any]) -> None:
+    """ResourceConfig in the API reference: a volume is provisioned for machines without storage of their own."""
+    for _, instance_type, _ in groups_of(request):
+        # EC2's names: of these families, those with a d have disks.
+        if re.match(r"ml\.([tmcr]\d[a-ce-z]*|p2|p3)\.", instance_type) and not request["ResourceConfig"].get(
+            "VolumeSizeInGB"
+        ):
+            raise refused(
+                f"VolumeSizeInGB in ResourceConfig must be at least 1 for {instance_type}, which has no storage of its own"
+            )
 
 
 def _check_spot(request: Mapping[str, Any]) -> None:
@@ -119,13 +133,17 @@ def _model() -> ServiceModel:
 def _problems(shape: Shape, value: Any, path: str) -> Iterator[str]:
     right_type = isinstance(value, _TYPES.get(shape.type_name, object))
     if not right_type or (shape.type_name in ("integer", "long") and isinstance(value, bool)):
-        yield f"Value '{value}' at '{path}' failed to satisfy constraint: Member must be of type {shape.type_name}"
-        return
+        # AWS's services read the whole request before they look at any value.
+        raise ServiceError(
+            "SerializationException",
+            f"{_token(value)} can not be converted to {shape.type_name.capitalize()}: '{path}' must be of type "
+            f"{shape.type_name}, got {value!r}",
+        )
     for constraint in _constraints(shape, value):
         yield f"Value '{value}' at '{path}' failed to satisfy constraint: Member must {constraint}"
     if isinstance(shape, StructureShape):
         for name in shape.required_members:
-            if name not in value:
+            if value.get(name) is None:
                 yield f"Value null at '{_below(path, name)}' failed to satisfy constraint: Member must not be null"
         for name, item in value.items():
             if name not in shape.members:
@@ -139,6 +157,14 @@ def _problems(shape: Shape, value: Any, path: str) -> Iterator[str]:
         for key, item in value.items():
             yield from _problems(shape.key, key, f"{path}.{key}")
             yield from _problems(shape.value, item, f"{path}.{key}")
+
+
+def _token(value: Any) -> str:
+    """What JSON readers call a value."""
+    if isinstance(value, bool) or value is None:
+        return f"{json.dumps(value).upper()}_VALUE"
+    names: dict[type, str] = {str: "STRING_VALUE", dict: "START_OBJECT", list: "START_ARRAY"}
+    return names.get(type(value), "NUMBER_VALUE")
 
 
 def _below(path: str, member: str) -> str:

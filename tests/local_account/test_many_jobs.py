@@ -1,0 +1,138 @@
+"""Many jobs one after the other, many hosts at once: what they leave, and how they share two cores."""
+
+import contextlib
+import gc
+import os
+from pathlib import Path
+
+import psutil
+import pytest
+from running_account import Running
+from shell_jobs import ShellJobs
+
+from sagemaker_local_account import cpu_groups
+
+WARM_UP, SOAK, AT_ONCE = 40, 200, 8
+MOST_KILOBYTES_PER_JOB = 32  # what it was, what it said and made, in the account's memory
+
+# Each host is heard by every other, and hears every other.
+EVERYONE_MEETS = """
+import json, socket, sys, time
+config = json.load(open("/opt/ml/input/config/resourceconfig.json"))
+others = set(config["hosts"]) - {config["current_host"]}
+listener = socket.create_server(("", 5000), backlog=64)
+for other in others:
+    while True:
+        try:
+            with socket.create_connection((other, 5000), timeout=60) as connection:
+                connection.sendall(config["current_host"].encode())
+            break
+        except ConnectionRefusedError:
+            time.sleep(0.01)
+heard = set()
+while heard != others:
+    heard.add(listener.accept()[0].recv(64).decode())
+print("met", len(heard))
+"""
+
+# Processes that compute, each in a session of its own as torchrun's workers are, for a while after both hosts are ready.
+COMPUTES = """
+import resource, socket, subprocess, sys, time
+name = socket.gethostname()
+count = {"algo-1": 8, "algo-2": 1}[name]
+workers = [subprocess.Popen([sys.executable, "-c", "while True: pass"], start_new_session=True) for _ in range(count)]
+if name == "algo-1":
+    meeting = socket.create_server(("", 5000)).accept()[0]
+else:
+    while True:
+        try:
+            meeting = socket.create_connection(("algo-1", 5000))
+            break
+        except ConnectionRefusedError:
+            time.sleep(0.01)
+meeting.sendall(b"!")
+meeting.recv(1)
+time.sleep(4)
+for worker in workers:
+    worker.kill()
+    worker.wait()
+used = resource.getrusage(resource.RUSAGE_CHILDREN)
+print(used.ru_utime + used.ru_stime)
+"""
+
+
+@pytest.fixture(scope="module")
+def jobs(running: Running) -> ShellJobs:
+    return ShellJobs(running.account.environment(), running.account.state)
+
+
+class Holdings:
+    """What this process, in which the account runs, holds of the machine."""
+
+    def __init__(self) -> None:
+        gc.collect()
+        own = psutil.Process()
+        family = [own, *own.children(recursive=True)]
+        self.memory = own.memory_info().rss
+        self.counts = {
+            "files": len(os.listdir("/proc/self/fd")),
+            "threads": own.num_threads(),
+            "processes": len(family),
+            "mounts": len(Path("/proc/self/mountinfo").read_text().splitlines()),
+            "namespaces": len({link for process in family for link in _namespaces(process)}),
+        }
+
+
+def _namespaces(process: psutil.Process) -> list[str]:
+    with contextlib.suppress(OSError):
+        return [os.readlink(f"/proc/{process.pid}/ns/{kind}") for kind in ("net", "mnt", "user", "pid")]
+    return []
+
+
+def run_many(jobs: ShellJobs, name: str, count: int) -> None:
+    for first in range(0, count, AT_ONCE):
+        names = [jobs.create(f"{name}-{first + number}", "echo done") for number in range(AT_ONCE)]
+        assert set(jobs.statuses(names)) == {"Completed"}
+
+
+@pytest.fixture(scope="module")
+def soak(jobs: ShellJobs) -> tuple[Holdings, Holdings]:
+    """What was held before and after many jobs."""
+    run_many(jobs, "warm-up", WARM_UP)
+    before = Holdings()
+    run_many(jobs, "soak", SOAK)
+    after = Holdings()
+    print(f"{SOAK} jobs, {(after.memory - before.memory) / SOAK / 1024:.1f} KB each", before.counts, after.counts)
+    return before, after
+
+
+def test_two_hundred_jobs_leave_files_threads_processes_and_namespaces_as_they_were(
+    soak: tuple[Holdings, Holdings],
+) -> None:
+    before, after = soak
+    assert {name: count for name, count in after.counts.items() if count > before.counts[name]} == {}
+
+
+def test_a_job_that_is_over_keeps_a_few_kilobytes(soak: tuple[Holdings, Holdings]) -> None:
+    before, after = soak
+    assert (after.memory - before.memory) / SOAK / 1024 < MOST_KILOBYTES_PER_JOB
+
+
+def test_eight_hosts_on_this_machine_all_meet_each_other(jobs: ShellJobs) -> None:
+    name = jobs.create_python("eight", EVERYONE_MEETS, 8)
+    assert jobs.statuses([name]) == ["Completed"]
+    assert jobs.said(name) == {f"algo-{number}": ["met 7"] for number in range(1, 9)}
+
+
+def test_four_jobs_at_once_run_to_their_ends(jobs: ShellJobs) -> None:
+    names = [jobs.create_python(f"four-{number}", EVERYONE_MEETS, 2) for number in range(4)]
+    assert jobs.statuses(names) == ["Completed"] * 4
+
+
+@pytest.mark.skipif(not cpu_groups.available(), reason="this user may not make control groups of the processor here")
+def test_a_host_of_eight_processes_takes_no_more_of_the_processor_than_one_of_one(jobs: ShellJobs) -> None:
+    name = jobs.create_python("fair", COMPUTES, 2)
+    assert jobs.statuses([name]) == ["Completed"]
+    seconds = {host: float(line) for host, [line] in jobs.said(name).items()}
+    print(seconds)
+    assert 0.5 < seconds["algo-1"] / seconds["algo-2"] < 2
