@@ -142,7 +142,7 @@ class LocalAccount:
         from moto.core.config import default_user_config
         from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 
-        from . import clients, cloudformation, events, log_events, server, sessions, stepfunctions
+        from . import clients, cloudformation, events, log_events, server, sessions, simulation, stepfunctions
         from .api_calls import Place
         from .control import TARGET_PREFIX as OF_ACCOUNT
         from .control import Control
@@ -170,6 +170,7 @@ class LocalAccount:
         cloudformation.install()
         events.install(permissions)
         log_events.install()
+        simulation.install(permissions)
         self.jobs = TrainingJobs(
             state=self.state,
             endpoint_url=self.endpoint_url,

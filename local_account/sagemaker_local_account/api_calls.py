@@ -39,6 +39,7 @@ RESOURCES: dict[str, str] = {
     "events:PutRule": "rule/{Name}",
     "events:PutTargets": "rule/{Rule}",
     "iam:*": "role/{RoleName}",
+    "iam:SimulatePrincipalPolicy": "{PolicySourceArn}",
     "kms:*": "key/{KeyId}",
     # A stream's ARN has its group's; what is of the group only ends before the stream's name.
     "logs:CreateLogGroup": "log-group:{logGroupName}:log-stream:",

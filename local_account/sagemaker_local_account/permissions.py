@@ -105,12 +105,28 @@ class Permissions:
             except LookupError:  # deleted since: nothing allows it anything any more
                 return Caller(session.arn, session.role_arn, "AssumedRole")
             return replace(caller, session=[json.loads(session.policy)] if session.policy else None)
+        return self.user(iam_backends[self._place.account]["aws"].access_keys[access_key_id].user_name)
+
+    def user(self, name: str) -> Caller:
+        """An IAM user, with what its groups allow it. Raises LookupError where there is none."""
+        from moto.iam.exceptions import NoSuchEntity
+        from moto.iam.models import iam_backends
+
         iam = iam_backends[self._place.account]["aws"]
-        user = iam.get_user(iam.access_keys[access_key_id].user_name)
+        try:
+            user = iam.get_user(name)
+        except NoSuchEntity:
+            raise LookupError(f"the account has no user {name!r}") from None
         groups = iam.get_groups_for_user(user.name)
         return Caller(
             user.arn, user.arn, "User", [*_documents_of(user), *(d for g in groups for d in _documents_of(g))]
         )
+
+    def principal(self, arn: str) -> Caller:
+        """The role or user of an ARN. Raises LookupError where there is none."""
+        _, _, kind_and_path = arn.rpartition(":")
+        kind, _, path = kind_and_path.partition("/")
+        return self.user(path.rpartition("/")[2]) if kind == "user" else self.role(arn, "simulation")
 
     def check_trust(self, role_arn: str, service: str, source_arn: str) -> None:
         """Raise LookupError unless a role is there and its trust policy lets the service take it on for ``source_arn``."""

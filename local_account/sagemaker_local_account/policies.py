@@ -85,13 +85,24 @@ def verdict(documents: Iterable[Document], call: Call, principal: Callable[[Any]
 
     ``principal`` tells whether a statement's Principal names the caller; for policies of resources, which have one.
     """
-    effects = {
-        statement["Effect"]
-        for document in documents
-        for statement in statements(document)
-        if (principal is None or principal(statement.get("Principal"))) and applies(statement, call)
-    }
-    return "Deny" if "Deny" in effects else "Allow" if effects else None
+    effects: set[Effect] = set()
+    unknown: dict[Effect, NotEvaluated] = {}
+    for document in documents:
+        for statement in statements(document):
+            if principal is not None and not principal(statement.get("Principal")):
+                continue
+            try:
+                if applies(statement, call):
+                    effects.add(statement["Effect"])
+            except NotEvaluated as why:
+                unknown[statement["Effect"]] = why
+    if "Deny" in effects:
+        return "Deny"
+    # What another statement allows anyway, an Allow that nobody can tell does not change.
+    for effect, error in unknown.items():
+        if effect == "Deny" or "Allow" not in effects:
+            raise error
+    return "Allow" if effects else None
 
 
 def statements(document: Document) -> list[Mapping[str, Any]]:

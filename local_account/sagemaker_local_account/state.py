@@ -35,6 +35,22 @@ PASSED_ON = (
 )
 PASSED_ON_PREFIXES = ("PIP_", "UV_", "npm_config_", "NPM_CONFIG_", "XDG_")
 
+# The defaults file of SageMaker's Python SDK, in place of the user's own, which would name a real account's roles and
+# buckets. Without it the SDK asks sts.amazonaws.com for its bucket's name, whatever AWS_ENDPOINT_URL says, and tells AWS of
+# each of its uses.
+SDK_DEFAULTS = "sagemaker-config.yaml"
+_DEFAULTS = {
+    "SchemaVersion": "1.0",
+    "SageMaker": {
+        "PythonSDK": {
+            "Modules": {
+                "Session": {"DefaultS3Bucket": f"sagemaker-{REGION}-{ACCOUNT_ID}"},
+                "TelemetryOptOut": True,
+            }
+        }
+    },
+}
+
 
 class AccountError(Exception):
     """The account cannot start, or is not there: the message says why and what to do."""
@@ -80,6 +96,8 @@ def environment_of(account: RunningAccount, state: Path) -> dict[str, str]:
         "AWS_ENDPOINT_URL": account.endpoint_url,
         "AWS_CONFIG_FILE": str(empty),
         "AWS_SHARED_CREDENTIALS_FILE": str(empty),
+        "SAGEMAKER_ADMIN_CONFIG_OVERRIDE": str(state / SDK_DEFAULTS),
+        "SAGEMAKER_USER_CONFIG_OVERRIDE": str(state / SDK_DEFAULTS),
         "AWS_EC2_METADATA_DISABLED": "true",
         "AWS_PAGER": "",
         "NO_PROXY": "localhost,127.0.0.1,.localhost",
@@ -117,6 +135,7 @@ def make_private(state: Path) -> None:
         state.mkdir(mode=0o700, parents=True, exist_ok=True)
         state.chmod(0o700)
         (state / "aws-config").touch(mode=0o600)
+        (state / SDK_DEFAULTS).write_text(json.dumps(_DEFAULTS))
     except OSError as error:
         raise AccountError(f"the state folder cannot be used: {error}") from error
 

@@ -1,0 +1,135 @@
+"""SageMaker's own Python SDKs, unchanged, each in an environment of its own: the scripts beside this file are a user's."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from two_groups import BUCKET, IMAGE, LINES, SOURCE, WEIGHTS, Place, files_of, groups_of
+
+HERE = Path(__file__).parent
+DEEP_LEARNING_CONTAINER = "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch:2.13-cpu-amzn2023-sagemaker"
+# Image, and where the SDK leaves what it uploads: v3 is not told, and takes the account's default bucket.
+VERSIONS = {
+    "v2": (DEEP_LEARNING_CONTAINER, BUCKET),
+    "v3": (IMAGE, "sagemaker-us-east-1-123456789012"),
+}
+
+
+@pytest.fixture(scope="session")
+def python_of(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], str]]:
+    """The Python of a version's environment, which has exactly the packages that its jobs take."""
+    folder = tmp_path_factory.mktemp("environments")
+
+    def made(version: str) -> str:
+        home = folder / version
+        if not home.exists():
+            subprocess.run([sys.executable, "-m", "venv", str(home)], check=True)
+            install = [str(home / "bin" / "pip"), "install", "--quiet", "--no-deps", "--no-compile"]
+            subprocess.run([*install, "-r", str(HERE / f"requirements-{version}.txt")], check=True)
+        return str(home / "bin" / "python")
+
+    yield made
+    shutil.rmtree(folder)
+
+
+class Outside:
+    """All that is not on this machine, to a client that heeds its proxy: who asks for it is noted and gets nothing."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        threading.Thread(target=self._note, daemon=True).start()
+
+    def _note(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            with connection:
+                self.asked.append(connection.recv(4096).decode(errors="replace").partition("\r\n")[0])
+
+    def close(self) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What came of a user's script."""
+
+    code: int
+    printed: str
+    model: Path
+    job: dict[str, Any]
+    uploads: list[str]
+    asked_outside: list[str]
+
+
+@pytest.fixture(scope="module", params=VERSIONS)
+def ran(
+    request: pytest.FixtureRequest,
+    place: Place,
+    python_of: Callable[[str], str],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Ran:
+    version = request.param
+    image, bucket = VERSIONS[version]
+    folder = tmp_path_factory.mktemp(version)
+    outside = Outside()
+    own_bucket = [BUCKET] if version == "v2" else []
+    done = subprocess.run(
+        [python_of(version), str(HERE / f"sdk_{version}.py"), image, place.role, str(SOURCE), str(folder), *own_bucket],
+        cwd=folder,
+        env={**place.running.account.environment(), "HTTPS_PROXY": outside.url, "HTTP_PROXY": outside.url},
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+    outside.close()
+    sagemaker, s3 = place.running.client("sagemaker"), place.running.client("s3")
+    [job] = sagemaker.list_training_jobs(NameContains=f"sdk-{version}")["TrainingJobSummaries"] or [{}]
+    return Ran(
+        code=done.returncode,
+        printed=done.stdout,
+        model=folder / "model.tar.gz",
+        job=sagemaker.describe_training_job(TrainingJobName=job["TrainingJobName"]) if job else {},
+        uploads=[entry["Key"] for entry in s3.list_objects_v2(Bucket=bucket).get("Contents", [])] if job else [],
+        asked_outside=outside.asked,
+    )
+
+
+def test_a_users_script_ends_well(ran: Ran) -> None:
+    assert ran.code == 0, ran.printed
+
+
+def test_its_job_completes_with_two_groups(ran: Ran) -> None:
+    assert (ran.job["TrainingJobStatus"], groups_of(ran.job)) == ("Completed", {"data_group": 1, "dnn_group": 2})
+
+
+def test_it_prints_what_each_host_says(ran: Ran) -> None:
+    assert [line for line in LINES if line not in ran.printed] == []
+
+
+def test_it_downloads_the_model_of_all_hosts(ran: Ran) -> None:
+    assert files_of(ran.model) == WEIGHTS
+
+
+def test_it_uploads_the_source_that_the_job_runs(ran: Ran) -> None:
+    name = ran.job["TrainingJobName"]
+    sources = ("/source/sourcedir.tar.gz", "/input/code/train.py")
+    assert [key for key in ran.uploads if name in key and key.endswith(sources)], ran.uploads
+
+
+def test_it_asks_nobody_but_the_account(ran: Ran) -> None:
+    assert ran.asked_outside == []
