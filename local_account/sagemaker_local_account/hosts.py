@@ -98,7 +98,7 @@ class RunningJob:
             self._changed.wait_for(lambda: not self._waiting or self._failed is not None)
         if self._failed is not None:
             self.close()
-            raise HostError(f"{self._failed}{_likely_reason()}")
+            raise HostError(f"{self._failed}{_likely_reason(self._failed)}")
 
     def wait(self, timeout: float | None = None) -> dict[str, int] | None:
         """The exit codes by host, once all have ended (negative: by that signal). None if `timeout` seconds pass first."""
@@ -251,7 +251,10 @@ def namespaces_refused() -> str | None:
     return None
 
 
-def _likely_reason() -> str:
+def _likely_reason(failure: str) -> str:
+    """The setting that forbids what has failed, and how to change it; nothing where none does."""
+    if not any(word in failure for word in ("unshare", "not permitted", "denied")):
+        return ""
     for file, forbidding, remedy in (
         ("kernel/apparmor_restrict_unprivileged_userns", "1", "kernel.apparmor_restrict_unprivileged_userns=0"),
         ("kernel/unprivileged_userns_clone", "0", "kernel.unprivileged_userns_clone=1"),
