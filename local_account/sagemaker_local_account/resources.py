@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from moto.cloudformation import parsing
-from moto.cloudformation.exceptions import UnformattedGetAttTemplateException, ValidationError
+from moto.cloudformation.exceptions import ValidationError
 from moto.ec2.models import ec2_backends
 from moto.ec2.models.elastic_ip_addresses import ElasticAddress
 from moto.ec2.models.internet_gateways import InternetGateway
@@ -30,15 +30,14 @@ from moto.stepfunctions import models as stepfunctions_models
 from moto.stepfunctions.models import StateMachine
 
 from . import iam_resources
+from .emulated import Emulated as _Emulated
+from .emulated import Properties
 
 # Resources that do nothing on this machine and that nothing on it misses.
 INERT = {
     "AWS::CDK::Metadata": "tells AWS which constructs an app uses; there is nobody to tell",
     "AWS::CloudFormation::WaitConditionHandle": "a URL to signal to; a template that waits for the signal is refused",
 }
-
-Properties = dict[str, Any]
-
 
 def supported(resource_type: str) -> bool:
     """Whether a stack with such a resource can be deployed."""
@@ -58,48 +57,6 @@ def class_of(resource_type: str) -> Any:
         return parsing.get_model_map()[resource_type]
     except KeyError:
         raise ValidationError(message=f"the local account does not have the resource type {resource_type}") from None
-
-
-class _Emulated:
-    """What the classes here share: an id, their properties, and no attributes."""
-
-    def __init__(self, physical_resource_id: str, properties: Properties, account_id: str, region_name: str) -> None:
-        self.physical_resource_id = physical_resource_id
-        self.properties = properties
-        self.account_id = account_id
-        self.region_name = region_name
-
-    @staticmethod
-    def cloudformation_name_type() -> str:
-        return ""
-
-    @classmethod
-    def has_cfn_attr(cls, attr: str) -> bool:
-        return False
-
-    def get_cfn_attribute(self, attribute_name: str) -> str:
-        raise UnformattedGetAttTemplateException
-
-    def is_created(self) -> bool:
-        return True
-
-    @classmethod
-    def create_from_cloudformation_json(
-        cls, resource_name: str, cloudformation_json: Any, account_id: str, region_name: str, **_: Any
-    ) -> Any:
-        resource = cls(resource_name, cloudformation_json["Properties"], account_id, region_name)
-        resource.create()
-        return resource
-
-    @classmethod
-    def update_from_cloudformation_json(cls, **_: Any) -> Any:
-        raise NotImplementedError  # it is replaced
-
-    def create(self) -> None:
-        """Bring about what the resource stands for."""
-
-    def delete(self, account_id: str, region_name: str) -> None:
-        """Undo it."""
 
 
 class Inert(_Emulated):
