@@ -148,13 +148,13 @@ class LocalAccount:
             cloudformation,
             cloudwatch,
             event_targets,
+            events,
             keys,
             log_events,
             notifications,
             server,
             stepfunctions,
         )
-        from . import events
         from .api_calls import Place
         from .control import TARGET_PREFIX as OF_ACCOUNT
         from .control import Control

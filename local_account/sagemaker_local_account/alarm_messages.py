@@ -24,9 +24,7 @@ _LONGEST_SUBJECT = 100
 def send(alarm: Any, former: dict[str, Any], state: dict[str, Any]) -> None:
     """Tell of a change of state whoever shall know."""
     _log.info("alarm %s: %s -> %s: %s", alarm.name, former["value"], state["value"], state["reason"])
-    events.announce(
-        alarm.alarm_arn, "aws.cloudwatch", "CloudWatch Alarm State Change", _detail(alarm, former, state)
-    )
+    events.announce(alarm.alarm_arn, "aws.cloudwatch", "CloudWatch Alarm State Change", _detail(alarm, former, state))
     if not alarm.actions_enabled:
         return
     actions = {

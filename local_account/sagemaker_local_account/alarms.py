@@ -1,7 +1,7 @@
 """When an alarm is in ALARM: CloudWatch's evaluation of a metric alarm, as a function of its data.
 
-As AWS documents it in "Alarm evaluation" and "Configuring how CloudWatch alarms treat missing data". The evaluation
-range is two periods longer than EvaluationPeriods, so that data that come late count. Periods end at the moment of the
+As AWS documents it in "Alarm evaluation" and "Configuring how CloudWatch alarms treat missing data". AWS looks back some
+periods further than EvaluationPeriods, so that data that come late count; here it is two. Periods end at the moment of the
 evaluation; AWS evaluates each minute, here each datum is evaluated when it comes.
 """
 

@@ -28,7 +28,8 @@ class Emulated:
 
     @classmethod
     def has_cfn_attr(cls, attr: str) -> bool:
-        return False
+        # Asked before the resource is there; a wrong name is refused when its value is asked for.
+        return cls.attributes is not Emulated.attributes
 
     def get_cfn_attribute(self, attribute_name: str) -> str:
         try:

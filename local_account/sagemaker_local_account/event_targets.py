@@ -112,7 +112,7 @@ def _by_moto(arn: str) -> bool:
 
 
 def _delivery(arn: str) -> Callable[[str, dict[str, Any], str], None] | None:
-    service = (arn.split(":") + ["", "", ""])[2]
+    service = f"{arn}:::".split(":")[2]
     if service == "states":
         return _to_state_machine if ":stateMachine:" in arn else None
     return {"sqs": _to_queue, "sns": _to_topic, "logs": _to_log_group}.get(service)

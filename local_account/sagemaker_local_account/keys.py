@@ -35,10 +35,10 @@ def _only_with_an_enabled_key(name: str) -> Any:
     return guarded
 
 
-def _decrypt(self: KmsBackend, ciphertext_blob: bytes, encryption_context: dict[str, str]) -> Any:
+def _decrypt(self: KmsBackend, ciphertext_blob: bytes, *args: Any, **details: Any) -> Any:
     # moto's ciphertext begins with its key's id.
     _check(self.keys.get(ciphertext_blob[:36].decode(errors="replace")))
-    return _moto_decrypt(self, ciphertext_blob=ciphertext_blob, encryption_context=encryption_context)
+    return _moto_decrypt(self, ciphertext_blob, *args, **details)
 
 
 _moto_decrypt = KmsBackend.decrypt
@@ -120,9 +120,7 @@ class Alias(Emulated):
     def update(self, former: Properties) -> None:
         if self.properties["AliasName"] != former["AliasName"]:
             raise NotImplementedError
-        self._backend.update_alias(
-            target_key_id=self.properties["TargetKeyId"], alias_name=self.physical_resource_id
-        )
+        self._backend.update_alias(target_key_id=self.properties["TargetKeyId"], alias_name=self.physical_resource_id)
 
     def delete(self, account_id: str, region_name: str) -> None:
         self._backend.delete_alias(self.physical_resource_id)

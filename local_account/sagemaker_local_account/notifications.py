@@ -111,9 +111,7 @@ def _post(subscription: Subscription, message: str, message_id: str, details: di
     _tried(
         subscription,
         message_id,
-        lambda: requests.post(
-            subscription.endpoint, headers=headers, timeout=_HTTP_SECONDS, **sent
-        ).raise_for_status(),
+        lambda: requests.post(subscription.endpoint, headers=headers, timeout=_HTTP_SECONDS, **sent).raise_for_status(),
     )
 
 
@@ -121,6 +119,4 @@ def _tried(subscription: Subscription, message_id: str, deliver: Any) -> None:
     try:
         deliver()
     except Exception:
-        _log.exception(
-            "%s: message %s not delivered to %s", subscription.topic.arn, message_id, subscription.endpoint
-        )
+        _log.exception("%s: message %s not delivered to %s", subscription.topic.arn, message_id, subscription.endpoint)

@@ -76,9 +76,7 @@ class MetricAlarm(Emulated):
         return {"Arn": self._backend.alarms[self.physical_resource_id].alarm_arn}
 
     def _put(self) -> None:
-        said = {
-            member: of(self.properties[name]) for name, (member, of) in _ALARM.items() if name in self.properties
-        }
+        said = {member: of(self.properties[name]) for name, (member, of) in _ALARM.items() if name in self.properties}
         self._backend.put_metric_alarm(name=self.physical_resource_id, **{**_EVERY_ALARM, **said})
 
     @property
