@@ -15,7 +15,7 @@ from moto.ec2.models.route_tables import RouteTable
 from moto.ec2.models.subnets import Subnet
 from moto.ec2.models.vpcs import VPC, VPCEndPoint
 from moto.logs.models import LogGroup
-from moto.s3.models import FakeBucket, s3_backends
+from moto.s3.models import FakeBucket, get_canned_acl, s3_backends
 from moto.sqs.models import Queue
 
 from .emulated import Properties
@@ -85,6 +85,12 @@ def _queue(queue: Queue, properties: Properties, account_id: str, region_name: s
 
 def _bucket(bucket: FakeBucket, properties: Properties, account_id: str, region_name: str) -> None:
     buckets = s3_backends[account_id]["aws"]
+    acl = properties.get("AccessControl", "Private")
+    if acl not in _ACLS:
+        raise ValidationError(
+            message=f"AccessControl must be one of {', '.join(_ACLS)} in the local account, got {acl!r}"
+        )
+    bucket.set_acl(get_canned_acl(_ACLS[acl]))
     if "VersioningConfiguration" in properties:
         buckets.put_bucket_versioning(bucket.name, properties["VersioningConfiguration"]["Status"])
     elif bucket.versioning_status == "Enabled":
@@ -108,6 +114,15 @@ def _bucket(bucket: FakeBucket, properties: Properties, account_id: str, region_
         else {}
     )
 
+
+# What a template calls a canned ACL, and what the API does.
+_ACLS = {
+    "AuthenticatedRead": "authenticated-read",
+    "LogDeliveryWrite": "log-delivery-write",
+    "Private": "private",
+    "PublicRead": "public-read",
+    "PublicReadWrite": "public-read-write",
+}
 
 _LIFECYCLE = {
     "AbortIncompleteMultipartUpload",

@@ -1,4 +1,4 @@
-"""CloudFormation's buses and rules of EventBridge: moto's rules lose their names when they are changed, and stay when a target is refused."""
+"""CloudFormation's buses and rules of EventBridge: moto's rules change their names, and stay when a target is refused."""
 
 from __future__ import annotations
 

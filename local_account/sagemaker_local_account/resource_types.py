@@ -118,8 +118,8 @@ TYPES: dict[str, ResourceType] = {
     ),
     "AWS::Logs::ResourcePolicy": _real("kept; not evaluated", "PolicyDocument PolicyName"),
     "AWS::S3::Bucket": _real(
-        "holds objects; its lifecycle rules and access logs are kept and not carried out",
-        "BucketEncryption BucketName LifecycleConfiguration LoggingConfiguration OwnershipControls "
+        "holds objects, and writes access logs; its lifecycle rules are kept and not carried out",
+        "AccessControl BucketEncryption BucketName LifecycleConfiguration LoggingConfiguration OwnershipControls "
         "PublicAccessBlockConfiguration Tags VersioningConfiguration",
     ),
     "AWS::S3::BucketPolicy": _real("evaluated with --enforce-iam", "Bucket PolicyDocument"),
