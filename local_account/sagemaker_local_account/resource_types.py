@@ -148,6 +148,7 @@ TYPES: dict[str, ResourceType] = {
         "Definition DefinitionString DefinitionSubstitutions LoggingConfiguration RoleArn StateMachineName "
         "StateMachineType Tags TracingConfiguration",
     ),
+    "Custom::CloudwatchLogResourcePolicy": ResourceType("emulated", "lets rules write to a log group"),
     "Custom::S3AutoDeleteObjects": ResourceType("emulated", "empties the bucket before it is deleted"),
     "Custom::VpcRestrictDefaultSG": ResourceType("emulated", "takes the rules of a VPC's default security group away"),
 }

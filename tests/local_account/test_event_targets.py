@@ -110,6 +110,24 @@ def test_a_target_that_nothing_is_delivered_to_fails_the_deployment_and_is_named
     assert running.client("events").list_rules(NamePrefix="lambda-")["Rules"] == []
 
 
+def test_the_custom_resource_of_a_log_group_target_makes_its_policy(running: Running) -> None:
+    def call(action: str, **parameters: str) -> str:
+        parameters = {"policyName": "OfRules", **parameters}
+        said = {"service": "CloudWatchLogs", "action": action, "parameters": parameters}
+        return json.dumps({**said, "physicalResourceId": {"id": "mine"}})
+
+    properties = {
+        "Create": call("putResourcePolicy", policyDocument="{}"),
+        "Update": call("putResourcePolicy", policyDocument="{}"),
+        "Delete": call("deleteResourcePolicy"),
+    }
+    deploy(running, "policy", {"It": {"Type": "Custom::CloudwatchLogResourcePolicy", "Properties": properties}})
+    logs = running.client("logs")
+    assert [found["policyName"] for found in logs.describe_resource_policies()["resourcePolicies"]] == ["OfRules"]
+    destroy(running, "policy")
+    assert logs.describe_resource_policies()["resourcePolicies"] == []
+
+
 def test_a_schedule_is_refused(running: Running) -> None:
     with pytest.raises(ClientError, match="keeps no schedules"):
         running.client("events").put_rule(Name="nightly", ScheduleExpression="rate(1 day)")
