@@ -116,10 +116,7 @@ class Backend(CloudWatchBackend):
     def evaluate_all(self) -> None:
         with self._lock:
             for alarm in [*self.alarms.values()]:
-                try:
-                    self._evaluate(alarm)
-                except Exception:
-                    _log.exception("alarm %s was not evaluated", alarm.name)
+                self._evaluate(alarm)
 
     def _remember(self, datum: MetricDatumBase) -> Metric:
         metric = _metric(datum.namespace, datum.name, datum.dimensions)
@@ -129,6 +126,12 @@ class Backend(CloudWatchBackend):
         return metric
 
     def _evaluate(self, alarm: Alarm) -> None:
+        try:
+            self._judge(alarm)
+        except Exception:  # whoever put the data shall not hear of it
+            _log.exception("alarm %s was not evaluated", alarm.name)
+
+    def _judge(self, alarm: Alarm) -> None:
         now = datetime.now(UTC)
         rule = _rule(alarm)
         earliest = now - alarms.reach(rule)

@@ -1,4 +1,4 @@
-"""Prints docs/resource-types.md: `python -m sagemaker_local_account.reference > docs/resource-types.md`."""
+"""Prints docs/resource-types.md (`make docs`)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from .resource_types import TYPES, ResourceType
 
 _HEAD = """# Resource types
 
-<!-- Printed by `python -m sagemaker_local_account.reference`; a test holds it against the code. -->
+<!-- Printed by `make docs`; a test holds it against the code. -->
 
 What a stack may contain that is deployed to the account on this machine. A type that is not in this table fails the deployment
 before anything is made, with its name and logical id, and so does a property that is not listed with its type.

@@ -1,7 +1,7 @@
 """The resource types that the account's CloudFormation vouches for: each can be created, described and deleted.
 
 A type that is not here is refused when its stack is deployed, and so is a property that is not: moto takes either, and makes
-nothing of it. docs/resource-types.md is made of this table (`python -m sagemaker_local_account.reference`).
+nothing of it. docs/resource-types.md is made of this table (`make docs`).
 """
 
 from __future__ import annotations

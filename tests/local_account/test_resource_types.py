@@ -295,7 +295,7 @@ EXAMPLES: dict[str, Example] = {
 
 
 def test_the_page_is_what_the_code_prints() -> None:
-    assert PAGE.read_text() == page(), "run: python -m sagemaker_local_account.reference > docs/resource-types.md"
+    assert PAGE.read_text() == page(), "run: make docs"
 
 
 def test_every_real_type_has_an_example() -> None:
