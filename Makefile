@@ -1,10 +1,10 @@
-# demo | test | check | synth | bench; each sets up what it needs, once.
+# demo | test | check | synth | bench | docs; each sets up what it needs, once.
 PYTHON ?= python3
 VENV := .venv
 export PATH := $(CURDIR)/$(VENV)/bin:$(CURDIR)/node_modules/.bin:$(PATH)
 export PYTHONDONTWRITEBYTECODE := 1
 
-.PHONY: demo test check synth bench setup clean
+.PHONY: demo test check synth bench docs setup clean
 
 setup: $(VENV)/.installed node_modules/.installed
 
@@ -34,6 +34,9 @@ synth: setup
 
 bench: setup
 	python benchmarks/synth.py
+
+docs: setup
+	python -m sagemaker_local_account.reference > docs/resource-types.md
 
 clean:
 	rm -rf $(VENV) node_modules cdk.out build dist .local-account .mypy_cache .pytest_cache .ruff_cache

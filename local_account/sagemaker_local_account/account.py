@@ -75,6 +75,7 @@ class LocalAccount:
         self._log_handler: logging.Handler | None = None
         self._set_aside: dict[str, str] = {}
         self._description: RunningAccount | None = None
+        self._clock: Any = None
         self.jobs: Any = None
 
     @property
@@ -142,7 +143,20 @@ class LocalAccount:
         from moto.core.config import default_user_config
         from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 
-        from . import clients, cloudformation, events, log_events, server, sessions, simulation, stepfunctions
+        from . import (
+            clients,
+            cloudformation,
+            cloudwatch,
+            event_targets,
+            events,
+            keys,
+            log_events,
+            notifications,
+            server,
+            sessions,
+            simulation,
+            stepfunctions,
+        )
         from .api_calls import Place
         from .control import TARGET_PREFIX as OF_ACCOUNT
         from .control import Control
@@ -168,7 +182,10 @@ class LocalAccount:
 
         stepfunctions.install(of_states, permissions)
         cloudformation.install()
-        events.install(permissions)
+        cloudwatch.install()
+        notifications.install(permissions)
+        event_targets.install(permissions)
+        keys.install()
         log_events.install()
         simulation.install(permissions)
         self.jobs = TrainingJobs(
@@ -185,6 +202,7 @@ class LocalAccount:
             devices=self._devices,
             faults=self.faults,
         )
+        self._clock = cloudwatch.Clock()
         sagemaker = SageMakerApi(self.jobs, self.faults)
         control = Control(self.faults, is_root=lambda environ: environ[KEY] == root_key_id)
         moto = DomainDispatcherApplication(create_backend_app)
@@ -232,6 +250,9 @@ class LocalAccount:
         if self.jobs is not None:
             self.jobs.close()
             self.jobs = None
+        if self._clock is not None:
+            self._clock.close()
+            self._clock = None
         if self._server is not None:
             self._server.shutdown()
             self._server.server_close()

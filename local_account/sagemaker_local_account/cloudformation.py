@@ -32,7 +32,7 @@ from moto.core.responses import ActionResult, EmptyResult
 from moto.ec2.models import ec2_backends
 from moto.ec2.models.core import TaggedEC2Resource
 
-from . import resources
+from . import resource_types, resources
 
 _log = logging.getLogger(__name__)
 
@@ -268,12 +268,12 @@ class Backend(CloudFormationBackend):
         return moto.cloudformation.urls
 
     def create_stack(self, name: str, template: str, parameters: dict[str, Any], **details: Any) -> Stack:
-        _refuse_unknown_types(Stack.parse_template(template))
+        _refuse_what_is_not_here(Stack.parse_template(template))
         stack: Stack = super().create_stack(name=name, template=template, parameters=parameters, **details)
         return stack
 
     def create_change_set(self, *args: Any, **kwargs: Any) -> tuple[str, str]:
-        _refuse_unknown_types(Stack.parse_template(kwargs["template"]))
+        _refuse_what_is_not_here(Stack.parse_template(kwargs["template"]))
         created: tuple[str, str] = super().create_change_set(*args, **kwargs)
         return created
 
@@ -297,7 +297,7 @@ class Backend(CloudFormationBackend):
         tags: dict[str, str] | None,
     ) -> Stack:
         stack = self.get_stack(name)
-        _refuse_unknown_types(Stack.parse_template(template))
+        _refuse_what_is_not_here(Stack.parse_template(template))
         self._update(stack, template, self._resolve_update_parameters(stack, parameters), tags)
         return stack
 
@@ -395,7 +395,7 @@ def _status(stack: Stack, status: str, reason: str | None = None) -> None:
     stack._add_stack_event(status, resource_status_reason=reason)
 
 
-def _refuse_unknown_types(template: dict[str, Any]) -> None:
+def _refuse_what_is_not_here(template: dict[str, Any]) -> None:
     unknown = [
         f"{definition['Type']} ({name})"
         for name, definition in template.get("Resources", {}).items()
@@ -404,6 +404,15 @@ def _refuse_unknown_types(template: dict[str, Any]) -> None:
     if unknown:
         raise ValidationError(
             message=f"Template format error: the local account does not have these resource types: {', '.join(unknown)}"
+        )
+    unheard = [
+        f"{property_name} of {definition['Type']} ({name})"
+        for name, definition in template.get("Resources", {}).items()
+        for property_name in resource_types.unheard(definition["Type"], definition.get("Properties", {}))
+    ]
+    if unheard:
+        raise ValidationError(
+            message=f"Template format error: the local account does not honour these properties: {', '.join(unheard)}"
         )
 
 

@@ -147,6 +147,21 @@ class Permissions:
         if not allowed:
             raise LookupError(f"the trust policy of {role_arn} does not let {service} assume it")
 
+    def check_service(self, service: str, call: Call, source_arn: str) -> None:
+        """Raise LookupError unless the resource's policy lets a service do this on behalf of ``source_arn``."""
+        if not self.enforced:
+            return
+        source = {"aws:sourceaccount": (self._place.account,), "aws:sourcearn": (source_arn,)}
+        call = replace(call, context={**source, "aws:securetransport": ("true",), **call.context})
+        policy = resource_policies.of(call.resource, self._place)
+        documents = [] if policy is None else [policy]
+        try:
+            allowed = verdict(documents, call, lambda named: ("Service", service) in principals(named)) == "Allow"
+        except NotEvaluated as error:
+            raise LookupError(f"{error} in the policy of {call.resource} is not evaluated here") from None
+        if not allowed:
+            raise LookupError(f"the policy of {call.resource} does not let {service} do {call.action}")
+
     def _context_of(self, caller: Caller) -> dict[str, tuple[str, ...]]:
         now = time.time()
         return {

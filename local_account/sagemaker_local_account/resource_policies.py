@@ -12,9 +12,9 @@ _KEY_ACTIONS = {"s3:GetObject": ("kms:Decrypt",), "s3:PutObject": ("kms:Generate
 
 
 def of(arn: str, place: Place) -> Document | None:
-    """The policy of a bucket (for its objects too), a repository, a key or a topic. None where it has none."""
+    """The policy of a bucket (for its objects too), a repository, a key, a topic or a queue. None where it has none."""
     service = arn.split(":")[2:3]
-    find = {"s3": _of_bucket, "ecr": _of_repository, "kms": _of_key, "sns": _of_topic}.get(
+    find = {"s3": _of_bucket, "ecr": _of_repository, "kms": _of_key, "sns": _of_topic, "sqs": _of_queue}.get(
         service[0] if service else ""
     )
     found = find(arn, place) if find else None
@@ -93,3 +93,10 @@ def _of_topic(arn: str, place: Place) -> Any:
 
     topic = sns_backends[place.account][place.region].topics.get(arn)
     return None if topic is None else topic._policy_json
+
+
+def _of_queue(arn: str, place: Place) -> Any:
+    from moto.sqs.models import sqs_backends
+
+    queue = sqs_backends[place.account][place.region].queues.get(arn.rpartition(":")[2])
+    return None if queue is None else queue.policy

@@ -1,6 +1,6 @@
 """CloudFormation's resource types: what moto lacks or does by halves, and what does nothing here, with the reason.
 
-A type that is neither moto's, nor here, nor in `INERT` is refused when its stack is deployed. Where moto can create a
+A type that is neither in `resource_types.TYPES` nor here is refused when its stack is deployed. Where moto can create a
 resource but not delete it, its deletion is here; a stack whose resource nobody can delete does not end as DELETE_COMPLETE.
 """
 
@@ -11,9 +11,10 @@ from collections.abc import Callable
 from typing import Any
 
 from moto.cloudformation import parsing
-from moto.cloudformation.exceptions import UnformattedGetAttTemplateException, ValidationError
+from moto.cloudformation.exceptions import ValidationError
 from moto.ec2.models import ec2_backends
 from moto.ec2.models.elastic_ip_addresses import ElasticAddress
+from moto.ec2.models.flow_logs import FlowLogs
 from moto.ec2.models.internet_gateways import InternetGateway
 from moto.ec2.models.nat_gateways import NatGateway
 from moto.ec2.models.route_tables import Route, RouteTable
@@ -21,28 +22,23 @@ from moto.ec2.models.security_groups import SecurityGroup
 from moto.ec2.models.subnets import SubnetRouteTableAssociation
 from moto.ec2.models.vpcs import VPC, VPCEndPoint
 from moto.ec2.models.vpn_gateway import VPCGatewayAttachment
-from moto.ecr.models import Repository, ecr_backends
+from moto.ecr.models import Repository
 from moto.iam.access_control import IAMPolicy, PermissionResult
 from moto.iam.models import ManagedPolicy, Role, iam_backends
-from moto.logs.models import LogGroup
+from moto.logs.models import LogGroup, logs_backends
 from moto.s3.models import FakeBucket, s3_backends
 from moto.stepfunctions import models as stepfunctions_models
 from moto.stepfunctions.models import StateMachine
 
-from . import iam_resources
-
-# Resources that do nothing on this machine and that nothing on it misses.
-INERT = {
-    "AWS::CDK::Metadata": "tells AWS which constructs an app uses; there is nobody to tell",
-    "AWS::CloudFormation::WaitConditionHandle": "a URL to signal to; a template that waits for the signal is refused",
-}
-
-Properties = dict[str, Any]
+from . import completion, event_rules, iam_resources, keys, observability, repositories
+from .emulated import Emulated as _Emulated
+from .emulated import Properties
+from .resource_types import TYPES
 
 
 def supported(resource_type: str) -> bool:
     """Whether a stack with such a resource can be deployed."""
-    return resource_type in INERT or resource_type in parsing.get_model_map() or resource_type in NATIVE
+    return resource_type in TYPES or resource_type in NATIVE
 
 
 def class_of(resource_type: str) -> Any:
@@ -50,60 +46,15 @@ def class_of(resource_type: str) -> Any:
 
     moto gives None, and a line in the log, for a type it does not have, and starts a container for any `Custom::` type.
     """
-    if resource_type in INERT:
-        return Inert
     if resource_type in NATIVE:
         return NATIVE[resource_type]
-    try:
-        return parsing.get_model_map()[resource_type]
-    except KeyError:
-        raise ValidationError(message=f"the local account does not have the resource type {resource_type}") from None
-
-
-class _Emulated:
-    """What the classes here share: an id, their properties, and no attributes."""
-
-    def __init__(self, physical_resource_id: str, properties: Properties, account_id: str, region_name: str) -> None:
-        self.physical_resource_id = physical_resource_id
-        self.properties = properties
-        self.account_id = account_id
-        self.region_name = region_name
-
-    @staticmethod
-    def cloudformation_name_type() -> str:
-        return ""
-
-    @classmethod
-    def has_cfn_attr(cls, attr: str) -> bool:
-        return False
-
-    def get_cfn_attribute(self, attribute_name: str) -> str:
-        raise UnformattedGetAttTemplateException
-
-    def is_created(self) -> bool:
-        return True
-
-    @classmethod
-    def create_from_cloudformation_json(
-        cls, resource_name: str, cloudformation_json: Any, account_id: str, region_name: str, **_: Any
-    ) -> Any:
-        resource = cls(resource_name, cloudformation_json["Properties"], account_id, region_name)
-        resource.create()
-        return resource
-
-    @classmethod
-    def update_from_cloudformation_json(cls, **_: Any) -> Any:
-        raise NotImplementedError  # it is replaced
-
-    def create(self) -> None:
-        """Bring about what the resource stands for."""
-
-    def delete(self, account_id: str, region_name: str) -> None:
-        """Undo it."""
+    if resource_type not in TYPES:
+        raise ValidationError(message=f"the local account does not have the resource type {resource_type}")
+    return parsing.get_model_map().get(resource_type, Inert)
 
 
 class Inert(_Emulated):
-    """A resource of `INERT`."""
+    """A resource that nothing here makes anything of; `TYPES` has the reason."""
 
 
 class AutoDeleteObjects(_Emulated):
@@ -138,9 +89,7 @@ class BucketPolicy(_Emulated):
         s3_backends[self.account_id]["aws"].put_bucket_policy(self.physical_resource_id, policy)
 
     @classmethod
-    def update_from_cloudformation_json(  # type: ignore[override]
-        cls, original_resource: Any, cloudformation_json: Any, **details: Any
-    ) -> Any:
+    def update_from_cloudformation_json(cls, original_resource: Any, cloudformation_json: Any, **details: Any) -> Any:
         if original_resource.physical_resource_id != cloudformation_json["Properties"]["Bucket"]:
             raise NotImplementedError
         return cls.create_from_cloudformation_json("", cloudformation_json, **_place(details))
@@ -198,6 +147,9 @@ NATIVE: dict[str, Any] = {
     "AWS::S3::BucketPolicy": BucketPolicy,
     "Custom::S3AutoDeleteObjects": AutoDeleteObjects,
     "Custom::VpcRestrictDefaultSG": RestrictDefaultSecurityGroup,
+    **event_rules.NATIVE,
+    **keys.NATIVE,
+    **observability.NATIVE,
 }
 
 
@@ -265,20 +217,6 @@ class Association(SubnetRouteTableAssociation):
     @property
     def physical_resource_id(self) -> str:
         return self.association_id
-
-
-def _create_repository(
-    cls: Any, resource_name: str, cloudformation_json: Any, account_id: str, region_name: str, **_: Any
-) -> Repository:
-    """moto names a repository without a name after its stack, in capitals that ECR refuses, and drops EmptyOnDelete."""
-    properties = cloudformation_json["Properties"]
-    name = properties.get("RepositoryName", resource_name.lower())
-    repository: Repository = _moto_create_repository(name, cloudformation_json, account_id, region_name)
-    repository.empty_on_delete = properties.get("EmptyOnDelete", False)
-    return repository
-
-
-_moto_create_repository = Repository.create_from_cloudformation_json
 
 
 def _create_state_machine(
@@ -357,13 +295,53 @@ def _update_log_group(
     account_id: str,
     region_name: str,
 ) -> LogGroup:
-    """moto cannot update a log group; what is changed of one is its retention."""
+    """moto cannot update a log group."""
     properties = cloudformation_json["Properties"]
     if properties.get("LogGroupName", original_resource.name) != original_resource.name:
         raise NotImplementedError
     retention = properties.get("RetentionInDays")
     original_resource.set_retention_policy(None if retention is None else int(retention))
+    original_resource.kms_key_id = properties.get("KmsKeyId")
+    logs = logs_backends[account_id][region_name]
+    logs.untag_resource(original_resource.arn, [*logs.list_tags_for_resource(original_resource.arn)])
+    logs.tag_resource(original_resource.arn, {tag["Key"]: tag["Value"] for tag in properties.get("Tags", [])})
     return original_resource
+
+
+def _log_group_attribute(self: LogGroup, attribute_name: str) -> str:
+    """moto's Arn is without the :* that AWS ends it with."""
+    arn: str = _moto_log_group_attribute(self, attribute_name)
+    return f"{arn}:*" if attribute_name == "Arn" else arn
+
+
+_moto_log_group_attribute = LogGroup.get_cfn_attribute
+
+
+def _update_policy(
+    cls: Any,
+    original_resource: ManagedPolicy,
+    new_resource_name: str,
+    cloudformation_json: Any,
+    account_id: str,
+    region_name: str,
+) -> ManagedPolicy:
+    """moto cannot update a managed policy, and one that has a name cannot be made anew beside itself."""
+    properties = cloudformation_json["Properties"]
+    policy = original_resource
+    if properties.get("ManagedPolicyName", policy.name) != policy.name:
+        raise NotImplementedError
+    iam = iam_backends[account_id]["aws"]
+    for version in [version for version in policy.versions if version.version_id != policy.default_version_id]:
+        iam.delete_policy_version(policy.arn, version.version_id)
+    iam.create_policy_version(policy.arn, json.dumps(properties["PolicyDocument"]), "true")
+    for kind, holders in (("Roles", iam.roles), ("Users", iam.users), ("Groups", iam.groups)):
+        for holder in holders.values():
+            wanted = holder.name in properties.get(kind, [])
+            if policy.arn in holder.managed_policies and not wanted:
+                policy.detach_from(holder)
+            elif wanted and policy.arn not in holder.managed_policies:
+                policy.attach_to(holder)
+    return policy
 
 
 def _delete_bucket(bucket: FakeBucket, account_id: str, region_name: str) -> None:
@@ -404,11 +382,6 @@ def _delete_vpc(vpc: VPC, account_id: str, region_name: str) -> None:
         del ec2.network_acls[acl.id]
 
 
-def _delete_repository(repository: Repository, account_id: str, region_name: str) -> None:
-    empty_on_delete = str(getattr(repository, "empty_on_delete", "false")).lower() == "true"
-    ecr_backends[account_id][region_name].delete_repository(repository.name, force=empty_on_delete)
-
-
 # How resources are deleted that moto's CloudFormation creates and then leaves behind, or deletes otherwise than AWS.
 DELETE: dict[type, Callable[[Any, str, str], object]] = {
     FakeBucket: _delete_bucket,
@@ -427,8 +400,9 @@ DELETE: dict[type, Callable[[Any, str, str], object]] = {
         attachment.gateway_id, attachment.vpc_id
     ),
     VPCEndPoint: _delete_endpoint,
+    FlowLogs: lambda log, account, region: ec2_backends[account][region].delete_flow_logs([log.id]),
     ManagedPolicy: _delete_policy,
-    Repository: _delete_repository,
+    Repository: repositories.delete,
     Role: iam_resources.delete_role,
 }
 
@@ -441,11 +415,14 @@ def install() -> None:
         table.cache_clear()
     SecurityGroup.create_from_cloudformation_json = classmethod(_create_security_group)  # type: ignore
     SubnetRouteTableAssociation.create_from_cloudformation_json = classmethod(_create_association)  # type: ignore
-    Repository.create_from_cloudformation_json = classmethod(_create_repository)  # type: ignore
     StateMachine.create_from_cloudformation_json = classmethod(_create_state_machine)  # type: ignore
     StateMachine.update_from_cloudformation_json = classmethod(_update_state_machine)
     StateMachine.get_cfn_attribute = _state_machine_attribute
     StateMachine.has_cfn_attr = classmethod(lambda cls, attr: attr in ("Arn", "Name"))
     LogGroup.update_from_cloudformation_json = classmethod(_update_log_group)
     FakeBucket.get_permission = _get_permission
+    LogGroup.get_cfn_attribute = _log_group_attribute
+    ManagedPolicy.update_from_cloudformation_json = classmethod(_update_policy)
+    completion.install()
     iam_resources.install()
+    repositories.install()

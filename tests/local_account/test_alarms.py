@@ -1,0 +1,275 @@
+"""What the account's alarms do with the data of their metrics, and whom they tell."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+from running_account import Running
+from stacks import deploy, destroy, ids
+
+from sagemaker_local_account.alarms import Datum, Rule, judge
+
+AN_ERROR_RATHER_THAN_A_HANG = 60
+DIMENSIONS = [{"Name": "TrainingJobName", "Value": "mine"}]
+NAMESPACE = "/aws/sagemaker/TrainingJobs"
+
+
+def until(found: Callable[[], Any]) -> Any:
+    limit = time.monotonic() + AN_ERROR_RATHER_THAN_A_HANG
+    while time.monotonic() < limit:
+        value = found()
+        if value:
+            return value
+        time.sleep(0.05)
+    raise AssertionError("it did not come to pass")
+
+
+class Alarms:
+    """The alarms of a running account, each with a metric of its own name."""
+
+    def __init__(self, running: Running) -> None:
+        self.running = running
+        self.client = running.client("cloudwatch")
+
+    def put(self, name: str, **said: Any) -> None:
+        self.client.put_metric_alarm(
+            **{
+                "AlarmName": name,
+                "Namespace": NAMESPACE,
+                "MetricName": name,
+                "Dimensions": DIMENSIONS,
+                "Statistic": "Maximum",
+                "Period": 60,
+                "EvaluationPeriods": 1,
+                "ComparisonOperator": "GreaterThanThreshold",
+                "Threshold": 1.0,
+                **said,
+            }
+        )
+
+    def data(self, name: str, *values: float, seconds_ago: float = 0, dimensions: Any = DIMENSIONS) -> None:
+        when = datetime.now(UTC) - timedelta(seconds=seconds_ago)
+        data = [{"MetricName": name, "Value": value, "Timestamp": when, "Dimensions": dimensions} for value in values]
+        self.client.put_metric_data(Namespace=NAMESPACE, MetricData=data)
+
+    def described(self, name: str) -> dict[str, Any]:
+        [alarm] = self.client.describe_alarms(AlarmNames=[name])["MetricAlarms"]
+        return dict(alarm)
+
+    def state(self, name: str) -> str:
+        return str(self.described(name)["StateValue"])
+
+    def queue(self, name: str) -> tuple[str, Callable[[], dict[str, Any]]]:
+        """A queue's ARN, and what takes its next message."""
+        client = self.running.client("sqs")
+        url = client.create_queue(QueueName=name)["QueueUrl"]
+        arn = client.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+
+        def take() -> dict[str, Any]:
+            messages = until(lambda: client.receive_message(QueueUrl=url, WaitTimeSeconds=1).get("Messages"))
+            client.delete_message(QueueUrl=url, ReceiptHandle=messages[0]["ReceiptHandle"])
+            return dict(json.loads(messages[0]["Body"]))
+
+        return arn, take
+
+
+@pytest.fixture(scope="module")
+def alarms(running: Running) -> Alarms:
+    return Alarms(running)
+
+
+def test_a_new_alarm_has_insufficient_data(alarms: Alarms) -> None:
+    alarms.put("new")
+    assert alarms.state("new") == "INSUFFICIENT_DATA"
+
+
+def test_data_over_the_threshold_set_an_alarm_off_and_the_reason_names_them(alarms: Alarms) -> None:
+    alarms.put("over")
+    alarms.data("over", 0.5, 2.0)
+    assert alarms.state("over") == "ALARM"
+    assert "1 out of the last 1 datapoint [2.0 (" in alarms.described("over")["StateReason"]
+
+
+def test_data_within_the_threshold_make_an_alarm_ok(alarms: Alarms) -> None:
+    alarms.put("within")
+    alarms.data("within", 0.5)
+    assert alarms.state("within") == "OK"
+
+
+def test_data_with_other_dimensions_are_of_another_metric(alarms: Alarms) -> None:
+    alarms.put("other")
+    alarms.data("other", 5.0, dimensions=[*DIMENSIONS, {"Name": "Host", "Value": "algo-1"}])
+    assert alarms.state("other") == "INSUFFICIENT_DATA"
+
+
+def test_an_alarm_whose_data_stay_away_has_insufficient_data_again(alarms: Alarms) -> None:
+    alarms.put("away", Period=10)
+    alarms.data("away", 5.0, seconds_ago=27)
+    assert alarms.state("away") == "ALARM"
+    until(lambda: alarms.state("away") == "INSUFFICIENT_DATA")
+
+
+def test_an_alarm_may_take_missing_data_for_good(alarms: Alarms) -> None:
+    alarms.put("good", TreatMissingData="notBreaching")
+    assert alarms.state("good") == "OK"
+    assert "no datapoints were received for 1 period" in alarms.described("good")["StateReason"]
+
+
+def test_a_changed_alarm_is_judged_by_its_new_threshold(alarms: Alarms) -> None:
+    alarms.put("changed")
+    alarms.data("changed", 5.0)
+    alarms.put("changed", Threshold=10.0)
+    assert alarms.state("changed") == "OK"
+
+
+def test_a_topic_gets_awss_message(alarms: Alarms) -> None:
+    arn, take = alarms.queue("alarm-messages")
+    topics = alarms.running.client("sns")
+    topic = topics.create_topic(Name="alarms")["TopicArn"]
+    topics.subscribe(TopicArn=topic, Protocol="sqs", Endpoint=arn)
+    alarms.put("told", AlarmActions=[topic], OKActions=[topic], AlarmDescription="loss is high")
+    alarms.data("told", 5.0)
+    envelope = take()
+    assert envelope["Subject"] == 'ALARM: "told" in US East (N. Virginia)'
+    message = json.loads(envelope["Message"])
+    assert (message["OldStateValue"], message["NewStateValue"]) == ("INSUFFICIENT_DATA", "ALARM")
+    assert message["AlarmDescription"] == "loss is high"
+    assert message["Trigger"]["Dimensions"] == [{"value": "mine", "name": "TrainingJobName"}]
+    alarms.client.set_alarm_state(AlarmName="told", StateValue="OK", StateReason="by hand")
+    assert json.loads(take()["Message"])["NewStateReason"] == "by hand"
+
+
+def test_the_default_bus_gets_awss_event(alarms: Alarms) -> None:
+    arn, take = alarms.queue("alarm-events")
+    rules = alarms.running.client("events")
+    pattern = {"source": ["aws.cloudwatch"], "detail": {"alarmName": ["announced"], "state": {"value": ["ALARM"]}}}
+    rules.put_rule(Name="announced", EventPattern=json.dumps(pattern))
+    rules.put_targets(Rule="announced", Targets=[{"Id": "queue", "Arn": arn}])
+    alarms.put("announced")
+    alarms.data("announced", 5.0)
+    event = take()
+    assert event["detail-type"] == "CloudWatch Alarm State Change"
+    assert event["resources"] == [alarms.described("announced")["AlarmArn"]]
+    assert event["detail"]["previousState"]["value"] == "INSUFFICIENT_DATA"
+    assert event["detail"]["configuration"]["metrics"][0]["metricStat"]["stat"] == "Maximum"
+
+
+def test_an_alarm_without_enabled_actions_tells_no_topic(alarms: Alarms) -> None:
+    arn, take = alarms.queue("silent")
+    topics = alarms.running.client("sns")
+    topic = topics.create_topic(Name="silent")["TopicArn"]
+    topics.subscribe(TopicArn=topic, Protocol="sqs", Endpoint=arn)
+    alarms.put("silent", AlarmActions=[topic], ActionsEnabled=False)
+    alarms.data("silent", 5.0)
+    topics.publish(TopicArn=topic, Message="the first")
+    assert take()["Message"] == "the first"
+
+
+def test_an_execution_that_fails_sets_an_alarm_off(alarms: Alarms) -> None:
+    role = alarms.running.role("Failing", "states.amazonaws.com")
+    machines = alarms.running.client("stepfunctions")
+    definition = {"StartAt": "Fail", "States": {"Fail": {"Type": "Fail"}}}
+    machine = machines.create_state_machine(name="failing", definition=json.dumps(definition), roleArn=role)
+    arn = machine["stateMachineArn"]
+    dimensions = [{"Name": "StateMachineArn", "Value": arn}]
+    alarms.put(
+        "failures",
+        Namespace="AWS/States",
+        MetricName="ExecutionsFailed",
+        Dimensions=dimensions,
+        Statistic="Sum",
+        Threshold=0.0,
+        TreatMissingData="notBreaching",
+    )
+    assert alarms.state("failures") == "OK"
+    machines.start_execution(stateMachineArn=arn)
+    until(lambda: alarms.state("failures") == "ALARM")
+    names = {
+        metric["MetricName"]
+        for metric in alarms.client.list_metrics(Namespace="AWS/States", Dimensions=dimensions)["Metrics"]
+    }
+    assert names == {"ExecutionsStarted", "ExecutionsFailed", "ExecutionTime"}
+
+
+@pytest.mark.parametrize(
+    ("said", "named"),
+    [
+        ({"ExtendedStatistic": "p99"}, "ExtendedStatistic"),
+        ({"ThresholdMetricId": "band"}, "ThresholdMetricId"),
+        ({"Metrics": [{"Id": "m", "Expression": "1"}]}, "Metrics"),
+        ({"ComparisonOperator": "GreaterThanUpperThreshold"}, "GreaterThanUpperThreshold"),
+        ({"AlarmActions": ["arn:aws:lambda:us-east-1:123456789012:function:f"]}, "function:f"),
+        ({"Period": 45}, "45"),
+    ],
+)
+def test_what_is_not_evaluated_is_refused_by_name(alarms: Alarms, said: dict[str, Any], named: str) -> None:
+    with pytest.raises(ClientError, match=named):
+        alarms.put("refused", **said)
+    assert alarms.client.describe_alarms(AlarmNames=["refused"])["MetricAlarms"] == []
+
+
+def test_a_composite_alarm_is_refused(alarms: Alarms) -> None:
+    with pytest.raises(ClientError):
+        alarms.client.put_composite_alarm(AlarmName="composite", AlarmRule="ALARM(over)")
+
+
+def test_a_stack_makes_changes_and_deletes_an_alarm(running: Running, alarms: Alarms) -> None:
+    alarm = {
+        "Namespace": NAMESPACE,
+        "MetricName": "stacked",
+        "Dimensions": DIMENSIONS,
+        "Statistic": "Maximum",
+        "Period": 60,
+        "EvaluationPeriods": 1,
+        "ComparisonOperator": "GreaterThanThreshold",
+        "Threshold": "1",
+        "TreatMissingData": "breaching",
+    }
+    resources = {"Alarm": {"Type": "AWS::CloudWatch::Alarm", "Properties": alarm}}
+    outputs = {"Arn": {"Value": {"Fn::GetAtt": ["Alarm", "Arn"]}}}
+    arn = deploy(running, "alarm", resources, Outputs=outputs)["Arn"]
+    name = ids(running, "alarm")["Alarm"]
+    assert (alarms.described(name)["AlarmArn"], alarms.state(name)) == (arn, "ALARM")
+    deploy(running, "alarm", {"Alarm": {**resources["Alarm"], "Properties": {**alarm, "TreatMissingData": "ignore"}}})
+    assert alarms.described(name)["TreatMissingData"] == "ignore"
+    destroy(running, "alarm")
+    assert alarms.client.describe_alarms(AlarmNames=[name])["MetricAlarms"] == []
+
+
+# 0 is within the threshold, X over it, - missing, the newest last; then the states for missing, ignore, breaching and
+# notBreaching, with None where the alarm keeps its own.
+@pytest.mark.parametrize(
+    ("data", "of", "states"),
+    [
+        ("0-X-X", 3, ("OK", "OK", "OK", "OK")),
+        ("0----", 3, ("OK", "OK", "OK", "OK")),
+        ("-----", 3, ("INSUFFICIENT_DATA", None, "ALARM", "OK")),
+        ("0XX-X", 3, ("ALARM", "ALARM", "ALARM", "ALARM")),
+        ("--X--", 3, ("ALARM", None, "ALARM", "OK")),
+        ("0-X-X", 2, ("ALARM", "ALARM", "ALARM", "ALARM")),
+        ("00X0X", 2, ("ALARM", "ALARM", "ALARM", "ALARM")),
+        ("----0", 2, ("OK", "OK", "ALARM", "OK")),
+    ],
+)
+def test_missing_data_are_treated_as_the_alarm_says_and_late_data_count(
+    data: str, of: int, states: tuple[str | None, ...]
+) -> None:
+    now = datetime(2026, 1, 31, 12, tzinfo=UTC)
+    period = timedelta(minutes=1)
+    values = {"0": 0.0, "X": 2.0}
+    found = [
+        Datum(now - period * age - period / 2, values[mark], values[mark], values[mark], 1)
+        for age, mark in enumerate(reversed(data))
+        if mark in values
+    ]
+    judged = [
+        judge(Rule("Average", period, 3, of, "GreaterThanThreshold", 1.0, missing), found, now)
+        for missing in ("missing", "ignore", "breaching", "notBreaching")
+    ]
+    assert tuple(verdict and verdict.state for verdict in judged) == states

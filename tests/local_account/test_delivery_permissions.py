@@ -1,0 +1,64 @@
+"""Where permissions are enforced, topics and rules reach what lets them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from running_account import Running
+from test_alarms import until
+
+from sagemaker_local_account.account import LocalAccount
+
+
+@pytest.fixture(scope="module")
+def enforcing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    with LocalAccount(state=tmp_path_factory.mktemp("account"), enforce_iam=True) as account:
+        yield Running(account)
+
+
+def queue(running: Running, name: str, service: str = "") -> tuple[str, str]:
+    """A queue's URL and ARN, with a policy that lets a service send to it."""
+    client = running.client("sqs")
+    url = client.create_queue(QueueName=name)["QueueUrl"]
+    arn = client.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+    if service:
+        statement = {"Effect": "Allow", "Principal": {"Service": service}, "Action": "sqs:SendMessage", "Resource": arn}
+        policy = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
+        client.set_queue_attributes(QueueUrl=url, Attributes={"Policy": policy})
+    return url, arn
+
+
+def arrived(running: Running, url: str) -> list[Any]:
+    return list(running.client("sqs").receive_message(QueueUrl=url).get("Messages", []))
+
+
+def log(running: Running) -> str:
+    return (running.account.state / "account.log").read_text()
+
+
+def test_a_topic_reaches_only_a_queue_whose_policy_lets_it(enforcing: Running) -> None:
+    topics = enforcing.client("sns")
+    topic = topics.create_topic(Name="mine")["TopicArn"]
+    closed, closed_arn = queue(enforcing, "closed-to-sns")
+    opened, opened_arn = queue(enforcing, "open-to-sns", "sns.amazonaws.com")
+    for arn in (closed_arn, opened_arn):
+        topics.subscribe(TopicArn=topic, Protocol="sqs", Endpoint=arn)
+    topics.publish(TopicArn=topic, Message="hello")
+    until(lambda: arrived(enforcing, opened))
+    assert arrived(enforcing, closed) == []
+    assert f"the policy of {closed_arn} does not let sns.amazonaws.com do sqs:SendMessage" in log(enforcing)
+
+
+def test_a_rule_reaches_only_a_queue_whose_policy_lets_it(enforcing: Running) -> None:
+    rules = enforcing.client("events")
+    rules.put_rule(Name="mine", EventPattern=json.dumps({"source": ["mine"]}))
+    closed, closed_arn = queue(enforcing, "closed-to-events")
+    opened, opened_arn = queue(enforcing, "open-to-events", "events.amazonaws.com")
+    rules.put_targets(Rule="mine", Targets=[{"Id": "c", "Arn": closed_arn}, {"Id": "o", "Arn": opened_arn}])
+    rules.put_events(Entries=[{"Source": "mine", "DetailType": "test", "Detail": "{}"}])
+    until(lambda: arrived(enforcing, opened))
+    assert arrived(enforcing, closed) == []
+    assert f"the policy of {closed_arn} does not let events.amazonaws.com do sqs:SendMessage" in log(enforcing)

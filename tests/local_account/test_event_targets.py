@@ -1,0 +1,217 @@
+"""Whom the rules of the account's EventBridge tell, and what its topics and keys do."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from queue import Queue
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError, WaiterError
+from running_account import Running
+from stacks import deploy, destroy, ids, reasons
+from test_alarms import until
+
+PATTERN = {"source": ["mine"]}
+
+
+@pytest.fixture(scope="module")
+def targets(running: Running) -> Iterator[dict[str, str]]:
+    """A stack with a rule for each kind of target; its outputs."""
+    resources = {
+        "Queue": {"Type": "AWS::SQS::Queue"},
+        "OfTopic": {"Type": "AWS::SQS::Queue"},
+        "Topic": {"Type": "AWS::SNS::Topic"},
+        "Subscription": {
+            "Type": "AWS::SNS::Subscription",
+            "Properties": {
+                "TopicArn": {"Ref": "Topic"},
+                "Protocol": "sqs",
+                "Endpoint": {"Fn::GetAtt": ["OfTopic", "Arn"]},
+                "RawMessageDelivery": True,
+            },
+        },
+        "Logs": {"Type": "AWS::Logs::LogGroup"},
+        "Rule": {
+            "Type": "AWS::Events::Rule",
+            "Properties": {
+                "EventPattern": PATTERN,
+                "Targets": [
+                    {
+                        "Id": "queue",
+                        "Arn": {"Fn::GetAtt": ["Queue", "Arn"]},
+                        "InputTransformer": {
+                            "InputPathsMap": {"a": "$.detail.a"},
+                            "InputTemplate": '{"number": <a>, "text": "it is <a>"}',
+                        },
+                    },
+                    {"Id": "topic", "Arn": {"Ref": "Topic"}, "InputPath": "$.detail"},
+                    {"Id": "logs", "Arn": {"Fn::GetAtt": ["Logs", "Arn"]}},
+                ],
+            },
+        },
+    }
+    yield deploy(
+        running,
+        "targets",
+        resources,
+        Outputs={name: {"Value": {"Ref": name}} for name in ("Queue", "OfTopic", "Topic", "Logs", "Rule")},
+    )
+    destroy(running, "targets")
+
+
+def taken(running: Running, url: str) -> str:
+    client = running.client("sqs")
+    messages = until(lambda: client.receive_message(QueueUrl=url, WaitTimeSeconds=1).get("Messages"))
+    client.delete_message(QueueUrl=url, ReceiptHandle=messages[0]["ReceiptHandle"])
+    return str(messages[0]["Body"])
+
+
+def tell(running: Running, detail: dict[str, Any], source: str = "mine") -> None:
+    event = {"Source": source, "DetailType": "test", "Detail": json.dumps(detail)}
+    running.client("events").put_events(Entries=[event])
+
+
+def test_an_event_reaches_queue_topic_and_log_group_as_each_wants_it(running: Running, targets: dict[str, str]) -> None:
+    tell(running, {"a": 1})
+    assert json.loads(taken(running, targets["Queue"])) == {"number": 1, "text": "it is 1"}
+    assert json.loads(taken(running, targets["OfTopic"])) == {"a": 1}
+    logs = running.client("logs")
+    [event] = until(lambda: logs.filter_log_events(logGroupName=targets["Logs"])["events"])
+    assert json.loads(event["message"])["detail"] == {"a": 1}
+
+
+def test_an_event_that_cannot_be_delivered_goes_to_the_dead_letter_queue(
+    running: Running, targets: dict[str, str]
+) -> None:
+    rules = running.client("events")
+    arn = running.client("sqs").get_queue_attributes(QueueUrl=targets["Queue"], AttributeNames=["QueueArn"])
+    rules.put_rule(Name="lost", EventPattern=json.dumps({"source": ["lost"]}))
+    target = {
+        "Id": "gone",
+        "Arn": "arn:aws:sqs:us-east-1:123456789012:no-such-queue",
+        "DeadLetterConfig": {"Arn": arn["Attributes"]["QueueArn"]},
+    }
+    rules.put_targets(Rule="lost", Targets=[target])
+    tell(running, {"a": 2}, source="lost")
+    assert json.loads(taken(running, targets["Queue"]))["detail"] == {"a": 2}
+
+
+def test_a_target_that_nothing_is_delivered_to_fails_the_deployment_and_is_named(running: Running) -> None:
+    function = "arn:aws:lambda:us-east-1:123456789012:function:mine"
+    rule = {"EventPattern": PATTERN, "Targets": [{"Id": "function", "Arn": function}]}
+    with pytest.raises((ClientError, WaiterError)):
+        deploy(running, "lambda", {"Rule": {"Type": "AWS::Events::Rule", "Properties": rule}})
+    assert function in reasons(running, "lambda")
+    assert "Rule" in reasons(running, "lambda")
+    assert running.client("events").list_rules(NamePrefix="lambda-")["Rules"] == []
+
+
+def test_the_custom_resource_of_a_log_group_target_makes_its_policy(running: Running) -> None:
+    def call(action: str, **parameters: str) -> str:
+        parameters = {"policyName": "OfRules", **parameters}
+        said = {"service": "CloudWatchLogs", "action": action, "parameters": parameters}
+        return json.dumps({**said, "physicalResourceId": {"id": "mine"}})
+
+    properties = {
+        "Create": call("putResourcePolicy", policyDocument="{}"),
+        "Update": call("putResourcePolicy", policyDocument="{}"),
+        "Delete": call("deleteResourcePolicy"),
+    }
+    deploy(running, "policy", {"It": {"Type": "Custom::CloudwatchLogResourcePolicy", "Properties": properties}})
+    logs = running.client("logs")
+    assert [found["policyName"] for found in logs.describe_resource_policies()["resourcePolicies"]] == ["OfRules"]
+    destroy(running, "policy")
+    assert logs.describe_resource_policies()["resourcePolicies"] == []
+
+
+def test_a_schedule_is_refused(running: Running) -> None:
+    with pytest.raises(ClientError, match="keeps no schedules"):
+        running.client("events").put_rule(Name="nightly", ScheduleExpression="rate(1 day)")
+
+
+def test_a_changed_rule_has_its_new_pattern_and_targets_and_its_name(running: Running, targets: dict[str, str]) -> None:
+    def rule(**properties: Any) -> dict[str, Any]:
+        return {"Rule": {"Type": "AWS::Events::Rule", "Properties": {"EventPattern": PATTERN, **properties}}}
+
+    deploy(running, "changing", rule(Targets=[{"Id": "topic", "Arn": targets["Topic"]}]))
+    name = ids(running, "changing")["Rule"]
+    deploy(running, "changing", rule(EventPattern={"source": ["yours"]}, Targets=[]))
+    events = running.client("events")
+    assert ids(running, "changing")["Rule"] == name
+    assert json.loads(events.describe_rule(Name=name)["EventPattern"]) == {"source": ["yours"]}
+    assert events.list_targets_by_rule(Rule=name)["Targets"] == []
+    destroy(running, "changing")
+    with pytest.raises(ClientError, match="ResourceNotFound"):
+        events.describe_rule(Name=name)
+
+
+@pytest.fixture
+def endpoint() -> Iterator[tuple[str, Callable[[], tuple[dict[str, str], bytes]]]]:
+    """An HTTP endpoint of this machine, and what takes its next request."""
+    requests: Queue[tuple[dict[str, str], bytes]] = Queue()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            requests.put((dict(self.headers), body))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/", lambda: requests.get(timeout=30)
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_an_http_endpoint_of_this_machine_gets_a_topics_messages(running: Running, endpoint: Any) -> None:
+    url, take = endpoint
+    topics = running.client("sns")
+    topic = topics.create_topic(Name="web")["TopicArn"]
+    topics.subscribe(TopicArn=topic, Protocol="http", Endpoint=url)
+    topics.publish(TopicArn=topic, Message="hello")
+    headers, body = take()
+    assert headers["x-amz-sns-topic-arn"] == topic
+    assert json.loads(body)["Message"] == "hello"
+
+
+@pytest.mark.parametrize(
+    ("protocol", "to"), [("email", "me@example.com"), ("sms", "+15550100000"), ("https", "https://example.com/")]
+)
+def test_what_would_leave_this_machine_is_noted_in_the_log_and_not_delivered(
+    running: Running, protocol: str, to: str
+) -> None:
+    topics = running.client("sns")
+    topic = topics.create_topic(Name=f"away-{protocol}")["TopicArn"]
+    topics.subscribe(TopicArn=topic, Protocol=protocol, Endpoint=to)
+    topics.publish(TopicArn=topic, Message="hello")
+    log = (running.account.state / "account.log").read_text()
+    assert f"not delivered to {to}: the account sends nothing" in log
+
+
+def test_a_subscription_to_what_the_account_does_not_have_is_refused(running: Running) -> None:
+    topics = running.client("sns")
+    topic = topics.create_topic(Name="refusing")["TopicArn"]
+    with pytest.raises(ClientError, match="'lambda'"):
+        topics.subscribe(TopicArn=topic, Protocol="lambda", Endpoint="arn:aws:lambda:us-east-1:123456789012:function:f")
+
+
+def test_a_subscription_that_fails_does_not_keep_messages_from_the_others(
+    running: Running, targets: dict[str, str]
+) -> None:
+    topics = running.client("sns")
+    topic = topics.create_topic(Name="partly")["TopicArn"]
+    topics.subscribe(TopicArn=topic, Protocol="sqs", Endpoint="arn:aws:sqs:us-east-1:123456789012:no-such-queue")
+    arn = running.client("sqs").get_queue_attributes(QueueUrl=targets["Queue"], AttributeNames=["QueueArn"])
+    topics.subscribe(TopicArn=topic, Protocol="sqs", Endpoint=arn["Attributes"]["QueueArn"])
+    topics.publish(TopicArn=topic, Message="hello")
+    assert json.loads(taken(running, targets["Queue"]))["Message"] == "hello"

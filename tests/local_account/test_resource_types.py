@@ -1,0 +1,317 @@
+"""The resource types that docs/resource-types.md lists: each is made by CloudFormation, shown by its API, and deleted."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+from running_account import Running
+from stacks import deploy, destroy, ids
+
+from sagemaker_local_account.reference import page
+from sagemaker_local_account.resource_types import TYPES
+
+PAGE = Path(__file__).parents[2] / "docs" / "resource-types.md"
+DOCUMENT = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "s3:GetObject", "Resource": "*"}]}
+TRUST = {
+    "Version": "2012-10-17",
+    "Statement": [{"Effect": "Allow", "Principal": {"Service": "ec2.amazonaws.com"}, "Action": "sts:AssumeRole"}],
+}
+ANYBODY = {**DOCUMENT, "Statement": [{"Effect": "Allow", "Principal": "*", "Action": "*", "Resource": "*"}]}
+
+
+def ref(name: str) -> dict[str, str]:
+    return {"Ref": name}
+
+
+def att(name: str, attribute: str) -> dict[str, Any]:
+    return {"Fn::GetAtt": [name, attribute]}
+
+
+def of(resource_type: str, **properties: Any) -> dict[str, Any]:
+    return {"Type": resource_type, "Properties": properties}
+
+
+VPC = of("AWS::EC2::VPC", CidrBlock="10.9.0.0/16", EnableDnsHostnames=True)
+SUBNET = of("AWS::EC2::Subnet", VpcId=ref("Vpc"), CidrBlock="10.9.0.0/24", MapPublicIpOnLaunch=True)
+GROUP = of("AWS::EC2::SecurityGroup", VpcId=ref("Vpc"), GroupDescription="hosts")
+TABLE = of("AWS::EC2::RouteTable", VpcId=ref("Vpc"), Tags=[{"Key": "a", "Value": "b"}])
+GATEWAY = of("AWS::EC2::InternetGateway")
+ADDRESS = of("AWS::EC2::EIP", Domain="vpc")
+ROLE = of("AWS::IAM::Role", AssumeRolePolicyDocument=TRUST)
+TOPIC = of("AWS::SNS::Topic", DisplayName="mine")
+QUEUE = of("AWS::SQS::Queue", VisibilityTimeout=7)
+BUCKET = of("AWS::S3::Bucket")
+KEY = of("AWS::KMS::Key", KeyPolicy=ANYBODY)
+
+Found = Callable[[Callable[[str], Any], dict[str, str]], Any]
+
+
+@dataclass(frozen=True)
+class Example:
+    """A resource of a type, what it needs beside it, and what its API shows of it: nothing once it is deleted."""
+
+    properties: dict[str, Any]
+    found: Found
+    beside: dict[str, Any] = field(default_factory=dict)
+
+
+def ec2(operation: str, answer: str, of_resource: str) -> Found:
+    """By an operation of EC2 that takes ids."""
+
+    def found(client: Callable[[str], Any], ids: dict[str, str]) -> Any:
+        described = getattr(client("ec2"), operation)(**{of_resource: [ids["It"]]})[answer]
+        return [one for one in described if one.get("State") != "deleted"]
+
+    return found
+
+
+EXAMPLES: dict[str, Example] = {
+    "AWS::CloudWatch::Alarm": Example(
+        {
+            "Namespace": "n",
+            "MetricName": "m",
+            "Statistic": "Sum",
+            "Period": 60,
+            "EvaluationPeriods": 1,
+            "ComparisonOperator": "GreaterThanThreshold",
+            "Threshold": 1,
+        },
+        lambda client, ids: client("cloudwatch").describe_alarms(AlarmNames=[ids["It"]])["MetricAlarms"],
+    ),
+    "AWS::CloudWatch::Dashboard": Example(
+        {"DashboardBody": "{}"},
+        lambda client, ids: client("cloudwatch").get_dashboard(DashboardName=ids["It"])["DashboardBody"],
+    ),
+    "AWS::EC2::EIP": Example(
+        {"Domain": "vpc"},
+        lambda client, ids: [
+            one for one in client("ec2").describe_addresses()["Addresses"] if one["PublicIp"] == ids["It"]
+        ],
+    ),
+    "AWS::EC2::FlowLog": Example(
+        {
+            "ResourceId": ref("Vpc"),
+            "ResourceType": "VPC",
+            "TrafficType": "ALL",
+            "LogDestinationType": "s3",
+            "LogDestination": att("Bucket", "Arn"),
+        },
+        ec2("describe_flow_logs", "FlowLogs", "FlowLogIds"),
+        {"Vpc": VPC, "Bucket": BUCKET},
+    ),
+    "AWS::EC2::InternetGateway": Example(
+        {}, ec2("describe_internet_gateways", "InternetGateways", "InternetGatewayIds")
+    ),
+    "AWS::EC2::NatGateway": Example(
+        {"SubnetId": ref("Subnet"), "AllocationId": att("Address", "AllocationId")},
+        ec2("describe_nat_gateways", "NatGateways", "NatGatewayIds"),
+        {"Vpc": VPC, "Subnet": SUBNET, "Address": ADDRESS},
+    ),
+    "AWS::EC2::Route": Example(
+        {"RouteTableId": ref("Table"), "DestinationCidrBlock": "0.0.0.0/0", "GatewayId": ref("Gateway")},
+        lambda client, ids: [
+            route
+            for table in client("ec2").describe_route_tables()["RouteTables"]
+            for route in table["Routes"]
+            if route.get("GatewayId") == ids["Gateway"]
+        ],
+        {
+            "Vpc": VPC,
+            "Table": TABLE,
+            "Gateway": GATEWAY,
+            "Attached": of("AWS::EC2::VPCGatewayAttachment", VpcId=ref("Vpc"), InternetGatewayId=ref("Gateway")),
+        },
+    ),
+    "AWS::EC2::RouteTable": Example(
+        TABLE["Properties"], ec2("describe_route_tables", "RouteTables", "RouteTableIds"), {"Vpc": VPC}
+    ),
+    "AWS::EC2::SecurityGroup": Example(
+        GROUP["Properties"], ec2("describe_security_groups", "SecurityGroups", "GroupIds"), {"Vpc": VPC}
+    ),
+    "AWS::EC2::SecurityGroupEgress": Example(
+        {"GroupId": att("Group", "GroupId"), "CidrIp": "10.0.0.0/8", "IpProtocol": "tcp", "FromPort": 1, "ToPort": 2},
+        ec2("describe_security_group_rules", "SecurityGroupRules", "SecurityGroupRuleIds"),
+        {"Vpc": VPC, "Group": GROUP},
+    ),
+    "AWS::EC2::SecurityGroupIngress": Example(
+        {"GroupId": att("Group", "GroupId"), "CidrIp": "10.0.0.0/8", "IpProtocol": "tcp", "FromPort": 1, "ToPort": 2},
+        ec2("describe_security_group_rules", "SecurityGroupRules", "SecurityGroupRuleIds"),
+        {"Vpc": VPC, "Group": GROUP},
+    ),
+    "AWS::EC2::Subnet": Example(SUBNET["Properties"], ec2("describe_subnets", "Subnets", "SubnetIds"), {"Vpc": VPC}),
+    "AWS::EC2::SubnetRouteTableAssociation": Example(
+        {"SubnetId": ref("Subnet"), "RouteTableId": ref("Table")},
+        lambda client, ids: [
+            association
+            for table in client("ec2").describe_route_tables()["RouteTables"]
+            for association in table["Associations"]
+            if association["RouteTableAssociationId"] == ids["It"]
+        ],
+        {"Vpc": VPC, "Subnet": SUBNET, "Table": TABLE},
+    ),
+    "AWS::EC2::VPC": Example(VPC["Properties"], ec2("describe_vpcs", "Vpcs", "VpcIds")),
+    "AWS::EC2::VPCEndpoint": Example(
+        {
+            "ServiceName": "com.amazonaws.us-east-1.ecr.api",
+            "VpcEndpointType": "Interface",
+            "VpcId": ref("Vpc"),
+            "SubnetIds": [ref("Subnet")],
+            "SecurityGroupIds": [att("Group", "GroupId")],
+            "PrivateDnsEnabled": True,
+        },
+        ec2("describe_vpc_endpoints", "VpcEndpoints", "VpcEndpointIds"),
+        {
+            "Vpc": VPC,
+            "Subnet": SUBNET,
+            "Group": GROUP,
+            "Table": TABLE,
+            "OfS3": of(
+                "AWS::EC2::VPCEndpoint",
+                ServiceName="com.amazonaws.us-east-1.s3",
+                VpcEndpointType="Gateway",
+                VpcId=ref("Vpc"),
+                RouteTableIds=[ref("Table")],
+            ),
+        },
+    ),
+    "AWS::EC2::VPCGatewayAttachment": Example(
+        {"VpcId": ref("Vpc"), "InternetGatewayId": ref("Gateway")},
+        lambda client, ids: [
+            gateway
+            for gateway in client("ec2").describe_internet_gateways()["InternetGateways"]
+            if gateway["InternetGatewayId"] == ids["Gateway"] and gateway["Attachments"]
+        ],
+        {"Vpc": VPC, "Gateway": GATEWAY},
+    ),
+    "AWS::ECR::Repository": Example(
+        {"ImageScanningConfiguration": {"ScanOnPush": True}},
+        lambda client, ids: client("ecr").describe_repositories(repositoryNames=[ids["It"]])["repositories"],
+    ),
+    "AWS::Events::EventBus": Example(
+        {"Name": "mine"}, lambda client, ids: client("events").describe_event_bus(Name=ids["It"])["Arn"]
+    ),
+    "AWS::Events::Rule": Example(
+        {"EventPattern": {"source": ["mine"]}},
+        lambda client, ids: client("events").describe_rule(Name=ids["It"])["Arn"],
+    ),
+    "AWS::IAM::AccessKey": Example(
+        {"UserName": ref("User")},
+        lambda client, ids: client("iam").list_access_keys(UserName=ids["User"])["AccessKeyMetadata"],
+        {"User": of("AWS::IAM::User")},
+    ),
+    "AWS::IAM::InstanceProfile": Example(
+        {"Roles": [ref("Role")]},
+        lambda client, ids: client("iam").get_instance_profile(InstanceProfileName=ids["It"])["InstanceProfile"],
+        {"Role": ROLE},
+    ),
+    "AWS::IAM::ManagedPolicy": Example(
+        {"PolicyDocument": DOCUMENT, "Roles": [ref("Role")]},
+        lambda client, ids: client("iam").get_policy(PolicyArn=ids["It"])["Policy"],
+        {"Role": ROLE},
+    ),
+    "AWS::IAM::Policy": Example(
+        {"PolicyName": "mine", "PolicyDocument": DOCUMENT, "Roles": [ref("Role")]},
+        lambda client, ids: client("iam").list_role_policies(RoleName=ids["Role"])["PolicyNames"],
+        {"Role": ROLE},
+    ),
+    "AWS::IAM::Role": Example(
+        ROLE["Properties"], lambda client, ids: client("iam").get_role(RoleName=ids["It"])["Role"]
+    ),
+    "AWS::IAM::User": Example({}, lambda client, ids: client("iam").get_user(UserName=ids["It"])["User"]),
+    "AWS::KMS::Alias": Example(
+        {"AliasName": "alias/example", "TargetKeyId": ref("Key")},
+        lambda client, ids: client("kms").list_aliases(KeyId=ids["Key"])["Aliases"],
+        {"Key": KEY},
+    ),
+    "AWS::KMS::Key": Example(
+        KEY["Properties"],
+        lambda client, ids: client("kms").describe_key(KeyId=ids["It"])["KeyMetadata"]["KeyState"] == "Enabled",
+    ),
+    "AWS::Logs::LogGroup": Example(
+        {"RetentionInDays": 7},
+        lambda client, ids: client("logs").describe_log_groups(logGroupNamePrefix=ids["It"])["logGroups"],
+    ),
+    "AWS::Logs::ResourcePolicy": Example(
+        {"PolicyName": "mine", "PolicyDocument": json.dumps(ANYBODY)},
+        lambda client, ids: client("logs").describe_resource_policies()["resourcePolicies"],
+    ),
+    "AWS::S3::Bucket": Example(
+        {"VersioningConfiguration": {"Status": "Enabled"}},
+        lambda client, ids: client("s3").get_bucket_versioning(Bucket=ids["It"])["Status"],
+    ),
+    "AWS::S3::BucketPolicy": Example(
+        {"Bucket": ref("Bucket"), "PolicyDocument": ANYBODY},
+        lambda client, ids: client("s3").get_bucket_policy(Bucket=ids["Bucket"])["Policy"],
+        {"Bucket": BUCKET},
+    ),
+    "AWS::SNS::Subscription": Example(
+        {"TopicArn": ref("Topic"), "Protocol": "email", "Endpoint": "me@example.com"},
+        lambda client, ids: client("sns").get_subscription_attributes(SubscriptionArn=ids["It"])["Attributes"],
+        {"Topic": TOPIC},
+    ),
+    "AWS::SNS::Topic": Example(
+        TOPIC["Properties"], lambda client, ids: client("sns").get_topic_attributes(TopicArn=ids["It"])["Attributes"]
+    ),
+    "AWS::SNS::TopicPolicy": Example(
+        {"Topics": [ref("Topic")], "PolicyDocument": ANYBODY},
+        lambda client, ids: (
+            json.loads(client("sns").get_topic_attributes(TopicArn=ids["Topic"])["Attributes"]["Policy"]) == ANYBODY
+        ),
+        {"Topic": TOPIC},
+    ),
+    "AWS::SQS::Queue": Example(
+        QUEUE["Properties"],
+        lambda client, ids: client("sqs").get_queue_attributes(QueueUrl=ids["It"], AttributeNames=["All"])[
+            "Attributes"
+        ],
+    ),
+    "AWS::SQS::QueuePolicy": Example(
+        {"Queues": [ref("Queue")], "PolicyDocument": ANYBODY},
+        lambda client, ids: (
+            client("sqs").get_queue_attributes(QueueUrl=ids["Queue"], AttributeNames=["Policy"]).get("Attributes")
+        ),
+        {"Queue": QUEUE},
+    ),
+    "AWS::SSM::Parameter": Example(
+        {"Name": "/mine", "Type": "String", "Value": "a"},
+        lambda client, ids: client("ssm").get_parameter(Name=ids["It"])["Parameter"],
+    ),
+    "AWS::StepFunctions::StateMachine": Example(
+        {
+            "RoleArn": att("Role", "Arn"),
+            "DefinitionString": json.dumps({"StartAt": "A", "States": {"A": {"Type": "Pass", "End": True}}}),
+        },
+        lambda client, ids: client("stepfunctions").describe_state_machine(stateMachineArn=ids["It"])["name"],
+        {"Role": ROLE},
+    ),
+}
+
+
+def test_the_page_is_what_the_code_prints() -> None:
+    assert PAGE.read_text() == page(), "run: make docs"
+
+
+def test_every_real_type_has_an_example() -> None:
+    assert set(EXAMPLES) == {name for name, about in TYPES.items() if about.kind == "real"}
+
+
+@pytest.mark.parametrize("resource_type", EXAMPLES)
+def test_a_resource_is_made_shown_by_its_api_and_gone_once_it_is_deleted(running: Running, resource_type: str) -> None:
+    example = EXAMPLES[resource_type]
+    name = resource_type.replace("::", "-")
+    it = of(resource_type, **example.properties)
+    deploy(running, name, {**example.beside, "It": it})
+    made = ids(running, name)
+    assert example.found(running.client, made)
+    # What is beside it stays for a moment, so that it is this resource's own deletion that is looked at.
+    deploy(running, name, example.beside or {"Other": of("AWS::CDK::Metadata")})
+    with contextlib.suppress(ClientError):
+        assert not example.found(running.client, made)
+    destroy(running, name)
