@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from botocore.exceptions import ClientError, WaiterError
 from running_account import Running
-from stacks import deploy, destroy, reasons
+from stacks import deploy, destroy, ids, reasons
 
 ROLE = {
     "Type": "AWS::IAM::Role",
@@ -75,3 +77,36 @@ def test_a_vpc_with_its_subnets_and_security_groups_is_deleted(running: Running)
     )
     destroy(running, "network")
     assert [vpc["VpcId"] for vpc in vpcs.describe_vpcs()["Vpcs"]] == before
+
+
+def test_a_changed_managed_policy_keeps_its_arn_and_says_the_new(running: Running) -> None:
+    def policy(action: str) -> dict[str, Any]:
+        statement = {"Effect": "Allow", "Action": action, "Resource": "*"}
+        document = {"Version": "2012-10-17", "Statement": [statement]}
+        properties = {"ManagedPolicyName": "changing", "PolicyDocument": document}
+        return {"Policy": {"Type": "AWS::IAM::ManagedPolicy", "Properties": properties}}
+
+    deploy(running, "policy", policy("s3:GetObject"))
+    arn = ids(running, "policy")["Policy"]
+    deploy(running, "policy", policy("s3:PutObject"))
+    assert ids(running, "policy")["Policy"] == arn
+    iam = running.client("iam")
+    version = iam.get_policy(PolicyArn=arn)["Policy"]["DefaultVersionId"]
+    document = iam.get_policy_version(PolicyArn=arn, VersionId=version)["PolicyVersion"]["Document"]
+    assert document["Statement"][0]["Action"] == "s3:PutObject"
+
+
+def test_a_changed_topic_keeps_its_subscriptions(running: Running) -> None:
+    def stack(display_name: str) -> dict[str, Any]:
+        email = {"TopicArn": {"Ref": "Topic"}, "Protocol": "email", "Endpoint": "me@example.com"}
+        return {
+            "Topic": {"Type": "AWS::SNS::Topic", "Properties": {"DisplayName": display_name}},
+            "Subscription": {"Type": "AWS::SNS::Subscription", "Properties": email},
+        }
+
+    deploy(running, "topic", stack("before"))
+    topic = ids(running, "topic")["Topic"]
+    deploy(running, "topic", stack("after"))
+    topics = running.client("sns")
+    assert topics.get_topic_attributes(TopicArn=topic)["Attributes"]["DisplayName"] == "after"
+    assert len(topics.list_subscriptions_by_topic(TopicArn=topic)["Subscriptions"]) == 1
