@@ -36,7 +36,7 @@ bench: setup
 	python benchmarks/synth.py
 
 docs: setup
-	python -m sagemaker_local_account.reference > docs/resource-types.md
+	python -m sagemaker_local_account.reference docs
 
 clean:
 	rm -rf $(VENV) node_modules cdk.out build dist .local-account .mypy_cache .pytest_cache .ruff_cache

@@ -28,7 +28,7 @@ from .storage import (
     holds_files,
     share_of,
     space_for,
-    upload_archive,
+    upload,
 )
 from .training import EndedBy, Outcome, Training, ml
 
@@ -93,6 +93,7 @@ class Job:
         self._times: dict[str, datetime] = {"CreationTime": _now()}
         self._began = time.monotonic()
         self._billed = 0.0
+        self._retries: int = request.get("RetryStrategy", {}).get("MaximumRetryAttempts", 0)
         self._ended: dict[str, Any] = {}
         self._transitions: list[dict[str, Any]] = []
         self.status = "InProgress"
@@ -180,8 +181,9 @@ class Job:
             if not self._wait_for_machines(end):
                 return STOPPED if self._stop.is_set() else ENDS["wait"]
 
-    def _attempt(self, plan: JobPlan) -> End | Interruption:
-        """On one set of machines: the job's end, or the interruption that took them away."""
+    def _attempt(self, plan: JobPlan) -> End | Interruption | None:
+        """On one set of machines: the job's end, the interruption that took them away, or None where they failed and the
+        job tries others."""
         self._times.setdefault("TrainingStartTime", _now())
         self._change("Downloading", "Downloading input data")
         with space_for("Data download"):
@@ -198,6 +200,9 @@ class Job:
             kept.keep()
         if outcome.interruption is not None:
             return outcome.interruption
+        if outcome.failure is not None and outcome.failure.startswith("InternalServerError") and self._retries > 0:
+            self._retries -= 1
+            return None
         if outcome.failure is None:
             self._change("Uploading", "Uploading generated training model")
         with space_for("Artifact upload"):
@@ -225,10 +230,13 @@ class Job:
                     "ML instance type."
                 )
 
-    def _wait_for_machines(self, interruption: Interruption) -> bool:
-        """After an interruption, until there are machines again; False when the job ends first."""
+    def _wait_for_machines(self, interruption: Interruption | None) -> bool:
+        """Until there are machines again; False when the job ends first. The disks of the former ones are gone with them."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+        if interruption is None:
+            self._change("Restarting", "Restarting the training job after an internal error")
+            return not self._stop.is_set()
         self._change("Interrupted", "Training job interrupted: its managed spot instances were taken back")
-        shutil.rmtree(self._folder, ignore_errors=True)  # the machines' disks are gone with them
         last = self._deadlines()["wait"]
         until = min(time.monotonic() + interruption.away, last)
         self._stop.wait(max(0.0, until - time.monotonic()))
@@ -241,18 +249,19 @@ class Job:
                 "ClientError: the local account runs jobs by their TrainingImage, and the request names none"
             )
         around = self._around
+        # Containers without a network have no credentials either, says SageMaker's guide.
+        isolated = self.request.get("EnableNetworkIsolation", False)
         plan = plan_job(
             self.request,
             image=around.images.resolve(uri),
             folder=self._folder,
-            endpoint_port=int(around.endpoint_url.rpartition(":")[2]),
+            endpoint_port=None if isolated else int(around.endpoint_url.rpartition(":")[2]),
             environment={
                 "AWS_DEFAULT_REGION": around.region,
-                "AWS_ENDPOINT_URL": around.endpoint_url,
                 "AWS_REGION": around.region,
                 "TRAINING_JOB_ARN": self.arn,
                 "TRAINING_JOB_NAME": self.name,
-                **self._credentials(),
+                **({} if isolated else {"AWS_ENDPOINT_URL": around.endpoint_url, **self._credentials()}),
             },
             devices=around.devices,
         )
@@ -332,12 +341,12 @@ class Job:
     def _upload(self, plan: JobPlan) -> None:
         s3, config = self._client("s3"), self.request["OutputDataConfig"]
         output = f"{config['S3OutputPath'].rstrip('/')}/{self.name}/output"
-        model, key = f"{output}/model.tar.gz", config.get("KmsKeyId")
-        upload_archive(s3, [ml(host) / "model" for host in plan.hosts], model, key)
+        key, compressed = config.get("KmsKeyId"), config.get("CompressionType", "GZIP") == "GZIP"
+        model = upload(s3, [ml(host) / "model" for host in plan.hosts], f"{output}/model", key, compressed=compressed)
         self._ended["ModelArtifacts"] = {"S3ModelArtifacts": model}
         data = [ml(host) / "output" / "data" for host in plan.hosts]
         if any(holds_files(folder) for folder in data):
-            upload_archive(s3, data, f"{output}/output.tar.gz", key)
+            upload(s3, data, f"{output}/output", key, compressed=compressed)
 
     def _change(self, secondary: str, message: str, *, status: str | None = None) -> None:
         with self._lock:

@@ -208,9 +208,12 @@ def _init(job: dict[str, Any], host: dict[str, Any], door: socket.socket, report
         links.up("eth0")
     rootfs.enter(host["rootfs"])
     os.makedirs(host["working_directory"], exist_ok=True)
-    with socket.create_server(("127.0.0.1", job["endpoint_port"]), backlog=128) as listener:
-        descriptor = array.array("i", [listener.fileno()])
-        report.sendmsg([b'{"started": true}'], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptor)])
+    if job["endpoint_port"] is None:
+        report.send(b'{"started": true}')
+    else:
+        with socket.create_server(("127.0.0.1", job["endpoint_port"]), backlog=128) as listener:
+            descriptor = array.array("i", [listener.fileno()])
+            report.sendmsg([b'{"started": true}'], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptor)])
     command = os.fork()
     if command == 0:
         _run(host)

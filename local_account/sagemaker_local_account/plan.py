@@ -44,11 +44,12 @@ class HostPlan:
 
 @dataclass(frozen=True)
 class JobPlan:
-    """A job's hosts, in the order of their names, and the account's endpoint, which is all they can reach besides each other."""
+    """A job's hosts, in the order of their names, and the account's endpoint, which is all they can reach besides each other;
+    ``endpoint_port`` None: not even that."""
 
     name: str
     hosts: tuple[HostPlan, ...]
-    endpoint_port: int
+    endpoint_port: int | None
     folder: Path
 
     def hosts_of(self, groups: list[str] | None) -> list[HostPlan]:
@@ -61,7 +62,7 @@ def plan_job(
     *,
     image: Any,
     folder: Path,
-    endpoint_port: int,
+    endpoint_port: int | None,
     environment: Mapping[str, str],
     devices: Mapping[str, int],
 ) -> JobPlan:

@@ -1,13 +1,17 @@
-"""Prints docs/resource-types.md (`make docs`)."""
+"""Writes the pages of docs/ that are lists of what the code has: `make docs`."""
 
 from __future__ import annotations
 
-from . import resources
+import sys
+from pathlib import Path
+
+from . import members, resources
 from .resource_types import TYPES, ResourceType
 
-_HEAD = """# Resource types
+_PRINTED = "<!-- Written by `make docs`; a test holds it against the code. -->"
+_TYPES = f"""# Resource types
 
-<!-- Printed by `make docs`; a test holds it against the code. -->
+{_PRINTED}
 
 What a stack may contain that is deployed to the account on this machine. A type that is not in this table fails the deployment
 before anything is made, with its name and logical id, and so does a property that is not listed with its type.
@@ -20,9 +24,34 @@ before anything is made, with its name and logical id, and so does a property th
 |---|---|---|---|"""
 
 
-def page() -> str:
+_MEMBERS = f"""# CreateTrainingJob in the account on this machine
+
+{_PRINTED}
+
+Every member of the request that is not in this table does what it does on AWS; input mode `Pipe`, and every `S3DataType`
+but `S3Prefix` and `ManifestFile`, are refused.
+
+- **refused**: a request that has it is refused by name, for the reason given; unless it is false or empty.
+- **inert**: it is taken and shown by DescribeTrainingJob, and has no effect, for the reason given.
+
+| member | here | why |
+|---|---|---|"""
+
+
+def pages() -> dict[str, str]:
+    """The text of each page, by its file's name."""
+    return {"create-training-job.md": _members(), "resource-types.md": _resource_types()}
+
+
+def _members() -> str:
+    kinds = {"refused": members.REFUSED, "inert": members.INERT}
+    rows = [f"| `{name}` | {kind} | {why} |" for kind, named in kinds.items() for name, why in named.items()]
+    return "\n".join([_MEMBERS, *sorted(rows)]) + "\n"
+
+
+def _resource_types() -> str:
     types = {**{name: _of_class(name) for name in resources.NATIVE}, **TYPES}
-    return "\n".join([_HEAD, *(_row(name, types[name]) for name in sorted(types))]) + "\n"
+    return "\n".join([_TYPES, *(_row(name, types[name]) for name in sorted(types))]) + "\n"
 
 
 def _row(name: str, of: ResourceType) -> str:
@@ -37,4 +66,5 @@ def _of_class(name: str) -> ResourceType:
 
 
 if __name__ == "__main__":
-    print(page(), end="")
+    for name, text in pages().items():
+        Path(sys.argv[1], name).write_text(text)

@@ -141,12 +141,16 @@ class Checkpoints:
                     yield str(path.relative_to(self._folder)), (status.st_mtime_ns, status.st_size)
 
 
-def upload_archive(s3: Any, folders: Sequence[Path], uri: str, kms_key_id: str | None) -> None:
-    """Upload what is in all the folders as one .tar.gz; of files with one name the last folder's."""
-    bucket, key = split(uri)
+def upload(s3: Any, folders: Sequence[Path], uri: str, kms_key_id: str | None, *, compressed: bool) -> str:
+    """Upload what is in all the folders, as one .tar.gz or as it is; of files with one name the last folder's.
+
+    Returns where it went: ``uri`` with ``.tar.gz``, or with a slash.
+    """
+    place = f"{uri}.tar.gz" if compressed else f"{uri}/"
+    bucket, key = split(place)
     extra = {"ServerSideEncryption": "aws:kms", "SSEKMSKeyId": kms_key_id} if kms_key_id else None
     with (
-        refusals(f"Artifact upload failed for {uri}"),
+        refusals(f"Artifact upload failed for {place}"),
         tempfile.TemporaryDirectory(dir=folders[0].parent) as name,
     ):
         whole = Path(name) / "whole"
@@ -154,11 +158,16 @@ def upload_archive(s3: Any, folders: Sequence[Path], uri: str, kms_key_id: str |
         for folder in folders:
             if folder.is_dir():
                 shutil.copytree(folder, whole, dirs_exist_ok=True, symlinks=True, copy_function=_link)
+        if not compressed:
+            for path in sorted(path for path in whole.rglob("*") if path.is_file()):
+                s3.upload_file(str(path), bucket, f"{key}{path.relative_to(whole)}", ExtraArgs=extra)
+            return place
         archive = Path(name) / "archive.tar.gz"
         with tarfile.open(archive, "w:gz", compresslevel=1) as tar:
             for path in sorted(whole.iterdir()):
                 tar.add(path, arcname=path.name)
         s3.upload_file(str(archive), bucket, key, ExtraArgs=extra)
+    return place
 
 
 def holds_files(folder: Path) -> bool:

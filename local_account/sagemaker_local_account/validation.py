@@ -11,6 +11,7 @@ from typing import Any
 from botocore.loaders import Loader
 from botocore.model import ListShape, MapShape, ServiceModel, Shape, StructureShape
 
+from .members import refused_members
 from .plan import groups_of
 
 _TYPES: dict[str, type | tuple[type, ...]] = {
@@ -98,6 +99,8 @@ def _check_spot(request: Mapping[str, Any]) -> None:
 
 def _check_served(request: Mapping[str, Any]) -> None:
     """What this account does not do, so that no job passes here on what is left out."""
+    for path, reason in refused_members(request):
+        raise refused(f"the local account does not have {path} of CreateTrainingJob: {reason}")
     for channel in request.get("InputDataConfig", []):
         mode = channel.get("InputMode") or request["AlgorithmSpecification"]["TrainingInputMode"]
         kind = _s3_source(channel)["S3DataType"]

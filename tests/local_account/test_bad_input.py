@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from account_process import COMMAND, Serving
 from botocore.config import Config
 from botocore.exceptions import ClientError
 from running_account import Running
-from serving import COMMAND, Serving
 from shell_jobs import BUCKET, IMAGE, ShellJobs, channel
 
 MEGABYTE = 1024 * 1024

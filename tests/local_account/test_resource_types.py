@@ -6,7 +6,6 @@ import contextlib
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,10 +13,8 @@ from botocore.exceptions import ClientError
 from running_account import Running
 from stacks import deploy, destroy, ids
 
-from sagemaker_local_account.reference import page
 from sagemaker_local_account.resource_types import TYPES
 
-PAGE = Path(__file__).parents[2] / "docs" / "resource-types.md"
 DOCUMENT = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "s3:GetObject", "Resource": "*"}]}
 TRUST = {
     "Version": "2012-10-17",
@@ -292,10 +289,6 @@ EXAMPLES: dict[str, Example] = {
         {"Role": ROLE},
     ),
 }
-
-
-def test_the_page_is_what_the_code_prints() -> None:
-    assert PAGE.read_text() == page(), "run: make docs"
 
 
 def test_every_real_type_has_an_example() -> None:

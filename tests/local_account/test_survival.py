@@ -12,8 +12,8 @@ from pathlib import Path
 
 import psutil
 import pytest
+from account_process import Serving
 from botocore.exceptions import ClientError
-from serving import Serving
 from shell_jobs import AN_ERROR_RATHER_THAN_A_HANG, ShellJobs, client_of
 
 from sagemaker_local_account import leftovers

@@ -15,6 +15,7 @@ import pytest
 from botocore.exceptions import ClientError
 from running_account import Running
 
+from sagemaker_local_account.faults import LostHost
 from sagemaker_local_account.images import ImageStore
 
 IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/jobs:1"
@@ -342,3 +343,79 @@ def _has_said(jobs: Jobs, name: str, line: str) -> bool:
         return line in jobs.said(name)
     except logs.exceptions.ResourceNotFoundException:
         return False
+
+
+def test_a_model_that_shall_not_be_compressed_lies_in_s3_as_it_is(jobs: Jobs) -> None:
+    output = {"S3OutputPath": "s3://jobs-bucket/plain", "CompressionType": "NONE"}
+    job = jobs.run("mkdir /opt/ml/model/a; echo b > /opt/ml/model/a/b", OutputDataConfig=output)
+    place = job["ModelArtifacts"]["S3ModelArtifacts"]
+    assert place == f"s3://jobs-bucket/plain/{job['TrainingJobName']}/output/model/"
+    key = f"{place.removeprefix('s3://jobs-bucket/')}a/b"
+    assert jobs.s3.get_object(Bucket="jobs-bucket", Key=key)["Body"].read() == b"b\n"
+
+
+def test_an_isolated_job_reaches_its_peers_and_neither_the_account_nor_its_credentials(jobs: Jobs) -> None:
+    port = jobs.running.account.endpoint_url.rpartition(":")[2]
+    connect = f"import socket; socket.create_connection(('127.0.0.1', {port}))"
+    program = (
+        "env | grep -c -E 'AWS_ACCESS_KEY_ID|AWS_ENDPOINT_URL' || true; getent hosts algo-2 | wc -l; "
+        f'python3 -c "{connect}" 2>&1 | tail -1'
+    )
+    name = jobs.create(
+        program,
+        EnableNetworkIsolation=True,
+        ResourceConfig={"InstanceType": "ml.m5.large", "InstanceCount": 2, "VolumeSizeInGB": 1},
+    )
+    assert jobs.ended(name)["TrainingJobStatus"] == "Completed"
+    said = jobs.said(name)
+    assert sorted(line for line in said if line.isdigit()) == ["0", "0", "1", "1"]
+    assert sum("ConnectionRefusedError" in line for line in said) == 2
+
+
+def test_a_job_that_shall_be_tried_again_restarts_after_a_host_was_lost(jobs: Jobs) -> None:
+    jobs.running.account.faults.add(LostHost("first", times=1))
+    program = (
+        "test -e /opt/ml/checkpoints/first && exit; touch /opt/ml/checkpoints/first; sleep 2; echo first; sleep 100"
+    )
+    job = jobs.run(
+        program,
+        RetryStrategy={"MaximumRetryAttempts": 1},
+        CheckpointConfig={"S3Uri": "s3://jobs-bucket/tried-again"},
+    )
+    assert [change["Status"] for change in job["SecondaryStatusTransitions"]] == [
+        "Starting",
+        "Downloading",
+        "Training",
+        "Restarting",
+        "Starting",
+        "Downloading",
+        "Training",
+        "Uploading",
+        "Completed",
+    ]
+
+
+def test_a_script_that_fails_is_not_tried_again(jobs: Jobs) -> None:
+    job = jobs.run("exit 3", RetryStrategy={"MaximumRetryAttempts": 3})
+    assert job["TrainingJobStatus"] == "Failed"
+    assert "Restarting" not in [change["Status"] for change in job["SecondaryStatusTransitions"]]
+
+
+@pytest.mark.parametrize(
+    ("members", "named"),
+    [
+        ({"TensorBoardOutputConfig": {"S3OutputPath": "s3://jobs-bucket/"}}, "TensorBoardOutputConfig"),
+        ({"RemoteDebugConfig": {"EnableRemoteDebug": True}}, "RemoteDebugConfig.EnableRemoteDebug"),
+        ({"ExperimentConfig": {"ExperimentName": "mine"}}, "ExperimentConfig"),
+    ],
+)
+def test_a_member_that_the_account_does_not_have_is_refused_by_name(
+    jobs: Jobs, members: dict[str, Any], named: str
+) -> None:
+    with pytest.raises(ClientError, match=f"the local account does not have {named} of CreateTrainingJob: "):
+        jobs.create("true", **members)
+
+
+def test_what_is_switched_off_is_not_refused(jobs: Jobs) -> None:
+    job = jobs.run("true", RemoteDebugConfig={"EnableRemoteDebug": False}, ProfilerConfig={"DisableProfiler": True})
+    assert job["TrainingJobStatus"] == "Completed"
