@@ -63,6 +63,7 @@ class LocalAccount:
         self._set_aside: dict[str, str] = {}
         self._description: RunningAccount | None = None
         self.jobs: Any = None
+        self.builds: Any = None
 
     @property
     def description(self) -> RunningAccount:
@@ -129,10 +130,13 @@ class LocalAccount:
         from moto.core.config import default_user_config
         from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 
-        from . import cloudformation, events, log_events, server, stepfunctions
+        from . import build_resources, cloudformation, events, log_events, server, stepfunctions
         from .clients import Clients
+        from .codebuild import CodeBuild
+        from .codebuild_api import CODEBUILD_TARGET, ECR_PUBLIC_TARGET, codebuild_api, ecr_public_api
         from .images import ImageStore
-        from .sagemaker_api import TARGET_PREFIX, SageMakerApi
+        from .responses import BUCKET, Responses
+        from .sagemaker_api import TARGET_PREFIX, sagemaker_api
         from .training_jobs import TrainingJobs
 
         default_user_config["stepfunctions"] = {"execute_state_machine": True}
@@ -157,13 +161,27 @@ class LocalAccount:
             on_change=events.training_job_changed,
             devices=self._devices,
         )
-        sagemaker = SageMakerApi(self.jobs)
+        self.builds = CodeBuild(
+            state=self.state,
+            endpoint_url=self.endpoint_url,
+            credentials=self.credentials,
+            environment=self.environment,
+        )
+        responses = Responses(lambda: self.builds.client("s3"))
+        build_resources.install(self.builds, responses)
+        apis = {
+            TARGET_PREFIX: sagemaker_api(self.jobs),
+            CODEBUILD_TARGET: codebuild_api(self.builds),
+            ECR_PUBLIC_TARGET: ecr_public_api(),
+        }
         moto = DomainDispatcherApplication(create_backend_app)
 
         def route(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-            of_sagemaker = environ.get("HTTP_X_AMZ_TARGET", "").startswith(TARGET_PREFIX)
+            target, dot, _ = environ.get("HTTP_X_AMZ_TARGET", "").partition(".")
             try:
-                answer: Iterable[bytes] = (sagemaker if of_sagemaker else moto)(environ, start_response)
+                of_a_resource = environ["PATH_INFO"].startswith(f"/{BUCKET}/")
+                app = responses if of_a_resource else apis.get(target + dot, moto)
+                answer: Iterable[bytes] = app(environ, start_response)
             except Exception:
                 _log.exception("%s %s", environ["REQUEST_METHOD"], environ["REQUEST_URI"])
                 return server.internal_failure(environ, start_response, self.state / "account.log")
@@ -222,6 +240,9 @@ class LocalAccount:
 
     def close(self) -> None:
         """End every job and execution, stop listening, and give the state folder free."""
+        if self.builds is not None:
+            self.builds.close()
+            self.builds = None
         if self.jobs is not None:
             self.jobs.close()
             self.jobs = None

@@ -58,8 +58,8 @@ def class_of(resource_type: str) -> Any:
         raise ValidationError(message=f"the local account does not have the resource type {resource_type}") from None
 
 
-class _Emulated:
-    """What the classes here share: an id, their properties, and no attributes."""
+class Emulated:
+    """What the resources of the account's own share: an id, their properties, and no attributes."""
 
     def __init__(self, physical_resource_id: str, properties: Properties, account_id: str, region_name: str) -> None:
         self.physical_resource_id = physical_resource_id
@@ -100,11 +100,11 @@ class _Emulated:
         """Undo it."""
 
 
-class Inert(_Emulated):
+class Inert(Emulated):
     """A resource of `INERT`."""
 
 
-class AutoDeleteObjects(_Emulated):
+class AutoDeleteObjects(Emulated):
     """`auto_delete_objects=True` of a CDK bucket: on AWS a Lambda function of CDK's empties the bucket before it is deleted."""
 
     def delete(self, account_id: str, region_name: str) -> None:
@@ -114,7 +114,7 @@ class AutoDeleteObjects(_Emulated):
             buckets.delete_object(bucket.name, key.name, version_id=key.version_id if bucket.is_versioned else None)
 
 
-class RestrictDefaultSecurityGroup(_Emulated):
+class RestrictDefaultSecurityGroup(Emulated):
     """CDK's feature flag `restrictDefaultSecurityGroup`: on AWS a Lambda function of CDK's takes the VPC's default rules away."""
 
     def create(self) -> None:
@@ -127,7 +127,7 @@ class RestrictDefaultSecurityGroup(_Emulated):
         group.egress_rules.clear()
 
 
-class BucketPolicy(_Emulated):
+class BucketPolicy(Emulated):
     """The policy of a bucket."""
 
     def create(self) -> None:
@@ -147,7 +147,7 @@ class BucketPolicy(_Emulated):
         s3_backends[account_id]["aws"].delete_bucket_policy(self.physical_resource_id)
 
 
-class _SecurityGroupRule(_Emulated):
+class _SecurityGroupRule(Emulated):
     """One rule of a security group; moto lacks those that let out, and cannot take back those that let in."""
 
     egress: bool
