@@ -207,7 +207,7 @@ class Build:
         driver = (f"{sys.prefix}/bin/python3", "-I", "-S", str(self._own / "build_host.py"), str(self._own))
         docker = self._own / "bin" / "docker"
         docker.parent.mkdir()
-        docker.write_text(f"#!/bin/sh\nexec {' '.join(driver)} docker \"$@\"\n")
+        docker.write_text(f'#!/bin/sh\nexec {" ".join(driver)} docker "$@"\n')
         docker.chmod(0o755)
         (self._folder / "image").mkdir()
         host = HostPlan(
@@ -278,9 +278,7 @@ class Build:
         with self._lock:
             if "endTime" not in self._phases[-1]:
                 last = self._phases.pop()
-                self._phases.append(
-                    _phase(last["phaseType"], last["startTime"], datetime.now(UTC), message, code)
-                )
+                self._phases.append(_phase(last["phaseType"], last["startTime"], datetime.now(UTC), message, code))
 
     def _phases_of_the_host(self) -> list[dict[str, Any]]:
         """What the commands' phases say so far, while their folder is there."""

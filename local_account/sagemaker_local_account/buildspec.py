@@ -89,4 +89,6 @@ def _mapping(where: str, value: Any) -> Mapping[str, Any]:
 def _known(where: str, given: Iterable[str], known: Iterable[str]) -> None:
     for name in given:
         if name not in known:
-            raise BuildspecError(f"buildspec: {where}{name} is not known to the local account; it knows {', '.join(known)}")
+            raise BuildspecError(
+                f"buildspec: {where}{name} is not known to the local account; it knows {', '.join(known)}"
+            )

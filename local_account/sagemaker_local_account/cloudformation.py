@@ -9,6 +9,7 @@ that does not exist here is refused before anything is made of it, naming type a
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -32,7 +33,7 @@ from moto.core.responses import ActionResult, EmptyResult
 from moto.ec2.models import ec2_backends
 from moto.ec2.models.core import TaggedEC2Resource
 
-from . import resources
+from . import background, resources
 
 _log = logging.getLogger(__name__)
 
@@ -57,17 +58,17 @@ class Resources(ResourceMap):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._making: list[str] = []
-        # Only while a stack is made or changed does looking a resource up make it.
-        self._open = False
+        # Only while a stack is made or changed, and by the thread that does it, does looking a resource up make it.
+        self._maker: int | None = None
 
     def __iter__(self) -> Iterator[str]:
-        return iter([name for name in self._parsed_resources if name in self._resource_json_map])
+        return iter([name for name in [*self._parsed_resources] if name in self._resource_json_map])
 
     def __getitem__(self, key: str) -> Any:
         if key in self._parsed_resources:
             return self._parsed_resources[key]
         definition = self._resource_json_map.get(key)
-        if definition is None or not self._open:
+        if definition is None or self._maker != threading.get_ident():
             raise KeyError(key)
         if key in self._making:
             raise ResourceFailed(f"Circular dependency between resources: {[*self._making, key]}")
@@ -110,10 +111,10 @@ class Resources(ResourceMap):
         self.tags["aws:cloudformation:stack-id"] = self.stack_id
         self.resolved_parameters: dict[str, Any] = {}
         self.load()
-        self._open = True
+        self._maker = threading.get_ident()
 
     def close(self) -> None:
-        self._open = False
+        self._maker = None
 
     def make_all(self) -> None:
         for name in self._resource_json_map:
@@ -280,13 +281,19 @@ class Backend(CloudFormationBackend):
     def execute_change_set(self, change_set_name: str, stack_name: str | None = None) -> None:
         change_set: Any = self.describe_change_set(change_set_name)
         stack = self.stacks[change_set.stack_id]
-        if change_set.change_set_type == "CREATE":
-            stack._add_stack_event("CREATE_IN_PROGRESS", resource_status_reason="User Initiated")
-            _take(stack, change_set.template, change_set.parameters, change_set.tags)
-            _create(stack)
-        else:
-            self._update(stack, change_set.template, change_set.parameters, change_set.tags)
-        change_set.execution_status = "EXECUTE_COMPLETE"
+        _refuse_while_in_progress(stack)
+
+        def execute() -> None:
+            if change_set.change_set_type == "CREATE":
+                stack._add_stack_event("CREATE_IN_PROGRESS", resource_status_reason="User Initiated")
+                _take(stack, change_set.template, change_set.parameters, change_set.tags)
+                _create(stack)
+            else:
+                self._update(stack, change_set.template, change_set.parameters, change_set.tags)
+            change_set.execution_status = "EXECUTE_COMPLETE"
+
+        change_set.execution_status = "EXECUTE_IN_PROGRESS"
+        background.begin(execute)
 
     def update_stack(
         self,
@@ -298,7 +305,9 @@ class Backend(CloudFormationBackend):
     ) -> Stack:
         stack = self.get_stack(name)
         _refuse_unknown_types(Stack.parse_template(template))
-        self._update(stack, template, self._resolve_update_parameters(stack, parameters), tags)
+        _refuse_while_in_progress(stack)
+        resolved = self._resolve_update_parameters(stack, parameters)
+        background.begin(lambda: self._update(stack, template, resolved, tags))
         return stack
 
     def _update(self, stack: Stack, template: str, parameters: dict[str, Any], tags: dict[str, str] | None) -> None:
@@ -310,20 +319,22 @@ class Backend(CloudFormationBackend):
         try:
             resource_map.change(Stack.parse_template(template), parameters)
             _take(stack, template, parameters, tags)
+            _publish(stack, self)
             _status(stack, "UPDATE_COMPLETE")
         except ResourceFailed as error:
             _status(stack, "UPDATE_ROLLBACK_IN_PROGRESS", str(error))
             try:
                 resource_map.change(Stack.parse_template(str(former)), former_parameters)
+                _publish(stack, self)
                 _status(stack, "UPDATE_ROLLBACK_COMPLETE")
             except ResourceFailed as second_error:
                 _status(stack, "UPDATE_ROLLBACK_FAILED", str(second_error))
         finally:
             resource_map.close()
-        _publish(stack, self)
 
     def delete_stack(self, name_or_stack_id: str) -> None:
         for stack in [s for s in self.stacks.values() if name_or_stack_id in (s.name, s.stack_id)]:
+            _refuse_while_in_progress(stack)
             _status(stack, "DELETE_IN_PROGRESS", "User Initiated")
             exports = [export.name for export in stack.exports]
             failures = stack.resource_map.remove_all()
@@ -349,7 +360,7 @@ class Backend(CloudFormationBackend):
 
 def _create_resources(stack: Stack) -> None:
     """What a stack that was made by CreateStack does next."""
-    _create(stack)
+    background.begin(lambda: _create(stack))
 
 
 Stack.create_resources = _create_resources
@@ -358,19 +369,21 @@ Stack.create_resources = _create_resources
 def _create(stack: Stack) -> None:
     _status(stack, "CREATE_IN_PROGRESS")
     resource_map: Any = stack.resource_map
+    # Until all its resources are there, none of its outputs is.
+    stack.output_map = OutputMap(resource_map, {}, stack.stack_id)
     try:
         resource_map.open(stack.template_dict, stack.parameters)
         resource_map.make_all()
+        stack.output_map = OutputMap(resource_map, stack.template_dict, stack.stack_id)
+        _publish(stack, cloudformation_backends[stack.account_id][stack.region_name])
         _status(stack, "CREATE_COMPLETE")
     except ResourceFailed as error:
         _status(stack, "ROLLBACK_IN_PROGRESS", str(error))
         # What was created a moment ago holds nothing yet: it goes, whatever its DeletionPolicy.
         failures = resource_map.remove_all(retained_too=True)
-        stack.output_map = OutputMap(resource_map, {}, stack.stack_id)
         _status(stack, "ROLLBACK_FAILED" if failures else "ROLLBACK_COMPLETE", "; ".join(failures) or None)
     finally:
         resource_map.close()
-    _publish(stack, cloudformation_backends[stack.account_id][stack.region_name])
 
 
 def _take(stack: Stack, template: str, parameters: dict[str, Any], tags: dict[str, str] | None) -> None:
@@ -393,6 +406,13 @@ def _status(stack: Stack, status: str, reason: str | None = None) -> None:
     stack.status = status
     stack.status_reason = reason
     stack._add_stack_event(status, resource_status_reason=reason)
+
+
+def _refuse_while_in_progress(stack: Stack) -> None:
+    if stack.status.endswith("_IN_PROGRESS") and stack.status != "REVIEW_IN_PROGRESS":
+        raise ValidationError(
+            message=f"Stack:{stack.stack_id} is in {stack.status} state and can not be updated or deleted until that has ended"
+        )
 
 
 def _refuse_unknown_types(template: dict[str, Any]) -> None:
