@@ -5,10 +5,10 @@ from __future__ import annotations
 import io
 import json
 import logging
+import shlex
 import shutil
 import sys
 import threading
-import time
 import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -19,23 +19,24 @@ from typing import Any
 import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
-from moto.logs.models import logs_backends
 
 from . import build_host
 from .build_docker import DockerDaemon
+from .build_record import BuildLog, Phases
 from .buildspec import Buildspec, BuildspecError, is_inline, parse
 from .hosts import HostError, RunningJob
 from .plan import HostPlan, JobPlan
 from .state import ACCOUNT_ID, REGION
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-_LONGEST_LINE = 256 * 1024 - 26
+_HOST = "build"
+_OF_THE_PROJECT = ("source", "artifacts", "cache", "environment", "serviceRole", "timeoutInMinutes", "vpcConfig")
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What a build needs of its account."""
+    """What a build needs of its account; ``environment`` is that of the account's clients outside."""
 
     folder: Path
     endpoint_url: str
@@ -53,7 +54,7 @@ class Surroundings:
 
 
 class BuildFailed(Exception):
-    """A build that could not be run: the phase's status code, and what it says."""
+    """A build that could not be run: its phase's status code, and what it says."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -70,22 +71,18 @@ class Build:
         self.number = number
         self.status = "IN_PROGRESS"
         self.ended = threading.Event()
-        self._uuid = uuid
         self._around = surroundings
         self._folder = surroundings.folder / uuid
+        # The host sees its home under the same path as the docker outside, so that both mean the same by one.
         self._home = self._folder / "home"
         self._own = self._home / ".codebuild"
         self._source = self._home / "src"
         self._started = datetime.now(UTC)
-        self._end: datetime | None = None
-        self._phases = [_phase("SUBMITTED", self._started, self._started), _phase("QUEUED", self._started)]
+        self._end: dict[str, datetime] = {}
+        self._phases = Phases(self._own / build_host.PHASES)
+        self._build_log = BuildLog(project, uuid)
         self._asked_to_stop = threading.Event()
         self._hosts: RunningJob | None = None
-        self._lock = threading.RLock()
-        config = project.get("logsConfig", {}).get("cloudWatchLogs", {})
-        self._group = config.get("groupName", f"/aws/codebuild/{project['name']}")
-        self._stream = "/".join([*([config["streamName"]] if "streamName" in config else []), uuid])
-        self._logged = config.get("status", "ENABLED") == "ENABLED"
         self._thread = threading.Thread(target=self._run, name=self.id, daemon=True)
 
     def start(self) -> None:
@@ -96,94 +93,84 @@ class Build:
         self._asked_to_stop.set()
         hosts = self._hosts
         if hosts is not None:
-            hosts.kill_host("build")
+            hosts.kill_host(_HOST)
         self._thread.join()
 
-    def description(self) -> dict[str, Any]:
-        with self._lock:
-            phases = [*self._phases, *self._phases_of_the_host()]
-            described = {
-                **{name: value for name, value in self.project.items() if name in _OF_THE_PROJECT},
-                "id": self.id,
-                "arn": self.arn,
-                "buildNumber": self.number,
-                "projectName": self.project["name"],
-                "startTime": self._started,
-                "currentPhase": phases[-1]["phaseType"],
-                "buildStatus": self.status,
-                "buildComplete": self.ended.is_set(),
-                "phases": phases,
-                "initiator": "local-account",
-            }
-            if self._end is not None:
-                described["endTime"] = self._end
-            if self._logged:
-                stream = f"arn:aws:logs:{REGION}:{ACCOUNT_ID}:log-group:{self._group}:log-stream:{self._stream}"
-                described["logs"] = {
-                    "groupName": self._group,
-                    "streamName": self._stream,
-                    "cloudWatchLogsArn": stream,
-                }
-            return described
-
     def reason(self) -> str:
-        """What the phase that failed says of it; "" where none did."""
-        messages = [context["message"] for phase in self._phases for context in phase.get("contexts", [])]
-        return next((message for message in messages if message), "")
+        """Why it failed; "" where it did not."""
+        return self._phases.reason()
+
+    def description(self) -> dict[str, Any]:
+        # Read before the phases: a build that has ended has all of them.
+        ended = self.ended.is_set()
+        phases = self._phases.described()
+        return {
+            **{name: value for name, value in self.project.items() if name in _OF_THE_PROJECT},
+            "id": self.id,
+            "arn": self.arn,
+            "buildNumber": self.number,
+            "projectName": self.project["name"],
+            "startTime": self._started,
+            **self._end,
+            "currentPhase": phases[-1]["phaseType"],
+            "buildStatus": self.status,
+            "buildComplete": ended,
+            "phases": phases,
+            "logs": self._build_log.described(),
+            "initiator": "local-account",
+        }
 
     def _run(self) -> None:
         status = "FAILED"
         try:
             status = self._live()
         except BuildFailed as error:
-            self._say(f"{error.code}: {error}")
-            self._close_phase(error.code, str(error))
+            self._build_log.line(f"{error.code}: {error}")
+            self._phases.close(error.code, str(error))
         except Exception as error:
             _log.exception("%s failed", self.id)
             status = "FAULT"
-            self._close_phase("INTERNAL_ERROR", f"{type(error).__name__}: {error}")
-        with self._lock:
-            self._close_phase()
-            self._phases += self._phases_of_the_host()
-            now = datetime.now(UTC)
-            self._phases += [_phase("FINALIZING", now, now), {"phaseType": "COMPLETED", "startTime": now}]
-            shutil.rmtree(self._folder, ignore_errors=True)
-            self.status, self._end = status, now
-            self.ended.set()
+            self._phases.close("INTERNAL_ERROR", f"{type(error).__name__}: {error}")
+        self._phases.finish(status)
+        shutil.rmtree(self._folder, ignore_errors=True)
+        self._end = {"endTime": datetime.now(UTC)}
+        self.status = status
+        self.ended.set()
 
     def _live(self) -> str:
-        self._enter("PROVISIONING")
-        role = self.project["serviceRole"]
+        """Run the build; returns its last status."""
+        self._phases.enter("PROVISIONING")
         try:
-            self._around.credentials(role)
+            environment = self._environment()
         except LookupError as error:
             raise BuildFailed("CLIENT_ERROR", f"CodeBuild is not authorized to assume service role: {error}") from None
         self._own.mkdir(parents=True)
         self._source.mkdir()
-        self._enter("DOWNLOAD_SOURCE")
+        self._phases.enter("DOWNLOAD_SOURCE")
         self._download()
         try:
             spec = parse(self._buildspec())
         except BuildspecError as error:
             raise BuildFailed("YAML_FILE_ERROR", str(error)) from None
-        self._close_phase()
-        daemon = None
-        if self.project["environment"].get("privilegedMode"):
-            daemon = DockerDaemon(self._own, self._home, self._environment_outside)
+        self._phases.close()
+        host = self._host(spec, {**spec.variables, **environment})
+        if not self.project["environment"].get("privilegedMode"):
+            return self._run_host(host)
+        outside = {**self._around.environment(), **self._around.credentials(self.project["serviceRole"])}
+        daemon = DockerDaemon(self._own, self._home, outside)
         try:
-            return self._run_host(spec)
+            return self._run_host(host)
         finally:
-            if daemon is not None:
-                daemon.close()
+            daemon.close()
 
     def _download(self) -> None:
         source = self.project["source"]
         if source["type"] == "NO_SOURCE":
             return
         bucket, _, key = source["location"].removeprefix("arn:aws:s3:::").partition("/")
-        s3 = self._around.client("s3", self.project["serviceRole"])
         version = {"VersionId": self.project["sourceVersion"]} if self.project.get("sourceVersion") else {}
         try:
+            s3 = self._around.client("s3", self.project["serviceRole"])
             archive = s3.get_object(Bucket=bucket, Key=key, **version)["Body"].read()
             with zipfile.ZipFile(io.BytesIO(archive)) as zipped:
                 zipped.extractall(self._source)
@@ -199,19 +186,20 @@ class Build:
             raise BuildspecError(f"the source has no buildspec file {given!r}")
         return file.read_text()
 
-    def _run_host(self, spec: Buildspec) -> str:
+    def _host(self, spec: Buildspec, environment: Mapping[str, str]) -> HostPlan:
+        """The build's host, with its plan and its `docker` in place."""
         shutil.copy(build_host.__file__, self._own / "build_host.py")
         phases = [{"name": p.name, "commands": p.commands, "finally": p.finally_} for p in spec.phases]
         plan = {"shell": spec.shell, "source": str(self._source), "phases": phases}
         (self._own / build_host.PLAN).write_text(json.dumps(plan))
-        driver = (f"{sys.prefix}/bin/python3", "-I", "-S", str(self._own / "build_host.py"), str(self._own))
+        program = (f"{sys.prefix}/bin/python3", "-I", "-S", str(self._own / "build_host.py"), str(self._own))
         docker = self._own / "bin" / "docker"
         docker.parent.mkdir()
-        docker.write_text(f'#!/bin/sh\nexec {" ".join(driver)} docker "$@"\n')
+        docker.write_text(f'#!/bin/sh\nexec {shlex.join(program)} docker "$@"\n')
         docker.chmod(0o755)
         (self._folder / "image").mkdir()
-        host = HostPlan(
-            name="build",
+        return HostPlan(
+            name=_HOST,
             group=None,
             instance_type=self.project["environment"]["computeType"],
             instance_count_of_group=1,
@@ -220,17 +208,19 @@ class Build:
             folder=self._folder,
             root=self._folder / "image",
             python=Path(sys.prefix),
-            environment=self._environment(spec),
-            command=(*driver, "drive"),
+            environment=environment,
+            command=(*program, "drive"),
             working_directory=str(self._source),
         )
-        job = JobPlan(self.id, (host,), int(self._around.endpoint_url.rpartition(":")[2]), self._folder)
-        self._hosts = RunningJob(job, on_line=lambda _, line: self._say(line))
+
+    def _run_host(self, host: HostPlan) -> str:
+        plan = JobPlan(self.id, (host,), int(self._around.endpoint_url.rpartition(":")[2]), self._folder)
+        self._hosts = RunningJob(plan, on_line=lambda _, line: self._build_log.line(line))
         try:
             self._hosts.start()
             if self._asked_to_stop.is_set():
-                self._hosts.kill_host("build")
-            codes = self._hosts.wait(self.project.get("timeoutInMinutes", 60) * 60)
+                self._hosts.kill_host(_HOST)
+            codes = self._hosts.wait(self.project["timeoutInMinutes"] * 60)
         except HostError as error:
             raise BuildFailed("INTERNAL_ERROR", str(error)) from None
         finally:
@@ -239,14 +229,13 @@ class Build:
             return "STOPPED"
         if codes is None:
             return "TIMED_OUT"
-        return "SUCCEEDED" if codes["build"] == 0 else "FAILED"
+        return "SUCCEEDED" if codes[_HOST] == 0 else "FAILED"
 
-    def _environment(self, spec: Buildspec) -> dict[str, str]:
-        """What the build's commands find: Source: "Environment variables in build environments", CodeBuild's user guide."""
-        given = self.project["environment"].get("environmentVariables", [])
+    def _environment(self) -> dict[str, str]:
+        """What the build's commands find. Source: "Environment variables in build environments", CodeBuild's user guide."""
+        environment = self.project["environment"]
         return {
-            **spec.variables,
-            **{variable["name"]: variable["value"] for variable in given},
+            **{variable["name"]: variable["value"] for variable in environment.get("environmentVariables", [])},
             "AWS_DEFAULT_REGION": REGION,
             "AWS_REGION": REGION,
             "AWS_ENDPOINT_URL": self._around.endpoint_url,
@@ -254,73 +243,13 @@ class Build:
             **self._around.credentials(self.project["serviceRole"]),
             "CODEBUILD_BUILD_ARN": self.arn,
             "CODEBUILD_BUILD_ID": self.id,
-            "CODEBUILD_BUILD_IMAGE": self.project["environment"]["image"],
+            "CODEBUILD_BUILD_IMAGE": environment["image"],
             "CODEBUILD_BUILD_NUMBER": str(self.number),
             "CODEBUILD_INITIATOR": "local-account",
-            "CODEBUILD_LOG_PATH": self._stream,
+            "CODEBUILD_LOG_PATH": self._build_log.stream,
             "CODEBUILD_SRC_DIR": str(self._source),
             "CODEBUILD_START_TIME": str(round(self._started.timestamp() * 1000)),
-            # The host sees this folder under the same path as the docker daemon outside, so that both mean the same by one.
             "HOME": str(self._home),
             "LANG": "C.UTF-8",
             "PATH": f"{self._own}/bin:{sys.prefix}/bin:{_PATH}",
         }
-
-    def _environment_outside(self) -> dict[str, str]:
-        return {**self._around.environment(), **self._around.credentials(self.project["serviceRole"])}
-
-    def _enter(self, name: str) -> None:
-        with self._lock:
-            self._close_phase()
-            self._phases.append(_phase(name, datetime.now(UTC)))
-
-    def _close_phase(self, code: str = "", message: str = "") -> None:
-        with self._lock:
-            if "endTime" not in self._phases[-1]:
-                last = self._phases.pop()
-                self._phases.append(_phase(last["phaseType"], last["startTime"], datetime.now(UTC), message, code))
-
-    def _phases_of_the_host(self) -> list[dict[str, Any]]:
-        """What the commands' phases say so far, while their folder is there."""
-        file = self._own / build_host.PHASES
-        found: dict[str, dict[str, Any]] = {}
-        for line in file.read_text().splitlines() if file.is_file() else ():
-            noted = json.loads(line)
-            times = {name: datetime.fromtimestamp(noted[name], UTC) for name in ("start", "end") if name in noted}
-            name = noted["phase"]
-            if "end" not in times:
-                found[name] = _phase(name, times["start"])
-            else:
-                found[name] = _phase(name, found[name]["startTime"], times["end"], noted["message"])
-        return [*found.values()]
-
-    def _say(self, line: str) -> None:
-        if not self._logged:
-            return
-        backend = logs_backends[ACCOUNT_ID][REGION]
-        backend.ensure_log_group(self._group)
-        backend.ensure_log_stream(self._group, self._stream)
-        event = {"timestamp": round(time.time() * 1000), "message": line[:_LONGEST_LINE] or " "}
-        backend.put_log_events(self._group, self._stream, [event])
-
-
-_OF_THE_PROJECT = ("source", "artifacts", "cache", "environment", "serviceRole", "timeoutInMinutes", "vpcConfig")
-
-
-def _phase(
-    name: str,
-    start: datetime,
-    end: datetime | None = None,
-    message: str = "",
-    code: str = "COMMAND_EXECUTION_ERROR",
-) -> dict[str, Any]:
-    if end is None:
-        return {"phaseType": name, "startTime": start}
-    return {
-        "phaseType": name,
-        "phaseStatus": "FAILED" if message else "SUCCEEDED",
-        "startTime": start,
-        "endTime": end,
-        "durationInSeconds": round((end - start).total_seconds()),
-        "contexts": [{"statusCode": code if message else "", "message": message}],
-    }

@@ -8,7 +8,7 @@ import os
 import socket
 import subprocess
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from .build_host import SOCKET
@@ -23,7 +23,7 @@ class DockerDaemon:
     ``environment`` is that of the account's clients, acting as the build's role.
     """
 
-    def __init__(self, folder: Path, home: Path, environment: Callable[[], Mapping[str, str]]) -> None:
+    def __init__(self, folder: Path, home: Path, environment: Mapping[str, str]) -> None:
         self._home = home
         self._environment = environment
         self._running: set[subprocess.Popen[bytes]] = set()
@@ -69,12 +69,11 @@ class DockerDaemon:
             problem = f"docker: a build's folders must be within {self._home}, got {outside[0]!r} from {directory!r}\n"
             os.write(descriptors[2], problem.encode())
             return 1
-        environment = self._environment()
         stdin, stdout, stderr = descriptors
         with subprocess.Popen(
-            [environment["CDK_DOCKER"], *arguments],
+            [self._environment["CDK_DOCKER"], *arguments],
             cwd=directory,
-            env=environment,
+            env=self._environment,
             stdin=stdin,
             stdout=stdout,
             stderr=stderr,

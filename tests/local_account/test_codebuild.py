@@ -228,7 +228,8 @@ def test_a_stopped_build_says_so(builds: Builds) -> None:
     builds.until(id, lambda build: build["currentPhase"] == "BUILD")
     builds.codebuild.stop_build(id=id)
     build = builds.ended(id)
-    assert (build["buildStatus"], build["phases"][-1]["phaseType"]) == ("STOPPED", "COMPLETED")
+    phases = {phase["phaseType"]: phase.get("phaseStatus") for phase in build["phases"]}
+    assert (build["buildStatus"], phases["BUILD"]) == ("STOPPED", "STOPPED")
 
 
 def test_a_projects_builds_are_listed_the_last_first(builds: Builds) -> None:
