@@ -19,6 +19,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from . import answers
 from .faults import Faults
 from .gate import Gate, IssuedKey
 from .state import (
@@ -77,6 +78,7 @@ class LocalAccount:
         self._description: RunningAccount | None = None
         self._clock: Any = None
         self.jobs: Any = None
+        self.builds: Any = None
 
     @property
     def description(self) -> RunningAccount:
@@ -144,6 +146,7 @@ class LocalAccount:
         from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 
         from . import (
+            build_resources,
             clients,
             cloudformation,
             cloudwatch,
@@ -158,13 +161,17 @@ class LocalAccount:
             stepfunctions,
         )
         from .api_calls import Place
+        from .build import Surroundings
+        from .codebuild import CodeBuild
+        from .codebuild_api import CODEBUILD_TARGET, ECR_PUBLIC_TARGET, codebuild_api, ecr_public_api
         from .control import TARGET_PREFIX as OF_ACCOUNT
         from .control import Control
         from .gate import KEY, SERVICE
         from .images import ImageStore
         from .permissions import Caller, Enforced, Permissions
+        from .responses import BUCKET, Responses
         from .sagemaker_api import TARGET_PREFIX as OF_SAGEMAKER
-        from .sagemaker_api import SageMakerApi
+        from .sagemaker_api import sagemaker_api
         from .training_jobs import TrainingJobs
 
         default_user_config["stepfunctions"] = {"execute_state_machine": True}
@@ -203,20 +210,37 @@ class LocalAccount:
             faults=self.faults,
         )
         self._clock = cloudwatch.Clock()
-        sagemaker = SageMakerApi(self.jobs, self.faults)
-        control = Control(self.faults, is_root=lambda environ: environ[KEY] == root_key_id)
+        self.builds = CodeBuild(
+            Surroundings(
+                self.state / "builds", self.endpoint_url, self._root_keys(), made, keys_of, environment=self.environment
+            )
+        )
+        responses = Responses(made.client("s3", REGION, self._root_keys(), clients.OF_BUILDS))
+        build_resources.install(self.builds, responses)
+        apis: dict[str, Any] = {
+            OF_ACCOUNT: Control(self.faults, is_root=lambda environ: environ[KEY] == root_key_id),
+            OF_SAGEMAKER: sagemaker_api(self.jobs, self.faults),
+            CODEBUILD_TARGET: codebuild_api(self.builds),
+            ECR_PUBLIC_TARGET: ecr_public_api(),
+        }
         moto = DomainDispatcherApplication(create_backend_app)
 
         def caller_of(environ: WSGIEnvironment) -> tuple[Caller, str]:
             return permissions.caller(environ[KEY], root_key_id), environ[SERVICE]
 
         def route(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-            target = environ.get("HTTP_X_AMZ_TARGET", "")
-            app = control if target.startswith(OF_ACCOUNT) else sagemaker if target.startswith(OF_SAGEMAKER) else moto
+            target, dot, _ = environ.get("HTTP_X_AMZ_TARGET", "").partition(".")
             try:
+                if environ["PATH_INFO"].startswith(f"/{BUCKET}/"):
+                    return responses(environ, start_response)
+                app = apis.get(target + dot, moto)
                 if environ[SERVICE] == "s3":
                     return self.faults.slowly(app, environ, start_response)
                 answer: Iterable[bytes] = app(environ, start_response)
+            except NotImplementedError as error:
+                # moto's word for an operation that it lacks. A 500 would be tried again by every client.
+                message = f"the local account does not have this operation: {error}"
+                return answers.error(environ, start_response, "400 Bad Request", "UnknownOperationException", message)
             except Exception:
                 _log.exception("%s %s", environ["REQUEST_METHOD"], environ["REQUEST_URI"])
                 return server.internal_failure(environ, start_response, self.state / "account.log")
@@ -247,6 +271,9 @@ class LocalAccount:
 
     def close(self) -> None:
         """End every job and execution, stop listening, and give the state folder free."""
+        if self.builds is not None:
+            self.builds.close()
+            self.builds = None
         if self.jobs is not None:
             self.jobs.close()
             self.jobs = None

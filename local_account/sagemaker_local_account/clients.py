@@ -17,11 +17,11 @@ class Clients:
     def __init__(self, endpoint_url: str) -> None:
         self._endpoint_url = endpoint_url
         self._lock = threading.Lock()
-        self._clients: dict[tuple[str, str, str], Any] = {}
+        self._clients: dict[tuple[str, str, str, Config | None], Any] = {}
 
     def client(self, service: str, region: str, keys: Mapping[str, str], config: Config | None = None) -> Any:
-        """A client that signs with ``keys``, which are AWS_* variables. ``config`` belongs to whose keys these are."""
-        key = (service, region, keys["AWS_ACCESS_KEY_ID"])
+        """A client that signs with ``keys``, which are AWS_* variables."""
+        key = (service, region, keys["AWS_ACCESS_KEY_ID"], config)
         with self._lock:
             if key not in self._clients:
                 session = boto3.Session(
@@ -43,5 +43,8 @@ OF_STATES = Config(
 )
 # What SageMaker's own calls for a job are made with. Many jobs upload at once.
 OF_JOBS = Config(max_pool_connections=50, s3={"addressing_style": "path"})
+
+# What CodeBuild makes its calls with; it gives out presigned URLs.
+OF_BUILDS = Config(signature_version="s3v4", s3={"addressing_style": "path"})
 
 ClientOfRole = Callable[[str, str, str], Any]

@@ -41,6 +41,8 @@ def _run(given: list[str]) -> int:
             print("Docker version 0, the local account's stand-in")
         case ["login", *options]:
             _login(options)
+        case ["buildx", "ls"]:
+            print("NAME/NODE  DRIVER/ENDPOINT  STATUS   PLATFORMS\ndefault *  local account    running  linux/amd64")
         case ["build", *options] | ["buildx", "build", *options]:
             _build(options)
         case ["inspect", name] | ["image", "inspect", name]:
@@ -70,7 +72,7 @@ def _login(options: list[str]) -> None:
     given, places = _options("login", options, with_value=("--username", "-u"), without=("--password-stdin",))
     registry = (places[-1] if places else "docker.io").removeprefix("https://").rstrip("/")
     match = ECR_REGISTRY.fullmatch(registry)
-    if not match or match["account"] != ACCOUNT_ID:
+    if registry != "public.ecr.aws" and (not match or match["account"] != ACCOUNT_ID):
         raise ImageError(
             f"login must be to the account's own registry, like {ACCOUNT_ID}.dkr.ecr.us-east-1.amazonaws.com, got {registry!r}"
         )
@@ -140,6 +142,8 @@ def _build(options: list[str]) -> None:
             values[option] = value
         elif option == "--output" and value.partition(",")[0] not in ("type=docker", "type=image"):
             raise ImageError(f"build: --output must be type=docker, got {value!r}")
+        elif option == "--output":
+            tags += [part.removeprefix("name=") for part in value.split(",") if part.startswith("name=")]
         quiet = quiet or option in ("--quiet", "-q")
     if len(contexts) != 1 or not Path(contexts[0]).is_dir():
         raise ImageError(f"build: must have one folder as its context, like '.', got {' '.join(contexts)!r}")

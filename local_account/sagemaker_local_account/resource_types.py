@@ -47,6 +47,11 @@ TYPES: dict[str, ResourceType] = {
         "Namespace OKActions Period Statistic Tags Threshold ThresholdMetricId TreatMissingData Unit",
     ),
     "AWS::CloudWatch::Dashboard": _real("kept; there is no console to show it", "DashboardBody DashboardName"),
+    "AWS::CodeBuild::Project": _real(
+        "its builds run their commands here, with docker's stand-in; the source is S3's or none, the image one of CodeBuild's",
+        "Artifacts Cache Description EncryptionKey Environment LogsConfig Name ServiceRole Source SourceVersion Tags "
+        "TimeoutInMinutes Visibility",
+    ),
     "AWS::EC2::EIP": _real("an address that leads nowhere", "Domain Tags"),
     "AWS::EC2::FlowLog": _real(
         "kept; there is no traffic to log",
@@ -110,7 +115,8 @@ TYPES: dict[str, ResourceType] = {
         "Description EnableKeyRotation Enabled KeyPolicy KeySpec KeyUsage MultiRegion PendingWindowInDays Tags",
     ),
     "AWS::Lambda::Function": ResourceType(
-        "inert", "never run: the functions that CDK brings along for its custom resources, whose work the account does"
+        "inert",
+        "never run; refused unless it is what a custom resource of this table is made by, whose work the account does",
     ),
     "AWS::Logs::LogGroup": _real(
         "takes and gives log events, unencrypted; old ones are kept whatever the retention",
@@ -147,6 +153,9 @@ TYPES: dict[str, ResourceType] = {
         "runs; its executions are logged to the account's log only",
         "Definition DefinitionString DefinitionSubstitutions LoggingConfiguration RoleArn StateMachineName "
         "StateMachineType Tags TracingConfiguration",
+    ),
+    "Custom::CDKContainerImageBuild": ResourceType(
+        "emulated", "starts the build of deploy-time-build's image, and waits for it"
     ),
     "Custom::CloudwatchLogResourcePolicy": ResourceType("emulated", "lets rules write to a log group"),
     "Custom::S3AutoDeleteObjects": ResourceType("emulated", "empties the bucket before it is deleted"),

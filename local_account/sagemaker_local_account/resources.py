@@ -31,8 +31,7 @@ from moto.stepfunctions import models as stepfunctions_models
 from moto.stepfunctions.models import StateMachine
 
 from . import completion, event_rules, iam_resources, keys, observability, repositories
-from .emulated import Emulated as _Emulated
-from .emulated import Properties
+from .emulated import Emulated, Properties
 from .resource_types import TYPES
 
 
@@ -53,21 +52,22 @@ def class_of(resource_type: str) -> Any:
     return parsing.get_model_map().get(resource_type, Inert)
 
 
-class Inert(_Emulated):
+class Inert(Emulated):
     """A resource that nothing here makes anything of; `TYPES` has the reason."""
 
 
-class AutoDeleteObjects(_Emulated):
+class AutoDeleteObjects(Emulated):
     """`auto_delete_objects=True` of a CDK bucket: on AWS a Lambda function of CDK's empties the bucket before it is deleted."""
 
     def delete(self, account_id: str, region_name: str) -> None:
         buckets = s3_backends[account_id]["aws"]
         bucket = buckets.buckets.get(self.properties["BucketName"])
-        for key in [] if bucket is None else [key for _, key in bucket.keys.items(multi=True)]:
-            buckets.delete_object(bucket.name, key.name, version_id=key.version_id if bucket.is_versioned else None)
+        for name, versions in [] if bucket is None else bucket.keys.lists():
+            for version in [*versions] if bucket.is_versioned else [None]:
+                buckets.delete_object(bucket.name, name, version_id=version and version.version_id)
 
 
-class RestrictDefaultSecurityGroup(_Emulated):
+class RestrictDefaultSecurityGroup(Emulated):
     """CDK's feature flag `restrictDefaultSecurityGroup`: on AWS a Lambda function of CDK's takes the VPC's default rules away."""
 
     def create(self) -> None:
@@ -80,7 +80,7 @@ class RestrictDefaultSecurityGroup(_Emulated):
         group.egress_rules.clear()
 
 
-class BucketPolicy(_Emulated):
+class BucketPolicy(Emulated):
     """The policy of a bucket."""
 
     def create(self) -> None:
@@ -98,7 +98,7 @@ class BucketPolicy(_Emulated):
         s3_backends[account_id]["aws"].delete_bucket_policy(self.physical_resource_id)
 
 
-class _SecurityGroupRule(_Emulated):
+class _SecurityGroupRule(Emulated):
     """One rule of a security group; moto lacks those that let out, and cannot take back those that let in."""
 
     egress: bool

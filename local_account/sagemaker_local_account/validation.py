@@ -41,9 +41,9 @@ def refused(message: str) -> ServiceError:
     return ServiceError("ValidationException", message)
 
 
-def check(operation: str, request: Mapping[str, Any]) -> None:
+def check(operation: str, request: Mapping[str, Any], service: str = "sagemaker") -> None:
     """Hold a request against botocore's model of the service: types, members, lengths, ranges, enums and patterns."""
-    shape = _model().operation_model(operation).input_shape
+    shape = _model(service).operation_model(operation).input_shape
     assert shape is not None
     problems = list(_problems(shape, request, ""))
     if problems:
@@ -129,8 +129,8 @@ def _groups(request: Mapping[str, Any]) -> list[tuple[str | None, str, int]]:
 
 
 @cache
-def _model() -> ServiceModel:
-    return ServiceModel(Loader().load_service_model("sagemaker", "service-2"), "sagemaker")
+def _model(service: str) -> ServiceModel:
+    return ServiceModel(Loader().load_service_model(service, "service-2"), service)
 
 
 def _problems(shape: Shape, value: Any, path: str) -> Iterator[str]:

@@ -70,6 +70,20 @@ def ec2(operation: str, answer: str, of_resource: str) -> Found:
 
 
 EXAMPLES: dict[str, Example] = {
+    "AWS::CodeBuild::Project": Example(
+        {
+            "Artifacts": {"Type": "NO_ARTIFACTS"},
+            "Environment": {
+                "ComputeType": "BUILD_GENERAL1_SMALL",
+                "Image": "aws/codebuild/standard:7.0",
+                "Type": "LINUX_CONTAINER",
+            },
+            "ServiceRole": att("Role", "Arn"),
+            "Source": {"Type": "NO_SOURCE", "BuildSpec": "version: 0.2"},
+        },
+        lambda client, ids: client("codebuild").batch_get_projects(names=[ids["It"]])["projects"],
+        {"Role": ROLE},
+    ),
     "AWS::CloudWatch::Alarm": Example(
         {
             "Namespace": "n",
@@ -308,3 +322,9 @@ def test_a_resource_is_made_shown_by_its_api_and_gone_once_it_is_deleted(running
     with contextlib.suppress(ClientError):
         assert not example.found(running.client, made)
     destroy(running, name)
+
+
+def test_a_function_that_makes_no_custom_resource_is_refused_by_its_name(running: Running) -> None:
+    function = of("AWS::Lambda::Function", Role=att("Role", "Arn"), Code={"ZipFile": "def handler(*_): ..."})
+    with pytest.raises(ClientError, match=r"runs no Lambda functions .* got AWS::Lambda::Function \(Mine\)"):
+        deploy(running, "Function", {"Role": ROLE, "Mine": function})

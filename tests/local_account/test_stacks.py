@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError, WaiterError
 from running_account import Running
-from stacks import deploy, destroy, ids, reasons
+from stacks import WAITING, deploy, destroy, ids, reasons
 
 ROLE = {
     "Type": "AWS::IAM::Role",
@@ -110,3 +111,57 @@ def test_a_changed_topic_keeps_its_subscriptions(running: Running) -> None:
     topics = running.client("sns")
     assert topics.get_topic_attributes(TopicArn=topic)["Attributes"]["DisplayName"] == "after"
     assert len(topics.list_subscriptions_by_topic(TopicArn=topic)["Subscriptions"]) == 1
+
+
+def test_a_bucket_that_is_emptied_on_deletion_goes_with_all_versions_of_its_objects(running: Running) -> None:
+    bucket = {"Type": "AWS::S3::Bucket", "Properties": {"VersioningConfiguration": {"Status": "Enabled"}}}
+    emptied = {
+        "Type": "Custom::S3AutoDeleteObjects",
+        "Properties": {"ServiceToken": "none", "BucketName": {"Ref": "It"}},
+    }
+    name = deploy(running, "emptied", {"It": bucket, "Emptied": emptied}, Outputs={"It": {"Value": {"Ref": "It"}}})[
+        "It"
+    ]
+    s3 = running.client("s3")
+    for body in (b"first", b"second"):
+        s3.put_object(Bucket=name, Key="object", Body=body)
+    s3.delete_object(Bucket=name, Key="object")
+    destroy(running, "emptied")
+    assert name not in [found["Name"] for found in s3.list_buckets()["Buckets"]]
+
+
+def test_a_change_keeps_the_previous_value_of_a_parameter_that_ssm_holds(running: Running) -> None:
+    running.client("ssm").put_parameter(Name="/version", Value="31", Type="String")
+    parameters = {"Version": {"Type": "AWS::SSM::Parameter::Value<String>", "Default": "/version"}}
+    outputs = {"Version": {"Value": {"Ref": "Version"}}}
+    deploy(running, "versioned", {"It": {"Type": "AWS::SNS::Topic"}}, Parameters=parameters, Outputs=outputs)
+    client = running.client("cloudformation")
+    changed = {"Resources": {"Other": {"Type": "AWS::SNS::Topic"}}, "Parameters": parameters, "Outputs": outputs}
+    client.create_change_set(
+        StackName="versioned",
+        ChangeSetName="next",
+        ChangeSetType="UPDATE",
+        TemplateBody=json.dumps(changed),
+        Parameters=[{"ParameterKey": "Version", "UsePreviousValue": True}],
+    )
+    client.execute_change_set(StackName="versioned", ChangeSetName="next")
+    client.get_waiter("stack_update_complete").wait(StackName="versioned", WaiterConfig=WAITING)
+    [stack] = client.describe_stacks(StackName="versioned")["Stacks"]
+    assert stack["Outputs"] == [{"OutputKey": "Version", "OutputValue": "31"}]
+    destroy(running, "versioned")
+
+
+def test_a_change_set_that_is_gone_is_deleted_again_and_not_described(running: Running) -> None:
+    client = running.client("cloudformation")
+    deploy(running, "plain", {"It": {"Type": "AWS::SNS::Topic"}})
+    for _ in range(2):
+        client.delete_change_set(StackName="plain", ChangeSetName="CREATE")
+    with pytest.raises(client.exceptions.ChangeSetNotFoundException):
+        client.describe_change_set(StackName="plain", ChangeSetName="CREATE")
+    destroy(running, "plain")
+
+
+def test_an_operation_that_is_not_there_is_refused_once_by_its_name(running: Running) -> None:
+    with pytest.raises(ClientError, match=r"does not have this operation.*lookup_events") as refused:
+        running.client("cloudtrail").lookup_events()
+    assert refused.value.response["ResponseMetadata"]["RetryAttempts"] == 0

@@ -1,0 +1,255 @@
+"""One build of a CodeBuild project, from its source to its end: its commands run in a host of their own, as a job's do."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import shlex
+import shutil
+import sys
+import threading
+import zipfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from . import build_host
+from .build_docker import DockerDaemon
+from .build_record import BuildLog, Phases
+from .buildspec import Buildspec, BuildspecError, is_inline, parse
+from .clients import OF_BUILDS, Clients
+from .hosts import HostError, RunningJob
+from .plan import HostPlan, JobPlan
+from .sessions import Sessions
+from .state import ACCOUNT_ID, REGION
+
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_HOST = "build"
+_OF_THE_PROJECT = ("source", "artifacts", "cache", "environment", "serviceRole", "timeoutInMinutes", "vpcConfig")
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What a build needs of its account; ``environment`` is that of the account's clients outside."""
+
+    folder: Path
+    endpoint_url: str
+    root_keys: Mapping[str, str]
+    clients: Clients
+    sessions: Sessions
+    environment: Callable[[], Mapping[str, str]]
+
+    def keys(self, project: Mapping[str, Any]) -> Mapping[str, str]:
+        """What acts as the project's role. Raises LookupError where CodeBuild may not take that on."""
+        return self.sessions.of(project["serviceRole"], "codebuild.amazonaws.com", project["arn"])
+
+    def client(self, service: str, keys: Mapping[str, str]) -> Any:
+        return self.clients.client(service, REGION, keys, OF_BUILDS)
+
+
+class BuildFailed(Exception):
+    """A build that could not be run: its phase's status code, and what it says."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Build:
+    """A build that runs on a thread of its own. ``description()`` is what BatchGetBuilds answers."""
+
+    def __init__(self, project: Mapping[str, Any], uuid: str, number: int, surroundings: Surroundings) -> None:
+        self.project = project
+        self.id = f"{project['name']}:{uuid}"
+        self.arn = f"arn:aws:codebuild:{REGION}:{ACCOUNT_ID}:build/{self.id}"
+        self.number = number
+        self.status = "IN_PROGRESS"
+        self.ended = threading.Event()
+        self._around = surroundings
+        self._folder = surroundings.folder / uuid
+        # The host sees its home under the same path as the docker outside, so that both mean the same by one.
+        self._home = self._folder / "home"
+        self._own = self._home / ".codebuild"
+        self._source = self._home / "src"
+        self._started = datetime.now(UTC)
+        self._end: dict[str, datetime] = {}
+        self._phases = Phases(self._own / build_host.PHASES)
+        self._build_log = BuildLog(project, uuid)
+        self._asked_to_stop = threading.Event()
+        self._hosts: RunningJob | None = None
+        self._thread = threading.Thread(target=self._run, name=self.id, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the build and all its processes; returns once they are gone."""
+        self._asked_to_stop.set()
+        hosts = self._hosts
+        if hosts is not None:
+            hosts.kill_host(_HOST)
+        self._thread.join()
+
+    def reason(self) -> str:
+        """Why it failed; "" where it did not."""
+        return self._phases.reason()
+
+    def description(self) -> dict[str, Any]:
+        # Read before the phases: a build that has ended has all of them.
+        ended = self.ended.is_set()
+        phases = self._phases.described()
+        return {
+            **{name: value for name, value in self.project.items() if name in _OF_THE_PROJECT},
+            "id": self.id,
+            "arn": self.arn,
+            "buildNumber": self.number,
+            "projectName": self.project["name"],
+            "startTime": self._started,
+            **self._end,
+            "currentPhase": phases[-1]["phaseType"],
+            "buildStatus": self.status,
+            "buildComplete": ended,
+            "phases": phases,
+            "logs": self._build_log.described(),
+            "initiator": "local-account",
+        }
+
+    def _run(self) -> None:
+        status = "FAILED"
+        try:
+            status = self._live()
+        except BuildFailed as error:
+            self._build_log.line(f"{error.code}: {error}")
+            self._phases.close(error.code, str(error))
+        except Exception as error:
+            _log.exception("%s failed", self.id)
+            status = "FAULT"
+            self._phases.close("INTERNAL_ERROR", f"{type(error).__name__}: {error}")
+        self._phases.finish(status)
+        shutil.rmtree(self._folder, ignore_errors=True)
+        self._end = {"endTime": datetime.now(UTC)}
+        self.status = status
+        self.ended.set()
+
+    def _live(self) -> str:
+        """Run the build; returns its last status."""
+        self._phases.enter("PROVISIONING")
+        try:
+            environment = self._environment()
+        except LookupError as error:
+            raise BuildFailed("CLIENT_ERROR", f"CodeBuild is not authorized to assume service role: {error}") from None
+        self._own.mkdir(parents=True)
+        self._source.mkdir()
+        self._phases.enter("DOWNLOAD_SOURCE")
+        self._download()
+        try:
+            spec = parse(self._buildspec())
+        except BuildspecError as error:
+            raise BuildFailed("YAML_FILE_ERROR", str(error)) from None
+        self._phases.close()
+        host = self._host(spec, {**spec.variables, **environment})
+        if not self.project["environment"].get("privilegedMode"):
+            return self._run_host(host)
+        outside = {**self._around.environment(), **self._around.keys(self.project)}
+        daemon = DockerDaemon(self._own, self._home, outside)
+        try:
+            return self._run_host(host)
+        finally:
+            daemon.close()
+
+    def _download(self) -> None:
+        source = self.project["source"]
+        if source["type"] == "NO_SOURCE":
+            return
+        bucket, _, key = source["location"].removeprefix("arn:aws:s3:::").partition("/")
+        version = {"VersionId": self.project["sourceVersion"]} if self.project.get("sourceVersion") else {}
+        try:
+            s3 = self._around.client("s3", self._around.keys(self.project))
+            archive = s3.get_object(Bucket=bucket, Key=key, **version)["Body"].read()
+            with zipfile.ZipFile(io.BytesIO(archive)) as zipped:
+                zipped.extractall(self._source)
+        except (BotoCoreError, ClientError, zipfile.BadZipFile) as error:
+            raise BuildFailed("CLIENT_ERROR", f"source s3://{bucket}/{key} cannot be had: {error}") from None
+
+    def _buildspec(self) -> str:
+        given = self.project["source"].get("buildspec") or "buildspec.yml"
+        if is_inline(given):
+            return str(given)
+        file = self._source / given
+        if not file.is_file() or not file.resolve().is_relative_to(self._source.resolve()):
+            raise BuildspecError(f"the source has no buildspec file {given!r}")
+        return file.read_text()
+
+    def _host(self, spec: Buildspec, environment: Mapping[str, str]) -> HostPlan:
+        """The build's host, with its plan and its `docker` in place."""
+        shutil.copy(build_host.__file__, self._own / "build_host.py")
+        phases = [{"name": p.name, "commands": p.commands, "finally": p.finally_} for p in spec.phases]
+        plan = {"shell": spec.shell, "source": str(self._source), "phases": phases}
+        (self._own / build_host.PLAN).write_text(json.dumps(plan))
+        program = (f"{sys.prefix}/bin/python3", "-I", "-S", str(self._own / "build_host.py"), str(self._own))
+        docker = self._own / "bin" / "docker"
+        docker.parent.mkdir()
+        docker.write_text(f'#!/bin/sh\nexec {shlex.join(program)} docker "$@"\n')
+        docker.chmod(0o755)
+        (self._folder / "image").mkdir()
+        return HostPlan(
+            name=_HOST,
+            group=None,
+            instance_type=self.project["environment"]["computeType"],
+            instance_count_of_group=1,
+            address="10.0.0.1",
+            accelerators=0,
+            folder=self._folder,
+            root=self._folder / "image",
+            python=Path(sys.prefix),
+            environment=environment,
+            command=(*program, "drive"),
+            working_directory=str(self._source),
+        )
+
+    def _run_host(self, host: HostPlan) -> str:
+        plan = JobPlan(self.id, (host,), int(self._around.endpoint_url.rpartition(":")[2]), self._folder)
+        self._hosts = RunningJob(plan, on_line=lambda _, line: self._build_log.line(line))
+        try:
+            self._hosts.start()
+            if self._asked_to_stop.is_set():
+                self._hosts.kill_host(_HOST)
+            codes = self._hosts.wait(self.project["timeoutInMinutes"] * 60)
+        except HostError as error:
+            raise BuildFailed("INTERNAL_ERROR", str(error)) from None
+        finally:
+            self._hosts.close()
+        if self._asked_to_stop.is_set():
+            return "STOPPED"
+        if codes is None:
+            return "TIMED_OUT"
+        return "SUCCEEDED" if codes[_HOST] == 0 else "FAILED"
+
+    def _environment(self) -> dict[str, str]:
+        """What the build's commands find. Source: "Environment variables in build environments", CodeBuild's user guide."""
+        environment = self.project["environment"]
+        return {
+            **{variable["name"]: variable["value"] for variable in environment.get("environmentVariables", [])},
+            "AWS_DEFAULT_REGION": REGION,
+            "AWS_REGION": REGION,
+            "AWS_ENDPOINT_URL": self._around.endpoint_url,
+            "AWS_PAGER": "",
+            **self._around.keys(self.project),
+            "CODEBUILD_BUILD_ARN": self.arn,
+            "CODEBUILD_BUILD_ID": self.id,
+            "CODEBUILD_BUILD_IMAGE": environment["image"],
+            "CODEBUILD_BUILD_NUMBER": str(self.number),
+            "CODEBUILD_INITIATOR": "local-account",
+            "CODEBUILD_LOG_PATH": self._build_log.stream,
+            "CODEBUILD_SRC_DIR": str(self._source),
+            "CODEBUILD_START_TIME": str(round(self._started.timestamp() * 1000)),
+            "HOME": str(self._home),
+            "LANG": "C.UTF-8",
+            "PATH": f"{self._own}/bin:{sys.prefix}/bin:{_PATH}",
+        }

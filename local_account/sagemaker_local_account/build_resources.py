@@ -1,0 +1,117 @@
+"""CloudFormation's resources that build: a CodeBuild project, and deploy-time-build's image, built while its stack deploys."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any
+
+from moto.awslambda.models import LambdaFunction, lambda_backends
+from moto.cloudformation.exceptions import ValidationError
+from moto.core.exceptions import JsonRESTError
+
+from . import resources
+from .codebuild import CodeBuild
+from .emulated import Emulated, Properties
+from .responses import Responses
+
+_SPELLED_OTHERWISE = {"BuildSpec": "buildspec"}
+_of_the_account: tuple[CodeBuild, Responses]
+
+
+def install(builds: CodeBuild, responses: Responses) -> None:
+    """Give the resources of this module the account's CodeBuild; and refuse what would need Lambda, of which there is none."""
+    global _of_the_account
+    _of_the_account = (builds, responses)
+    resources.NATIVE["AWS::CodeBuild::Project"] = Project
+    resources.NATIVE["Custom::CDKContainerImageBuild"] = ContainerImageBuild
+    LambdaFunction.invoke = _invoke
+
+
+class Project(Emulated):
+    """`AWS::CodeBuild::Project`."""
+
+    def attributes(self) -> dict[str, str]:
+        [project] = _of_the_account[0].describe_projects({"names": [self.physical_resource_id]})["projects"]
+        return {"Arn": project["arn"], "Id": self.physical_resource_id}
+
+    @staticmethod
+    def cloudformation_name_type() -> str:
+        return "Name"
+
+    def create(self) -> None:
+        _of_the_account[0].create_project(self._request(self.properties))
+
+    def update(self, former: Properties) -> None:
+        if self.properties.get("Name") != former.get("Name"):
+            raise NotImplementedError
+        builds, _responses = _of_the_account
+        request = self._request(self.properties)
+        # What the template no longer says is as it was before it said so.
+        builds.delete_project({"name": request["name"]})
+        builds.create_project(request)
+
+    def delete(self, account_id: str, region_name: str) -> None:
+        _of_the_account[0].delete_project({"name": self.physical_resource_id})
+
+    def _request(self, properties: Properties) -> dict[str, Any]:
+        return {**_as_in_the_api(properties), "name": self.physical_resource_id}
+
+
+class ContainerImageBuild(Emulated):
+    """deploy-time-build's `ContainerImageBuild`: on AWS a Lambda function of its own starts the build of the image.
+
+    Read from its source, 0.4.10, `lambda/trigger-codebuild`: what the build is given, and that it answers CloudFormation itself.
+    """
+
+    def attributes(self) -> dict[str, str]:
+        return {"ImageTag": self.physical_resource_id}
+
+    def create(self) -> None:
+        builds, responses = _of_the_account
+        given = self.properties
+        uri = given["repositoryUri"]
+        tag = given.get("imageTag") or f"{given.get('tagPrefix') or ''}{secrets.token_hex(16)}"
+        name, url = responses.url()
+        variables = {
+            "responseURL": url,
+            "stackId": "",
+            "requestId": name,
+            "logicalResourceId": self.physical_resource_id,
+            "repositoryUri": uri,
+            "repositoryAuthUri": uri.split("/")[0],
+            "repositoryRegion": uri.split(".")[3],
+            "buildCommand": given["buildCommand"],
+            "imageTag": tag,
+            "projectName": given["codeBuildProjectName"],
+            "sourceS3Url": given["sourceS3Url"],
+        }
+        function = lambda_backends[self.account_id][self.region_name].get_function(given["ServiceToken"])
+        started = builds.starter(function).start_build(
+            projectName=given["codeBuildProjectName"],
+            environmentVariablesOverride=[{"name": key, "value": value} for key, value in variables.items()],
+        )
+        build = builds.build(started["build"]["id"])
+        build.ended.wait()
+        response = responses.take(name)
+        if build.status != "SUCCEEDED" or response.get("Status") != "SUCCESS":
+            reason = build.reason() or response.get("Reason") or f"it is {build.status}, and put no response"
+            raise ValidationError(message=f"build {build.id} failed: {reason}")
+        self.physical_resource_id = response["PhysicalResourceId"]
+
+
+def _as_in_the_api(value: Any) -> Any:
+    """CloudFormation's PascalCase in the API's camelCase."""
+    if isinstance(value, dict):
+        return {
+            _SPELLED_OTHERWISE.get(name, name[:1].lower() + name[1:]): _as_in_the_api(item)
+            for name, item in value.items()
+        }
+    return [_as_in_the_api(item) for item in value] if isinstance(value, list) else value
+
+
+def _invoke(self: LambdaFunction, *_: Any) -> None:
+    """moto starts a container of Docker's, or, without one, gives an error of that as the function's own."""
+    raise JsonRESTError(
+        "ServiceException",
+        f"the local account runs no Lambda functions; {self.function_name} can be created here, and not be invoked",
+    )
