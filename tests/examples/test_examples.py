@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from rendered import create_requests, definitions, lint
 
+from sagemaker_local_account.resource_types import TYPES, unheard
+
 ROOT = Path(__file__).parents[2]
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 STACKS = ["HeterogeneousTraining"]
@@ -156,3 +158,20 @@ def test_the_training_request_is_the_same_without_any_feature_flag(stack: str, t
     assembly = synthesize(tmp_path / "out", context={})
     requests = create_requests(template(assembly, stack))
     assert requests == recorded(f"{stack}.requests.json", requests)
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_the_local_account_vouches_for_every_resource_and_property_of_an_example(assembly: Path, stack: str) -> None:
+    resources = template(assembly, stack)["Resources"].values()
+    assert {resource["Type"] for resource in resources} <= TYPES.keys()
+    assert [name for it in resources for name in unheard(it["Type"], it.get("Properties", {}))] == []
+
+
+def test_every_type_that_the_local_account_vouches_for_is_in_its_list() -> None:
+    page = (ROOT / "docs" / "resource-types.md").read_text()
+    assert [name for name in TYPES if f"| `{name}` |" not in page] == []
+
+
+def test_the_app_has_no_stack_beside_these(assembly: Path) -> None:
+    found = {file.name.removesuffix(".template.json") for file in assembly.glob("*.template.json")}
+    assert found == set(STACKS)
