@@ -148,7 +148,6 @@ class Neuron:
         _check_launcher("Neuron", request, ("Torchrun()",))
         training = replace(
             request,
-            hyperparameters={**request.hyperparameters, "sagemaker_instance_type": json.dumps(instance_type)},
             environment={**request.environment, "NEURON_COMPILE_CACHE_URL": self.cache.uri},
             storage=(*request.storage, self.cache),
             advice=(*request.advice, _NEURON_WITH_XLA),

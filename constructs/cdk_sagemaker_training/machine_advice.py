@@ -38,6 +38,6 @@ def _no_efa(group: InstanceGroup, facts: InstanceFacts) -> list[Advice]:
         Advice(
             "cdk-sagemaker-training:no-efa",
             f"{group.instance_count} machines of {group.instance_type!r} have no Elastic Fabric Adapter for what crosses them; "
-            f"larger types of family {family(group.instance_type)!r}, or ones like 'ml.p4d.24xlarge', do.",
+            f"{alternative!r} has the same accelerators and one.",
         )
     ]
