@@ -13,6 +13,7 @@ from moto.core.model_instances import reset_model_data
 from moto.iam.models import iam_backends
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 from moto.sts.models import sts_backends
+from werkzeug.wsgi import get_input_stream
 
 from . import (
     answers,
@@ -152,6 +153,8 @@ class Services:
     def _route(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         target, dot, _ = environ.get("HTTP_X_AMZ_TARGET", "").partition(".")
         app = self._apis.get(target + dot, self._moto)
+        # It ends where the body ends, so that an error's answer may read what is left of a body that was read or was not.
+        environ["wsgi.input"] = get_input_stream(environ)
         try:
             if environ["PATH_INFO"].startswith(f"/{BUCKET}/"):
                 return self._responses(environ, start_response)
