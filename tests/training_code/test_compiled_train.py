@@ -112,15 +112,15 @@ def test_a_killed_run_repeats_no_step_that_was_checkpointed(tmp_path: Path, eage
 
 
 def test_padding_to_the_longest_is_caught_and_the_shapes_are_named(tmp_path: Path, cache: dict[str, str]) -> None:
-    ended = run(tmp_path, "--pad=longest", "--compiler=inductor", "--sequence=64", **cache)
+    ended = run(tmp_path, "--pad=longest", "--compiler=inductor", "--sequence=256", **cache)
     assert ended.code == 1, ended.output
     [said] = [line for line in ended.output.splitlines() if line.startswith("guard.CompiledAgain: ")]
-    assert "tokens was [4, 64] int64 and is [4, " in said
-    assert "tensor 'tokens' size mismatch at index 1. expected 64, actual " in said
+    assert "tokens was [4, 256] int64 and is [4, " in said
+    assert "tensor 'tokens' size mismatch at index 1. expected 256, actual " in said
 
 
 def test_compiling_again_only_warns_when_told_so(tmp_path: Path, cache: dict[str, str]) -> None:
-    arguments = ("--steps=12", "--pad=longest", "--compiler=inductor", "--sequence=64", "--on-recompile=warn")
+    arguments = ("--steps=12", "--pad=longest", "--compiler=inductor", "--sequence=256", "--on-recompile=warn")
     ended = run(tmp_path, *arguments, **cache)
     assert ended.code == 0, ended.output
     assert "compiled again, 2 graphs after 1" in ended.output

@@ -89,7 +89,7 @@ class Torch:
 
 
 class Xla:
-    """Runs on XLA's device of this rank. XLA traces what runs, and compiles it where a step ends: forward, backward and update."""
+    """Runs on XLA's device of this rank. XLA traces what runs, and compiles it where a step ends: all of it."""
 
     warm_up = 2  # the first step makes the optimizer's state, which the second one is given
 

@@ -1,4 +1,4 @@
-"""A guard for compiled steps: it counts compilations by the compiler's own counters, and stops a job that compiles again and again.
+"""A guard for compiled steps: it counts compilations by the compiler's own counters, and stops a job that compiles again.
 
     guard = CompilationGuard(DynamoCompilations(), fail=True)
     for number, tokens in enumerate(batches, start=1):

@@ -158,14 +158,14 @@ def train(job: Job, options: argparse.Namespace, ending: list[int]) -> None:
     compiler = compiler_of(job, options)
     model = build(options, compiler.device)
     optimizer = compiler.optimizer(model.parameters(), options.learning_rate)
-    done = restore(job, model, optimizer)
+    first = done = restore(job, model, optimizer)
     if job.local_rank == 0:
         where = f"host {job.host} trains on {compiler.device.type}, {job.local_ranks} of {job.ranks} processes"
-        print(f"{where}, compiler {options.compiler}, from step {done}", flush=True)
+        print(f"{where}, compiler {options.compiler}, from step {first}", flush=True)
     step = compiled_step(compiler, model, optimizer, options)
     guard = CompilationGuard(compiler.compilations, fail=options.on_recompile == "fail", warm_up=compiler.warm_up)
-    log = Log(job, options, done, compiler.warm_up)
-    for done, tokens in zip(range(done + 1, options.steps + 1), batches_from(done, job, options), strict=False):
+    log = Log(job, options, first, compiler.warm_up)
+    for done, tokens in zip(range(first + 1, options.steps + 1), batches_from(first, job, options), strict=False):
         loss = step(tokens.to(compiler.device, non_blocking=True))
         guard.check(done, {"tokens": tokens})
         log.read(done, loss)
