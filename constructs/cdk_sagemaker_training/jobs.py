@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Protocol
 
-from cdk_sagemaker_training.instance_types import check_training_instance_type
-from cdk_sagemaker_training.tokens import is_unresolved
+from cdk_sagemaker_training.advice import Advice, efa_advice, scale_up_advice
+from cdk_sagemaker_training.instance_group import InstanceGroup
 
 _MOST_GROUPS = 5  # ResourceConfig.InstanceGroups of the service model
 _LONGEST_GROUP_NAME = 64  # InstanceGroupName of the service model
@@ -22,7 +22,8 @@ class JobRequest:
     ``resource_config`` holds ``InstanceType`` and ``InstanceCount``, or ``InstanceGroups``, in the service's own words;
     ``group_names`` lists those groups and is empty for a homogeneous job. ``hyperparameters`` are the ``sagemaker_*`` ones
     that the toolkit in the container reads, encoded as it expects them. ``name_suffix`` tells apart the requests of a kind
-    that makes more than one.
+    that makes more than one. ``advice`` becomes warnings when the app is synthesized. ``alone_because`` says why the job cannot be
+    one group among several; it is empty where it can.
     """
 
     resource_config: Mapping[str, Any]
@@ -30,6 +31,8 @@ class JobRequest:
     environment: Mapping[str, str] = field(default_factory=dict)
     group_names: tuple[str, ...] = ()
     name_suffix: str = ""
+    advice: tuple[Advice, ...] = ()
+    alone_because: str = ""
 
 
 class TrainingJob(Protocol):
@@ -41,48 +44,23 @@ class TrainingJob(Protocol):
 class Launcher(Protocol):
     """What starts several processes of one script on each host of the group that trains."""
 
-    def hyperparameters(self) -> Mapping[str, str]: ...
+    @property
+    def alone_because(self) -> str:
+        """Why it cannot launch in one group among several; empty where it can."""
 
+    def hyperparameters(self, group: InstanceGroup) -> Mapping[str, str]:
+        """What tells the toolkit to launch so. Raises ``ValueError`` for machines that it does not launch on."""
 
-@dataclass(frozen=True)
-class InstanceGroup:
-    """Machines of one type: ``instance_count`` of ``instance_type``, like ``InstanceGroup("ml.g5.xlarge", 2)``."""
-
-    instance_type: str
-    instance_count: int = 1
-
-    def __post_init__(self) -> None:
-        check_training_instance_type(self.instance_type)
-        _check_count("instance_count", self.instance_count)
-
-
-@dataclass(frozen=True)
-class Torchrun:
-    """PyTorch's torchrun, one process for each accelerator of a host.
-
-    ``processes_per_host`` says another number: several processes on a host without accelerators, which has one otherwise.
-    """
-
-    processes_per_host: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.processes_per_host is not None:
-            _check_count("processes_per_host", self.processes_per_host)
-
-    def hyperparameters(self) -> Mapping[str, str]:
-        hyperparameters = {"sagemaker_torch_distributed_enabled": "true"}
-        if self.processes_per_host is not None:
-            # The toolkit's one key for this number: its torchrun runner reads the key that is named after MPI.
-            hyperparameters["sagemaker_mpi_num_of_processes_per_host"] = str(self.processes_per_host)
-        return hyperparameters
+    def advice(self, group: InstanceGroup) -> tuple[Advice, ...]: ...
 
 
 @dataclass(frozen=True)
 class DataParallelJob:
-    """A job whose processes each train on their own share of the data.
+    """A job whose processes each train on their own share of the data: on one accelerator, one machine of several, or many.
 
     Without ``launcher`` each host runs the script once, as a plain process: enough for one host with one accelerator, and
-    for a script that starts its processes itself.
+    for a script that starts its processes itself. Several machines where one larger machine of the family has as many
+    accelerators are warned of, and several machines without EFA.
     """
 
     group: InstanceGroup
@@ -95,7 +73,13 @@ class DataParallelJob:
                     "InstanceType": self.group.instance_type,
                     "InstanceCount": self.group.instance_count,
                 },
-                hyperparameters=self.launcher.hyperparameters() if self.launcher else {},
+                hyperparameters=self.launcher.hyperparameters(self.group) if self.launcher else {},
+                advice=(
+                    *scale_up_advice(self.group),
+                    *efa_advice(self.group),
+                    *(self.launcher.advice(self.group) if self.launcher else ()),
+                ),
+                alone_because=self.launcher.alone_because if self.launcher else "",
             )
         ]
 
@@ -129,11 +113,13 @@ class HeterogeneousJob:
                 f"groups must be at most {_MOST_GROUPS - 1} beside train_group, {_MOST_GROUPS} in all, "
                 f"like {list(self._names[: _MOST_GROUPS - 1])}, got {list(self._names)}"
             )
-        if any(request.group_names for request in self.train.requests()):
-            raise ValueError(
-                "train must be a job on one group, like DataParallelJob(InstanceGroup('ml.g5.xlarge')), "
-                f"got {type(self.train).__name__}"
-            )
+        for request in self.train.requests():
+            reason = "has groups already" if request.group_names else request.alone_because
+            if reason:
+                raise ValueError(
+                    "train must be a job that can be one group of several, like "
+                    f"DataParallelJob(InstanceGroup('ml.g5.xlarge')), got {type(self.train).__name__}, which {reason}"
+                )
 
     @property
     def _names(self) -> tuple[str, ...]:
@@ -163,14 +149,8 @@ class HeterogeneousJob:
             environment=train.environment,
             group_names=self._names,
             name_suffix=train.name_suffix,
+            advice=train.advice,
         )
-
-
-def _check_count(prop: str, count: int) -> None:
-    if is_unresolved(count):
-        return
-    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-        raise ValueError(f"{prop} must be a whole number of at least 1, like 2, got {count!r}")
 
 
 def _check_group_name(prop: str, name: str) -> None:

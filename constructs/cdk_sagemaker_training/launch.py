@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from aws_cdk import Duration, Size, Stack
+from aws_cdk import Duration, Size, Stack, Validations
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
@@ -73,8 +73,11 @@ class Launch:
             for prefix in sorted({self.prefix, self.prefix.lower()})
         ]
         self._tags = tags or {}
+        job_request = _the_request_of(job)
+        for advice in job_request.advice:
+            Validations.of(scope).add_warning(advice.id, advice.text)
         self._request = {
-            "job_request": _the_request_of(job),
+            "job_request": job_request,
             "image_uri": image.image_uri,
             "role_arn": self.role.role_arn,
             "output": output,
