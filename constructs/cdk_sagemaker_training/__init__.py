@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from cdk_sagemaker_training.task import TrainingTask
 
 __all__ = [
+    "Advice",
     "DataParallelJob",
     "HeterogeneousJob",
     "InstanceGroup",
     "JobRequest",
-    "Advice",
     "ModelParallelJob",
     "Mpi",
     "MultiWorkerMirrored",

@@ -43,6 +43,13 @@ def family(instance_type: str) -> str:
     return instance_type.removeprefix("ml.").split(".")[0]
 
 
+def smallest_with(instance_type: str, devices: int) -> str | None:
+    """The smallest type with at least ``devices`` of the accelerators that ``instance_type`` has; None where there is none."""
+    name = _all()[instance_type].name
+    enough = {other: facts for other, facts in _all().items() if facts.name == name and facts.devices >= devices}
+    return min(enough, key=lambda other: enough[other].devices, default=None)
+
+
 @cache
 def _all() -> dict[str, InstanceFacts]:
     content = json.loads((Path(__file__).parent / "instances.json").read_text())

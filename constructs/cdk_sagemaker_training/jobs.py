@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Protocol
 
-from cdk_sagemaker_training.advice import Advice, efa_advice, scale_up_advice
-from cdk_sagemaker_training.instance_group import InstanceGroup
+from cdk_sagemaker_training.advice import Advice as Advice
+from cdk_sagemaker_training.advice import efa_advice, scale_up_advice
+from cdk_sagemaker_training.data import S3Prefix
+from cdk_sagemaker_training.instance_group import InstanceGroup as InstanceGroup
 
 _MOST_GROUPS = 5  # ResourceConfig.InstanceGroups of the service model
 _LONGEST_GROUP_NAME = 64  # InstanceGroupName of the service model
@@ -19,11 +21,16 @@ _LONGEST_GROUP_NAME = 64  # InstanceGroupName of the service model
 class JobRequest:
     """What a kind of job decides of one CreateTrainingJob request.
 
-    ``resource_config`` holds ``InstanceType`` and ``InstanceCount``, or ``InstanceGroups``, in the service's own words;
-    ``group_names`` lists those groups and is empty for a homogeneous job. ``hyperparameters`` are the ``sagemaker_*`` ones
-    that the toolkit in the container reads, encoded as it expects them. ``name_suffix`` tells apart the requests of a kind
-    that makes more than one. ``advice`` becomes warnings when the app is synthesized. ``alone_because`` says why the job cannot be
-    one group among several; it is empty where it can.
+    - ``resource_config`` holds ``InstanceType`` and ``InstanceCount``, or ``InstanceGroups``, in the service's own words;
+      ``group_names`` lists those groups and is empty for a homogeneous job. ``alone_because`` says why the machines can be
+      no group of a heterogeneous job; it is empty where they can.
+    - ``hyperparameters`` are the ``sagemaker_*`` ones that the toolkit in the container reads, encoded as it expects them;
+      ``overrides`` are other values of the user's own ones, ``profiler_config`` the service's member of that name.
+    - ``images`` are the containers of AWS's, as patterns of ``repository:tag`` (fnmatch), one of which the job's image must
+      be or be built from; any image will do where there is none.
+    - ``storage`` is where in S3 the script itself reads and writes; ``checkpoints`` False keeps it from the job's.
+    - ``name_suffix`` is a word that tells apart the requests of a kind that makes more than one, each by another letter at
+      its beginning. ``advice`` becomes warnings.
     """
 
     resource_config: Mapping[str, Any]
@@ -31,8 +38,13 @@ class JobRequest:
     environment: Mapping[str, str] = field(default_factory=dict)
     group_names: tuple[str, ...] = ()
     name_suffix: str = ""
-    advice: tuple[Advice, ...] = ()
     alone_because: str = ""
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+    profiler_config: Mapping[str, Any] = field(default_factory=dict)
+    images: tuple[str, ...] = ()
+    storage: tuple[S3Prefix, ...] = ()
+    checkpoints: bool = True
+    advice: tuple[Advice, ...] = ()
 
 
 class TrainingJob(Protocol):
@@ -54,34 +66,65 @@ class Launcher(Protocol):
     def advice(self, group: InstanceGroup) -> tuple[Advice, ...]: ...
 
 
+class Compiler(Protocol):
+    """What hands the training step to a compiler: makes the requests of the compiled job from that of the plain one.
+
+    It adds its environment, hyperparameters and advice, may put a request before that prepares, and raises ``ValueError``
+    for machines and launchers that it does not compile for. A kind of job that takes ``compiler=`` ends with ``compiled``.
+    """
+
+    def compiled(self, request: JobRequest) -> Sequence[JobRequest]: ...
+
+
+def compiled(request: JobRequest, compiler: Compiler | None) -> Sequence[JobRequest]:
+    """The requests of a job whose step ``compiler`` compiles, or ``request`` itself without one."""
+    if compiler is not None and not hasattr(compiler, "compiled"):
+        raise ValueError(f"compiler must be a compiler, like TorchCompile(), got {compiler!r}")
+    requests = [request] if compiler is None else compiler.compiled(request)
+    for one in requests:
+        if "sagemaker_pytorch_xla_multi_worker_enabled" in one.hyperparameters and (
+            "sagemaker_training_compiler_enabled" not in one.hyperparameters
+        ):
+            raise ValueError(
+                "launcher must be one that starts in the containers of this job, like Torchrun(): PyTorchXla is only in those of "
+                f"compiler=TrainingCompiler(), got compiler={compiler!r}"
+            )
+    return requests
+
+
 @dataclass(frozen=True)
 class DataParallelJob:
     """A job whose processes each train on their own share of the data: on one accelerator, one machine of several, or many.
 
     Without ``launcher`` each host runs the script once, as a plain process: enough for one host with one accelerator, and
-    for a script that starts its processes itself. Several machines where one larger machine of the family has as many
-    accelerators are warned of, and several machines without EFA.
+    for a script that starts its processes itself. ``compiler`` is what compiles its step. Several machines where one larger
+    machine of the family has as many accelerators are warned of, and several machines without EFA.
     """
 
     group: InstanceGroup
     launcher: Launcher | None = None
+    compiler: Compiler | None = None
+
+    def __post_init__(self) -> None:
+        self.requests()
 
     def requests(self) -> Sequence[JobRequest]:
-        return [
-            JobRequest(
-                resource_config={
-                    "InstanceType": self.group.instance_type,
-                    "InstanceCount": self.group.instance_count,
-                },
-                hyperparameters=self.launcher.hyperparameters(self.group) if self.launcher else {},
-                advice=(
-                    *scale_up_advice(self.group),
-                    *efa_advice(self.group),
-                    *(self.launcher.advice(self.group) if self.launcher else ()),
-                ),
-                alone_because=self.launcher.alone_because if self.launcher else "",
-            )
-        ]
+        request = launched(self.group, self.launcher)
+        advice = (*scale_up_advice(self.group), *efa_advice(self.group), *request.advice)
+        return compiled(replace(request, advice=advice), self.compiler)
+
+
+def launched(group: InstanceGroup, launcher: Launcher | None) -> JobRequest:
+    """The request of a job on machines of one type, with what starts its processes."""
+    machines = {"InstanceType": group.instance_type, "InstanceCount": group.instance_count}
+    if launcher is None:
+        return JobRequest(resource_config=machines)
+    return JobRequest(
+        resource_config=machines,
+        hyperparameters=launcher.hyperparameters(group),
+        alone_because=launcher.alone_because,
+        advice=launcher.advice(group),
+    )
 
 
 @dataclass(frozen=True)
@@ -114,12 +157,16 @@ class HeterogeneousJob:
                 f"like {list(self._names[: _MOST_GROUPS - 1])}, got {list(self._names)}"
             )
         for request in self.train.requests():
-            reason = "has groups already" if request.group_names else request.alone_because
-            if reason:
+            if request.alone_because:
                 raise ValueError(
-                    "train must be a job that can be one group of several, like "
-                    f"DataParallelJob(InstanceGroup('ml.g5.xlarge')), got {type(self.train).__name__}, which {reason}"
+                    "train must be a job whose machines can be a group beside others, like "
+                    f"DataParallelJob(InstanceGroup('ml.g5.xlarge')), got {self.train!r}: {request.alone_because}"
                 )
+        if any(request.group_names for request in self.train.requests()):
+            raise ValueError(
+                "train must be a job on one group, like DataParallelJob(InstanceGroup('ml.g5.xlarge')), "
+                f"got {type(self.train).__name__}"
+            )
 
     @property
     def _names(self) -> tuple[str, ...]:
@@ -130,7 +177,8 @@ class HeterogeneousJob:
 
     def _with_groups(self, train: JobRequest) -> JobRequest:
         group = InstanceGroup(train.resource_config["InstanceType"], train.resource_config["InstanceCount"])
-        return JobRequest(
+        return replace(
+            train,
             resource_config={
                 "InstanceGroups": [
                     {
@@ -146,10 +194,7 @@ class HeterogeneousJob:
                 "sagemaker_distribution_instance_groups": json.dumps([self.train_group]),
                 **train.hyperparameters,
             },
-            environment=train.environment,
             group_names=self._names,
-            name_suffix=train.name_suffix,
-            advice=train.advice,
         )
 
 

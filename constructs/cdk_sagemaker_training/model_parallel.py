@@ -8,7 +8,7 @@ from typing import Protocol
 
 from cdk_sagemaker_training.advice import Advice, efa_advice
 from cdk_sagemaker_training.instance_group import InstanceGroup
-from cdk_sagemaker_training.jobs import JobRequest
+from cdk_sagemaker_training.jobs import Compiler, JobRequest, compiled
 
 
 class Parallelism(Protocol):
@@ -31,29 +31,30 @@ class ModelParallelJob:
     """A job whose processes together hold one model, or several copies of one, by the degrees of ``parallelism``.
 
     Each accelerator of ``group`` has a process; the degrees must multiply to all of them. ``processes_per_host`` is for types
-    without accelerators, whose hosts have one process otherwise. Raises ``ValueError`` with every factor where they do not.
+    without accelerators, whose hosts have one process otherwise. ``compiler`` is what compiles the job's step. Raises
+    ``ValueError`` with every factor where the degrees do not fit the machines.
     """
 
     group: InstanceGroup
     parallelism: Parallelism
     processes_per_host: int | None = None
+    compiler: Compiler | None = None
 
     def __post_init__(self) -> None:
         self.requests()
 
     def requests(self) -> Sequence[JobRequest]:
-        return [
-            JobRequest(
-                resource_config={
-                    "InstanceType": self.group.instance_type,
-                    "InstanceCount": self.group.instance_count,
-                },
-                hyperparameters=self.parallelism.hyperparameters(self.group, self.processes_per_host),
-                environment=self.parallelism.environment(),
-                advice=(
-                    *efa_advice(self.group),
-                    *self.parallelism.advice(self.group, self.processes_per_host),
-                ),
-                alone_because=self.parallelism.alone_because,
-            )
-        ]
+        request = JobRequest(
+            resource_config={
+                "InstanceType": self.group.instance_type,
+                "InstanceCount": self.group.instance_count,
+            },
+            hyperparameters=self.parallelism.hyperparameters(self.group, self.processes_per_host),
+            environment=self.parallelism.environment(),
+            advice=(
+                *efa_advice(self.group),
+                *self.parallelism.advice(self.group, self.processes_per_host),
+            ),
+            alone_because=self.parallelism.alone_because,
+        )
+        return compiled(request, self.compiler)

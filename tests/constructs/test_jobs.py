@@ -57,7 +57,7 @@ def test_a_heterogeneous_job_does_not_train_another() -> None:
     message = message_of(
         lambda: HeterogeneousJob(groups={"c": InstanceGroup("ml.c5.xlarge")}, train=job, train_group="d")
     )
-    assert message.startswith("train must be a job that can be one group of several")
+    assert message.startswith("train must be a job on one group")
 
 
 def test_a_job_on_one_group_names_type_and_count() -> None:

@@ -3,11 +3,11 @@ import cdk_sagemaker_training
 
 def test_the_public_names_are_these() -> None:
     assert sorted(cdk_sagemaker_training.__all__) == [
+        "Advice",
         "DataParallelJob",
         "HeterogeneousJob",
         "InstanceGroup",
         "JobRequest",
-        "Advice",
         "ModelParallelJob",
         "Mpi",
         "MultiWorkerMirrored",
