@@ -41,6 +41,8 @@ class Parameter:
             )
 
     def _example(self) -> Any:
+        if self.most == 1:
+            return 0.5
         return 2 if isinstance(self.default, str) or self.default == 0 else self.default
 
 

@@ -136,9 +136,7 @@ EQUAL: dict[str, TrainingJob] = {
         on("ml.p3.16xlarge", 2), SmpV1(partitions=2, microbatches=4, contiguous=False, horovod=True)
     ),
     "smp_v2_shard": ModelParallelJob(P5, SmpV2(hybrid_shard_degree=8)),
-    "smp_v2_tensor": ModelParallelJob(
-        P5, SmpV2(hybrid_shard_degree=4, tensor_parallel_degree=8, random_seed=12345)
-    ),
+    "smp_v2_tensor": ModelParallelJob(P5, SmpV2(hybrid_shard_degree=4, tensor_parallel_degree=8, random_seed=12345)),
     "smp_v2_context": ModelParallelJob(
         P5, SmpV2(hybrid_shard_degree=16, context_parallel_degree=8, sm_activation_offloading=False)
     ),
