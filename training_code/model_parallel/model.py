@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import sysconfig
 import zlib
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 import torch.nn.functional as F
@@ -132,3 +134,27 @@ def initial(name: str, shape: torch.Size, config: Config, seed: int) -> Tensor:
     random = torch.Generator().manual_seed(zlib.crc32(f"{seed}/{name}".encode()))
     deviation = 0.02 / math.sqrt(2 * config.layers) if name.endswith(("out.weight", "down.weight")) else 0.02
     return torch.randn(shape, generator=random) * deviation
+
+
+def text(folder: Path | None, most: int) -> Tensor:
+    """Up to ``most`` bytes of the Python files in a folder, or of the running Python's own, in the files' order: uint8."""
+    found = bytearray()
+    for file in sorted(Path(folder or sysconfig.get_path("stdlib")).rglob("*.py")):
+        if "site-packages" not in file.parts:
+            found += file.read_bytes()
+        if len(found) >= most:
+            break
+    if not found:
+        raise ValueError(f"the folder of the text must have files like os.py, got {folder}")
+    return torch.frombuffer(found[:most], dtype=torch.uint8)
+
+
+def batch(text: Tensor, step: int, size: int, context: int, seed: int, share: slice) -> tuple[Tensor, Tensor]:
+    """A rank's share of a step's sequences, and of what follows each token: both int64 [n, context].
+
+    They depend on the step and the seed alone, so that every layout sees the same ones.
+    """
+    random = torch.Generator().manual_seed(seed * 1_000_003 + step)
+    starts = torch.randint(len(text) - context, (size,), generator=random)[share]
+    sequences = torch.stack([text[start : start + context + 1] for start in starts]).long()
+    return sequences[:, :-1], sequences[:, 1:]

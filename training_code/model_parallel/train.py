@@ -15,21 +15,19 @@ import argparse
 import json
 import os
 import signal
-import sysconfig
 import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import fields
 from datetime import timedelta
-from pathlib import Path
 
 import checkpoint
 import torch
 import torch.distributed as dist
 from common.job import Job
 from degrees import Degrees
-from model import Config, loss_of
+from model import Config, batch, loss_of, text
 from parallelize import cut, held, mesh_of, parts_of, schedule_of
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
@@ -89,28 +87,13 @@ def degrees_of(options: argparse.Namespace, job: Job) -> Degrees:
 # -- Data -------------------------------------------------------------------------------------------------------------
 
 
-def text(folder: Path | None, most: int) -> Tensor:
-    """Up to ``most`` bytes of the Python files in a folder, or of the running Python's own, in the files' order: uint8."""
-    found = bytearray()
-    for file in sorted(Path(folder or sysconfig.get_path("stdlib")).rglob("*.py")):
-        if "site-packages" not in file.parts:
-            found += file.read_bytes()
-        if len(found) >= most:
-            break
-    if not found:
-        raise ValueError(f"the folder of the text must have files like os.py, got {folder}")
-    return torch.frombuffer(found[:most], dtype=torch.uint8)
-
-
-def batch(text: Tensor, step: int, size: int, context: int, seed: int, share: slice) -> tuple[Tensor, Tensor]:
-    """A rank's share of a step's sequences, and of what follows each token: both int64 [n, context].
-
-    They depend on the step and the seed alone, so that every layout sees the same ones.
-    """
-    random = torch.Generator().manual_seed(seed * 1_000_003 + step)
-    starts = torch.randint(len(text) - context, (size,), generator=random)[share]
-    sequences = torch.stack([text[start : start + context + 1] for start in starts]).long()
-    return sequences[:, :-1], sequences[:, 1:]
+def batches(training: Training, job: Job, options: argparse.Namespace, first: int) -> Iterator[tuple[int, Tensor, Tensor]]:
+    """Each step's number from ``first`` on, with this rank's tokens and what follows them."""
+    known = text(job.channels.get("text"), options.text_bytes)
+    each = options.batch_size // training.degrees.data
+    share = slice(training.data_rank * each, (training.data_rank + 1) * each)
+    for number in range(first, options.steps + 1):
+        yield number, *batch(known, number, options.batch_size, options.context, options.seed, share)
 
 
 # -- Model ------------------------------------------------------------------------------------------------------------
@@ -136,12 +119,11 @@ class Training:
     def has_loss(self) -> bool:
         return len(self.layers) - 1 in self.parts
 
-    def share(self, batch_size: int) -> slice:
-        """Which sequences of a batch are this rank's."""
-        replica, piece = self.mesh.get_local_rank("data_replicate"), self.mesh.get_local_rank("data_shard")
-        each = batch_size // self.degrees.data
-        number = replica * self.degrees.data_shard + piece
-        return slice(number * each, (number + 1) * each)
+    @property
+    def data_rank(self) -> int:
+        """Which share of each batch is this rank's."""
+        replica = self.mesh.get_local_rank("data_replicate")
+        return replica * self.degrees.data_shard + self.mesh.get_local_rank("data_shard")
 
     def describe(self, job: Job) -> str:
         numbers, size = (sum(pair) for pair in zip(*map(held, self.parts.values()), strict=True))
@@ -195,21 +177,20 @@ def train(job: Job, options: argparse.Namespace, device: torch.device, watch: Wa
     degrees = degrees_of(options, job)
     training = Training(options, degrees, device)
     say(training.describe(job))
-    parts, share = training.parts.values(), training.share(options.batch_size)
-    steps = checkpoint.restore(job.checkpoints, parts, training.optimizers)
-    known = text(job.channels.get("text"), options.text_bytes)
+    parts = training.parts.values()
+    before = checkpoint.restore(job.checkpoints, parts, training.optimizers)
     if job.rank == 0:
-        say(f"trains on {device.type}, {job.ranks} ranks, from step {steps}: {degrees}")
-    began, kept, stopping = time.perf_counter(), steps, False
-    for steps in range(steps + 1, options.steps + 1):
-        wanted = watch.ask_for_stop()
-        loss = step(training, *batch(known, steps, options.batch_size, options.context, options.seed, share))
+        say(f"trains on {device.type}, {job.ranks} ranks, from step {before}: {degrees}")
+    began = time.perf_counter()
+    for steps, tokens, targets in batches(training, job, options, before + 1):
+        answer = watch.ask_for_stop()
+        loss = step(training, tokens, targets)
         if steps % options.log_every == 0:
             mean = everyones_loss(training, loss)
             if job.rank == 0:
-                rate = (steps - kept) * options.batch_size * options.context / (time.perf_counter() - began)
+                rate = (steps - before) * options.batch_size * options.context / (time.perf_counter() - began)
                 say(f"step {steps} loss {mean:.6f} tokens/s {rate:.0f}")
-        stopping = wanted()
+        stopping = answer()
         if stopping or (options.checkpoint_every and steps % options.checkpoint_every == 0):
             checkpoint.save(job.checkpoints, steps, parts, training.optimizers, job.local_rank == 0)
         if stopping:
