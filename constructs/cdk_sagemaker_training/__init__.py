@@ -6,9 +6,17 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from cdk_sagemaker_training.advice import Advice
+from cdk_sagemaker_training.compiled import CompiledJob
+from cdk_sagemaker_training.compiled_practice import (
+    SuggestedBatchSize,
+    rescaled_learning_rate,
+    suggested_batch_sizes,
+)
+from cdk_sagemaker_training.compilers import Neuron, TensorFlowXla, TorchCompile, TorchXla
 from cdk_sagemaker_training.data import S3Channel, S3Prefix, Spot, WarmPool
 from cdk_sagemaker_training.image import TrainingImage
 from cdk_sagemaker_training.jobs import (
+    Compiler,
     DataParallelJob,
     HeterogeneousJob,
     InstanceGroup,
@@ -21,6 +29,7 @@ from cdk_sagemaker_training.packaged import training_code_path
 from cdk_sagemaker_training.parallelism import NativeParallelism
 from cdk_sagemaker_training.role import TrainingRole
 from cdk_sagemaker_training.smp import SmpV1, SmpV2
+from cdk_sagemaker_training.training_compiler import PyTorchXla, TrainingCompiler
 from cdk_sagemaker_training.workflow import TrainingWorkflow
 
 if TYPE_CHECKING:
@@ -29,6 +38,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Advice",
+    "CompiledJob",
+    "Compiler",
     "DataParallelJob",
     "HeterogeneousJob",
     "InstanceGroup",
@@ -37,14 +48,21 @@ __all__ = [
     "Mpi",
     "MultiWorkerMirrored",
     "NativeParallelism",
+    "Neuron",
     "ParameterServer",
+    "PyTorchXla",
     "S3Channel",
     "S3Prefix",
     "SmDdp",
     "SmpV1",
     "SmpV2",
     "Spot",
+    "SuggestedBatchSize",
+    "TensorFlowXla",
+    "TorchCompile",
+    "TorchXla",
     "Torchrun",
+    "TrainingCompiler",
     "TrainingImage",
     "TrainingJob",
     "TrainingNetwork",
@@ -52,6 +70,8 @@ __all__ = [
     "TrainingTask",
     "TrainingWorkflow",
     "WarmPool",
+    "rescaled_learning_rate",
+    "suggested_batch_sizes",
     "training_code_path",
 ]
 

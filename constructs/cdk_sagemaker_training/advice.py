@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cdk_sagemaker_training.instance_facts import family, instance_facts
+from cdk_sagemaker_training.instance_facts import family, instance_facts, smallest_with
 from cdk_sagemaker_training.instance_group import InstanceGroup
 from cdk_sagemaker_training.service_model import training_instance_types
 from cdk_sagemaker_training.tokens import is_unresolved
@@ -27,7 +27,8 @@ def scale_up_advice(group: InstanceGroup) -> tuple[Advice, ...]:
     """Tells of a larger size of the family with at least as many accelerators as several machines have together.
 
     "Scale up before scaling out": within a machine gradients go over its own links, between machines over the network
-    (Amazon SageMaker AI Developer Guide, "Distributed training in Amazon SageMaker AI: scaling considerations").
+    (AWS's page "Scaling training"; one ml.p3dn.24xlarge is faster than eight ml.p3.2xlarge, says "SageMaker Training Compiler
+    Best Practices and Considerations").
     """
     facts = instance_facts(group.instance_type)
     if facts is None or not facts.devices or is_unresolved(group.instance_count) or group.instance_count == 1:
@@ -54,18 +55,12 @@ def efa_advice(group: InstanceGroup) -> tuple[Advice, ...]:
         return ()
     if facts.efa_interfaces is None or facts.efa_interfaces > 0:
         return ()
-    with_efa = [name for name in _sizes_of(family(group.instance_type)) if _has_efa(name)]
-    instead = f"like {with_efa[0]}" if with_efa else "like ml.p4d.24xlarge, since no size of its family has it"
+    instead = smallest_with(group.instance_type, efa=True) or "ml.p4d.24xlarge"
     return advice(
         "no-efa",
         f"{group.instance_type} has no Elastic Fabric Adapter, so its {group.instance_count} machines exchange what they "
-        f"computed over TCP at each step: take a type with EFA, {instead}",
+        f"computed over TCP at each step: take a type with EFA, like {instead}",
     )
-
-
-def _has_efa(instance_type: str) -> bool:
-    facts = instance_facts(instance_type)
-    return bool(facts and facts.efa_interfaces)
 
 
 def _sizes_of(family_name: str) -> dict[str, int]:

@@ -4,6 +4,8 @@ import cdk_sagemaker_training
 def test_the_public_names_are_these() -> None:
     assert sorted(cdk_sagemaker_training.__all__) == [
         "Advice",
+        "CompiledJob",
+        "Compiler",
         "DataParallelJob",
         "HeterogeneousJob",
         "InstanceGroup",
@@ -13,13 +15,20 @@ def test_the_public_names_are_these() -> None:
         "MultiWorkerMirrored",
         "NativeParallelism",
         "ParameterServer",
+        "Neuron",
+        "PyTorchXla",
         "S3Channel",
         "S3Prefix",
         "SmDdp",
         "SmpV1",
         "SmpV2",
         "Spot",
+        "SuggestedBatchSize",
+        "TensorFlowXla",
+        "TorchCompile",
+        "TorchXla",
         "Torchrun",
+        "TrainingCompiler",
         "TrainingImage",
         "TrainingJob",
         "TrainingNetwork",
@@ -27,6 +36,8 @@ def test_the_public_names_are_these() -> None:
         "TrainingTask",
         "TrainingWorkflow",
         "WarmPool",
+        "rescaled_learning_rate",
+        "suggested_batch_sizes",
         "training_code_path",
     ]
 
