@@ -177,8 +177,8 @@ def _check_image(image: TrainingImage, request: JobRequest) -> None:
         return
     if image.base is None or not any(fnmatch(image.base, pattern) for pattern in request.images):
         raise ValueError(
-            f"image must be, or be built from, a container that the job's compiler and launcher are in, like "
-            f"TrainingImage.from_training_compiler(...) for one of {list(request.images)}, got {image.base!r}"
+            "image must be a container that the job's compiler and launcher are in, or built from one, "
+            f"like {request.images[0]!r} of {list(request.images)}, got {image.base!r}"
         )
 
 
