@@ -1,5 +1,6 @@
 """Our requests of jobs on several accelerators beside those of AWS's SDK, which tests/sdk_requests/cases_parallel.py makes."""
 
+import importlib.util
 import json
 from pathlib import Path
 from types import SimpleNamespace
@@ -27,6 +28,14 @@ from cdk_sagemaker_training.request import create_training_job
 RECORDED = Path(__file__).parents[1] / "sdk_requests" / "recorded"
 BUCKET: Any = SimpleNamespace(bucket_name="bucket")
 OWN_IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/training:1"
+# Where our requests differ on purpose, each with a test of its own below.
+DIFFERENT = {
+    "torchrun_groups": "the SDK drops the group to launch in, so torchrun would start in every group",
+    "smddp_groups": "the SDK sends null for the type of the machines",
+    "torchrun_refused_processor": "the SDK refuses torchrun on CPUs, which the toolkit starts",
+    "smp_v1_refused_permutation": "the SDK refuses a placement strategy that AWS's documentation has",
+    "smp_v1_refused_default_partition": "the SDK looks for the stages by TensorFlow's name only",
+}
 # Where the script lies, which here is in the image, and what the toolkit takes for granted.
 OF_THE_SCRIPT = {
     "sagemaker_container_log_level",
@@ -159,20 +168,18 @@ def test_the_request_is_that_of_awss_sdk(case: str) -> None:
     assert asked_by_us(EQUAL[case]) == asked_by_sdk(case)
 
 
-@pytest.mark.parametrize(
-    ("case", "job"),
-    [
-        ("torchrun_one_machine", DataParallelJob(on("ml.g5.12xlarge", 1), Torchrun())),
-        ("torchrun_two_machines", DataParallelJob(P4D, Torchrun())),
-    ],
-)
-def test_torchrun_is_not_told_the_type_which_the_toolkit_reads_from_the_hosts_own_file(
-    case: str, job: TrainingJob
-) -> None:
+TORCHRUN = {
+    "torchrun_one_machine": DataParallelJob(on("ml.g5.12xlarge", 1), Torchrun()),
+    "torchrun_two_machines": DataParallelJob(P4D, Torchrun()),
+}
+
+
+@pytest.mark.parametrize("case", TORCHRUN)
+def test_torchrun_is_not_told_the_type_which_the_toolkit_reads_from_the_hosts_own_file(case: str) -> None:
     theirs = asked_by_sdk(case)
     instance_type = theirs["HyperParameters"].pop("sagemaker_instance_type")
     assert instance_type == theirs["ResourceConfig"]["InstanceType"]
-    assert asked_by_us(job) == theirs
+    assert asked_by_us(TORCHRUN[case]) == theirs
 
 
 def test_torchrun_beside_other_groups_is_confined_to_the_one_that_trains_which_the_sdk_drops() -> None:
@@ -252,20 +259,30 @@ def test_what_awss_sdk_would_let_fail_on_the_machines_is_refused_at_synth(case: 
         REFUSED_HERE_ONLY[case]()
 
 
-@pytest.mark.parametrize(
-    ("case", "image"),
-    [
-        ("smp_v2_2.0.1", SmpV2.image("us-east-1", pytorch_version="2.0.1")),
-        ("smp_v2_2.0.1_p5", SmpV2.image("us-east-1", pytorch_version="2.0.1", instance_type="ml.p5.48xlarge")),
-        ("smp_v2_defaults", SmpV2.image("us-east-1", pytorch_version="2.1.2")),
-        ("smp_v2_2.2.0", SmpV2.image("us-east-1", pytorch_version="2.2.0")),
-        ("smp_v2_2.3.1", SmpV2.image("us-east-1", pytorch_version="2.3.1")),
-        ("smp_v2_shard", SmpV2.image("us-east-1", pytorch_version="2.4.1")),
-        ("smp_v2_expert", SmpV2.image("us-east-1")),
-        ("smp_v1_pipeline", SmpV1.image("us-east-1")),
-        ("smp_v1_tensorflow", SmpV1.image("us-east-1", framework="tensorflow", version="2.6.0")),
-    ],
-)
-def test_the_container_is_the_one_that_awss_sdk_chooses(case: str, image: dict[str, str]) -> None:
+IMAGES = {
+    "smp_v2_2.0.1": SmpV2.image("us-east-1", pytorch_version="2.0.1"),
+    "smp_v2_2.0.1_p5": SmpV2.image("us-east-1", pytorch_version="2.0.1", instance_type="ml.p5.48xlarge"),
+    "smp_v2_defaults": SmpV2.image("us-east-1", pytorch_version="2.1.2"),
+    "smp_v2_2.2.0": SmpV2.image("us-east-1", pytorch_version="2.2.0"),
+    "smp_v2_2.3.1": SmpV2.image("us-east-1", pytorch_version="2.3.1"),
+    "smp_v2_shard": SmpV2.image("us-east-1", pytorch_version="2.4.1"),
+    "smp_v2_expert": SmpV2.image("us-east-1"),
+    "smp_v1_pipeline": SmpV1.image("us-east-1"),
+    "smp_v1_tensorflow": SmpV1.image("us-east-1", framework="tensorflow", version="2.6.0"),
+}
+
+
+@pytest.mark.parametrize("case", IMAGES)
+def test_the_container_is_the_one_that_awss_sdk_chooses(case: str) -> None:
+    image = IMAGES[case]
     uri = f"{image['account_id']}.dkr.ecr.us-east-1.amazonaws.com/{image['repository']}:{image['tag']}"
     assert recorded(case)["request"]["AlgorithmSpecification"]["TrainingImage"] == uri
+
+
+def test_each_recording_is_compared() -> None:
+    spec = importlib.util.spec_from_file_location("cases_parallel", RECORDED.parent / "cases_parallel.py")
+    assert spec is not None
+    assert spec.loader is not None
+    cases = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(cases)
+    assert set(cases.CASES) == {*EQUAL, *TORCHRUN, *DIFFERENT, *REFUSED_BY_BOTH, *REFUSED_HERE_ONLY, *IMAGES}
