@@ -119,6 +119,7 @@ class SmpV1:
     fp16: bool | None = None
     fp16_params: bool | None = None
     bf16: bool | None = None
+    delayed_parameter_initialization: bool | None = None
     shard_optimizer_state: bool | None = None
     prescaled_batch: bool | None = None
     skip_tracing: bool | None = None
@@ -175,7 +176,10 @@ class SmpV1:
         return self.pipeline_parallel_degree or self.partitions or 1
 
     def _rules(self) -> list[tuple[bool, str, str, str]]:
-        """What parameters demand of each other: whether it is broken, the prop, the rule and an example."""
+        """What parameters demand of each other: whether it is broken, the prop, the rule and an example.
+
+        From the SDK's validate_mp_config (fw_utils.py) and AWS's archived page "Sharded Data Parallelism", its tips.
+        """
         stages, sharded = self._stages, (self.sharded_data_parallel_degree or 1) > 1
         has_stages = self.pipeline_parallel_degree is not None or self.partitions is not None
         both = self.pipeline_parallel_degree is not None and self.partitions is not None

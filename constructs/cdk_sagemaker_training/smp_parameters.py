@@ -67,8 +67,8 @@ V2: Mapping[str, Parameter] = {
     "random_seed": Parameter(12345, least=0),
 }
 
-# smd_model_parallel_general.rst of the SageMaker Python SDK 2.199.0, and AWS's archived pages on SMP v1 for the features
-# that came after its tables were written.
+# smd_model_parallel_general.rst of the SageMaker Python SDK 2.199.0, and for what came after its tables were written AWS's
+# archived pages on SMP v1: sharded data parallelism, FP16 training, delayed parameter initialization.
 V1: Mapping[str, Parameter] = {
     "pipeline_parallel_degree": _degree(),
     "partitions": _degree(),
@@ -92,6 +92,7 @@ V1: Mapping[str, Parameter] = {
     "fp16": _flag(False),
     "fp16_params": _flag(False),
     "bf16": _flag(False),
+    "delayed_parameter_initialization": _flag(False),
     "shard_optimizer_state": _flag(False),
     "prescaled_batch": _flag(False),
     "skip_tracing": _flag(False),
