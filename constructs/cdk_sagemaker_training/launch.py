@@ -164,11 +164,13 @@ class Launch:
 
 
 def _check_suffixes(requests: Sequence[JobRequest]) -> None:
-    letters = [request.name_suffix[:1] for request in requests]
-    if len(set(letters)) != len(letters):
+    suffixes = [request.name_suffix for request in requests]
+    # A digit would make the first attempt of one job the eleventh of another.
+    words = all(re.fullmatch(r"([a-z][a-z0-9]*)?", suffix) for suffix in suffixes)
+    if not words or len({suffix[:1] for suffix in suffixes}) != len(suffixes):
         raise ValueError(
-            "job must make requests whose name_suffix begin with letters of their own, like 'compile' and '', "
-            f"got {[request.name_suffix for request in requests]}"
+            "job must make requests whose name_suffix is a word, or nothing, that begins with a letter of its own, "
+            f"like ['compile', ''], got {suffixes}"
         )
 
 

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -168,6 +169,30 @@ def test_a_task_state_runs_one_job() -> None:
         )
     )
     assert message.endswith("got CompiledJob with 2: use TrainingWorkflow(...).as_task(...)")
+
+
+def test_a_task_state_does_not_take_what_turns_the_profiler_off() -> None:
+    stack = Stack()
+    image = stack.image("pytorch-trcomp-training:1.13.1-gpu-py39")
+    message = message_of(
+        lambda: TrainingTask(stack, "Train", job=ON_ONE_GPU, image=image, output=S3Prefix(stack.bucket, "models/"))
+    )
+    assert message.startswith("job must be what `sagemaker:createTrainingJob.sync` is known to take")
+    assert message.endswith("got ProfilerConfig: use TrainingWorkflow(...).as_task(...)")
+
+
+@pytest.mark.parametrize("suffixes", [["compile", "check"], ["", ""], ["1", ""], ["Compile", ""]])
+def test_jobs_whose_names_could_be_one_are_refused(suffixes: list[str]) -> None:
+    class Several:
+        def requests(self) -> Any:
+            [request] = DataParallelJob(InstanceGroup("ml.m5.xlarge")).requests()
+            return [replace(request, name_suffix=suffix) for suffix in suffixes]
+
+    stack = Stack()
+    assert message_of(lambda: stack.workflow(Several(), stack.image())) == (
+        "job must make requests whose name_suffix is a word, or nothing, that begins with a letter of its own, "
+        f"like ['compile', ''], got {suffixes}"
+    )
 
 
 def test_advice_becomes_warnings_that_can_be_acknowledged() -> None:
