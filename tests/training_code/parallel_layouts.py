@@ -30,10 +30,11 @@ def main() -> None:
         for name, arguments in layouts:
             folder = base / name
             folder.mkdir(exist_ok=True)
-            if arguments[:1] == ["--from"]:
+            if "--from" in arguments:
+                at = arguments.index("--from")
                 if here.rank == 0:
-                    shutil.copytree(base / arguments[1] / "checkpoints", folder / "checkpoints")
-                arguments = arguments[2:]
+                    shutil.copytree(base / arguments[at + 1] / "checkpoints", folder / "checkpoints")
+                arguments = arguments[:at] + arguments[at + 2 :]
             dist.barrier()
             job = dataclasses.replace(here, model=folder / "model", checkpoints=folder / "checkpoints")
             with open(folder / f"rank-{here.rank}.txt", "w") as file, contextlib.redirect_stdout(file):
