@@ -16,6 +16,7 @@ from cdk_sagemaker_training import (
     Neuron,
     PyTorchXla,
     S3Prefix,
+    Spot,
     Torchrun,
     TrainingCompiler,
     TrainingImage,
@@ -207,6 +208,23 @@ def test_advice_becomes_warnings_that_can_be_acknowledged() -> None:
     )
     ids = [text.rsplit("cdk-sagemaker-training:", 1)[1].rstrip("]") for text in stack.warnings()]
     assert sorted(ids) == ["no-efa", "scale-up-first", "training-compiler-debug"]
+
+
+def test_a_cache_that_is_not_among_the_checkpoints_is_told() -> None:
+    stack = Stack()
+    checkpoints = S3Prefix(stack.bucket, "checkpoints/")
+    spot = Spot(checkpoints, max_wait=100_000, local_path="/opt/ml/kept")
+    stack.workflow(CompiledJob(InstanceGroup("ml.g5.xlarge")), stack.image(), spot=spot)
+    [warning] = stack.warnings()
+    assert "/opt/ml/checkpoints/compiler-cache does not lie below /opt/ml/kept" in warning
+    assert "TorchCompile(cache_directory='/opt/ml/kept/compiler-cache')" in warning
+
+
+def test_a_cache_among_the_checkpoints_is_not_told_of() -> None:
+    stack = Stack()
+    checkpoints = S3Prefix(stack.bucket, "checkpoints/")
+    stack.workflow(CompiledJob(InstanceGroup("ml.g5.xlarge")), stack.image(), checkpoints=checkpoints)
+    assert stack.warnings() == []
 
 
 def test_a_data_parallel_job_without_a_compiler_on_one_machine_warns_of_nothing() -> None:
