@@ -15,6 +15,8 @@ from cdk_sagemaker_training import (
     DataParallelJob,
     HeterogeneousJob,
     InstanceGroup,
+    ModelParallelJob,
+    NativeParallelism,
     S3Channel,
     S3Prefix,
     Torchrun,
@@ -63,7 +65,45 @@ class HeterogeneousTraining(cdk.Stack):
         cdk.CfnOutput(self, "StateMachineArn", value=workflow.state_machine.state_machine_arn)
 
 
+class ModelParallelTraining(cdk.Stack):
+    """Two machines with two GPUs each train one transformer on text: matrices shared in a machine, state sharded across."""
+
+    def __init__(self, scope: Construct, id: str) -> None:
+        super().__init__(scope, id)
+        bucket = s3.Bucket(
+            self,
+            "Bucket",
+            block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
+            encryption=s3.BucketEncryption.S3_MANAGED,
+            enforce_ssl=True,
+            removal_policy=cdk.RemovalPolicy.DESTROY,
+        )
+        workflow = TrainingWorkflow(
+            self,
+            "Training",
+            job=ModelParallelJob(
+                InstanceGroup("ml.g7e.12xlarge", 2), parallelism=NativeParallelism(data_shard=2, tensor=2)
+            ),
+            image=TrainingImage(self, "Image", directory=training_code_path(), file="model_parallel/Dockerfile"),
+            channels={"text": S3Channel(bucket, "text/")},
+            output=S3Prefix(bucket, "models/"),
+            checkpoints=S3Prefix(bucket, "checkpoints/"),
+            hyperparameters={"steps": 60, "batch-size": 16, "checkpoint-every": 20},
+            metric_definitions={
+                "loss": r"step \d+ loss ([0-9.]+)",
+                "tokens/s": r"tokens/s ([0-9.]+)",
+            },
+            # ml.g7e.12xlarge has EFA, whose packets this network's security group lets pass between the machines.
+            network=TrainingNetwork(self, "Network"),
+            attempts=2,
+            max_runtime=cdk.Duration.hours(1),
+        )
+        cdk.CfnOutput(self, "BucketName", value=bucket.bucket_name)
+        cdk.CfnOutput(self, "StateMachineArn", value=workflow.state_machine.state_machine_arn)
+
+
 if __name__ == "__main__":
     app = cdk.App()
     HeterogeneousTraining(app, "HeterogeneousTraining")
+    ModelParallelTraining(app, "ModelParallelTraining")
     app.synth()
