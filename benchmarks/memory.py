@@ -46,16 +46,18 @@ LAYOUTS = {
 class Saved:
     """Counts the bytes that autograd keeps for the backward: ``most`` is what it had at once. Storages are counted once."""
 
-    def __init__(self, parameters: Any) -> None:
-        self._not = {parameter.untyped_storage().data_ptr() for parameter in parameters}
+    def __init__(self) -> None:
         self._holders: dict[int, int] = {}
         self._bytes = self.most = 0
 
     def pack(self, tensor: Any) -> Any:
-        storage = tensor.untyped_storage()
-        pointer, size = storage.data_ptr(), storage.nbytes()
-        if pointer in self._not or not size:
+        base = tensor._base if tensor._is_view() else tensor
+        if base.is_leaf and base.requires_grad:  # a parameter, gathered or not
             return (tensor,)
+        local = getattr(tensor, "_local_tensor", tensor)  # of a DTensor, this rank's piece
+        # A collective's result that is not waited for yet is a tensor of its own kind around the one that has the memory.
+        storage = getattr(local, "elem", local).untyped_storage()
+        pointer, size = storage.data_ptr(), storage.nbytes()
         holder = Holder(tensor)
         if not self._holders.get(pointer):
             self._bytes += size
@@ -100,17 +102,14 @@ def measure() -> None:
 
 def measured(train: Any, job: Any, options: argparse.Namespace, device: Any) -> dict[str, int]:
     import torch
-    from torch.distributed.tensor import DTensor
 
     degrees = train.degrees_of(options, job)
     training = train.Training(options, degrees, device)
-    parameters = [p for part in training.parts.values() for p in part.parameters()]
-    local = [p.to_local() if isinstance(p, DTensor) else p for p in parameters]
     for number, tokens, targets in train.batches(training, job, options, 1):
         if number == 1:  # a pipeline's first step tries its stages out
             train.step(training, tokens, targets)
             continue
-        saved = Saved(local)
+        saved = Saved()
         with torch.autograd.graph.saved_tensors_hooks(saved.pack, saved.unpack):
             train.step(training, tokens, targets)
     sizes = train.held(torch.nn.ModuleList(training.parts.values()))
