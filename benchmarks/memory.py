@@ -3,10 +3,10 @@
     python benchmarks/memory.py [--json] [--write docs/memory-by-layout.md]
 
 Four real ranks over gloo on this machine's CPU; torchrun starts them. A model of 12 layers takes two steps in each layout.
-Parameters and optimizer state are the bytes of each rank's own tensors, the most of all ranks, beside the ideal share: all of them
-divided by the ranks that divide them. Activations are the most bytes that autograd has kept at once on any rank, seen by hooks on the
-tensors that it saves; parameters are not counted, nor what recomputing a layer keeps during its backward. Ends with 1 where parameters or
-optimizer state of any layout are more than 10 % off their ideal share.
+Parameters and optimizer state are the bytes of each rank's own tensors, the most of all ranks, beside the ideal share:
+all of them divided by the ranks that divide them. Activations are the most bytes that autograd has kept at once on any
+rank, seen by hooks on the tensors that it saves; parameters are not counted, nor what recomputing a layer keeps during
+its backward. Ends with 1 where parameters or optimizer state of any layout are more than 10 % off their ideal share.
 """
 
 from __future__ import annotations
@@ -124,7 +124,12 @@ def measured(train: Any, job: Any, options: argparse.Namespace, device: Any) -> 
 def launch() -> dict[str, list[dict[str, int]]]:
     torchrun = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={RANKS}"]
     paths = os.pathsep.join(map(str, (TRAINING_CODE, TRAINING_CODE / "model_parallel")))
-    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = {
+        "PATH": os.environ["PATH"],
+        "PYTHONPATH": paths,
+        "OMP_NUM_THREADS": "1",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
     command = [sys.executable, *torchrun, __file__, "--measure"]
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
     return dict(json.loads(done.stdout.splitlines()[-1]))
@@ -143,9 +148,7 @@ class Row:
 
     @property
     def off(self) -> float:
-        return max(
-            abs(self.parameters / self.parameters_ideal - 1), abs(self.optimizer / self.optimizer_ideal - 1)
-        )
+        return max(abs(self.parameters / self.parameters_ideal - 1), abs(self.optimizer / self.optimizer_ideal - 1))
 
 
 def rows(found: dict[str, list[dict[str, int]]]) -> list[Row]:
@@ -171,8 +174,9 @@ def document(rows: list[Row]) -> str:
     lines = [
         "# What each layout takes on each rank",
         "",
-        "Made by `python benchmarks/memory.py --write docs/memory-by-layout.md`, which says how it is measured; not to be edited.",
-        f"KiB on the rank that has the most, of {RANKS} ranks over gloo, for `{MODEL}` in fp32; in brackets, against the ideal share.",
+        "Made by `python benchmarks/memory.py --write docs/memory-by-layout.md`, which says how it is measured.",
+        f"KiB on the rank that has the most, of {RANKS} ranks over gloo, in fp32; in brackets, against the ideal share.",
+        f"The model: `{MODEL}`.",
         "",
         "| layout | parameters | optimizer state | activations |",
         "|---|---:|---:|---:|",

@@ -50,7 +50,14 @@ def mesh() -> str:
         x = 110 + shard * 386 + piece * width + width / 2 - 4
         parts.append(f'<path d="M{x} 110 v38" stroke="{INK}" marker-end="url(#tip)"/>')
     parts.append(text(496, 134, "activations", INK))
-    parts.append(text(496, 246, "neighbours in a data shard hold pieces of the same tensors; one data shard holds what the other lacks", INK))
+    parts.append(
+        text(
+            496,
+            246,
+            "a data shard's two ranks hold pieces of the same tensors; what one data shard holds, the other lacks",
+            INK,
+        )
+    )
     title = "pipeline 2 x data_shard 2 x tensor 2: the eight ranks of a mesh"
     return svg(890, 262, title, parts)
 
@@ -62,7 +69,9 @@ def pipeline() -> str:
         end = max(finish for _, _, _, finish in spans)
         busy = sum(finish - start for _, _, start, finish in spans) / (end * RANKS)
         y += 20
-        parts.append(text(10, y, f"{schedule}: {100 * (1 - busy):.0f} % of the time idle", INK, bold=True, anchor="start"))
+        parts.append(
+            text(10, y, f"{schedule}: {100 * (1 - busy):.0f} % of the time idle", INK, bold=True, anchor="start")
+        )
         y += 8
         scale = UNIT / stages_per_rank  # an interleaved stage has half of the layers
         for rank in range(RANKS):
@@ -91,7 +100,11 @@ def actions(schedule: str) -> list[list[Work]]:
 
         ordered = get_schedule_ops(schedule, RANKS, MICROBATCHES, 2)
         return [
-            [Work(a.stage_index, a.computation_type.name == "FULL_BACKWARD", a.microbatch_index) for a in rank if computes(a)]
+            [
+                Work(a.stage_index, a.computation_type.name == "FULL_BACKWARD", a.microbatch_index)
+                for a in rank
+                if computes(a)
+            ]
             for rank in ordered
         ]
     # PyTorch's own picture of 1F1B counts wrongly on the last rank, so these two are written out.
@@ -143,7 +156,9 @@ def box(x: float, y: float, width: float, height: float, colour: str) -> str:
     return f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" rx="2" fill="{colour}"/>'
 
 
-def text(x: float, y: float, what: str, colour: str, *, bold: bool = False, anchor: str = "middle", size: int = 12) -> str:
+def text(
+    x: float, y: float, what: str, colour: str, *, bold: bool = False, anchor: str = "middle", size: int = 12
+) -> str:
     weight = ' font-weight="bold"' if bold else ""
     return f'<text x="{x:g}" y="{y:g}" fill="{colour}" text-anchor="{anchor}" font-size="{size}"{weight}>{what}</text>'
 

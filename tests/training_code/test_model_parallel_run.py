@@ -20,7 +20,8 @@ ROOT = Path(__file__).parents[2]
 TRAINING_CODE = ROOT / "training_code"
 TRAIN = TRAINING_CODE / "model_parallel" / "train.py"
 SECONDS = 200  # until a process that would hang fails
-SMALL = "--layers 2 --width 32 --heads 8 --hidden 64 --context 16 --batch-size 8 --text-bytes 200000 --log-every 1".split()
+SIZES = "--layers 2 --width 32 --heads 8 --hidden 64 --context 16"
+SMALL = f"{SIZES} --batch-size 8 --text-bytes 200000 --log-every 1".split()
 ENDLESS = [*SMALL, "--steps", "1000000", "--checkpoint-every", "0", "--silence", "5"]
 REFUSED = {
     "--data-shard 4 --tensor 2": (
@@ -65,7 +66,9 @@ def environment(**more: str) -> dict[str, str]:
 def run(code: str, *arguments: object) -> str:
     """What a program prints that has the training code's modules."""
     command = [sys.executable, "-c", code, *map(str, arguments)]
-    return subprocess.run(command, env=environment(), capture_output=True, text=True, check=True, timeout=SECONDS).stdout
+    return subprocess.run(
+        command, env=environment(), capture_output=True, text=True, check=True, timeout=SECONDS
+    ).stdout
 
 
 @pytest.fixture(scope="module")
@@ -184,7 +187,12 @@ def hosts(tmp_path: Path) -> Iterator[list[Host]]:
         rendezvous = f"--nnodes 2 --nproc_per_node 2 --master_addr 127.0.0.1 --master_port {port} --node_rank {number}"
         command = [sys.executable, "-m", "torch.distributed.run", *rendezvous.split(), TRAIN, *ENDLESS]
         process = subprocess.Popen(
-            command, cwd=folder, env=environment(**variables), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            command,
+            cwd=folder,
+            env=environment(**variables),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
         )
         started.append(Host(folder, process))
     watchdogs = [threading.Timer(SECONDS, host.process.kill) for host in started]
