@@ -29,7 +29,7 @@ from typing import Any
 TRAINING_CODE = Path(__file__).parent.parent / "training_code"
 MOST = 1.03
 STEPS = 5  # of each at a time
-SMALL = "--layers 4 --width 256 --heads 8 --hidden 704 --context 128 --text-bytes 200000"
+SMALL = "--layers 4 --width 128 --heads 8 --hidden 352 --context 128 --text-bytes 200000"
 LARGE = "--layers 24 --width 2048 --heads 16 --hidden 5632 --context 2048 --text-bytes 4000000 --precision bf16"
 SEQUENCES = 4  # of each rank and step
 
