@@ -3,10 +3,10 @@
     python benchmarks/memory.py [--json] [--write docs/memory-by-layout.md]
 
 Four real ranks over gloo on this machine's CPU; torchrun starts them. A model of 12 layers takes two steps in each layout.
-Parameters and optimizer state are the bytes of each rank's own tensors, the most of all ranks, beside the ideal share: all of them
-divided by the ranks that divide them. Activations are the most bytes that autograd has kept at once on any rank, seen by hooks on the
-tensors that it saves; parameters are not counted, nor what recomputing a layer keeps during its backward. Ends with 1 where parameters or
-optimizer state of any layout are more than 10 % off their ideal share.
+Parameters and optimizer state are the bytes of each rank's own tensors, the most of all ranks, beside the ideal share:
+all of them divided by the ranks that divide them. Activations are the most bytes that autograd has kept at once on any
+rank, seen by hooks on the tensors that it saves; parameters are not counted, nor what recomputing a layer keeps during
+its backward. Ends with 1 where parameters or optimizer state of any layout are more than 10 % off their ideal share.
 """
 
 from __future__ import annotations
@@ -46,16 +46,18 @@ LAYOUTS = {
 class Saved:
     """Counts the bytes that autograd keeps for the backward: ``most`` is what it had at once. Storages are counted once."""
 
-    def __init__(self, parameters: Any) -> None:
-        self._not = {parameter.untyped_storage().data_ptr() for parameter in parameters}
+    def __init__(self) -> None:
         self._holders: dict[int, int] = {}
         self._bytes = self.most = 0
 
     def pack(self, tensor: Any) -> Any:
-        storage = tensor.untyped_storage()
-        pointer, size = storage.data_ptr(), storage.nbytes()
-        if pointer in self._not or not size:
+        base = tensor._base if tensor._is_view() else tensor
+        if base.is_leaf and base.requires_grad:  # a parameter, gathered or not
             return (tensor,)
+        local = getattr(tensor, "_local_tensor", tensor)  # of a DTensor, this rank's piece
+        # A collective's result that is not waited for yet is a tensor of its own kind around the one that has the memory.
+        storage = getattr(local, "elem", local).untyped_storage()
+        pointer, size = storage.data_ptr(), storage.nbytes()
         holder = Holder(tensor)
         if not self._holders.get(pointer):
             self._bytes += size
@@ -100,17 +102,14 @@ def measure() -> None:
 
 def measured(train: Any, job: Any, options: argparse.Namespace, device: Any) -> dict[str, int]:
     import torch
-    from torch.distributed.tensor import DTensor
 
     degrees = train.degrees_of(options, job)
     training = train.Training(options, degrees, device)
-    parameters = [p for part in training.parts.values() for p in part.parameters()]
-    local = [p.to_local() if isinstance(p, DTensor) else p for p in parameters]
     for number, tokens, targets in train.batches(training, job, options, 1):
         if number == 1:  # a pipeline's first step tries its stages out
             train.step(training, tokens, targets)
             continue
-        saved = Saved(local)
+        saved = Saved()
         with torch.autograd.graph.saved_tensors_hooks(saved.pack, saved.unpack):
             train.step(training, tokens, targets)
     sizes = train.held(torch.nn.ModuleList(training.parts.values()))
@@ -125,7 +124,12 @@ def measured(train: Any, job: Any, options: argparse.Namespace, device: Any) -> 
 def launch() -> dict[str, list[dict[str, int]]]:
     torchrun = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={RANKS}"]
     paths = os.pathsep.join(map(str, (TRAINING_CODE, TRAINING_CODE / "model_parallel")))
-    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = {
+        "PATH": os.environ["PATH"],
+        "PYTHONPATH": paths,
+        "OMP_NUM_THREADS": "1",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
     command = [sys.executable, *torchrun, __file__, "--measure"]
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
     return dict(json.loads(done.stdout.splitlines()[-1]))
@@ -144,9 +148,7 @@ class Row:
 
     @property
     def off(self) -> float:
-        return max(
-            abs(self.parameters / self.parameters_ideal - 1), abs(self.optimizer / self.optimizer_ideal - 1)
-        )
+        return max(abs(self.parameters / self.parameters_ideal - 1), abs(self.optimizer / self.optimizer_ideal - 1))
 
 
 def rows(found: dict[str, list[dict[str, int]]]) -> list[Row]:
@@ -172,8 +174,9 @@ def document(rows: list[Row]) -> str:
     lines = [
         "# What each layout takes on each rank",
         "",
-        "Made by `python benchmarks/memory.py --write docs/memory-by-layout.md`, which says how it is measured; not to be edited.",
-        f"KiB on the rank that has the most, of {RANKS} ranks over gloo, for `{MODEL}` in fp32; in brackets, against the ideal share.",
+        "Made by `python benchmarks/memory.py --write docs/memory-by-layout.md`, which says how it is measured.",
+        f"KiB on the rank that has the most, of {RANKS} ranks over gloo, in fp32; in brackets, against the ideal share.",
+        f"The model: `{MODEL}`.",
         "",
         "| layout | parameters | optimizer state | activations |",
         "|---|---:|---:|---:|",

@@ -1,9 +1,9 @@
-"""Runs model_parallel/train.py in several layouts, one after the other, in one launch of torchrun: a launch costs more than they do.
+"""Runs model_parallel/train.py in several layouts, one after the other, in one launch of torchrun.
 
     torchrun --nproc-per-node RANKS parallel_layouts.py FOLDER LAYOUTS
 
-LAYOUTS is JSON: pairs of a name and of train.py's arguments. What rank N prints in the layout NAME goes to FOLDER/NAME/rank-N.txt.
-A layout with `--from OTHER` begins with OTHER's checkpoints.
+LAYOUTS is JSON: pairs of a name and of train.py's arguments. What rank N prints in the layout NAME goes to
+FOLDER/NAME/rank-N.txt. A layout with `--from OTHER` begins with OTHER's checkpoints.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Runs model_parallel/smp.py with a stand-in for the SageMaker model-parallel library, which exists in AWS's containers alone.
 
-The stand-in has the two functions that smp.py calls, and does nothing but say that they were called: it shows that the file runs and
-in which order it calls them, and nothing about the library.
+The stand-in has the two functions that smp.py calls, and does nothing but say that they were called: it shows that the
+file runs and in which order it calls them, and nothing about the library.
 """
 
 from __future__ import annotations

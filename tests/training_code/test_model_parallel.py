@@ -74,7 +74,10 @@ class Launch:
         return (self.folder / folder_of(layout) / f"rank-{rank}.txt").read_text()
 
     def losses(self, layout: str) -> dict[int, float]:
-        return {int(step): float(loss) for step, loss in re.findall(r"^step (\d+) loss ([\d.]+) ", self.printed(layout), re.M)}
+        return {
+            int(step): float(loss)
+            for step, loss in re.findall(r"^step (\d+) loss ([\d.]+) ", self.printed(layout), re.M)
+        }
 
 
 def folder_of(layout: str) -> str:
@@ -160,7 +163,8 @@ def test_another_layout_goes_on_from_a_checkpoint(alone: Launch, four: Launch, l
 
 
 @pytest.mark.parametrize(
-    ("launched", "layout"), [("four", "tensor x fsdp"), ("four", "pipeline x fsdp"), ("eight", "tensor x pipeline x fsdp, checkpointed")]
+    ("launched", "layout"),
+    [("four", "tensor x fsdp"), ("four", "pipeline x fsdp"), ("eight", "tensor x pipeline x fsdp, checkpointed")],
 )
 def test_the_model_is_left_as_one_plain_file(
     alone: Launch, launched: str, layout: str, request: pytest.FixtureRequest

@@ -86,7 +86,12 @@ def is_whole(checkpoint: Path) -> bool:
 
 
 def export(
-    file: Path, config: Config, parts: Mapping[int, nn.Module], layers: list[range], mesh: DeviceMesh, device: torch.device
+    file: Path,
+    config: Config,
+    parts: Mapping[int, nn.Module],
+    layers: list[range],
+    mesh: DeviceMesh,
+    device: torch.device,
 ) -> None:
     """Write the whole model as one plain file on rank 0, gathered tensor by tensor. Every rank calls it."""
     mine = {plain_name(name): value for part in parts.values() for name, value in part.named_parameters()}

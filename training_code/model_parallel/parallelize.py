@@ -57,7 +57,7 @@ def mesh_of(degrees: Degrees, device_type: str) -> DeviceMesh:
 
 
 def costs(config: Config, by: str) -> list[int]:
-    """What each layer costs, by ``parameters`` or by ``flops`` of one token forward; the ends' costs are in the first and last."""
+    """What each layer costs, in ``parameters`` or in ``flops`` of a token; the ends' costs are in the first and last."""
     width, layer = config.width, 4 * config.width**2 + 3 * config.width * config.hidden
     ends = config.vocabulary * width
     if by == "parameters":

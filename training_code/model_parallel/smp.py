@@ -2,10 +2,10 @@
 
 On SageMaker:                    a ModelParallelJob with SmpV2(...), whose image has SAGEMAKER_PROGRAM=smp.py
 
-The library takes its settings from the job's `mp_parameters`; what is here is all that a script does for it: initialise, transform,
-wrap in PyTorch's first FSDP, whose process groups the library then lays out by `hybrid_shard_degree`. Its tensor parallelism
-knows models of Hugging Face only, so this one leaves `tensor_parallel_degree` at 1. The container's PyTorch is older than
-train.py needs (2.5 at the most), so that nothing here imports parallelize.py.
+The library takes its settings from the job's `mp_parameters`; what is here is all that a script does for it: initialise,
+transform, wrap in PyTorch's first FSDP, whose process groups the library then lays out by `hybrid_shard_degree`. Its
+tensor parallelism knows models of Hugging Face only, so this one leaves `tensor_parallel_degree` at 1. The container's
+PyTorch is older than train.py needs (2.5 at the most), so that nothing here imports parallelize.py.
 
 The steps are those of AWS's "Get started with the SageMaker model parallelism library v2" and of its examples.
 """

@@ -1,7 +1,7 @@
 """Train a transformer that is spread over ranks, on the source text of Python's standard library.
 
 On a laptop, in one process:     PYTHONPATH=training_code python training_code/model_parallel/train.py
-Four processes, by torchrun:     PYTHONPATH=training_code torchrun --nproc-per-node 4 training_code/model_parallel/train.py --tensor 2
+Four processes, by torchrun:     PYTHONPATH=training_code torchrun --nproc-per-node 4 training_code/model_parallel/train.py
 On SageMaker:                    the stack ModelParallelTraining of app.py
 
 The degrees of parallelism are arguments, or, where these are not given, those of the variable TRAINING_PARALLELISM. Ranks that no
@@ -87,7 +87,9 @@ def degrees_of(options: argparse.Namespace, job: Job) -> Degrees:
 # -- Data -------------------------------------------------------------------------------------------------------------
 
 
-def batches(training: Training, job: Job, options: argparse.Namespace, first: int) -> Iterator[tuple[int, Tensor, Tensor]]:
+def batches(
+    training: Training, job: Job, options: argparse.Namespace, first: int
+) -> Iterator[tuple[int, Tensor, Tensor]]:
     """Each step's number from ``first`` on, with this rank's tokens and what follows them."""
     known = text(job.channels.get("text"), options.text_bytes)
     each = options.batch_size // training.degrees.data
@@ -129,7 +131,8 @@ class Training:
         numbers, size = (sum(pair) for pair in zip(*map(held, self.parts.values()), strict=True))
         of = f" of {len(self.layers)}" if len(self.layers) > 1 else ""
         stages = ", ".join(
-            f"stage {stage}{of} (layers {self.layers[stage].start}-{self.layers[stage].stop - 1})" for stage in self.parts
+            f"stage {stage}{of} (layers {self.layers[stage].start}-{self.layers[stage].stop - 1})"
+            for stage in self.parts
         )
         return f"rank {job.rank} on {job.host}: {stages}, {numbers} parameters, {size} bytes"
 

@@ -1,8 +1,9 @@
 """What ends a training before its time: a request to stop, and a rank that is lost.
 
-Each rank counts up, once a second, in the store that torchrun gives; each looks at the next rank's count. The first to find one
-that stands still, or to fail itself, says so in the store, and every rank that sees this writes it to the file that SageMaker takes
-for the job's FailureReason, and ends: even one that waits in a collective, where neither a signal nor an exception reaches it.
+Each rank counts up, once a second, in the store that torchrun gives; each looks at the next rank's count. The first to
+find one that stands still, or to fail itself, says so in the store, and every rank that sees this writes it to the file
+that SageMaker takes for the job's FailureReason, and ends: even one that waits in a collective, where neither a signal
+nor an exception reaches it.
 """
 
 from __future__ import annotations
@@ -88,7 +89,9 @@ class Watch:
                         continue
                     now = self._store.add(f"alive/{self._next}", 0)
             except dist.DistError:
-                self._end(f"rank {self._job.rank} on {self._job.host}: the first host of the job was lost, and its store")
+                self._end(
+                    f"rank {self._job.rank} on {self._job.host}: the first host of the job was lost, and its store"
+                )
             if now != seen:
                 seen, since = now, time.monotonic()
             elif time.monotonic() - since > self._silence:
