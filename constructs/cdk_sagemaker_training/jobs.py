@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Protocol
 
+from cdk_sagemaker_training.data import S3Prefix
 from cdk_sagemaker_training.instance_types import check_training_instance_type
 from cdk_sagemaker_training.tokens import is_unresolved
 
@@ -16,13 +17,27 @@ _LONGEST_GROUP_NAME = 64  # InstanceGroupName of the service model
 
 
 @dataclass(frozen=True)
+class Advice:
+    """What is legal but costs money or time, told when the app is synthesized; ``id`` is what acknowledges it."""
+
+    id: str
+    text: str
+
+
+@dataclass(frozen=True)
 class JobRequest:
     """What a kind of job decides of one CreateTrainingJob request.
 
-    ``resource_config`` holds ``InstanceType`` and ``InstanceCount``, or ``InstanceGroups``, in the service's own words;
-    ``group_names`` lists those groups and is empty for a homogeneous job. ``hyperparameters`` are the ``sagemaker_*`` ones
-    that the toolkit in the container reads, encoded as it expects them. ``name_suffix`` tells apart the requests of a kind
-    that makes more than one.
+    - ``resource_config`` holds ``InstanceType`` and ``InstanceCount``, or ``InstanceGroups``, in the service's own words;
+      ``group_names`` lists those groups and is empty for a homogeneous job. ``alone_because`` says why the machines can be
+      no group of a heterogeneous job; it is empty where they can.
+    - ``hyperparameters`` are the ``sagemaker_*`` ones that the toolkit in the container reads, encoded as it expects them;
+      ``overrides`` are other values of the user's own ones, ``profiler_config`` the service's member of that name.
+    - ``images`` are the containers of AWS's, as patterns of ``repository:tag`` (fnmatch), one of which the job's image must
+      be or be built from; any image will do where there is none.
+    - ``storage`` is where in S3 the script itself reads and writes; ``checkpoints`` False keeps it from the job's.
+    - ``name_suffix`` is a word that tells apart the requests of a kind that makes more than one, each by another letter at
+      its beginning. ``advice`` becomes warnings.
     """
 
     resource_config: Mapping[str, Any]
@@ -30,6 +45,13 @@ class JobRequest:
     environment: Mapping[str, str] = field(default_factory=dict)
     group_names: tuple[str, ...] = ()
     name_suffix: str = ""
+    alone_because: str = ""
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+    profiler_config: Mapping[str, Any] = field(default_factory=dict)
+    images: tuple[str, ...] = ()
+    storage: tuple[S3Prefix, ...] = ()
+    checkpoints: bool = True
+    advice: tuple[Advice, ...] = ()
 
 
 class TrainingJob(Protocol):
@@ -42,6 +64,32 @@ class Launcher(Protocol):
     """What starts several processes of one script on each host of the group that trains."""
 
     def hyperparameters(self) -> Mapping[str, str]: ...
+
+
+class Compiler(Protocol):
+    """What hands the training step to a compiler: makes the requests of the compiled job from that of the plain one.
+
+    It adds its environment, hyperparameters and advice, may put a request before that prepares, and raises ``ValueError``
+    for machines and launchers that it does not compile for. A kind of job that takes ``compiler=`` ends with ``compiled``.
+    """
+
+    def compiled(self, request: JobRequest) -> Sequence[JobRequest]: ...
+
+
+def compiled(request: JobRequest, compiler: Compiler | None) -> Sequence[JobRequest]:
+    """The requests of a job whose step ``compiler`` compiles, or ``request`` itself without one."""
+    if compiler is not None and not hasattr(compiler, "compiled"):
+        raise ValueError(f"compiler must be a compiler, like TorchCompile(), got {compiler!r}")
+    requests = [request] if compiler is None else compiler.compiled(request)
+    for one in requests:
+        if "sagemaker_pytorch_xla_multi_worker_enabled" in one.hyperparameters and (
+            "sagemaker_training_compiler_enabled" not in one.hyperparameters
+        ):
+            raise ValueError(
+                "launcher must be one that starts in the containers of this job, like Torchrun(): PyTorchXla is only in those of "
+                f"compiler=TrainingCompiler(), got compiler={compiler!r}"
+            )
+    return requests
 
 
 @dataclass(frozen=True)
@@ -82,22 +130,26 @@ class DataParallelJob:
     """A job whose processes each train on their own share of the data.
 
     Without ``launcher`` each host runs the script once, as a plain process: enough for one host with one accelerator, and
-    for a script that starts its processes itself.
+    for a script that starts its processes itself. ``compiler`` is what compiles its step.
     """
 
     group: InstanceGroup
     launcher: Launcher | None = None
+    compiler: Compiler | None = None
+
+    def __post_init__(self) -> None:
+        self.requests()
 
     def requests(self) -> Sequence[JobRequest]:
-        return [
-            JobRequest(
-                resource_config={
-                    "InstanceType": self.group.instance_type,
-                    "InstanceCount": self.group.instance_count,
-                },
-                hyperparameters=self.launcher.hyperparameters() if self.launcher else {},
-            )
-        ]
+        return compiled(launched(self.group, self.launcher), self.compiler)
+
+
+def launched(group: InstanceGroup, launcher: Launcher | None) -> JobRequest:
+    """The request of a job on machines of one type, with what starts its processes."""
+    return JobRequest(
+        resource_config={"InstanceType": group.instance_type, "InstanceCount": group.instance_count},
+        hyperparameters=launcher.hyperparameters() if launcher else {},
+    )
 
 
 @dataclass(frozen=True)
@@ -129,6 +181,12 @@ class HeterogeneousJob:
                 f"groups must be at most {_MOST_GROUPS - 1} beside train_group, {_MOST_GROUPS} in all, "
                 f"like {list(self._names[: _MOST_GROUPS - 1])}, got {list(self._names)}"
             )
+        for request in self.train.requests():
+            if request.alone_because:
+                raise ValueError(
+                    "train must be a job whose machines can be a group beside others, like "
+                    f"DataParallelJob(InstanceGroup('ml.g5.xlarge')), got {self.train!r}: {request.alone_because}"
+                )
         if any(request.group_names for request in self.train.requests()):
             raise ValueError(
                 "train must be a job on one group, like DataParallelJob(InstanceGroup('ml.g5.xlarge')), "
@@ -144,7 +202,8 @@ class HeterogeneousJob:
 
     def _with_groups(self, train: JobRequest) -> JobRequest:
         group = InstanceGroup(train.resource_config["InstanceType"], train.resource_config["InstanceCount"])
-        return JobRequest(
+        return replace(
+            train,
             resource_config={
                 "InstanceGroups": [
                     {
@@ -160,9 +219,7 @@ class HeterogeneousJob:
                 "sagemaker_distribution_instance_groups": json.dumps([self.train_group]),
                 **train.hyperparameters,
             },
-            environment=train.environment,
             group_names=self._names,
-            name_suffix=train.name_suffix,
         )
 
 

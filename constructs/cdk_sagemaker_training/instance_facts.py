@@ -1,0 +1,59 @@
+"""What an instance type has that decides how a job runs on it: its accelerators and its network."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+from cdk_sagemaker_training.tokens import is_unresolved
+
+
+@dataclass(frozen=True)
+class InstanceFacts:
+    """The accelerators of an instance type, ``kind`` None where it has none, and its EFA interfaces.
+
+    ``memory_gib`` is that of one device. ``processes`` is how many processes SageMaker's toolkit starts on a host for them: one
+    for each GPU, one for each core of Trainium as the Neuron runtime numbers them; 1 where there is no device.
+    ``efa_interfaces`` is None where the number is not known, 0 where the type has no Elastic Fabric Adapter.
+    """
+
+    kind: Literal["gpu", "neuron"] | None = None
+    name: str = ""
+    devices: int = 0
+    memory_gib: float = 0
+    processes: int = 1
+    efa_interfaces: int | None = 0
+
+
+def instance_facts(instance_type: str) -> InstanceFacts | None:
+    """The facts of a type like ``"ml.g5.xlarge"``, from ``instances.json``; None for a token, of which nothing is known yet.
+
+    A type that is not in the file has no accelerator and no EFA.
+    """
+    if is_unresolved(instance_type):
+        return None
+    return _all().get(instance_type, InstanceFacts())
+
+
+def family(instance_type: str) -> str:
+    """The family of a type: ``"g5"`` of ``"ml.g5.xlarge"``, the name by which AWS supports or refuses types."""
+    return instance_type.removeprefix("ml.").split(".")[0]
+
+
+def smallest_with(instance_type: str, devices: int) -> str | None:
+    """The smallest type with at least ``devices`` of the accelerators that ``instance_type`` has; None where there is none."""
+    name = _all()[instance_type].name
+    enough = {other: facts for other, facts in _all().items() if facts.name == name and facts.devices >= devices}
+    return min(enough, key=lambda other: enough[other].devices, default=None)
+
+
+@cache
+def _all() -> dict[str, InstanceFacts]:
+    content = json.loads((Path(__file__).parent / "instances.json").read_text())
+    return {
+        name: InstanceFacts(kind or None, device, count, memory, count * processes or 1, efa)
+        for name, (kind, device, count, memory, processes, efa) in content["types"].items()
+    }
