@@ -1,0 +1,149 @@
+"""Compiled training jobs through a deployed state machine: inductor, TensorFlow's XLA, PyTorch/XLA, and a job on spot machines."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import aws_cdk as cdk
+import pytest
+from aws_cdk import aws_s3 as s3
+from deployed import Deployed
+
+from cdk_sagemaker_training import (
+    CompiledJob,
+    InstanceGroup,
+    S3Channel,
+    S3Prefix,
+    Spot,
+    TensorFlowXla,
+    Torchrun,
+    TorchXla,
+    TrainingImage,
+    TrainingWorkflow,
+    training_code_path,
+)
+from sagemaker_local_account.faults import Interruption
+
+TYPE = "ml.m5.xlarge"
+SMALL = {"batch-size": 4, "sequence": 32, "width": 16, "layers": 1, "heads": 2}
+TEXT = b"\n\n\n".join(b"def answer_%d():\n    return %d" % (number, number) for number in range(2000))
+
+
+class Compiled(cdk.Stack):
+    def __init__(self, app: cdk.App) -> None:
+        super().__init__(app, "Compiled")
+        bucket = s3.Bucket(self, "Bucket", removal_policy=cdk.RemovalPolicy.DESTROY)
+        cdk.CfnOutput(self, "BucketName", value=bucket.bucket_name)
+        pytorch = TrainingImage(self, "PyTorch", directory=training_code_path(), file="compiled/Dockerfile")
+        tensorflow = TrainingImage(
+            self,
+            "TensorFlow",
+            directory=training_code_path(),
+            file="compiled/tensorflow/Dockerfile",
+            build_args={"TENSORFLOW": "tensorflow-cpu==2.21.0"},
+        )
+        xla = TrainingImage(self, "Xla", directory=training_code_path(), file="compiled/Dockerfile.xla")
+        one, two = InstanceGroup(TYPE), InstanceGroup(TYPE, 2)
+        spot = Spot(S3Prefix(bucket, "checkpoints/"), max_wait=cdk.Duration.minutes(20))
+        for name, props in {
+            "Inductor": {"job": CompiledJob(two, launcher=Torchrun()), "image": pytorch},
+            "TensorFlow": {"job": CompiledJob(two, compiler=TensorFlowXla()), "image": tensorflow},
+            "Xla": {"job": CompiledJob(one, compiler=TorchXla()), "image": xla},
+            "Spot": {
+                "job": CompiledJob(one),
+                "image": pytorch,
+                "hyperparameters": {**SMALL, "steps": 40, "log-every": 5, "checkpoint-every": 5},
+                "spot": spot,
+                "max_runtime": cdk.Duration.minutes(15),
+            },
+            "Longest": {
+                "job": CompiledJob(one),
+                "image": pytorch,
+                "hyperparameters": {**SMALL, "steps": 20, "pad": "longest"},
+            },
+        }.items():
+            workflow = TrainingWorkflow(
+                self,
+                name,
+                **{
+                    "channels": {"text": S3Channel(bucket, "text/")},
+                    "output": S3Prefix(bucket, "models/"),
+                    "hyperparameters": {**SMALL, "steps": 20},
+                    **props,
+                },
+            )
+            cdk.CfnOutput(self, f"{name}Arn", value=workflow.state_machine.state_machine_arn)
+
+
+@pytest.fixture(scope="module")
+def machines(deployed: Deployed, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    outputs = deployed.deploy(Compiled(cdk.App(outdir=str(tmp_path_factory.mktemp("assembly")))))
+    deployed.client("s3").put_object(Bucket=outputs["BucketName"], Key="text/answers.py", Body=TEXT)
+    return outputs
+
+
+@pytest.fixture
+def broken(deployed: Deployed) -> Iterator[Any]:
+    faults = deployed.account.faults
+    yield faults.add
+    for name in faults.left():
+        faults.mend(name)
+
+
+def completed(deployed: Deployed, machine: str) -> list[str]:
+    """What the hosts of an execution's job said; it succeeded."""
+    ended = deployed.ended(deployed.start(machine))
+    assert ended["status"] == "SUCCEEDED", ended.get("cause")
+    [job] = deployed.jobs_of(ended["executionArn"])
+    return deployed.said(job["TrainingJobName"])
+
+
+def numbers(said: list[str], pattern: str) -> list[float]:
+    return [float(found[1]) for line in said if (found := re.match(pattern, line))]
+
+
+def test_inductor_trains_on_two_hosts(deployed: Deployed, machines: dict[str, str]) -> None:
+    said = completed(deployed, machines["InductorArn"])
+    assert sum("1 of 2 processes, compiler inductor" in line for line in said) == 2
+    [first, *_, last] = numbers(said, r"step \d+ loss ([0-9.]+)")
+    assert last < first
+    assert numbers(said, r"compilations (\d+)") == [1]
+
+
+def test_tensorflow_trains_on_two_hosts_by_what_xla_compiles(deployed: Deployed, machines: dict[str, str]) -> None:
+    said = completed(deployed, machines["TensorFlowArn"])
+    assert sum("compiler xla on 2 devices of 2 hosts" in line for line in said) == 2
+    assert any("Compiled cluster using XLA" in line for line in said)
+    assert numbers(said, r"compilations (\d+)") == [1, 1]
+    losses = [line for line in said if line.startswith("step 20 loss")]
+    assert len(losses) == 2
+    assert len(set(losses)) == 1
+
+
+def test_pytorch_xla_trains_in_an_environment_of_its_own(deployed: Deployed, machines: dict[str, str]) -> None:
+    said = completed(deployed, machines["XlaArn"])
+    assert any("1 of 1 processes, compiler xla" in line for line in said)
+    [first, *_, last] = numbers(said, r"step \d+ loss ([0-9.]+)")
+    assert last < first
+
+
+def test_a_script_that_pads_to_the_longest_fails_the_job(deployed: Deployed, machines: dict[str, str]) -> None:
+    execution = deployed.start(machines["LongestArn"])
+    assert deployed.ended(execution)["status"] == "FAILED"
+    job = deployed.the_job_of(execution)
+    assert job["TrainingJobStatus"] == "Failed"
+    assert any("compiled again" in line and "tokens was" in line for line in deployed.said(job["TrainingJobName"]))
+
+
+def test_an_interrupted_job_goes_on_with_its_steps_and_its_compiled_code(
+    deployed: Deployed, machines: dict[str, str], broken: Any
+) -> None:
+    broken(Interruption("step 15 ", away=1))
+    said = completed(deployed, machines["SpotArn"])
+    [first, second] = numbers(said, r".*from step (\d+)")
+    assert first == 0
+    assert second >= 15
+    steps = numbers(said, r"step (\d+) loss")
+    assert steps[-1] == 40
