@@ -5,9 +5,18 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from cdk_sagemaker_training.compiled import CompiledJob
+from cdk_sagemaker_training.compiled_practice import (
+    SuggestedBatchSize,
+    rescaled_learning_rate,
+    suggested_batch_sizes,
+)
+from cdk_sagemaker_training.compilers import Neuron, TensorFlowXla, TorchCompile, TorchXla
 from cdk_sagemaker_training.data import S3Channel, S3Prefix, Spot, WarmPool
 from cdk_sagemaker_training.image import TrainingImage
 from cdk_sagemaker_training.jobs import (
+    Advice,
+    Compiler,
     DataParallelJob,
     HeterogeneousJob,
     InstanceGroup,
@@ -17,6 +26,7 @@ from cdk_sagemaker_training.jobs import (
 )
 from cdk_sagemaker_training.packaged import training_code_path
 from cdk_sagemaker_training.role import TrainingRole
+from cdk_sagemaker_training.training_compiler import PyTorchXla, TrainingCompiler
 from cdk_sagemaker_training.workflow import TrainingWorkflow
 
 if TYPE_CHECKING:
@@ -24,14 +34,24 @@ if TYPE_CHECKING:
     from cdk_sagemaker_training.task import TrainingTask
 
 __all__ = [
+    "Advice",
+    "CompiledJob",
+    "Compiler",
     "DataParallelJob",
     "HeterogeneousJob",
     "InstanceGroup",
     "JobRequest",
+    "Neuron",
+    "PyTorchXla",
     "S3Channel",
     "S3Prefix",
     "Spot",
+    "SuggestedBatchSize",
+    "TensorFlowXla",
+    "TorchCompile",
+    "TorchXla",
     "Torchrun",
+    "TrainingCompiler",
     "TrainingImage",
     "TrainingJob",
     "TrainingNetwork",
@@ -39,6 +59,8 @@ __all__ = [
     "TrainingTask",
     "TrainingWorkflow",
     "WarmPool",
+    "rescaled_learning_rate",
+    "suggested_batch_sizes",
     "training_code_path",
 ]
 

@@ -40,12 +40,13 @@ class Intervals:
         return Intervals(_FIRST_INTERVAL, max(_FIRST_INTERVAL, math.ceil(last / _GROWTHS)), last)
 
 
-def job_name(prefix: str, attempt: str) -> str:
+def job_name(prefix: str, attempt: str, suffix: str = "") -> str:
     """A job's name as a function of its execution, computed before the job is created.
 
     What runs twice, because an answer was lost or an execution is redriven, thus finds its job instead of starting another.
+    Of ``suffix``, which tells apart the jobs of one execution, a name of 63 characters has room for the first letter.
     """
-    return f"States.Format('{prefix}-{{}}-{{}}', {execution_hash('$$.Execution.Id')}, {attempt})"
+    return f"States.Format('{prefix}-{{}}-{suffix[:1]}{{}}', {execution_hash('$$.Execution.Id')}, {attempt})"
 
 
 def execution_hash(execution_arn: str) -> str:
@@ -55,12 +56,55 @@ def execution_hash(execution_arn: str) -> str:
 
 def training_definition(
     *,
-    request: Mapping[str, Any],
+    requests: Mapping[str, Mapping[str, Any]],
     prefix: str,
     integration: Integration,
     attempts: int,
     intervals: Intervals,
     timeout_seconds: int,
+    partition: str,
+) -> dict[str, Any]:
+    """Runs one job after the other, each as ``_states`` says; ``requests`` has their Parameters by their name's suffix.
+
+    The states of a job with a suffix have it before their names: `compile` has `CompileCreate`.
+    """
+    states: dict[str, Any] = {}
+    firsts = [_state_name(suffix, "FirstAttempt") for suffix in requests]
+    for (suffix, request), following in zip(requests.items(), [*firsts[1:], None], strict=True):
+        own = _states(request, prefix, suffix, integration, attempts, intervals, partition)
+        own = {_state_name(suffix, name): _renamed(suffix, state) for name, state in own.items()}
+        if following is not None:
+            own[_state_name(suffix, "Completed")] = {"Type": "Pass", "Next": following}
+        states.update(own)
+    return {
+        "Comment": "Runs a training job",
+        "StartAt": firsts[0],
+        "TimeoutSeconds": timeout_seconds,
+        "States": states,
+    }
+
+
+def _state_name(suffix: str, name: str) -> str:
+    return f"{suffix.capitalize()}{name}"
+
+
+def _renamed(suffix: str, state: Any) -> Any:
+    """A state whose next states are those of the job with ``suffix``."""
+    if isinstance(state, list):
+        return [_renamed(suffix, item) for item in state]
+    if not isinstance(state, dict):
+        return state
+    renamed = {key: value if key == "Parameters" else _renamed(suffix, value) for key, value in state.items()}
+    return renamed | {key: _state_name(suffix, state[key]) for key in ("Next", "Default") if key in state}
+
+
+def _states(
+    request: Mapping[str, Any],
+    prefix: str,
+    suffix: str,
+    integration: Integration,
+    attempts: int,
+    intervals: Intervals,
     partition: str,
 ) -> dict[str, Any]:
     """Creates a job and waits for its end, by `.sync` or by looking at it from time to time.
@@ -69,10 +113,10 @@ def training_definition(
     or is what failed. From there on both integrations are the same.
     """
     service = f"arn:{partition}:states:::aws-sdk:sagemaker"
-    states = {
+    states: dict[str, Any] = {
         "FirstAttempt": {
             "Type": "Pass",
-            "Parameters": {"Attempt": 1, "JobName.$": job_name(prefix, "1"), "Seconds": intervals.first},
+            "Parameters": {"Attempt": 1, "JobName.$": job_name(prefix, "1", suffix), "Seconds": intervals.first},
             "ResultPath": _OWN,
             "Next": "Create",
         },
@@ -144,18 +188,13 @@ def training_definition(
             "Type": "Pass",
             "Parameters": {
                 "Attempt.$": f"States.MathAdd({_OWN}.Attempt, 1)",
-                "JobName.$": job_name(prefix, f"States.MathAdd({_OWN}.Attempt, 1)"),
+                "JobName.$": job_name(prefix, f"States.MathAdd({_OWN}.Attempt, 1)", suffix),
                 "Seconds": intervals.first,
             },
             "ResultPath": _OWN,
             "Next": "Create",
         }
-    return {
-        "Comment": "Runs a training job",
-        "StartAt": "FirstAttempt",
-        "TimeoutSeconds": timeout_seconds,
-        "States": states,
-    }
+    return states
 
 
 def _create(integration: Integration, request: Mapping[str, Any], partition: str) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import io
 import json
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -36,6 +36,22 @@ def copied_sources(directory: Path, file: str) -> list[str] | None:
             )
         sources[path] = None
     return list(sources)
+
+
+def base_image(directory: Path, file: str, build_args: Mapping[str, str]) -> str:
+    """The `repository:tag` that the image of ``file`` is built from in the end, stages resolved, without its registry."""
+    content: Any = io.BytesIO((directory / file).read_bytes())  # its type stub says text, its code takes bytes only
+    parser = DockerfileParser(fileobj=content, build_args=dict(build_args))
+    froms = [one["value"] for one in parser.structure if one["instruction"] == "FROM"]
+    stages = {
+        name.group(1): parent
+        for text, parent in zip(froms, parser.parent_images, strict=True)
+        if (name := re.search(r"\sas\s+(\S+)$", text, re.IGNORECASE))
+    }
+    base = parser.parent_images[-1] if froms else ""
+    while base in stages:
+        base = stages.pop(base)
+    return base.rsplit("/", 1)[-1]
 
 
 def excluded_but(kept: list[str], directory: Path) -> list[str]:

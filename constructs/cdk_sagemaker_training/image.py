@@ -10,6 +10,13 @@ from aws_cdk import IgnoreMode, Stack
 from aws_cdk import aws_ecr as ecr
 from constructs import Construct
 
+from cdk_sagemaker_training.containers import (
+    Container,
+    Framework,
+    account_of,
+    neuron_container,
+    training_compiler_container,
+)
 from cdk_sagemaker_training.tokens import is_unresolved
 
 if TYPE_CHECKING:
@@ -25,10 +32,12 @@ class TrainingImage(Construct):
     be read from the image, so none may be a secret.
 
     ``image_uri`` is what a CreateTrainingJob request names, ``repository`` where the image lies, and ``asset`` what builds it.
+    ``base`` is the `repository:tag` of what it is built from, or is itself, without the registry; None where that is not known.
     Raises ``ValueError`` for a directory without the Dockerfile, or without a file that the Dockerfile copies.
     """
 
     asset: ecr_assets.DockerImageAsset | None
+    base: str | None
 
     def __init__(
         self,
@@ -43,11 +52,12 @@ class TrainingImage(Construct):
         # Here and not above, since an image that lies in a repository needs neither.
         from aws_cdk import aws_ecr_assets as ecr_assets
 
-        from cdk_sagemaker_training.dockerfile import copied_sources, excluded_but
+        from cdk_sagemaker_training.dockerfile import base_image, copied_sources, excluded_but
 
         super().__init__(scope, id)
         _check_dockerfile(directory, file)
         sources = copied_sources(Path(directory), file)
+        self.base = base_image(Path(directory), file, build_args or {})
         self.asset = ecr_assets.DockerImageAsset(
             self,
             "Asset",
@@ -83,15 +93,37 @@ class TrainingImage(Construct):
                 repository_name=repository,
             ),
             tag,
+            f"{repository}:{tag}",
         )
         return image
 
     @staticmethod
-    def from_ecr_repository(scope: Construct, id: str, repository: ecr.IRepository, tag: str) -> TrainingImage:
-        """An image that lies in a repository already, by its tag, or by its digest, like ``"sha256:..."``."""
+    def from_training_compiler(scope: Construct, id: str, framework: Framework, version: str) -> TrainingImage:
+        """AWS's container with the Training Compiler for a framework and its version, like ``("pytorch", "1.13.1")``."""
+        container = training_compiler_container(framework, version)
+        return TrainingImage._from_container(scope, id, container)
+
+    @staticmethod
+    def from_neuron(scope: Construct, id: str) -> TrainingImage:
+        """The last public container of AWS's in which Trainium trains with PyTorch/XLA."""
+        return TrainingImage._from_container(scope, id, neuron_container())
+
+    @staticmethod
+    def from_ecr_repository(
+        scope: Construct, id: str, repository: ecr.IRepository, tag: str, *, base: str | None = None
+    ) -> TrainingImage:
+        """An image that lies in a repository already, by its tag, or by its digest, like ``"sha256:..."``.
+
+        ``base`` says which image it was built from, like ``"pytorch-trcomp-training:1.13.1-gpu-py39"``, where a job asks.
+        """
         image = _ImageInRepository(scope, id)
-        image._use(repository, tag)
+        image._use(repository, tag, base)
         return image
+
+    @staticmethod
+    def _from_container(scope: Construct, id: str, container: Container) -> TrainingImage:
+        account = account_of(container, Stack.of(scope).region)
+        return TrainingImage.from_dlc(scope, id, container.repository, container.tag, account_id=account)
 
     def grant_pull(self, grantee: object) -> None:
         """Let ``grantee`` pull the image; what runs a job calls this for the job's role."""
@@ -105,8 +137,9 @@ class _ImageInRepository(TrainingImage):
         Construct.__init__(self, scope, id)
         self.asset = None
 
-    def _use(self, repository: ecr.IRepository, tag: str) -> None:
+    def _use(self, repository: ecr.IRepository, tag: str, base: str | None) -> None:
         self.repository = repository
+        self.base = base
         self.image_uri = repository.repository_uri_for_tag_or_digest(tag)
 
 

@@ -43,10 +43,17 @@ def family(instance_type: str) -> str:
     return instance_type.removeprefix("ml.").split(".")[0]
 
 
-def smallest_with(instance_type: str, devices: int) -> str | None:
-    """The smallest type with at least ``devices`` of the accelerators that ``instance_type`` has; None where there is none."""
+def smallest_with(instance_type: str, *, devices: int = 1, efa: bool = False) -> str | None:
+    """The smallest type with at least ``devices`` of the accelerators that ``instance_type`` has, None where there is none.
+
+    ``efa`` leaves out types without an Elastic Fabric Adapter.
+    """
     name = _all()[instance_type].name
-    enough = {other: facts for other, facts in _all().items() if facts.name == name and facts.devices >= devices}
+    enough = {
+        other: facts
+        for other, facts in _all().items()
+        if facts.name == name and facts.devices >= devices and (facts.efa_interfaces or not efa)
+    }
     return min(enough, key=lambda other: enough[other].devices, default=None)
 
 

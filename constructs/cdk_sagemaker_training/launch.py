@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatch
 from typing import TYPE_CHECKING, Any
 
-from aws_cdk import Duration, Size, Stack
+from aws_cdk import Duration, Size, Stack, Validations
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
 from cdk_sagemaker_training.data import S3Channel, S3Prefix, Spot, WarmPool, seconds_of
 from cdk_sagemaker_training.image import TrainingImage
-from cdk_sagemaker_training.jobs import TrainingJob
+from cdk_sagemaker_training.jobs import JobRequest, TrainingJob
 from cdk_sagemaker_training.jsonpath import path, quoted
 from cdk_sagemaker_training.request import check_job_name_prefix, create_training_job
 from cdk_sagemaker_training.role import TrainingRole
@@ -72,9 +73,14 @@ class Launch:
             self.stack.format_arn(service="sagemaker", resource="training-job", resource_name=f"{prefix}-*")
             for prefix in sorted({self.prefix, self.prefix.lower()})
         ]
+        self.job_requests = tuple(job.requests())
+        _check_suffixes(self.job_requests)
+        for job_request in self.job_requests:
+            _check_image(image, job_request)
+        for advice in dict.fromkeys(advice for one in self.job_requests for advice in one.advice):
+            Validations.of(scope).add_warning(advice.id, advice.text)
         self._tags = tags or {}
-        self._request = {
-            "job_request": _the_request_of(job),
+        self._request: dict[str, Any] = {
             "image_uri": image.image_uri,
             "role_arn": self.role.role_arn,
             "output": output,
@@ -91,13 +97,14 @@ class Launch:
         }
         self._grant(image, channels or {}, output, network)
 
-    def request(self, *, job_name: str, checkpoint_folder: str) -> Mapping[str, Any]:
-        """The Parameters of a state that creates a job, in ASL's JSONPath.
+    def request(self, job_request: JobRequest, *, job_name: str, checkpoint_folder: str) -> Mapping[str, Any]:
+        """The Parameters of a state that creates one of ``job_requests``, in ASL's JSONPath.
 
         ``job_name`` and ``checkpoint_folder`` (a place below ``checkpoints``, without its last slash) are JSONPath
         expressions. Members known only when the state runs have a key that ends in ``.$``.
         """
         request = create_training_job(
+            job_request=job_request,
             training_job_name=path(job_name),
             checkpoint_s3_uri=self._checkpoint_uri(checkpoint_folder),
             tags={**self._tags, EXECUTION_TAG: path("$$.Execution.Id")},
@@ -150,18 +157,29 @@ class Launch:
         self.role.grant_write(output.bucket, output.prefix)
         if self.checkpoints is not None:
             self.role.grant_checkpoints(self.checkpoints.bucket, self.checkpoints.prefix)
+        for place in dict.fromkeys(place for request in self.job_requests for place in request.storage):
+            self.role.grant_read_write(place.bucket, place.prefix)
         if network is not None:
             self.role.grant_network(network)
 
 
-def _the_request_of(job: TrainingJob) -> Any:
-    requests = job.requests()
-    if len(requests) != 1:
+def _check_suffixes(requests: Sequence[JobRequest]) -> None:
+    letters = [request.name_suffix[:1] for request in requests]
+    if len(set(letters)) != len(letters):
         raise ValueError(
-            "job must be one that makes one request, like DataParallelJob(InstanceGroup('ml.g5.xlarge')), "
-            f"got {type(job).__name__} with {len(requests)}"
+            "job must make requests whose name_suffix begin with letters of their own, like 'compile' and '', "
+            f"got {[request.name_suffix for request in requests]}"
         )
-    return requests[0]
+
+
+def _check_image(image: TrainingImage, request: JobRequest) -> None:
+    if not request.images or is_unresolved(image.base):
+        return
+    if image.base is None or not any(fnmatch(image.base, pattern) for pattern in request.images):
+        raise ValueError(
+            f"image must be, or be built from, a container that the job's compiler and launcher are in, like "
+            f"TrainingImage.from_training_compiler(...) for one of {list(request.images)}, got {image.base!r}"
+        )
 
 
 def _default_prefix(path: str) -> str:

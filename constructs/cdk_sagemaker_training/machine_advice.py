@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cdk_sagemaker_training.instance_facts import InstanceFacts, family, smallest_with
+from cdk_sagemaker_training.instance_facts import InstanceFacts, smallest_with
 from cdk_sagemaker_training.jobs import Advice, InstanceGroup
 from cdk_sagemaker_training.tokens import is_unresolved
 
@@ -34,10 +34,11 @@ def _one_machine_instead(group: InstanceGroup, facts: InstanceFacts) -> list[Adv
 def _no_efa(group: InstanceGroup, facts: InstanceFacts) -> list[Advice]:
     if facts.efa_interfaces != 0:
         return []
+    with_efa = smallest_with(group.instance_type, efa=True) or "ml.p4d.24xlarge"
     return [
         Advice(
             "cdk-sagemaker-training:no-efa",
             f"{group.instance_count} machines of {group.instance_type!r} have no Elastic Fabric Adapter for what crosses them; "
-            f"{alternative!r} has the same accelerators and one.",
+            f"{with_efa!r} has.",
         )
     ]

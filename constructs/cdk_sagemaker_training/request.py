@@ -29,6 +29,7 @@ _PROP_NAMES = {
     "HyperParameters": "hyperparameters",
     "InputDataConfig": "channels",
     "OutputDataConfig": "output",
+    "ProfilerConfig": "job",
     "ResourceConfig": "job",
     "ResourceConfig.KeepAlivePeriodInSeconds": "warm_pool",
     "ResourceConfig.VolumeSizeInGB": "volume_size",
@@ -73,12 +74,13 @@ def create_training_job(
             "TrainingInputMode": "File",
             "MetricDefinitions": _metric_definitions(metric_definitions or {}),
         },
-        "CheckpointConfig": _checkpoint_config(checkpoint_s3_uri, spot),
+        "CheckpointConfig": _checkpoint_config(checkpoint_s3_uri, spot) if job_request.checkpoints else None,
         "EnableManagedSpotTraining": True if spot else None,
         "Environment": {**(environment or {}), **job_request.environment},
         "HyperParameters": _hyperparameters(hyperparameters or {}, job_request),
         "InputDataConfig": _input_data_config(channels or {}, job_request.group_names),
         "OutputDataConfig": {"S3OutputPath": output.uri},
+        "ProfilerConfig": _profiler_config(job_request, output),
         "ResourceConfig": {
             **job_request.resource_config,
             "KeepAlivePeriodInSeconds": _keep_alive_seconds(warm_pool, spot, job_request.group_names),
@@ -152,7 +154,8 @@ def _hyperparameters(given: Mapping[str, Any], job_request: JobRequest) -> dict[
             raise ValueError(
                 f"hyperparameters must leave {name!r} to the job, which sets it; say it there, like launcher=Torchrun()"
             )
-    encoded = {name: encode_hyperparameter(name, value) for name, value in given.items()}
+    values = {**given, **job_request.overrides}
+    encoded = {name: encode_hyperparameter(name, value) for name, value in values.items()}
     encoded.update(job_request.hyperparameters)
     if len(encoded) > _MOST_HYPERPARAMETERS:
         raise ValueError(
@@ -166,6 +169,11 @@ def _hyperparameters(given: Mapping[str, Any], job_request: JobRequest) -> dict[
                 f"like the S3 URI of a file that holds it, got {len(text)} characters beginning {text[:20]!r}"
             )
     return encoded
+
+
+def _profiler_config(job_request: JobRequest, output: S3Prefix) -> dict[str, Any]:
+    config = dict(job_request.profiler_config)
+    return {**config, "S3OutputPath": output.uri} if config.get("DisableProfiler") is False else config
 
 
 def _input_data_config(channels: Mapping[str, S3Channel], group_names: tuple[str, ...]) -> list[dict[str, Any]]:

@@ -79,6 +79,10 @@ class TrainingRole(Construct):
 
     def grant_checkpoints(self, bucket: s3.IBucket, prefix: str) -> None:
         """Let jobs keep checkpoints under a prefix: written while they run, read back when they start again."""
+        self.grant_read_write(bucket, prefix)
+
+    def grant_read_write(self, bucket: s3.IBucket, prefix: str) -> None:
+        """Let jobs read and write under a prefix, as a compiler's cache is."""
         self.grant_read(bucket, prefix)
         self.grant_write(bucket, prefix)
 

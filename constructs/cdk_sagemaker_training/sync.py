@@ -31,6 +31,7 @@ _KNOWN_TO_SYNC: dict[str, Any] = {
 # The props that the others come from, the one to change first before those that follow from it.
 _PROP_OF = {
     "InstanceGroups": "job",
+    "ProfilerConfig": "job",
     "InstanceGroupNames": "channels",
     "KeepAlivePeriodInSeconds": "warm_pool",
     "MaxPendingTimeInSeconds": "max_pending",

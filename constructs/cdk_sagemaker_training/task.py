@@ -95,8 +95,13 @@ class TrainingTask(tasks.CallAwsService):
             job_name_prefix=job_name_prefix,
             tags=tags,
         )
+        if len(launch.job_requests) != 1:
+            raise ValueError(
+                "job must be one that makes one request, like DataParallelJob(InstanceGroup('ml.g5.xlarge')), "
+                f"got {type(job).__name__} with {len(launch.job_requests)}: use TrainingWorkflow(...).as_task(...)"
+            )
         self._request = launch.request(
-            job_name=_job_name(launch.prefix, unique_by), checkpoint_folder=_folder(unique_by)
+            launch.job_requests[0], job_name=_job_name(launch.prefix, unique_by), checkpoint_folder=_folder(unique_by)
         )
         check_sync_takes(self._request, "TrainingWorkflow(...).as_task(...)")
         self._resource = f"arn:{launch.partition}:states:::sagemaker:createTrainingJob.sync"

@@ -46,6 +46,7 @@ class TrainingWorkflow(Construct):
     - ``integration`` is how it waits for the job: ``"sync"`` by Step Functions' own integration, ``"poll"`` by looking at
       the job at growing intervals of 2 seconds and more. None takes ``"sync"`` where that is known to take the request, which it
       is not of instance groups, a warm pool and ``max_pending``.
+    - A kind that makes several jobs, such as one that compiles ahead of the one that trains, has them run one after the other.
     - ``attempts`` is how often a job that fails is run, 1 to 30. Calls that AWS throttles or answers with an error are
       repeated in any case, and a call whose answer was lost never starts a second job.
     - ``checkpoints`` turns checkpoints on, without ``spot`` too, which says their place itself. Each execution has
@@ -110,22 +111,24 @@ class TrainingWorkflow(Construct):
             job_name_prefix=job_name_prefix,
             tags=tags,
         )
-        request = launch.request(
-            job_name="$.Training.JobName", checkpoint_folder=_folder(resume_from, launch.checkpoints)
-        )
+        folder = _folder(resume_from, launch.checkpoints)
+        requests = {
+            one.name_suffix: launch.request(one, job_name="$.Training.JobName", checkpoint_folder=folder)
+            for one in launch.job_requests
+        }
         longest = _longest_seconds(launch)
-        self.integration: Integration = integration or ("sync" if sync_takes(request) else "poll")
+        jobs = attempts * len(requests)
+        self.integration: Integration = integration or ("sync" if all(map(sync_takes, requests.values())) else "poll")
         if self.integration == "sync":
-            check_sync_takes(request, "integration='poll'")
+            for request in requests.values():
+                check_sync_takes(request, "integration='poll'")
         definition = training_definition(
-            request=request,
+            requests=requests,
             prefix=launch.prefix,
             integration=self.integration,
             attempts=attempts,
-            intervals=Intervals.over(longest, attempts),
-            timeout_seconds=(
-                attempts * (longest + _UPLOAD_SECONDS) if timeout is None else seconds_of("timeout", timeout)
-            ),
+            intervals=Intervals.over(longest, jobs),
+            timeout_seconds=jobs * (longest + _UPLOAD_SECONDS) if timeout is None else seconds_of("timeout", timeout),
             partition=launch.partition,
         )
         self.state_machine = sfn.StateMachine(

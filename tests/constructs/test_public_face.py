@@ -3,14 +3,24 @@ import cdk_sagemaker_training
 
 def test_the_public_names_are_these() -> None:
     assert sorted(cdk_sagemaker_training.__all__) == [
+        "Advice",
+        "CompiledJob",
+        "Compiler",
         "DataParallelJob",
         "HeterogeneousJob",
         "InstanceGroup",
         "JobRequest",
+        "Neuron",
+        "PyTorchXla",
         "S3Channel",
         "S3Prefix",
         "Spot",
+        "SuggestedBatchSize",
+        "TensorFlowXla",
+        "TorchCompile",
+        "TorchXla",
         "Torchrun",
+        "TrainingCompiler",
         "TrainingImage",
         "TrainingJob",
         "TrainingNetwork",
@@ -18,6 +28,8 @@ def test_the_public_names_are_these() -> None:
         "TrainingTask",
         "TrainingWorkflow",
         "WarmPool",
+        "rescaled_learning_rate",
+        "suggested_batch_sizes",
         "training_code_path",
     ]
 

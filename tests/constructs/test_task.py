@@ -1,3 +1,4 @@
+from dataclasses import replace
 from typing import Any
 
 import aws_cdk as cdk
@@ -247,8 +248,10 @@ def test_a_job_name_prefix_that_names_cannot_begin_with_is_refused() -> None:
 def test_a_job_of_several_requests_is_refused() -> None:
     class Twice:
         def requests(self) -> Any:
-            return [*HOMOGENEOUS.requests(), *HOMOGENEOUS.requests()]
+            [request] = HOMOGENEOUS.requests()
+            return [replace(request, name_suffix="first"), request]
 
     assert message_of(job=Twice()) == (
-        "job must be one that makes one request, like DataParallelJob(InstanceGroup('ml.g5.xlarge')), got Twice with 2"
+        "job must be one that makes one request, like DataParallelJob(InstanceGroup('ml.g5.xlarge')), got Twice with 2: "
+        "use TrainingWorkflow(...).as_task(...)"
     )

@@ -1,0 +1,88 @@
+"""AWS's own containers for compilers, by framework and version."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from cdk_sagemaker_training.tokens import is_unresolved
+
+Framework = Literal["pytorch", "huggingface-pytorch", "huggingface-tensorflow", "tensorflow"]
+
+
+@dataclass(frozen=True)
+class Container:
+    """A Deep Learning Container: ``repository`` and ``tag``, and the regions that have it, None where that is not known."""
+
+    compiler: str
+    framework: str
+    version: str
+    repository: str
+    tag: str
+    regions: tuple[str, ...] | None
+
+    @property
+    def name(self) -> str:
+        return f"{self.repository}:{self.tag}"
+
+
+def training_compiler_container(framework: str, version: str) -> Container:
+    """The container with the Training Compiler for a framework, like ``("pytorch", "1.13.1")``; ``"1.13"`` is its last 1.13."""
+    if framework not in get_args(Framework):
+        raise ValueError(
+            f"framework must be one of {', '.join(map(repr, get_args(Framework)))}, like 'pytorch', got {framework!r}"
+        )
+    own = [one for one in _containers() if (one.compiler, one.framework) == ("training-compiler", framework)]
+    found = [one for one in own if one.version == version or one.version.startswith(f"{version}.")]
+    if not found:
+        versions = [one.version for one in own]
+        raise ValueError(
+            f"version must be one of {framework} that the Training Compiler has a container for, "
+            f"like {versions[-1]!r} of {versions}, got {version!r}"
+        )
+    return found[-1]
+
+
+def training_compiler_images(frameworks: tuple[str, ...]) -> tuple[str, ...]:
+    """Patterns of the containers with the Training Compiler for these frameworks, whatever their tag says after the version."""
+    return tuple(
+        f"{one.repository}:{one.version.rsplit('.', 1)[0] if one.framework == 'pytorch' else one.version}[.-]*gpu*"
+        for one in _containers()
+        if one.compiler == "training-compiler" and one.framework in frameworks
+    )
+
+
+def neuron_container() -> Container:
+    """The last public container in which Neuron trains with PyTorch/XLA."""
+    return next(one for one in _containers() if one.compiler == "neuron")
+
+
+def account_of(container: Container, region: str) -> str | None:
+    """The account that holds a container in a region; None where the region or its account is not known."""
+    if is_unresolved(region):
+        return None
+    if container.regions is not None and region not in container.regions:
+        raise ValueError(
+            f"region must be one that has {container.name}, like {container.regions[0]!r} of {list(container.regions)}, "
+            f"got {region!r}"
+        )
+    return _accounts().get(region)
+
+
+def _containers() -> tuple[Container, ...]:
+    return tuple(
+        Container(compiler, framework, version, repository, tag, None if regions is None else tuple(regions))
+        for compiler, framework, version, repository, tag, regions in _content()["containers"]
+    )
+
+
+def _accounts() -> dict[str, str]:
+    return dict(_content()["accounts"])
+
+
+@cache
+def _content() -> dict[str, Any]:
+    return dict(json.loads((Path(__file__).parent / "containers.json").read_text()))

@@ -1,0 +1,127 @@
+"""AWS's Training Compiler, which still runs but is at its end of life, as a value."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from cdk_sagemaker_training.containers import training_compiler_images
+from cdk_sagemaker_training.instance_facts import family, instance_facts
+from cdk_sagemaker_training.jobs import Advice, JobRequest
+from cdk_sagemaker_training.tokens import is_unresolved
+
+_FAMILIES = ("p3", "p3dn", "g4dn", "p4d", "g5")
+_PYTORCH_XLA = "sagemaker_pytorch_xla_multi_worker_enabled"
+_MPI = "sagemaker_mpi_enabled"
+_ALL = ("pytorch", "huggingface-pytorch", "huggingface-tensorflow", "tensorflow")
+# Hugging Face's containers before PyTorch 1.11 have no xla_spawn (huggingface/training_compiler/config.py of AWS's SDK).
+_WITHOUT_XLA_SPAWN = ("huggingface-pytorch-trcomp-training:1.9", "huggingface-pytorch-trcomp-training:1.10")
+
+
+@dataclass(frozen=True)
+class PyTorchXla:
+    """The launcher in the Training Compiler's PyTorch containers: one process for each GPU, in the script's ``_mp_fn(index)``.
+
+    Only with ``compiler=TrainingCompiler()``: ``torch_xla.distributed.xla_spawn`` is in AWS's own build of PyTorch/XLA.
+    """
+
+    def hyperparameters(self) -> Mapping[str, str]:
+        return {_PYTORCH_XLA: "true"}
+
+
+@dataclass(frozen=True)
+class TrainingCompiler:
+    """SageMaker Training Compiler, for jobs that stay on its containers; AWS makes no new releases of it.
+
+    The image is one of ``TrainingImage.from_training_compiler`` or built from one. PyTorch on several GPUs needs
+    ``launcher=PyTorchXla()``. ``debug`` has the compiler write logs to ``/opt/ml/output/data/compiler/``, which slows the
+    job down and comes out in its ``output.tar.gz``. ``profiler`` leaves SageMaker's profiler on, which compiles again to look.
+
+    The hyperparameters and refusals are those of AWS's SDK (training_compiler/config.py of sagemaker 2.257.7, and its siblings
+    for PyTorch, Hugging Face and TensorFlow), the advice that of AWS's "Training Compiler Best Practices and Considerations".
+    """
+
+    debug: bool = False
+    profiler: bool = False
+
+    def __post_init__(self) -> None:
+        for prop, value in (("debug", self.debug), ("profiler", self.profiler)):
+            if not isinstance(value, bool):
+                raise ValueError(f"{prop} must be True or False, like False, got {value!r}")
+
+    def compiled(self, request: JobRequest) -> Sequence[JobRequest]:
+        instance_type = request.resource_config["InstanceType"]
+        if not is_unresolved(instance_type) and family(instance_type) not in _FAMILIES:
+            raise ValueError(
+                f"instance_type must be of a family that TrainingCompiler compiles for, {', '.join(_FAMILIES)}, "
+                f"like 'ml.g5.xlarge', got {instance_type!r}"
+            )
+        return [
+            replace(
+                request,
+                hyperparameters={
+                    **request.hyperparameters,
+                    "sagemaker_training_compiler_enabled": "true",
+                    "sagemaker_training_compiler_debug_mode": json.dumps(self.debug),
+                },
+                profiler_config={"DisableProfiler": not self.profiler},
+                images=_images_for(request),
+                alone_because="TrainingCompiler takes no instance groups",
+                advice=(*request.advice, _END_OF_LIFE, *self._advice(request)),
+            )
+        ]
+
+    def _advice(self, request: JobRequest) -> list[Advice]:
+        advice = []
+        if self.debug:
+            advice.append(_DEBUG)
+        if self.profiler:
+            advice.append(_PROFILER)
+        facts = instance_facts(request.resource_config["InstanceType"])
+        several = facts is not None and (facts.devices > 1 or request.resource_config["InstanceCount"] != 1)
+        if several and not _launching(request):
+            advice.append(_ONE_PROCESS)
+        return advice
+
+
+def _launching(request: JobRequest) -> list[str]:
+    return [key for key in request.hyperparameters if key.endswith("_enabled")]
+
+
+def _images_for(request: JobRequest) -> tuple[str, ...]:
+    """The containers that start what the launcher says; raises ``ValueError`` where none does."""
+    launching = _launching(request)
+    if not launching:
+        return training_compiler_images(_ALL)
+    if launching == [_PYTORCH_XLA]:
+        images = training_compiler_images(("pytorch", "huggingface-pytorch"))
+        return tuple(image for image in images if not image.startswith(_WITHOUT_XLA_SPAWN))
+    if launching == [_MPI]:
+        return training_compiler_images(("tensorflow", "huggingface-tensorflow"))
+    raise ValueError(
+        "launcher must be one that TrainingCompiler compiles under, like PyTorchXla() for PyTorch or launcher=None, "
+        f"got {', '.join(launching)}"
+    )
+
+
+_END_OF_LIFE = Advice(
+    "cdk-sagemaker-training:training-compiler-end-of-life",
+    "AWS makes no new releases of the Training Compiler and no patches of its containers; move to TorchCompile() with a current "
+    "PyTorch, TensorFlowXla() with a current TensorFlow, or Neuron(...) on Trainium.",
+)
+_DEBUG = Advice(
+    "cdk-sagemaker-training:training-compiler-debug",
+    "TrainingCompiler(debug=True) slows the job down; its logs are written to /opt/ml/output/data/compiler/ and come out in "
+    "output.tar.gz below the job's output.",
+)
+_PROFILER = Advice(
+    "cdk-sagemaker-training:training-compiler-profiler",
+    "TrainingCompiler(profiler=True) leaves SageMaker's profiler on, for which the compiler may compile again and the job runs "
+    "slower; leave it out unless you are profiling.",
+)
+_ONE_PROCESS = Advice(
+    "cdk-sagemaker-training:training-compiler-without-launcher",
+    "Without a launcher each host runs one process, which trains on one GPU unless the script starts others; "
+    "PyTorch's containers have launcher=PyTorchXla().",
+)
