@@ -1,4 +1,4 @@
-"""Compiled training jobs through a deployed state machine: inductor, TensorFlow's XLA, PyTorch/XLA, and a job on spot machines."""
+"""Compiled training jobs through a deployed state machine: inductor, TensorFlow's XLA, PyTorch/XLA, and spot machines."""
 
 from __future__ import annotations
 
@@ -31,57 +31,74 @@ SMALL = {"batch-size": 4, "sequence": 32, "width": 16, "layers": 1, "heads": 2}
 TEXT = b"\n\n\n".join(b"def answer_%d():\n    return %d" % (number, number) for number in range(2000))
 
 
+ONE, TWO = InstanceGroup(TYPE), InstanceGroup(TYPE, 2)
+
+
 class Compiled(cdk.Stack):
-    def __init__(self, app: cdk.App) -> None:
-        super().__init__(app, "Compiled")
+    """A workflow for each of ``jobs``, by name, in one image; each stack deploys the image that it needs and no other."""
+
+    def __init__(self, app: cdk.App, id: str, jobs: dict[str, dict[str, Any]], **image: Any) -> None:
+        super().__init__(app, id)
         bucket = s3.Bucket(self, "Bucket", removal_policy=cdk.RemovalPolicy.DESTROY)
         cdk.CfnOutput(self, "BucketName", value=bucket.bucket_name)
-        pytorch = TrainingImage(self, "PyTorch", directory=training_code_path(), file="compiled/Dockerfile")
-        tensorflow = TrainingImage(
-            self,
-            "TensorFlow",
-            directory=training_code_path(),
-            file="compiled/tensorflow/Dockerfile",
-            build_args={"TENSORFLOW": "tensorflow-cpu==2.21.0"},
-        )
-        xla = TrainingImage(self, "Xla", directory=training_code_path(), file="compiled/Dockerfile.xla")
-        one, two = InstanceGroup(TYPE), InstanceGroup(TYPE, 2)
-        spot = Spot(S3Prefix(bucket, "checkpoints/"), max_wait=cdk.Duration.minutes(20))
-        for name, props in {
-            "Inductor": {"job": CompiledJob(two, launcher=Torchrun()), "image": pytorch},
-            "TensorFlow": {"job": CompiledJob(two, compiler=TensorFlowXla()), "image": tensorflow},
-            "Xla": {"job": CompiledJob(one, compiler=TorchXla()), "image": xla},
-            "Spot": {
-                "job": CompiledJob(one),
-                "image": pytorch,
-                "hyperparameters": {**SMALL, "steps": 40, "log-every": 5, "checkpoint-every": 5},
-                "spot": spot,
-                "max_runtime": cdk.Duration.minutes(15),
-            },
-            "Longest": {
-                "job": CompiledJob(one),
-                "image": pytorch,
-                "hyperparameters": {**SMALL, "steps": 20, "pad": "longest"},
-            },
-        }.items():
+        built = TrainingImage(self, "Image", directory=training_code_path(), **image)
+        for name, props in jobs.items():
             workflow = TrainingWorkflow(
                 self,
                 name,
-                **{
-                    "channels": {"text": S3Channel(bucket, "text/")},
-                    "output": S3Prefix(bucket, "models/"),
-                    "hyperparameters": {**SMALL, "steps": 20},
-                    **props,
-                },
+                job=props["job"],
+                image=built,
+                channels={"text": S3Channel(bucket, "text/")},
+                output=S3Prefix(bucket, "models/"),
+                hyperparameters={**SMALL, "steps": 20, **props.get("hyperparameters", {})},
+                spot=Spot(S3Prefix(bucket, "checkpoints/"), max_wait=cdk.Duration.hours(2))
+                if "spot" in props
+                else None,
+                max_runtime=cdk.Duration.hours(1),
             )
             cdk.CfnOutput(self, f"{name}Arn", value=workflow.state_machine.state_machine_arn)
 
 
 @pytest.fixture(scope="module")
-def machines(deployed: Deployed, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    outputs = deployed.deploy(Compiled(cdk.App(outdir=str(tmp_path_factory.mktemp("assembly")))))
-    deployed.client("s3").put_object(Bucket=outputs["BucketName"], Key="text/answers.py", Body=TEXT)
-    return outputs
+def machines(deployed: Deployed, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Deploys a stack, with its text in its bucket; its outputs."""
+
+    def deploy(*arguments: Any, **image: Any) -> dict[str, str]:
+        outputs = deployed.deploy(
+            Compiled(cdk.App(outdir=str(tmp_path_factory.mktemp("assembly"))), *arguments, **image)
+        )
+        deployed.client("s3").put_object(Bucket=outputs["BucketName"], Key="text/answers.py", Body=TEXT)
+        return outputs
+
+    return deploy
+
+
+@pytest.fixture(scope="module")
+def pytorch(machines: Any) -> dict[str, str]:
+    jobs = {
+        "Inductor": {"job": CompiledJob(TWO, launcher=Torchrun())},
+        "Longest": {"job": CompiledJob(ONE), "hyperparameters": {"pad": "longest"}},
+        "Spot": {
+            "job": CompiledJob(ONE),
+            "hyperparameters": {"steps": 40, "log-every": 5, "checkpoint-every": 5},
+            "spot": True,
+        },
+    }
+    return dict(machines("CompiledPyTorch", jobs, file="compiled/Dockerfile"))
+
+
+@pytest.fixture(scope="module")
+def tensorflow(machines: Any) -> dict[str, str]:
+    arguments = {"TENSORFLOW": "tensorflow-cpu==2.21.0"}
+    jobs = {"TensorFlow": {"job": CompiledJob(TWO, compiler=TensorFlowXla())}}
+    return dict(machines("CompiledTensorFlow", jobs, file="compiled/tensorflow/Dockerfile", build_args=arguments))
+
+
+@pytest.fixture(scope="module")
+def xla(machines: Any) -> dict[str, str]:
+    return dict(
+        machines("CompiledXla", {"Xla": {"job": CompiledJob(ONE, compiler=TorchXla())}}, file="compiled/Dockerfile.xla")
+    )
 
 
 @pytest.fixture
@@ -104,16 +121,16 @@ def numbers(said: list[str], pattern: str) -> list[float]:
     return [float(found[1]) for line in said if (found := re.match(pattern, line))]
 
 
-def test_inductor_trains_on_two_hosts(deployed: Deployed, machines: dict[str, str]) -> None:
-    said = completed(deployed, machines["InductorArn"])
+def test_inductor_trains_on_two_hosts(deployed: Deployed, pytorch: dict[str, str]) -> None:
+    said = completed(deployed, pytorch["InductorArn"])
     assert sum("1 of 2 processes, compiler inductor" in line for line in said) == 2
     [first, *_, last] = numbers(said, r"step \d+ loss ([0-9.]+)")
     assert last < first
     assert numbers(said, r"compilations (\d+)") == [1]
 
 
-def test_tensorflow_trains_on_two_hosts_by_what_xla_compiles(deployed: Deployed, machines: dict[str, str]) -> None:
-    said = completed(deployed, machines["TensorFlowArn"])
+def test_tensorflow_trains_on_two_hosts_by_what_xla_compiles(deployed: Deployed, tensorflow: dict[str, str]) -> None:
+    said = completed(deployed, tensorflow["TensorFlowArn"])
     assert sum("compiler xla on 2 devices of 2 hosts" in line for line in said) == 2
     assert any("Compiled cluster using XLA" in line for line in said)
     assert numbers(said, r"compilations (\d+)") == [1, 1]
@@ -122,15 +139,15 @@ def test_tensorflow_trains_on_two_hosts_by_what_xla_compiles(deployed: Deployed,
     assert len(set(losses)) == 1
 
 
-def test_pytorch_xla_trains_in_an_environment_of_its_own(deployed: Deployed, machines: dict[str, str]) -> None:
-    said = completed(deployed, machines["XlaArn"])
+def test_pytorch_xla_trains_in_an_environment_of_its_own(deployed: Deployed, xla: dict[str, str]) -> None:
+    said = completed(deployed, xla["XlaArn"])
     assert any("1 of 1 processes, compiler xla" in line for line in said)
     [first, *_, last] = numbers(said, r"step \d+ loss ([0-9.]+)")
     assert last < first
 
 
-def test_a_script_that_pads_to_the_longest_fails_the_job(deployed: Deployed, machines: dict[str, str]) -> None:
-    execution = deployed.start(machines["LongestArn"])
+def test_a_script_that_pads_to_the_longest_fails_the_job(deployed: Deployed, pytorch: dict[str, str]) -> None:
+    execution = deployed.start(pytorch["LongestArn"])
     assert deployed.ended(execution)["status"] == "FAILED"
     job = deployed.the_job_of(execution)
     assert job["TrainingJobStatus"] == "Failed"
@@ -138,10 +155,10 @@ def test_a_script_that_pads_to_the_longest_fails_the_job(deployed: Deployed, mac
 
 
 def test_an_interrupted_job_goes_on_with_its_steps_and_its_compiled_code(
-    deployed: Deployed, machines: dict[str, str], broken: Any
+    deployed: Deployed, pytorch: dict[str, str], broken: Any
 ) -> None:
     broken(Interruption("step 15 ", away=1))
-    said = completed(deployed, machines["SpotArn"])
+    said = completed(deployed, pytorch["SpotArn"])
     [first, second] = numbers(said, r".*from step (\d+)")
     assert first == 0
     assert second >= 15

@@ -13,7 +13,7 @@ from rendered import create_requests, definitions, lint
 
 ROOT = Path(__file__).parents[2]
 SNAPSHOTS = Path(__file__).parent / "snapshots"
-STACKS = ["HeterogeneousTraining"]
+STACKS = ["HeterogeneousTraining", "CompiledTraining"]
 RECOMMENDED = json.loads((ROOT / "cdk.json").read_text())["context"]
 
 

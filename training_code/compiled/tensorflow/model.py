@@ -1,4 +1,4 @@
-"""The workload: the text of Python's standard library as pieces of one length, and a small Transformer that guesses each next byte."""
+"""The workload: text as bytes, in pieces of one length, and a small Transformer that learns to tell the next byte."""
 
 from __future__ import annotations
 

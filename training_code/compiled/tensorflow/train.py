@@ -4,8 +4,8 @@ On a laptop:          PYTHONPATH=training_code python training_code/compiled/ten
 On SageMaker:         a CompiledJob with TensorFlowXla, on one host or more (docs/compiled.md)
 
 Every host starts this file once; TensorFlow's own strategies join the hosts, and the GPUs of each. XLA compiles the loss and its
-gradients, which is nearly all of a step. The sums over hosts stay outside: XLA's CPU client refuses them with "Collectives are not yet
-implemented for CPU devices when compiling with XLA" (TensorFlow 2.21), and so the same step runs on any machine.
+gradients, which is nearly all of a step. The sums over hosts stay outside, so that the same step runs on any machine: on the CPU
+TensorFlow 2.21 refuses them with "Collectives are not yet implemented for CPU devices when compiling with XLA".
 
 It goes on from the last checkpoint where there is one; on a laptop, remove ``./output`` to begin anew.
 """
@@ -45,7 +45,9 @@ def config() -> argparse.Namespace:
     arguments.add_argument("--heads", type=int, default=4)
     arguments.add_argument("--learning-rate", type=float, default=1e-3)
     arguments.add_argument("--seed", type=int, default=0)
-    arguments.add_argument("--preprocessing-workers", type=int, default=2, help="threads of each host that read and pad")
+    arguments.add_argument(
+        "--preprocessing-workers", type=int, default=2, help="threads of each host that read and pad"
+    )
     arguments.add_argument("--log-every", type=int, default=10, help="steps; each line waits for the device")
     arguments.add_argument("--checkpoint-every", type=int, default=50, help="steps")
     arguments.add_argument("--on-recompile", choices=("fail", "warn"), default="fail")
@@ -85,10 +87,9 @@ def batches(
         rows = tf.constant(text)
 
         def batch(number: tf.Tensor) -> tf.Tensor:
-            seed = tf.stack([tf.constant(options.seed, tf.int64), number * context.num_input_pipelines])
-            chosen = tf.random.stateless_uniform(
-                [options.batch_size], seed + [0, context.input_pipeline_id], 0, len(text), tf.int32
-            )
+            # Devices draw one after the other from one sequence of seeds, whichever hosts they are in.
+            place = number * context.num_input_pipelines + context.input_pipeline_id
+            chosen = tf.random.stateless_uniform([options.batch_size], [tf.constant(options.seed, tf.int64), place], 0, len(text), tf.int32)
             drawn = tf.cast(tf.gather(rows, chosen), tf.int32)
             if options.pad == "sequence":
                 return tf.ensure_shape(drawn, [options.batch_size, options.sequence + 1])
@@ -207,7 +208,9 @@ def train(job: Job, options: argparse.Namespace) -> None:
         model.save(job.model / "model.keras")
 
 
-def report(times: list[float], compilations: int, options: argparse.Namespace, strategy: tf.distribute.Strategy) -> None:
+def report(
+    times: list[float], compilations: int, options: argparse.Namespace, strategy: tf.distribute.Strategy
+) -> None:
     """The lines that the job's metric definitions look for."""
     if len(times) < 2:
         return
