@@ -52,7 +52,13 @@ class TorchCompile:
             "TRAINING_COMPILER_DYNAMIC": json.dumps(self.dynamic),
             "TORCHINDUCTOR_CACHE_DIR": self.cache_directory,
         }
-        return [replace(request, environment={**request.environment, **environment})]
+        return [
+            replace(
+                request,
+                environment={**request.environment, **environment},
+                kept=(*request.kept, self.cache_directory),
+            )
+        ]
 
 
 @dataclass(frozen=True)
@@ -187,7 +193,7 @@ def _refuse_trainium(compiler: str, request: JobRequest) -> None:
 
 
 def _check_launcher(compiler: str, request: JobRequest, takes: tuple[str, ...]) -> None:
-    launching = [key for key in request.hyperparameters if key.endswith("_enabled")]
+    launching = [key for key, value in request.hyperparameters.items() if key.endswith("_enabled") and value == "true"]
     if launching == [_TORCHRUN] or (not launching and "launcher=None" in takes):
         return
     raise ValueError(

@@ -35,7 +35,8 @@ class JobRequest:
       ``overrides`` are other values of the user's own ones, ``profiler_config`` the service's member of that name.
     - ``images`` are the containers of AWS's, as patterns of ``repository:tag`` (fnmatch), one of which the job's image must
       be or be built from; any image will do where there is none.
-    - ``storage`` is where in S3 the script itself reads and writes; ``checkpoints`` False keeps it from the job's.
+    - ``storage`` is where in S3 the script itself reads and writes; ``kept`` lists directories that are to lie among the
+      checkpoints, so that a job that starts again has them; ``checkpoints`` False makes a job without any.
     - ``name_suffix`` is a word that tells apart the requests of a kind that makes more than one, each by another letter at
       its beginning. ``advice`` becomes warnings.
     """
@@ -50,6 +51,7 @@ class JobRequest:
     profiler_config: Mapping[str, Any] = field(default_factory=dict)
     images: tuple[str, ...] = ()
     storage: tuple[S3Prefix, ...] = ()
+    kept: tuple[str, ...] = ()
     checkpoints: bool = True
     advice: tuple[Advice, ...] = ()
 

@@ -15,7 +15,7 @@ from constructs import Construct
 
 from cdk_sagemaker_training.data import S3Channel, S3Prefix, Spot, WarmPool, seconds_of
 from cdk_sagemaker_training.image import TrainingImage
-from cdk_sagemaker_training.jobs import JobRequest, TrainingJob
+from cdk_sagemaker_training.jobs import Advice, JobRequest, TrainingJob
 from cdk_sagemaker_training.jsonpath import path, quoted
 from cdk_sagemaker_training.request import check_job_name_prefix, create_training_job
 from cdk_sagemaker_training.role import TrainingRole
@@ -77,7 +77,8 @@ class Launch:
         _check_suffixes(self.job_requests)
         for job_request in self.job_requests:
             _check_image(image, job_request)
-        for advice in dict.fromkeys(advice for one in self.job_requests for advice in one.advice):
+        advice_of_all = [advice for one in self.job_requests for advice in (*one.advice, *self._not_kept(one, spot))]
+        for advice in dict.fromkeys(advice_of_all):
             Validations.of(scope).add_warning(advice.id, advice.text)
         self._tags = tags or {}
         self._request: dict[str, Any] = {
@@ -139,6 +140,19 @@ class Launch:
             ],
         )
 
+    def _not_kept(self, job_request: JobRequest, spot: Spot | None) -> list[Advice]:
+        local_path = spot.local_path if spot else "/opt/ml/checkpoints"
+        lost = [path for path in job_request.kept if not f"{path}/".startswith(f"{local_path.rstrip('/')}/")]
+        if self.checkpoints is None or not lost:
+            return []
+        return [
+            Advice(
+                "cdk-sagemaker-training:not-among-checkpoints",
+                f"{lost[0]} does not lie below {local_path}, where checkpoints are, so a job that starts again compiles again; "
+                f"say so like TorchCompile(cache_directory='{local_path.rstrip('/')}/compiler-cache').",
+            )
+        ]
+
     def _checkpoint_uri(self, folder: str) -> str | None:
         if self.checkpoints is None:
             return None
@@ -164,11 +178,13 @@ class Launch:
 
 
 def _check_suffixes(requests: Sequence[JobRequest]) -> None:
-    letters = [request.name_suffix[:1] for request in requests]
-    if len(set(letters)) != len(letters):
+    suffixes = [request.name_suffix for request in requests]
+    # A digit would make the first attempt of one job the eleventh of another.
+    words = all(re.fullmatch(r"([a-z][a-z0-9]*)?", suffix) for suffix in suffixes)
+    if not words or len({suffix[:1] for suffix in suffixes}) != len(suffixes):
         raise ValueError(
-            "job must make requests whose name_suffix begin with letters of their own, like 'compile' and '', "
-            f"got {[request.name_suffix for request in requests]}"
+            "job must make requests whose name_suffix is a word, or nothing, that begins with a letter of its own, "
+            f"like ['compile', ''], got {suffixes}"
         )
 
 
@@ -177,8 +193,8 @@ def _check_image(image: TrainingImage, request: JobRequest) -> None:
         return
     if image.base is None or not any(fnmatch(image.base, pattern) for pattern in request.images):
         raise ValueError(
-            f"image must be, or be built from, a container that the job's compiler and launcher are in, like "
-            f"TrainingImage.from_training_compiler(...) for one of {list(request.images)}, got {image.base!r}"
+            "image must be a container that the job's compiler and launcher are in, or built from one, "
+            f"like {request.images[0]!r} of {list(request.images)}, got {image.base!r}"
         )
 
 

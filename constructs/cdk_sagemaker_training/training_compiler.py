@@ -86,7 +86,7 @@ class TrainingCompiler:
 
 
 def _launching(request: JobRequest) -> list[str]:
-    return [key for key in request.hyperparameters if key.endswith("_enabled")]
+    return [key for key, value in request.hyperparameters.items() if key.endswith("_enabled") and value == "true"]
 
 
 def _images_for(request: JobRequest) -> tuple[str, ...]:

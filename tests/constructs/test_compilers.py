@@ -52,7 +52,9 @@ def advice_of(job: Any) -> list[str]:
 
 def test_a_job_on_gpus_is_compiled_by_pytorch_unless_said_otherwise() -> None:
     assert request_of(CompiledJob(GPU)) == JobRequest(
-        resource_config={"InstanceType": "ml.g5.12xlarge", "InstanceCount": 1}, environment=INDUCTOR
+        resource_config={"InstanceType": "ml.g5.12xlarge", "InstanceCount": 1},
+        environment=INDUCTOR,
+        kept=("/opt/ml/checkpoints/compiler-cache",),
     )
 
 

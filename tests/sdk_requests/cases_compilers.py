@@ -89,6 +89,11 @@ def on_groups(session: Any) -> Any:
     return pytorch(instance_type=None, instance_count=None, instance_groups=groups)(session)
 
 
+def in_china(session: Any) -> Any:
+    session._region_name = "cn-north-1"
+    return pytorch()(session)
+
+
 def _without_absent(arguments: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in arguments.items() if value is not None}
 
@@ -127,6 +132,7 @@ CASES: dict[str, Callable[[Any], Any]] = {
     "smtc_refused_family_g6": pytorch(instance_type="ml.g6.xlarge"),
     "smtc_refused_family_c5": pytorch(instance_type="ml.c5.xlarge"),
     "smtc_refused_groups": on_groups,
+    "smtc_refused_region": in_china,
     "smtc_refused_smddp": pytorch(instance_type="ml.p4d.24xlarge", distribution=SMDDP),
     "smtc_refused_mpi": pytorch(instance_type="ml.p4d.24xlarge", distribution=MPI),
     "smtc_refused_torch_distributed": pytorch(instance_type="ml.p4d.24xlarge", distribution=TORCHRUN),

@@ -1,0 +1,318 @@
+"""Requests for compiled jobs beside those of AWS's SDK, as recorded in tests/sdk_requests."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aws_cdk as cdk
+import pytest
+from aws_cdk import aws_ecr as ecr
+from aws_cdk import aws_s3 as s3
+from aws_cdk.assertions import Template
+from rendered import create_requests
+
+from cdk_sagemaker_training import (
+    CompiledJob,
+    DataParallelJob,
+    HeterogeneousJob,
+    InstanceGroup,
+    Neuron,
+    PyTorchXla,
+    S3Channel,
+    S3Prefix,
+    TensorFlowXla,
+    Torchrun,
+    TorchXla,
+    TrainingCompiler,
+    TrainingImage,
+    TrainingWorkflow,
+)
+
+RECORDED = Path(__file__).parents[1] / "sdk_requests" / "recorded"
+ROLE = "arn:aws:iam::123456789012:role/Training"
+
+# Where our requests differ on purpose, and why.
+WITHOUT = {
+    "sagemaker_submit_directory": "the image holds the script",
+    "sagemaker_program": "the image names the script",
+    "model_dir": "TensorFlow's old place for models, which the toolkit has a variable for",
+    "sagemaker_job_name": "the name is known only when the state runs, and in TRAINING_JOB_NAME",
+    "sagemaker_region": "in AWS_REGION, which SageMaker sets",
+    "sagemaker_container_log_level": "20 is what the toolkit takes without it",
+    "sagemaker_instance_type": "the toolkit's torchrun reads the type from resourceconfig.json",
+}
+WITHOUT_MEMBERS = {
+    "EnableSageMakerMetricsTimeSeries": "metrics are those of metric_definitions",
+    "TrainingJobName": "computed when the state runs",
+    "Tags": "ours name the execution",
+}
+
+
+@dataclass(frozen=True)
+class Launching:
+    """A launcher that the library does not have, by the toolkit's key."""
+
+    key: str
+
+    def hyperparameters(self) -> dict[str, str]:
+        return {f"sagemaker_{self.key}_enabled": "true"}
+
+
+class Stack(cdk.Stack):
+    """A stack with a workflow for each case, whose names are those of the recordings."""
+
+    def __init__(self, region: str = "us-east-1") -> None:
+        super().__init__(
+            cdk.App(),
+            "Stack",
+            env=cdk.Environment(account="123456789012", region=region),
+            analytics_reporting=False,
+        )
+        self.bucket = s3.Bucket.from_bucket_name(self, "Bucket", "bucket")
+        self.images: dict[str, TrainingImage] = {}
+
+    def aws(self, framework: Any, version: str) -> TrainingImage:
+        name = f"{framework}{version}"
+        if name not in self.images:
+            self.images[name] = TrainingImage.from_training_compiler(self, name, framework, version)
+        return self.images[name]
+
+    def own(self, base: str | None = None) -> TrainingImage:
+        repository = ecr.Repository.from_repository_name(self, f"{base}Repository", "training")
+        return TrainingImage.from_ecr_repository(self, f"{base}Image", repository, "xla", base=base)
+
+    def workflow(self, name: str, job: Any, image: TrainingImage) -> None:
+        TrainingWorkflow(
+            self,
+            name,
+            job=job,
+            image=image,
+            output=S3Prefix(self.bucket, "models/"),
+            channels={"training": S3Channel(self.bucket, "training/")},
+            hyperparameters={"batch_size": 64, "learning_rate": 0.0001, "model": "gpt2"},
+            role=cdk.aws_iam.Role.from_role_arn(self, f"{name}Role", ROLE),
+        )
+
+
+def smtc(instance_type: str = "ml.p3.2xlarge", count: int = 1, launcher: Any = None, **props: Any) -> CompiledJob:
+    return CompiledJob(InstanceGroup(instance_type, count), compiler=TrainingCompiler(**props), launcher=launcher)
+
+
+def neuron(stack: Stack, launcher: Any = Torchrun()) -> CompiledJob:  # noqa: B008
+    cache = S3Prefix(stack.bucket, "neuron-cache/")
+    return CompiledJob(InstanceGroup("ml.trn1.32xlarge", 2), compiler=Neuron(cache=cache), launcher=launcher)
+
+
+Jobs = dict[str, Callable[[Stack], tuple[Any, TrainingImage]]]
+
+SAME: Jobs = {
+    "smtc_pytorch_1.13.1": lambda stack: (smtc(), stack.aws("pytorch", "1.13.1")),
+    "smtc_pytorch_1.12.0": lambda stack: (smtc(), stack.aws("pytorch", "1.12.0")),
+    "smtc_pytorch_debug": lambda stack: (smtc(debug=True), stack.aws("pytorch", "1.13.1")),
+    "smtc_pytorch_profiler": lambda stack: (smtc(profiler=True), stack.aws("pytorch", "1.13.1")),
+    "smtc_pytorchxla": lambda stack: (
+        smtc("ml.p4d.24xlarge", 2, PyTorchXla()),
+        stack.aws("pytorch", "1.13.1"),
+    ),
+    "smtc_hugging_face_pytorch_1.11.0": lambda stack: (smtc(), stack.aws("huggingface-pytorch", "1.11.0")),
+    "smtc_hugging_face_pytorch_1.11.0_xla": lambda stack: (
+        smtc("ml.p3dn.24xlarge", launcher=PyTorchXla()),
+        stack.aws("huggingface-pytorch", "1.11.0"),
+    ),
+    "smtc_hugging_face_pytorch_1.10.2": lambda stack: (smtc(), stack.aws("huggingface-pytorch", "1.10.2")),
+    "smtc_hugging_face_pytorch_1.9.0": lambda stack: (smtc(), stack.aws("huggingface-pytorch", "1.9.0")),
+    "smtc_hugging_face_tensorflow_2.6.3": lambda stack: (smtc(), stack.aws("huggingface-tensorflow", "2.6.3")),
+    "smtc_hugging_face_tensorflow_2.5.1": lambda stack: (smtc(), stack.aws("huggingface-tensorflow", "2.5.1")),
+    "smtc_tensorflow_2.11": lambda stack: (smtc(), stack.aws("tensorflow", "2.11")),
+    "smtc_tensorflow_2.10": lambda stack: (smtc(), stack.aws("tensorflow", "2.10")),
+    "smtc_tensorflow_2.9": lambda stack: (smtc(), stack.aws("tensorflow", "2.9")),
+    "smtc_tensorflow_own_image": lambda stack: (smtc(), stack.own("tensorflow-training:2.11.0-gpu-py39")),
+    "trainium": lambda stack: (neuron(stack), TrainingImage.from_neuron(stack, "Neuron")),
+    "xla": lambda stack: (
+        CompiledJob(InstanceGroup("ml.p4d.24xlarge", 2), compiler=TorchXla(), launcher=Torchrun()),
+        stack.own("torch_xla"),
+    ),
+    "xla_tensorflow": lambda stack: (
+        CompiledJob(InstanceGroup("ml.p3.2xlarge"), compiler=TensorFlowXla()),
+        stack.own("tensorflow"),
+    ),
+}
+# Turning the profiler off is the Training Compiler's advice, so only its jobs do; the SDK was told to in all.
+WITHOUT_PROFILER_CONFIG = ("trainium", "trainium_compile_ahead", "xla", "xla_tensorflow")
+
+REFUSED: Jobs = {
+    "smtc_refused_family_p5": lambda stack: (smtc("ml.p5.48xlarge"), stack.aws("pytorch", "1.13.1")),
+    "smtc_refused_family_p4de": lambda stack: (smtc("ml.p4de.24xlarge"), stack.aws("pytorch", "1.13.1")),
+    "smtc_refused_family_g6": lambda stack: (smtc("ml.g6.xlarge"), stack.aws("pytorch", "1.13.1")),
+    "smtc_refused_family_c5": lambda stack: (smtc("ml.c5.xlarge"), stack.aws("pytorch", "1.13.1")),
+    "smtc_refused_groups": lambda stack: (
+        HeterogeneousJob(groups={"data_group": InstanceGroup("ml.c5.xlarge")}, train=smtc(), train_group="dnn_group"),
+        stack.aws("pytorch", "1.13.1"),
+    ),
+    "smtc_refused_smddp": lambda stack: (
+        smtc("ml.p4d.24xlarge", launcher=Launching("distributed_dataparallel")),
+        stack.aws("pytorch", "1.13.1"),
+    ),
+    "smtc_refused_mpi": lambda stack: (
+        smtc("ml.p4d.24xlarge", launcher=Launching("mpi")),
+        stack.aws("pytorch", "1.13.1"),
+    ),
+    "smtc_refused_torch_distributed": lambda stack: (
+        smtc("ml.p4d.24xlarge", launcher=Torchrun()),
+        stack.aws("pytorch", "1.13.1"),
+    ),
+    "smtc_refused_image": lambda stack: (smtc(), stack.own()),
+    "smtc_refused_image_hugging_face": lambda stack: (smtc(launcher=PyTorchXla()), stack.own()),
+    "smtc_refused_pytorch_1.11": lambda stack: (smtc(), stack.aws("pytorch", "1.11.0")),
+    "smtc_refused_pytorch_2.0": lambda stack: (smtc(), stack.aws("pytorch", "2.0.0")),
+    "smtc_refused_tensorflow_2.8": lambda stack: (smtc(), stack.own("tensorflow-training:2.8.0-gpu-py39")),
+    "smtc_refused_tensorflow_mirrored": lambda stack: (
+        smtc(launcher=Launching("multi_worker_mirrored_strategy")),
+        stack.aws("tensorflow", "2.11"),
+    ),
+    "smtc_refused_hugging_face_old_xla": lambda stack: (
+        smtc(launcher=PyTorchXla()),
+        stack.aws("huggingface-pytorch", "1.10.2"),
+    ),
+    "pytorchxla_refused_without_compiler": lambda stack: (
+        DataParallelJob(InstanceGroup("ml.p4d.24xlarge"), launcher=PyTorchXla()),
+        stack.aws("pytorch", "1.13.1"),
+    ),
+    "trainium_refused_mpi": lambda stack: (
+        neuron(stack, launcher=Launching("mpi")),
+        TrainingImage.from_neuron(stack, "Neuron"),
+    ),
+    "smtc_refused_region": lambda _: (smtc(), Stack("cn-north-1").aws("pytorch", "1.13.1")),
+}
+# The prop that our refusal names, by how a case's name ends.
+PROPS = {
+    "family_p5": "instance_type",
+    "family_p4de": "instance_type",
+    "family_g6": "instance_type",
+    "family_c5": "instance_type",
+    "groups": "train",
+    "smddp": "launcher",
+    "smtc_refused_mpi": "image",
+    "torch_distributed": "launcher",
+    "image": "image",
+    "image_hugging_face": "image",
+    "pytorch_1.11": "version",
+    "pytorch_2.0": "version",
+    "tensorflow_2.8": "image",
+    "tensorflow_mirrored": "launcher",
+    "old_xla": "image",
+    "without_compiler": "launcher",
+    "trainium_refused_mpi": "launcher",
+    "region": "region",
+}
+# The SDK's bugs, each with a test of its own below.
+BUGS = {
+    "smtc_pytorch_1.13",
+    "smtc_refused_tensorflow_2.9.1",
+    "smtc_tensorflow_2.12",
+    "smtc_tensorflow_xla",
+}
+
+
+@pytest.fixture(scope="module")
+def ours() -> dict[str, Any]:
+    """The requests of all jobs that the SDK makes too, by the recording's name."""
+    stack = Stack()
+    ids = {name: f"Job{number}" for number, name in enumerate(SAME)}
+    for name, make in SAME.items():
+        stack.workflow(ids[name], *make(stack))
+    requests = create_requests(dict(Template.from_stack(stack).to_json()))
+    found = {
+        name: {key.split(".")[1]: value for key, value in requests.items() if key.startswith(f"{logical}StateMachine")}
+        for name, logical in ids.items()
+    }
+    return {
+        **{name: states["Create"] for name, states in found.items()},
+        "trainium_compile_ahead": found["trainium"]["CompileCreate"],
+    }
+
+
+def recorded(name: str) -> dict[str, Any]:
+    return dict(json.loads((RECORDED / f"{name}.json").read_text()))
+
+
+def canonical(request: dict[str, Any]) -> dict[str, Any]:
+    """A request without what differs on purpose, each hyperparameter as the toolkit reads it."""
+    members = {key.removesuffix(".$"): value for key, value in request.items()}
+    kept = {key: value for key, value in members.items() if key not in WITHOUT_MEMBERS}
+    return {
+        **kept,
+        "AlgorithmSpecification": {
+            key: value for key, value in kept["AlgorithmSpecification"].items() if key not in WITHOUT_MEMBERS
+        },
+        "HyperParameters": {key: as_read(text) for key, text in kept["HyperParameters"].items() if key not in WITHOUT},
+        # File is what a channel without a mode has, from the job's.
+        "InputDataConfig": [{"InputMode": "File", **channel} for channel in kept["InputDataConfig"]],
+    }
+
+
+def as_read(text: str) -> Any:
+    """A hyperparameter as SageMaker's toolkit makes it from the request's text."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+@pytest.mark.parametrize("name", [*SAME, "trainium_compile_ahead"])
+def test_a_request_is_that_of_the_sdk(name: str, ours: dict[str, Any]) -> None:
+    theirs = canonical(recorded(name)["request"])
+    if name in WITHOUT_PROFILER_CONFIG:
+        assert theirs.pop("ProfilerConfig") == {"DisableProfiler": True}
+    assert canonical(ours[name]) == theirs
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_the_sdk_refuses_is_refused(name: str) -> None:
+    assert recorded(name)["refused"].startswith("ValueError: ")
+    stack = Stack()
+    [prop] = [prop for ending, prop in PROPS.items() if name.endswith(ending)]
+    with pytest.raises(ValueError, match=f"^{prop} must be "):
+        stack.workflow("Training", *REFUSED[name](stack))
+
+
+def test_each_recording_is_compared() -> None:
+    names = {path.stem for path in RECORDED.glob("*.json")}
+    compiled = {name for name in names if name.startswith(("smtc_", "pytorchxla_", "trainium", "xla"))}
+    assert compiled == {*SAME, *REFUSED, *BUGS, "trainium_compile_ahead"}
+
+
+def test_a_short_version_is_the_whole_one_of_which_the_sdk_keeps_a_tag_that_the_guide_does_not_list() -> None:
+    uri = recorded("smtc_pytorch_1.13")["request"]["AlgorithmSpecification"]["TrainingImage"]
+    assert uri.endswith("pytorch-trcomp-training:1.13-gpu-py39")
+    assert Stack().aws("pytorch", "1.13").base == "pytorch-trcomp-training:1.13.1-gpu-py39"
+
+
+def test_tensorflow_2_9_1_is_taken_which_the_guide_lists_and_the_sdk_refuses() -> None:
+    assert "Unsupported tensorflow version: 2.9.1" in recorded("smtc_refused_tensorflow_2.9.1")["refused"]
+    stack = Stack()
+    stack.workflow("Training", smtc(), stack.own("tensorflow-training:2.9.1-gpu-py39-cu112-ubuntu20.04-sagemaker"))
+
+
+def test_tensorflow_2_12_is_refused_which_the_sdk_lets_pass() -> None:
+    assert "request" in recorded("smtc_tensorflow_2.12")
+    stack = Stack()
+    with pytest.raises(ValueError, match="image must be a container that"):
+        stack.workflow("Training", smtc(), stack.own("tensorflow-training:2.12.0-gpu-py310"))
+
+
+def test_pytorchs_launcher_is_refused_with_tensorflow_which_the_sdk_lets_pass() -> None:
+    hyperparameters = recorded("smtc_tensorflow_xla")["request"]["HyperParameters"]
+    assert hyperparameters["sagemaker_pytorch_xla_multi_worker_enabled"] == "true"
+    stack = Stack()
+    with pytest.raises(ValueError, match="image must be a container that"):
+        stack.workflow("Training", smtc(launcher=PyTorchXla()), stack.aws("tensorflow", "2.11"))
+
+
+def test_an_image_of_ones_own_has_to_say_what_it_is_built_from_which_the_sdk_asks_of_nobody_with_tensorflow() -> None:
+    assert "request" in recorded("smtc_tensorflow_own_image")
+    stack = Stack()
+    with pytest.raises(ValueError, match="image must be a container that"):
+        stack.workflow("Training", smtc(), stack.own())
