@@ -67,7 +67,7 @@ class HeterogeneousTraining(cdk.Stack):
 
 
 class CompiledTraining(cdk.Stack):
-    """Two GPU machines train a language model of bytes, by a step that torch.compile makes once and keeps with the checkpoints."""
+    """Two GPU machines train a language model of bytes, by a step that is compiled once and kept with the checkpoints."""
 
     def __init__(self, scope: Construct, id: str) -> None:
         super().__init__(scope, id)

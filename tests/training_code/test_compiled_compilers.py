@@ -12,7 +12,11 @@ from compiled_program import FOLDER, TRAINING_CODE
 
 
 def ended(tmp_path: Path, program: str) -> subprocess.CompletedProcess[str]:
-    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": f"{TRAINING_CODE}:{FOLDER}", "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = {
+        "PATH": os.environ["PATH"],
+        "PYTHONPATH": f"{TRAINING_CODE}:{FOLDER}",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
     return subprocess.run(
         [sys.executable, "-c", program], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=600
     )

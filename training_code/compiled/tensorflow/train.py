@@ -89,7 +89,8 @@ def batches(
         def batch(number: tf.Tensor) -> tf.Tensor:
             # Devices draw one after the other from one sequence of seeds, whichever hosts they are in.
             place = number * context.num_input_pipelines + context.input_pipeline_id
-            chosen = tf.random.stateless_uniform([options.batch_size], [tf.constant(options.seed, tf.int64), place], 0, len(text), tf.int32)
+            seed = [tf.constant(options.seed, tf.int64), place]
+            chosen = tf.random.stateless_uniform([options.batch_size], seed, 0, len(text), tf.int32)
             drawn = tf.cast(tf.gather(rows, chosen), tf.int32)
             if options.pad == "sequence":
                 return tf.ensure_shape(drawn, [options.batch_size, options.sequence + 1])
