@@ -61,7 +61,7 @@ def test_a_value_that_changed_is_named(step: Step) -> None:
 
 
 def test_the_compilers_own_words_are_passed_on(step: Step) -> None:
-    with pytest.raises(CompiledAgain, match="tensor 'tokens' size mismatch at index 1. expected 8, actual 7"):
+    with pytest.raises(CompiledAgain, match=r"tensor 'tokens' size mismatch at index 1\. expected 8, actual 7"):
         run(step, CompilationGuard(guard_module.DynamoCompilations()), (torch.ones(2, 8), 1.0), (torch.ones(2, 7), 1.0))
 
 

@@ -65,12 +65,11 @@ class Torch:
         return torch.optim.AdamW(parameters, lr=learning_rate, fused=True)  # one kernel: no need to compile it
 
     def model(self, model: nn.Module) -> nn.Module:
-        # DDP first: the compiler then cuts the graph where a bucket of gradients is full, and sums overlap with computing.
-        over_ranks = DistributedDataParallel(model) if self._job.ranks > 1 else model
-        if not self._compile:
-            return over_ranks
-        # The whole model is one graph, and its backward another, or else an error says what breaks it.
-        return torch.compile(over_ranks, fullgraph=self._strict, dynamic=self._dynamic, mode=self._mode)  # type: ignore[return-value]
+        if self._compile:
+            # The whole model is one graph, and its backward another, or else an error says what breaks it. Within DDP, the
+            # compiler cuts them where a bucket of gradients is full, so that sums over the ranks overlap with computing.
+            model = torch.compile(model, fullgraph=self._strict, dynamic=self._dynamic, mode=self._mode)  # type: ignore[assignment]
+        return DistributedDataParallel(model) if self._job.ranks > 1 else model
 
     def step(self, step: Step) -> Step:
         return step

@@ -19,8 +19,8 @@ LEAST = 2  # bytes of a sample: one to read, one to tell
 class Text(Dataset[bytes]):
     """The samples of every ``.py`` and ``.txt`` file of ``folder``, or of the one file: at most ``sequence`` bytes each.
 
-    A file is split at double blank lines, which in Python is from one definition to the next, and a longer part is cut; so
-    samples differ in length, as sentences do. Without a ``folder`` the text is the running Python's own standard library.
+    A file is split at blank lines, and a longer part is cut; so samples differ in length, as sentences do. Without a ``folder``
+    the text is the running Python's own standard library.
     """
 
     def __init__(self, folder: Path | None, sequence: int) -> None:
@@ -28,7 +28,7 @@ class Text(Dataset[bytes]):
         # The library's packages are left out: its modules alone are 5 MB.
         found = source.glob("*.py") if folder is None else source.rglob("*")
         files = [source] if source.is_file() else sorted(file for file in found if file.suffix in (".py", ".txt"))
-        parts = (part for file in files for part in file.read_bytes().split(b"\n\n\n"))
+        parts = (part for file in files for part in file.read_bytes().split(b"\n\n"))
         cut = (part[start : start + sequence] for part in parts for start in range(0, len(part), sequence))
         self._samples = [sample for sample in cut if len(sample) >= LEAST]
         if not self._samples:
