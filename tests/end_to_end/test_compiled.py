@@ -13,11 +13,14 @@ from deployed import Deployed
 
 from cdk_sagemaker_training import (
     CompiledJob,
+    DataParallelJob,
+    HeterogeneousJob,
     InstanceGroup,
     S3Channel,
     S3Prefix,
     Spot,
     TensorFlowXla,
+    TorchCompile,
     Torchrun,
     TorchXla,
     TrainingImage,
@@ -28,6 +31,8 @@ from sagemaker_local_account.faults import Interruption
 
 TYPE = "ml.m5.xlarge"
 SMALL = {"batch-size": 4, "sequence": 32, "width": 16, "layers": 1, "heads": 2}
+QUICK = {**SMALL, "steps": 20}
+DIGITS = {"epochs": 1, "batch-size": 64, "shard": "true", "workers": 1}
 TEXT = b"\n\n\n".join(b"def answer_%d():\n    return %d" % (number, number) for number in range(2000))
 
 
@@ -50,7 +55,7 @@ class Compiled(cdk.Stack):
                 image=built,
                 channels={"text": S3Channel(bucket, "text/")},
                 output=S3Prefix(bucket, "models/"),
-                hyperparameters={**SMALL, "steps": 20, **props.get("hyperparameters", {})},
+                hyperparameters=props.get("hyperparameters", QUICK),
                 spot=Spot(S3Prefix(bucket, "checkpoints/"), max_wait=cdk.Duration.hours(2))
                 if "spot" in props
                 else None,
@@ -77,10 +82,10 @@ def machines(deployed: Deployed, tmp_path_factory: pytest.TempPathFactory) -> An
 def pytorch(machines: Any) -> dict[str, str]:
     jobs = {
         "Inductor": {"job": CompiledJob(TWO, launcher=Torchrun())},
-        "Longest": {"job": CompiledJob(ONE), "hyperparameters": {"pad": "longest"}},
+        "Longest": {"job": CompiledJob(ONE), "hyperparameters": {**QUICK, "pad": "longest"}},
         "Spot": {
             "job": CompiledJob(ONE),
-            "hyperparameters": {"steps": 40, "log-every": 5, "checkpoint-every": 5},
+            "hyperparameters": {**SMALL, "steps": 40, "log-every": 5, "checkpoint-every": 5},
             "spot": True,
         },
     }
@@ -99,6 +104,18 @@ def xla(machines: Any) -> dict[str, str]:
     return dict(
         machines("CompiledXla", {"Xla": {"job": CompiledJob(ONE, compiler=TorchXla())}}, file="compiled/Dockerfile.xla")
     )
+
+
+@pytest.fixture(scope="module")
+def digits(machines: Any) -> str:
+    """The state machine of a heterogeneous job whose training group runs FSDP2 and inductor."""
+    job = HeterogeneousJob(
+        groups={"data_group": ONE},
+        train=DataParallelJob(TWO, launcher=Torchrun(), compiler=TorchCompile()),
+        train_group="dnn_group",
+    )
+    jobs = {"Digits": {"job": job, "hyperparameters": DIGITS}}
+    return str(machines("CompiledDigits", jobs, file="heterogeneous/Dockerfile")["DigitsArn"])
 
 
 @pytest.fixture
@@ -126,7 +143,7 @@ def test_inductor_trains_on_two_hosts(deployed: Deployed, pytorch: dict[str, str
     assert sum("1 of 2 processes, compiler inductor" in line for line in said) == 2
     [first, *_, last] = numbers(said, r"step \d+ loss ([0-9.]+)")
     assert last < first
-    assert numbers(said, r"compilations (\d+)") == [1]
+    assert numbers(said, r"compilations (\d+)") == [1]  # rank 0 alone says it
 
 
 def test_tensorflow_trains_on_two_hosts_by_what_xla_compiles(deployed: Deployed, tensorflow: dict[str, str]) -> None:
@@ -162,5 +179,17 @@ def test_an_interrupted_job_goes_on_with_its_steps_and_its_compiled_code(
     [first, second] = numbers(said, r".*from step (\d+)")
     assert first == 0
     assert second >= 15
+    assert {f"told to end, kept the checkpoint of step {second:.0f}"} <= set(said)
     steps = numbers(said, r"step (\d+) loss")
     assert steps[-1] == 40
+    assert [step for step in steps if step <= second] == sorted({step for step in steps if step <= second})
+    assert numbers(said, r"compilations 1, (\d+) graphs from the cache") == [0, 2]
+    print([line for line in said if line.startswith("compile time")])
+
+
+def test_a_group_that_trains_beside_another_keeps_shares_of_a_compiled_model(deployed: Deployed, digits: str) -> None:
+    said = completed(deployed, digits)
+    assert sum("of dnn_group trains" in line for line in said) == 2
+    assert sum("of data_group serves" in line for line in said) == 1
+    [first, *_, last] = numbers(said, r"step \d+ loss ([0-9.]+)")
+    assert last < first
