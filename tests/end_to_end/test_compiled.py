@@ -31,9 +31,9 @@ from sagemaker_local_account.faults import Interruption
 
 TYPE = "ml.m5.xlarge"
 SMALL = {"batch-size": 4, "sequence": 32, "width": 16, "layers": 1, "heads": 2}
-QUICK = {**SMALL, "steps": 20}
+QUICK, FIFTY = {**SMALL, "steps": 20}, {**SMALL, "steps": 50}
 DIGITS = {"epochs": 1, "batch-size": 64, "shard": "true", "workers": 1}
-TEXT = b"\n\n\n".join(b"def answer_%d():\n    return %d" % (number, number) for number in range(2000))
+TEXT = b"\n\n\n".join(b"def answer_%d():\n    return %s" % (number, b"7" * (number % 9)) for number in range(1000))
 
 
 ONE, TWO = InstanceGroup(TYPE), InstanceGroup(TYPE, 2)
@@ -95,7 +95,14 @@ def pytorch(machines: Any) -> dict[str, str]:
 @pytest.fixture(scope="module")
 def tensorflow(machines: Any) -> dict[str, str]:
     arguments = {"TENSORFLOW": "tensorflow-cpu==2.21.0"}
-    jobs = {"TensorFlow": {"job": CompiledJob(TWO, compiler=TensorFlowXla())}}
+    jobs = {
+        "TensorFlow": {"job": CompiledJob(TWO, compiler=TensorFlowXla()), "hyperparameters": FIFTY},
+        "Uncompiled": {"job": DataParallelJob(TWO), "hyperparameters": FIFTY},
+        "TensorFlowLongest": {
+            "job": CompiledJob(ONE, compiler=TensorFlowXla()),
+            "hyperparameters": {**QUICK, "batch-size": 1, "pad": "longest"},
+        },
+    }
     return dict(machines("CompiledTensorFlow", jobs, file="compiled/tensorflow/Dockerfile", build_args=arguments))
 
 
@@ -151,9 +158,17 @@ def test_tensorflow_trains_on_two_hosts_by_what_xla_compiles(deployed: Deployed,
     assert sum("compiler xla on 2 devices of 2 hosts" in line for line in said) == 2
     assert any("Compiled cluster using XLA" in line for line in said)
     assert numbers(said, r"compilations (\d+)") == [1, 1]
-    losses = [line for line in said if line.startswith("step 20 loss")]
-    assert len(losses) == 2
-    assert len(set(losses)) == 1
+    losses = numbers(said, r"step \d+ loss ([0-9.]+)")
+    assert len(losses) == 2 * 6  # both hosts, after steps 1, 10, ... 50
+    uncompiled = completed(deployed, tensorflow["UncompiledArn"])
+    assert sorted(losses) == pytest.approx(sorted(numbers(uncompiled, r"step \d+ loss ([0-9.]+)")), abs=1e-4)
+
+
+def test_tensorflows_xla_that_compiles_again_fails_the_job(deployed: Deployed, tensorflow: dict[str, str]) -> None:
+    execution = deployed.start(tensorflow["TensorFlowLongestArn"])
+    assert deployed.ended(execution)["status"] == "FAILED"
+    said = deployed.said(deployed.the_job_of(execution)["TrainingJobName"])
+    assert any("compiled again: the batch was" in line for line in said)
 
 
 def test_pytorch_xla_trains_in_an_environment_of_its_own(deployed: Deployed, xla: dict[str, str]) -> None:

@@ -139,7 +139,7 @@ def compiled_step(
         return strategy.reduce(tf.distribute.ReduceOp.MEAN, strategy.run(on_a_device, args=(text,)), axis=None)
 
     # One trace is one set of shapes, and XLA compiles each once.
-    return step, loss_and_gradients.experimental_get_tracing_count
+    return step, loss_and_gradients.experimental_get_tracing_count if compiler == "xla" else lambda: 0
 
 
 class CompilationGuard:
@@ -147,6 +147,7 @@ class CompilationGuard:
 
     def __init__(self, compilations: Callable[[], int], act: str) -> None:
         self._compilations, self._act = compilations, act
+        self._most = 0
         self._known: list[list[int]] = []
 
     def look(self, step: int, shape: list[int]) -> None:
@@ -236,7 +237,7 @@ def main() -> None:
     try:
         train(Job.here(), options)
     except RuntimeError as error:
-        sys.exit(f"{type(error).__name__}: {error}")
+        sys.exit(str(error))
 
 
 if __name__ == "__main__":
