@@ -32,7 +32,7 @@ from sagemaker_local_account.state import AccountError
 
 HERE = Path(__file__).parent
 LEAST_ACCURACY = 0.90
-MOST_BITS = 4.5  # of a byte; one that knows nothing of text needs 8
+MOST_BITS = 4.0  # of a byte; one that knows nothing of text needs 8
 HELD_OUT_MODULE = "argparse.py"
 HEADS = 4  # what training_code/compiled/train.py takes unless told otherwise
 LOG_GROUP = "/aws/sagemaker/TrainingJobs"
