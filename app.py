@@ -1,6 +1,7 @@
 """The example stacks, one for each kind of training job, deployable as they stand.
 
     cdk deploy HeterogeneousTraining
+    cdk deploy CompiledTraining
 
 Against the account on this machine, or against AWS: the commands are the same.
 """
@@ -12,6 +13,7 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from cdk_sagemaker_training import (
+    CompiledJob,
     DataParallelJob,
     HeterogeneousJob,
     InstanceGroup,
@@ -19,6 +21,7 @@ from cdk_sagemaker_training import (
     NativeParallelism,
     S3Channel,
     S3Prefix,
+    TorchCompile,
     Torchrun,
     TrainingImage,
     TrainingNetwork,
@@ -57,6 +60,43 @@ class HeterogeneousTraining(cdk.Stack):
                 "loss": r"step \d+ loss ([0-9.]+)",
                 "samples/s": r"samples/s ([0-9.]+)",
                 "accuracy": r"^accuracy ([0-9.]+)",
+            },
+            network=TrainingNetwork(self, "Network"),
+            max_runtime=cdk.Duration.hours(1),
+        )
+        cdk.CfnOutput(self, "BucketName", value=bucket.bucket_name)
+        cdk.CfnOutput(self, "StateMachineArn", value=workflow.state_machine.state_machine_arn)
+
+
+class CompiledTraining(cdk.Stack):
+    """Two GPU machines train a language model of bytes, by a step that is compiled once and kept with the checkpoints."""
+
+    def __init__(self, scope: Construct, id: str) -> None:
+        super().__init__(scope, id)
+        bucket = s3.Bucket(
+            self,
+            "Bucket",
+            block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
+            encryption=s3.BucketEncryption.S3_MANAGED,
+            enforce_ssl=True,
+            removal_policy=cdk.RemovalPolicy.DESTROY,
+        )
+        workflow = TrainingWorkflow(
+            self,
+            "Training",
+            job=CompiledJob(InstanceGroup("ml.g6.8xlarge", 2), compiler=TorchCompile(), launcher=Torchrun()),
+            image=TrainingImage(self, "Image", directory=training_code_path(), file="compiled/Dockerfile"),
+            channels={"text": S3Channel(bucket, "text/")},
+            output=S3Prefix(bucket, "models/"),
+            checkpoints=S3Prefix(bucket, "checkpoints/"),
+            hyperparameters={"steps": 200, "batch-size": 16, "sequence": 128},
+            metric_definitions={
+                "loss": r"step \d+ loss ([0-9.]+)",
+                "tokens/s": r"tokens/s ([0-9.]+)",
+                "steady step (ms)": r"steady step ([0-9.]+)",
+                "compile time (s)": r"compile time ([0-9.]+)",
+                "compilations": r"^compilations (\d+)",
+                "peak memory (MiB)": r"peak memory (\d+)",
             },
             network=TrainingNetwork(self, "Network"),
             max_runtime=cdk.Duration.hours(1),
@@ -105,5 +145,6 @@ class ModelParallelTraining(cdk.Stack):
 if __name__ == "__main__":
     app = cdk.App()
     HeterogeneousTraining(app, "HeterogeneousTraining")
+    CompiledTraining(app, "CompiledTraining")
     ModelParallelTraining(app, "ModelParallelTraining")
     app.synth()

@@ -33,6 +33,10 @@ class Compilations(Protocol):
         """Why graphs were compiled again, in the compiler's words; empty where it does not say."""
         ...
 
+    def cached(self) -> int:
+        """Graphs, forward and backward ones, whose code an earlier process had compiled."""
+        ...
+
 
 class NoCompilations:
     """Those of a model that is not compiled."""
@@ -42,6 +46,9 @@ class NoCompilations:
 
     def causes(self) -> list[str]:
         return []
+
+    def cached(self) -> int:
+        return 0
 
 
 class DynamoCompilations:
@@ -57,6 +64,11 @@ class DynamoCompilations:
 
         return [metrics.recompile_reason for metrics in get_compilation_metrics() if metrics.recompile_reason]
 
+    def cached(self) -> int:
+        from torch._dynamo.utils import counters
+
+        return int(counters["inductor"]["fxgraph_cache_hit"])
+
 
 class XlaCompilations:
     """Those of PyTorch/XLA: how often its metric CompileTime was taken. It does not say why."""
@@ -69,6 +81,9 @@ class XlaCompilations:
 
     def causes(self) -> list[str]:
         return []
+
+    def cached(self) -> int:
+        return 0
 
 
 class CompilationGuard:

@@ -241,7 +241,7 @@ class Log:
             print(f"steady step {1000 * steady:.3f} ms")
             if self._compiler != "none":
                 print(f"compile time {self._warm_up * max(self._paces[0] - steady, 0):.3f} s")
-        print(f"compilations {compiler.compilations.count()}")
+        print(f"compilations {compiler.compilations.count()}, {compiler.compilations.cached()} graphs from the cache")
         print(f"peak memory {compiler.peak_mib():.0f} MiB", flush=True)
 
 
