@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from itertools import pairwise
 
 import torch
@@ -114,8 +115,21 @@ def piece(config: Config, layers: range) -> Transformer:
 # -- What is divided inside a stage -----------------------------------------------------------------------------------
 
 
-def parallelize(model: Transformer, degrees: Degrees, mesh: DeviceMesh, reshard: bool = True) -> Transformer:
-    """The model with its tensors divided, its layers checkpointed and its parameters sharded, in this order, in place."""
+@dataclass(frozen=True)
+class Compilation:
+    """How inductor compiles: torch.compile's arguments."""
+
+    mode: str = "default"
+    dynamic: bool | None = None
+
+
+def parallelize(
+    model: Transformer, degrees: Degrees, mesh: DeviceMesh, reshard: bool = True, compilation: Compilation | None = None
+) -> Transformer:
+    """The model with its tensors divided, its layers checkpointed and compiled, and its parameters sharded, in place.
+
+    The order is torchtitan's: what a layer computes again is in its graph, and what gathers its parameters is not.
+    """
     if degrees.tensor > 1:
         present = {name.split(".")[0] for name, _ in model.named_children()}
         plan = {name: style for name, style in TENSOR_PLAN.items() if name.split(".")[0] in present}
@@ -123,9 +137,14 @@ def parallelize(model: Transformer, degrees: Degrees, mesh: DeviceMesh, reshard:
     for name, layer in list(model.layers.items()):
         if degrees.activation_checkpointing:
             layer = checkpoint_wrapper(layer)
+        if compilation:
+            layer.compile(**asdict(compilation))  # alike layers share what is compiled
         if degrees.activation_offloading:
             layer = offload_wrapper(layer)
         model.layers[name] = layer
+    if compilation and degrees.tensor > 1 and model.embed is not None:
+        # What ranks are still sending is of a class of its own, whose gradient a compiled layer loses. A copy waits for it.
+        model.embed.register_forward_hook(lambda _, __, embedded: embedded.clone())
     if degrees.data > 1 or degrees.precision != "fp32" or degrees.cpu_offload:
         shard(model, degrees, mesh, reshard)
     return model
@@ -168,13 +187,20 @@ def plain_name(name: str) -> str:
 
 
 def parts_of(
-    config: Config, degrees: Degrees, mesh: DeviceMesh, layers: list[range], *, seed: int, reshard: bool = True
+    config: Config,
+    degrees: Degrees,
+    mesh: DeviceMesh,
+    layers: list[range],
+    *,
+    seed: int,
+    reshard: bool = True,
+    compilation: Compilation | None = None,
 ) -> dict[int, Transformer]:
     """This rank's parts of the model by the number of the stage: one, or two where the schedule interleaves."""
     device = torch.device(mesh.device_type, torch.cuda.current_device() if mesh.device_type == "cuda" else None)
     parts = {}
     for stage in range(mesh.get_local_rank("pipeline"), len(layers), degrees.pipeline):
-        part = parallelize(piece(config, layers[stage]), degrees, mesh, reshard)
+        part = parallelize(piece(config, layers[stage]), degrees, mesh, reshard, compilation)
         fill(part, seed, torch.device("cpu") if degrees.cpu_offload else device)
         part.rotation = part.rotation.to(device)  # a buffer is not offloaded
         parts[stage] = part

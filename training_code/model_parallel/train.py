@@ -28,7 +28,7 @@ import torch.distributed as dist
 from common.job import Job
 from degrees import Degrees
 from model import Config, batch, loss_of, text
-from parallelize import cut, held, mesh_of, parts_of, schedule_of
+from parallelize import Compilation, cut, held, mesh_of, parts_of, schedule_of
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 from watch import Watch
@@ -62,7 +62,23 @@ def config(arguments: list[str] | None = None) -> argparse.Namespace:
     add("--balance", choices=("parameters", "flops"), default="parameters", help="what a cut of its own makes equal")
     add("--sharded", choices=("parameters", "optimizer"), default="parameters", help="optimizer: a layer stays whole "
         "from its forward to its backward, so that only gradients and optimizer state are sharded")  # fmt: skip
+    # The variables are those that the constructs' compilers set.
+    add("--compiler", type=compiler, default=os.environ.get("TRAINING_COMPILER") or "none", help="none or inductor")
+    add("--compiler-mode", default=os.environ.get("TRAINING_COMPILER_MODE") or "default", help="torch.compile's")
+    add("--compiler-dynamic", type=true, default=os.environ.get("TRAINING_COMPILER_DYNAMIC") or None)
     return parser.parse_args(arguments)
+
+
+def compiler(text: str) -> str:
+    if text not in ("none", "inductor"):
+        raise argparse.ArgumentTypeError(f"must be none or inductor, got {text!r}")
+    return text
+
+
+def true(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise argparse.ArgumentTypeError(f"must be true or false, got {text!r}")
+    return text.lower() == "true"
 
 
 def flag(name: str) -> str:
@@ -110,8 +126,17 @@ class Training:
         self.degrees, self.device = degrees, device
         self.layers = cut(self.config, degrees.stages, options.cut, options.balance)
         self.mesh = mesh_of(degrees, device.type)
-        reshard = options.sharded == "parameters"
-        self.parts = parts_of(self.config, degrees, self.mesh, self.layers, seed=options.seed, reshard=reshard)
+        self.parts = parts_of(
+            self.config,
+            degrees,
+            self.mesh,
+            self.layers,
+            seed=options.seed,
+            reshard=options.sharded == "parameters",
+            compilation=Compilation(options.compiler_mode, options.compiler_dynamic)
+            if options.compiler == "inductor"
+            else None,
+        )
         self.optimizers = [
             torch.optim.AdamW(part.parameters(), lr=options.learning_rate, fused=True) for part in self.parts.values()
         ]
@@ -183,7 +208,7 @@ def train(job: Job, options: argparse.Namespace, device: torch.device, watch: Wa
     parts = training.parts.values()
     before = checkpoint.restore(job.checkpoints, parts, training.optimizers)
     if job.rank == 0:
-        say(f"trains on {device.type}, {job.ranks} ranks, from step {before}: {degrees}")
+        say(f"trains on {device.type}, {job.ranks} ranks, compiler {options.compiler}, from step {before}: {degrees}")
     began = time.perf_counter()
     for steps, tokens, targets in batches(training, job, options, before + 1):
         answer = watch.ask_for_stop()
@@ -233,6 +258,8 @@ def process_group(job: Job, options: argparse.Namespace) -> Iterator[torch.devic
 def main() -> None:
     options = config()
     job = Job.here()
+    # The compiler's cache goes with the checkpoints, so that a job which goes on elsewhere does not compile again.
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(job.checkpoints / "compiler-cache"))
     torch.set_num_threads(1)  # the other cores are the other ranks'
     # FSDP warns of operations in place on what the model returns; the loss has none.
     warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view tensor")
