@@ -1,4 +1,4 @@
-# demo (KIND=compiled for another) | test | check | synth | bench | docs; each sets up what it needs, once.
+# demo (KIND=compiled or model-parallel for another) | test | check | synth | bench | docs; each sets up what it needs, once.
 PYTHON ?= python3
 KIND ?= heterogeneous
 VENV := .venv

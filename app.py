@@ -2,6 +2,7 @@
 
     cdk deploy HeterogeneousTraining
     cdk deploy CompiledTraining
+    cdk deploy ModelParallelTraining
 
 Against the account on this machine, or against AWS: the commands are the same.
 """

@@ -1,4 +1,4 @@
-"""From `cdk deploy` to a trained model, on this machine: `make demo`, or `make demo KIND=compiled`.
+"""From `cdk deploy` to a trained model, on this machine: `make demo`, or with `KIND=compiled` or `KIND=model-parallel`.
 
 Starts the local account, bootstraps and deploys a stack of app.py with the CDK CLI, uploads its data, starts an execution of its
 state machine, follows the training job, evaluates the model that it leaves in S3, and takes everything down again.
@@ -36,7 +36,7 @@ MOST_BITS = 4.0  # of a byte; one that knows nothing of text needs 8
 HELD_OUT_MODULE = "argparse.py"
 HEADS = 4  # what training_code/compiled/train.py takes unless told otherwise
 LOG_GROUP = "/aws/sagemaker/TrainingJobs"
-SHOWN = ("step ", "epoch ", "accuracy ", "host ", "steady ", "compil", "peak ")  # beginnings of log lines
+SHOWN = ("step ", "epoch ", "accuracy ", "host ", "steady ", "compil", "peak ", "rank ")  # beginnings of log lines
 
 
 class DemoError(Exception):
@@ -217,8 +217,7 @@ def library_text() -> bytes:
     return b"\n\n\n".join(module.read_bytes() for module in modules if module.name != HELD_OUT_MODULE)
 
 
-def judged_text(folder: Path) -> tuple[str, bool]:
-    """How many bits the model needs for a byte of a module that it has not seen."""
+def judged_compiled(folder: Path) -> tuple[str, bool]:
     import torch
 
     code = training_module("compiled")
@@ -227,15 +226,38 @@ def judged_text(folder: Path) -> tuple[str, bool]:
     layers = 1 + max(int(name.split(".")[1]) for name in state if name.startswith("blocks."))
     model = code.LanguageModel(sequence=sequence, width=width, layers=layers, heads=HEADS)
     model.load_state_dict(state)
-    unseen = list(code.Text(Path(sysconfig.get_path("stdlib")) / HELD_OUT_MODULE, sequence))
+    unseen = list(code.Text(held_out_module(), sequence))
     with torch.no_grad():
-        bits = model(code.padded(unseen, sequence)).item() / math.log(2)
+        return judged_text(model(code.padded(unseen, sequence)).item())
+
+
+def judged_model_parallel(folder: Path) -> tuple[str, bool]:
+    import torch
+
+    code = training_module("model_parallel")
+    saved = torch.load(folder / "model.pt", map_location="cpu", weights_only=True)
+    model = code.Transformer(code.Config(**saved["config"]))
+    model.load_state_dict(saved["model"])
+    unseen = torch.frombuffer(bytearray(held_out_module().read_bytes()), dtype=torch.uint8).long()
+    sequences = unseen.unfold(0, model.config.context + 1, model.config.context)
+    with torch.no_grad():
+        return judged_text(code.loss_of(model(sequences[:, :-1]), sequences[:, 1:]).item())
+
+
+def held_out_module() -> Path:
+    return Path(sysconfig.get_path("stdlib")) / HELD_OUT_MODULE
+
+
+def judged_text(nats: float) -> tuple[str, bool]:
+    """From a model's loss on the module that it has not seen."""
+    bits = nats / math.log(2)
     return f"{bits:.2f} bits for a byte of {HELD_OUT_MODULE}, which it has not seen", bits <= MOST_BITS
 
 
 KINDS = {
     "heterogeneous": Kind("HeterogeneousTraining", "digits/digits.npz", digits_file, judged_digits),
-    "compiled": Kind("CompiledTraining", "text/library.txt", library_text, judged_text),
+    "compiled": Kind("CompiledTraining", "text/library.txt", library_text, judged_compiled),
+    "model-parallel": Kind("ModelParallelTraining", "text/library.py", library_text, judged_model_parallel),
 }
 
 

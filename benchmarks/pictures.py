@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 COLOURS = ("#4c78a8", "#f58518", "#54a24b", "#b279a2")
 INK, PALE = "#333333", "#e8e8e8"
-UNIT, ROW = 15, 22  # pixels of a forward, and of a rank's line
+UNIT, ROW = 22, 22  # pixels of a forward, and of a rank's line
 MICROBATCHES, RANKS = 8, 4
 BACKWARD = 2  # forwards
 SCHEDULES = (("GPipe", 1), ("1F1B", 1), ("Interleaved1F1B", 2))
@@ -85,10 +85,15 @@ def pipeline() -> str:
         widest = max(widest, 60 + end * scale)
         y += RANKS * ROW + 8
     y += 16
-    legend = (("forward", 0), ("backward", 1), ("forward of a second stage", 2), ("backward of a second stage", 3))
-    for number, (name, colour) in enumerate(legend):
-        parts.append(box(60 + number * 180, y - 10, 12, 12, COLOURS[colour]))
-        parts.append(text(78 + number * 180, y, name, INK, anchor="start"))
+    legend = (
+        (60, "forward"),
+        (180, "backward"),
+        (300, "forward of a second stage"),
+        (520, "backward of a second stage"),
+    )
+    for (x, name), colour in zip(legend, COLOURS, strict=True):
+        parts.append(box(x, y - 10, 12, 12, colour))
+        parts.append(text(x + 18, y, name, INK, anchor="start"))
     title = f"what each of {RANKS} ranks does with {MICROBATCHES} microbatches, by schedule"
     return svg(max(widest, 800) + 10, y + 14, title, parts)
 

@@ -126,19 +126,19 @@ class Compilation:
 def parallelize(
     model: Transformer, degrees: Degrees, mesh: DeviceMesh, reshard: bool = True, compilation: Compilation | None = None
 ) -> Transformer:
-    """The model with its tensors divided, its layers checkpointed and compiled, and its parameters sharded, in place.
+    """The model with its tensors divided, its layers compiled and checkpointed, its parameters sharded: in this order, in place.
 
-    The order is torchtitan's: what a layer computes again is in its graph, and what gathers its parameters is not.
+    What is compiled is a layer alone: neither what runs it again, nor what gathers its parameters, is in its graph.
     """
     if degrees.tensor > 1:
         present = {name.split(".")[0] for name, _ in model.named_children()}
         plan = {name: style for name, style in TENSOR_PLAN.items() if name.split(".")[0] in present}
         parallelize_module(model, mesh["tensor"], plan)
     for name, layer in list(model.layers.items()):
-        if degrees.activation_checkpointing:
-            layer = checkpoint_wrapper(layer)
         if compilation:
             layer.compile(**asdict(compilation))  # alike layers share what is compiled
+        if degrees.activation_checkpointing:
+            layer = checkpoint_wrapper(layer)
         if degrees.activation_offloading:
             layer = offload_wrapper(layer)
         model.layers[name] = layer

@@ -1,0 +1,170 @@
+"""Model-parallel and data-parallel jobs of several processes, through a deployed state machine: torchrun and MPI."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from pathlib import Path
+from typing import Any
+
+import aws_cdk as cdk
+import pytest
+from aws_cdk import aws_s3 as s3
+from deployed import Deployed, wait_until
+
+from cdk_sagemaker_training import (
+    DataParallelJob,
+    InstanceGroup,
+    ModelParallelJob,
+    Mpi,
+    NativeParallelism,
+    S3Channel,
+    S3Prefix,
+    Torchrun,
+    TrainingImage,
+    TrainingWorkflow,
+    training_code_path,
+)
+
+AN_MPI_JOB = Path(__file__).parent / "an_mpi_job"
+TWO_DEVICES = "ml.g7e.12xlarge"
+SIZES = {"layers": 2, "width": 32, "heads": 8, "hidden": 64, "context": 16, "batch-size": 8, "log-every": 1}
+FIVE_STEPS = {**SIZES, "steps": 5, "checkpoint-every": 0}
+EVERY = 5
+ENDLESS = {**SIZES, "steps": 1_000_000, "checkpoint-every": EVERY, "silence": 5}
+TEXT = b"\n\n\n".join(b"def answer_%d():\n    return %s" % (number, b"7" * (number % 9)) for number in range(1000))
+
+
+class Parallel(cdk.Stack):
+    """A workflow for each layout of one model on hosts and ranks, and one that MPI starts."""
+
+    def __init__(self, app: cdk.App) -> None:
+        super().__init__(app, "Parallel")
+        self.bucket = s3.Bucket(self, "Bucket", removal_policy=cdk.RemovalPolicy.DESTROY)
+        cdk.CfnOutput(self, "BucketName", value=self.bucket.bucket_name)
+        image = TrainingImage(self, "Image", directory=training_code_path(), file="model_parallel/Dockerfile")
+        divided = ModelParallelJob(InstanceGroup(TWO_DEVICES, 2), NativeParallelism(data_shard=2, tensor=2))
+        for name, job in {
+            "TwoByTwo": divided,
+            "OneByTwo": DataParallelJob(InstanceGroup(TWO_DEVICES), launcher=Torchrun()),
+            "TwoByOne": DataParallelJob(InstanceGroup("ml.g5.xlarge", 2), launcher=Torchrun()),
+        }.items():
+            self.workflow(name, job=job, image=image, hyperparameters=FIVE_STEPS)
+        self.workflow(
+            "Endless",
+            job=divided,
+            image=image,
+            hyperparameters=ENDLESS,
+            checkpoints=S3Prefix(self.bucket, "checkpoints/"),
+            attempts=2,
+        )
+        mpi = DataParallelJob(InstanceGroup(TWO_DEVICES), launcher=Mpi())
+        self.workflow("Mpi", job=mpi, image=TrainingImage(self, "MpiImage", directory=str(AN_MPI_JOB)))
+
+    def workflow(self, name: str, **props: Any) -> None:
+        workflow = TrainingWorkflow(
+            self,
+            name,
+            channels={"text": S3Channel(self.bucket, "text/")},
+            output=S3Prefix(self.bucket, "models/"),
+            max_runtime=cdk.Duration.hours(1),
+            **props,
+        )
+        cdk.CfnOutput(self, f"{name}Arn", value=workflow.state_machine.state_machine_arn)
+
+
+@pytest.fixture(scope="module")
+def machines(deployed: Deployed, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    outputs = deployed.deploy(Parallel(cdk.App(outdir=str(tmp_path_factory.mktemp("assembly")))))
+    deployed.client("s3").put_object(Bucket=outputs["BucketName"], Key="text/answers.py", Body=TEXT)
+    return outputs
+
+
+def completed(deployed: Deployed, machine: str) -> list[str]:
+    """What the hosts of an execution's job said; it succeeded."""
+    ended = deployed.ended(deployed.start(machine))
+    assert ended["status"] == "SUCCEEDED", ended.get("cause")
+    [job] = deployed.jobs_of(ended["executionArn"])
+    return deployed.said(job["TrainingJobName"])
+
+
+def steps(said: list[str]) -> dict[int, float]:
+    """The loss after each step."""
+    found = [re.match(r"step (\d+) loss ([0-9.]+)", line) for line in said]
+    return {int(line[1]): float(line[2]) for line in found if line}
+
+
+@pytest.fixture(scope="module")
+def two_by_two(deployed: Deployed, machines: dict[str, str]) -> list[str]:
+    return completed(deployed, machines["TwoByTwoArn"])
+
+
+def test_a_model_is_laid_over_two_hosts_of_two_ranks(two_by_two: list[str]) -> None:
+    held = sorted(line.split(":")[0] for line in two_by_two if re.match(r"rank \d on .*: stage 0", line))
+    assert held == ["rank 0 on algo-1", "rank 1 on algo-1", "rank 2 on algo-2", "rank 3 on algo-2"]
+    assert any(
+        "trains on cpu, 4 ranks" in line and "data_shard=2" in line and "tensor=2" in line for line in two_by_two
+    )
+
+
+@pytest.mark.parametrize("layout", ["OneByTwo", "TwoByOne"])
+def test_data_parallel_ranks_on_one_host_and_on_two_train_alike(
+    deployed: Deployed, machines: dict[str, str], two_by_two: list[str], layout: str
+) -> None:
+    said = completed(deployed, machines[f"{layout}Arn"])
+    assert any("trains on cpu, 2 ranks" in line for line in said)
+    assert steps(said) == pytest.approx(steps(two_by_two), abs=1e-4)
+
+
+def test_mpi_starts_a_process_for_each_device_of_a_host(deployed: Deployed, machines: dict[str, str]) -> None:
+    """By the toolkit and Open MPI, on one host: on several they go by SSH, which takes a server that no package index has."""
+    said = completed(deployed, machines["MpiArn"])
+    summed = {found[1] for line in said if (found := re.search(r"(rank \d of 2: the sum is 3)", line))}
+    assert summed == {"rank 0 of 2: the sum is 3", "rank 1 of 2: the sum is 3"}
+
+
+def test_a_killed_rank_ends_the_job_which_goes_on_from_its_last_checkpoint(
+    deployed: Deployed, machines: dict[str, str]
+) -> None:
+    execution = deployed.start(machines["EndlessArn"])
+    first = deployed.the_job_of(execution, until="Training")["TrainingJobName"]
+    wait_until(lambda: has_reached(deployed, first, step=2 * EVERY + 1))
+    os.kill(process_of(first, rank=3), signal.SIGKILL)
+
+    second = wait_until(lambda: next((name for name in names(deployed, execution) if name != first), None))
+    failed = deployed.client("sagemaker").describe_training_job(TrainingJobName=first)
+    assert failed["TrainingJobStatus"] == "Failed"
+    assert "rank 3 on algo-2 was lost" in failed["FailureReason"]
+    last = max(steps(deployed.said(first)))
+    wait_until(lambda: has_reached(deployed, second, step=2 * EVERY + 1))
+    begins = [int(line[1]) for said in deployed.said(second) if (line := re.match(r"trains .*from step (\d+)", said))]
+    assert last - EVERY <= begins[0] <= last + 1
+
+    deployed.client("sagemaker").stop_training_job(TrainingJobName=second)
+    assert deployed.ended(execution)["error"] == "TrainingJobStopped"
+
+
+def names(deployed: Deployed, execution: str) -> list[str]:
+    return [job["TrainingJobName"] for job in deployed.jobs_of(execution)]
+
+
+def has_reached(deployed: Deployed, name: str, *, step: int) -> bool:
+    logs = deployed.client("logs")
+    try:
+        return max(steps(deployed.said(name)), default=0) >= step
+    except logs.exceptions.ResourceNotFoundException:
+        return False
+
+
+def process_of(job: str, *, rank: int) -> int:
+    """The process, as this machine counts them, that is a rank of a job."""
+    wanted = {f"RANK={rank}".encode(), f"TRAINING_JOB_NAME={job}".encode()}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            variables = set((folder / "environ").read_bytes().split(b"\0"))
+        except OSError:  # it has ended, or is another user's
+            continue
+        if wanted <= variables:
+            return int(folder.name)
+    raise AssertionError(f"no process of this machine is rank {rank} of {job}")
