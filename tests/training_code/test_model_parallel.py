@@ -51,6 +51,11 @@ ON_EIGHT_RANKS = {
         f"{TWO} --tensor 2 --pipeline 2 --data-shard 2 --microbatches 2 --schedule GPipe {RECOMPUTED}"
     ),
 }
+COMPILED = "--steps 5 --layers 2 --compiler inductor"
+ON_TWO_RANKS = {
+    "fsdp, compiled": f"{COMPILED} --data-shard 2",
+    "tensor, checkpointed, compiled": f"{COMPILED} --tensor 2 {RECOMPUTED}",
+}
 # Each goes on for five steps from what another layout kept after ten.
 TEN = "--steps 10 --layers 4 --checkpoint-every 5"
 FIVE_MORE = "--steps 15 --layers 4"
@@ -94,7 +99,7 @@ def launch(folder: Path, ranks: int, layouts: dict[str, str]) -> Launch:
     torchrun = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
     ended = subprocess.run(
         [sys.executable, *torchrun, HERE / "parallel_layouts.py", folder, json.dumps(pairs)],
-        env=environment(),
+        env=environment() | {"TORCHINDUCTOR_CACHE_DIR": str(folder / "compiler-cache")},
         capture_output=True,
         text=True,
         timeout=SECONDS,
@@ -107,6 +112,11 @@ def launch(folder: Path, ranks: int, layouts: dict[str, str]) -> Launch:
 def alone(tmp_path_factory: pytest.TempPathFactory) -> Launch:
     """One process, with as many layers as the layouts have."""
     return launch(tmp_path_factory.mktemp("alone"), 1, {"2 layers": TWO, "4 layers": FOUR, "8 layers": EIGHT})
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> Launch:
+    return launch(tmp_path_factory.mktemp("two"), 2, ON_TWO_RANKS)
 
 
 @pytest.fixture(scope="module")
@@ -139,6 +149,13 @@ def test_four_ranks_have_the_losses_of_one_process(alone: Launch, four: Launch, 
 def test_eight_ranks_have_the_losses_of_one_process(alone: Launch, eight: Launch, layout: str) -> None:
     assert list(eight.losses(layout)) == list(range(1, STEPS + 1))
     assert farthest(eight.losses(layout), reference(alone, ON_EIGHT_RANKS[layout])) <= 1e-4
+
+
+@pytest.mark.parametrize("layout", ON_TWO_RANKS)
+def test_compiled_layers_have_the_losses_of_one_process(alone: Launch, two: Launch, layout: str) -> None:
+    assert "compiler inductor" in two.printed(layout)
+    assert list(two.losses(layout)) == [1, 2, 3, 4, 5]
+    assert farthest(two.losses(layout), reference(alone, ON_TWO_RANKS[layout])) <= 1e-4
 
 
 def test_the_loss_falls(alone: Launch) -> None:

@@ -1,0 +1,48 @@
+"""What the constructs write for a model-parallel job, as its training code reads it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from cdk_sagemaker_training import NativeParallelism
+from cdk_sagemaker_training.parallelism import Precision, Schedule
+
+TRAINING_CODE = Path(__file__).parents[2] / "training_code"
+LAYOUTS = [
+    NativeParallelism(pipeline=2, data_shard=2, schedule=schedule, precision=precision)
+    for schedule in get_args(Schedule)
+    for precision in get_args(Precision)
+]
+
+
+@pytest.fixture(scope="module")
+def understood() -> list[dict[str, object]]:
+    """The degrees of each layout, by train.py's own reading of the job's environment."""
+    code = (
+        "import json, os, sys, train; from dataclasses import asdict, replace; from common.job import Job\n"
+        "found, job = [], replace(Job.here({}), ranks=4)\n"
+        "for given in json.loads(sys.argv[1]):\n"
+        "    os.environ['TRAINING_PARALLELISM'] = given\n"
+        "    found.append(asdict(train.degrees_of(train.config([]), job)))\n"
+        "print(json.dumps(found))"
+    )
+    paths = os.pathsep.join(map(str, (TRAINING_CODE, TRAINING_CODE / "model_parallel")))
+    given = json.dumps([layout.environment()["TRAINING_PARALLELISM"] for layout in LAYOUTS])
+    variables = {"PATH": os.environ["PATH"], "PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run([sys.executable, "-c", code, given], env=variables, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return list(json.loads(done.stdout))
+
+
+@pytest.mark.parametrize("number", range(len(LAYOUTS)), ids=lambda n: f"{LAYOUTS[n].schedule}-{LAYOUTS[n].precision}")
+def test_every_schedule_and_precision_is_understood(understood: list[dict[str, object]], number: int) -> None:
+    said, read = json.loads(LAYOUTS[number].environment()["TRAINING_PARALLELISM"]), understood[number]
+    pytorchs = {"gpipe": "GPipe", "1f1b": "1F1B", "interleaved": "Interleaved1F1B"}
+    assert read == said | {"schedule": pytorchs[LAYOUTS[number].schedule]}
