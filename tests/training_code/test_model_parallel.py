@@ -19,6 +19,7 @@ SECONDS = 400  # until a launch that would hang fails
 STEPS = 20
 COMMON = "--log-every 1 --checkpoint-every 0 --width 32 --heads 8 --hidden 64 --context 16 --batch-size 16 --text-bytes 200000"
 TWO, FOUR, EIGHT = (f"--steps {STEPS} --layers {layers}" for layers in (2, 4, 8))  # as few as the stages allow
+RECOMPUTED = "--activation-checkpointing"
 
 ON_FOUR_RANKS = {
     "fsdp": f"{TWO} --data-shard 4",
@@ -28,19 +29,18 @@ ON_FOUR_RANKS = {
     "microbatches without a pipeline": f"{TWO} --data-shard 4 --microbatches 2",
     "parameters in the CPU's memory": f"{TWO} --data-shard 4 --cpu-offload",
     "tensor": f"{TWO} --tensor 4",
+    "tensor, checkpointed": f"{TWO} --tensor 4 {RECOMPUTED}",
     "tensor x fsdp": f"{TWO} --tensor 2 --data-shard 2",
+    "tensor x fsdp, checkpointed": f"{TWO} --tensor 2 --data-shard 2 {RECOMPUTED} --activation-offloading",
     "GPipe": f"{FOUR} --pipeline 4 --microbatches 4 --schedule GPipe",
     "1F1B": f"{FOUR} --pipeline 4 --microbatches 4 --schedule 1F1B",
     "1F1B cut by hand": f"{FOUR} --pipeline 2 --microbatches 4 --cut 3",
     "pipeline x fsdp": f"{TWO} --pipeline 2 --data-shard 2 --microbatches 4",
     "interleaved": f"{EIGHT} --pipeline 4 --microbatches 4 --schedule Interleaved1F1B",
 }
-RECOMPUTED = "--activation-checkpointing"
 ON_EIGHT_RANKS = {
     "fsdp, checkpointed": f"{TWO} --data-shard 8 {RECOMPUTED}",
     "hybrid shard, checkpointed": f"{TWO} --data-replicate 2 --data-shard 4 {RECOMPUTED}",
-    "tensor, checkpointed": f"{TWO} --tensor 8 {RECOMPUTED}",
-    "tensor x fsdp, checkpointed": f"{TWO} --tensor 2 --data-shard 4 {RECOMPUTED} --activation-offloading",
     "GPipe x fsdp, checkpointed": f"{TWO} --pipeline 2 --data-shard 4 --microbatches 2 --schedule GPipe {RECOMPUTED}",
     "1F1B x fsdp, checkpointed": f"{TWO} --pipeline 2 --data-shard 4 --microbatches 2 {RECOMPUTED}",
     "interleaved x fsdp, checkpointed": (
