@@ -69,7 +69,7 @@ class HeterogeneousTraining(cdk.Stack):
 
 
 class CompiledTraining(cdk.Stack):
-    """Two GPU machines train a language model of bytes, by a step that is compiled once and kept with the checkpoints."""
+    """A machine with two GPUs trains a language model of bytes, by a step that is compiled once and kept with the checkpoints."""
 
     def __init__(self, scope: Construct, id: str) -> None:
         super().__init__(scope, id)
@@ -84,7 +84,7 @@ class CompiledTraining(cdk.Stack):
         workflow = TrainingWorkflow(
             self,
             "Training",
-            job=CompiledJob(InstanceGroup("ml.g6.8xlarge", 2), compiler=TorchCompile(), launcher=Torchrun()),
+            job=CompiledJob(InstanceGroup("ml.g7e.12xlarge"), compiler=TorchCompile(), launcher=Torchrun()),
             image=TrainingImage(self, "Image", directory=training_code_path(), file="compiled/Dockerfile"),
             channels={"text": S3Channel(bucket, "text/")},
             output=S3Prefix(bucket, "models/"),
