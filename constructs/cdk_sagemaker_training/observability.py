@@ -19,7 +19,7 @@ class DebuggerRule:
     """A check that SageMaker Debugger makes beside the job: ``evaluator_image`` with ``parameters``.
 
     ``parameters`` names the rule to that image, like ``{"rule_to_invoke": "LossNotDecreasing"}``. ``instance_type`` is
-    a processing type such as ``ml.t3.medium`` and, with ``volume_size_gb``, for a rule of one's own; AWS's rules run on AWS's machines.
+    a processing type such as ``ml.t3.medium`` and, with ``volume_size_gb``, for a rule of one's own; AWS's rules run without.
     """
 
     name: str

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from typing import Any
 
 # CreateTrainingJob's members that the optimised integration is known to take: those of CDK's own task, and those that
@@ -77,18 +77,21 @@ def sync_takes(request: Mapping[str, Any]) -> bool:
     return not any(_unknown(request, _KNOWN_TO_SYNC))
 
 
-def check_sync_takes(request: Mapping[str, Any], instead: str) -> None:
+def check_sync_takes(request: Mapping[str, Any], instead: str, props: Container[str] = ()) -> None:
     """Raise ``ValueError`` for a request that the optimised integration is not known to take.
 
-    A member that it does not know ends an execution in an error that no state can catch. ``instead`` is what to use.
+    A member that it does not know ends an execution in an error that no state can catch. ``instead`` is what to use,
+    ``props`` what the user said, who else has the profiler's configuration from the job.
     """
     unknown = set(_unknown(request, _KNOWN_TO_SYNC))
     if not unknown:
         return
     member = next((member for member in _PROP_OF if member in unknown), min(unknown))
+    prop = _PROP_OF.get(member, member)
+    prop = "job" if prop == "profiler" and prop not in props else prop
     raise ValueError(
-        f"{_PROP_OF.get(member, member)} must be what `sagemaker:createTrainingJob.sync` is known to take, like one instance "
-        f"type and count, got {member}: use {instead}"
+        f"{prop} must be what `sagemaker:createTrainingJob.sync` is known to take, like one instance type and count, "
+        f"got {member}: use {instead}"
     )
 
 
