@@ -40,4 +40,4 @@ docs: setup
 	python -m cdk_sagemaker_training.reference docs
 
 clean:
-	rm -rf $(VENV) node_modules cdk.out build dist .local-account .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) node_modules cdk.out build dist .local-account .mypy_cache .hypothesis .pytest_cache .ruff_cache

@@ -9,7 +9,7 @@ from cdk_sagemaker_training.instance_facts import family
 from cdk_sagemaker_training.instance_types import has_local_storage, is_newer
 from cdk_sagemaker_training.jobs import Advice, JobRequest
 from cdk_sagemaker_training.props import TrainingProps
-from cdk_sagemaker_training.rules import instance_types
+from cdk_sagemaker_training.rules import instance_count, instance_types
 from cdk_sagemaker_training.tokens import is_unresolved
 
 # "jobs that request accelerated computing instance types, such as instances in the ml.p , ml.g , and ml.trn families"
@@ -37,7 +37,7 @@ def request_advice(job_request: JobRequest, props: TrainingProps) -> Iterator[Ad
             "max-pending-without-accelerators",
             f"max_pending has no effect on {known[0]!r}: it counts for types with accelerators only; leave it out.",
         )
-    if props.get("inter_container_encryption") is True and sum(machines.values()) == 1:
+    if props.get("inter_container_encryption") is True and instance_count(job_request) == 1:
         yield _advice(
             "encryption-without-peers",
             "inter_container_encryption has no effect on a job of one machine, which has nobody to talk to; leave it out.",
