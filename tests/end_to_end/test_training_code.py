@@ -34,7 +34,7 @@ class Digits(cdk.Stack):
         bucket = s3.Bucket(self, "Bucket", removal_policy=cdk.RemovalPolicy.DESTROY)
         image = TrainingImage(self, "Image", directory=training_code_path(), file="heterogeneous/Dockerfile")
         for name, hyperparameters in {
-            "Endless": {"epochs": FOREVER, "silence": 10},
+            "Endless": {"epochs": FOREVER, "silence": 90},
             "Broken": {"epochs": 1, "batch-size": -1},
         }.items():
             workflow = TrainingWorkflow(
