@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from whole_requests import BUCKET, EFS, FUNCTION, KEY, LUSTRE, NETWORK, PLAN, RULES_IMAGE, TRACKING_SERVER
 
 from cdk_sagemaker_training import (
+    CompiledJob,
     DataParallelJob,
     Debugger,
     DebuggerRule,
@@ -19,13 +20,27 @@ from cdk_sagemaker_training import (
     HeterogeneousJob,
     InstanceGroup,
     Mlflow,
+    ModelParallelJob,
+    Mpi,
+    MultiWorkerMirrored,
+    NativeParallelism,
+    Neuron,
+    ParameterServer,
     PrivateRegistry,
     Profiler,
+    PyTorchXla,
     S3Channel,
     S3Prefix,
+    SmDdp,
+    SmpV1,
+    SmpV2,
     Spot,
     TensorBoard,
+    TensorFlowXla,
+    TorchCompile,
     Torchrun,
+    TorchXla,
+    TrainingCompiler,
     UltraServers,
     WarmPool,
 )
@@ -97,6 +112,50 @@ class Surface:
         others = st.dictionaries(st.sampled_from(["data", "more"]), group, min_size=1, max_size=2)
         grouped = self.recipe(HeterogeneousJob, {"groups": others, "train": plain, "train_group": st.just("dnn")})
         return st.one_of(plain, grouped)
+
+    def kinds(self) -> st.SearchStrategy[Any]:
+        """Every kind of job, with degrees, launchers and compilers that fit together, or not."""
+        types = ["ml.g5.xlarge", "ml.g5.12xlarge", "ml.p4d.24xlarge", "ml.trn1.32xlarge", "ml.c5.xlarge"]
+        group = self.recipe(
+            InstanceGroup, {"instance_type": st.sampled_from(types), "instance_count": st.sampled_from([1, 2])}
+        )
+        launchers = [
+            None,
+            Torchrun(),
+            Torchrun(2),
+            Mpi(),
+            Mpi(8),
+            SmDdp(),
+            MultiWorkerMirrored(),
+            ParameterServer(),
+            PyTorchXla(),
+        ]
+        compilers: list[Any] = [
+            None,
+            TorchCompile(),
+            TorchXla(),
+            TensorFlowXla(),
+            Neuron(S3Prefix(BUCKET)),
+            TrainingCompiler(),
+        ]
+        degree = st.sampled_from([1, 1, 2, 4, 8])
+        degrees = {"data_shard": degree, "tensor": degree, "pipeline": degree, "data_replicate": degree}
+        how = {"microbatches": degree, "precision": st.sampled_from(["fp32", "bf16"]), "cpu_offload": st.booleans()}
+        v1 = {"pipeline_parallel_degree": degree, "ddp": st.booleans(), "tensor_parallel_degree": degree}
+        layouts = st.one_of(
+            self.recipe(NativeParallelism, {}, {**degrees, **how}),
+            self.recipe(SmpV2, {}, {"hybrid_shard_degree": degree, "tensor_parallel_degree": degree}),
+            self.recipe(SmpV1, {}, v1),
+        )
+        compiler = {"compiler": st.sampled_from(compilers)}
+        launched = {**compiler, "launcher": st.sampled_from(launchers)}
+        train = st.one_of(
+            self.recipe(DataParallelJob, {"group": group}, launched),
+            self.recipe(CompiledJob, {"group": group, **compiler}, {"launcher": st.sampled_from(launchers)}),
+            self.recipe(ModelParallelJob, {"group": group, "parallelism": layouts}, compiler),
+        )
+        beside = {"groups": st.dictionaries(st.just("data"), group, min_size=1), "train_group": st.just("dnn")}
+        return st.one_of(train, train, self.recipe(HeterogeneousJob, {**beside, "train": train}))
 
     def channels(self) -> st.SearchStrategy[Any]:
         modes = st.sampled_from(["File", "FastFile", "Pipe"])
@@ -217,6 +276,6 @@ class Surface:
 _OBJECTS = frozenset(
     (
         *("bucket", "checkpoints", "collections", "counts", "file_system", "group", "groups", "hook_parameters"),
-        *("launcher", "objects", "output", "parameters", "rules", "train"),
+        *("compiler", "launcher", "objects", "output", "parallelism", "parameters", "rules", "train"),
     )
 )

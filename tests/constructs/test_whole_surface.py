@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from dataclasses import fields, is_dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,9 +13,11 @@ from botocore.model import ServiceModel
 from botocore.validate import ParamValidator
 from drawn_jobs import Surface, made
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from test_refusals import REQUESTS
 from whole_requests import request_of
 
+import cdk_sagemaker_training
 from cdk_sagemaker_training.props import PROPS
 from cdk_sagemaker_training.request import PROP_NAMES
 from cdk_sagemaker_training.service_model import check_request
@@ -22,21 +26,8 @@ from cdk_sagemaker_training.tokens import is_unresolved
 MODEL = ServiceModel(Loader().load_service_model("sagemaker", "service-2"), "sagemaker")
 INPUT = MODEL.operation_model("CreateTrainingJob").input_shape
 # The props of the constructs, and those of the values that they take.
-FIELDS = {
-    *("accept_eula", "attribute_names", "compression", "content_type", "counts", "data_type", "directory", "disable"),
-    *("distribution", "evaluator_image", "experiment_name", "groups", "input_mode", "instance_count", "instance_type"),
-    *(
-        "interval_milliseconds",
-        "keep_alive",
-        "local_path",
-        "max_wait",
-        "mount_name",
-        "multiple_jobs",
-        "name",
-        "objects",
-    ),
-    *("prefix", "read_only", "record_wrapper", "resource_arn", "rules", "shuffle_seed", "train", "train_group"),
-}
+VALUES = [getattr(cdk_sagemaker_training, name) for name in cdk_sagemaker_training.__all__]
+FIELDS = {field.name for value in VALUES if is_dataclass(value) for field in fields(value)}
 NAMED = PROPS | FIELDS | {prop.split(".")[0] for prop in PROP_NAMES.values()}
 
 drawn = settings(
@@ -50,10 +41,24 @@ drawn = settings(
 def request_or_refusal(props: dict[str, Any]) -> dict[str, Any] | str:
     """The request, or what ``ValueError`` says; any other error is the test's."""
     try:
-        drawn_props = {name: made(value) for name, value in props.items()}
-        return request_of(**drawn_props)
+        return request_of(**{name: made(value) for name, value in props.items()})
     except ValueError as refusal:
         return str(refusal)
+
+
+def requests_or_refusal(job: Any) -> list[dict[str, Any]] | str:
+    """The requests of a job of any kind, or what ``ValueError`` says."""
+    try:
+        requests = made(job).requests()
+    except ValueError as refusal:
+        return str(refusal)
+    # A job that was accepted has a request.
+    return [request_of(SimpleNamespace(requests=lambda one=one: [one])) for one in requests]
+
+
+def names_a_prop(refusal: str) -> bool:
+    prop = re.match(r"\w+", refusal)
+    return prop is not None and prop[0] in NAMED
 
 
 def check_with_botocore(request: dict[str, Any]) -> None:
@@ -95,9 +100,18 @@ def test_whatever_is_said_is_a_request_that_botocore_takes_or_a_prop_to_change(p
     if isinstance(result, dict):
         check_with_botocore(result)
     else:
-        prop = re.match(r"\w+", result)
-        assert prop is not None, result
-        assert prop[0] in NAMED, result
+        assert names_a_prop(result), result
+
+
+@settings(drawn, max_examples=500)
+@given(st.one_of(Surface(wild=False).kinds(), Surface(wild=True).kinds()))
+def test_each_kind_of_job_makes_requests_that_botocore_takes_or_names_a_prop_to_change(job: Any) -> None:
+    result = requests_or_refusal(job)
+    if isinstance(result, str):
+        assert names_a_prop(result), result
+    else:
+        for request in result:
+            check_with_botocore(request)
 
 
 @pytest.mark.parametrize(("job", "broken", "begins", "ends"), REQUESTS, ids=[row[2] for row in REQUESTS])
@@ -108,4 +122,4 @@ def test_a_broken_rule_is_refused_whatever_else_is_said(
 ) -> None:
     refusal = request_or_refusal({**props, "vpc_config": None, "job": job, **broken})
     assert isinstance(refusal, str), begins
-    assert re.match(r"\w+", refusal)[0] in NAMED  # type: ignore[index]
+    assert names_a_prop(refusal), refusal
