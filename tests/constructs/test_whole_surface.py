@@ -78,7 +78,7 @@ def holds_token(value: Any) -> bool:
     return is_unresolved(value)
 
 
-@settings(drawn, max_examples=1_000)
+@settings(drawn, max_examples=700)
 @given(Surface(wild=False).props())
 def test_what_is_said_as_it_is_meant_is_a_request_that_botocore_takes_unless_props_exclude_each_other(
     props: dict[str, Any],
@@ -93,7 +93,7 @@ def test_what_is_said_as_it_is_meant_is_a_request_that_botocore_takes_unless_pro
         )
 
 
-@settings(drawn, max_examples=1_000)
+@settings(drawn, max_examples=1_500)
 @given(Surface(wild=True).props())
 def test_whatever_is_said_is_a_request_that_botocore_takes_or_a_prop_to_change(props: dict[str, Any]) -> None:
     result = request_or_refusal(props)
