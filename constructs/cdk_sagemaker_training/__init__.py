@@ -6,6 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from cdk_sagemaker_training.advice import Advice
+from cdk_sagemaker_training.capacity import PrivateRegistry, UltraServers
 from cdk_sagemaker_training.compiled import CompiledJob
 from cdk_sagemaker_training.compiled_practice import (
     SuggestedBatchSize,
@@ -14,6 +15,7 @@ from cdk_sagemaker_training.compiled_practice import (
 )
 from cdk_sagemaker_training.compilers import Neuron, TensorFlowXla, TorchCompile, TorchXla
 from cdk_sagemaker_training.data import S3Channel, S3Prefix, Spot, WarmPool
+from cdk_sagemaker_training.file_systems import EfsChannel, FsxLustreChannel
 from cdk_sagemaker_training.image import TrainingImage
 from cdk_sagemaker_training.jobs import (
     Compiler,
@@ -25,8 +27,17 @@ from cdk_sagemaker_training.jobs import (
 )
 from cdk_sagemaker_training.launchers import Mpi, MultiWorkerMirrored, ParameterServer, SmDdp, Torchrun
 from cdk_sagemaker_training.model_parallel import ModelParallelJob
+from cdk_sagemaker_training.observability import (
+    Debugger,
+    DebuggerRule,
+    Experiment,
+    Mlflow,
+    Profiler,
+    TensorBoard,
+)
 from cdk_sagemaker_training.packaged import training_code_path
 from cdk_sagemaker_training.parallelism import NativeParallelism
+from cdk_sagemaker_training.props import TrainingProps
 from cdk_sagemaker_training.role import TrainingRole
 from cdk_sagemaker_training.smp import SmpV1, SmpV2
 from cdk_sagemaker_training.training_compiler import PyTorchXla, TrainingCompiler
@@ -41,15 +52,23 @@ __all__ = [
     "CompiledJob",
     "Compiler",
     "DataParallelJob",
+    "Debugger",
+    "DebuggerRule",
+    "EfsChannel",
+    "Experiment",
+    "FsxLustreChannel",
     "HeterogeneousJob",
     "InstanceGroup",
     "JobRequest",
+    "Mlflow",
     "ModelParallelJob",
     "Mpi",
     "MultiWorkerMirrored",
     "NativeParallelism",
     "Neuron",
     "ParameterServer",
+    "PrivateRegistry",
+    "Profiler",
     "PyTorchXla",
     "S3Channel",
     "S3Prefix",
@@ -58,6 +77,7 @@ __all__ = [
     "SmpV2",
     "Spot",
     "SuggestedBatchSize",
+    "TensorBoard",
     "TensorFlowXla",
     "TorchCompile",
     "TorchXla",
@@ -66,9 +86,11 @@ __all__ = [
     "TrainingImage",
     "TrainingJob",
     "TrainingNetwork",
+    "TrainingProps",
     "TrainingRole",
     "TrainingTask",
     "TrainingWorkflow",
+    "UltraServers",
     "WarmPool",
     "rescaled_learning_rate",
     "suggested_batch_sizes",
