@@ -22,8 +22,9 @@ node_modules/.installed: package.json $(VENV)/.installed
 demo: setup
 	python demo.py --kind $(KIND)
 
+# A file's tests share an account, so that they stay in one process.
 test: setup check
-	python -m pytest
+	python -m pytest --numprocesses 2 --dist loadfile
 
 check: setup
 	ruff check .
