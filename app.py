@@ -46,7 +46,9 @@ class HeterogeneousTraining(cdk.Stack):
                 train=DataParallelJob(InstanceGroup("ml.g5.xlarge"), launcher=Torchrun()),
                 train_group="dnn_group",
             ),
-            image=TrainingImage(self, "Image", directory=training_code_path(), file="heterogeneous/Dockerfile"),
+            image=TrainingImage(
+                self, "Image", directory=training_code_path(), file="heterogeneous/Dockerfile", builder="docker"
+            ),
             channels={"digits": S3Channel(bucket, "digits/", groups=["data_group"])},
             output=S3Prefix(bucket, "models/"),
             checkpoints=S3Prefix(bucket, "checkpoints/"),
