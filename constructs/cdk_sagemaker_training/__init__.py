@@ -13,6 +13,7 @@ from cdk_sagemaker_training.compiled_practice import (
 )
 from cdk_sagemaker_training.compilers import Neuron, TensorFlowXla, TorchCompile, TorchXla
 from cdk_sagemaker_training.data import S3Channel, S3Prefix, Spot, WarmPool
+from cdk_sagemaker_training.efa import efa_environment
 from cdk_sagemaker_training.image import TrainingImage
 from cdk_sagemaker_training.jobs import (
     Advice,
@@ -30,6 +31,7 @@ from cdk_sagemaker_training.training_compiler import PyTorchXla, TrainingCompile
 from cdk_sagemaker_training.workflow import TrainingWorkflow
 
 if TYPE_CHECKING:
+    from cdk_sagemaker_training.lustre import LustreFileSystem
     from cdk_sagemaker_training.network import TrainingNetwork
     from cdk_sagemaker_training.task import TrainingTask
 
@@ -41,6 +43,7 @@ __all__ = [
     "HeterogeneousJob",
     "InstanceGroup",
     "JobRequest",
+    "LustreFileSystem",
     "Neuron",
     "PyTorchXla",
     "S3Channel",
@@ -59,14 +62,15 @@ __all__ = [
     "TrainingTask",
     "TrainingWorkflow",
     "WarmPool",
+    "efa_environment",
     "rescaled_learning_rate",
     "suggested_batch_sizes",
     "training_code_path",
 ]
 
-# Imported when first used, as aws_cdk does with its own modules: what these stand on (aws_ec2, aws_stepfunctions_tasks)
+# Imported when first used, as aws_cdk does with its own modules: what these stand on (aws_ec2, aws_fsx, aws_stepfunctions_tasks)
 # takes as long to import as five workflows take to synthesize.
-_IMPORTED_WHEN_USED = {"TrainingNetwork": "network", "TrainingTask": "task"}
+_IMPORTED_WHEN_USED = {"LustreFileSystem": "lustre", "TrainingNetwork": "network", "TrainingTask": "task"}
 
 
 def __getattr__(name: str) -> Any:
