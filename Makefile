@@ -37,6 +37,7 @@ bench: setup
 
 docs: setup
 	python -m sagemaker_local_account.reference docs
+	python -m cdk_sagemaker_training.reference docs
 
 clean:
 	rm -rf $(VENV) node_modules cdk.out build dist .local-account .mypy_cache .pytest_cache .ruff_cache

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from cdk_sagemaker_training.capacity import PrivateRegistry, UltraServers
 from cdk_sagemaker_training.compiled import CompiledJob
 from cdk_sagemaker_training.compiled_practice import (
     SuggestedBatchSize,
@@ -14,6 +15,7 @@ from cdk_sagemaker_training.compiled_practice import (
 from cdk_sagemaker_training.compilers import Neuron, TensorFlowXla, TorchCompile, TorchXla
 from cdk_sagemaker_training.data import S3Channel, S3Prefix, Spot, WarmPool
 from cdk_sagemaker_training.efa import efa_environment
+from cdk_sagemaker_training.file_systems import EfsChannel, FsxLustreChannel
 from cdk_sagemaker_training.image import TrainingImage
 from cdk_sagemaker_training.jobs import (
     Advice,
@@ -25,7 +27,16 @@ from cdk_sagemaker_training.jobs import (
     Torchrun,
     TrainingJob,
 )
+from cdk_sagemaker_training.observability import (
+    Debugger,
+    DebuggerRule,
+    Experiment,
+    Mlflow,
+    Profiler,
+    TensorBoard,
+)
 from cdk_sagemaker_training.packaged import training_code_path
+from cdk_sagemaker_training.props import TrainingProps
 from cdk_sagemaker_training.role import TrainingRole
 from cdk_sagemaker_training.training_compiler import PyTorchXla, TrainingCompiler
 from cdk_sagemaker_training.workflow import TrainingWorkflow
@@ -40,16 +51,25 @@ __all__ = [
     "CompiledJob",
     "Compiler",
     "DataParallelJob",
+    "Debugger",
+    "DebuggerRule",
+    "EfsChannel",
+    "Experiment",
+    "FsxLustreChannel",
     "HeterogeneousJob",
     "InstanceGroup",
     "JobRequest",
     "LustreFileSystem",
+    "Mlflow",
     "Neuron",
+    "PrivateRegistry",
+    "Profiler",
     "PyTorchXla",
     "S3Channel",
     "S3Prefix",
     "Spot",
     "SuggestedBatchSize",
+    "TensorBoard",
     "TensorFlowXla",
     "TorchCompile",
     "TorchXla",
@@ -58,9 +78,11 @@ __all__ = [
     "TrainingImage",
     "TrainingJob",
     "TrainingNetwork",
+    "TrainingProps",
     "TrainingRole",
     "TrainingTask",
     "TrainingWorkflow",
+    "UltraServers",
     "WarmPool",
     "efa_environment",
     "rescaled_learning_rate",
