@@ -8,7 +8,6 @@ Against the account on this machine, or against AWS: the commands are the same.
 from __future__ import annotations
 
 import aws_cdk as cdk
-from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from cdk_sagemaker_training import (
@@ -18,6 +17,7 @@ from cdk_sagemaker_training import (
     S3Channel,
     S3Prefix,
     Torchrun,
+    TrainingBucket,
     TrainingImage,
     TrainingNetwork,
     TrainingWorkflow,
@@ -30,14 +30,7 @@ class HeterogeneousTraining(cdk.Stack):
 
     def __init__(self, scope: Construct, id: str) -> None:
         super().__init__(scope, id)
-        bucket = s3.Bucket(
-            self,
-            "Bucket",
-            block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
-            encryption=s3.BucketEncryption.S3_MANAGED,
-            enforce_ssl=True,
-            removal_policy=cdk.RemovalPolicy.DESTROY,
-        )
+        bucket = TrainingBucket(self, "Bucket", removal_policy=cdk.RemovalPolicy.DESTROY)
         workflow = TrainingWorkflow(
             self,
             "Training",

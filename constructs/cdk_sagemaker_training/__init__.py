@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from cdk_sagemaker_training.bucket import TrainingBucket
 from cdk_sagemaker_training.capacity import PrivateRegistry, UltraServers
 from cdk_sagemaker_training.compiled import CompiledJob
 from cdk_sagemaker_training.compiled_practice import (
@@ -74,6 +75,7 @@ __all__ = [
     "TorchCompile",
     "TorchXla",
     "Torchrun",
+    "TrainingBucket",
     "TrainingCompiler",
     "TrainingImage",
     "TrainingJob",

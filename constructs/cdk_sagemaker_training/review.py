@@ -25,10 +25,11 @@ def acknowledge(scope: IConstruct, reasons: Reasons) -> None:
 def acknowledge_wildcards(scope: IConstruct, resources: Iterable[str], reason: str) -> None:
     """Answer the findings on those resources of a policy that have a wildcard.
 
-    A bucket of another stack is called something else in the template than here, so its findings stay.
+    A bucket of another stack is called something else in the template than here, so its findings stay; and so do those on
+    brackets, which an acknowledgement takes for its own.
     """
     flat = [_flat(resource) for resource in Stack.of(scope).resolve(list(resources))]
-    wide = [resource for resource in flat if "*" in resource]
+    wide = [resource for resource in flat if "*" in resource and not set(resource) & set("[](){}")]
     if wide:
         acknowledge(scope, {f"AwsSolutions-IAM5[Resource::{resource}]": reason for resource in wide})
 

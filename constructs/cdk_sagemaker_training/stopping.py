@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from aws_cdk import CfnResource, Stack
 from aws_cdk import aws_events as events
 from aws_cdk import aws_events_targets as targets
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_stepfunctions as sfn
-from constructs import Construct
+from constructs import Construct, IConstruct
 
+from cdk_sagemaker_training import machines
 from cdk_sagemaker_training.definition import execution_hash
 from cdk_sagemaker_training.launch import Launch
 
@@ -25,17 +27,15 @@ class Stopper(Construct):
     last stopped a job, it finds none.
     """
 
-    def __init__(self, scope: Construct, id: str, *, launch: Launch, state_machine: sfn.IStateMachine) -> None:
+    def __init__(
+        self, scope: Construct, id: str, *, launch: Launch, state_machine: sfn.IStateMachine, logs: sfn.LogOptions
+    ) -> None:
         super().__init__(scope, id)
-        stopper = sfn.StateMachine(
-            self,
-            "StateMachine",
-            # The one token in it is the partition, which stands within text and needs no care of its own.
-            definition_body=sfn.DefinitionBody.from_string(json.dumps(stopping_definition(launch.partition))),
-        )
+        # The one token in it is the partition, which stands within text and needs no care of its own.
+        stopper = machines.state_machine(self, json.dumps(stopping_definition(launch.partition)), logs)
         # SageMaker lists all jobs or none; no resource narrows this.
-        stopper.add_to_role_policy(iam.PolicyStatement(actions=["sagemaker:ListTrainingJobs"], resources=["*"]))
-        stopper.add_to_role_policy(launch.job_policy("StopTrainingJob"))
+        listing = iam.PolicyStatement(actions=["sagemaker:ListTrainingJobs"], resources=["*"])
+        machines.allow(stopper, [listing, launch.job_policy("StopTrainingJob")])
         events.Rule(
             self,
             "Rule",
@@ -50,6 +50,17 @@ class Stopper(Construct):
             ),
             targets=[targets.SfnStateMachine(stopper, input=events.RuleTargetInput.from_event_path("$.detail"))],
         )
+        _only_for_this_account(stopper.node.find_child("EventsRole"))
+
+
+def _only_for_this_account(role: IConstruct) -> None:
+    """Let EventBridge take on the role that CDK made only for rules of this account, as CDK itself does for Step Functions."""
+    resource = role.node.default_child
+    assert isinstance(resource, CfnResource)
+    resource.add_property_override(
+        "AssumeRolePolicyDocument.Statement.0.Condition",
+        {"StringEquals": {"aws:SourceAccount": Stack.of(role).account}},
+    )
 
 
 def stopping_definition(partition: str) -> dict[str, Any]:

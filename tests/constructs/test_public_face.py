@@ -30,6 +30,7 @@ def test_the_public_names_are_these() -> None:
         "TorchCompile",
         "TorchXla",
         "Torchrun",
+        "TrainingBucket",
         "TrainingCompiler",
         "TrainingImage",
         "TrainingJob",
