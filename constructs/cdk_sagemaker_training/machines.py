@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from aws_cdk import Names, RemovalPolicy
-from aws_cdk import aws_iam as iam
 from aws_cdk import aws_logs as logs
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
-from cdk_sagemaker_training.review import Reasons, acknowledge, acknowledge_wildcards
+from cdk_sagemaker_training.review import Answers, Reasons
 
 _REASONS: Reasons = {
     "AwsSolutions-IAM5[Resource::*]": "log deliveries have no resource, nor has a list of training jobs",
@@ -34,19 +32,15 @@ def default_logs(scope: Construct) -> sfn.LogOptions:
     return sfn.LogOptions(destination=group, level=sfn.LogLevel.ALL, include_execution_data=False)
 
 
-def state_machine(scope: Construct, definition: str, log_options: sfn.LogOptions) -> sfn.StateMachine:
+def make_state_machine(scope: Construct, definition: str, log_options: sfn.LogOptions) -> sfn.StateMachine:
     """The state machine of a definition, as the child "StateMachine"."""
-    machine = sfn.StateMachine(
+    return sfn.StateMachine(
         scope, "StateMachine", definition_body=sfn.DefinitionBody.from_string(definition), logs=log_options
     )
-    acknowledge(machine, _REASONS)
-    return machine
 
 
-def allow(machine: sfn.StateMachine, statements: Sequence[iam.PolicyStatement]) -> None:
-    """Give a state machine leave for what its states do."""
-    resources: list[Any] = []
-    for statement in statements:
-        machine.add_to_role_policy(statement)
-        resources += statement.resources
-    acknowledge_wildcards(machine, resources, _WHY_JOBS)
+def answer_review(workflow: Construct, jobs: Sequence[str]) -> None:
+    """Give the reasons for what a review finds in the state machines of a workflow; ``jobs`` are the ARNs of its jobs."""
+    answers = Answers(workflow)
+    answers.add(_REASONS)
+    answers.add_wildcards(jobs, _WHY_JOBS)

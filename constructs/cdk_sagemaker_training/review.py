@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from aws_cdk import Acknowledgment, Stack, Validations
+import jsii
+from aws_cdk import Stack, Validations
 from aws_cdk import aws_iam as iam
-from constructs import IConstruct
+from constructs import IConstruct, IValidation
 
 # What is acknowledged, and why.
 Reasons = Mapping[str, str]
@@ -19,19 +20,45 @@ Reasons = Mapping[str, str]
 
 def acknowledge(scope: IConstruct, reasons: Reasons) -> None:
     """Answer findings on a construct, and on those in it, with a reason each."""
-    Validations.of(scope).acknowledge(*(Acknowledgment(id=id, reason=reason) for id, reason in reasons.items()))
+    # What `Validations.acknowledge` writes too, but after it has looked for a warning of that name through the whole tree below.
+    scope.node.add_metadata(Validations.ACKNOWLEDGED_RULES_METADATA_KEY, dict(reasons))
 
 
-def acknowledge_wildcards(scope: IConstruct, resources: Iterable[str], reason: str) -> None:
-    """Answer the findings on those resources of a policy that have a wildcard.
+@jsii.implements(IValidation)
+class Answers:
+    """Reasons for what a review finds in a construct, told when the app is synthesized.
 
-    A bucket of another stack is called something else in the template than here, so its findings stay; and so do those on
-    brackets, which an acknowledgement takes for its own.
+    Only then are the names known by which a template calls what lies in another stack, and to tell all reasons at once takes a
+    third of the time.
     """
-    flat = [_flat(resource) for resource in Stack.of(scope).resolve(list(resources))]
-    wide = [resource for resource in flat if "*" in resource and not set(resource) & set("[](){}")]
-    if wide:
-        acknowledge(scope, {f"AwsSolutions-IAM5[Resource::{resource}]": reason for resource in wide})
+
+    def __init__(self, scope: IConstruct) -> None:
+        self._scope = scope
+        self._reasons: dict[str, str] = {}
+        self._wide: list[tuple[str, str]] = []
+        scope.node.add_validation(self)
+
+    def add(self, reasons: Reasons) -> None:
+        self._reasons.update(reasons)
+
+    def add_wildcards(self, resources: Iterable[str], reason: str) -> None:
+        """Answer the findings on those resources of a policy that have a wildcard.
+
+        Those on brackets stay, which an acknowledgement takes for its own.
+        """
+        self._wide += [(resource, reason) for resource in resources]
+
+    @jsii.member(jsii_name="validate")
+    def validate(self) -> list[str]:
+        resources = [resource for resource, _ in self._wide]
+        flat = map(_flat, Stack.of(self._scope).resolve(resources))
+        found = {
+            f"AwsSolutions-IAM5[Resource::{resource}]": reason
+            for resource, (_, reason) in zip(flat, self._wide, strict=True)
+            if "*" in resource and not set(resource) & set("[](){}")
+        }
+        acknowledge(self._scope, {**found, **self._reasons})
+        return []
 
 
 def acknowledge_policies(scope: IConstruct, reason: str) -> None:

@@ -11,7 +11,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
-from cdk_sagemaker_training.review import acknowledge, acknowledge_wildcards
+from cdk_sagemaker_training.review import Answers
 
 if TYPE_CHECKING:
     from aws_cdk import aws_kms as kms
@@ -67,6 +67,7 @@ class TrainingRole(Construct):
                 conditions={"StringEquals": {"aws:SourceAccount": Stack.of(self).account}},
             ),
         )
+        self._answers = Answers(self.role)
         self._allow_logs_and_metrics()
 
     @staticmethod
@@ -115,10 +116,8 @@ class TrainingRole(Construct):
         # Both, since S3 reads the parts of a large object back to put it together: with leave to encrypt only, as CDK's own task
         # grants it, the upload of a large model fails.
         key.grant_encrypt_decrypt(self)
-        acknowledge(
-            self.role,
-            {f"AwsSolutions-IAM5[Action::kms:{action}*]": _WHY_KEY for action in ("ReEncrypt", "GenerateDataKey")},
-        )
+        wide = ("kms:GenerateDataKey*", "kms:ReEncrypt*")
+        self._answers.add({f"AwsSolutions-IAM5[Action::{action}]": _WHY_KEY for action in wide})
 
     def grant_checkpoints(self, bucket: s3.IBucket, prefix: str) -> None:
         """Let jobs keep checkpoints under a prefix: written while they run, read back when they start again."""
@@ -198,4 +197,4 @@ class TrainingRole(Construct):
             iam.PolicyStatement(actions=actions, resources=resources, conditions=conditions)
         )
         if why is not None:
-            acknowledge_wildcards(self.role, resources, why)
+            self._answers.add_wildcards(resources, why)

@@ -5,16 +5,15 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from aws_cdk import CfnResource, Stack
 from aws_cdk import aws_events as events
 from aws_cdk import aws_events_targets as targets
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_stepfunctions as sfn
-from constructs import Construct, IConstruct
+from constructs import Construct
 
-from cdk_sagemaker_training import machines
 from cdk_sagemaker_training.definition import execution_hash
 from cdk_sagemaker_training.launch import Launch
+from cdk_sagemaker_training.machines import make_state_machine
 
 # Long enough for a Create that was under way when its execution ended to show in a list.
 _SECONDS_BETWEEN_LOOKS = 60
@@ -32,10 +31,20 @@ class Stopper(Construct):
     ) -> None:
         super().__init__(scope, id)
         # The one token in it is the partition, which stands within text and needs no care of its own.
-        stopper = machines.state_machine(self, json.dumps(stopping_definition(launch.partition)), logs)
+        stopper = make_state_machine(self, json.dumps(stopping_definition(launch.partition)), logs)
         # SageMaker lists all jobs or none; no resource narrows this.
         listing = iam.PolicyStatement(actions=["sagemaker:ListTrainingJobs"], resources=["*"])
-        machines.allow(stopper, [listing, launch.job_policy("StopTrainingJob")])
+        stopper.add_to_role_policy(listing)
+        stopper.add_to_role_policy(launch.job_policy("StopTrainingJob"))
+        starter = iam.Role(
+            stopper,
+            "EventsRole",
+            # Only for rules of this account, as CDK has it for state machines, but not for the role that it would make here.
+            assumed_by=iam.ServicePrincipal(
+                "events.amazonaws.com",
+                conditions={"StringEquals": {"aws:SourceAccount": launch.stack.account}},
+            ),
+        )
         events.Rule(
             self,
             "Rule",
@@ -48,19 +57,10 @@ class Stopper(Construct):
                     "status": ["ABORTED", "FAILED", "TIMED_OUT"],
                 },
             ),
-            targets=[targets.SfnStateMachine(stopper, input=events.RuleTargetInput.from_event_path("$.detail"))],
+            targets=[
+                targets.SfnStateMachine(stopper, input=events.RuleTargetInput.from_event_path("$.detail"), role=starter)
+            ],
         )
-        _only_for_this_account(stopper.node.find_child("EventsRole"))
-
-
-def _only_for_this_account(role: IConstruct) -> None:
-    """Let EventBridge take on the role that CDK made only for rules of this account, as CDK itself does for Step Functions."""
-    resource = role.node.default_child
-    assert isinstance(resource, CfnResource)
-    resource.add_property_override(
-        "AssumeRolePolicyDocument.Statement.0.Condition",
-        {"StringEquals": {"aws:SourceAccount": Stack.of(role).account}},
-    )
 
 
 def stopping_definition(partition: str) -> dict[str, Any]:

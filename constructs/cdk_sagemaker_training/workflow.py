@@ -15,7 +15,7 @@ from cdk_sagemaker_training.data import S3Prefix, seconds_of
 from cdk_sagemaker_training.definition import Integration, Intervals, training_definition
 from cdk_sagemaker_training.jsonpath import expression
 from cdk_sagemaker_training.launch import Launch
-from cdk_sagemaker_training.machines import allow, default_logs, state_machine
+from cdk_sagemaker_training.machines import answer_review, default_logs, make_state_machine
 from cdk_sagemaker_training.props import TrainingProps
 from cdk_sagemaker_training.stopping import Stopper
 from cdk_sagemaker_training.sync import check_sync_takes, sync_takes
@@ -95,9 +95,10 @@ class TrainingWorkflow(Construct):
             partition=launch.partition,
         )
         log_options = logs or default_logs(self)
-        self.state_machine = state_machine(self, launch.stack.to_json_string(definition), log_options)
+        self.state_machine = make_state_machine(self, launch.stack.to_json_string(definition), log_options)
         self._allow(launch)
         Stopper(self, "Stopper", launch=launch, state_machine=self.state_machine, logs=log_options)
+        answer_review(self, launch.job_arns)
         self.role = launch.role
         self.network = props.get("network")
         self.image = props["image"]
@@ -153,10 +154,10 @@ class TrainingWorkflow(Construct):
 
     def _allow(self, launch: Launch) -> None:
         actions = ("CreateTrainingJob", "DescribeTrainingJob", "StopTrainingJob", "AddTags")
-        statements = [launch.job_policy(*actions), launch.pass_role_policy()]
+        self.state_machine.add_to_role_policy(launch.job_policy(*actions))
+        self.state_machine.add_to_role_policy(launch.pass_role_policy())
         if self.integration == "sync":
-            statements.append(launch.sync_policy())
-        allow(self.state_machine, statements)
+            self.state_machine.add_to_role_policy(launch.sync_policy())
 
 
 def _longest_seconds(launch: Launch) -> int:
