@@ -1,5 +1,6 @@
-# demo | test | check | synth | bench | docs; each sets up what it needs, once.
+# demo (KIND=compiled for another) | test | check | synth | bench | docs; each sets up what it needs, once.
 PYTHON ?= python3
+KIND ?= heterogeneous
 VENV := .venv
 export PATH := $(CURDIR)/$(VENV)/bin:$(CURDIR)/node_modules/.bin:$(PATH)
 export PYTHONDONTWRITEBYTECODE := 1
@@ -19,7 +20,7 @@ node_modules/.installed: package.json $(VENV)/.installed
 	touch $@
 
 demo: setup
-	python demo.py
+	python demo.py --kind $(KIND)
 
 test: setup check
 	python -m pytest
@@ -40,4 +41,4 @@ docs: setup
 	python -m cdk_sagemaker_training.reference docs
 
 clean:
-	rm -rf $(VENV) node_modules cdk.out build dist .local-account .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) node_modules cdk.out build dist .local-account .mypy_cache .hypothesis .pytest_cache .ruff_cache

@@ -1,6 +1,7 @@
 """The example stacks, one for each kind of training job, deployable as they stand.
 
     cdk deploy HeterogeneousTraining
+    cdk deploy CompiledTraining
 
 Against the account on this machine, or against AWS: the commands are the same.
 """
@@ -11,11 +12,15 @@ import aws_cdk as cdk
 from constructs import Construct
 
 from cdk_sagemaker_training import (
+    CompiledJob,
     DataParallelJob,
     HeterogeneousJob,
     InstanceGroup,
+    ModelParallelJob,
+    NativeParallelism,
     S3Channel,
     S3Prefix,
+    TorchCompile,
     Torchrun,
     TrainingBucket,
     TrainingImage,
@@ -58,7 +63,73 @@ class HeterogeneousTraining(cdk.Stack):
         cdk.CfnOutput(self, "StateMachineArn", value=workflow.state_machine.state_machine_arn)
 
 
+class CompiledTraining(cdk.Stack):
+    """A machine with two GPUs trains a language model of bytes, by a step that is compiled once and kept with the checkpoints."""
+
+    def __init__(self, scope: Construct, id: str) -> None:
+        super().__init__(scope, id)
+        bucket = TrainingBucket(self, "Bucket", removal_policy=cdk.RemovalPolicy.DESTROY)
+        workflow = TrainingWorkflow(
+            self,
+            "Training",
+            job=CompiledJob(InstanceGroup("ml.g7e.12xlarge"), compiler=TorchCompile(), launcher=Torchrun()),
+            image=TrainingImage(
+                self, "Image", directory=training_code_path(), file="compiled/Dockerfile", builder="docker"
+            ),
+            channels={"text": S3Channel(bucket, "text/")},
+            output=S3Prefix(bucket, "models/"),
+            checkpoints=S3Prefix(bucket, "checkpoints/"),
+            hyperparameters={"steps": 200, "batch-size": 16, "sequence": 128},
+            metric_definitions={
+                "loss": r"step \d+ loss ([0-9.]+)",
+                "tokens/s": r"tokens/s ([0-9.]+)",
+                "steady step (ms)": r"steady step ([0-9.]+)",
+                "compile time (s)": r"compile time ([0-9.]+)",
+                "compilations": r"^compilations (\d+)",
+                "peak memory (MiB)": r"peak memory (\d+)",
+            },
+            network=TrainingNetwork(self, "Network"),
+            max_runtime=cdk.Duration.hours(1),
+        )
+        cdk.CfnOutput(self, "BucketName", value=bucket.bucket_name)
+        cdk.CfnOutput(self, "StateMachineArn", value=workflow.state_machine.state_machine_arn)
+
+
+class ModelParallelTraining(cdk.Stack):
+    """Two machines with two GPUs each train one transformer on text: matrices shared in a machine, state sharded across."""
+
+    def __init__(self, scope: Construct, id: str) -> None:
+        super().__init__(scope, id)
+        bucket = TrainingBucket(self, "Bucket", removal_policy=cdk.RemovalPolicy.DESTROY)
+        workflow = TrainingWorkflow(
+            self,
+            "Training",
+            job=ModelParallelJob(
+                InstanceGroup("ml.g7e.12xlarge", 2), parallelism=NativeParallelism(data_shard=2, tensor=2)
+            ),
+            image=TrainingImage(
+                self, "Image", directory=training_code_path(), file="model_parallel/Dockerfile", builder="docker"
+            ),
+            channels={"text": S3Channel(bucket, "text/")},
+            output=S3Prefix(bucket, "models/"),
+            checkpoints=S3Prefix(bucket, "checkpoints/"),
+            hyperparameters={"steps": 60, "batch-size": 16, "checkpoint-every": 20},
+            metric_definitions={
+                "loss": r"step \d+ loss ([0-9.]+)",
+                "tokens/s": r"tokens/s ([0-9.]+)",
+            },
+            # ml.g7e.12xlarge has EFA, whose packets this network's security group lets pass between the machines.
+            network=TrainingNetwork(self, "Network"),
+            attempts=2,
+            max_runtime=cdk.Duration.hours(1),
+        )
+        cdk.CfnOutput(self, "BucketName", value=bucket.bucket_name)
+        cdk.CfnOutput(self, "StateMachineArn", value=workflow.state_machine.state_machine_arn)
+
+
 if __name__ == "__main__":
     app = cdk.App()
     HeterogeneousTraining(app, "HeterogeneousTraining")
+    CompiledTraining(app, "CompiledTraining")
+    ModelParallelTraining(app, "ModelParallelTraining")
     app.synth()

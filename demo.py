@@ -1,6 +1,6 @@
-"""From `cdk deploy` to a trained model, on this machine: `make demo`.
+"""From `cdk deploy` to a trained model, on this machine: `make demo`, or `make demo KIND=compiled`.
 
-Starts the local account, bootstraps and deploys app.py's stack with the CDK CLI, uploads the digits, starts an execution of its
+Starts the local account, bootstraps and deploys a stack of app.py with the CDK CLI, uploads its data, starts an execution of its
 state machine, follows the training job, evaluates the model that it leaves in S3, and takes everything down again.
 """
 
@@ -9,12 +9,15 @@ from __future__ import annotations
 import argparse
 import io
 import json
+import math
 import subprocess
 import sys
+import sysconfig
 import tarfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +31,12 @@ from sagemaker_local_account.account import LocalAccount
 from sagemaker_local_account.state import AccountError
 
 HERE = Path(__file__).parent
-STACK = "HeterogeneousTraining"
 LEAST_ACCURACY = 0.90
+MOST_BITS = 4.0  # of a byte; one that knows nothing of text needs 8
+HELD_OUT_MODULE = "argparse.py"
+HEADS = 4  # what training_code/compiled/train.py takes unless told otherwise
 LOG_GROUP = "/aws/sagemaker/TrainingJobs"
+SHOWN = ("step ", "epoch ", "accuracy ", "host ", "steady ", "compil", "peak ")  # beginnings of log lines
 
 
 class DemoError(Exception):
@@ -39,6 +45,7 @@ class DemoError(Exception):
 
 def main() -> int:
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    arguments.add_argument("--kind", choices=sorted(KINDS), default="heterogeneous", help="of training job")
     arguments.add_argument("--state", type=Path, default=HERE / ".local-account", help="the account's folder")
     arguments.add_argument("--picture", type=Path, help="also write what was printed, as an SVG picture")
     options = arguments.parse_args()
@@ -49,7 +56,7 @@ def main() -> int:
             account = LocalAccount(state=options.state)
             account.start()
         try:
-            run(console, account)
+            run(console, account, KINDS[options.kind])
         finally:
             with step(console, "stop the account"):
                 account.close()
@@ -62,7 +69,21 @@ def main() -> int:
     return 0
 
 
-def run(console: Console, account: LocalAccount) -> None:
+@dataclass(frozen=True)
+class Kind:
+    """What sets one kind's demo apart: its stack, what it trains on, and what its model must be able to do.
+
+    ``data`` is the content of the object at ``key``; ``judge`` says what the model in a folder can do, and whether that
+    will do.
+    """
+
+    stack: str
+    key: str
+    data: Callable[[], bytes]
+    judge: Callable[[Path], tuple[str, bool]]
+
+
+def run(console: Console, account: LocalAccount, kind: Kind) -> None:
     environment = account.environment()
     session = boto3.Session(
         environment["AWS_ACCESS_KEY_ID"], environment["AWS_SECRET_ACCESS_KEY"], region_name=environment["AWS_REGION"]
@@ -74,26 +95,27 @@ def run(console: Console, account: LocalAccount) -> None:
     with step(console, "cdk bootstrap"):
         cdk(environment, "bootstrap")
     outputs_file = account.state / "outputs.json"
-    with step(console, f"cdk deploy {STACK}"):
-        cdk(environment, "deploy", STACK, "--require-approval", "never", "--outputs-file", str(outputs_file))
-    outputs = json.loads(outputs_file.read_text())[STACK]
+    with step(console, f"cdk deploy {kind.stack}"):
+        cdk(environment, "deploy", kind.stack, "--require-approval", "never", "--outputs-file", str(outputs_file))
+    outputs = json.loads(outputs_file.read_text())[kind.stack]
     bucket, machine = outputs["BucketName"], outputs["StateMachineArn"]
     try:
-        with step(console, "upload the digits"):
-            client("s3").put_object(Bucket=bucket, Key="digits/digits.npz", Body=digits_file())
+        with step(console, f"upload {kind.key}"):
+            client("s3").put_object(Bucket=bucket, Key=kind.key, Body=kind.data())
         execution = client("stepfunctions").start_execution(stateMachineArn=machine)["executionArn"]
         job = follow(console, client, execution)
         with step(console, "evaluate the model"):
             uri = job["ModelArtifacts"]["S3ModelArtifacts"]
-            held_out = evaluate(client("s3"), uri, account.state / "model")
-        console.print(summary(job, held_out))
+            download(client("s3"), uri, account.state / "model")
+            said, good = kind.judge(account.state / "model")
+        console.print(summary(job, said))
         console.print(f"model: {uri}", soft_wrap=True)
-        if held_out < LEAST_ACCURACY:
-            raise DemoError(f"the model is right on {held_out:.1%} of the held-out digits, below {LEAST_ACCURACY:.0%}")
+        if not good:
+            raise DemoError(f"the model has not learned enough: {said}")
     finally:
         with step(console, "cdk destroy"):
             empty(client("s3"), bucket)
-            cdk(environment, "destroy", STACK, "--force")
+            cdk(environment, "destroy", kind.stack, "--force")
 
 
 @contextmanager
@@ -165,35 +187,70 @@ def show_logs(console: Console, logs: Any, job_name: str, seen: set[str]) -> Non
     for event in sorted(events, key=lambda event: event["timestamp"]):
         seen.add(event["eventId"])
         host = event["logStreamName"].split("/")[1][:6]
-        if event["message"].startswith(("step ", "epoch ", "accuracy ", "host ")):
+        if event["message"].startswith(SHOWN):
             console.print(f"{host:>6}  {event['message']}", highlight=False)
 
 
-def evaluate(s3: Any, uri: str, folder: Path) -> float:
-    """The share of the held-out digits that the downloaded model gets right."""
+def download(s3: Any, uri: str, folder: Path) -> None:
     bucket, key = uri.removeprefix("s3://").split("/", 1)
     archive = io.BytesIO(s3.get_object(Bucket=bucket, Key=key)["Body"].read())
     with tarfile.open(fileobj=archive) as tar:
         tar.extractall(folder, filter="data")
-    sys.path[:0] = [str(HERE / "training_code" / "heterogeneous"), str(HERE / "training_code")]
+
+
+def training_module(kind: str) -> Any:
+    """``model`` of a kind's training code; a process shows one kind."""
+    sys.path[:0] = [str(HERE / "training_code" / kind), str(HERE / "training_code")]
     import model
 
-    return float(model.held_out_accuracy(folder / "model.pt"))
+    return model
 
 
-def summary(job: dict[str, Any], held_out: float) -> Table:
+def judged_digits(folder: Path) -> tuple[str, bool]:
+    right = float(training_module("heterogeneous").held_out_accuracy(folder / "model.pt"))
+    return f"accuracy on held-out digits {right:.1%}", right >= LEAST_ACCURACY
+
+
+def library_text() -> bytes:
+    """The modules of Python's standard library, but the one that the model is judged by."""
+    modules = sorted(Path(sysconfig.get_path("stdlib")).glob("*.py"))
+    return b"\n\n\n".join(module.read_bytes() for module in modules if module.name != HELD_OUT_MODULE)
+
+
+def judged_text(folder: Path) -> tuple[str, bool]:
+    """How many bits the model needs for a byte of a module that it has not seen."""
+    import torch
+
+    code = training_module("compiled")
+    state = torch.load(folder / "model.pt", map_location="cpu", weights_only=True)
+    sequence, width = state["positions.weight"].shape
+    layers = 1 + max(int(name.split(".")[1]) for name in state if name.startswith("blocks."))
+    model = code.LanguageModel(sequence=sequence, width=width, layers=layers, heads=HEADS)
+    model.load_state_dict(state)
+    unseen = list(code.Text(Path(sysconfig.get_path("stdlib")) / HELD_OUT_MODULE, sequence))
+    with torch.no_grad():
+        bits = model(code.padded(unseen, sequence)).item() / math.log(2)
+    return f"{bits:.2f} bits for a byte of {HELD_OUT_MODULE}, which it has not seen", bits <= MOST_BITS
+
+
+KINDS = {
+    "heterogeneous": Kind("HeterogeneousTraining", "digits/digits.npz", digits_file, judged_digits),
+    "compiled": Kind("CompiledTraining", "text/library.txt", library_text, judged_text),
+}
+
+
+def summary(job: dict[str, Any], said: str) -> Table:
     table = Table(title=job["TrainingJobName"])
     for heading in ("group", "instance type", "hosts"):
         table.add_column(heading)
     first = 1
-    for group in job["ResourceConfig"]["InstanceGroups"]:
+    resources = job["ResourceConfig"]
+    for group in resources.get("InstanceGroups") or [{"InstanceGroupName": "all", **resources}]:
         names = [f"algo-{number}" for number in range(first, first + group["InstanceCount"])]
         first += group["InstanceCount"]
         table.add_row(group["InstanceGroupName"], group["InstanceType"], ", ".join(names))
     metrics = ", ".join(f"{metric['MetricName']} {metric['Value']:.4g}" for metric in job["FinalMetricDataList"])
-    table.caption = (
-        f"{metrics}; accuracy on held-out digits {held_out:.1%}; {job['TrainingTimeInSeconds']} s of training"
-    )
+    table.caption = f"{metrics}; {said}; {job['TrainingTimeInSeconds']} s of training"
     return table
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from cdk_sagemaker_training.advice import Advice
 from cdk_sagemaker_training.bucket import TrainingBucket
 from cdk_sagemaker_training.capacity import PrivateRegistry, UltraServers
 from cdk_sagemaker_training.compiled import CompiledJob
@@ -19,15 +20,15 @@ from cdk_sagemaker_training.efa import efa_environment
 from cdk_sagemaker_training.file_systems import EfsChannel, FsxLustreChannel
 from cdk_sagemaker_training.image import TrainingImage
 from cdk_sagemaker_training.jobs import (
-    Advice,
     Compiler,
     DataParallelJob,
     HeterogeneousJob,
     InstanceGroup,
     JobRequest,
-    Torchrun,
     TrainingJob,
 )
+from cdk_sagemaker_training.launchers import Mpi, MultiWorkerMirrored, ParameterServer, SmDdp, Torchrun
+from cdk_sagemaker_training.model_parallel import ModelParallelJob
 from cdk_sagemaker_training.observability import (
     Debugger,
     DebuggerRule,
@@ -37,8 +38,10 @@ from cdk_sagemaker_training.observability import (
     TensorBoard,
 )
 from cdk_sagemaker_training.packaged import training_code_path
+from cdk_sagemaker_training.parallelism import NativeParallelism
 from cdk_sagemaker_training.props import TrainingProps
 from cdk_sagemaker_training.role import TrainingRole
+from cdk_sagemaker_training.smp import SmpV1, SmpV2
 from cdk_sagemaker_training.training_compiler import PyTorchXla, TrainingCompiler
 from cdk_sagemaker_training.workflow import TrainingWorkflow
 
@@ -62,12 +65,20 @@ __all__ = [
     "JobRequest",
     "LustreFileSystem",
     "Mlflow",
+    "ModelParallelJob",
+    "Mpi",
+    "MultiWorkerMirrored",
+    "NativeParallelism",
     "Neuron",
+    "ParameterServer",
     "PrivateRegistry",
     "Profiler",
     "PyTorchXla",
     "S3Channel",
     "S3Prefix",
+    "SmDdp",
+    "SmpV1",
+    "SmpV2",
     "Spot",
     "SuggestedBatchSize",
     "TensorBoard",

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from cdk_sagemaker_training.advice import efa_advice, scale_up_advice
 from cdk_sagemaker_training.compilers import TorchCompile
-from cdk_sagemaker_training.instance_facts import instance_facts
 from cdk_sagemaker_training.jobs import Compiler, InstanceGroup, JobRequest, Launcher, compiled, launched
-from cdk_sagemaker_training.machine_advice import machine_advice
 
 
 @dataclass(frozen=True)
@@ -29,5 +28,6 @@ class CompiledJob:
         self.requests()
 
     def requests(self) -> Sequence[JobRequest]:
-        advice = machine_advice(self.group, instance_facts(self.group.instance_type))
-        return compiled(replace(launched(self.group, self.launcher), advice=advice), self.compiler)
+        request = launched(self.group, self.launcher)
+        advice = (*scale_up_advice(self.group), *efa_advice(self.group), *request.advice)
+        return compiled(replace(request, advice=advice), self.compiler)

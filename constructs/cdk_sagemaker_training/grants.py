@@ -33,9 +33,8 @@ def grant_channels(role: TrainingRole, props: TrainingProps) -> None:
             continue
         _grant_file_system(role, channel)
         if network is not None:
-            channel.file_system.connections.allow_default_port_from(
-                network, "hosts of training jobs read their channels"
-            )
+            hosts = network.security_group
+            channel.file_system.connections.allow_default_port_from(hosts, "hosts of training jobs read their channels")
 
 
 def grant_members(role: TrainingRole, props: TrainingProps) -> None:

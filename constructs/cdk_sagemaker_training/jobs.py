@@ -8,20 +8,13 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Protocol
 
+from cdk_sagemaker_training.advice import Advice as Advice
+from cdk_sagemaker_training.advice import efa_advice, scale_up_advice
 from cdk_sagemaker_training.data import S3Prefix
-from cdk_sagemaker_training.instance_types import check_training_instance_type
-from cdk_sagemaker_training.tokens import is_unresolved
+from cdk_sagemaker_training.instance_group import InstanceGroup as InstanceGroup
 
 _MOST_GROUPS = 5  # ResourceConfig.InstanceGroups of the service model
 _LONGEST_GROUP_NAME = 64  # InstanceGroupName of the service model
-
-
-@dataclass(frozen=True)
-class Advice:
-    """What is legal but costs money or time, told when the app is synthesized; ``id`` is what acknowledges it."""
-
-    id: str
-    text: str
 
 
 @dataclass(frozen=True)
@@ -65,7 +58,14 @@ class TrainingJob(Protocol):
 class Launcher(Protocol):
     """What starts several processes of one script on each host of the group that trains."""
 
-    def hyperparameters(self) -> Mapping[str, str]: ...
+    @property
+    def alone_because(self) -> str:
+        """Why it cannot launch in one group among several; empty where it can."""
+
+    def hyperparameters(self, group: InstanceGroup) -> Mapping[str, str]:
+        """What tells the toolkit to launch so. Raises ``ValueError`` for machines that it does not launch on."""
+
+    def advice(self, group: InstanceGroup) -> tuple[Advice, ...]: ...
 
 
 class Compiler(Protocol):
@@ -95,44 +95,12 @@ def compiled(request: JobRequest, compiler: Compiler | None) -> Sequence[JobRequ
 
 
 @dataclass(frozen=True)
-class InstanceGroup:
-    """Machines of one type: ``instance_count`` of ``instance_type``, like ``InstanceGroup("ml.g5.xlarge", 2)``."""
-
-    instance_type: str
-    instance_count: int = 1
-
-    def __post_init__(self) -> None:
-        check_training_instance_type(self.instance_type)
-        _check_count("instance_count", self.instance_count)
-
-
-@dataclass(frozen=True)
-class Torchrun:
-    """PyTorch's torchrun, one process for each accelerator of a host.
-
-    ``processes_per_host`` says another number: several processes on a host without accelerators, which has one otherwise.
-    """
-
-    processes_per_host: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.processes_per_host is not None:
-            _check_count("processes_per_host", self.processes_per_host)
-
-    def hyperparameters(self) -> Mapping[str, str]:
-        hyperparameters = {"sagemaker_torch_distributed_enabled": "true"}
-        if self.processes_per_host is not None:
-            # The toolkit's one key for this number: its torchrun runner reads the key that is named after MPI.
-            hyperparameters["sagemaker_mpi_num_of_processes_per_host"] = str(self.processes_per_host)
-        return hyperparameters
-
-
-@dataclass(frozen=True)
 class DataParallelJob:
-    """A job whose processes each train on their own share of the data.
+    """A job whose processes each train on their own share of the data: on one accelerator, one machine of several, or many.
 
     Without ``launcher`` each host runs the script once, as a plain process: enough for one host with one accelerator, and
-    for a script that starts its processes itself. ``compiler`` is what compiles its step.
+    for a script that starts its processes itself. ``compiler`` is what compiles its step. Several machines where one larger
+    machine of the family has as many accelerators are warned of, and several machines without EFA.
     """
 
     group: InstanceGroup
@@ -143,14 +111,21 @@ class DataParallelJob:
         self.requests()
 
     def requests(self) -> Sequence[JobRequest]:
-        return compiled(launched(self.group, self.launcher), self.compiler)
+        request = launched(self.group, self.launcher)
+        advice = (*scale_up_advice(self.group), *efa_advice(self.group), *request.advice)
+        return compiled(replace(request, advice=advice), self.compiler)
 
 
 def launched(group: InstanceGroup, launcher: Launcher | None) -> JobRequest:
     """The request of a job on machines of one type, with what starts its processes."""
+    machines = {"InstanceType": group.instance_type, "InstanceCount": group.instance_count}
+    if launcher is None:
+        return JobRequest(resource_config=machines)
     return JobRequest(
-        resource_config={"InstanceType": group.instance_type, "InstanceCount": group.instance_count},
-        hyperparameters=launcher.hyperparameters() if launcher else {},
+        resource_config=machines,
+        hyperparameters=launcher.hyperparameters(group),
+        alone_because=launcher.alone_because,
+        advice=launcher.advice(group),
     )
 
 
@@ -223,13 +198,6 @@ class HeterogeneousJob:
             },
             group_names=self._names,
         )
-
-
-def _check_count(prop: str, count: int) -> None:
-    if is_unresolved(count):
-        return
-    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-        raise ValueError(f"{prop} must be a whole number of at least 1, like 2, got {count!r}")
 
 
 def _check_group_name(prop: str, name: str) -> None:

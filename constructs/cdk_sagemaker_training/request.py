@@ -225,7 +225,7 @@ def _metric_definitions(definitions: Mapping[str, str]) -> list[dict[str, str]]:
     for name, regex in definitions.items():
         try:
             groups = 1 if is_unresolved(regex) else re.compile(regex).groups
-        except re.error as error:
+        except (re.error, TypeError) as error:
             raise ValueError(
                 f"metric_definitions[{name!r}] must be a regular expression, like 'loss=([0-9.]+)', got {regex!r}: {error}"
             ) from error

@@ -34,19 +34,27 @@ _WARM_POOL_MATCH = (
 _ULTRASERVER_FAMILIES = ("p6e-", "trn2")
 
 
-def instance_types(job_request: JobRequest) -> dict[str, int]:
-    """How many machines of each type a request asks for."""
+def instance_types(job_request: JobRequest) -> tuple[str, ...]:
+    """The types of machines that a request asks for, each once."""
+    return tuple(dict.fromkeys(group["InstanceType"] for group in _groups(job_request)))
+
+
+def instance_count(job_request: JobRequest) -> int | None:
+    """How many machines a request asks for, None where that is known only later."""
+    counts = [group["InstanceCount"] for group in _groups(job_request)]
+    return None if any(map(is_unresolved, counts)) else sum(counts)
+
+
+def _groups(job_request: JobRequest) -> list[Mapping[str, Any]]:
     config = job_request.resource_config
-    groups = config.get("InstanceGroups") or [config]
-    counts: dict[str, int] = {}
-    for group in groups:
-        counts[group["InstanceType"]] = counts.get(group["InstanceType"], 0) + group["InstanceCount"]
-    return counts
+    return list(config.get("InstanceGroups") or [config])
 
 
 def check_max_runtime(seconds: int) -> None:
     """Raise ``ValueError`` unless a job may run for so many seconds: at least 1, at most 28 days (API, StoppingCondition)."""
-    if not is_unresolved(seconds) and not 1 <= seconds <= _LONGEST_RUNTIME:
+    if is_unresolved(seconds):
+        return
+    if type(seconds) is not int or not 1 <= seconds <= _LONGEST_RUNTIME:
         raise ValueError(
             f"max_runtime must be between 1 second and 28 days, like Duration.hours(6), got {seconds} seconds"
         )
@@ -155,15 +163,14 @@ def check_capacity(
         )
     if ultra_servers is None:
         return
-    counts = instance_types(job_request)
-    for name in counts:
+    for name in instance_types(job_request):
         if not is_unresolved(name) and not family(name).startswith(_ULTRASERVER_FAMILIES):
             raise ValueError(
                 "ultra_servers must be left out of a job on other machines than those of UltraServers, "
                 f"like 'ml.p6e-gb200.36xlarge', got {name!r}"
             )
-    placed, machines = sum(ultra_servers.instance_counts), sum(counts.values())
-    if not is_unresolved(machines) and placed > machines:
+    placed, machines = sum(ultra_servers.instance_counts), instance_count(job_request)
+    if machines is not None and placed > machines:
         raise ValueError(
             f"ultra_servers must place no more machines than the job has, like UltraServers([{machines}]), got {placed}"
         )

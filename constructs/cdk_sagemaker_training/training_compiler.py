@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from cdk_sagemaker_training.containers import training_compiler_images
 from cdk_sagemaker_training.instance_facts import family, instance_facts
-from cdk_sagemaker_training.jobs import Advice, JobRequest
+from cdk_sagemaker_training.jobs import Advice, InstanceGroup, JobRequest
 from cdk_sagemaker_training.tokens import is_unresolved
 
 _FAMILIES = ("p3", "p3dn", "g4dn", "p4d", "g5")
@@ -26,8 +27,13 @@ class PyTorchXla:
     Only with ``compiler=TrainingCompiler()``: ``torch_xla.distributed.xla_spawn`` is in AWS's own build of PyTorch/XLA.
     """
 
-    def hyperparameters(self) -> Mapping[str, str]:
+    alone_because: ClassVar[str] = ""
+
+    def hyperparameters(self, group: InstanceGroup) -> Mapping[str, str]:
         return {_PYTORCH_XLA: "true"}
+
+    def advice(self, group: InstanceGroup) -> tuple[Advice, ...]:
+        return ()
 
 
 @dataclass(frozen=True)

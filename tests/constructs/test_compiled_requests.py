@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +17,13 @@ from cdk_sagemaker_training import (
     DataParallelJob,
     HeterogeneousJob,
     InstanceGroup,
+    Mpi,
+    MultiWorkerMirrored,
     Neuron,
     PyTorchXla,
     S3Channel,
     S3Prefix,
+    SmDdp,
     TensorFlowXla,
     Torchrun,
     TorchXla,
@@ -48,16 +50,6 @@ WITHOUT_MEMBERS = {
     "TrainingJobName": "computed when the state runs",
     "Tags": "ours name the execution",
 }
-
-
-@dataclass(frozen=True)
-class Launching:
-    """A launcher that the library does not have, by the toolkit's key."""
-
-    key: str
-
-    def hyperparameters(self) -> dict[str, str]:
-        return {f"sagemaker_{self.key}_enabled": "true"}
 
 
 class Stack(cdk.Stack):
@@ -152,11 +144,11 @@ REFUSED: Jobs = {
         stack.aws("pytorch", "1.13.1"),
     ),
     "smtc_refused_smddp": lambda stack: (
-        smtc("ml.p4d.24xlarge", launcher=Launching("distributed_dataparallel")),
+        smtc("ml.p4d.24xlarge", launcher=SmDdp()),
         stack.aws("pytorch", "1.13.1"),
     ),
     "smtc_refused_mpi": lambda stack: (
-        smtc("ml.p4d.24xlarge", launcher=Launching("mpi")),
+        smtc("ml.p4d.24xlarge", launcher=Mpi()),
         stack.aws("pytorch", "1.13.1"),
     ),
     "smtc_refused_torch_distributed": lambda stack: (
@@ -169,7 +161,7 @@ REFUSED: Jobs = {
     "smtc_refused_pytorch_2.0": lambda stack: (smtc(), stack.aws("pytorch", "2.0.0")),
     "smtc_refused_tensorflow_2.8": lambda stack: (smtc(), stack.own("tensorflow-training:2.8.0-gpu-py39")),
     "smtc_refused_tensorflow_mirrored": lambda stack: (
-        smtc(launcher=Launching("multi_worker_mirrored_strategy")),
+        smtc(launcher=MultiWorkerMirrored()),
         stack.aws("tensorflow", "2.11"),
     ),
     "smtc_refused_hugging_face_old_xla": lambda stack: (
@@ -181,7 +173,7 @@ REFUSED: Jobs = {
         stack.aws("pytorch", "1.13.1"),
     ),
     "trainium_refused_mpi": lambda stack: (
-        neuron(stack, launcher=Launching("mpi")),
+        neuron(stack, launcher=Mpi()),
         TrainingImage.from_neuron(stack, "Neuron"),
     ),
     "smtc_refused_region": lambda _: (smtc(), Stack("cn-north-1").aws("pytorch", "1.13.1")),

@@ -207,7 +207,7 @@ def test_advice_becomes_warnings_that_can_be_acknowledged() -> None:
         )
     )
     ids = [text.rsplit("cdk-sagemaker-training:", 1)[1].rstrip("]") for text in stack.warnings()]
-    assert sorted(ids) == ["many-machines-with-one-accelerator", "no-efa", "training-compiler-debug"]
+    assert sorted(ids) == ["no-efa", "scale-up-first", "training-compiler-debug"]
 
 
 def test_a_cache_that_is_not_among_the_checkpoints_is_told() -> None:
@@ -227,9 +227,9 @@ def test_a_cache_among_the_checkpoints_is_not_told_of() -> None:
     assert stack.warnings() == []
 
 
-def test_a_data_parallel_job_without_a_compiler_warns_of_nothing() -> None:
+def test_a_data_parallel_job_without_a_compiler_on_one_machine_warns_of_nothing() -> None:
     stack = Stack()
-    stack.workflow(DataParallelJob(InstanceGroup("ml.g5.xlarge", 2)), stack.image())
+    stack.workflow(DataParallelJob(InstanceGroup("ml.g5.xlarge")), stack.image())
     assert stack.warnings() == []
 
 

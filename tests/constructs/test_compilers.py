@@ -221,11 +221,12 @@ def test_the_training_compilers_launcher_is_refused_without_a_compiler() -> None
     ("instance_type", "count", "ids"),
     [
         ("ml.g5.xlarge", 1, []),
-        ("ml.g5.12xlarge", 2, []),
+        ("ml.g5.12xlarge", 2, ["scale-up-first"]),
+        ("ml.g5.48xlarge", 2, []),
         ("ml.p4d.24xlarge", 8, []),
         ("ml.m5.xlarge", 8, []),
-        ("ml.g5.8xlarge", 2, ["many-machines-with-one-accelerator"]),
-        ("ml.g5.xlarge", 2, ["many-machines-with-one-accelerator", "no-efa"]),
+        ("ml.g5.8xlarge", 2, ["scale-up-first"]),
+        ("ml.g5.xlarge", 2, ["scale-up-first", "no-efa"]),
         ("ml.p3.16xlarge", 2, ["no-efa"]),
         ("ml.p6e-gb200.36xlarge", 2, []),
     ],
@@ -236,11 +237,7 @@ def test_machines_that_make_a_job_slower_are_advised_against(instance_type: str,
 
 def test_advice_names_the_machine_to_take_instead() -> None:
     advice = request_of(CompiledJob(InstanceGroup("ml.p3.2xlarge", 8))).advice
-    assert [one.text for one in advice] == [
-        "8 machines of 'ml.p3.2xlarge' with one accelerator each talk over the network; one 'ml.p3.16xlarge' has as many and is "
-        "faster.",
-        "8 machines of 'ml.p3.2xlarge' have no Elastic Fabric Adapter for what crosses them; 'ml.p3dn.24xlarge' has.",
-    ]
+    assert ["one ml.p3.16xlarge has 8" in advice[0].text, "like ml.p3dn.24xlarge" in advice[1].text] == [True, True]
 
 
 def test_what_is_no_longer_developed_is_advised_against() -> None:

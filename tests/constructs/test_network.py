@@ -75,3 +75,16 @@ def test_the_subnets_can_be_selected() -> None:
         stack, "Network", vpc=vpc, subnets=ec2.SubnetSelection(subnet_type=ec2.SubnetType.PUBLIC, one_per_az=True)
     )
     assert network.subnets.subnet_ids == [subnet.subnet_id for subnet in vpc.public_subnets]
+
+
+@pytest.mark.parametrize("own_vpc", [True, False])
+def test_the_rules_that_efa_needs_stay_where_a_rule_lets_all_addresses_out(own_vpc: bool) -> None:
+    stack = cdk.Stack()
+    network = TrainingNetwork(stack, "Network", vpc=ec2.Vpc(stack, "Vpc", max_azs=1) if own_vpc else None)
+    network.connections.allow_to_any_ipv4(ec2.Port.all_tcp())
+    template = Template.from_stack(stack)
+    group = {"Fn::GetAtt": [Match.string_like_regexp("NetworkSecurityGroup"), "GroupId"]}
+    for direction, other in (("Ingress", "SourceSecurityGroupId"), ("Egress", "DestinationSecurityGroupId")):
+        template.has_resource_properties(
+            f"AWS::EC2::SecurityGroup{direction}", {"GroupId": group, other: group, "IpProtocol": "-1"}
+        )

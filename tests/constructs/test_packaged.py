@@ -20,7 +20,7 @@ def test_the_training_code_is_where_its_path_says() -> None:
 
 def test_a_kind_that_is_not_packaged_is_refused_with_those_that_are() -> None:
     with pytest.raises(
-        ValueError, match=r"kind must be one whose training code is packaged, like 'heterogeneous' of .*'serial'"
+        ValueError, match=r"kind must be one whose training code is packaged, like 'compiled' of .*'serial'"
     ):
         training_code_path("serial")
 

@@ -36,7 +36,7 @@ class Digits(cdk.Stack):
             self, "Image", directory=training_code_path(), file="heterogeneous/Dockerfile", builder="docker"
         )
         for name, hyperparameters in {
-            "Endless": {"epochs": FOREVER, "silence": 10},
+            "Endless": {"epochs": FOREVER, "silence": 90},
             "Broken": {"epochs": 1, "batch-size": -1},
         }.items():
             workflow = TrainingWorkflow(

@@ -15,7 +15,7 @@ from sagemaker_local_account.resource_types import TYPES, unheard
 
 ROOT = Path(__file__).parents[2]
 SNAPSHOTS = Path(__file__).parent / "snapshots"
-STACKS = ["HeterogeneousTraining"]
+STACKS = ["HeterogeneousTraining", "CompiledTraining", "ModelParallelTraining"]
 RECOMMENDED = json.loads((ROOT / "cdk.json").read_text())["context"]
 
 

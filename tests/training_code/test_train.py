@@ -270,6 +270,40 @@ def test_a_rank_without_any_batch_ends_with_the_others(start: Start, tmp_path: P
     assert ended.code == 0, ended
 
 
+EVEN = ("--epochs", "2", "--batch-size", "200")  # of 1,437 digits: four batches for each of two ranks
+
+
+@pytest.fixture(scope="module")
+def even_ranks(start: Start, tmp_path_factory: pytest.TempPathFactory) -> list[float]:
+    """The loss of each epoch, of two ranks that each hold the model."""
+    return epoch_losses(start(tmp_path_factory.mktemp("even"), *EVEN, processes=2).end())
+
+
+def epoch_losses(ended: Ended) -> list[float]:
+    losses = [float(line.split()[3]) for line in ended.losses if line.startswith("epoch ")]
+    assert len(losses) == 2, ended
+    return losses
+
+
+def test_ranks_that_share_a_model_train_as_ranks_that_each_hold_it(
+    start: Start, tmp_path: Path, even_ranks: list[float]
+) -> None:
+    ended = start(tmp_path, *EVEN, "--shard", processes=2).end()
+    assert epoch_losses(ended) == pytest.approx(even_ranks, abs=1e-4)
+    assert f"accuracy {held_out_accuracy(tmp_path / 'output' / 'model' / 'model.pt'):.4f}" == ended.lines[-1]
+
+
+def test_compiled_ranks_that_share_a_model_train_alike_and_go_on_from_their_checkpoint(
+    start: Start, tmp_path: Path, even_ranks: list[float]
+) -> None:
+    compiled = {"TRAINING_COMPILER": "inductor", "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
+    arguments = ("--batch-size", "200", "--shard", "true")
+    first = start(tmp_path, "--epochs", "1", *arguments, processes=2, **compiled).end()
+    second = start(tmp_path, "--epochs", "2", *arguments, processes=2, **compiled).end()
+    lines = [line for line in first.losses + second.losses if line.startswith("epoch ")]
+    assert [float(line.split()[3]) for line in lines] == pytest.approx(even_ranks, abs=1e-4), second
+
+
 def test_the_hosts_of_a_failed_training_fail(failed_job: AJob) -> None:
     assert (failed_job.data_host.code, failed_job.trainer.code) == (1, 1), failed_job
 

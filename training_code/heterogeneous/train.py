@@ -18,6 +18,7 @@ import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -27,6 +28,14 @@ from model import Digits, accuracy, held_out, network
 from service import BatchReader, BatchServer
 from torch import Tensor, nn
 from torch.distributed.algorithms.join import Join
+from torch.distributed.checkpoint.state_dict import (
+    StateDictOptions,
+    get_model_state_dict,
+    get_state_dict,
+    set_state_dict,
+)
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 # -- Config -----------------------------------------------------------------------------------------------------------
@@ -46,7 +55,28 @@ def config() -> argparse.Namespace:
         "--silence", type=float, default=300.0, help="seconds after which a data host without a trainer ends"
     )
     arguments.add_argument("--port", type=int, default=PORT)
+    arguments.add_argument(
+        "--shard", type=_true, nargs="?", const=True, default=False, help="each rank keeps a share of the model: FSDP2"
+    )
+    # The variables are those that the constructs' compilers set.
+    arguments.add_argument("--compiler", type=_compiler, default=os.environ.get("TRAINING_COMPILER", "none"))
+    arguments.add_argument("--compiler-mode", default=os.environ.get("TRAINING_COMPILER_MODE") or "default")
+    arguments.add_argument(
+        "--compiler-dynamic", type=_true, default=os.environ.get("TRAINING_COMPILER_DYNAMIC") or None
+    )
     return arguments.parse_args()
+
+
+def _true(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise argparse.ArgumentTypeError(f"must be true or false, got {text!r}")
+    return text.lower() == "true"
+
+
+def _compiler(text: str) -> str:
+    if text not in ("none", "inductor"):
+        raise argparse.ArgumentTypeError(f"must be none or inductor, got {text!r}")
+    return text
 
 
 # -- Data -------------------------------------------------------------------------------------------------------------
@@ -105,12 +135,15 @@ def device_of(job: Job) -> torch.device:
 def build(job: Job, options: argparse.Namespace, device: torch.device) -> nn.Module:
     torch.manual_seed(options.seed)
     model = network().to(device)
+    if options.compiler == "inductor":
+        model.compile(mode=options.compiler_mode, dynamic=options.compiler_dynamic)
+    if options.shard and job.ranks > 1:
+        return fully_shard(model, mesh=init_device_mesh(device.type, (job.ranks,)))
     return DistributedDataParallel(model) if job.ranks > 1 else model
 
 
-def plain(model: nn.Module) -> nn.Module:
-    """The model itself, which its checkpoint and its file hold."""
-    return model.module if isinstance(model, DistributedDataParallel) else model
+# However the ranks hold the model, its checkpoint and its file hold the whole of it under its own names.
+WHOLE = StateDictOptions(full_state_dict=True, cpu_offload=True)
 
 
 # -- Step -------------------------------------------------------------------------------------------------------------
@@ -142,17 +175,21 @@ def train(job: Job, options: argparse.Namespace) -> None:
         print(f"host {job.host} of {job.group} trains on {device.type}, {processes}, from epoch {first}", flush=True)
     with batches_by_epoch(job, options) as reader:
         for epoch in range(first, options.epochs):
+            batches = reader.epoch(epoch)
             # Ranks may differ by one batch: Join lets the one that has none take part in the others' sums.
-            with Join([model]) if job.ranks > 1 else nullcontext():
-                steps, loss = run_epoch(job, model, optimizer, reader.epoch(epoch), device, steps)
+            with Join([model]) if isinstance(model, DistributedDataParallel) else nullcontext():
+                shared = together(batches, device) if options.shard and job.ranks > 1 else batches
+                steps, loss = run_epoch(job, model, optimizer, shared, device, steps)
+            whole, states = get_state_dict(model, optimizer, options=WHOLE)  # every rank takes part
             if job.rank == 0:
-                keep(job, model, optimizer, epoch, steps)
-                right = evaluate(job, model, device)
+                keep(job, {"model": whole, "optimizer": states, "epoch": epoch, "steps": steps})
+                right = evaluate(job, whole, device)
                 print(f"epoch {epoch} loss {loss:.6f} accuracy on held-out digits {right:.4f}", flush=True)
+    whole = get_model_state_dict(model, options=WHOLE)
     if job.rank == 0:
         job.model.mkdir(parents=True, exist_ok=True)
-        torch.save(plain(model).state_dict(), job.model / "model.pt")
-        print(f"accuracy {evaluate(job, model, device):.4f}", flush=True)
+        torch.save(whole, job.model / "model.pt")
+        print(f"accuracy {evaluate(job, whole, device):.4f}", flush=True)
     if job.ranks > 1:
         dist.destroy_process_group()
 
@@ -178,16 +215,29 @@ def run_epoch(
     return steps, torch.stack(losses).mean().item() if losses else math.nan
 
 
-def evaluate(job: Job, model: nn.Module, device: torch.device) -> float:
+def together(batches: Iterable[Mapping[str, Tensor]], device: torch.device) -> Iterator[Mapping[str, Tensor]]:
+    """Batches for as long as every rank has one: no rank can compute without the others' shares of the model."""
+    mine = iter(batches)
+    while True:
+        batch = next(mine, None)
+        all_have = torch.tensor(int(batch is not None), device=device)
+        dist.all_reduce(all_have, dist.ReduceOp.MIN)
+        if batch is None or not all_have:
+            return
+        yield batch
+
+
+def evaluate(job: Job, whole: Mapping[str, Any], device: torch.device) -> float:
+    model = network().to(device)
+    model.load_state_dict(whole)
     images, labels = held_out(job.channels.get("digits"))
-    return accuracy(plain(model), images.to(device), labels.to(device))
+    return accuracy(model, images.to(device), labels.to(device))
 
 
-def keep(job: Job, model: nn.Module, optimizer: torch.optim.Optimizer, epoch: int, steps: int) -> None:
+def keep(job: Job, states: Mapping[str, Any]) -> None:
     """Write the checkpoint whole or not at all: it is copied to S3 while the training goes on."""
     job.checkpoints.mkdir(parents=True, exist_ok=True)
-    states = {"model": plain(model).state_dict(), "optimizer": optimizer.state_dict()}
-    torch.save({**states, "epoch": epoch, "steps": steps}, job.checkpoints / "next.partial")
+    torch.save(states, job.checkpoints / "next.partial")
     os.replace(job.checkpoints / "next.partial", job.checkpoints / "last.pt")
 
 
@@ -197,8 +247,9 @@ def restore(job: Job, model: nn.Module, optimizer: torch.optim.Optimizer) -> tup
     if not file.is_file():
         return 0, 0
     state = torch.load(file, map_location=device_of(job), weights_only=True)
-    plain(model).load_state_dict(state["model"])
-    optimizer.load_state_dict(state["optimizer"])
+    set_state_dict(
+        model, optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"], options=WHOLE
+    )
     return state["epoch"] + 1, state["steps"]
 
 

@@ -1,0 +1,214 @@
+"""What each layout of a model-parallel training takes on each of four ranks, measured: parameters, optimizer state, activations.
+
+    python benchmarks/memory.py [--json] [--write docs/memory-by-layout.md]
+
+Four real ranks over gloo on this machine's CPU; torchrun starts them. A model of 12 layers takes two steps in each layout.
+Parameters and optimizer state are the bytes of each rank's own tensors, the most of all ranks, beside the ideal share:
+all of them divided by the ranks that divide them. Activations are the most bytes that autograd has kept at once on any
+rank, seen by hooks on the tensors that it saves; parameters are not counted, nor what recomputing a layer keeps during
+its backward. Ends with 1 where parameters or optimizer state of any layout are more than 10 % off their ideal share.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import os
+import platform
+import subprocess
+import sys
+import weakref
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+TRAINING_CODE = HERE.parent / "training_code"
+RANKS = 4
+MOST_OFF = 0.10
+MODEL = "--layers 12 --width 128 --heads 8 --hidden 352 --context 64 --batch-size 16 --text-bytes 200000"
+LAYOUTS = {
+    "replicas": "--data-shard 1 --data-replicate 4",
+    "replicas, checkpointed": "--data-shard 1 --data-replicate 4 --activation-checkpointing",
+    "FSDP": "--data-shard 4",
+    "FSDP, checkpointed": "--data-shard 4 --activation-checkpointing",
+    "hybrid shard 2 x 2": "--data-shard 2 --data-replicate 2",
+    "tensor": "--tensor 4",
+    "tensor 2 x FSDP 2": "--tensor 2 --data-shard 2",
+    "pipeline, GPipe": "--pipeline 4 --microbatches 8 --schedule GPipe",
+    "pipeline, 1F1B": "--pipeline 4 --microbatches 8 --schedule 1F1B",
+    "pipeline, interleaved": "--pipeline 4 --microbatches 8 --schedule Interleaved1F1B",
+    "pipeline 2 x FSDP 2": "--pipeline 2 --data-shard 2 --microbatches 4",
+    "pipeline 2 x tensor 2": "--pipeline 2 --tensor 2 --microbatches 4",
+}
+
+
+class Saved:
+    """Counts the bytes that autograd keeps for the backward: ``most`` is what it had at once. Storages are counted once."""
+
+    def __init__(self) -> None:
+        self._holders: dict[int, int] = {}
+        self._bytes = self.most = 0
+
+    def pack(self, tensor: Any) -> Any:
+        base = tensor._base if tensor._is_view() else tensor
+        if base.is_leaf and base.requires_grad:  # a parameter, gathered or not
+            return (tensor,)
+        local = getattr(tensor, "_local_tensor", tensor)  # of a DTensor, this rank's piece
+        # A collective's result that is not waited for yet is a tensor of its own kind around the one that has the memory.
+        storage = getattr(local, "elem", local).untyped_storage()
+        pointer, size = storage.data_ptr(), storage.nbytes()
+        holder = Holder(tensor)
+        if not self._holders.get(pointer):
+            self._bytes += size
+            self.most = max(self.most, self._bytes)
+        self._holders[pointer] = self._holders.get(pointer, 0) + 1
+        weakref.finalize(holder, self._let_go, pointer, size)
+        return holder
+
+    def unpack(self, held: Any) -> Any:
+        return held.tensor if isinstance(held, Holder) else held[0]
+
+    def _let_go(self, pointer: int, size: int) -> None:
+        self._holders[pointer] -= 1
+        if not self._holders[pointer]:
+            self._bytes -= size
+
+
+class Holder:
+    def __init__(self, tensor: Any) -> None:
+        self.tensor = tensor
+
+
+def measure() -> None:
+    """On each rank: every layout in turn; rank 0 prints what all found as JSON."""
+    import torch
+    import torch.distributed as dist
+    import train
+    from common.job import Job
+
+    job = Job.here()
+    torch.set_num_threads(1)
+    found = {}
+    with train.process_group(job, train.config([])) as device:
+        for name, arguments in LAYOUTS.items():
+            options = train.config([*MODEL.split(), "--steps", "2", *arguments.split()])
+            everyones: list[dict[str, int]] = [{}] * RANKS
+            dist.all_gather_object(everyones, measured(train, job, options, device))
+            found[name] = everyones
+    if job.rank == 0:
+        print(json.dumps(found))
+
+
+def measured(train: Any, job: Any, options: argparse.Namespace, device: Any) -> dict[str, int]:
+    import torch
+
+    degrees = train.degrees_of(options, job)
+    training = train.Training(options, degrees, device)
+    for number, tokens, targets in train.batches(training, job, options, 1):
+        if number == 1:  # a pipeline's first step tries its stages out
+            train.step(training, tokens, targets)
+            continue
+        saved = Saved()
+        with torch.autograd.graph.saved_tensors_hooks(saved.pack, saved.unpack):
+            train.step(training, tokens, targets)
+    sizes = train.held(torch.nn.ModuleList(training.parts.values()))
+    return {
+        "parameters": sizes[1],
+        "optimizer": train.optimizer_bytes(training.optimizers),
+        "activations": saved.most,
+        "divided_by": degrees.ranks // degrees.data_replicate,
+    }
+
+
+def launch() -> dict[str, list[dict[str, int]]]:
+    torchrun = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={RANKS}"]
+    paths = os.pathsep.join(map(str, (TRAINING_CODE, TRAINING_CODE / "model_parallel")))
+    environment = {
+        "PATH": os.environ["PATH"],
+        "PYTHONPATH": paths,
+        "OMP_NUM_THREADS": "1",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+    command = [sys.executable, *torchrun, __file__, "--measure"]
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+    return dict(json.loads(done.stdout.splitlines()[-1]))
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """A layout: the bytes of the rank that has the most, and the ideal share where there is one."""
+
+    layout: str
+    parameters: int
+    parameters_ideal: float
+    optimizer: int
+    optimizer_ideal: float
+    activations: int
+
+    @property
+    def off(self) -> float:
+        return max(abs(self.parameters / self.parameters_ideal - 1), abs(self.optimizer / self.optimizer_ideal - 1))
+
+
+def rows(found: dict[str, list[dict[str, int]]]) -> list[Row]:
+    whole = found["replicas"][0]  # each replica has all of it
+    result = []
+    for layout, ranks in found.items():
+        most = {key: max(rank[key] for rank in ranks) for key in ranks[0]}
+        ideal = {key: whole[key] / most["divided_by"] for key in ("parameters", "optimizer")}
+        result.append(
+            Row(
+                layout,
+                most["parameters"],
+                ideal["parameters"],
+                most["optimizer"],
+                ideal["optimizer"],
+                most["activations"],
+            )
+        )
+    return result
+
+
+def document(rows: list[Row]) -> str:
+    lines = [
+        "# What each layout takes on each rank",
+        "",
+        "Made by `python benchmarks/memory.py --write docs/memory-by-layout.md`, which says how it is measured.",
+        f"KiB on the rank that has the most, of {RANKS} ranks over gloo, in fp32; in brackets, against the ideal share.",
+        f"The model: `{MODEL}`.",
+        "",
+        "| layout | parameters | optimizer state | activations |",
+        "|---|---:|---:|---:|",
+    ]
+    for row in rows:
+        parameters = f"{row.parameters / 1024:,.0f} ({row.parameters / row.parameters_ideal:.2f})"
+        optimizer = f"{row.optimizer / 1024:,.0f} ({row.optimizer / row.optimizer_ideal:.2f})"
+        lines.append(f"| {row.layout} | {parameters} | {optimizer} | {row.activations / 1024:,.0f} |")
+    return "\n".join([*lines, "", machine(), ""])
+
+
+def machine() -> str:
+    import importlib.metadata
+
+    return f"Python {platform.python_version()}, PyTorch {importlib.metadata.version('torch')}."
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--json", action="store_true", help="print everything measured as one object, not as a table")
+    parser.add_argument("--write", type=Path, help="write the table to this file too")
+    parser.add_argument("--measure", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.measure:
+        measure()
+        return 0
+    table = rows(launch())
+    print(json.dumps([dataclasses.asdict(row) for row in table], indent=2) if options.json else document(table))
+    if options.write:
+        options.write.write_text(document(table))
+    return 0 if all(row.off <= MOST_OFF for row in table) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,198 @@
+"""Ways to lay one model over many accelerators with PyTorch's own parts, as values."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from math import prod
+from typing import ClassVar, Literal, get_args
+
+from cdk_sagemaker_training.advice import Advice, advice
+from cdk_sagemaker_training.instance_facts import instance_facts
+from cdk_sagemaker_training.instance_group import InstanceGroup, check_count
+from cdk_sagemaker_training.launchers import Torchrun
+from cdk_sagemaker_training.tokens import is_unresolved
+
+Schedule = Literal["gpipe", "1f1b", "interleaved"]
+Precision = Literal["fp32", "bf16"]
+
+
+@dataclass(frozen=True)
+class NativeParallelism:
+    """A layout by PyTorch's own parts: FSDP2, tensor parallel and pipeline stages, each by its degree.
+
+    - ``data_shard``: ranks that share the parameters, gradients and optimizer state of one copy (``fully_shard``).
+    - ``data_replicate``: copies of that, which exchange gradients only: with ``data_shard`` the hybrid form (HSDP).
+    - ``tensor``: ranks that share each matrix. It divides the model's heads, and belongs inside one machine.
+    - ``pipeline``: ranks with one stage each of the model's layers, or two with the schedule ``"interleaved"``; the others are
+      ``"gpipe"`` and ``"1f1b"``, which needs a microbatch for each rank. ``microbatches`` is into how many pieces a
+      data-parallel rank's batch is cut: as many as ``pipeline`` unless said.
+    - ``activation_checkpointing`` computes activations again instead of keeping them, ``activation_offloading`` keeps them in
+      the host's memory, as ``cpu_offload`` does parameters and optimizer state. ``precision`` is ``"fp32"`` or ``"bf16"``, of
+      the activations and of what is gathered; the optimizer works on fp32.
+
+    The product of the four degrees is the number of processes, one for each accelerator of the job. The job's training code
+    reads them from the environment variable ``TRAINING_PARALLELISM``, a JSON object with a key for each of these.
+    """
+
+    data_shard: int = 1
+    data_replicate: int = 1
+    tensor: int = 1
+    pipeline: int = 1
+    microbatches: int | None = None
+    schedule: Schedule = "1f1b"
+    activation_checkpointing: bool = False
+    activation_offloading: bool = False
+    cpu_offload: bool = False
+    precision: Precision = "fp32"
+
+    alone_because: ClassVar[str] = ""
+
+    def __post_init__(self) -> None:
+        for name, degree in self._degrees().items():
+            check_count(name, degree)
+        if self.microbatches is not None:
+            check_count("microbatches", self.microbatches)
+        _check_choice("schedule", self.schedule, get_args(Schedule))
+        _check_choice("precision", self.precision, get_args(Precision))
+        for name in ("activation_checkpointing", "activation_offloading", "cpu_offload"):
+            if not isinstance(getattr(self, name), bool):
+                raise ValueError(f"{name} must be True or False, like True, got {getattr(self, name)!r}")
+        self._check_microbatches()
+
+    def hyperparameters(self, group: InstanceGroup, processes_per_host: int | None) -> Mapping[str, str]:
+        check_product(self._degrees(), group, processes_per_host)
+        return Torchrun(processes_per_host).hyperparameters(group)
+
+    def environment(self) -> Mapping[str, str]:
+        """What the training code reads: every key, with its value."""
+        return {
+            "TRAINING_PARALLELISM": json.dumps({**asdict(self), "microbatches": self.microbatches or self.pipeline})
+        }
+
+    def advice(self, group: InstanceGroup, processes_per_host: int | None) -> tuple[Advice, ...]:
+        per_host = processes_of(group, processes_per_host)
+        return (
+            *self._tensor_advice(group, per_host),
+            *self._pipeline_advice(),
+            *Torchrun(processes_per_host).advice(group),
+        )
+
+    def _degrees(self) -> dict[str, int]:
+        names = ("data_replicate", "data_shard", "pipeline", "tensor")
+        return {name: getattr(self, name) for name in names}
+
+    def _check_microbatches(self) -> None:
+        if self.microbatches is None or is_unresolved(self.microbatches) or is_unresolved(self.pipeline):
+            return
+        if self.pipeline == 1:
+            return
+        if self.schedule == "1f1b" and self.microbatches < self.pipeline:
+            # Schedule1F1B of torch.distributed.pipelining raises it on every rank.
+            raise ValueError(
+                "microbatches must be at least the number of pipeline stages with schedule='1f1b', "
+                f"like {self.pipeline}, got {self.microbatches} for {self.pipeline} stages"
+            )
+        rounds = max(1, self.microbatches // self.pipeline)
+        if self.schedule == "interleaved" and self.microbatches % rounds:
+            # ScheduleInterleaved1F1B of the same.
+            raise ValueError(
+                "microbatches must divide into microbatches // pipeline rounds with schedule='interleaved', "
+                f"like {rounds * self.pipeline}, got {self.microbatches} for {rounds} rounds of {self.pipeline} stages"
+            )
+
+    def _tensor_advice(self, group: InstanceGroup, per_host: int | None) -> tuple[Advice, ...]:
+        if per_host is None or is_unresolved(self.tensor) or is_unresolved(group.instance_count):
+            return ()
+        # Ranks are numbered host by host and the tensor dimension of the mesh is the innermost one.
+        if self.tensor == 1 or group.instance_count == 1 or per_host % self.tensor == 0:
+            return ()
+        return advice(
+            "tensor-across-machines",
+            f"tensor={self.tensor} does not divide the {per_host} processes of a {group.instance_type}, so ranks that share "
+            "each matrix lie on different machines and exchange activations over the network twice in each layer: take a "
+            "degree that divides it, and shard data across machines instead",
+        )
+
+    def _pipeline_advice(self) -> tuple[Advice, ...]:
+        microbatches = self.microbatches or self.pipeline
+        if is_unresolved(self.pipeline) or is_unresolved(microbatches):
+            return ()
+        if microbatches >= self.pipeline:
+            return ()
+        return idle_stages_advice("microbatches", microbatches, self.pipeline)
+
+
+def idle_stages_advice(prop: str, microbatches: int, stages: int) -> tuple[Advice, ...]:
+    """Tells how much of the time pipeline stages have nothing to do (GPipe, section 2.3: the bubble)."""
+    idle = (stages - 1) / (microbatches + stages - 1)
+    return advice(
+        "idle-pipeline-stages",
+        f"{prop}={microbatches} for {stages} pipeline stages leaves each stage with nothing to do {idle:.0%} of the time, and "
+        f"at most {microbatches} of them busy at once: take at least {stages}, better {4 * stages}",
+    )
+
+
+def processes_of(group: InstanceGroup, processes_per_host: int | None) -> int | None:
+    """How many processes start on each host of the group; None where a token hides it."""
+    if processes_per_host is not None:
+        return None if is_unresolved(processes_per_host) else processes_per_host
+    facts = instance_facts(group.instance_type)
+    return None if facts is None else facts.processes
+
+
+def world_size(group: InstanceGroup, processes_per_host: int | None) -> int | None:
+    """How many processes start on all hosts together; None where a token hides it."""
+    per_host = processes_of(group, processes_per_host)
+    if per_host is None or is_unresolved(group.instance_count):
+        return None
+    return group.instance_count * per_host
+
+
+def check_product(degrees: Mapping[str, int], group: InstanceGroup, processes_per_host: int | None) -> None:
+    """Raise ``ValueError``, with every factor, unless the degrees multiply to the processes of all machines together."""
+    world = world_size(group, processes_per_host)
+    if world is None or any(is_unresolved(degree) for degree in degrees.values()):
+        return
+    product = prod(degrees.values())
+    if product != world:
+        raise ValueError(
+            f"parallelism must have degrees that multiply to {described(group, processes_per_host)}, "
+            f"like NativeParallelism(data_shard={world}), got {factors(degrees)} = {product}"
+        )
+
+
+def check_divides(degrees: Mapping[str, int], group: InstanceGroup, processes_per_host: int | None) -> None:
+    """Raise ``ValueError``, with every factor, unless the product of the degrees divides the processes of all machines."""
+    world = world_size(group, processes_per_host)
+    if world is None or any(is_unresolved(degree) for degree in degrees.values()):
+        return
+    product = prod(degrees.values())
+    if world % product:
+        name = max(degrees, key=lambda name: degrees[name])
+        raise ValueError(
+            f"parallelism must have degrees whose product divides {described(group, processes_per_host)}, "
+            f"like {name}={processes_of(group, processes_per_host)} alone, got {factors(degrees)} = {product}"
+        )
+
+
+def described(group: InstanceGroup, processes_per_host: int | None) -> str:
+    """The processes of a job with both factors, like ``4 processes (instance_count 2 x 2 accelerators of ml.g7e.12xlarge)``."""
+    facts = instance_facts(group.instance_type)
+    said = processes_per_host is not None or facts is None or not facts.devices
+    each = "processes_per_host" if said else "accelerators"
+    return (
+        f"{world_size(group, processes_per_host)} processes (instance_count {group.instance_count} x "
+        f"{processes_of(group, processes_per_host)} {each} of {group.instance_type})"
+    )
+
+
+def factors(degrees: Mapping[str, int]) -> str:
+    """Degrees with their names, like ``data_shard 2 x tensor 2``."""
+    return " x ".join(f"{name} {degree}" for name, degree in degrees.items())
+
+
+def _check_choice(prop: str, value: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise ValueError(f"{prop} must be one of {', '.join(map(repr, choices))}, like {choices[0]!r}, got {value!r}")

@@ -1,0 +1,171 @@
+"""The services of one account behind one WSGI application: moto's, and those of this package in the places of some."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from moto.core.base_backend import BackendDict
+from moto.core.config import default_user_config
+from moto.core.model_instances import reset_model_data
+from moto.iam.models import iam_backends
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+from moto.sts.models import sts_backends
+from werkzeug.wsgi import get_input_stream
+
+from . import (
+    answers,
+    build_resources,
+    clients,
+    cloudformation,
+    cloudwatch,
+    event_targets,
+    events,
+    keys,
+    log_events,
+    notifications,
+    server,
+    sessions,
+    simulation,
+    stepfunctions,
+)
+from .api_calls import Place
+from .build import Surroundings
+from .codebuild import CodeBuild
+from .codebuild_api import CODEBUILD_TARGET, ECR_PUBLIC_TARGET, codebuild_api, ecr_public_api
+from .control import TARGET_PREFIX as OF_ACCOUNT
+from .control import Control
+from .faults import Faults
+from .gate import KEY, SERVICE, IssuedKey
+from .images import ImageStore
+from .permissions import Caller, Enforced, Permissions
+from .responses import BUCKET, Responses
+from .sagemaker_api import TARGET_PREFIX as OF_SAGEMAKER
+from .sagemaker_api import sagemaker_api
+from .state import ACCOUNT_ID, REGION, RunningAccount
+from .training_jobs import TrainingJobs
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIEnvironment
+
+_log = logging.getLogger(__name__)
+
+
+class Services:
+    """All services of an account. moto has one set of them in a process, which this empties and takes.
+
+    ``app`` answers requests that the gate let pass; ``environment`` is that of the account's clients outside.
+    """
+
+    def __init__(
+        self,
+        account: RunningAccount,
+        *,
+        state: Path,
+        faults: Faults,
+        devices: Mapping[str, int],
+        enforce_iam: bool,
+        environment: Callable[[], Mapping[str, str]],
+    ) -> None:
+        default_user_config["stepfunctions"] = {"execute_state_machine": True}
+        default_user_config["iam"] = {"load_aws_managed_policies": True}
+        BackendDict.reset()
+        reset_model_data()
+        self._account, self._state, self._faults = account, state, faults
+        self._permissions = Permissions(Place(ACCOUNT_ID, REGION), enforced=enforce_iam)
+        self._sessions = sessions.Sessions(self._permissions)
+        self._clients = clients.Clients(account.endpoint_url)
+        self._root_keys = {
+            "AWS_ACCESS_KEY_ID": account.access_key_id,
+            "AWS_SECRET_ACCESS_KEY": account.secret_access_key,
+        }
+        self._complete_moto()
+        self.jobs = TrainingJobs(
+            state=state,
+            endpoint_url=account.endpoint_url,
+            region=REGION,
+            account_id=ACCOUNT_ID,
+            root=lambda service: self._clients.client(service, REGION, self._root_keys, clients.OF_JOBS),
+            clients=self._clients,
+            sessions=self._sessions,
+            permissions=self._permissions,
+            images=ImageStore(state),
+            on_change=events.training_job_changed,
+            devices=devices,
+            faults=faults,
+        )
+        self._clock = cloudwatch.Clock()
+        self._builds = CodeBuild(
+            Surroundings(
+                state / "builds", account.endpoint_url, self._root_keys, self._clients, self._sessions, environment
+            )
+        )
+        self._responses = Responses(self._clients.client("s3", REGION, self._root_keys, clients.OF_BUILDS))
+        build_resources.install(self._builds, self._responses)
+        # By the beginning of X-Amz-Target; all else is moto's.
+        self._apis: dict[str, Any] = {
+            OF_ACCOUNT: Control(faults, is_root=lambda environ: environ[KEY] == account.access_key_id),
+            OF_SAGEMAKER: sagemaker_api(self.jobs, faults),
+            CODEBUILD_TARGET: codebuild_api(self._builds),
+            ECR_PUBLIC_TARGET: ecr_public_api(),
+        }
+        self._moto = DomainDispatcherApplication(create_backend_app)
+        self.app = Enforced(self._route, self._permissions, self._caller_of)
+
+    def issued(self, access_key_id: str) -> IssuedKey | None:
+        """A key that this account gave out: its root's, a role's session's, or an IAM user's that is active."""
+        if access_key_id == self._account.access_key_id:
+            return IssuedKey(access_key_id, self._account.secret_access_key)
+        role = sts_backends[ACCOUNT_ID]["aws"].get_assumed_role_from_access_key(access_key_id)
+        if role is not None:
+            return IssuedKey(access_key_id, role.secret_access_key, role.session_token)
+        key = iam_backends[ACCOUNT_ID]["aws"].access_keys.get(access_key_id)
+        if key is None or key.status != "Active":
+            return None
+        return IssuedKey(access_key_id, key.secret_access_key)
+
+    def close(self) -> None:
+        """End every build and job, and what watches alarms."""
+        self._builds.close()
+        self.jobs.close()
+        self._clock.close()
+
+    def _complete_moto(self) -> None:
+        def of_states(service: str, region: str, role_arn: str, machine_arn: str) -> Any:
+            role_keys = self._sessions.of(role_arn, stepfunctions.SERVICE, machine_arn)
+            return self._clients.client(service, region, role_keys, clients.OF_STATES)
+
+        sessions.install(self._account.access_key_id)
+        stepfunctions.install(of_states, self._permissions)
+        cloudformation.install()
+        cloudwatch.install()
+        notifications.install(self._permissions)
+        event_targets.install(self._permissions)
+        keys.install()
+        log_events.install()
+        simulation.install(self._permissions)
+
+    def _caller_of(self, environ: WSGIEnvironment) -> tuple[Caller, str]:
+        return self._permissions.caller(environ[KEY], self._account.access_key_id), environ[SERVICE]
+
+    def _route(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        target, dot, _ = environ.get("HTTP_X_AMZ_TARGET", "").partition(".")
+        app = self._apis.get(target + dot, self._moto)
+        # It ends where the body ends, so that an error's answer may read what is left of a body that was read or was not.
+        environ["wsgi.input"] = get_input_stream(environ)
+        try:
+            if environ["PATH_INFO"].startswith(f"/{BUCKET}/"):
+                return self._responses(environ, start_response)
+            if environ[SERVICE] == "s3":
+                return self._faults.slowly(app, environ, start_response)
+            answer: Iterable[bytes] = app(environ, start_response)
+        except NotImplementedError as error:
+            # moto's word for an operation that it lacks. A 500 would be tried again by every client.
+            message = f"the local account does not have this operation: {error}"
+            return answers.error(environ, start_response, "400 Bad Request", "UnknownOperationException", message)
+        except Exception:
+            _log.exception("%s %s", environ["REQUEST_METHOD"], environ["REQUEST_URI"])
+            return server.internal_failure(environ, start_response, self._state / "account.log")
+        return answer

@@ -1,0 +1,117 @@
+from typing import Any
+
+import pytest
+
+from cdk_sagemaker_training import (
+    DataParallelJob,
+    InstanceGroup,
+    Mpi,
+    MultiWorkerMirrored,
+    ParameterServer,
+    SmDdp,
+    Torchrun,
+)
+
+
+def message_of(make: Any) -> str:
+    with pytest.raises(ValueError) as raised:
+        make()
+    return str(raised.value)
+
+
+def advice_of(job: DataParallelJob) -> dict[str, str]:
+    [request] = job.requests()
+    return {advice.id.removeprefix("cdk-sagemaker-training:"): advice.text for advice in request.advice}
+
+
+def test_mpi_starts_a_process_for_each_accelerator_unless_told() -> None:
+    [request] = DataParallelJob(InstanceGroup("ml.p4d.24xlarge", 2), Mpi()).requests()
+    assert request.hyperparameters == {
+        "sagemaker_mpi_enabled": "true",
+        "sagemaker_mpi_custom_mpi_options": '""',
+    }
+
+
+def test_more_processes_than_accelerators_are_refused_with_mpi() -> None:
+    assert message_of(lambda: DataParallelJob(InstanceGroup("ml.g5.12xlarge"), Mpi(8))) == (
+        "processes_per_host must be at most the 4 accelerators of ml.g5.12xlarge, like 4, got 8"
+    )
+
+
+def test_mpi_starts_any_number_of_processes_on_cpus() -> None:
+    [request] = DataParallelJob(InstanceGroup("ml.c5.xlarge", 2), Mpi(4)).requests()
+    assert request.hyperparameters["sagemaker_mpi_num_of_processes_per_host"] == "4"
+
+
+@pytest.mark.parametrize("launcher", [Mpi, SmDdp])
+def test_options_in_quotes_are_refused_which_the_toolkit_would_take_to_pieces(launcher: Any) -> None:
+    assert message_of(lambda: launcher(custom_mpi_options='-x NAME="a b"')) == (
+        "custom_mpi_options must be options of mpirun separated by spaces, without quotes, like '-x NCCL_DEBUG=WARN', "
+        "got '-x NAME=\"a b\"'"
+    )
+
+
+@pytest.mark.parametrize("launcher", [Torchrun, Mpi])
+def test_no_processes_are_refused(launcher: Any) -> None:
+    assert message_of(lambda: launcher(processes_per_host=0)).startswith("processes_per_host must be a whole number")
+
+
+@pytest.mark.parametrize("launcher", [Mpi(), MultiWorkerMirrored(), ParameterServer(), SmDdp()])
+def test_trainium_takes_torchrun_only(launcher: Any) -> None:
+    message = message_of(lambda: DataParallelJob(InstanceGroup("ml.trn1.32xlarge"), launcher))
+    assert "Torchrun()" in message
+    assert "ml.trn1.32xlarge" in message
+
+
+def test_smddp_is_refused_on_a_type_without_its_network_naming_those_that_have_it() -> None:
+    assert message_of(lambda: DataParallelJob(InstanceGroup("ml.g5.48xlarge"), SmDdp())) == (
+        "launcher must be one that ml.g5.48xlarge takes, like Torchrun(), got SmDdp(launch_by='mpi'), which takes "
+        "ml.p3.16xlarge, ml.p3dn.24xlarge, ml.p4d.24xlarge, ml.p4de.24xlarge"
+    )
+
+
+def test_smddp_by_torchrun_takes_no_options_of_mpirun() -> None:
+    assert "custom_mpi_options must be left out" in message_of(
+        lambda: SmDdp(launch_by="torchrun", custom_mpi_options="-x A=1")
+    )
+
+
+def test_smddp_is_launched_by_one_of_two() -> None:
+    assert (
+        message_of(lambda: SmDdp(launch_by="slurm")) == "launch_by must be 'mpi' or 'torchrun', like 'mpi', got 'slurm'"
+    )
+
+
+@pytest.mark.parametrize("launcher", [Torchrun(1), Mpi(1), ParameterServer()])
+def test_accelerators_without_a_process_are_advised_against(launcher: Any) -> None:
+    text = advice_of(DataParallelJob(InstanceGroup("ml.g5.12xlarge"), launcher))["idle-accelerators"]
+    assert text.startswith("1 of the 4 accelerators of ml.g5.12xlarge would have a process")
+
+
+@pytest.mark.parametrize(
+    "group", [InstanceGroup("ml.g5.xlarge"), InstanceGroup("ml.p4d.24xlarge"), InstanceGroup("ml.p4d.24xlarge", 2)]
+)
+def test_one_gpu_one_machine_and_several_of_the_largest_machines_need_no_advice(group: InstanceGroup) -> None:
+    assert advice_of(DataParallelJob(group, Torchrun())) == {}
+
+
+def test_several_machines_are_advised_to_be_one_larger_machine_with_the_familys_sizes() -> None:
+    text = advice_of(DataParallelJob(InstanceGroup("ml.g7e.12xlarge", 2), Torchrun()))["scale-up-first"]
+    assert text == (
+        "instance_count=2 of ml.g7e.12xlarge has 4 accelerators on 2 machines, where one ml.g7e.24xlarge has 4: a larger "
+        "machine trains faster than several small ones, since what they exchange stays inside it. Accelerators by size: "
+        "ml.g7e.2xlarge 1, ml.g7e.4xlarge 1, ml.g7e.8xlarge 1, ml.g7e.12xlarge 2, ml.g7e.24xlarge 4, ml.g7e.48xlarge 8"
+    )
+
+
+def test_more_accelerators_than_any_size_of_the_family_has_are_several_machines() -> None:
+    assert "scale-up-first" not in advice_of(DataParallelJob(InstanceGroup("ml.g5.48xlarge", 2), Torchrun()))
+
+
+def test_an_uneven_number_of_machines_is_advised_to_be_the_next_larger_one() -> None:
+    text = advice_of(DataParallelJob(InstanceGroup("ml.g5.8xlarge", 3), Torchrun()))["scale-up-first"]
+    assert "where one ml.g5.12xlarge has 4" in text
+
+
+def test_several_small_machines_are_advised_on_efa_too() -> None:
+    assert set(advice_of(DataParallelJob(InstanceGroup("ml.g5.xlarge", 2), Torchrun()))) == {"scale-up-first", "no-efa"}

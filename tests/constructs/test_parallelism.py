@@ -1,0 +1,191 @@
+import json
+from typing import Any
+
+import aws_cdk as cdk
+import pytest
+from aws_cdk import aws_s3 as s3
+
+from cdk_sagemaker_training import (
+    Advice,
+    DataParallelJob,
+    HeterogeneousJob,
+    InstanceGroup,
+    ModelParallelJob,
+    NativeParallelism,
+    S3Prefix,
+    TrainingImage,
+    TrainingJob,
+    TrainingWorkflow,
+)
+
+TWO_OF_TWO = InstanceGroup("ml.g7e.12xlarge", 2)  # two GPUs each, with EFA
+
+
+def message_of(make: Any) -> str:
+    with pytest.raises(ValueError) as raised:
+        make()
+    return str(raised.value)
+
+
+def advice_of(job: TrainingJob) -> dict[str, str]:
+    [request] = job.requests()
+    return {advice.id.removeprefix("cdk-sagemaker-training:"): advice.text for advice in request.advice}
+
+
+def test_the_training_code_reads_every_degree_from_one_variable() -> None:
+    [request] = ModelParallelJob(TWO_OF_TWO, NativeParallelism(data_shard=2, tensor=2)).requests()
+    assert json.loads(request.environment["TRAINING_PARALLELISM"]) == {
+        "data_shard": 2,
+        "data_replicate": 1,
+        "tensor": 2,
+        "pipeline": 1,
+        "microbatches": 1,
+        "schedule": "1f1b",
+        "activation_checkpointing": False,
+        "activation_offloading": False,
+        "cpu_offload": False,
+        "precision": "fp32",
+    }
+
+
+def test_torchrun_starts_a_process_for_each_accelerator() -> None:
+    [request] = ModelParallelJob(TWO_OF_TWO, NativeParallelism(data_shard=4)).requests()
+    assert request.hyperparameters == {"sagemaker_torch_distributed_enabled": "true"}
+    assert request.resource_config == {"InstanceType": "ml.g7e.12xlarge", "InstanceCount": 2}
+
+
+def test_a_product_that_is_not_the_number_of_accelerators_is_refused_with_every_factor() -> None:
+    assert message_of(lambda: ModelParallelJob(TWO_OF_TWO, NativeParallelism(data_shard=2, tensor=2, pipeline=2))) == (
+        "parallelism must have degrees that multiply to 4 processes (instance_count 2 x 2 accelerators of ml.g7e.12xlarge), "
+        "like NativeParallelism(data_shard=4), got data_replicate 1 x data_shard 2 x pipeline 2 x tensor 2 = 8"
+    )
+
+
+def test_machines_without_accelerators_have_one_process_each() -> None:
+    message = message_of(lambda: ModelParallelJob(InstanceGroup("ml.c5.xlarge", 2), NativeParallelism(data_shard=4)))
+    assert "multiply to 2 processes (instance_count 2 x 1 processes_per_host of ml.c5.xlarge)" in message
+
+
+def test_machines_without_accelerators_can_have_several_processes() -> None:
+    job = ModelParallelJob(InstanceGroup("ml.c5.xlarge", 2), NativeParallelism(data_shard=4), processes_per_host=2)
+    [request] = job.requests()
+    assert request.hyperparameters["sagemaker_mpi_num_of_processes_per_host"] == "2"
+
+
+def test_each_core_of_trainium_has_a_process() -> None:
+    ModelParallelJob(InstanceGroup("ml.trn1.32xlarge"), NativeParallelism(data_shard=4, tensor=8))
+
+
+@pytest.mark.parametrize("name", ["data_shard", "data_replicate", "tensor", "pipeline", "microbatches"])
+@pytest.mark.parametrize("degree", [0, -2, 1.5, True, "2"])
+def test_a_degree_that_is_no_number_of_ranks_is_refused(name: str, degree: Any) -> None:
+    assert message_of(lambda: NativeParallelism(**{name: degree})) == (
+        f"{name} must be a whole number of at least 1, like 2, got {degree!r}"
+    )
+
+
+def test_a_schedule_that_there_is_not_is_refused() -> None:
+    schedule: Any = "zero-bubble"
+    assert message_of(lambda: NativeParallelism(pipeline=2, schedule=schedule)) == (
+        "schedule must be one of 'gpipe', '1f1b', 'interleaved', like 'gpipe', got 'zero-bubble'"
+    )
+
+
+def test_a_precision_that_there_is_not_is_refused() -> None:
+    precision: Any = "fp8"
+    assert "precision must be one of 'fp32', 'bf16'" in message_of(lambda: NativeParallelism(precision=precision))
+
+
+@pytest.mark.parametrize("name", ["activation_checkpointing", "activation_offloading", "cpu_offload"])
+def test_a_switch_that_is_neither_on_nor_off_is_refused(name: str) -> None:
+    assert (
+        message_of(lambda: NativeParallelism(**{name: "full"}))
+        == f"{name} must be True or False, like True, got 'full'"
+    )
+
+
+def test_fewer_microbatches_than_stages_are_refused_with_1f1b_which_pytorch_refuses() -> None:
+    assert message_of(lambda: NativeParallelism(pipeline=4, microbatches=2)) == (
+        "microbatches must be at least the number of pipeline stages with schedule='1f1b', like 4, got 2 for 4 stages"
+    )
+
+
+def test_microbatches_that_are_no_rounds_are_refused_with_interleaved_which_pytorch_refuses() -> None:
+    assert "divide into microbatches // pipeline rounds" in message_of(
+        lambda: NativeParallelism(pipeline=2, microbatches=5, schedule="interleaved")
+    )
+
+
+def test_there_are_as_many_microbatches_as_stages_unless_said() -> None:
+    variables = NativeParallelism(pipeline=4).environment()
+    assert json.loads(variables["TRAINING_PARALLELISM"])["microbatches"] == 4
+
+
+def test_a_count_that_only_the_deployment_knows_is_not_held_against_the_degrees() -> None:
+    count = cdk.CfnParameter(cdk.Stack(), "Count", type="Number").value_as_number
+    ModelParallelJob(InstanceGroup("ml.g7e.12xlarge", count), NativeParallelism(data_shard=64))
+
+
+def test_a_good_layout_has_nothing_to_advise() -> None:
+    assert advice_of(ModelParallelJob(TWO_OF_TWO, NativeParallelism(data_shard=2, tensor=2))) == {}
+
+
+def test_tensor_parallel_across_machines_is_advised_against() -> None:
+    text = advice_of(ModelParallelJob(TWO_OF_TWO, NativeParallelism(tensor=4)))["tensor-across-machines"]
+    assert text.startswith("tensor=4 does not divide the 2 processes of a ml.g7e.12xlarge")
+
+
+def test_several_machines_without_efa_are_advised_against() -> None:
+    job = ModelParallelJob(InstanceGroup("ml.g5.2xlarge", 2), NativeParallelism(data_shard=2))
+    assert "take a type with EFA, like ml.g5.8xlarge" in advice_of(job)["no-efa"]
+
+
+def test_several_machines_without_accelerators_are_nobodys_business() -> None:
+    assert advice_of(ModelParallelJob(InstanceGroup("ml.c5.xlarge", 2), NativeParallelism(data_shard=2))) == {}
+
+
+def test_stages_with_nothing_to_do_are_advised_against() -> None:
+    group = InstanceGroup("ml.p4d.24xlarge")
+    job = ModelParallelJob(group, NativeParallelism(pipeline=8, microbatches=1, schedule="gpipe"))
+    assert advice_of(job)["idle-pipeline-stages"] == (
+        "microbatches=1 for 8 pipeline stages leaves each stage with nothing to do 88% of the time, and at most 1 of them "
+        "busy at once: take at least 8, better 32"
+    )
+
+
+def test_advice_becomes_warnings_of_the_construct_that_runs_the_job() -> None:
+    app = cdk.App()
+    stack = cdk.Stack(app, "Stack")
+    TrainingWorkflow(
+        stack,
+        "Training",
+        job=ModelParallelJob(TWO_OF_TWO, NativeParallelism(tensor=4)),
+        image=TrainingImage.from_dlc(
+            stack, "Image", "pytorch", "2.13-cu133-amzn2023-sagemaker", account_id="763104351884"
+        ),
+        output=S3Prefix(s3.Bucket(stack, "Bucket")),
+    )
+    metadata = app.synth().get_stack_by_name("Stack").metadata
+    warnings = [str(entry.data) for entry in metadata["/Stack/Training"] if entry.type == "aws:cdk:warning"]
+    assert len(warnings) == 1
+    assert "tensor=4 does not divide" in warnings[0]
+    assert "cdk-sagemaker-training:tensor-across-machines" in warnings[0]
+
+
+def test_a_model_parallel_job_can_be_the_group_that_trains() -> None:
+    train = ModelParallelJob(TWO_OF_TWO, NativeParallelism(data_shard=2, tensor=2))
+    [request] = HeterogeneousJob(
+        groups={"data_group": InstanceGroup("ml.c5.xlarge")}, train=train, train_group="dnn_group"
+    ).requests()
+    assert request.environment == train.requests()[0].environment
+    assert request.hyperparameters["sagemaker_distribution_instance_groups"] == '["dnn_group"]'
+
+
+def test_advice_on_the_group_that_trains_is_the_heterogeneous_jobs_too() -> None:
+    train = DataParallelJob(InstanceGroup("ml.g5.2xlarge", 2))
+    job = HeterogeneousJob(groups={"data_group": InstanceGroup("ml.c5.xlarge")}, train=train, train_group="dnn_group")
+    assert advice_of(job) == advice_of(train)
+
+
+def test_advice_is_a_value() -> None:
+    assert Advice("cdk-sagemaker-training:no-efa", "why") == Advice("cdk-sagemaker-training:no-efa", "why")

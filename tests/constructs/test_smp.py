@@ -1,0 +1,148 @@
+from dataclasses import fields
+from typing import Any
+
+import aws_cdk as cdk
+import pytest
+
+from cdk_sagemaker_training import InstanceGroup, ModelParallelJob, SmpV1, SmpV2, TrainingImage
+from cdk_sagemaker_training.smp_parameters import V1, V2
+
+P4D = InstanceGroup("ml.p4d.24xlarge", 2)
+
+
+def message_of(make: Any) -> str:
+    with pytest.raises(ValueError) as raised:
+        make()
+    return str(raised.value)
+
+
+@pytest.mark.parametrize(("kind", "table"), [(SmpV1, V1), (SmpV2, V2)])
+def test_each_documented_parameter_is_a_prop(kind: Any, table: Any) -> None:
+    assert set(table) == {field.name for field in fields(kind)} - {"custom_mpi_options"}
+
+
+@pytest.mark.parametrize("name", [name for name, parameter in V2.items() if parameter.least is not None])
+@pytest.mark.parametrize("value", [-1, 1.5, True, "2"])
+def test_a_number_of_version_2_out_of_its_range_is_refused(name: str, value: Any) -> None:
+    assert message_of(lambda: SmpV2(**{name: value})).startswith(f"{name} must be a whole number of at least ")
+
+
+@pytest.mark.parametrize("name", [name for name, parameter in V2.items() if parameter.choices])
+@pytest.mark.parametrize("value", [1, 0, "True"])
+def test_a_switch_of_version_2_that_is_neither_on_nor_off_is_refused(name: str, value: Any) -> None:
+    assert message_of(lambda: SmpV2(**{name: value})) == f"{name} must be one of True, False, got {value!r}"
+
+
+@pytest.mark.parametrize("name", [name for name, parameter in V1.items() if parameter.least is not None])
+def test_a_negative_number_of_version_1_is_refused(name: str) -> None:
+    given: dict[str, Any] = {"pipeline_parallel_degree": 2, name: -1}
+    assert f"{name} must be a" in message_of(lambda: SmpV1(**given))
+
+
+def test_a_weight_outside_0_to_1_is_refused() -> None:
+    assert message_of(lambda: SmpV1(pipeline_parallel_degree=2, memory_weight=1.5)) == (
+        "memory_weight must be a number of at least 0 and at most 1, like 0.5, got 1.5"
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "prop"),
+    [
+        ({}, "pipeline_parallel_degree must be said"),
+        (
+            {"pipeline_parallel_degree": 2, "partitions": 2},
+            "partitions must be left out beside pipeline_parallel_degree",
+        ),
+        ({"partitions": 2, "auto_partition": False}, "default_partition must be said with auto_partition=False"),
+        ({"partitions": 2, "default_partition": 2}, "default_partition must be less than 2"),
+        ({"partitions": 2, "ddp": True, "horovod": True}, "horovod must be left out beside ddp"),
+        ({"partitions": 2, "tensor_parallel_degree": 2}, "ddp must be True with tensor_parallel_degree"),
+        ({"partitions": 2, "ddp_port": 8888}, "ddp must be True with"),
+        ({"partitions": 2, "fp16": True, "bf16": True}, "bf16 must be left out beside fp16"),
+        ({"partitions": 2, "sharded_data_parallel_degree": 2}, "pipeline_parallel_degree must be 1"),
+        (
+            {"sharded_data_parallel_degree": 2, "shard_optimizer_state": True},
+            "shard_optimizer_state must be left out with sharded_data_parallel_degree",
+        ),
+    ],
+)
+def test_parameters_of_version_1_that_exclude_or_need_each_other_are_refused(given: dict[str, Any], prop: str) -> None:
+    assert message_of(lambda: SmpV1(**given)).startswith(prop)
+
+
+def test_a_parameter_of_the_other_version_is_named_as_such() -> None:
+    message = message_of(lambda: SmpV2.from_parameters({"pipeline_parallel_degree": 2}))
+    assert message.startswith(
+        "parameters must be those of SMP v2, like {'hybrid_shard_degree': 2}, got 'pipeline_parallel_degree', "
+        "which is one of SMP v1: it has hybrid_shard_degree, sm_activation_offloading, "
+    )
+    assert "got 'hybrid_shard_degree', which is one of SMP v2" in message_of(
+        lambda: SmpV1.from_parameters({"partitions": 2, "hybrid_shard_degree": 8})
+    )
+
+
+def test_a_parameter_of_neither_version_is_refused() -> None:
+    assert "got 'foo': it has" in message_of(lambda: SmpV2.from_parameters({"foo": 1}))
+
+
+def test_the_dict_of_awss_documentation_makes_the_same_value() -> None:
+    parameters = {"hybrid_shard_degree": 8, "tensor_parallel_degree": 2}
+    assert SmpV2.from_parameters(parameters) == SmpV2(hybrid_shard_degree=8, tensor_parallel_degree=2)
+
+
+def test_a_context_degree_above_the_shard_degree_is_refused() -> None:
+    assert message_of(lambda: SmpV2(hybrid_shard_degree=4, context_parallel_degree=8)) == (
+        "context_parallel_degree must be at most hybrid_shard_degree, like 4, got 8 with 4"
+    )
+
+
+def test_degrees_of_version_2_whose_product_does_not_divide_the_gpus_are_refused_with_every_factor() -> None:
+    parallelism = SmpV2(hybrid_shard_degree=4, tensor_parallel_degree=8)
+    assert message_of(lambda: ModelParallelJob(P4D, parallelism)) == (
+        "parallelism must have degrees whose product divides 16 processes (instance_count 2 x 8 accelerators of "
+        "ml.p4d.24xlarge), like tensor_parallel_degree=8 alone, got tensor_parallel_degree 8 x hybrid_shard_degree 4 = 32"
+    )
+
+
+def test_degrees_of_version_1_whose_product_does_not_divide_the_gpus_are_refused_with_every_factor() -> None:
+    parallelism = SmpV1(pipeline_parallel_degree=3, tensor_parallel_degree=2, ddp=True)
+    assert "got pipeline_parallel_degree 3 x tensor_parallel_degree 2 = 6" in message_of(
+        lambda: ModelParallelJob(P4D, parallelism)
+    )
+
+
+@pytest.mark.parametrize("parallelism", [SmpV1(pipeline_parallel_degree=2), SmpV2(hybrid_shard_degree=2)])
+@pytest.mark.parametrize("instance_type", ["ml.g5.48xlarge", "ml.c5.xlarge", "ml.trn1.32xlarge"])
+def test_a_machine_type_that_smp_does_not_support_is_refused(parallelism: Any, instance_type: str) -> None:
+    message = message_of(lambda: ModelParallelJob(InstanceGroup(instance_type, 2), parallelism))
+    assert message.startswith("instance_type must be one that SMP v")
+    assert message.endswith(f"got {instance_type!r}")
+
+
+def test_version_1_with_one_microbatch_leaves_its_stages_idle() -> None:
+    [request] = ModelParallelJob(P4D, SmpV1(pipeline_parallel_degree=4, ddp=True)).requests()
+    assert [advice.id for advice in request.advice] == ["cdk-sagemaker-training:idle-pipeline-stages"]
+
+
+def test_more_processes_than_gpus_are_refused_with_version_1() -> None:
+    message = message_of(
+        lambda: ModelParallelJob(P4D, SmpV1(pipeline_parallel_degree=2, ddp=True), processes_per_host=16)
+    )
+    assert message == "processes_per_host must be at most the 8 accelerators of ml.p4d.24xlarge, like 8, got 16"
+
+
+def test_a_container_is_what_an_image_is_made_from() -> None:
+    stack = cdk.Stack()
+    image = TrainingImage.from_dlc(stack, "Image", **SmpV2.image("eu-west-1"))
+    assert "658645717510.dkr.ecr." in str(stack.resolve(image.image_uri))
+    assert str(stack.resolve(image.image_uri)).count("smdistributed-modelparallel:2.5.1-gpu-py311-cu124")
+
+
+def test_a_region_without_the_container_is_refused() -> None:
+    assert message_of(lambda: SmpV2.image("eu-south-1")).startswith(
+        "region must be one that AWS has a container with SMP for, like 'us-east-1' of "
+    )
+
+
+def test_the_librarys_own_version_is_not_mistaken_for_pytorchs() -> None:
+    assert "got '2.8.0'" in message_of(lambda: SmpV2.image("us-east-1", pytorch_version="2.8.0"))

@@ -1,0 +1,211 @@
+"""Compiled training jobs through a deployed state machine: inductor, TensorFlow's XLA, PyTorch/XLA, and spot machines."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import aws_cdk as cdk
+import pytest
+from aws_cdk import aws_s3 as s3
+from deployed import Deployed
+
+from cdk_sagemaker_training import (
+    CompiledJob,
+    DataParallelJob,
+    HeterogeneousJob,
+    InstanceGroup,
+    S3Channel,
+    S3Prefix,
+    Spot,
+    TensorFlowXla,
+    TorchCompile,
+    Torchrun,
+    TorchXla,
+    TrainingImage,
+    TrainingWorkflow,
+    training_code_path,
+)
+from sagemaker_local_account.faults import Interruption
+
+TYPE = "ml.m5.xlarge"
+SMALL = {"batch-size": 4, "sequence": 32, "width": 16, "layers": 1, "heads": 2}
+QUICK, FIFTY = {**SMALL, "steps": 20}, {**SMALL, "steps": 50}
+BYTES_OF_A_STEP = SMALL["batch-size"] * SMALL["sequence"]
+DIGITS = {"epochs": 3, "batch-size": 64, "shard": "true", "workers": 1}
+TEXT = b"\n\n\n".join(b"def answer_%d():\n    return %s" % (number, b"7" * (number % 9)) for number in range(1000))
+
+
+ONE, TWO = InstanceGroup(TYPE), InstanceGroup(TYPE, 2)
+
+
+class Compiled(cdk.Stack):
+    """A workflow for each of ``jobs``, by name, in one image; each stack deploys the image that it needs and no other."""
+
+    def __init__(self, app: cdk.App, id: str, jobs: dict[str, dict[str, Any]], **image: Any) -> None:
+        super().__init__(app, id)
+        bucket = s3.Bucket(self, "Bucket", removal_policy=cdk.RemovalPolicy.DESTROY)
+        cdk.CfnOutput(self, "BucketName", value=bucket.bucket_name)
+        built = TrainingImage(self, "Image", directory=training_code_path(), **image)
+        for name, props in jobs.items():
+            workflow = TrainingWorkflow(
+                self,
+                name,
+                job=props["job"],
+                image=built,
+                channels={"text": S3Channel(bucket, "text/")},
+                output=S3Prefix(bucket, "models/"),
+                hyperparameters=props.get("hyperparameters", QUICK),
+                spot=Spot(S3Prefix(bucket, "checkpoints/"), max_wait=cdk.Duration.hours(2))
+                if "spot" in props
+                else None,
+                max_runtime=cdk.Duration.hours(1),
+            )
+            cdk.CfnOutput(self, f"{name}Arn", value=workflow.state_machine.state_machine_arn)
+
+
+@pytest.fixture(scope="module")
+def machines(deployed: Deployed, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Deploys a stack, with its text in its bucket; its outputs."""
+
+    def deploy(*arguments: Any, **image: Any) -> dict[str, str]:
+        outputs = deployed.deploy(
+            Compiled(cdk.App(outdir=str(tmp_path_factory.mktemp("assembly"))), *arguments, **image)
+        )
+        deployed.client("s3").put_object(Bucket=outputs["BucketName"], Key="text/answers.py", Body=TEXT)
+        return outputs
+
+    return deploy
+
+
+@pytest.fixture(scope="module")
+def pytorch(machines: Any) -> dict[str, str]:
+    jobs = {
+        "Inductor": {"job": CompiledJob(TWO, launcher=Torchrun())},
+        "Longest": {"job": CompiledJob(ONE), "hyperparameters": {**QUICK, "pad": "longest"}},
+        "Spot": {
+            "job": CompiledJob(ONE),
+            "hyperparameters": {**SMALL, "steps": 40, "log-every": 5, "checkpoint-every": 5},
+            "spot": True,
+        },
+    }
+    return dict(machines("CompiledPyTorch", jobs, file="compiled/Dockerfile"))
+
+
+@pytest.fixture(scope="module")
+def tensorflow(machines: Any) -> dict[str, str]:
+    arguments = {"TENSORFLOW": "tensorflow-cpu==2.21.0"}
+    jobs = {
+        "TensorFlow": {"job": CompiledJob(TWO, compiler=TensorFlowXla()), "hyperparameters": FIFTY},
+        "Uncompiled": {"job": DataParallelJob(TWO), "hyperparameters": FIFTY},
+        "TensorFlowLongest": {
+            "job": CompiledJob(ONE, compiler=TensorFlowXla()),
+            "hyperparameters": {**QUICK, "batch-size": 1, "pad": "longest"},
+        },
+    }
+    return dict(machines("CompiledTensorFlow", jobs, file="compiled/tensorflow/Dockerfile", build_args=arguments))
+
+
+@pytest.fixture(scope="module")
+def xla(machines: Any) -> dict[str, str]:
+    return dict(
+        machines("CompiledXla", {"Xla": {"job": CompiledJob(ONE, compiler=TorchXla())}}, file="compiled/Dockerfile.xla")
+    )
+
+
+@pytest.fixture(scope="module")
+def digits(machines: Any) -> str:
+    """The state machine of a heterogeneous job whose training group runs FSDP2 and inductor."""
+    job = HeterogeneousJob(
+        groups={"data_group": ONE},
+        train=DataParallelJob(TWO, launcher=Torchrun(), compiler=TorchCompile()),
+        train_group="dnn_group",
+    )
+    jobs = {"Digits": {"job": job, "hyperparameters": DIGITS}}
+    return str(machines("CompiledDigits", jobs, file="heterogeneous/Dockerfile")["DigitsArn"])
+
+
+@pytest.fixture
+def broken(deployed: Deployed) -> Iterator[Any]:
+    faults = deployed.account.faults
+    yield faults.add
+    for name in faults.left():
+        faults.mend(name)
+
+
+def completed(deployed: Deployed, machine: str) -> list[str]:
+    """What the hosts of an execution's job said; it succeeded."""
+    ended = deployed.ended(deployed.start(machine))
+    assert ended["status"] == "SUCCEEDED", ended.get("cause")
+    [job] = deployed.jobs_of(ended["executionArn"])
+    return deployed.said(job["TrainingJobName"])
+
+
+def numbers(said: list[str], pattern: str) -> list[float]:
+    return [float(found[1]) for line in said if (found := re.match(pattern, line))]
+
+
+def test_inductor_trains_on_two_hosts(deployed: Deployed, pytorch: dict[str, str]) -> None:
+    said = completed(deployed, pytorch["InductorArn"])
+    assert sum("1 of 2 processes, compiler inductor" in line for line in said) == 2
+    [first, *_, last] = numbers(said, r"step \d+ loss ([0-9.]+)")
+    assert last < first
+    assert numbers(said, r"compilations (\d+)") == [1]  # rank 0 alone says it
+
+
+def test_tensorflow_trains_on_two_hosts_by_what_xla_compiles(deployed: Deployed, tensorflow: dict[str, str]) -> None:
+    said = completed(deployed, tensorflow["TensorFlowArn"])
+    assert sum("compiler xla on 2 devices of 2 hosts" in line for line in said) == 2
+    assert any("Compiled cluster using XLA" in line for line in said)
+    assert numbers(said, r"compilations (\d+)") == [1, 1]
+    losses = numbers(said, r"step \d+ loss ([0-9.]+)")
+    assert len(losses) == 2 * 6  # both hosts, after steps 1, 10, ... 50
+    uncompiled = completed(deployed, tensorflow["UncompiledArn"])
+    assert sorted(losses) == pytest.approx(sorted(numbers(uncompiled, r"step \d+ loss ([0-9.]+)")), abs=1e-4)
+
+
+def test_tensorflows_xla_that_compiles_again_fails_the_job(deployed: Deployed, tensorflow: dict[str, str]) -> None:
+    execution = deployed.start(tensorflow["TensorFlowLongestArn"])
+    assert deployed.ended(execution)["status"] == "FAILED"
+    said = deployed.said(deployed.the_job_of(execution)["TrainingJobName"])
+    assert any("compiled again: the batch was" in line for line in said)
+
+
+def test_pytorch_xla_trains_in_an_environment_of_its_own(deployed: Deployed, xla: dict[str, str]) -> None:
+    said = completed(deployed, xla["XlaArn"])
+    assert any("1 of 1 processes, compiler xla" in line for line in said)
+    [first, *_, last] = numbers(said, r"step \d+ loss ([0-9.]+)")
+    assert last < first
+
+
+def test_a_script_that_pads_to_the_longest_fails_the_job(deployed: Deployed, pytorch: dict[str, str]) -> None:
+    execution = deployed.start(pytorch["LongestArn"])
+    assert deployed.ended(execution)["status"] == "FAILED"
+    job = deployed.the_job_of(execution)
+    assert job["TrainingJobStatus"] == "Failed"
+    assert any("compiled again" in line and "tokens was" in line for line in deployed.said(job["TrainingJobName"]))
+
+
+def test_an_interrupted_job_goes_on_with_its_steps_and_its_compiled_code(
+    deployed: Deployed, pytorch: dict[str, str], broken: Any
+) -> None:
+    broken(Interruption("step 15 ", away=1))
+    said = completed(deployed, pytorch["SpotArn"])
+    [first, second] = numbers(said, r".*from step (\d+)")
+    assert first == 0
+    assert second >= 15
+    steps = numbers(said, r"step (\d+) loss")
+    assert steps[-1] == 40
+    # Counted by the second start alone, since SageMaker's toolkit ends the first without telling the script.
+    assert numbers(said, r"compilations 1, (\d+) graphs from the cache") == [2]
+    paces = [float(line.split()[-1]) for line in said if re.match(r"step (1|16) loss", line)]
+    print("seconds of each start's first step:", [round(BYTES_OF_A_STEP / pace, 1) for pace in paces])
+
+
+def test_a_group_that_trains_beside_another_keeps_shares_of_a_compiled_model(deployed: Deployed, digits: str) -> None:
+    said = completed(deployed, digits)
+    assert sum("of dnn_group trains" in line for line in said) == 2
+    assert sum("of data_group serves" in line for line in said) == 1
+    [first, *_, last] = numbers(said, r"step \d+ loss ([0-9.]+)")
+    assert last < first

@@ -1,0 +1,267 @@
+"""Train a small language model on text by one compiled step.
+
+On a laptop, in one process:     PYTHONPATH=training_code python training_code/compiled/train.py --compiler inductor
+Two processes, by torchrun:      PYTHONPATH=training_code torchrun --nproc-per-node 2 training_code/compiled/train.py
+With PyTorch/XLA, on a laptop:   PJRT_DEVICE=CPU PYTHONPATH=training_code python training_code/compiled/train.py --compiler xla
+On SageMaker:                    the stack CompiledTraining of app.py
+
+The text is the channel ``text``, or without one the running Python's own standard library. Each batch is one shape for the whole
+run, and a guard stops the job when a later step compiles again; ``--pad longest`` shows it.
+
+It goes on from the last checkpoint where there is one; on a laptop, remove ``./output`` to begin anew. Told to end (SIGTERM,
+which a spot instance gets two minutes before it is taken away), it keeps a checkpoint after the step under way.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import os
+import signal
+import statistics
+import time
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+import torch
+import torch.distributed as dist
+from common.job import Job
+from compilers import COMPILERS, Compiler, Step, Torch, Xla
+from guard import CompilationGuard
+from model import LanguageModel, Text, padded
+from torch import Tensor, nn
+from torch.utils.data import DataLoader
+
+# -- Config -----------------------------------------------------------------------------------------------------------
+
+
+def config() -> argparse.Namespace:
+    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    arguments.add_argument("--steps", type=static, default=200)
+    arguments.add_argument("--batch-size", type=static, default=16, help="of each process, the same at every step")
+    arguments.add_argument("--sequence", type=static, default=128, help="bytes that each sample is padded or cut to")
+    arguments.add_argument("--pad", choices=("sequence", "longest"), default="sequence", help="longest: a bad example")
+    arguments.add_argument(
+        "--preprocessing-workers", type=int, default=1, help="processes that read and pad; 0: this one"
+    )
+    arguments.add_argument("--width", type=static, default=64)
+    arguments.add_argument("--layers", type=static, default=2)
+    arguments.add_argument("--heads", type=static, default=4)
+    arguments.add_argument("--learning-rate", type=float, default=1e-3)
+    arguments.add_argument("--precision", choices=("float32", "bfloat16"), default="float32")
+    arguments.add_argument("--seed", type=int, default=0)
+    arguments.add_argument("--log-every", type=static, default=10, help="steps; a loss is read only then")
+    arguments.add_argument("--checkpoint-every", type=static, default=50, help="steps")
+    arguments.add_argument("--on-recompile", choices=("fail", "warn"), default="fail")
+    # The variables are those that the constructs' compilers set.
+    arguments.add_argument("--compiler", type=one_of_the_compilers, default=os.environ.get("TRAINING_COMPILER", "none"))
+    arguments.add_argument("--compiler-mode", default=os.environ.get("TRAINING_COMPILER_MODE") or "default")
+    arguments.add_argument("--compiler-dynamic", default=os.environ.get("TRAINING_COMPILER_DYNAMIC") or "false")
+    return arguments.parse_args()
+
+
+def static(text: str) -> int:
+    """A size that is known before the step is compiled."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(
+            f"must be one whole number for the whole run, from 1 on, like 32, got {text!r}"
+        )
+    return int(text)
+
+
+def one_of_the_compilers(text: str) -> str:
+    if text not in COMPILERS:
+        raise argparse.ArgumentTypeError(f"must be one of {', '.join(COMPILERS)}, got {text!r}")
+    return text
+
+
+# -- Data -------------------------------------------------------------------------------------------------------------
+
+
+def batches_from(first: int, job: Job, options: argparse.Namespace) -> Iterator[Tensor]:
+    """This rank's batch of each step after ``first`` ones: tokens, int64 [batch_size, sequence], always."""
+    text = Text(job.channels.get("text"), options.sequence)
+    loader = DataLoader(
+        text,
+        batch_sampler=indices_from(first, len(text), job, options),  # type: ignore[arg-type]
+        num_workers=options.preprocessing_workers,
+        collate_fn=partial(padded, length=options.sequence) if options.pad == "sequence" else padded_to_longest,
+    )
+    return iter(loader)
+
+
+def padded_to_longest(samples: Sequence[bytes]) -> Tensor:
+    """What many a script does, and no compiled step can bear: a batch of another length at each step."""
+    return padded(samples, max(len(sample) for sample in samples))
+
+
+def indices_from(first: int, samples: int, job: Job, options: argparse.Namespace) -> Iterator[list[int]]:
+    """Each epoch is a permutation at a fixed seed, cut into batches of all ranks; the last, shorter one is dropped."""
+    whole = options.batch_size * job.ranks
+    per_epoch = samples // whole
+    if per_epoch == 0:
+        raise SystemExit(f"batch-size times ranks must be at most the number of samples, {samples}, got {whole}")
+    for epoch in itertools.count(first // per_epoch):
+        order = torch.randperm(samples, generator=torch.Generator().manual_seed(options.seed * 1_000_003 + epoch))
+        skipped = first % per_epoch if epoch == first // per_epoch else 0
+        for batch in order.split(whole)[skipped:per_epoch]:
+            yield batch[job.rank :: job.ranks].tolist()
+
+
+# -- Model ------------------------------------------------------------------------------------------------------------
+
+
+def compiler_of(job: Job, options: argparse.Namespace) -> Compiler:
+    if options.compiler == "xla":
+        return Xla(job)
+    return Torch(
+        job,
+        compile=options.compiler == "inductor",
+        mode=options.compiler_mode,
+        dynamic=options.compiler_dynamic == "true",
+        strict=options.on_recompile == "fail",
+    )
+
+
+def build(options: argparse.Namespace, device: torch.device) -> nn.Module:
+    torch.manual_seed(options.seed)
+    size = {"sequence": options.sequence, "width": options.width, "layers": options.layers, "heads": options.heads}
+    return LanguageModel(**size).to(device)
+
+
+# -- Step -------------------------------------------------------------------------------------------------------------
+
+
+def compiled_step(
+    compiler: Compiler, model: nn.Module, optimizer: torch.optim.Optimizer, options: argparse.Namespace
+) -> Step:
+    """Tokens on the device to the loss, still on the device: nothing in here may ask for a value."""
+    language_model = compiler.model(model)
+    mixed = torch.autocast(compiler.device.type, torch.bfloat16, enabled=options.precision == "bfloat16")
+
+    def step(tokens: Tensor) -> Tensor:
+        with mixed:
+            loss = language_model(tokens)
+        loss.backward()
+        compiler.average(optimizer)
+        optimizer.step()
+        optimizer.zero_grad()
+        return loss.detach()
+
+    return compiler.step(step)
+
+
+# -- Run --------------------------------------------------------------------------------------------------------------
+
+
+def train(job: Job, options: argparse.Namespace, ending: list[int]) -> None:
+    compiler = compiler_of(job, options)
+    model = build(options, compiler.device)
+    optimizer = compiler.optimizer(model.parameters(), options.learning_rate)
+    first = done = restore(job, model, optimizer)
+    if job.local_rank == 0:
+        where = f"host {job.host} trains on {compiler.device.type}, {job.local_ranks} of {job.ranks} processes"
+        print(f"{where}, compiler {options.compiler}, from step {first}", flush=True)
+    step = compiled_step(compiler, model, optimizer, options)
+    guard = CompilationGuard(compiler.compilations, fail=options.on_recompile == "fail", warm_up=compiler.warm_up)
+    log = Log(job, options, first, compiler.warm_up)
+    for done, tokens in zip(range(first + 1, options.steps + 1), batches_from(first, job, options), strict=False):
+        loss = step(tokens.to(compiler.device, non_blocking=True))
+        guard.check(done, {"tokens": tokens})
+        log.read(done, loss)
+        stop = done == options.steps or anywhere(job, bool(ending))
+        if stop or done % options.checkpoint_every == 0:
+            keep(job, compiler, model, optimizer, done)
+        if stop:
+            break
+    log.end(compiler)
+    if done >= options.steps:
+        job.model.mkdir(parents=True, exist_ok=True)
+        compiler.save(model.state_dict(), job.model / "model.pt")
+    elif job.rank == 0:
+        print(f"told to end, kept the checkpoint of step {done}", flush=True)
+    if job.ranks > 1:
+        dist.destroy_process_group()
+
+
+def anywhere(job: Job, told: bool) -> bool:
+    """Whether any rank was told to end: they end after the same step, or those left would wait for the others' gradients."""
+    said = torch.tensor(int(told))  # on the CPU, so that the device is not waited for
+    if job.ranks > 1:
+        dist.all_reduce(said, dist.ReduceOp.MAX)
+    return bool(said)
+
+
+def keep(job: Job, compiler: Compiler, model: nn.Module, optimizer: torch.optim.Optimizer, done: int) -> None:
+    """Write the checkpoint whole or not at all: it is copied to S3 while the training goes on."""
+    job.checkpoints.mkdir(parents=True, exist_ok=True)
+    state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "steps": done}
+    compiler.save(state, job.checkpoints / "next.partial")
+    if job.rank == 0:
+        os.replace(job.checkpoints / "next.partial", job.checkpoints / "last.pt")
+
+
+def restore(job: Job, model: nn.Module, optimizer: torch.optim.Optimizer) -> int:
+    """Go on where the checkpoint stands; returns the steps that were taken before it."""
+    file = job.checkpoints / "last.pt"
+    if not file.is_file():
+        return 0
+    state = torch.load(file, map_location="cpu", weights_only=True)
+    model.load_state_dict(state["model"])
+    optimizer.load_state_dict(state["optimizer"])
+    return int(state["steps"])
+
+
+class Log:
+    """Prints what is measured, reading the loss from the device only every ``log_every`` steps, and after those that compile."""
+
+    def __init__(self, job: Job, options: argparse.Namespace, done: int, warm_up: int) -> None:
+        self._job, self._every, self._warm_up, self._first = job, options.log_every, warm_up, done + warm_up
+        self._tokens = options.batch_size * options.sequence * job.ranks
+        self._compiler = options.compiler
+        self._read = (done, time.perf_counter())
+        self._paces: list[float] = []  # seconds of a step, of each time that was measured; the first with compiling
+
+    def read(self, done: int, loss: Tensor) -> None:
+        if done % self._every and done != self._first:
+            return
+        value = mean(self._job, loss)
+        steps, began = self._read
+        self._read = (done, time.perf_counter())
+        self._paces.append((self._read[1] - began) / (done - steps))
+        if self._job.rank == 0:
+            print(f"step {done} loss {value:.6f} tokens/s {self._tokens / self._paces[-1]:.0f}", flush=True)
+
+    def end(self, compiler: Compiler) -> None:
+        """Print the job's measures, one to a line."""
+        if self._job.rank != 0:
+            return
+        if len(self._paces) > 1:
+            steady = statistics.median(self._paces[1:])
+            print(f"steady step {1000 * steady:.3f} ms")
+            if self._compiler != "none":
+                print(f"compile time {self._warm_up * max(self._paces[0] - steady, 0):.3f} s")
+        print(f"compilations {compiler.compilations.count()}, {compiler.compilations.cached()} graphs from the cache")
+        print(f"peak memory {compiler.peak_mib():.0f} MiB", flush=True)
+
+
+def mean(job: Job, loss: Tensor) -> float:
+    """The mean over the ranks, at the price of waiting for the device."""
+    value = loss.cpu()
+    if job.ranks > 1:
+        dist.all_reduce(value)
+    return value.item() / job.ranks
+
+
+def main() -> None:
+    options = config()
+    job = Job.here()
+    ending: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, _: ending.append(number))
+    # The compiler's cache goes with the checkpoints, so that a job which goes on elsewhere does not compile again.
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(job.checkpoints / "compiler-cache"))
+    train(job, options, ending)
+
+
+if __name__ == "__main__":
+    main()

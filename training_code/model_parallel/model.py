@@ -1,0 +1,160 @@
+"""The workload: a decoder-only transformer that predicts the next byte of a text. It knows no mesh and no other rank."""
+
+from __future__ import annotations
+
+import math
+import sysconfig
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+ROTATION_BASE = 10_000.0
+
+
+@dataclass(frozen=True)
+class Config:
+    """The sizes of a model: ``context`` tokens at once, each one of ``vocabulary``; ``hidden`` is the feed-forward's width."""
+
+    layers: int = 4
+    width: int = 128
+    heads: int = 8
+    hidden: int = 352
+    context: int = 128
+    vocabulary: int = 256
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if value < 1:
+                raise ValueError(f"{name} must be at least 1, got {value}")
+        if self.width % (2 * self.heads):
+            raise ValueError(f"width must be divisible by 2 x heads, got width {self.width} and heads {self.heads}")
+
+
+class Transformer(nn.Module):
+    """Tokens [n, context], int64, to the logits of the next ones [n, context, vocabulary].
+
+    ``embed`` or ``head`` may be None, and ``layers`` only some of the model's, by their global numbers: then it is a piece
+    of the model, which takes and returns activations [n, context, width] where it has no first or no last part.
+    """
+
+    rotation: Tensor
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.config = config
+        self.embed: nn.Module | None = nn.Embedding(config.vocabulary, config.width)
+        self.layers = nn.ModuleDict({str(number): Block(config) for number in range(config.layers)})
+        self.norm: nn.Module | None = nn.RMSNorm(config.width, eps=1e-5)
+        self.head: nn.Module | None = nn.Linear(config.width, config.vocabulary, bias=False)
+        self.register_buffer("rotation", rotations(config), persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.embed is not None:
+            x = self.embed(x)
+        for layer in self.layers.values():
+            x = layer(x, self.rotation)
+        if self.head is not None and self.norm is not None:
+            x = self.head(self.norm(x))
+        return x
+
+
+class Block(nn.Module):
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.attention_norm = nn.RMSNorm(config.width, eps=1e-5)
+        self.attention = Attention(config)
+        self.feed_forward_norm = nn.RMSNorm(config.width, eps=1e-5)
+        self.feed_forward = FeedForward(config)
+
+    def forward(self, x: Tensor, rotation: Tensor) -> Tensor:
+        x = x + self.attention(self.attention_norm(x), rotation)
+        return x + self.feed_forward(self.feed_forward_norm(x))
+
+
+class Attention(nn.Module):
+    """Causal attention. How many heads it has is seen from what ``query`` gives: the rest may be elsewhere."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self._per_head = config.width // config.heads
+        self.query = nn.Linear(config.width, config.width, bias=False)
+        self.key = nn.Linear(config.width, config.width, bias=False)
+        self.value = nn.Linear(config.width, config.width, bias=False)
+        self.out = nn.Linear(config.width, config.width, bias=False)
+
+    def forward(self, x: Tensor, rotation: Tensor) -> Tensor:
+        query, key, value = (
+            projected(x).unflatten(-1, (-1, self._per_head)).transpose(1, 2)
+            for projected in (self.query, self.key, self.value)
+        )
+        query, key = rotated(query, rotation), rotated(key, rotation)
+        mixed = F.scaled_dot_product_attention(query, key, value, is_causal=True)
+        return self.out(mixed.transpose(1, 2).flatten(2))
+
+
+class FeedForward(nn.Module):
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.gate = nn.Linear(config.width, config.hidden, bias=False)
+        self.up = nn.Linear(config.width, config.hidden, bias=False)
+        self.down = nn.Linear(config.hidden, config.width, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.down(F.silu(self.gate(x)) * self.up(x))
+
+
+def rotations(config: Config) -> Tensor:
+    """The cosines and sines [2, context, width of a head / 2] that mark the positions (rotary embeddings)."""
+    half = config.width // config.heads // 2
+    rates = ROTATION_BASE ** (-torch.arange(half) / half)
+    angles = torch.outer(torch.arange(config.context), rates)
+    return torch.stack([angles.cos(), angles.sin()])
+
+
+def rotated(x: Tensor, rotation: Tensor) -> Tensor:
+    """x [n, heads, context, width of a head] turned by its positions."""
+    cosine, sine = rotation.to(x.dtype)
+    first, second = x.chunk(2, dim=-1)
+    return torch.cat([first * cosine - second * sine, first * sine + second * cosine], dim=-1)
+
+
+def loss_of(logits: Tensor, targets: Tensor) -> Tensor:
+    """The mean cross-entropy of the next tokens, in nats."""
+    return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten())
+
+
+def initial(name: str, shape: torch.Size, config: Config, seed: int) -> Tensor:
+    """A parameter's value before training. It follows from its name and the seed alone, so each rank can make what it holds."""
+    if len(shape) == 1:
+        return torch.ones(shape)
+    random = torch.Generator().manual_seed(zlib.crc32(f"{seed}/{name}".encode()))
+    deviation = 0.02 / math.sqrt(2 * config.layers) if name.endswith(("out.weight", "down.weight")) else 0.02
+    return torch.randn(shape, generator=random) * deviation
+
+
+def text(folder: Path | None, most: int) -> Tensor:
+    """Up to ``most`` bytes of the Python files in a folder, or of the running Python's own, in the files' order: uint8."""
+    found = bytearray()
+    for file in sorted(Path(folder or sysconfig.get_path("stdlib")).rglob("*.py")):
+        if "site-packages" not in file.parts:
+            found += file.read_bytes()
+        if len(found) >= most:
+            break
+    if not found:
+        raise ValueError(f"the folder of the text must have files like os.py, got {folder}")
+    return torch.frombuffer(found[:most], dtype=torch.uint8)
+
+
+def batch(text: Tensor, step: int, size: int, context: int, seed: int, share: slice) -> tuple[Tensor, Tensor]:
+    """A rank's share of a step's sequences, and of what follows each token: both int64 [n, context].
+
+    They depend on the step and the seed alone, so that every layout sees the same ones.
+    """
+    random = torch.Generator().manual_seed(seed * 1_000_003 + step)
+    starts = torch.randint(len(text) - context, (size,), generator=random)[share]
+    sequences = torch.stack([text[start : start + context + 1] for start in starts]).long()
+    return sequences[:, :-1], sequences[:, 1:]

@@ -1,0 +1,102 @@
+"""Train the same transformer with the SageMaker model-parallel library, version 2, in whose container alone this file works.
+
+On SageMaker:                    a ModelParallelJob with SmpV2(...), whose image has SAGEMAKER_PROGRAM=smp.py
+
+The library takes its settings from the job's `mp_parameters`; what is here is all that a script does for it: initialise,
+transform, wrap in PyTorch's first FSDP, whose process groups the library then lays out by `hybrid_shard_degree`. Its
+tensor parallelism knows models of Hugging Face only, so this one leaves `tensor_parallel_degree` at 1. The container's
+PyTorch is older than train.py needs (2.5 at the most), so that nothing here imports parallelize.py.
+
+The steps are those of AWS's "Get started with the SageMaker model parallelism library v2" and of its examples.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+from dataclasses import fields
+
+import torch
+import torch.distributed as dist
+import torch.sagemaker as tsm
+from common.job import Job
+from model import Block, Config, Transformer, batch, initial, loss_of, text
+from torch import nn
+from torch.distributed.fsdp import FullyShardedDataParallel, MixedPrecision
+from torch.distributed.fsdp.wrap import transformer_auto_wrap_policy
+
+
+def config() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--steps", type=int, default=100)
+    parser.add_argument("--batch-size", type=int, default=16, help="sequences of a step, over all ranks")
+    parser.add_argument("--learning-rate", type=float, default=3e-3)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--text-bytes", type=int, default=4_000_000)
+    parser.add_argument("--log-every", type=int, default=10)
+    parser.add_argument("--precision", choices=("fp32", "bf16"), default="bf16")
+    for field in fields(Config):
+        parser.add_argument(f"--{field.name}", type=int, default=field.default)
+    return parser.parse_known_args()[0]  # mp_parameters comes as an argument too
+
+
+def build(options: argparse.Namespace, device: torch.device) -> nn.Module:
+    sizes = Config(**{field.name: getattr(options, field.name) for field in fields(Config)})
+    model = Transformer(sizes)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.copy_(initial(name, parameter.shape, sizes, options.seed))
+    model = tsm.transform(model)
+    low = MixedPrecision(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+    return FullyShardedDataParallel(
+        model,
+        auto_wrap_policy=functools.partial(transformer_auto_wrap_policy, transformer_layer_cls={Block}),
+        mixed_precision=low if options.precision == "bf16" else None,
+        device_id=device,
+        use_orig_params=True,
+    )
+
+
+def train(job: Job, options: argparse.Namespace, device: torch.device) -> None:
+    model = build(options, device)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=options.learning_rate)
+    known = text(job.channels.get("text"), options.text_bytes)
+    each = options.batch_size // job.ranks
+    share = slice(job.rank * each, (job.rank + 1) * each)
+    for steps in range(1, options.steps + 1):
+        tokens, targets = batch(known, steps, options.batch_size, options.context, options.seed, share)
+        loss = loss_of(model(tokens.to(device)), targets.to(device))
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        if steps % options.log_every == 0:
+            mean = loss.detach() / job.ranks
+            dist.all_reduce(mean)
+            if job.rank == 0:
+                print(f"step {steps} loss {mean.item():.6f}", flush=True)
+    with FullyShardedDataParallel.summon_full_params(model, writeback=False):
+        state = {plain_name(name): value.detach().cpu().clone() for name, value in model.named_parameters()}
+    if job.rank == 0:
+        job.model.mkdir(parents=True, exist_ok=True)
+        sizes = {field.name: getattr(options, field.name) for field in fields(Config)}
+        torch.save({"config": sizes, "model": state}, job.model / "model.pt")
+
+
+def plain_name(name: str) -> str:
+    return name.replace("_fsdp_wrapped_module.", "")
+
+
+def main() -> None:
+    options, job = config(), Job.here()
+    cuda = torch.cuda.is_available()
+    device = torch.device("cuda", job.local_rank) if cuda else torch.device("cpu")
+    if cuda:
+        torch.cuda.set_device(device)
+    dist.init_process_group("nccl" if cuda else "gloo")
+    tsm.init()
+    train(job, options, device)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
