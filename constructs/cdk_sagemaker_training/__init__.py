@@ -6,6 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from cdk_sagemaker_training.advice import Advice
+from cdk_sagemaker_training.bucket import TrainingBucket
 from cdk_sagemaker_training.capacity import PrivateRegistry, UltraServers
 from cdk_sagemaker_training.compiled import CompiledJob
 from cdk_sagemaker_training.compiled_practice import (
@@ -15,6 +16,7 @@ from cdk_sagemaker_training.compiled_practice import (
 )
 from cdk_sagemaker_training.compilers import Neuron, TensorFlowXla, TorchCompile, TorchXla
 from cdk_sagemaker_training.data import S3Channel, S3Prefix, Spot, WarmPool
+from cdk_sagemaker_training.efa import efa_environment
 from cdk_sagemaker_training.file_systems import EfsChannel, FsxLustreChannel
 from cdk_sagemaker_training.image import TrainingImage
 from cdk_sagemaker_training.jobs import (
@@ -44,6 +46,7 @@ from cdk_sagemaker_training.training_compiler import PyTorchXla, TrainingCompile
 from cdk_sagemaker_training.workflow import TrainingWorkflow
 
 if TYPE_CHECKING:
+    from cdk_sagemaker_training.lustre import LustreFileSystem
     from cdk_sagemaker_training.network import TrainingNetwork
     from cdk_sagemaker_training.task import TrainingTask
 
@@ -60,6 +63,7 @@ __all__ = [
     "HeterogeneousJob",
     "InstanceGroup",
     "JobRequest",
+    "LustreFileSystem",
     "Mlflow",
     "ModelParallelJob",
     "Mpi",
@@ -82,6 +86,7 @@ __all__ = [
     "TorchCompile",
     "TorchXla",
     "Torchrun",
+    "TrainingBucket",
     "TrainingCompiler",
     "TrainingImage",
     "TrainingJob",
@@ -92,14 +97,15 @@ __all__ = [
     "TrainingWorkflow",
     "UltraServers",
     "WarmPool",
+    "efa_environment",
     "rescaled_learning_rate",
     "suggested_batch_sizes",
     "training_code_path",
 ]
 
-# Imported when first used, as aws_cdk does with its own modules: what these stand on (aws_ec2, aws_stepfunctions_tasks)
+# Imported when first used, as aws_cdk does with its own modules: what these stand on (aws_ec2, aws_fsx, aws_stepfunctions_tasks)
 # takes as long to import as five workflows take to synthesize.
-_IMPORTED_WHEN_USED = {"TrainingNetwork": "network", "TrainingTask": "task"}
+_IMPORTED_WHEN_USED = {"LustreFileSystem": "lustre", "TrainingNetwork": "network", "TrainingTask": "task"}
 
 
 def __getattr__(name: str) -> Any:

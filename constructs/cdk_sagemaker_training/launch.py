@@ -59,7 +59,7 @@ class Launch:
         self.max_wait_seconds = None if spot is None else seconds_of("max_wait", spot.max_wait)
         self.role = role if isinstance(role, TrainingRole) else TrainingRole(scope, "Role", role=role)
         # SageMaker has written the names in its ARNs as they are, and in lower case. IAM tells one from the other.
-        self._job_arns = [
+        self.job_arns = [
             self.stack.format_arn(service="sagemaker", resource="training-job", resource_name=f"{prefix}-*")
             for prefix in sorted({self.prefix, self.prefix.lower()})
         ]
@@ -103,9 +103,7 @@ class Launch:
 
     def job_policy(self, *actions: str) -> iam.PolicyStatement:
         """Leave for these actions of SageMaker, on jobs of this construct only."""
-        return iam.PolicyStatement(
-            actions=[f"sagemaker:{action}" for action in actions], resources=list(self._job_arns)
-        )
+        return iam.PolicyStatement(actions=[f"sagemaker:{action}" for action in actions], resources=list(self.job_arns))
 
     def pass_role_policy(self) -> iam.PolicyStatement:
         """Leave to hand the jobs' role to SageMaker, and to no other service."""
@@ -163,6 +161,10 @@ class Launch:
             self.role.grant_read_write(place.bucket, place.prefix)
         if network is not None:
             self.role.grant_network(network)
+            for request in self.job_requests:
+                network.check_addresses(request.resource_config)
+            if props.get("inter_container_encryption"):
+                network.allow_encrypted_traffic()
         grant_members(self.role, props)
 
 

@@ -15,6 +15,7 @@ from cdk_sagemaker_training.data import S3Prefix, seconds_of
 from cdk_sagemaker_training.definition import Integration, Intervals, training_definition
 from cdk_sagemaker_training.jsonpath import expression
 from cdk_sagemaker_training.launch import Launch
+from cdk_sagemaker_training.machines import answer_review, default_logs, make_state_machine
 from cdk_sagemaker_training.props import TrainingProps
 from cdk_sagemaker_training.stopping import Stopper
 from cdk_sagemaker_training.sync import check_sync_takes, sync_takes
@@ -49,6 +50,8 @@ class TrainingWorkflow(Construct):
       ``sfn.JsonPath.string_at("$.resume_from")``.
     - ``timeout`` ends an execution, and its job; by default all attempts at their longest fit in, ``max_pending`` (else one day)
       of waiting for machines included. However an execution ends before its job, a rule stops the job.
+    - ``logs`` is what is kept of executions: by default their events without their data, for three months, in a group of its own
+      that goes with the workflow.
 
     What the job itself takes is listed, with its defaults, in ``TrainingProps``. Text props take CDK's tokens and
     ``sfn.JsonPath`` of the execution's input, which must be an object without ``Training``. As a grantee the workflow stands for
@@ -64,6 +67,7 @@ class TrainingWorkflow(Construct):
         integration: Integration | None = None,
         attempts: int = 1,
         timeout: Duration | None = None,
+        logs: sfn.LogOptions | None = None,
         **props: Unpack[TrainingProps],
     ) -> None:
         super().__init__(scope, id)
@@ -90,13 +94,11 @@ class TrainingWorkflow(Construct):
             timeout_seconds=jobs * (longest + _UPLOAD_SECONDS) if timeout is None else seconds_of("timeout", timeout),
             partition=launch.partition,
         )
-        self.state_machine = sfn.StateMachine(
-            self,
-            "StateMachine",
-            definition_body=sfn.DefinitionBody.from_string(launch.stack.to_json_string(definition)),
-        )
+        log_options = logs or default_logs(self)
+        self.state_machine = make_state_machine(self, launch.stack.to_json_string(definition), log_options)
         self._allow(launch)
-        Stopper(self, "Stopper", launch=launch, state_machine=self.state_machine)
+        Stopper(self, "Stopper", launch=launch, state_machine=self.state_machine, logs=log_options)
+        answer_review(self, launch.job_arns)
         self.role = launch.role
         self.network = props.get("network")
         self.image = props["image"]
