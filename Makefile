@@ -22,8 +22,9 @@ node_modules/.installed: package.json $(VENV)/.installed
 demo: setup
 	python demo.py --kind $(KIND)
 
+# A file's tests share an account, so that they stay in one process.
 test: setup check
-	python -m pytest
+	python -m pytest --numprocesses 2 --dist loadfile
 
 check: setup
 	ruff check .
@@ -38,6 +39,7 @@ bench: setup
 
 docs: setup
 	python -m sagemaker_local_account.reference docs
+	python -m cdk_sagemaker_training.reference docs
 
 clean:
-	rm -rf $(VENV) node_modules cdk.out build dist .local-account .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) node_modules cdk.out build dist .local-account .mypy_cache .hypothesis .pytest_cache .ruff_cache

@@ -10,7 +10,6 @@ Against the account on this machine, or against AWS: the commands are the same.
 from __future__ import annotations
 
 import aws_cdk as cdk
-from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from cdk_sagemaker_training import (
@@ -24,6 +23,7 @@ from cdk_sagemaker_training import (
     S3Prefix,
     TorchCompile,
     Torchrun,
+    TrainingBucket,
     TrainingImage,
     TrainingNetwork,
     TrainingWorkflow,
@@ -36,14 +36,7 @@ class HeterogeneousTraining(cdk.Stack):
 
     def __init__(self, scope: Construct, id: str) -> None:
         super().__init__(scope, id)
-        bucket = s3.Bucket(
-            self,
-            "Bucket",
-            block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
-            encryption=s3.BucketEncryption.S3_MANAGED,
-            enforce_ssl=True,
-            removal_policy=cdk.RemovalPolicy.DESTROY,
-        )
+        bucket = TrainingBucket(self, "Bucket", removal_policy=cdk.RemovalPolicy.DESTROY)
         workflow = TrainingWorkflow(
             self,
             "Training",
@@ -52,7 +45,9 @@ class HeterogeneousTraining(cdk.Stack):
                 train=DataParallelJob(InstanceGroup("ml.g5.xlarge"), launcher=Torchrun()),
                 train_group="dnn_group",
             ),
-            image=TrainingImage(self, "Image", directory=training_code_path(), file="heterogeneous/Dockerfile"),
+            image=TrainingImage(
+                self, "Image", directory=training_code_path(), file="heterogeneous/Dockerfile", builder="docker"
+            ),
             channels={"digits": S3Channel(bucket, "digits/", groups=["data_group"])},
             output=S3Prefix(bucket, "models/"),
             checkpoints=S3Prefix(bucket, "checkpoints/"),
@@ -70,23 +65,18 @@ class HeterogeneousTraining(cdk.Stack):
 
 
 class CompiledTraining(cdk.Stack):
-    """Two GPU machines train a language model of bytes, by a step that is compiled once and kept with the checkpoints."""
+    """A machine with two GPUs trains a language model of bytes, by a step that is compiled once and kept with the checkpoints."""
 
     def __init__(self, scope: Construct, id: str) -> None:
         super().__init__(scope, id)
-        bucket = s3.Bucket(
-            self,
-            "Bucket",
-            block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
-            encryption=s3.BucketEncryption.S3_MANAGED,
-            enforce_ssl=True,
-            removal_policy=cdk.RemovalPolicy.DESTROY,
-        )
+        bucket = TrainingBucket(self, "Bucket", removal_policy=cdk.RemovalPolicy.DESTROY)
         workflow = TrainingWorkflow(
             self,
             "Training",
-            job=CompiledJob(InstanceGroup("ml.g6.8xlarge", 2), compiler=TorchCompile(), launcher=Torchrun()),
-            image=TrainingImage(self, "Image", directory=training_code_path(), file="compiled/Dockerfile"),
+            job=CompiledJob(InstanceGroup("ml.g7e.12xlarge"), compiler=TorchCompile(), launcher=Torchrun()),
+            image=TrainingImage(
+                self, "Image", directory=training_code_path(), file="compiled/Dockerfile", builder="docker"
+            ),
             channels={"text": S3Channel(bucket, "text/")},
             output=S3Prefix(bucket, "models/"),
             checkpoints=S3Prefix(bucket, "checkpoints/"),
@@ -111,21 +101,16 @@ class ModelParallelTraining(cdk.Stack):
 
     def __init__(self, scope: Construct, id: str) -> None:
         super().__init__(scope, id)
-        bucket = s3.Bucket(
-            self,
-            "Bucket",
-            block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
-            encryption=s3.BucketEncryption.S3_MANAGED,
-            enforce_ssl=True,
-            removal_policy=cdk.RemovalPolicy.DESTROY,
-        )
+        bucket = TrainingBucket(self, "Bucket", removal_policy=cdk.RemovalPolicy.DESTROY)
         workflow = TrainingWorkflow(
             self,
             "Training",
             job=ModelParallelJob(
                 InstanceGroup("ml.g7e.12xlarge", 2), parallelism=NativeParallelism(data_shard=2, tensor=2)
             ),
-            image=TrainingImage(self, "Image", directory=training_code_path(), file="model_parallel/Dockerfile"),
+            image=TrainingImage(
+                self, "Image", directory=training_code_path(), file="model_parallel/Dockerfile", builder="docker"
+            ),
             channels={"text": S3Channel(bucket, "text/")},
             output=S3Prefix(bucket, "models/"),
             checkpoints=S3Prefix(bucket, "checkpoints/"),

@@ -13,6 +13,7 @@ from aws_cdk import aws_ecr as ecr
 from aws_cdk import aws_events as events
 from aws_cdk import aws_events_targets as targets
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_logs as logs
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
@@ -47,9 +48,18 @@ class Training(Construct):
             ),
         )
         allow_job(role, bucket, repository)
+        group = logs.LogGroup(
+            self,
+            "Logs",
+            log_group_name=f"/aws/vendedlogs/states/{cdk.Names.unique_resource_name(self, max_length=200)}",
+            retention=logs.RetentionDays.THREE_MONTHS,
+            removal_policy=cdk.RemovalPolicy.DESTROY,
+        )
+        kept = sfn.LogOptions(destination=group, level=sfn.LogLevel.ALL, include_execution_data=False)
         machine = sfn.StateMachine(
             self,
             "StateMachine",
+            logs=kept,
             definition_body=sfn.DefinitionBody.from_chainable(
                 self.definition(prefix, request(role, bucket, repository))
             ),
@@ -61,7 +71,7 @@ class Training(Construct):
         allow(machine, [f"sagemaker:{action}" for action in actions], jobs)
         passing = {"StringEquals": {"iam:PassedToService": "sagemaker.amazonaws.com"}}
         allow(machine, ["iam:PassRole"], role.role_arn, passing)
-        Stopper(self, "Stopper", machine, jobs)
+        Stopper(self, "Stopper", machine, jobs, kept)
 
     def definition(self, prefix: str, request: dict[str, Any]) -> sfn.IChainable:
         states = Construct(self, "States")
@@ -117,16 +127,24 @@ class Training(Construct):
 
 
 class Stopper(Construct):
-    def __init__(self, scope: Construct, id: str, machine: sfn.StateMachine, jobs: str) -> None:
+    def __init__(self, scope: Construct, id: str, machine: sfn.StateMachine, jobs: str, kept: sfn.LogOptions) -> None:
         super().__init__(scope, id)
         stopper = sfn.StateMachine(
             self,
             "StateMachine",
+            logs=kept,
             comment="Stops the training jobs of executions that ended before them",
             definition_body=sfn.DefinitionBody.from_chainable(self.definition()),
         )
         allow(stopper, ["sagemaker:ListTrainingJobs"], "*")
         allow(stopper, ["sagemaker:StopTrainingJob"], jobs)
+        starting = iam.Role(
+            stopper,
+            "EventsRole",
+            assumed_by=iam.ServicePrincipal(
+                "events.amazonaws.com", conditions={"StringEquals": {"aws:SourceAccount": "123456789012"}}
+            ),
+        )
         events.Rule(
             self,
             "Rule",
@@ -139,7 +157,11 @@ class Stopper(Construct):
                     "status": ["ABORTED", "FAILED", "TIMED_OUT"],
                 },
             ),
-            targets=[targets.SfnStateMachine(stopper, input=events.RuleTargetInput.from_event_path("$.detail"))],
+            targets=[
+                targets.SfnStateMachine(
+                    stopper, input=events.RuleTargetInput.from_event_path("$.detail"), role=starting
+                )
+            ],
         )
 
     def definition(self) -> sfn.IChainable:

@@ -6,6 +6,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from cdk_sagemaker_training.advice import Advice
+from cdk_sagemaker_training.bucket import TrainingBucket
+from cdk_sagemaker_training.capacity import PrivateRegistry, UltraServers
 from cdk_sagemaker_training.compiled import CompiledJob
 from cdk_sagemaker_training.compiled_practice import (
     SuggestedBatchSize,
@@ -14,6 +16,8 @@ from cdk_sagemaker_training.compiled_practice import (
 )
 from cdk_sagemaker_training.compilers import Neuron, TensorFlowXla, TorchCompile, TorchXla
 from cdk_sagemaker_training.data import S3Channel, S3Prefix, Spot, WarmPool
+from cdk_sagemaker_training.efa import efa_environment
+from cdk_sagemaker_training.file_systems import EfsChannel, FsxLustreChannel
 from cdk_sagemaker_training.image import TrainingImage
 from cdk_sagemaker_training.jobs import (
     Compiler,
@@ -25,14 +29,24 @@ from cdk_sagemaker_training.jobs import (
 )
 from cdk_sagemaker_training.launchers import Mpi, MultiWorkerMirrored, ParameterServer, SmDdp, Torchrun
 from cdk_sagemaker_training.model_parallel import ModelParallelJob
+from cdk_sagemaker_training.observability import (
+    Debugger,
+    DebuggerRule,
+    Experiment,
+    Mlflow,
+    Profiler,
+    TensorBoard,
+)
 from cdk_sagemaker_training.packaged import training_code_path
 from cdk_sagemaker_training.parallelism import NativeParallelism
+from cdk_sagemaker_training.props import TrainingProps
 from cdk_sagemaker_training.role import TrainingRole
 from cdk_sagemaker_training.smp import SmpV1, SmpV2
 from cdk_sagemaker_training.training_compiler import PyTorchXla, TrainingCompiler
 from cdk_sagemaker_training.workflow import TrainingWorkflow
 
 if TYPE_CHECKING:
+    from cdk_sagemaker_training.lustre import LustreFileSystem
     from cdk_sagemaker_training.network import TrainingNetwork
     from cdk_sagemaker_training.task import TrainingTask
 
@@ -41,15 +55,24 @@ __all__ = [
     "CompiledJob",
     "Compiler",
     "DataParallelJob",
+    "Debugger",
+    "DebuggerRule",
+    "EfsChannel",
+    "Experiment",
+    "FsxLustreChannel",
     "HeterogeneousJob",
     "InstanceGroup",
     "JobRequest",
+    "LustreFileSystem",
+    "Mlflow",
     "ModelParallelJob",
     "Mpi",
     "MultiWorkerMirrored",
     "NativeParallelism",
     "Neuron",
     "ParameterServer",
+    "PrivateRegistry",
+    "Profiler",
     "PyTorchXla",
     "S3Channel",
     "S3Prefix",
@@ -58,26 +81,31 @@ __all__ = [
     "SmpV2",
     "Spot",
     "SuggestedBatchSize",
+    "TensorBoard",
     "TensorFlowXla",
     "TorchCompile",
     "TorchXla",
     "Torchrun",
+    "TrainingBucket",
     "TrainingCompiler",
     "TrainingImage",
     "TrainingJob",
     "TrainingNetwork",
+    "TrainingProps",
     "TrainingRole",
     "TrainingTask",
     "TrainingWorkflow",
+    "UltraServers",
     "WarmPool",
+    "efa_environment",
     "rescaled_learning_rate",
     "suggested_batch_sizes",
     "training_code_path",
 ]
 
-# Imported when first used, as aws_cdk does with its own modules: what these stand on (aws_ec2, aws_stepfunctions_tasks)
+# Imported when first used, as aws_cdk does with its own modules: what these stand on (aws_ec2, aws_fsx, aws_stepfunctions_tasks)
 # takes as long to import as five workflows take to synthesize.
-_IMPORTED_WHEN_USED = {"TrainingNetwork": "network", "TrainingTask": "task"}
+_IMPORTED_WHEN_USED = {"LustreFileSystem": "lustre", "TrainingNetwork": "network", "TrainingTask": "task"}
 
 
 def __getattr__(name: str) -> Any:

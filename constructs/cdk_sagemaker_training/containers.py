@@ -72,6 +72,11 @@ def account_of(container: Container, region: str) -> str | None:
     return _accounts().get(region)
 
 
+def is_of_aws(account: str) -> bool:
+    """Whether an account is one in which AWS keeps its containers for training, 10 GB and more each."""
+    return account in _accounts().values() or account in _content()["other_accounts"]
+
+
 def _containers() -> tuple[Container, ...]:
     return tuple(
         Container(compiler, framework, version, repository, tag, None if regions is None else tuple(regions))

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from cdk_sagemaker_training.checks import check_choice, check_directory, check_flag, check_text, words
 from cdk_sagemaker_training.tokens import is_unresolved
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
 Distribution = Literal["FullyReplicated", "ShardedByS3Key"]
 InputMode = Literal["File", "FastFile", "Pipe"]
+DataType = Literal["S3Prefix", "ManifestFile", "AugmentedManifestFile"]
 
 _LONGEST_KEEP_ALIVE = 21_600  # ResourceConfig.KeepAlivePeriodInSeconds of the service model, 6 hours
 
@@ -37,9 +39,18 @@ class S3Prefix:
 class S3Channel:
     """Input data: what lies under a prefix, given to the job's hosts at ``/opt/ml/input/data/<channel>``.
 
-    ``groups`` names the instance groups that get it; None means all hosts. ``distribution`` gives each host everything, or
-    a share of the objects. ``input_mode`` copies the objects before the script starts (``File``), streams them as files
-    (``FastFile``) or as pipes (``Pipe``). ``content_type`` is a MIME type that the job's script is told.
+    - ``groups`` names the instance groups that get it; None means all hosts. ``distribution`` gives each host everything, or
+      a share of the objects.
+    - ``input_mode`` copies the objects before the script starts (``File``), streams them as files (``FastFile``) or as pipes
+      (``Pipe``). ``content_type`` is a MIME type that the job's script is told.
+    - ``data_type`` says what ``prefix`` is: how keys begin (``S3Prefix``), or the key of a file that lists objects
+      (``ManifestFile``), or of one with their labels (``AugmentedManifestFile``, of which ``attribute_names`` are read).
+      ``objects`` is where what such a file lists lies, so that the job may read it.
+    - ``compression`` and ``record_wrapper`` are for ``Pipe``; ``shuffle_seed`` shuffles the objects, or a manifest's lines, in
+      ``Pipe`` anew for each epoch. ``accept_eula`` agrees to the licence of a gated model that the channel is.
+
+    Rules from the API's pages Channel and S3DataSource (botocore's documentation of the members): an augmented manifest takes
+    ``Pipe``, compression and record wrapper "in File mode" nothing, and are "used only in Pipe input mode".
     """
 
     bucket: IBucket
@@ -48,20 +59,94 @@ class S3Channel:
     distribution: Distribution = "FullyReplicated"
     input_mode: InputMode = "File"
     content_type: str | None = None
+    data_type: DataType = "S3Prefix"
+    attribute_names: Sequence[str] | None = None
+    objects: S3Prefix | None = None
+    compression: Literal["Gzip"] | None = None
+    record_wrapper: Literal["RecordIO"] | None = None
+    shuffle_seed: int | None = None
+    accept_eula: bool = False
 
     def __post_init__(self) -> None:
         _check_prefix(self.prefix)
-        _check_choice("distribution", self.distribution, get_args(Distribution))
-        _check_choice("input_mode", self.input_mode, get_args(InputMode))
-        if self.groups is None:
-            return
-        if isinstance(self.groups, str) or not self.groups:
-            raise ValueError(f"groups must list names of instance groups, like ['data_group'], got {self.groups!r}")
-        object.__setattr__(self, "groups", tuple(self.groups))
+        check_choice("distribution", self.distribution, get_args(Distribution))
+        check_choice("input_mode", self.input_mode, get_args(InputMode))
+        check_choice("data_type", self.data_type, get_args(DataType))
+        check_choice("compression", self.compression, ("Gzip", None))
+        check_choice("record_wrapper", self.record_wrapper, ("RecordIO", None))
+        check_flag("accept_eula", self.accept_eula)
+        if self.content_type is not None:
+            check_text("content_type", self.content_type, "application/x-parquet")
+        if self.groups is not None:
+            if isinstance(self.groups, str) or not self.groups:
+                raise ValueError(f"groups must list names of instance groups, like ['data_group'], got {self.groups!r}")
+            object.__setattr__(self, "groups", tuple(self.groups))
+        self._check_manifest()
+        self._check_pipe()
 
     @property
     def uri(self) -> str:
         return f"s3://{self.bucket.bucket_name}/{self.prefix}"
+
+    def channel_config(self, groups: Sequence[str] | None) -> dict[str, Any]:
+        """The request's Channel, but for its name, given to ``groups``."""
+        return {
+            "ContentType": self.content_type,
+            "CompressionType": self.compression,
+            "DataSource": {
+                "S3DataSource": {
+                    "AttributeNames": list(self.attribute_names or ()),
+                    "InstanceGroupNames": list(self.groups or groups or ()),
+                    "ModelAccessConfig": {"AcceptEula": True} if self.accept_eula else None,
+                    "S3DataDistributionType": self.distribution,
+                    "S3DataType": self.data_type,
+                    "S3Uri": self.uri,
+                }
+            },
+            "InputMode": self.input_mode,
+            "RecordWrapperType": self.record_wrapper,
+            "ShuffleConfig": None if self.shuffle_seed is None else {"Seed": self.shuffle_seed},
+        }
+
+    def _check_manifest(self) -> None:
+        if self.data_type == "S3Prefix":
+            for prop, value in (("attribute_names", self.attribute_names), ("objects", self.objects)):
+                if value is not None:
+                    raise ValueError(
+                        f"{prop} must be left out of a channel that is no manifest, "
+                        f"like S3Channel(bucket, 'images/'), got {value!r}"
+                    )
+            return
+        if self.objects is None or not self.prefix or not hasattr(self.objects, "bucket"):
+            raise ValueError(
+                "objects must say where the objects of a manifest lie, like S3Channel(bucket, 'train.manifest', "
+                f"data_type={self.data_type!r}, objects=S3Prefix(bucket, 'images/')), got {self.objects!r} for {self.prefix!r}"
+            )
+        if self.data_type == "ManifestFile" and self.attribute_names is not None:
+            raise ValueError(
+                "attribute_names must be left out of a channel whose data_type is not 'AugmentedManifestFile', "
+                f"like None, got {self.attribute_names!r}"
+            )
+        if self.data_type == "AugmentedManifestFile":
+            object.__setattr__(
+                self, "attribute_names", words("attribute_names", self.attribute_names, ["source-ref", "label"])
+            )
+            self._only_in_pipe("data_type", self.data_type)
+
+    def _check_pipe(self) -> None:
+        for prop, value in (("compression", self.compression), ("record_wrapper", self.record_wrapper)):
+            if value is not None:
+                self._only_in_pipe(prop, value)
+        seed = self.shuffle_seed
+        if seed is not None and not is_unresolved(seed) and (isinstance(seed, bool) or not isinstance(seed, int)):
+            raise ValueError(f"shuffle_seed must be a whole number, like 7, got {seed!r}")
+
+    def _only_in_pipe(self, prop: str, value: str) -> None:
+        if not is_unresolved(self.input_mode) and self.input_mode != "Pipe":
+            raise ValueError(
+                f"{prop} must come with input_mode='Pipe', which alone takes it, like S3Channel(..., input_mode='Pipe'), "
+                f"got {value!r} with {self.input_mode!r}"
+            )
 
 
 @dataclass(frozen=True)
@@ -78,10 +163,7 @@ class Spot:
     local_path: str = "/opt/ml/checkpoints"
 
     def __post_init__(self) -> None:
-        if not self.local_path.startswith("/"):
-            raise ValueError(
-                f"local_path must be an absolute path, like '/opt/ml/checkpoints', got {self.local_path!r}"
-            )
+        check_directory("local_path", self.local_path, "/opt/ml/checkpoints")
         seconds_of("max_wait", self.max_wait)
 
 
@@ -112,8 +194,3 @@ def _check_prefix(prefix: str) -> None:
         return
     if not isinstance(prefix, str) or prefix.startswith(("/", "s3:", "https:")):
         raise ValueError(f"prefix must be how keys in the bucket begin, like 'images/', got {prefix!r}")
-
-
-def _check_choice(prop: str, value: str, choices: tuple[str, ...]) -> None:
-    if not is_unresolved(value) and value not in choices:
-        raise ValueError(f"{prop} must be one of {', '.join(map(repr, choices))}, got {value!r}")

@@ -40,18 +40,30 @@ def copied_sources(directory: Path, file: str) -> list[str] | None:
 
 def base_image(directory: Path, file: str, build_args: Mapping[str, str]) -> str:
     """The `repository:tag` that the image of ``file`` is built from in the end, stages resolved, without its registry."""
-    content: Any = io.BytesIO((directory / file).read_bytes())  # its type stub says text, its code takes bytes only
-    parser = DockerfileParser(fileobj=content, build_args=dict(build_args))
-    froms = [one["value"] for one in parser.structure if one["instruction"] == "FROM"]
-    stages = {
-        name.group(1): parent
-        for text, parent in zip(froms, parser.parent_images, strict=True)
-        if (name := re.search(r"\sas\s+(\S+)$", text, re.IGNORECASE))
-    }
-    base = parser.parent_images[-1] if froms else ""
+    parents, stages = _parents(directory, file, build_args)
+    base = parents[-1] if parents else ""
     while base in stages:
         base = stages.pop(base)
     return base.rsplit("/", 1)[-1]
+
+
+def parent_images(directory: Path, file: str, build_args: Mapping[str, str]) -> tuple[str, ...]:
+    """The images that the build of ``file`` pulls for its FROMs, with their registries."""
+    parents, stages = _parents(directory, file, build_args)
+    return tuple(dict.fromkeys(parent for parent in parents if parent not in stages and parent != "scratch"))
+
+
+def _parents(directory: Path, file: str, build_args: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
+    """What each FROM names, in order, and what stands behind the name of each stage."""
+    content: Any = io.BytesIO((directory / file).read_bytes())  # its type stub says text, its code takes bytes only
+    parser = DockerfileParser(fileobj=content, build_args=dict(build_args))
+    froms = [one["value"] for one in parser.structure if one["instruction"] == "FROM"]
+    stages: dict[str, str] = {
+        str(name.group(1)): parent
+        for text, parent in zip(froms, parser.parent_images, strict=True)
+        if (name := re.search(r"\sas\s+(\S+)$", text, re.IGNORECASE))
+    }
+    return list(parser.parent_images), stages
 
 
 def excluded_but(kept: list[str], directory: Path) -> list[str]:

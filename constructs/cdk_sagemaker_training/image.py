@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from aws_cdk import IgnoreMode, Stack
+from aws_cdk import IgnoreMode, RemovalPolicy, Stack
 from aws_cdk import aws_ecr as ecr
 from constructs import Construct
 
+from cdk_sagemaker_training.builders import IN_ECR, Builder, check_left_out, chosen_builder, repository_arn
 from cdk_sagemaker_training.containers import (
     Container,
     Framework,
@@ -21,6 +23,8 @@ from cdk_sagemaker_training.tokens import is_unresolved
 
 if TYPE_CHECKING:
     from aws_cdk import aws_ecr_assets as ecr_assets
+    from aws_cdk import aws_kms as kms
+    from deploy_time_build import ContainerImageBuild
 
 
 class TrainingImage(Construct):
@@ -31,13 +35,25 @@ class TrainingImage(Construct):
     linux/amd64, so that is ``platform`` unless said otherwise. ``build_args`` are the values of the Dockerfile's ARGs; they can
     be read from the image, so none may be a secret.
 
-    ``image_uri`` is what a CreateTrainingJob request names, ``repository`` where the image lies, and ``asset`` what builds it.
-    ``base`` is the `repository:tag` of what it is built from, or is itself, without the registry; None where that is not known.
-    Raises ``ValueError`` for a directory without the Dockerfile, or without a file that the Dockerfile copies.
+    - ``builder`` is ``"docker"``, on the machine that deploys, or ``"codebuild"``, in AWS from the uploaded source. None takes
+      the latter for a FROM in the accounts in which AWS keeps its containers: these weigh 10 GB and more. Docker has to be logged
+      in to their registries; CodeBuild is by itself. It takes the package ``cdk-sagemaker-training[codebuild]``.
+    - ``repository`` is where CodeBuild puts the image, by default a new one: encrypted (with ``encryption_key``, else AES-256),
+      scanned on push, with immutable tags, holding the newest ``max_images`` (10). ``removal_policy`` is the new one's, RETAIN
+      unless said; with DESTROY it goes with its images. Docker pushes to the repository of the bootstrap stack.
+    - ``cache`` False builds each layer anew.
+
+    ``image_uri`` is what a CreateTrainingJob request names, ``repository`` where the image lies, and ``asset`` (of Docker) or
+    ``build`` (of CodeBuild) what builds it. ``base`` is the `repository:tag` of what it is built from, or is itself, without the
+    registry; None where that is not known. Raises ``ValueError`` for a directory without the Dockerfile, or without a file that
+    the Dockerfile copies.
     """
 
-    asset: ecr_assets.DockerImageAsset | None
+    asset: ecr_assets.DockerImageAsset | None = None
+    build: ContainerImageBuild | None = None
     base: str | None
+    repository: ecr.IRepository | None
+    image_uri: str
 
     def __init__(
         self,
@@ -48,28 +64,72 @@ class TrainingImage(Construct):
         file: str = "Dockerfile",
         build_args: Mapping[str, str] | None = None,
         platform: ecr_assets.Platform | None = None,
+        builder: Builder | None = None,
+        cache: bool = True,
+        repository: ecr.IRepository | None = None,
+        removal_policy: RemovalPolicy | None = None,
+        encryption_key: kms.IKey | None = None,
+        max_images: int | None = None,
     ) -> None:
         # Here and not above, since an image that lies in a repository needs neither.
         from aws_cdk import aws_ecr_assets as ecr_assets
 
-        from cdk_sagemaker_training.dockerfile import base_image, copied_sources, excluded_but
+        from cdk_sagemaker_training.dockerfile import base_image, copied_sources, excluded_but, parent_images
 
         super().__init__(scope, id)
         _check_dockerfile(directory, file)
         sources = copied_sources(Path(directory), file)
         self.base = base_image(Path(directory), file, build_args or {})
+        parents = parent_images(Path(directory), file, build_args or {})
+        source: dict[str, Any] = {
+            "directory": directory,
+            "file": file,
+            "build_args": dict(build_args or {}),
+            "platform": platform or ecr_assets.Platform.LINUX_AMD64,
+            "exclude": None if sources is None else excluded_but([file, *sources], Path(directory)),
+        }
+        own = {"removal_policy": removal_policy, "encryption_key": encryption_key, "max_images": max_images}
+        if chosen_builder(builder, parents) == "docker":
+            check_left_out({"repository": repository, **own}, "builder='codebuild'", "builder='docker'")
+            self._build_with_docker(source, cache)
+        else:
+            if repository is not None:
+                check_left_out(own, "repository=None", f"repository={repository.node.path!r}")
+            self._build_in_codebuild(source, cache, parents, repository, own)
+
+    def _build_with_docker(self, source: dict[str, Any], cache: bool) -> None:
+        from aws_cdk import aws_ecr_assets as ecr_assets
+
         self.asset = ecr_assets.DockerImageAsset(
             self,
             "Asset",
-            directory=directory,
-            file=file,
-            build_args=dict(build_args or {}) or None,
-            platform=platform or ecr_assets.Platform.LINUX_AMD64,
+            **{**source, "build_args": source["build_args"] or None},
+            cache_disabled=None if cache else True,
             ignore_mode=IgnoreMode.DOCKER,
-            exclude=None if sources is None else excluded_but([file, *sources], Path(directory)),
         )
-        self.repository: ecr.IRepository = self.asset.repository
-        self.image_uri: str = self.asset.image_uri
+        self.repository = self.asset.repository
+        self.image_uri = self.asset.image_uri
+
+    def _build_in_codebuild(
+        self,
+        source: dict[str, Any],
+        cache: bool,
+        parents: tuple[str, ...],
+        repository: ecr.IRepository | None,
+        own: Mapping[str, Any],
+    ) -> None:
+        from cdk_sagemaker_training.codebuild import build_in_codebuild, repository_of_images
+
+        holder = repository or repository_of_images(
+            self,
+            "Repository",
+            removal_policy=own["removal_policy"] or RemovalPolicy.RETAIN,
+            encryption_key=own["encryption_key"],
+            max_images=10 if own["max_images"] is None else own["max_images"],
+        )
+        self.repository = holder
+        self.build = build_in_codebuild(self, "Build", **source, cache=cache, repository=holder, parents=parents)
+        self.image_uri = self.build.image_uri
 
     @staticmethod
     def from_dlc(
@@ -121,13 +181,38 @@ class TrainingImage(Construct):
         return image
 
     @staticmethod
+    def from_uri(scope: Construct, id: str, image_uri: str, *, base: str | None = None) -> TrainingImage:
+        """An image by its URI, like ``"123456789012.dkr.ecr.us-east-1.amazonaws.com/jobs:1"``, of any account and region.
+
+        ``repository`` is None, and nothing is granted, for a registry other than ECR, of which SageMaker pulls within a VPC only
+        (TrainingImageConfig). ``base`` is as in ``from_ecr_repository``.
+        """
+        place = IN_ECR.match(image_uri)
+        if not is_unresolved(image_uri) and (re.search(r"\s|^\w+://", image_uri) or "/" not in image_uri):
+            raise ValueError(
+                "image_uri must be an image with its registry, "
+                f"like '123456789012.dkr.ecr.us-east-1.amazonaws.com/jobs:1', got {image_uri!r}"
+            )
+        image = _ImageInRepository(scope, id)
+        image.base, image.image_uri, image.repository = base, image_uri, None
+        if place is not None:
+            image.repository = ecr.Repository.from_repository_attributes(
+                image,
+                "Repository",
+                repository_arn=repository_arn(Stack.of(scope), place),
+                repository_name=place["repository"],
+            )
+        return image
+
+    @staticmethod
     def _from_container(scope: Construct, id: str, container: Container) -> TrainingImage:
         account = account_of(container, Stack.of(scope).region)
         return TrainingImage.from_dlc(scope, id, container.repository, container.tag, account_id=account)
 
     def grant_pull(self, grantee: object) -> None:
         """Let ``grantee`` pull the image; what runs a job calls this for the job's role."""
-        self.repository.grant_pull(grantee)  # type: ignore[arg-type]
+        if self.repository is not None:
+            self.repository.grant_pull(grantee)  # type: ignore[arg-type]
 
 
 class _ImageInRepository(TrainingImage):
@@ -135,7 +220,6 @@ class _ImageInRepository(TrainingImage):
 
     def __init__(self, scope: Construct, id: str) -> None:
         Construct.__init__(self, scope, id)
-        self.asset = None
 
     def _use(self, repository: ecr.IRepository, tag: str, base: str | None) -> None:
         self.repository = repository

@@ -1,20 +1,32 @@
-"""Which machines SageMaker trains on."""
+"""Which machines SageMaker trains on, and which of them bring their own disks."""
 
 from __future__ import annotations
 
 import difflib
 import re
+from functools import cache
 
 from cdk_sagemaker_training.service_model import training_instance_types
 from cdk_sagemaker_training.tokens import is_unresolved
 
 _EC2_TYPE = re.compile(r"[a-z][a-z0-9-]*\.[a-z0-9-]+")
+_TRAINING_TYPE = re.compile(r"ml\.([a-z]+)(\d+)([a-z]*(?:-[a-z0-9]+)?)\.(medium|large|\d*xlarge|metal)")
+_MOST_GENERATIONS_AHEAD = 2
+
+# EC2's DescribeInstanceTypes as recorded in moto 5.2.5: families with InstanceStorageInfo, all sizes of which have NVMe disks.
+_WITH_LOCAL_STORAGE = frozenset(
+    (
+        *("g4dn", "g5", "g6", "g6e", "g7", "g7e"),
+        *("p3dn", "p4d", "p4de", "p5", "p5e", "p5en", "p6-b200", "p6-b300"),
+        *("r5d", "trn1", "trn1n", "trn2"),
+    )
+)
 
 
 def check_training_instance_type(instance_type: str, prop: str = "instance_type") -> None:
-    """Raise ``ValueError`` unless SageMaker trains on ``instance_type``; the list is the service model's.
+    """Raise ``ValueError`` unless SageMaker trains on ``instance_type``, by the service model's list or since it was made.
 
-    Inference and notebooks have types of their own, Graviton's among them, on which no training job runs.
+    Inference and notebooks have types of their own, Graviton's among them, on which no training job runs. See ``is_newer``.
     """
     if is_unresolved(instance_type) or instance_type in training_instance_types():
         return
@@ -23,6 +35,44 @@ def check_training_instance_type(instance_type: str, prop: str = "instance_type"
         if isinstance(instance_type, str) and _EC2_TYPE.fullmatch(instance_type):
             example = f"ml.{instance_type}" if f"ml.{instance_type}" in training_instance_types() else example
         raise ValueError(f"{prop} must be a SageMaker training type like {example!r}, got {instance_type!r}")
+    if is_newer(instance_type):
+        return
     near = difflib.get_close_matches(instance_type, sorted(training_instance_types()), n=1)
     example = near[0] if near else "ml.g5.xlarge"
     raise ValueError(f"{prop} must be a type that SageMaker trains on, like {example!r}, got {instance_type!r}")
+
+
+def is_newer(instance_type: str) -> bool:
+    """Whether a type that the service model does not list looks like one that AWS added since, not like a misspelt one.
+
+    That is a generation up to 2 above the newest of a line that is known (``ml.p7.48xlarge`` beside ``ml.p6-b200.48xlarge``), or
+    another of the newest generation's chips (``ml.p6-b400.48xlarge``).
+    """
+    if is_unresolved(instance_type) or instance_type in training_instance_types():
+        return False
+    parts = _TRAINING_TYPE.fullmatch(instance_type)
+    if parts is None or parts[1] not in _newest_generations():
+        return False
+    ahead = int(parts[2]) - _newest_generations()[parts[1]]
+    return 0 < ahead <= _MOST_GENERATIONS_AHEAD or (ahead == 0 and "-" in parts[3] and _has_chips(parts[1] + parts[2]))
+
+
+def has_local_storage(instance_type: str) -> bool:
+    """Whether a type has NVMe disks, which SageMaker then uses instead of a volume; False for a token, and for a newer type."""
+    return not is_unresolved(instance_type) and instance_type.split(".")[1] in _WITH_LOCAL_STORAGE
+
+
+@cache
+def _newest_generations() -> dict[str, int]:
+    """The newest generation of each line, like 6 of ``p``."""
+    newest: dict[str, int] = {}
+    for name in training_instance_types():
+        parts = _TRAINING_TYPE.fullmatch(name)
+        if parts is not None:
+            newest[parts[1]] = max(int(parts[2]), newest.get(parts[1], 0))
+    return newest
+
+
+def _has_chips(generation: str) -> bool:
+    """Whether a generation's types are named after their chips, as P6's are; ``ml.c8i-flex`` names none."""
+    return any(re.fullmatch(rf"ml\.{generation}[a-z]*-[a-z]+\d+\..*", name) for name in training_instance_types())

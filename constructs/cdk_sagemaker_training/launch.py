@@ -4,31 +4,38 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatch
 from typing import TYPE_CHECKING, Any
 
-from aws_cdk import Duration, Size, Stack, Validations
+from aws_cdk import Size, Stack, Validations
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
-from cdk_sagemaker_training.data import S3Channel, S3Prefix, Spot, WarmPool, seconds_of
+from cdk_sagemaker_training.data import S3Prefix, Spot, seconds_of
+from cdk_sagemaker_training.grants import grant_channels, grant_members
 from cdk_sagemaker_training.image import TrainingImage
-from cdk_sagemaker_training.jobs import Advice, JobRequest, TrainingJob
+from cdk_sagemaker_training.jobs import Advice, JobRequest
 from cdk_sagemaker_training.jsonpath import path, quoted
-from cdk_sagemaker_training.request import check_job_name_prefix, create_training_job
+from cdk_sagemaker_training.props import PROPS, TrainingProps, check_props
+from cdk_sagemaker_training.request import PROP_NAMES, check_job_name_prefix, create_training_job
+from cdk_sagemaker_training.request_advice import request_advice, warm_pool_advice
 from cdk_sagemaker_training.role import TrainingRole
+from cdk_sagemaker_training.rules import warm_pool_key
 from cdk_sagemaker_training.tokens import is_unresolved
 
 if TYPE_CHECKING:
-    from cdk_sagemaker_training.network import TrainingNetwork
+    from aws_cdk import aws_kms as kms
 
 # The key of the tag that says which execution started a job; the value is the execution's ARN.
 EXECUTION_TAG = "StepFunctionsExecution"
 
 _ONE_DAY = 24 * 3_600  # SageMaker's own limit of a job that says none
 _LONGEST_PREFIX = 26
+_VOLUME_GIB = 30  # as AWS's SDK asks for, where nobody says a size
+# Props that reach the request as they are.
+_AS_THEY_ARE = PROPS & set(create_training_job.__kwdefaults__ or ()) - {"tags"} | {"output"}
 
 
 class Launch:
@@ -37,66 +44,44 @@ class Launch:
     Makes the role below ``scope`` unless there is one, and grants it what the job needs and no more.
     """
 
-    def __init__(
-        self,
-        scope: Construct,
-        *,
-        job: TrainingJob,
-        image: TrainingImage,
-        output: S3Prefix,
-        channels: Mapping[str, S3Channel] | None,
-        checkpoints: S3Prefix | None,
-        hyperparameters: Mapping[str, Any] | None,
-        environment: Mapping[str, str] | None,
-        role: TrainingRole | iam.IRole | None,
-        network: TrainingNetwork | None,
-        spot: Spot | None,
-        warm_pool: WarmPool | None,
-        max_runtime: Duration | None,
-        max_pending: Duration | None,
-        volume_size: Size | None,
-        metric_definitions: Mapping[str, str] | None,
-        job_name_prefix: str | None,
-        tags: Mapping[str, str] | None,
-    ) -> None:
+    def __init__(self, scope: Construct, props: TrainingProps) -> None:
+        check_props(type(scope).__name__, props)
+        spot, network, role = props.get("spot"), props.get("network"), props.get("role")
         self.stack = Stack.of(scope)
         self.partition = self.stack.partition
-        self.prefix = _default_prefix(scope.node.path) if job_name_prefix is None else job_name_prefix
+        prefix = props.get("job_name_prefix")
+        self.prefix = _default_prefix(scope.node.path) if prefix is None else prefix
         _check_prefix(self.prefix)
-        self.checkpoints = _checkpoints(checkpoints, spot)
-        self.max_runtime_seconds = seconds_of("max_runtime", max_runtime or _ONE_DAY)
+        self.checkpoints = _checkpoints(props.get("checkpoints"), spot)
+        self.max_runtime_seconds = seconds_of("max_runtime", props.get("max_runtime") or _ONE_DAY)
+        max_pending = props.get("max_pending")
         self.max_pending_seconds = None if max_pending is None else seconds_of("max_pending", max_pending)
         self.max_wait_seconds = None if spot is None else seconds_of("max_wait", spot.max_wait)
         self.role = role if isinstance(role, TrainingRole) else TrainingRole(scope, "Role", role=role)
         # SageMaker has written the names in its ARNs as they are, and in lower case. IAM tells one from the other.
-        self._job_arns = [
+        self.job_arns = [
             self.stack.format_arn(service="sagemaker", resource="training-job", resource_name=f"{prefix}-*")
             for prefix in sorted({self.prefix, self.prefix.lower()})
         ]
-        self.job_requests = tuple(job.requests())
+        self.job_requests = tuple(props["job"].requests())
         _check_suffixes(self.job_requests)
         for job_request in self.job_requests:
-            _check_image(image, job_request)
-        advice_of_all = [advice for one in self.job_requests for advice in (*one.advice, *self._not_kept(one, spot))]
-        for advice in dict.fromkeys(advice_of_all):
-            Validations.of(scope).add_warning(advice.id, advice.text)
-        self._tags = tags or {}
+            _check_image(props["image"], job_request)
+        self._scope, self._props, self._advised = scope, props, set[Advice]()
+        for one in self.job_requests:
+            self._advise((*one.advice, *self._not_kept(one, spot), *request_advice(one, props)))
         self._request: dict[str, Any] = {
-            "image_uri": image.image_uri,
+            **{name: props[name] for name in _AS_THEY_ARE & props.keys()},  # type: ignore[literal-required]
+            "image_uri": props["image"].image_uri,
             "role_arn": self.role.role_arn,
-            "output": output,
             "max_runtime_seconds": self.max_runtime_seconds,
-            "channels": channels,
-            "hyperparameters": hyperparameters,
-            "environment": environment,
-            "spot": spot,
-            "warm_pool": warm_pool,
-            "volume_size_gb": 30 if volume_size is None else volume_size.to_gibibytes(),
+            "volume_size_gb": _gibibytes(props.get("volume_size")),
+            "volume_kms_key": _key_arn(props.get("volume_key")),
+            "output_kms_key": _key_arn(props.get("output_key")),
             "max_pending_seconds": self.max_pending_seconds,
             "vpc_config": None if network is None else network.vpc_config(),
-            "metric_definitions": metric_definitions,
         }
-        self._grant(image, channels or {}, output, network)
+        self._grant(props)
 
     def request(self, job_request: JobRequest, *, job_name: str, checkpoint_folder: str) -> Mapping[str, Any]:
         """The Parameters of a state that creates one of ``job_requests``, in ASL's JSONPath.
@@ -108,16 +93,17 @@ class Launch:
             job_request=job_request,
             training_job_name=path(job_name),
             checkpoint_s3_uri=self._checkpoint_uri(checkpoint_folder),
-            tags={**self._tags, EXECUTION_TAG: path("$$.Execution.Id")},
+            tags={**(self._props.get("tags") or {}), EXECUTION_TAG: path("$$.Execution.Id")},
             **self._request,
         )
-        return sfn.FieldUtils.render_object(request) or {}
+        rendered: Mapping[str, Any] = sfn.FieldUtils.render_object(request) or {}
+        if self._props.get("warm_pool") is not None:
+            self._advise(warm_pool_advice(warm_pool_key(rendered), PROP_NAMES))
+        return rendered
 
     def job_policy(self, *actions: str) -> iam.PolicyStatement:
         """Leave for these actions of SageMaker, on jobs of this construct only."""
-        return iam.PolicyStatement(
-            actions=[f"sagemaker:{action}" for action in actions], resources=list(self._job_arns)
-        )
+        return iam.PolicyStatement(actions=[f"sagemaker:{action}" for action in actions], resources=list(self.job_arns))
 
     def pass_role_policy(self) -> iam.PolicyStatement:
         """Leave to hand the jobs' role to SageMaker, and to no other service."""
@@ -140,6 +126,12 @@ class Launch:
             ],
         )
 
+    def _advise(self, advice: Iterable[Advice]) -> None:
+        for one in advice:
+            if one not in self._advised:
+                self._advised.add(one)
+                Validations.of(self._scope).add_warning(one.id, one.text)
+
     def _not_kept(self, job_request: JobRequest, spot: Spot | None) -> list[Advice]:
         local_path = spot.local_path if spot else "/opt/ml/checkpoints"
         lost = [path for path in job_request.kept if not f"{path}/".startswith(f"{local_path.rstrip('/')}/")]
@@ -158,16 +150,10 @@ class Launch:
             return None
         return path(f"States.Format('{{}}{{}}/', {quoted(self.checkpoints.uri)}, {folder})")
 
-    def _grant(
-        self,
-        image: TrainingImage,
-        channels: Mapping[str, S3Channel],
-        output: S3Prefix,
-        network: TrainingNetwork | None,
-    ) -> None:
-        image.grant_pull(self.role.role)
-        for channel in channels.values():
-            self.role.grant_read(channel.bucket, channel.prefix)
+    def _grant(self, props: TrainingProps) -> None:
+        props["image"].grant_pull(self.role.role)
+        grant_channels(self.role, props)
+        output, network = props["output"], props.get("network")
         self.role.grant_write(output.bucket, output.prefix)
         if self.checkpoints is not None:
             self.role.grant_checkpoints(self.checkpoints.bucket, self.checkpoints.prefix)
@@ -175,6 +161,19 @@ class Launch:
             self.role.grant_read_write(place.bucket, place.prefix)
         if network is not None:
             self.role.grant_network(network)
+            for request in self.job_requests:
+                network.check_addresses(request.resource_config)
+            if props.get("inter_container_encryption"):
+                network.allow_encrypted_traffic()
+        grant_members(self.role, props)
+
+
+def _gibibytes(size: Size | None) -> int:
+    return _VOLUME_GIB if size is None else int(size.to_gibibytes())
+
+
+def _key_arn(key: kms.IKey | None) -> str | None:
+    return None if key is None else key.key_arn
 
 
 def _check_suffixes(requests: Sequence[JobRequest]) -> None:

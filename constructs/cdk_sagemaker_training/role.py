@@ -11,33 +11,63 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
+from cdk_sagemaker_training.review import Answers
+
 if TYPE_CHECKING:
+    from aws_cdk import aws_kms as kms
+
     from cdk_sagemaker_training.network import TrainingNetwork
 
 _LOG_GROUP = "/aws/sagemaker/TrainingJobs"
 _METRIC_NAMESPACE = "/aws/sagemaker/TrainingJobs"
+
+# Reasons for wildcards, beside which a review finds them.
+_WHY_EVERYTHING = (
+    "pulling an image takes a login that has no resource, as have what only describes networks, and metrics, of which a "
+    "condition names the namespace"
+)
+_WHY_INTERFACES = "interfaces have no name before they are made; subnets and security group are the network's own"
+_WHY_KEY = "kms:GenerateDataKey* and kms:ReEncrypt* are each the action and its variant without plaintext, on one key"
+_WHY_OBJECTS = "a job reads and writes objects under a prefix, whose keys are not known before"
+_WHY_STREAMS = "SageMaker names the log streams of a job, in the one log group of training jobs"
 
 
 @jsii.implements(iam.IGrantable)
 class TrainingRole(Construct):
     """The role that SageMaker takes on to run jobs: their logs and metrics, and what is granted to it.
 
-    Channels, output, checkpoints, image and network are granted by what runs the job. ``role`` uses one that there is
+    Channels, output, checkpoints, keys, image and network are granted by what runs the job. ``role`` uses one that there is
     already; permissions are added to it as CDK adds them to any role, not where it was imported with ``mutable=False``.
+    ``permissions_boundary`` is a policy beyond which a new role's permissions do not reach, whatever is granted to it; for
+    every role of a stack there is CDK's ``iam.PermissionsBoundary.of(stack).apply(policy)``.
     """
 
-    def __init__(self, scope: Construct, id: str, *, role: iam.IRole | None = None) -> None:
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        role: iam.IRole | None = None,
+        permissions_boundary: iam.IManagedPolicy | None = None,
+    ) -> None:
         super().__init__(scope, id)
+        if role is not None and permissions_boundary is not None:
+            raise ValueError(
+                "permissions_boundary must be left out with a role that there is already, like permissions_boundary=None, "
+                f"got {permissions_boundary.node.path if hasattr(permissions_boundary, 'node') else permissions_boundary!r}"
+            )
         self.role: iam.IRole = role or iam.Role(
             self,
             "Resource",
             description="Runs SageMaker training jobs",
+            permissions_boundary=permissions_boundary,
             # Only for jobs of this account: SageMaker's answer to the confused deputy.
             assumed_by=iam.ServicePrincipal(
                 "sagemaker.amazonaws.com",
                 conditions={"StringEquals": {"aws:SourceAccount": Stack.of(self).account}},
             ),
         )
+        self._answers = Answers(self.role)
         self._allow_logs_and_metrics()
 
     @staticmethod
@@ -66,16 +96,28 @@ class TrainingRole(Construct):
     def grant_read(self, bucket: s3.IBucket, prefix: str) -> None:
         """Let jobs read what lies under a prefix, as a channel does."""
         self._allow_list(bucket, prefix)
-        self._allow(["s3:GetObject"], [bucket.arn_for_objects(f"{prefix}*")])
+        self._allow(["s3:GetObject"], [bucket.arn_for_objects(f"{prefix}*")], why=_WHY_OBJECTS)
         if bucket.encryption_key:
             bucket.encryption_key.grant_decrypt(self)
 
     def grant_write(self, bucket: s3.IBucket, prefix: str) -> None:
         """Let jobs write under a prefix, as a job's output is."""
-        self._allow(["s3:AbortMultipartUpload", "s3:PutObject"], [bucket.arn_for_objects(f"{prefix}*")])
+        self._allow(
+            ["s3:AbortMultipartUpload", "s3:PutObject"], [bucket.arn_for_objects(f"{prefix}*")], why=_WHY_OBJECTS
+        )
         if bucket.encryption_key:
-            # S3 reads the parts of a large object back to put it together.
-            bucket.encryption_key.grant_encrypt_decrypt(self)
+            self.grant_key(bucket.encryption_key)
+
+    def grant_key(self, key: kms.IKey) -> None:
+        """Let jobs read what is encrypted with a key, and write with it.
+
+        A bucket that knows its key grants it by itself; one that was imported by its name does not know.
+        """
+        # Both, since S3 reads the parts of a large object back to put it together: with leave to encrypt only, as CDK's own task
+        # grants it, the upload of a large model fails.
+        key.grant_encrypt_decrypt(self)
+        wide = ("kms:GenerateDataKey*", "kms:ReEncrypt*")
+        self._answers.add({f"AwsSolutions-IAM5[Action::{action}]": _WHY_KEY for action in wide})
 
     def grant_checkpoints(self, bucket: s3.IBucket, prefix: str) -> None:
         """Let jobs keep checkpoints under a prefix: written while they run, read back when they start again."""
@@ -93,23 +135,18 @@ class TrainingRole(Construct):
         def arns(resource: str, names: Sequence[str]) -> list[str]:
             return [stack.format_arn(service="ec2", resource=resource, resource_name=name) for name in names]
 
-        interfaces = arns("network-interface", ["*"])
+        interfaces, subnets = arns("network-interface", ["*"]), arns("subnet", network.subnets.subnet_ids)
+        groups = arns("security-group", [network.security_group.security_group_id])
+        self._allow(["ec2:CreateNetworkInterface"], [*interfaces, *groups, *subnets], why=_WHY_INTERFACES)
+        # The condition is that of AWS's own policy for CodeBuild in a VPC. Of the two below no policy of AWS's has one, and a key
+        # that a call turned out not to have would leave interfaces behind.
         self._allow(
-            ["ec2:CreateNetworkInterface"],
-            [
-                *interfaces,
-                *arns("security-group", [network.security_group.security_group_id]),
-                *arns("subnet", network.subnets.subnet_ids),
-            ],
-        )
-        self._allow(
-            [
-                "ec2:CreateNetworkInterfacePermission",
-                "ec2:DeleteNetworkInterface",
-                "ec2:DeleteNetworkInterfacePermission",
-            ],
+            ["ec2:CreateNetworkInterfacePermission"],
             interfaces,
+            {"ArnEquals": {"ec2:Subnet": subnets}},
+            why=_WHY_INTERFACES,
         )
+        self._allow(["ec2:DeleteNetworkInterface", "ec2:DeleteNetworkInterfacePermission"], interfaces)
         # EC2 has no narrower resource for what only describes.
         self._allow(
             [
@@ -120,6 +157,7 @@ class TrainingRole(Construct):
                 "ec2:DescribeVpcs",
             ],
             ["*"],
+            why=_WHY_EVERYTHING,
         )
 
     def _allow_logs_and_metrics(self) -> None:
@@ -130,20 +168,33 @@ class TrainingRole(Construct):
             arn_format=ArnFormat.COLON_RESOURCE_NAME,
         )
         self._allow(
-            ["logs:CreateLogGroup", "logs:CreateLogStream", "logs:DescribeLogStreams", "logs:PutLogEvents"], [streams]
+            ["logs:CreateLogGroup", "logs:CreateLogStream", "logs:DescribeLogStreams", "logs:PutLogEvents"],
+            [streams],
+            why=_WHY_STREAMS,
         )
         # CloudWatch has no resource for metrics; the namespace is what narrows this.
         self._allow(
             ["cloudwatch:PutMetricData"],
             ["*"],
             {"StringEquals": {"cloudwatch:namespace": _METRIC_NAMESPACE}},
+            why=_WHY_EVERYTHING,
         )
 
     def _allow_list(self, bucket: s3.IBucket, prefix: str) -> None:
         # A listing is of the bucket, so what narrows it to the prefix is a condition.
         self._allow(["s3:ListBucket"], [bucket.bucket_arn], {"StringLike": {"s3:prefix": [f"{prefix}*"]}})
 
-    def _allow(self, actions: list[str], resources: list[str], conditions: dict[str, Any] | None = None) -> None:
+    def _allow(
+        self,
+        actions: list[str],
+        resources: list[str],
+        conditions: dict[str, Any] | None = None,
+        *,
+        why: str | None = None,
+    ) -> None:
+        """Add a statement; ``why`` is the reason for the wildcards in its resources."""
         self.role.add_to_principal_policy(
             iam.PolicyStatement(actions=actions, resources=resources, conditions=conditions)
         )
+        if why is not None:
+            self._answers.add_wildcards(resources, why)

@@ -25,15 +25,21 @@ _TYPES: dict[str, tuple[type, ...]] = {
 _MEASURED = {"string": "characters", "list": "members", "map": "entries"}
 
 
-def check_request(request: Mapping[str, Any], prop_names: Mapping[str, str] | None = None) -> None:
+def check_request(
+    request: Mapping[str, Any],
+    prop_names: Mapping[str, str] | None = None,
+    newer_values: frozenset[str] = frozenset(),
+) -> None:
     """Raise ``ValueError`` where a CreateTrainingJob request breaks the service model.
 
     Checks types, required and unknown members, lengths and ranges, patterns and enums, and passes by what is not known
     yet: tokens, and members whose key ends in ``.$`` (Step Functions' JSONPath). ``prop_names`` says which prop a member
     comes from, by its path in the request, like ``{"AlgorithmSpecification.MetricDefinitions": "metric_definitions"}``;
-    the longest path that fits names the prop in the message.
+    the longest path that fits names the prop in the message. ``newer_values`` are taken though an enum lacks them.
     """
     for path, problem in _problems("CreateTrainingJobRequest", request, ()):
+        if _value_at(request, path) in newer_values and problem.startswith("must be one of "):
+            continue
         member = ".".join(path)
         prop = _prop(path, prop_names or {})
         raise ValueError(f"{prop} ({member}) {problem}" if prop else f"{member or 'the request'} {problem}")
@@ -118,8 +124,21 @@ def _breaches(shape: Mapping[str, Any], value: Any) -> Iterator[str]:
 def _pattern(text: str) -> re.Pattern[str]:
     """A pattern of the service model, whose Unicode classes Python's ``re`` spells otherwise."""
     separators = "\u0020\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
-    translated = text.replace(r"\p{L}", r"\w").replace(r"\p{N}", r"\w").replace(r"\p{Z}", separators)
+    translated = (
+        text.replace(r"\p{Alnum}", "a-zA-Z0-9")
+        .replace(r"\p{L}", r"\w")
+        .replace(r"\p{N}", r"\w")
+        .replace(r"\p{Z}", separators)
+    )
     return re.compile(translated)
+
+
+def _value_at(request: Any, path: tuple[str, ...]) -> str | None:
+    """The text at a path, None where there is something else or nothing."""
+    value = request
+    for name in path:
+        value = value[int(name)] if isinstance(value, list) else value.get(name) if isinstance(value, Mapping) else None
+    return value if isinstance(value, str) else None
 
 
 def _prop(path: tuple[str, ...], prop_names: Mapping[str, str]) -> str | None:

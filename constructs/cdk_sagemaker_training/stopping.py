@@ -13,6 +13,7 @@ from constructs import Construct
 
 from cdk_sagemaker_training.definition import execution_hash
 from cdk_sagemaker_training.launch import Launch
+from cdk_sagemaker_training.machines import make_state_machine
 
 # Long enough for a Create that was under way when its execution ended to show in a list.
 _SECONDS_BETWEEN_LOOKS = 60
@@ -25,17 +26,25 @@ class Stopper(Construct):
     last stopped a job, it finds none.
     """
 
-    def __init__(self, scope: Construct, id: str, *, launch: Launch, state_machine: sfn.IStateMachine) -> None:
+    def __init__(
+        self, scope: Construct, id: str, *, launch: Launch, state_machine: sfn.IStateMachine, logs: sfn.LogOptions
+    ) -> None:
         super().__init__(scope, id)
-        stopper = sfn.StateMachine(
-            self,
-            "StateMachine",
-            # The one token in it is the partition, which stands within text and needs no care of its own.
-            definition_body=sfn.DefinitionBody.from_string(json.dumps(stopping_definition(launch.partition))),
-        )
+        # The one token in it is the partition, which stands within text and needs no care of its own.
+        stopper = make_state_machine(self, json.dumps(stopping_definition(launch.partition)), logs)
         # SageMaker lists all jobs or none; no resource narrows this.
-        stopper.add_to_role_policy(iam.PolicyStatement(actions=["sagemaker:ListTrainingJobs"], resources=["*"]))
+        listing = iam.PolicyStatement(actions=["sagemaker:ListTrainingJobs"], resources=["*"])
+        stopper.add_to_role_policy(listing)
         stopper.add_to_role_policy(launch.job_policy("StopTrainingJob"))
+        starter = iam.Role(
+            stopper,
+            "EventsRole",
+            # Only for rules of this account, as CDK has it for state machines, but not for the role that it would make here.
+            assumed_by=iam.ServicePrincipal(
+                "events.amazonaws.com",
+                conditions={"StringEquals": {"aws:SourceAccount": launch.stack.account}},
+            ),
+        )
         events.Rule(
             self,
             "Rule",
@@ -48,7 +57,9 @@ class Stopper(Construct):
                     "status": ["ABORTED", "FAILED", "TIMED_OUT"],
                 },
             ),
-            targets=[targets.SfnStateMachine(stopper, input=events.RuleTargetInput.from_event_path("$.detail"))],
+            targets=[
+                targets.SfnStateMachine(stopper, input=events.RuleTargetInput.from_event_path("$.detail"), role=starter)
+            ],
         )
 
 

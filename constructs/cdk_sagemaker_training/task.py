@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any, Unpack, cast
 
 import jsii
-from aws_cdk import Duration, Size
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk import aws_stepfunctions_tasks as tasks
 from constructs import Construct
 
-from cdk_sagemaker_training.data import S3Channel, S3Prefix, Spot, WarmPool
-from cdk_sagemaker_training.image import TrainingImage
-from cdk_sagemaker_training.jobs import TrainingJob
 from cdk_sagemaker_training.jsonpath import expression
 from cdk_sagemaker_training.launch import Launch
-from cdk_sagemaker_training.role import TrainingRole
+from cdk_sagemaker_training.props import PROPS, TrainingProps
 from cdk_sagemaker_training.sync import check_sync_takes
 
-if TYPE_CHECKING:
-    from cdk_sagemaker_training.network import TrainingNetwork
+
+class TaskProps(TrainingProps, total=False):
+    """The props of a job, and those of every task state of CDK's."""
+
+    comment: str
+    state_name: str
+    input_path: str
+    output_path: str
+    result_path: str
+    result_selector: Mapping[str, Any]
+    assign: Mapping[str, Any]
+    task_timeout: sfn.Timeout
+    heartbeat_timeout: sfn.Timeout
+    credentials: sfn.Credentials
 
 
 # CDK's own task for any call renders what all tasks have (result paths, retries, timeouts, credentials). Its base class
@@ -29,9 +37,9 @@ if TYPE_CHECKING:
 class TrainingTask(tasks.CallAwsService):
     """A Task state, in JSONPath, that runs one training job and waits for its end; its result is the job's description.
 
-    Takes what the optimised integration `createTrainingJob.sync` is known to take; for a job with instance groups, a warm
-    pool or ``max_pending`` use ``TrainingWorkflow(...).as_task(...)``, which also asks again where AWS did not answer, and
-    stops the job of an execution that ends before it.
+    Takes, of ``TrainingProps``, what the optimised integration `createTrainingJob.sync` is known to take; for a job with more,
+    such as instance groups, a warm pool or ``max_pending``, use ``TrainingWorkflow(...).as_task(...)``, which also asks again
+    where AWS did not answer, and stops the job of an execution that ends before it.
 
     A job's name is ``job_name_prefix`` and a hash of the execution, the state and the number of its retries, so that
     ``add_retry`` starts a new job after a failed one, while a state that AWS runs anew finds its name in use. In a Map, or
@@ -46,26 +54,10 @@ class TrainingTask(tasks.CallAwsService):
         scope: Construct,
         id: str,
         *,
-        job: TrainingJob,
-        image: TrainingImage,
-        output: S3Prefix,
-        channels: Mapping[str, S3Channel] | None = None,
-        checkpoints: S3Prefix | None = None,
-        hyperparameters: Mapping[str, Any] | None = None,
-        environment: Mapping[str, str] | None = None,
-        role: TrainingRole | iam.IRole | None = None,
-        network: TrainingNetwork | None = None,
-        spot: Spot | None = None,
-        warm_pool: WarmPool | None = None,
-        max_runtime: Duration | None = None,
-        max_pending: Duration | None = None,
-        volume_size: Size | None = None,
-        metric_definitions: Mapping[str, str] | None = None,
-        job_name_prefix: str | None = None,
         unique_by: str | None = None,
-        tags: Mapping[str, str] | None = None,
-        **task_state: Any,
+        **props: Unpack[TaskProps],
     ) -> None:
+        given = cast(dict[str, Any], props)
         super().__init__(
             scope,
             id,
@@ -73,37 +65,18 @@ class TrainingTask(tasks.CallAwsService):
             action="createTrainingJob",
             iam_resources=["*"],  # of policies that are not used: `_task_policies` has narrower ones
             query_language=sfn.QueryLanguage.JSON_PATH,
-            **task_state,
+            **{name: value for name, value in given.items() if name not in PROPS},
         )
-        launch = Launch(
-            self,
-            job=job,
-            image=image,
-            output=output,
-            channels=channels,
-            checkpoints=checkpoints,
-            hyperparameters=hyperparameters,
-            environment=environment,
-            role=role,
-            network=network,
-            spot=spot,
-            warm_pool=warm_pool,
-            max_runtime=max_runtime,
-            max_pending=max_pending,
-            volume_size=volume_size,
-            metric_definitions=metric_definitions,
-            job_name_prefix=job_name_prefix,
-            tags=tags,
-        )
+        launch = Launch(self, cast(TrainingProps, {name: value for name, value in given.items() if name in PROPS}))
         if len(launch.job_requests) != 1:
             raise ValueError(
                 "job must be one that makes one request, like DataParallelJob(InstanceGroup('ml.g5.xlarge')), "
-                f"got {type(job).__name__} with {len(launch.job_requests)}: use TrainingWorkflow(...).as_task(...)"
+                f"got {type(props['job']).__name__} with {len(launch.job_requests)}: use TrainingWorkflow(...).as_task(...)"
             )
         self._request = launch.request(
             launch.job_requests[0], job_name=_job_name(launch.prefix, unique_by), checkpoint_folder=_folder(unique_by)
         )
-        check_sync_takes(self._request, "TrainingWorkflow(...).as_task(...)")
+        check_sync_takes(self._request, "TrainingWorkflow(...).as_task(...)", props)
         self._resource = f"arn:{launch.partition}:states:::sagemaker:createTrainingJob.sync"
         self._policies = [
             launch.job_policy("CreateTrainingJob", "DescribeTrainingJob", "StopTrainingJob", "AddTags"),
@@ -111,8 +84,8 @@ class TrainingTask(tasks.CallAwsService):
             launch.sync_policy(),
         ]
         self.role = launch.role
-        self.network = network
-        self.image = image
+        self.network = props.get("network")
+        self.image = props["image"]
 
     @jsii.member(jsii_name="toStateJson")
     def to_state_json(self, top_level_query_language: sfn.QueryLanguage | None = None) -> Mapping[Any, Any]:

@@ -3,31 +3,27 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, Unpack, get_args
 
 import jsii
-from aws_cdk import Duration, Size
+from aws_cdk import Duration
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
-from cdk_sagemaker_training.data import S3Channel, S3Prefix, Spot, WarmPool, seconds_of
+from cdk_sagemaker_training.data import S3Prefix, seconds_of
 from cdk_sagemaker_training.definition import Integration, Intervals, training_definition
-from cdk_sagemaker_training.image import TrainingImage
-from cdk_sagemaker_training.jobs import TrainingJob
 from cdk_sagemaker_training.jsonpath import expression
 from cdk_sagemaker_training.launch import Launch
-from cdk_sagemaker_training.role import TrainingRole
+from cdk_sagemaker_training.machines import answer_review, default_logs, make_state_machine
+from cdk_sagemaker_training.props import TrainingProps
 from cdk_sagemaker_training.stopping import Stopper
 from cdk_sagemaker_training.sync import check_sync_takes, sync_takes
 from cdk_sagemaker_training.tokens import is_unresolved
 
 if TYPE_CHECKING:
-    # Not needed to run, and each takes as long to import as making a workflow or more.
+    # Not needed to run, and takes as long to import as making a workflow or more.
     from aws_cdk import aws_cloudwatch as cloudwatch
-
-    from cdk_sagemaker_training.network import TrainingNetwork
 
 _MOST_ATTEMPTS = 30  # as many as SageMaker itself retries a job, and as fit into an execution's history
 _PENDING_SECONDS = 24 * 3_600  # for machines that nobody said how long to wait for
@@ -49,16 +45,17 @@ class TrainingWorkflow(Construct):
     - A kind that makes several jobs, such as one that compiles ahead of the one that trains, has them run one after the other.
     - ``attempts`` is how often a job that fails is run, 1 to 30. Calls that AWS throttles or answers with an error are
       repeated in any case, and a call whose answer was lost never starts a second job.
-    - ``checkpoints`` turns checkpoints on, without ``spot`` too, which says their place itself. Each execution has
-      ``<prefix>/<execution name>/`` for all its attempts. ``resume_from`` names an older execution whose checkpoints are
-      used, and continued, instead: a name, or a place in the execution's input, such as
+    - Each execution has its checkpoints in ``<prefix>/<execution name>/``, for all its attempts. ``resume_from`` names an older
+      execution whose checkpoints are used, and continued, instead: a name, or a place in the execution's input, such as
       ``sfn.JsonPath.string_at("$.resume_from")``.
     - ``timeout`` ends an execution, and its job; by default all attempts at their longest fit in, ``max_pending`` (else one day)
       of waiting for machines included. However an execution ends before its job, a rule stops the job.
+    - ``logs`` is what is kept of executions: by default their events without their data, for three months, in a group of its own
+      that goes with the workflow.
 
-    Text props take CDK's tokens and ``sfn.JsonPath`` of the execution's input, which must be an object without ``Training``.
-    ``max_runtime`` is one day unless said, ``volume_size`` 30 GiB, the role a new one, the network SageMaker's own. As a
-    grantee the workflow stands for its jobs: ``bucket.grant_read(workflow)``. Raises ``ValueError`` with the prop to change.
+    What the job itself takes is listed, with its defaults, in ``TrainingProps``. Text props take CDK's tokens and
+    ``sfn.JsonPath`` of the execution's input, which must be an object without ``Training``. As a grantee the workflow stands for
+    its jobs: ``bucket.grant_read(workflow)``. Raises ``ValueError`` with the prop to change.
     """
 
     def __init__(
@@ -66,51 +63,17 @@ class TrainingWorkflow(Construct):
         scope: Construct,
         id: str,
         *,
-        job: TrainingJob,
-        image: TrainingImage,
-        output: S3Prefix,
-        channels: Mapping[str, S3Channel] | None = None,
-        checkpoints: S3Prefix | None = None,
         resume_from: str | None = None,
-        hyperparameters: Mapping[str, Any] | None = None,
-        environment: Mapping[str, str] | None = None,
-        role: TrainingRole | iam.IRole | None = None,
-        network: TrainingNetwork | None = None,
-        spot: Spot | None = None,
-        warm_pool: WarmPool | None = None,
-        max_runtime: Duration | None = None,
-        max_pending: Duration | None = None,
-        volume_size: Size | None = None,
-        metric_definitions: Mapping[str, str] | None = None,
-        job_name_prefix: str | None = None,
-        tags: Mapping[str, str] | None = None,
         integration: Integration | None = None,
         attempts: int = 1,
         timeout: Duration | None = None,
+        logs: sfn.LogOptions | None = None,
+        **props: Unpack[TrainingProps],
     ) -> None:
         super().__init__(scope, id)
         _check_attempts(attempts)
         _check_integration(integration)
-        launch = Launch(
-            self,
-            job=job,
-            image=image,
-            output=output,
-            channels=channels,
-            checkpoints=checkpoints,
-            hyperparameters=hyperparameters,
-            environment=environment,
-            role=role,
-            network=network,
-            spot=spot,
-            warm_pool=warm_pool,
-            max_runtime=max_runtime,
-            max_pending=max_pending,
-            volume_size=volume_size,
-            metric_definitions=metric_definitions,
-            job_name_prefix=job_name_prefix,
-            tags=tags,
-        )
+        launch = Launch(self, props)
         folder = _folder(resume_from, launch.checkpoints)
         requests = {
             one.name_suffix: launch.request(one, job_name="$.Training.JobName", checkpoint_folder=folder)
@@ -121,7 +84,7 @@ class TrainingWorkflow(Construct):
         self.integration: Integration = integration or ("sync" if all(map(sync_takes, requests.values())) else "poll")
         if self.integration == "sync":
             for request in requests.values():
-                check_sync_takes(request, "integration='poll'")
+                check_sync_takes(request, "integration='poll'", props)
         definition = training_definition(
             requests=requests,
             prefix=launch.prefix,
@@ -131,16 +94,14 @@ class TrainingWorkflow(Construct):
             timeout_seconds=jobs * (longest + _UPLOAD_SECONDS) if timeout is None else seconds_of("timeout", timeout),
             partition=launch.partition,
         )
-        self.state_machine = sfn.StateMachine(
-            self,
-            "StateMachine",
-            definition_body=sfn.DefinitionBody.from_string(launch.stack.to_json_string(definition)),
-        )
+        log_options = logs or default_logs(self)
+        self.state_machine = make_state_machine(self, launch.stack.to_json_string(definition), log_options)
         self._allow(launch)
-        Stopper(self, "Stopper", launch=launch, state_machine=self.state_machine)
+        Stopper(self, "Stopper", launch=launch, state_machine=self.state_machine, logs=log_options)
+        answer_review(self, launch.job_arns)
         self.role = launch.role
-        self.network = network
-        self.image = image
+        self.network = props.get("network")
+        self.image = props["image"]
 
     @property
     @jsii.member(jsii_name="grantPrincipal")

@@ -21,6 +21,37 @@ CONTAINER_ENV = {
     "PYTHONIOENCODING": "UTF-8",
     "PYTHONUNBUFFERED": "1",
 }
+
+# The accounts in which AWS keeps its containers, over all regions ("image_uri_config" of the SageMaker Python SDK).
+AWS_ACCOUNTS = frozenset(
+    [
+        "094389454867",
+        "204538143572",
+        "217643126080",
+        "364406365360",
+        "380420809688",
+        "442386744353",
+        "446045086412",
+        "457447274322",
+        "503227376785",
+        "550225433462",
+        "590183813437",
+        "626614931356",
+        "633930458069",
+        "637423239942",
+        "658645717510",
+        "692866216735",
+        "727897471807",
+        "763104351884",
+        "772153158452",
+        "780543022126",
+        "871362719292",
+        "886529160074",
+        "907027046896",
+        "914824155844",
+        "975050140332",
+    ]
+)
 PYTORCH_MODULE = "sagemaker_pytorch_container.training:main"
 TENSORFLOW_MODULE = "sagemaker_tensorflow_container.training:main"
 

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from .base_images import AWS_ACCOUNTS
 from .images import ImageError, ImageStore
 from .references import ACCOUNT_ID, ECR_REGISTRY, Reference
 
@@ -72,9 +73,11 @@ def _login(options: list[str]) -> None:
     given, places = _options("login", options, with_value=("--username", "-u"), without=("--password-stdin",))
     registry = (places[-1] if places else "docker.io").removeprefix("https://").rstrip("/")
     match = ECR_REGISTRY.fullmatch(registry)
-    if registry != "public.ecr.aws" and (not match or match["account"] != ACCOUNT_ID):
+    # AWS's own containers are known by name, without asking their registry for anything.
+    if registry != "public.ecr.aws" and (not match or match["account"] not in AWS_ACCOUNTS | {ACCOUNT_ID}):
         raise ImageError(
-            f"login must be to the account's own registry, like {ACCOUNT_ID}.dkr.ecr.us-east-1.amazonaws.com, got {registry!r}"
+            f"login must be to the account's own registry or one of AWS's containers, "
+            f"like {ACCOUNT_ID}.dkr.ecr.us-east-1.amazonaws.com, got {registry!r}"
         )
     if ("--password-stdin", "") not in given or not sys.stdin.read().strip():
         raise ImageError("login must get the password by --password-stdin")

@@ -55,6 +55,7 @@ KNOWN_KEYS = frozenset(
         "aws:tagkeys",
         "aws:viaawsservice",
         "cloudwatch:namespace",
+        "ec2:subnet",
         "iam:passedtoservice",
         "kms:granteeprincipal",
         "kms:grantisforawsresource",

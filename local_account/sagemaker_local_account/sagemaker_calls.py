@@ -23,11 +23,7 @@ DESCRIBE_NETWORK = (
     "ec2:DescribeSubnets",
     "ec2:DescribeVpcs",
 )
-CHANGE_INTERFACE = (
-    "ec2:CreateNetworkInterfacePermission",
-    "ec2:DeleteNetworkInterface",
-    "ec2:DeleteNetworkInterfacePermission",
-)
+DELETE_INTERFACE = ("ec2:DeleteNetworkInterface", "ec2:DeleteNetworkInterfacePermission")
 
 
 def image_calls(request: Mapping[str, Any]) -> list[Call]:
@@ -47,15 +43,17 @@ def network_calls(request: Mapping[str, Any], place: Place) -> list[Call]:
         return []
     ec2 = f"arn:aws:ec2:{place.region}:{place.account}:"
     interface = f"{ec2}network-interface/*"
+    subnets = [f"{ec2}subnet/{subnet}" for subnet in network["Subnets"]]
     created = [
         interface,
-        *(f"{ec2}subnet/{subnet}" for subnet in network["Subnets"]),
+        *subnets,
         *(f"{ec2}security-group/{group}" for group in network["SecurityGroupIds"]),
     ]
     return [
         *(Call(action) for action in DESCRIBE_NETWORK),
         *(Call("ec2:CreateNetworkInterface", resource) for resource in created),
-        *(Call(action, interface) for action in CHANGE_INTERFACE),
+        *(Call("ec2:CreateNetworkInterfacePermission", interface, {"ec2:subnet": (subnet,)}) for subnet in subnets),
+        *(Call(action, interface) for action in DELETE_INTERFACE),
     ]
 
 

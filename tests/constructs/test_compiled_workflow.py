@@ -295,7 +295,7 @@ def test_an_image_is_known_by_what_its_dockerfile_is_built_from(dockerfile: str,
     (tmp_path / "Dockerfile").write_text(dockerfile)
     stack = Stack()
     args = {"V": "1.13.1"} if "ARG V\n" in dockerfile else None
-    image = TrainingImage(stack, "Image", directory=str(tmp_path), build_args=args)
+    image = TrainingImage(stack, "Image", directory=str(tmp_path), build_args=args, builder="docker")
     assert image.base is not None
     assert image.base.startswith(f"pytorch-trcomp-training:{base}-gpu-py3")
     stack.workflow(ON_ONE_GPU, image)

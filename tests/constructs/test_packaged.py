@@ -20,7 +20,7 @@ def test_the_training_code_is_where_its_path_says() -> None:
 
 def test_a_kind_that_is_not_packaged_is_refused_with_those_that_are() -> None:
     with pytest.raises(
-        ValueError, match=r"kind must be one whose training code is packaged, like 'heterogeneous' of .*'serial'"
+        ValueError, match=r"kind must be one whose training code is packaged, like 'compiled' of .*'serial'"
     ):
         training_code_path("serial")
 
@@ -29,7 +29,9 @@ def test_init_copies_a_kind_and_what_it_shares_into_a_folder_that_an_image_is_bu
     code, _ = init("heterogeneous", tmp_path / "mine")
     assert code == 0
     assert (tmp_path / "mine" / "common" / "job.py").is_file()
-    TrainingImage(cdk.Stack(), "Image", directory=str(tmp_path / "mine"), file="heterogeneous/Dockerfile")
+    TrainingImage(
+        cdk.Stack(), "Image", directory=str(tmp_path / "mine"), file="heterogeneous/Dockerfile", builder="docker"
+    )
 
 
 def test_init_overwrites_nothing(tmp_path: Path) -> None:

@@ -16,7 +16,8 @@ from cdk_sagemaker_training import (
     Torchrun,
     WarmPool,
 )
-from cdk_sagemaker_training.request import check_job_name_prefix, create_training_job, encode_hyperparameter
+from cdk_sagemaker_training.hyperparameters import encode_hyperparameter
+from cdk_sagemaker_training.request import check_job_name_prefix, create_training_job
 
 BUCKET: Any = SimpleNamespace(bucket_name="bucket")
 HETEROGENEOUS = HeterogeneousJob(

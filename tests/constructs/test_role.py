@@ -2,12 +2,14 @@ from typing import Any
 
 import aws_cdk as cdk
 import pytest
+from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from aws_cdk.assertions import Template
+from rendered import resolved
 
-from cdk_sagemaker_training import TrainingRole
+from cdk_sagemaker_training import TrainingNetwork, TrainingRole
 
 
 class Role:
@@ -95,3 +97,84 @@ def test_a_role_that_there_is_already_gets_the_permissions_too() -> None:
     TrainingRole.from_role(stack, "Role", own)
     [policy] = Template.from_stack(stack).find_resources("AWS::IAM::Policy").values()
     assert policy["Properties"]["Roles"][0]["Ref"].startswith("Own")
+
+
+def test_what_is_encrypted_with_a_key_may_be_read_and_written_with_it() -> None:
+    role = Role()
+    role.role.grant_key(kms.Key.from_key_arn(role.stack, "Key", "arn:aws:kms:us-east-1:123456789012:key/1"))
+    [keys] = [statement for statement in role.statements() if "kms:Decrypt" in statement["Action"]]
+    assert keys["Action"] == ["kms:Decrypt", "kms:Encrypt", "kms:ReEncrypt*", "kms:GenerateDataKey*"]
+    assert keys["Resource"] == "arn:aws:kms:us-east-1:123456789012:key/1"
+
+
+def test_a_bucket_with_a_key_may_be_written_with_it_and_its_parts_read_back() -> None:
+    role = Role()
+    key = kms.Key(role.stack, "Key")
+    role.role.grant_write(s3.Bucket(role.stack, "Encrypted", encryption_key=key), "models/")
+    [keys] = [statement for statement in role.statements() if "kms:GenerateDataKey*" in statement["Action"]]
+    assert "kms:Decrypt" in keys["Action"]
+    assert role.stack.resolve(key.key_arn) == keys["Resource"]
+
+
+def test_a_new_role_reaches_no_further_than_its_boundary() -> None:
+    stack = cdk.Stack()
+    boundary = iam.ManagedPolicy.from_managed_policy_name(stack, "Boundary", "boundary")
+    TrainingRole(stack, "Role", permissions_boundary=boundary)
+    [role] = Template.from_stack(stack).find_resources("AWS::IAM::Role").values()
+    assert role["Properties"]["PermissionsBoundary"]["Fn::Join"][1][-1] == ":policy/boundary"
+
+
+def test_a_boundary_for_a_role_that_there_is_already_is_refused() -> None:
+    stack = cdk.Stack()
+    own = iam.Role(stack, "Own", assumed_by=iam.ServicePrincipal("sagemaker.amazonaws.com"))
+    with pytest.raises(ValueError, match=r"^permissions_boundary must be left out with a role that there is already"):
+        TrainingRole(stack, "Role", role=own, permissions_boundary=iam.ManagedPolicy(stack, "Boundary"))
+
+
+class OnANetwork(Role):
+    """A role that is granted a network, in a VPC that is new or was imported."""
+
+    def __init__(self, new: bool) -> None:
+        super().__init__()
+        vpc = ec2.Vpc.from_vpc_attributes(
+            self.stack,
+            "Vpc",
+            vpc_id="vpc-1",
+            availability_zones=["us-east-1a"],
+            private_subnet_ids=["subnet-1"],
+            private_subnet_route_table_ids=["rtb-1"],
+        )
+        self.network = TrainingNetwork(self.stack, "Network", vpc=None if new else vpc)
+        self.role.grant_network(self.network)
+
+    def statements(self) -> list[dict[str, Any]]:
+        policies = Template.from_stack(self.stack).find_resources("AWS::IAM::Policy").items()
+        [own] = [policy for name, policy in policies if name.startswith("Role")]
+        return [resolved(one) for one in own["Properties"]["PolicyDocument"]["Statement"]]
+
+    def of(self, action: str) -> dict[str, Any]:
+        [statement] = [one for one in self.statements() if one["Action"] == action]
+        return statement
+
+
+EC2 = "arn:aws:ec2:us-east-1:123456789012:"
+
+
+@pytest.mark.parametrize("new", [True, False])
+def test_interfaces_may_be_made_in_the_networks_subnets_and_security_group_only(new: bool) -> None:
+    role = OnANetwork(new)
+    subnets = [resolved(role.stack.resolve(id)) for id in role.network.subnets.subnet_ids]
+    group = resolved(role.stack.resolve(role.network.security_group.security_group_id))
+    assert role.of("ec2:CreateNetworkInterface")["Resource"] == [
+        f"{EC2}network-interface/*",
+        f"{EC2}security-group/{group}",
+        *(f"{EC2}subnet/{subnet}" for subnet in subnets),
+    ]
+
+
+@pytest.mark.parametrize("new", [True, False])
+def test_interfaces_may_be_handed_to_sagemaker_in_the_networks_subnets_only(new: bool) -> None:
+    role = OnANetwork(new)
+    handing = role.of("ec2:CreateNetworkInterfacePermission")
+    subnets = [f"{EC2}subnet/{resolved(role.stack.resolve(id))}" for id in role.network.subnets.subnet_ids]
+    assert handing["Condition"] == {"ArnEquals": {"ec2:Subnet": subnets}}

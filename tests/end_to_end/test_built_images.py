@@ -37,6 +37,28 @@ class Built(cdk.Stack):
         cdk.CfnOutput(self, "Tag", value=build.image_tag)
 
 
+class BuiltFromADirectory(cdk.Stack):
+    """The library's own image of a directory, built by CodeBuild into a repository of its own."""
+
+    def __init__(self, context: Path) -> None:
+        super().__init__(cdk.App(), "FromADirectory", env=cdk.Environment(account="123456789012", region="us-east-1"))
+        bucket = s3.Bucket(self, "Bucket", removal_policy=cdk.RemovalPolicy.DESTROY, auto_delete_objects=True)
+        workflow = TrainingWorkflow(
+            self,
+            "Workflow",
+            image=TrainingImage(
+                self,
+                "Image",
+                directory=str(context),
+                build_args={"SAYING": "two words"},
+                removal_policy=cdk.RemovalPolicy.DESTROY,
+            ),
+            job=DataParallelJob(InstanceGroup("ml.m5.xlarge")),
+            output=S3Prefix(bucket, "models/"),
+        )
+        cdk.CfnOutput(self, "Machine", value=workflow.state_machine.state_machine_arn)
+
+
 @pytest.fixture
 def context(tmp_path: Path) -> Path:
     (tmp_path / "Dockerfile").write_text(DOCKERFILE)
@@ -85,4 +107,34 @@ def test_a_dockerfile_that_is_refused_fails_the_deployment_with_its_line(deploye
     with pytest.raises(AssertionError, match=r'command: eval "\$buildCommand"(?s:.*)Dockerfile:2:(?s:.*)missing\.txt'):
         deployed.deploy(Built(context))
     deployed.client("cloudformation").delete_stack(StackName="Built")
+    assert held(deployed) == before
+
+
+def test_a_job_runs_on_the_image_of_a_directory_that_codebuild_built_from_one_of_awss_containers(
+    deployed: Deployed, context: Path
+) -> None:
+    before = held(deployed)
+    (context / "Dockerfile").write_text(
+        "FROM 763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch:2.13-cpu-amzn2023-ec2\n"
+        "ARG SAYING=nothing\n"
+        "ENV SAYING=$SAYING\n"
+        "COPY says.sh /says.sh\n"
+        'ENTRYPOINT ["sh", "/says.sh"]\n'
+    )
+    (context / "says.sh").write_text('echo "the image says $SAYING"\n')
+    outputs = deployed.deploy(BuiltFromADirectory(context))
+    [repository] = deployed.client("ecr").describe_repositories()["repositories"][len(before["repositories"]) :]
+    assert repository["imageTagMutability"] == "IMMUTABLE"
+    execution = deployed.start(outputs["Machine"])
+    assert deployed.ended(execution)["status"] == "SUCCEEDED"
+    assert deployed.said(deployed.the_job_of(execution)["TrainingJobName"]) == ["the image says two words"]
+
+    (context / "not-copied.txt").write_text("new")
+    builds = deployed.client("codebuild").list_builds()["ids"]
+    deployed.deploy(stack := BuiltFromADirectory(context))
+    assert deployed.client("codebuild").list_builds()["ids"] == builds
+
+    app = cdk.App.of(stack)
+    assert isinstance(app, cdk.App)
+    deployed.cdk("destroy", stack.stack_name, "--force", "--app", app.synth().directory)
     assert held(deployed) == before

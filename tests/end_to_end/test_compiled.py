@@ -47,7 +47,7 @@ class Compiled(cdk.Stack):
         super().__init__(app, id)
         bucket = s3.Bucket(self, "Bucket", removal_policy=cdk.RemovalPolicy.DESTROY)
         cdk.CfnOutput(self, "BucketName", value=bucket.bucket_name)
-        built = TrainingImage(self, "Image", directory=training_code_path(), **image)
+        built = TrainingImage(self, "Image", directory=training_code_path(), builder="docker", **image)
         for name, props in jobs.items():
             workflow = TrainingWorkflow(
                 self,
@@ -60,6 +60,7 @@ class Compiled(cdk.Stack):
                 spot=Spot(S3Prefix(bucket, "checkpoints/"), max_wait=cdk.Duration.hours(2))
                 if "spot" in props
                 else None,
+                checkpoints=S3Prefix(bucket, "checkpoints/") if "checkpoints" in props else None,
                 max_runtime=cdk.Duration.hours(1),
             )
             cdk.CfnOutput(self, f"{name}Arn", value=workflow.state_machine.state_machine_arn)
@@ -115,15 +116,15 @@ def xla(machines: Any) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def digits(machines: Any) -> str:
-    """The state machine of a heterogeneous job whose training group runs FSDP2 and inductor."""
+def digits(machines: Any) -> dict[str, str]:
+    """A heterogeneous job whose training group runs FSDP2 and inductor."""
     job = HeterogeneousJob(
         groups={"data_group": ONE},
         train=DataParallelJob(TWO, launcher=Torchrun(), compiler=TorchCompile()),
         train_group="dnn_group",
     )
-    jobs = {"Digits": {"job": job, "hyperparameters": DIGITS}}
-    return str(machines("CompiledDigits", jobs, file="heterogeneous/Dockerfile")["DigitsArn"])
+    jobs = {"Digits": {"job": job, "hyperparameters": DIGITS, "checkpoints": True}}
+    return dict(machines("CompiledDigits", jobs, file="heterogeneous/Dockerfile"))
 
 
 @pytest.fixture
@@ -203,9 +204,13 @@ def test_an_interrupted_job_goes_on_with_its_steps_and_its_compiled_code(
     print("seconds of each start's first step:", [round(BYTES_OF_A_STEP / pace, 1) for pace in paces])
 
 
-def test_a_group_that_trains_beside_another_keeps_shares_of_a_compiled_model(deployed: Deployed, digits: str) -> None:
-    said = completed(deployed, digits)
+def test_a_group_that_trains_beside_another_keeps_shares_of_a_compiled_model(
+    deployed: Deployed, digits: dict[str, str]
+) -> None:
+    said = completed(deployed, digits["DigitsArn"])
     assert sum("of dnn_group trains" in line for line in said) == 2
     assert sum("of data_group serves" in line for line in said) == 1
     [first, *_, last] = numbers(said, r"step \d+ loss ([0-9.]+)")
     assert last < first
+    kept = deployed.client("s3").list_objects_v2(Bucket=digits["BucketName"], Prefix="checkpoints/")["Contents"]
+    assert any("/compiler-cache/" in entry["Key"] for entry in kept)  # what inductor compiled

@@ -32,7 +32,9 @@ class Digits(cdk.Stack):
     def __init__(self, app: cdk.App) -> None:
         super().__init__(app, "Digits", env=cdk.Environment(account="123456789012", region="us-east-1"))
         bucket = s3.Bucket(self, "Bucket", removal_policy=cdk.RemovalPolicy.DESTROY)
-        image = TrainingImage(self, "Image", directory=training_code_path(), file="heterogeneous/Dockerfile")
+        image = TrainingImage(
+            self, "Image", directory=training_code_path(), file="heterogeneous/Dockerfile", builder="docker"
+        )
         for name, hyperparameters in {
             "Endless": {"epochs": FOREVER, "silence": 90},
             "Broken": {"epochs": 1, "batch-size": -1},

@@ -135,6 +135,11 @@ def test_a_login_to_another_registry_is_refused_by_name(docker: Docker, registry
     assert docker.refuses(*arguments, stdin="token").endswith(f"us-east-1.amazonaws.com, got {registry!r}")
 
 
+def test_a_login_to_the_registry_of_awss_own_containers_succeeds(docker: Docker):
+    registry = "763104351884.dkr.ecr.us-east-1.amazonaws.com"
+    docker.does("login", "--username", "AWS", "--password-stdin", registry, stdin="token")
+
+
 def test_a_login_without_a_password_is_refused(docker: Docker):
     assert "password" in docker.refuses("login", "--username", "AWS", "--password-stdin", REGISTRY)
 

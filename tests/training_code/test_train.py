@@ -302,6 +302,7 @@ def test_compiled_ranks_that_share_a_model_train_alike_and_go_on_from_their_chec
     second = start(tmp_path, "--epochs", "2", *arguments, processes=2, **compiled).end()
     lines = [line for line in first.losses + second.losses if line.startswith("epoch ")]
     assert [float(line.split()[3]) for line in lines] == pytest.approx(even_ranks, abs=1e-4), second
+    assert any((tmp_path / "cache").rglob("*.main.cpp"))  # what inductor wrote, and nothing does without it
 
 
 def test_the_hosts_of_a_failed_training_fail(failed_job: AJob) -> None:

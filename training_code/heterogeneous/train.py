@@ -136,7 +136,8 @@ def build(job: Job, options: argparse.Namespace, device: torch.device) -> nn.Mod
     torch.manual_seed(options.seed)
     model = network().to(device)
     if options.compiler == "inductor":
-        model.compile(mode=options.compiler_mode, dynamic=options.compiler_dynamic)
+        # A module around the model, not model.compile(): FSDP2's hooks would break its graph, and nothing would be compiled.
+        model = torch.compile(model, mode=options.compiler_mode, dynamic=options.compiler_dynamic)  # type: ignore[assignment]
     if options.shard and job.ranks > 1:
         return fully_shard(model, mesh=init_device_mesh(device.type, (job.ranks,)))
     return DistributedDataParallel(model) if job.ranks > 1 else model

@@ -1,0 +1,74 @@
+"""How many machines the addresses of a subnet are enough for."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from cdk_sagemaker_training.instance_facts import instance_facts
+from cdk_sagemaker_training.tokens import is_unresolved
+
+if TYPE_CHECKING:
+    from aws_cdk import aws_ec2 as ec2
+
+# AWS's page "Give SageMaker Training Jobs Access to Resources in Your Amazon VPC": at least two addresses for each instance,
+# and five where the job uses EFA.
+_ADDRESSES = 2
+_ADDRESSES_WITH_EFA = 5
+_RESERVED = 5  # the first four of a subnet and the last, "Subnet CIDR blocks"
+_WIDEST, _NARROWEST = 16, 28  # netmasks of a VPC, "VPC CIDR blocks"
+
+
+def check_cidr(cidr: str | None) -> None:
+    """Refuse what can be no VPC's block of addresses."""
+    if cidr is None or is_unresolved(cidr):
+        return
+    try:
+        prefix = ipaddress.IPv4Network(cidr).prefixlen
+    except ValueError:
+        prefix = 0
+    if not _WIDEST <= prefix <= _NARROWEST or "/" not in cidr:
+        raise ValueError(
+            f"cidr must be a block of IPv4 addresses with a netmask from /{_WIDEST} to /{_NARROWEST}, like '10.0.0.0/16', "
+            f"got {cidr!r}"
+        )
+
+
+def known_cidrs(subnets: Sequence[ec2.ISubnet]) -> list[str] | None:
+    """The CIDRs of subnets; None where there is one that is not known at synthesis."""
+    cidrs = []
+    for subnet in subnets:
+        try:
+            cidr = subnet.ipv4_cidr_block
+        except RuntimeError:  # as an imported subnet answers that does not know
+            return None
+        if is_unresolved(cidr) or "/" not in cidr:
+            return None
+        cidrs.append(cidr)
+    return cidrs
+
+
+def check_addresses(resource_config: Mapping[str, Any], cidrs: Sequence[str] | None) -> None:
+    """Refuse a ResourceConfig with more machines than the largest of these subnets has addresses for.
+
+    SageMaker puts the network interfaces of one job into one of its subnets.
+    """
+    groups = resource_config.get("InstanceGroups") or [resource_config]
+    if not cidrs or any(is_unresolved(group["InstanceCount"]) for group in groups):
+        return
+    needed = sum(_needed(group["InstanceType"]) * group["InstanceCount"] for group in groups)
+    largest = max(cidrs, key=lambda cidr: ipaddress.IPv4Network(cidr).num_addresses)
+    free = ipaddress.IPv4Network(largest).num_addresses - _RESERVED
+    if needed > free:
+        enough = 32 - (needed + _RESERVED - 1).bit_length()
+        machines = sum(group["InstanceCount"] for group in groups)
+        raise ValueError(
+            f"network must have a subnet with addresses for all machines, {_ADDRESSES} each, {_ADDRESSES_WITH_EFA} with EFA, "
+            f"like a /{enough} for {needed}, got {free} in {largest} for {machines} machines"
+        )
+
+
+def _needed(instance_type: str) -> int:
+    facts = instance_facts(instance_type)
+    return _ADDRESSES_WITH_EFA if facts is not None and facts.efa_interfaces else _ADDRESSES

@@ -1,0 +1,56 @@
+"""What builds an image, and which: where its base images lie decides."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from cdk_sagemaker_training.containers import is_of_aws
+
+if TYPE_CHECKING:
+    from aws_cdk import Stack
+
+Builder = Literal["docker", "codebuild"]
+
+IN_ECR = re.compile(
+    r"(?P<registry>(?P<account>\d{12})\.dkr\.ecr\.(?P<region>[a-z0-9-]+)\.amazonaws\.com(\.cn)?)/(?P<repository>[^:@]+)"
+)
+
+
+def is_in_aws_accounts(image: str) -> bool:
+    """Whether an image lies in one of the accounts in which AWS keeps its containers for training."""
+    place = IN_ECR.match(image)
+    return place is not None and is_of_aws(place["account"])
+
+
+def repository_arn(stack: Stack, place: re.Match[str]) -> str:
+    """The repository of an image that `IN_ECR` matches."""
+    return f"arn:{stack.partition}:ecr:{place['region']}:{place['account']}:repository/{place['repository']}"
+
+
+def chosen_builder(builder: Builder | None, parents: tuple[str, ...]) -> Builder:
+    """The builder that a user names, or else the one for images that are built from ``parents``."""
+    if builder is not None and builder not in get_args(Builder):
+        raise ValueError(
+            f"builder must be one of {', '.join(map(repr, get_args(Builder)))} or None, like 'codebuild', got {builder!r}"
+        )
+    if builder == "docker":
+        return "docker"
+    if builder is None and not any(map(is_in_aws_accounts, parents)):
+        return "docker"
+    if find_spec("deploy_time_build") is None:
+        raise ValueError(
+            "builder must be 'docker' without the package deploy-time-build, "
+            "like builder='docker', or pip install 'cdk-sagemaker-training[codebuild]', "
+            f"got {builder!r} for an image from {', '.join(parents)}"
+        )
+    return "codebuild"
+
+
+def check_left_out(props: Mapping[str, Any], instead: str, beside: str) -> None:
+    """Refuse props that another one makes void."""
+    for name, value in props.items():
+        if value is not None:
+            raise ValueError(f"{name} must be left out, or come with {instead}, like {name}=None, got it with {beside}")

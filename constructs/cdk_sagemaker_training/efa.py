@@ -1,0 +1,42 @@
+"""What a container's libraries have to be told to use EFA, by their versions."""
+
+from __future__ import annotations
+
+import re
+
+from cdk_sagemaker_training.instance_facts import family, instance_facts
+from cdk_sagemaker_training.tokens import is_unresolved
+
+# From these on the libraries find the adapter and its fastest way by themselves: "EFA cheatsheet" of awsome-distributed-ai.
+_LIBFABRIC = (1, 18)
+_AWS_OFI_NCCL = (1, 7)
+_WITH_RDMA = ("p4d", "p4de", "p5", "p5e", "p5en")
+
+
+def efa_environment(instance_type: str, *, libfabric: str = "1.18", aws_ofi_nccl: str = "1.7") -> dict[str, str]:
+    """The environment of a job on EFA, for ``environment``, by the versions of libfabric and aws-ofi-nccl in its image.
+
+    From libfabric 1.18 and aws-ofi-nccl 1.7 on these need to be told nothing; what is left keeps loaders of data that fork from
+    running out of huge pages. Older ones have to be told the provider, the protocol, and whether the type's adapter reads memory
+    of another machine (RDMA). Raises ``ValueError`` for a type without EFA, and for what is no version.
+    """
+    facts = instance_facts(instance_type)
+    if facts is not None and facts.efa_interfaces == 0:
+        raise ValueError(f"instance_type must be one with EFA, like 'ml.p4d.24xlarge', got {instance_type!r}")
+    versions = _version("libfabric", libfabric), _version("aws_ofi_nccl", aws_ofi_nccl)
+    environment = {"FI_EFA_USE_HUGE_PAGE": "0"}
+    if versions[0] >= _LIBFABRIC and versions[1] >= _AWS_OFI_NCCL:
+        return environment
+    if is_unresolved(instance_type):
+        raise ValueError(
+            "instance_type must be known at synthesis for libraries this old, like 'ml.p4d.24xlarge', got a token"
+        )
+    rdma = "1" if family(instance_type) in _WITH_RDMA else "0"
+    return {**environment, "FI_PROVIDER": "efa", "FI_EFA_USE_DEVICE_RDMA": rdma, "NCCL_PROTO": "simple"}
+
+
+def _version(prop: str, version: str) -> tuple[int, int]:
+    match = re.match(r"(\d+)\.(\d+)", version)
+    if match is None:
+        raise ValueError(f"{prop} must be a version, like '1.18' or '1.22.0amzn1.0', got {version!r}")
+    return int(match[1]), int(match[2])

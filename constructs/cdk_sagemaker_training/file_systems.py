@@ -1,0 +1,88 @@
+"""Input data on file systems, as values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from cdk_sagemaker_training.checks import check_directory, check_flag, check_text
+
+if TYPE_CHECKING:
+    from aws_cdk.aws_efs import IFileSystem as IEfsFileSystem
+    from aws_cdk.aws_fsx import IFileSystem as IFsxFileSystem
+
+
+@dataclass(frozen=True)
+class FsxLustreChannel:
+    """Input data on FSx for Lustre: ``directory`` of a file system, mounted at ``/opt/ml/input/data/<channel>``.
+
+    Nothing is copied before the job starts, and with ``read_only`` False the script writes there too. ``mount_name`` is only
+    said of a file system that CDK imported, since it does not know its name: the path that SageMaker asks for begins with it.
+    The job needs a network from which the file system can be reached.
+    """
+
+    file_system: IFsxFileSystem
+    directory: str = "/"
+    read_only: bool = True
+    mount_name: str | None = None
+    content_type: str | None = None
+
+    def __post_init__(self) -> None:
+        _check(self.directory, self.read_only, self.content_type)
+        if self.mount_name is None and not hasattr(self.file_system, "mount_name"):
+            raise ValueError(
+                "mount_name must be given of a file system that was imported, like 'fsx' or 'x7jq3bmv', got None"
+            )
+        check_text("mount_name", self._mount_name, "x7jq3bmv")
+
+    @property
+    def _mount_name(self) -> str:
+        return str(self.mount_name or getattr(self.file_system, "mount_name", ""))
+
+    def channel_config(self, groups: Sequence[str] | None) -> dict[str, Any]:
+        """The request's Channel, but for its name; a file system goes to all groups."""
+        path = f"/{self._mount_name}{self.directory}"
+        return _config("FSxLustre", self.file_system.file_system_id, path, self.read_only, self.content_type)
+
+
+@dataclass(frozen=True)
+class EfsChannel:
+    """Input data on EFS: ``directory`` of a file system, mounted at ``/opt/ml/input/data/<channel>``.
+
+    Nothing is copied before the job starts, and with ``read_only`` False the script writes there too. The job needs a network
+    in which the file system has mount targets.
+    """
+
+    file_system: IEfsFileSystem
+    directory: str = "/"
+    read_only: bool = True
+    content_type: str | None = None
+
+    def __post_init__(self) -> None:
+        _check(self.directory, self.read_only, self.content_type)
+
+    def channel_config(self, groups: Sequence[str] | None) -> dict[str, Any]:
+        """The request's Channel, but for its name; a file system goes to all groups."""
+        return _config("EFS", self.file_system.file_system_id, self.directory, self.read_only, self.content_type)
+
+
+def _check(directory: str, read_only: bool, content_type: str | None) -> None:
+    check_directory("directory", directory, "/images")
+    check_flag("read_only", read_only)
+    if content_type is not None:
+        check_text("content_type", content_type, "application/x-parquet")
+
+
+def _config(kind: str, id: str, directory: str, read_only: bool, content_type: str | None) -> dict[str, Any]:
+    return {
+        "ContentType": content_type,
+        "DataSource": {
+            "FileSystemDataSource": {
+                "DirectoryPath": directory.rstrip("/") or "/",
+                "FileSystemAccessMode": "ro" if read_only else "rw",
+                "FileSystemId": id,
+                "FileSystemType": kind,
+            }
+        },
+    }

@@ -1,0 +1,115 @@
+"""A file system of FSx for Lustre in a job's network, linked to a bucket."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import jsii
+from aws_cdk import RemovalPolicy
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_fsx as fsx
+from constructs import Construct
+
+from cdk_sagemaker_training.tokens import is_unresolved
+
+if TYPE_CHECKING:
+    from aws_cdk import aws_kms as kms
+
+    from cdk_sagemaker_training.data import S3Prefix
+    from cdk_sagemaker_training.network import TrainingNetwork
+
+_THROUGHPUTS = (125, 250, 500, 1_000)  # MB/s for each TiB, PerUnitStorageThroughput of PERSISTENT_2
+
+
+@jsii.implements(ec2.IConnectable)
+class LustreFileSystem(Construct):
+    """A file system of FSx for Lustre that shows what lies under a prefix in S3 as files, as fast as a job's hosts read them.
+
+    It is what an ``FsxLustreChannel`` names: the jobs in ``network`` reach it, and no others. Names come at once, a file's
+    content when it is first read; what is new, changed or gone in S3 follows. ``export`` True writes what jobs change to S3.
+
+    It is billed by the second whether a job runs or not, ``storage_gib`` times the price of the ``throughput`` (MB/s for each
+    TiB: 125, 250, 500 or 1000). Its files are encrypted, with ``encryption_key`` or FSx's own key. Where the bucket has a key of
+    yours, its policy must let FSx's service-linked role use it. ``removal_policy`` is RETAIN unless said.
+
+    Raises ``ValueError`` for a network in more than one availability zone: the file system is in one, and hosts in another would
+    pay for each byte and wait for it.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        network: TrainingNetwork,
+        data: S3Prefix,
+        storage_gib: int = 1_200,
+        throughput: int = 125,
+        export: bool = False,
+        encryption_key: kms.IKey | None = None,
+        removal_policy: RemovalPolicy | None = None,
+    ) -> None:
+        super().__init__(scope, id)
+        _check_network(network)
+        _check_size(storage_gib, throughput)
+        self.file_system = fsx.LustreFileSystem(
+            self,
+            "Resource",
+            vpc=network.vpc,
+            vpc_subnet=network.subnets.subnets[0],
+            storage_capacity_gib=storage_gib,
+            file_system_type_version=fsx.FileSystemTypeVersion.V_2_15,
+            lustre_configuration=fsx.LustreConfiguration(
+                deployment_type=fsx.LustreDeploymentType.PERSISTENT_2,
+                per_unit_storage_throughput=throughput,
+                data_compression_type=fsx.LustreDataCompressionType.LZ4,
+            ),
+            kms_key=encryption_key,
+            removal_policy=removal_policy or RemovalPolicy.RETAIN,
+        )
+        self.file_system_id: str = self.file_system.file_system_id
+        self.mount_name: str = self.file_system.mount_name
+        self.connections.allow_default_port_from(network, "hosts of training jobs read their channels")
+        self._link(data, export)
+
+    @property
+    @jsii.member(jsii_name="connections")
+    def connections(self) -> ec2.Connections:
+        return self.file_system.connections
+
+    def _link(self, data: S3Prefix, export: bool) -> None:
+        events = fsx.CfnDataRepositoryAssociation.AutoImportPolicyProperty(events=["NEW", "CHANGED", "DELETED"])
+        written = fsx.CfnDataRepositoryAssociation.AutoExportPolicyProperty(events=["NEW", "CHANGED", "DELETED"])
+        fsx.CfnDataRepositoryAssociation(
+            self,
+            "Data",
+            file_system_id=self.file_system_id,
+            file_system_path="/",
+            data_repository_path=data.uri,
+            batch_import_meta_data_on_create=True,
+            s3=fsx.CfnDataRepositoryAssociation.S3Property(
+                auto_import_policy=events, auto_export_policy=written if export else None
+            ),
+        )
+
+
+def _check_network(network: TrainingNetwork) -> None:
+    subnets = network.subnets.subnets
+    if len(subnets) != 1:
+        raise ValueError(
+            "network must be in one availability zone for a file system of FSx for Lustre, "
+            f"like TrainingNetwork(self, 'Network', max_azs=1), got one with {len(subnets)} subnets"
+        )
+
+
+def _check_size(storage_gib: int, throughput: int) -> None:
+    if not is_unresolved(throughput) and throughput not in _THROUGHPUTS:
+        raise ValueError(
+            f"throughput must be one of {', '.join(map(str, _THROUGHPUTS))} MB/s for each TiB, like 125, got {throughput!r}"
+        )
+    if is_unresolved(storage_gib):
+        return
+    whole = isinstance(storage_gib, int) and not isinstance(storage_gib, bool)
+    # StorageCapacity of AWS::FSx::FileSystem, of PERSISTENT_2 on SSD.
+    if not whole or not (storage_gib == 1_200 or (storage_gib > 0 and storage_gib % 2_400 == 0)):
+        raise ValueError(f"storage_gib must be 1200 or a multiple of 2400, like 2_400, got {storage_gib!r}")

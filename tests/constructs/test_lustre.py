@@ -1,0 +1,153 @@
+"""A file system of FSx for Lustre in a job's network, and the environment of a job on EFA."""
+
+from typing import Any
+
+import aws_cdk as cdk
+import pytest
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_s3 as s3
+from aws_cdk.assertions import Match, Template
+
+from cdk_sagemaker_training import LustreFileSystem, S3Prefix, TrainingNetwork, efa_environment
+
+
+def file_system(stack: cdk.Stack, *, max_azs: int = 1, **props: Any) -> LustreFileSystem:
+    bucket = s3.Bucket.from_bucket_name(stack, "Bucket", "data")
+    network = TrainingNetwork(stack, "Network", max_azs=max_azs)
+    return LustreFileSystem(stack, "Files", network=network, data=S3Prefix(bucket, "images/"), **props)
+
+
+def test_a_file_system_shows_what_lies_under_a_prefix_and_follows_it() -> None:
+    stack = cdk.Stack()
+    file_system(stack)
+    Template.from_stack(stack).has_resource_properties(
+        "AWS::FSx::DataRepositoryAssociation",
+        {
+            "FileSystemId": {"Ref": Match.string_like_regexp("Files")},
+            "DataRepositoryPath": "s3://data/images/",
+            "FileSystemPath": "/",
+            "BatchImportMetaDataOnCreate": True,
+            "S3": {"AutoImportPolicy": {"Events": ["NEW", "CHANGED", "DELETED"]}},
+        },
+    )
+
+
+def test_a_file_system_writes_to_s3_where_that_is_said() -> None:
+    stack = cdk.Stack()
+    file_system(stack, export=True)
+    Template.from_stack(stack).has_resource_properties(
+        "AWS::FSx::DataRepositoryAssociation",
+        {"S3": {"AutoExportPolicy": {"Events": ["NEW", "CHANGED", "DELETED"]}}},
+    )
+
+
+def test_a_file_system_lies_in_the_networks_subnet_and_stays_when_its_stack_goes() -> None:
+    stack = cdk.Stack()
+    file_system(stack, storage_gib=2_400, throughput=500)
+    Template.from_stack(stack).has_resource(
+        "AWS::FSx::FileSystem",
+        {
+            "Properties": {
+                "FileSystemType": "LUSTRE",
+                "StorageCapacity": 2_400,
+                "SubnetIds": [{"Ref": Match.string_like_regexp("NetworkVpcPrivateSubnet1")}],
+                "LustreConfiguration": {"DeploymentType": "PERSISTENT_2", "PerUnitStorageThroughput": 500},
+            },
+            "DeletionPolicy": "Retain",
+        },
+    )
+
+
+def test_a_file_system_is_encrypted_with_the_users_key() -> None:
+    stack = cdk.Stack()
+    file_system(stack, encryption_key=kms.Key(stack, "Key"))
+    Template.from_stack(stack).has_resource_properties(
+        "AWS::FSx::FileSystem", {"KmsKeyId": {"Ref": Match.string_like_regexp("Key")}}
+    )
+
+
+def test_the_hosts_of_jobs_reach_the_file_system_by_lustres_ports() -> None:
+    stack = cdk.Stack()
+    file_system(stack)
+    template = Template.from_stack(stack)
+    hosts = {"Fn::GetAtt": [Match.string_like_regexp("NetworkSecurityGroup"), "GroupId"]}
+    files = {"Fn::GetAtt": [Match.string_like_regexp("Files.*SecurityGroup"), "GroupId"]}
+    port = {"IpProtocol": "tcp", "FromPort": 988, "ToPort": 1_023}
+    template.has_resource_properties(
+        "AWS::EC2::SecurityGroupIngress", {"GroupId": files, "SourceSecurityGroupId": hosts, **port}
+    )
+    template.has_resource_properties(
+        "AWS::EC2::SecurityGroupEgress", {"GroupId": hosts, "DestinationSecurityGroupId": files, **port}
+    )
+
+
+def test_a_file_system_for_a_network_in_two_zones_is_refused() -> None:
+    with pytest.raises(ValueError) as raised:
+        file_system(cdk.Stack(), max_azs=2)
+    assert str(raised.value) == (
+        "network must be in one availability zone for a file system of FSx for Lustre, "
+        "like TrainingNetwork(self, 'Network', max_azs=1), got one with 2 subnets"
+    )
+
+
+@pytest.mark.parametrize(
+    ("props", "message"),
+    [
+        (
+            {"throughput": 100},
+            "throughput must be one of 125, 250, 500, 1000 MB/s for each TiB, like 125, got 100",
+        ),
+        *(
+            ({"storage_gib": gib}, f"storage_gib must be 1200 or a multiple of 2400, like 2_400, got {gib!r}")
+            for gib in (0, 1_000, 3_600, -2_400, 2_400.0)
+        ),
+    ],
+)
+def test_a_size_that_fsx_does_not_have_is_refused(props: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError) as raised:
+        file_system(cdk.Stack(), **props)
+    assert str(raised.value) == message
+
+
+def test_libraries_of_today_find_efa_by_themselves() -> None:
+    assert efa_environment("ml.p5.48xlarge") == {"FI_EFA_USE_HUGE_PAGE": "0"}
+
+
+@pytest.mark.parametrize("versions", [{"libfabric": "1.17.1"}, {"aws_ofi_nccl": "1.6.0"}])
+@pytest.mark.parametrize(("instance_type", "rdma"), [("ml.p4d.24xlarge", "1"), ("ml.g5.48xlarge", "0")])
+def test_older_libraries_are_told_the_provider_and_whether_the_type_has_rdma(
+    versions: dict[str, str], instance_type: str, rdma: str
+) -> None:
+    assert efa_environment(instance_type, **versions) == {
+        "FI_EFA_USE_HUGE_PAGE": "0",
+        "FI_PROVIDER": "efa",
+        "FI_EFA_USE_DEVICE_RDMA": rdma,
+        "NCCL_PROTO": "simple",
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            {"instance_type": "ml.g5.xlarge"},
+            "instance_type must be one with EFA, like 'ml.p4d.24xlarge', got 'ml.g5.xlarge'",
+        ),
+        (
+            {"instance_type": "ml.p5.48xlarge", "libfabric": "new"},
+            "libfabric must be a version, like '1.18' or '1.22.0amzn1.0', got 'new'",
+        ),
+        (
+            {"instance_type": "ml.p5.48xlarge", "aws_ofi_nccl": ""},
+            "aws_ofi_nccl must be a version, like '1.18' or '1.22.0amzn1.0', got ''",
+        ),
+        (
+            {"instance_type": "${Token[Type.1]}", "libfabric": "1.17"},
+            "instance_type must be known at synthesis for libraries this old, like 'ml.p4d.24xlarge', got a token",
+        ),
+    ],
+)
+def test_what_names_no_type_with_efa_or_no_version_is_refused(arguments: dict[str, str], message: str) -> None:
+    with pytest.raises(ValueError) as raised:
+        efa_environment(**arguments)
+    assert str(raised.value) == message

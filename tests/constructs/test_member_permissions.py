@@ -1,0 +1,308 @@
+"""What members of a request bring with them in a stack: permissions, ways through the network, warnings, a way to wait."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import aws_cdk as cdk
+import pytest
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_ecr as ecr
+from aws_cdk import aws_efs as efs
+from aws_cdk import aws_fsx as fsx
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_s3 as s3
+from aws_cdk import aws_stepfunctions as sfn
+from aws_cdk.assertions import Annotations, Match, Template
+from rendered import create_requests, definitions, lint, resolved
+from whole_requests import ON_CPUS, ON_GPUS, ON_GROUPS, PLAN, RULES_IMAGE, TRACKING_SERVER
+
+from cdk_sagemaker_training import (
+    DataParallelJob,
+    Debugger,
+    DebuggerRule,
+    EfsChannel,
+    Experiment,
+    FsxLustreChannel,
+    InstanceGroup,
+    Mlflow,
+    Neuron,
+    PrivateRegistry,
+    Profiler,
+    S3Channel,
+    S3Prefix,
+    TensorBoard,
+    Torchrun,
+    TrainingImage,
+    TrainingNetwork,
+    TrainingTask,
+    TrainingWorkflow,
+    WarmPool,
+)
+
+
+class Stack(cdk.Stack):
+    """A user's stack, with what members refer to."""
+
+    def __init__(self) -> None:
+        super().__init__(cdk.App(), "Stack", env=cdk.Environment(account="123456789012", region="us-east-1"))
+        self.bucket = s3.Bucket.from_bucket_name(self, "Bucket", "bucket")
+        self.image = TrainingImage.from_ecr_repository(
+            self, "Image", ecr.Repository.from_repository_name(self, "Repository", "images"), "1"
+        )
+
+    def place(self, prefix: str) -> S3Prefix:
+        return S3Prefix(self.bucket, prefix)
+
+    def workflow(self, **props: Any) -> TrainingWorkflow:
+        said = {"job": ON_CPUS, "image": self.image, "output": self.place("models/"), **props}
+        return TrainingWorkflow(self, "Training", **said)
+
+    def allowed(self) -> list[dict[str, Any]]:
+        """The statements of the jobs' role."""
+        return [
+            resolved(statement)
+            for name, resource in Template.from_stack(self).to_json()["Resources"].items()
+            if resource["Type"] == "AWS::IAM::Policy" and name.startswith("TrainingRole")
+            for statement in resource["Properties"]["PolicyDocument"]["Statement"]
+        ]
+
+    def warnings(self) -> list[str]:
+        found = Annotations.from_stack(self).find_warning("*", Match.any_value())
+        return [str(one.entry.data) for one in found]
+
+
+def statement_of(stack: Stack, action: str) -> dict[str, Any]:
+    [statement] = [one for one in stack.allowed() if action in one["Action"]]
+    return statement
+
+
+def warned(stack: Stack) -> list[str]:
+    return [text.rsplit("cdk-sagemaker-training:", 1)[1].rstrip("]") for text in stack.warnings()]
+
+
+@pytest.fixture
+def stack() -> Stack:
+    return Stack()
+
+
+def test_a_manifest_lets_the_job_read_what_it_lists(stack: Stack) -> None:
+    channel = S3Channel(stack.bucket, "train.manifest", data_type="ManifestFile", objects=stack.place("images/"))
+    stack.workflow(channels={"images": channel})
+    read = [one["Resource"] for one in stack.allowed() if "s3:GetObject" in one["Action"]]
+    assert read == ["arn:aws:s3:::bucket/train.manifest*", "arn:aws:s3:::bucket/images/*"]
+
+
+def test_debugger_profiler_and_tensorboard_may_write_where_they_are_told_to(stack: Stack) -> None:
+    rule = DebuggerRule("Loss", RULES_IMAGE, output=stack.place("rules/"))
+    stack.workflow(
+        debugger=Debugger(stack.place("tensors/"), rules=[rule]),
+        profiler=Profiler(stack.place("profile/")),
+        tensorboard=TensorBoard(stack.place("runs/")),
+    )
+    written = [one["Resource"] for one in stack.allowed() if "s3:PutObject" in one["Action"]]
+    places = {place for one in written for place in ([one] if isinstance(one, str) else one)}
+    assert places == {f"arn:aws:s3:::bucket/{prefix}/*" for prefix in ("models", "rules", "tensors", "profile", "runs")}
+
+
+def test_the_outputs_key_encrypts_and_decrypts_since_large_objects_are_read_back(stack: Stack) -> None:
+    stack.workflow(output_key=kms.Key(stack, "Key"))
+    assert {"kms:Decrypt", "kms:Encrypt", "kms:GenerateDataKey*"} <= set(statement_of(stack, "kms:Encrypt")["Action"])
+
+
+def test_the_volumes_key_may_be_granted_to_ec2_and_to_nobody_else(stack: Stack) -> None:
+    key = kms.Key(stack, "Key")
+    stack.workflow(volume_key=key)
+    statement = statement_of(stack, "kms:CreateGrant")
+    assert statement["Condition"] == {"Bool": {"kms:GrantIsForAWSResource": "true"}}
+    assert statement["Resource"].startswith("{Key")
+
+
+def test_remote_debugging_opens_channels_of_systems_manager(stack: Stack) -> None:
+    stack.workflow(remote_debug=True)
+    assert statement_of(stack, "ssmmessages:OpenDataChannel")["Action"] == [
+        "ssmmessages:CreateControlChannel",
+        "ssmmessages:CreateDataChannel",
+        "ssmmessages:OpenControlChannel",
+        "ssmmessages:OpenDataChannel",
+    ]
+
+
+def test_mlflow_is_logged_to_and_nothing_there_deleted(stack: Stack) -> None:
+    stack.workflow(mlflow=Mlflow(TRACKING_SERVER))
+    statement = statement_of(stack, "sagemaker-mlflow:LogMetric")
+    assert statement["Resource"] == TRACKING_SERVER
+    assert not [action for action in statement["Action"] if "Delete" in action or "*" in action]
+
+
+def test_a_private_registrys_credentials_are_asked_for(stack: Stack) -> None:
+    function = lambda_.Function.from_function_arn(
+        stack, "Function", "arn:aws:lambda:us-east-1:123456789012:function:credentials"
+    )
+    stack.workflow(private_registry=PrivateRegistry(function), network=TrainingNetwork(stack, "Network"))
+    assert statement_of(stack, "lambda:InvokeFunction")["Resource"][0].endswith(":function:credentials")
+
+
+def test_session_tags_reach_the_jobs_role_which_trusts_sagemaker_of_this_account_only(stack: Stack) -> None:
+    stack.workflow(session_tag_chaining=True)
+    trusted = [
+        statement
+        for resource in Template.from_stack(stack).find_resources("AWS::IAM::Role").values()
+        for statement in resource["Properties"]["AssumeRolePolicyDocument"]["Statement"]
+        if statement["Action"] == "sts:TagSession"
+    ]
+    assert trusted == [
+        {
+            "Action": "sts:TagSession",
+            "Effect": "Allow",
+            "Principal": {"Service": "sagemaker.amazonaws.com"},
+            "Condition": {"StringEquals": {"aws:SourceAccount": "123456789012"}},
+        }
+    ]
+
+
+def test_hosts_reach_the_lustre_file_system_that_is_their_channel(stack: Stack) -> None:
+    network = TrainingNetwork(stack, "Network")
+    file_system = fsx.LustreFileSystem(
+        stack,
+        "Lustre",
+        vpc=network.vpc,
+        vpc_subnet=network.vpc.isolated_subnets[0],
+        storage_capacity_gib=1200,
+        lustre_configuration=fsx.LustreConfiguration(deployment_type=fsx.LustreDeploymentType.SCRATCH_2),
+    )
+    stack.workflow(channels={"images": FsxLustreChannel(file_system, "/images")}, network=network)
+    template = Template.from_stack(stack).to_json()
+    [request] = create_requests(template).values()
+    source = request["InputDataConfig"][0]["DataSource"]["FileSystemDataSource"]
+    assert source["DirectoryPath"].endswith(".LustreMountName}/images")
+    statement = statement_of(stack, "fsx:DescribeFileSystems")
+    assert statement["Resource"].startswith("arn:aws:fsx:us-east-1:123456789012:file-system/{Lustre")
+    ports = {
+        (resource["Type"].rsplit("::", 1)[1], resource["Properties"].get("FromPort"))
+        for resource in template["Resources"].values()
+        if resource["Type"].startswith("AWS::EC2::SecurityGroup") and "FromPort" in resource["Properties"]
+    }
+    assert {("SecurityGroupIngress", 988), ("SecurityGroupEgress", 988)} <= ports
+    assert lint(definitions(template)) == []
+
+
+def test_hosts_reach_the_efs_file_system_that_is_their_channel(stack: Stack) -> None:
+    network = TrainingNetwork(stack, "Network")
+    file_system = efs.FileSystem(
+        stack,
+        "Efs",
+        vpc=network.vpc,
+        vpc_subnets=ec2.SubnetSelection(subnet_type=ec2.SubnetType.PRIVATE_ISOLATED),
+        encrypted=True,
+    )
+    stack.workflow(channels={"images": EfsChannel(file_system)}, network=network)
+    statement = statement_of(stack, "elasticfilesystem:DescribeMountTargets")
+    assert statement["Resource"].startswith("{Efs")
+    Template.from_stack(stack).has_resource_properties("AWS::EC2::SecurityGroupEgress", {"FromPort": 2049})
+
+
+@pytest.mark.parametrize(
+    ("props", "integration"),
+    [
+        ({"network_isolation": True, "maximum_retry_attempts": 2, "metrics_time_series": True}, "sync"),
+        ({"container_entrypoint": ["python", "train.py"]}, "poll"),
+        ({"output_compression": "NONE"}, "poll"),
+        ({"inter_container_encryption": True}, "poll"),
+        ({"infra_check": True}, "poll"),
+        ({"remote_debug": True}, "poll"),
+        ({"session_tag_chaining": True}, "poll"),
+        ({"training_plan": PLAN}, "poll"),
+        ({"profiler": Profiler(disable=True)}, "poll"),
+        ({"experiment": Experiment("digits")}, "poll"),
+        ({"mlflow": Mlflow(TRACKING_SERVER)}, "poll"),
+        ({"job": ON_GROUPS}, "poll"),
+    ],
+)
+def test_a_workflow_polls_where_sync_is_not_known_to_take_the_request(
+    stack: Stack, props: dict[str, Any], integration: str
+) -> None:
+    assert stack.workflow(**props).integration == integration
+
+
+@pytest.mark.parametrize(
+    ("props", "prop", "member"),
+    [
+        ({"container_arguments": ["a"]}, "container_arguments", "ContainerArguments"),
+        ({"output_compression": "NONE"}, "output_compression", "CompressionType"),
+        ({"inter_container_encryption": True}, "inter_container_encryption", "EnableInterContainerTrafficEncryption"),
+        ({"infra_check": True}, "infra_check", "InfraCheckConfig"),
+        ({"remote_debug": True}, "remote_debug", "RemoteDebugConfig"),
+        ({"session_tag_chaining": True}, "session_tag_chaining", "SessionChainingConfig"),
+        ({"training_plan": PLAN}, "training_plan", "TrainingPlanArn"),
+        ({"profiler": Profiler(disable=True)}, "profiler", "ProfilerConfig"),
+        ({"experiment": Experiment("digits")}, "experiment", "ExperimentConfig"),
+        ({"mlflow": Mlflow(TRACKING_SERVER)}, "mlflow", "MlflowConfig"),
+    ],
+)
+def test_a_task_state_refuses_what_sync_is_not_known_to_take_and_names_as_task(
+    stack: Stack, props: dict[str, Any], prop: str, member: str
+) -> None:
+    with pytest.raises(ValueError) as raised:
+        TrainingTask(stack, "Train", job=ON_CPUS, image=stack.image, output=stack.place("models/"), **props)
+    assert str(raised.value) == (
+        f"{prop} must be what `sagemaker:createTrainingJob.sync` is known to take, like one instance type and count, "
+        f"got {member}: use TrainingWorkflow(...).as_task(...)"
+    )
+
+
+@pytest.mark.parametrize("taker", [TrainingTask, TrainingWorkflow])
+def test_a_misspelt_prop_is_refused_as_python_refuses_it(stack: Stack, taker: Any) -> None:
+    with pytest.raises(TypeError, match="unexpected keyword argument 'volume_sise'"):
+        taker(stack, "Train", job=ON_CPUS, image=stack.image, output=stack.place("a/"), volume_sise=1)
+
+
+def test_a_missing_prop_is_refused_as_python_refuses_it(stack: Stack) -> None:
+    with pytest.raises(TypeError, match="missing required keyword argument 'output'"):
+        TrainingWorkflow(stack, "Train", job=ON_CPUS, image=stack.image)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize(
+    ("props", "ids"),
+    [
+        ({}, []),
+        ({"job": DataParallelJob(InstanceGroup("ml.p7.48xlarge"))}, ["newer-instance-type"]),
+        ({"job": ON_GROUPS, "volume_size": cdk.Size.gibibytes(50)}, []),
+        ({"max_pending": cdk.Duration.hours(1)}, ["max-pending-without-accelerators"]),
+        (
+            {"job": DataParallelJob(InstanceGroup("ml.c5.xlarge")), "inter_container_encryption": True},
+            ["encryption-without-peers"],
+        ),
+        ({"network_isolation": True, "mlflow": Mlflow(TRACKING_SERVER)}, ["isolated-script-calls-aws"]),
+        ({"network_isolation": True, "experiment": Experiment("digits")}, ["isolated-script-calls-aws"]),
+        ({"warm_pool": WarmPool(600)}, []),
+    ],
+)
+def test_what_is_legal_and_does_nothing_is_warned_of(stack: Stack, props: dict[str, Any], ids: list[str]) -> None:
+    stack.workflow(**props)
+    assert warned(stack) == ids
+
+
+def test_a_volumes_size_is_warned_of_where_machines_have_disks_of_their_own(stack: Stack) -> None:
+    stack.workflow(job=ON_GPUS, volume_size=cdk.Size.gibibytes(50))
+    assert "volume-size-without-volume" in warned(stack)
+
+
+def test_an_entrypoint_that_leaves_out_the_launcher_is_warned_of(stack: Stack) -> None:
+    stack.workflow(job=ON_GPUS, container_entrypoint=["python", "train.py"])
+    assert "entrypoint-instead-of-toolkit" in warned(stack)
+
+
+def test_a_script_whose_compiler_reads_s3_is_warned_of_isolation(stack: Stack) -> None:
+    job = DataParallelJob(InstanceGroup("ml.trn1.2xlarge"), Torchrun(), Neuron(cache=stack.place("cache/")))
+    stack.workflow(job=job, network_isolation=True)
+    assert "isolated-script-calls-aws" in warned(stack)
+
+
+def test_a_warm_pool_whose_machines_each_execution_decides_is_warned_of(stack: Stack) -> None:
+    count: Any = sfn.JsonPath.number_at("$.machines")
+    stack.workflow(job=DataParallelJob(InstanceGroup("ml.c5.xlarge", count)), warm_pool=WarmPool(600))
+    [warning] = stack.warnings()
+    assert "each execution" in warning
+    assert "ResourceConfig.InstanceCount" in warning

@@ -1,0 +1,159 @@
+"""cdk-nag's pack AwsSolutions on the example stacks, and on one with the parts that these do not have."""
+
+import importlib.util
+import json
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import aws_cdk as cdk
+import pytest
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_s3 as s3
+from cdk_nag import AwsSolutionsChecks
+from constructs import Construct
+
+from cdk_sagemaker_training import (
+    DataParallelJob,
+    FsxLustreChannel,
+    InstanceGroup,
+    LustreFileSystem,
+    S3Channel,
+    S3Prefix,
+    TrainingBucket,
+    TrainingImage,
+    TrainingNetwork,
+    TrainingRole,
+    TrainingWorkflow,
+)
+
+ROOT = Path(__file__).parents[2]
+RECOMMENDED = json.loads((ROOT / "cdk.json").read_text())["context"]
+
+
+def examples() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("example_stacks_under_review", ROOT / "app.py")
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def example_stacks() -> dict[str, Callable[[cdk.App, str], cdk.Stack]]:
+    return {
+        name: value
+        for name, value in vars(examples()).items()
+        if isinstance(value, type) and issubclass(value, cdk.Stack) and value is not cdk.Stack
+    }
+
+
+def findings(
+    stack: Callable[[cdk.App, str], Construct], out: Path, *, recommended: bool = True
+) -> dict[str, list[str]]:
+    """What cdk-nag finds in a stack: the constructs by the rule."""
+    app = cdk.App(
+        outdir=str(out), builtin_cloud_formation_validation=False, context=RECOMMENDED if recommended else None
+    )
+    cdk.Validations.of(app).add_plugins(AwsSolutionsChecks(app))
+    stack(app, "Stack")
+    try:
+        app.synth()
+    except RuntimeError as error:
+        if "ValidationFailed" not in str(error):
+            raise
+    report = json.loads((out / "validation-report.json").read_text())
+    return {
+        violation["ruleName"]: [one["constructPath"] for one in violation["violatingConstructs"]]
+        for plugin in report["pluginReports"]
+        for violation in plugin["violations"]
+    }
+
+
+class Everything(cdk.Stack):
+    """A job with a key, its data on FSx, and its image built by CodeBuild from one of AWS's containers."""
+
+    def __init__(self, app: cdk.App, id: str) -> None:
+        super().__init__(app, id)
+        self.bucket = TrainingBucket(self, "Bucket", encryption_key=kms.Key(self, "Key", enable_key_rotation=True))
+        network = TrainingNetwork(self, "Network", max_azs=1, endpoints=["sts", "logs"])
+        files = LustreFileSystem(self, "Files", network=network, data=S3Prefix(self.bucket, "images/"))
+        self.workflow = TrainingWorkflow(
+            self,
+            "Training",
+            job=DataParallelJob(InstanceGroup("ml.p4d.24xlarge", 2)),
+            image=TrainingImage(self, "Image", directory=str(ROOT / "training_code"), file="heterogeneous/Dockerfile"),
+            channels={"images": FsxLustreChannel(files)},
+            output=S3Prefix(self.bucket, "models/"),
+            checkpoints=S3Prefix(self.bucket, "checkpoints/"),
+            network=network,
+            inter_container_encryption=True,
+        )
+
+
+class WithWildcards(Everything):
+    """One to which the user adds wildcards of their own."""
+
+    def __init__(self, app: cdk.App, id: str) -> None:
+        super().__init__(app, id)
+        anything = iam.PolicyStatement(actions=["s3:GetObject"], resources=["arn:aws:s3:::other/*"])
+        assert isinstance(self.workflow.role, TrainingRole)
+        self.workflow.role.role.add_to_principal_policy(anything)
+        self.workflow.state_machine.add_to_role_policy(anything)
+
+
+class Bare(cdk.Stack):
+    """A bucket as CDK makes it."""
+
+    def __init__(self, app: cdk.App, id: str) -> None:
+        super().__init__(app, id)
+        s3.Bucket(self, "Bucket")
+
+
+class Reading(cdk.Stack):
+    """A role that reads an imported bucket, by its own name and by one that the user says."""
+
+    def __init__(self, app: cdk.App, id: str) -> None:
+        super().__init__(app, id)
+        bucket = s3.Bucket.from_bucket_name(self, "Bucket", "data")
+        own = iam.Role(self, "Own", assumed_by=iam.ServicePrincipal("sagemaker.amazonaws.com"))
+        TrainingWorkflow(
+            self,
+            "Training",
+            job=DataParallelJob(InstanceGroup("ml.g5.xlarge")),
+            image=TrainingImage.from_dlc(self, "Image", "pytorch-training", "2.6.0-gpu-py312"),
+            channels={"images": S3Channel(bucket, "images/")},
+            output=S3Prefix(bucket, "models/"),
+            role=own,
+            integration="sync",
+        )
+
+
+@pytest.mark.parametrize("name", example_stacks())
+def test_nothing_is_found_in_an_example_that_has_no_reason_beside_the_code(name: str, tmp_path: Path) -> None:
+    assert findings(example_stacks()[name], tmp_path) == {}
+
+
+@pytest.mark.parametrize("recommended", [True, False])
+def test_nothing_is_found_in_a_stack_with_all_parts_whatever_its_feature_flags(
+    recommended: bool, tmp_path: Path
+) -> None:
+    assert findings(Everything, tmp_path, recommended=recommended) == {}
+
+
+def test_nothing_is_found_in_a_workflow_on_a_role_and_a_bucket_that_there_are_already(tmp_path: Path) -> None:
+    assert findings(Reading, tmp_path) == {}
+
+
+def test_a_wildcard_that_the_user_adds_is_found(tmp_path: Path) -> None:
+    assert findings(WithWildcards, tmp_path) == {
+        "AwsSolutions-IAM5[Resource::arn:aws:s3:::other/*]": [
+            "Stack/Training/Role/Resource/DefaultPolicy/Resource",
+            "Stack/Training/StateMachine/Role/DefaultPolicy/Resource",
+        ]
+    }
+
+
+def test_what_a_bucket_of_cdks_lacks_is_found(tmp_path: Path) -> None:
+    assert set(findings(Bare, tmp_path)) == {"AwsSolutions-S1", "AwsSolutions-S10"}
