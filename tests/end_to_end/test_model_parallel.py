@@ -43,7 +43,9 @@ class Parallel(cdk.Stack):
         super().__init__(app, "Parallel")
         self.bucket = s3.Bucket(self, "Bucket", removal_policy=cdk.RemovalPolicy.DESTROY)
         cdk.CfnOutput(self, "BucketName", value=self.bucket.bucket_name)
-        image = TrainingImage(self, "Image", directory=training_code_path(), file="model_parallel/Dockerfile")
+        image = TrainingImage(
+            self, "Image", directory=training_code_path(), file="model_parallel/Dockerfile", builder="docker"
+        )
         divided = ModelParallelJob(InstanceGroup(TWO_DEVICES, 2), NativeParallelism(data_shard=2, tensor=2))
         for name, job in {
             "TwoByTwo": divided,
@@ -60,7 +62,8 @@ class Parallel(cdk.Stack):
             attempts=2,
         )
         mpi = DataParallelJob(InstanceGroup(TWO_DEVICES), launcher=Mpi())
-        self.workflow("Mpi", job=mpi, image=TrainingImage(self, "MpiImage", directory=str(AN_MPI_JOB)))
+        mpi_image = TrainingImage(self, "MpiImage", directory=str(AN_MPI_JOB), builder="docker")
+        self.workflow("Mpi", job=mpi, image=mpi_image)
 
     def workflow(self, name: str, **props: Any) -> None:
         workflow = TrainingWorkflow(
