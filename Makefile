@@ -36,6 +36,8 @@ synth: setup
 
 bench: setup
 	python benchmarks/synth.py
+	python benchmarks/compiled.py
+	python benchmarks/model_parallel.py
 
 docs: setup
 	python -m sagemaker_local_account.reference docs

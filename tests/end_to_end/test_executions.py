@@ -45,7 +45,7 @@ class Executions(cdk.Stack):
     def __init__(self, app: cdk.App) -> None:
         super().__init__(app, "Executions", env=cdk.Environment(account="123456789012", region="us-east-1"))
         self.bucket = s3.Bucket(self, "Bucket", removal_policy=cdk.RemovalPolicy.DESTROY)
-        self.image = TrainingImage(self, "Image", directory=str(A_USERS_JOB))
+        self.image = TrainingImage(self, "Image", directory=str(A_USERS_JOB), builder="docker")
         cdk.CfnOutput(self, "BucketName", value=self.bucket.bucket_name)
         for kind, job in KINDS.items():
             for do in ("wait", "keep", "fail"):
