@@ -205,7 +205,8 @@ def _register(id: str, name: Reference) -> str:
     manifest = {"schemaVersion": 2, "mediaType": _MANIFEST, "config": config, "layers": []}
     ecr = boto3.client("ecr", region_name=name.region_of(ACCOUNT_ID))
     try:
-        ecr.describe_repositories(repositoryNames=[name.repository])
+        # What a push asks first, and what whoever may push is allowed; it is refused where there is no such repository.
+        ecr.batch_check_layer_availability(repositoryName=name.repository, layerDigests=[f"sha256:{id}"])
         try:
             image = ecr.put_image(
                 repositoryName=name.repository, imageTag=name.tag, imageManifest=json.dumps(manifest)
