@@ -46,7 +46,7 @@ def measure(pairs: int) -> None:
     torch.set_num_threads(1)
     model = LARGE if torch.cuda.is_available() else SMALL
     options = train.config([*model.split(), "--batch-size", str(SEQUENCES * job.ranks), "--steps", str(STEPS)])
-    with Watch(job, options.silence) as watch, train.process_group(job, options) as device:
+    with Watch(job, options.silence, options.ask_every) as watch, train.process_group(job, options) as device:
         training = train.Training(options, train.degrees_of(options, job), device)
         batches = [(tokens, targets) for _, tokens, targets in train.batches(training, job, options, 1)]
         sides = {"ours": ours(train, training, watch, batches), "plain": plain(training, options, device, batches)}
@@ -75,8 +75,8 @@ def measure(pairs: int) -> None:
 
 def ours(train: Any, training: Any, watch: Any, batches: list[Any]) -> Callable[[], None]:
     def steps() -> None:
-        for tokens, targets in batches:
-            answer = watch.ask_for_stop()
+        for number, (tokens, targets) in enumerate(batches, start=1):
+            answer = watch.ask_for_stop(number)
             train.step(training, tokens, targets)
             answer()
 

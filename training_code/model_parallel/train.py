@@ -47,6 +47,8 @@ def config(arguments: list[str] | None = None) -> argparse.Namespace:
     add("--log-every", type=int, default=10, help="steps")
     add("--checkpoint-every", type=int, default=50, help="steps; 0 for none but at a stop")
     add("--timeout", type=float, default=300.0, help="seconds after which a rank that waits for another gives up")
+    # SageMaker gives a job that it stops two minutes.
+    add("--ask-every", type=int, default=5, help="steps from asking all ranks whether any was told to stop to the next")
     add("--silence", type=float, default=20.0, help="seconds after which a rank that is not heard of is lost")
     for field in fields(Config):
         add(f"--{field.name}", type=int, default=field.default)
@@ -211,7 +213,7 @@ def train(job: Job, options: argparse.Namespace, device: torch.device, watch: Wa
         say(f"trains on {device.type}, {job.ranks} ranks, compiler {options.compiler}, from step {before}: {degrees}")
     began = time.perf_counter()
     for steps, tokens, targets in batches(training, job, options, before + 1):
-        answer = watch.ask_for_stop()
+        answer = watch.ask_for_stop(steps)
         loss = step(training, tokens, targets)
         if steps % options.log_every == 0:
             mean = everyones_loss(training, loss)
@@ -263,7 +265,7 @@ def main() -> None:
     torch.set_num_threads(1)  # the other cores are the other ranks'
     # FSDP warns of operations in place on what the model returns; the loss has none.
     warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view tensor")
-    watch = Watch(job, options.silence)
+    watch = Watch(job, options.silence, options.ask_every)
     signal.signal(signal.SIGTERM, watch.on_signal)
     with watch, process_group(job, options) as device:
         train(job, options, device, watch)

@@ -28,8 +28,8 @@ LEAST_STORE_SECONDS = 5.0
 class Watch:
     """Watches the next rank, and is watched by the one before. A context manager around all that the ranks do together."""
 
-    def __init__(self, job: Job, silence: float) -> None:
-        self._job, self._silence = job, silence
+    def __init__(self, job: Job, silence: float, ask_every: int = 1) -> None:
+        self._job, self._silence, self._ask_every = job, silence, ask_every
         self._next = (job.rank + 1) % job.ranks
         self._asked_to_stop = False
         self._over = threading.Event()
@@ -39,8 +39,13 @@ class Watch:
     def on_signal(self, *_: object) -> None:
         self._asked_to_stop = True
 
-    def ask_for_stop(self) -> Callable[[], bool]:
-        """Begin to ask all ranks whether any was told to stop; what is returned waits for the answer, the same on each."""
+    def ask_for_stop(self, step: int) -> Callable[[], bool]:
+        """Begin to ask all ranks whether any was told to stop; what is returned waits for the answer, the same on each.
+
+        They are asked in each ``ask_every``-th step; in the others the answer is no, and costs nothing.
+        """
+        if step % self._ask_every:
+            return lambda: False
         asked = torch.tensor(int(self._asked_to_stop))
         work = dist.all_reduce(asked, dist.ReduceOp.MAX, async_op=True)
 
