@@ -65,6 +65,7 @@ class Launch:
         ]
         self.job_requests = tuple(props["job"].requests())
         _check_suffixes(self.job_requests)
+        _check_registry(props)
         for job_request in self.job_requests:
             _check_image(props["image"], job_request)
         self._scope, self._props, self._advised = scope, props, set[Advice]()
@@ -184,6 +185,16 @@ def _check_suffixes(requests: Sequence[JobRequest]) -> None:
         raise ValueError(
             "job must make requests whose name_suffix is a word, or nothing, that begins with a letter of its own, "
             f"like ['compile', ''], got {suffixes}"
+        )
+
+
+def _check_registry(props: TrainingProps) -> None:
+    """Raise ``ValueError`` for an image outside ECR unless ``private_registry`` says so (API, TrainingImageConfig)."""
+    uri = props["image"].image_uri
+    if props["image"].repository is None and not is_unresolved(uri) and props.get("private_registry") is None:
+        raise ValueError(
+            "private_registry must be given for an image that lies in another registry than ECR, like PrivateRegistry(), "
+            f"got None with {uri!r}"
         )
 
 

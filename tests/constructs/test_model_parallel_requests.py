@@ -1,12 +1,10 @@
 """Our requests of jobs on several accelerators beside those of AWS's SDK, which tests/sdk_requests/cases_parallel.py makes."""
 
-import importlib.util
-import json
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from sdk_recordings import canonical, cases_of, recorded
 
 from cdk_sagemaker_training import (
     DataParallelJob,
@@ -16,6 +14,8 @@ from cdk_sagemaker_training import (
     Mpi,
     MultiWorkerMirrored,
     ParameterServer,
+    Profiler,
+    S3Channel,
     S3Prefix,
     SmDdp,
     SmpV1,
@@ -25,9 +25,7 @@ from cdk_sagemaker_training import (
 )
 from cdk_sagemaker_training.request import create_training_job
 
-RECORDED = Path(__file__).parents[1] / "sdk_requests" / "recorded"
 BUCKET: Any = SimpleNamespace(bucket_name="bucket")
-OWN_IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/training:1"
 # Where our requests differ on purpose, each with a test of its own below.
 DIFFERENT = {
     "torchrun_groups": "the SDK drops the group to launch in, so torchrun would start in every group",
@@ -36,56 +34,30 @@ DIFFERENT = {
     "smp_v1_refused_permutation": "the SDK refuses a placement strategy that AWS's documentation has",
     "smp_v1_refused_default_partition": "the SDK looks for the stages by TensorFlow's name only",
 }
-# Where the script lies, which here is in the image, and what the toolkit takes for granted.
-OF_THE_SCRIPT = {
-    "sagemaker_container_log_level",
-    "sagemaker_job_name",
-    "sagemaker_program",
-    "sagemaker_region",
-    "sagemaker_submit_directory",
-}
 
 
-def recorded(case: str) -> dict[str, Any]:
-    return dict(json.loads((RECORDED / f"{case}.json").read_text()))
-
-
-def asked_by_us(job: TrainingJob, image_uri: str = OWN_IMAGE) -> dict[str, Any]:
+def asked_by_us(job: TrainingJob, case: str) -> dict[str, Any]:
+    """Our request, of the image that the SDK chooses, which has a test of its own below."""
     [job_request] = job.requests()
     request = create_training_job(
         job_request=job_request,
         training_job_name="job",
-        image_uri=image_uri,
+        image_uri=recorded(case)["request"]["AlgorithmSpecification"]["TrainingImage"],
         role_arn="arn:aws:iam::123456789012:role/Training",
         output=S3Prefix(BUCKET, "models/"),
+        channels={"training": S3Channel(BUCKET, "training/")},
         hyperparameters={"epochs": 3},
         max_runtime_seconds=86_400,
+        profiler=Profiler(disable=True),
     )
-    return compared(request)
+    return canonical(request)
 
 
 def asked_by_sdk(case: str) -> dict[str, Any]:
-    return compared(recorded(case)["request"])
-
-
-def compared(request: dict[str, Any]) -> dict[str, Any]:
-    """What decides how a job is spread: hyperparameters as the toolkit decodes them, environment and machines."""
-    hyperparameters = {
-        key: decoded(value) for key, value in request["HyperParameters"].items() if key not in OF_THE_SCRIPT
-    }
-    return {
-        "HyperParameters": hyperparameters,
-        "Environment": request.get("Environment", {}),
-        "ResourceConfig": request["ResourceConfig"],
-        "StoppingCondition": request["StoppingCondition"],
-    }
-
-
-def decoded(value: str) -> Any:
-    try:
-        return json.loads(value)
-    except ValueError:
-        return value
+    request = canonical(recorded(case)["request"])
+    # The SDK asks for time series of metrics with AWS's images; here metrics are what the user asks for.
+    request["AlgorithmSpecification"].pop("EnableSageMakerMetricsTimeSeries", None)
+    return request
 
 
 def on(instance_type: str, count: int) -> InstanceGroup:
@@ -165,7 +137,7 @@ EQUAL: dict[str, TrainingJob] = {
 
 @pytest.mark.parametrize("case", EQUAL)
 def test_the_request_is_that_of_awss_sdk(case: str) -> None:
-    assert asked_by_us(EQUAL[case]) == asked_by_sdk(case)
+    assert asked_by_us(EQUAL[case], case) == asked_by_sdk(case)
 
 
 TORCHRUN = {
@@ -179,17 +151,19 @@ def test_torchrun_is_not_told_the_type_which_the_toolkit_reads_from_the_hosts_ow
     theirs = asked_by_sdk(case)
     instance_type = theirs["HyperParameters"].pop("sagemaker_instance_type")
     assert instance_type == theirs["ResourceConfig"]["InstanceType"]
-    assert asked_by_us(TORCHRUN[case]) == theirs
+    assert asked_by_us(TORCHRUN[case], case) == theirs
 
 
 def test_torchrun_beside_other_groups_is_confined_to_the_one_that_trains_which_the_sdk_drops() -> None:
-    ours, theirs = asked_by_us(beside_data(DataParallelJob(P4D_GROUP, Torchrun()))), asked_by_sdk("torchrun_groups")
+    ours = asked_by_us(beside_data(DataParallelJob(P4D_GROUP, Torchrun())), "torchrun_groups")
+    theirs = asked_by_sdk("torchrun_groups")
     assert ours["HyperParameters"].pop("sagemaker_distribution_instance_groups") == ["dnn_group"]
     assert ours == theirs
 
 
 def test_smddp_beside_other_groups_names_the_type_that_trains_where_the_sdk_sends_null() -> None:
-    ours, theirs = asked_by_us(beside_data(DataParallelJob(P4D_GROUP, SmDdp()))), asked_by_sdk("smddp_groups")
+    ours = asked_by_us(beside_data(DataParallelJob(P4D_GROUP, SmDdp())), "smddp_groups")
+    theirs = asked_by_sdk("smddp_groups")
     assert ours["HyperParameters"].pop("sagemaker_instance_type") == "ml.p4d.24xlarge"
     assert theirs["HyperParameters"].pop("sagemaker_instance_type") is None
     assert ours == theirs
@@ -197,20 +171,22 @@ def test_smddp_beside_other_groups_names_the_type_that_trains_where_the_sdk_send
 
 def test_torchrun_starts_processes_on_cpus_which_the_sdk_refuses_and_the_toolkit_does() -> None:
     assert "only for GPU and Trainium" in recorded("torchrun_refused_processor")["refused"]
-    ours = asked_by_us(DataParallelJob(on("ml.c5.xlarge", 2), Torchrun(2)))
+    ours = asked_by_us(DataParallelJob(on("ml.c5.xlarge", 2), Torchrun(2)), "torchrun_groups")
     assert ours["HyperParameters"]["sagemaker_mpi_num_of_processes_per_host"] == 2
 
 
 def test_a_permutation_of_dpt_is_sent_as_awss_documentation_has_it_and_the_sdk_refuses() -> None:
     assert "must be a value in: ['spread', 'cluster']" in recorded("smp_v1_refused_permutation")["refused"]
     parallelism = SmpV1(pipeline_parallel_degree=2, microbatches=4, placement_strategy="TDP", ddp=True)
-    ours = asked_by_us(ModelParallelJob(P4D, parallelism))
+    ours = asked_by_us(ModelParallelJob(P4D, parallelism), "smp_v1_pipeline")
     assert ours["HyperParameters"]["mp_parameters"]["placement_strategy"] == "TDP"
 
 
 def test_a_default_partition_goes_with_pytorchs_name_of_the_stages_where_the_sdk_fails() -> None:
     assert recorded("smp_v1_refused_default_partition")["refused"] == "KeyError: 'partitions'"
-    ours = asked_by_us(ModelParallelJob(P4D, SmpV1(pipeline_parallel_degree=2, default_partition=1, ddp=True)))
+    ours = asked_by_us(
+        ModelParallelJob(P4D, SmpV1(pipeline_parallel_degree=2, default_partition=1, ddp=True)), "smp_v1_pipeline"
+    )
     assert ours["HyperParameters"]["mp_parameters"]["default_partition"] == 1
 
 
@@ -280,9 +256,4 @@ def test_the_container_is_the_one_that_awss_sdk_chooses(case: str) -> None:
 
 
 def test_each_recording_is_compared() -> None:
-    spec = importlib.util.spec_from_file_location("cases_parallel", RECORDED.parent / "cases_parallel.py")
-    assert spec is not None
-    assert spec.loader is not None
-    cases = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(cases)
-    assert set(cases.CASES) == {*EQUAL, *TORCHRUN, *DIFFERENT, *REFUSED_BY_BOTH, *REFUSED_HERE_ONLY, *IMAGES}
+    assert cases_of("cases_parallel") == {*EQUAL, *TORCHRUN, *DIFFERENT, *REFUSED_BY_BOTH, *REFUSED_HERE_ONLY, *IMAGES}

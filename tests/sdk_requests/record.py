@@ -1,8 +1,8 @@
 """Records what AWS's SDK sends for a job, or why it refuses it, without sending it: `record.py [NAME ...]`.
 
 Runs in an environment of its own (README.md beside this). Each `cases_*.py` here has a dict ``CASES`` from a name to a function
-that takes a SageMaker session and returns an estimator; what comes of it is written to `recorded/<name>.json`, either as
-``request``, CreateTrainingJob's own JSON, or as ``refused``, the SDK's error.
+that takes a SageMaker session and returns an estimator, or one with the arguments of its ``fit``; what comes of it is written to
+`recorded/<name>.json`, either as ``request``, CreateTrainingJob's own JSON, or as ``refused``, the SDK's error.
 """
 
 from __future__ import annotations
@@ -74,12 +74,17 @@ def outcome(case: Callable[[Any], Any]) -> dict[str, Any]:
     """The request of a case, or the error with which the SDK refuses it, when it is made or when it is started."""
     session = offline_session()
     try:
-        return {"request": request_of(case(session), session)}
+        made = case(session)
+        estimator, fit = made if isinstance(made, tuple) else (made, {})
+        return {"request": request_of(estimator, session, **fit)}
     except Exception as error:  # the SDK has errors of a dozen kinds, its bugs among them
         return {"refused": f"{type(error).__name__}: {_plain(str(error))}"}
 
 
-def request_of(estimator: Any, session: Any) -> dict[str, Any]:
+def request_of(
+    estimator: Any, session: Any, inputs: Any = None, experiment_config: dict[str, str] | None = None
+) -> dict[str, Any]:
+    """What ``estimator.fit(inputs, experiment_config=...)`` would send."""
     from sagemaker.estimator import _TrainingJob
     from sagemaker.fw_utils import UploadedCode
 
@@ -87,7 +92,8 @@ def request_of(estimator: Any, session: Any) -> dict[str, Any]:
     code = UploadedCode(f"s3://{BUCKET}/{JOB_NAME}/source/sourcedir.tar.gz", "train.py")
     estimator._stage_user_code_in_s3 = lambda: code
     estimator._prepare_for_training(job_name=JOB_NAME)
-    arguments = _TrainingJob._get_train_args(estimator, {"training": f"s3://{BUCKET}/training/"}, None)
+    channels = inputs or {"training": f"s3://{BUCKET}/training/"}
+    arguments = _TrainingJob._get_train_args(estimator, channels, experiment_config)
     return dict(session._get_train_request(**arguments))
 
 
