@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cdk_sagemaker_training.instance_facts import family, instance_facts, smallest_with
+from cdk_sagemaker_training.instance_facts import InstanceFacts, family, instance_facts, smallest_with
 from cdk_sagemaker_training.instance_group import InstanceGroup
 from cdk_sagemaker_training.service_model import training_instance_types
 from cdk_sagemaker_training.tokens import is_unresolved
@@ -59,8 +59,12 @@ def efa_advice(group: InstanceGroup) -> tuple[Advice, ...]:
     return advice(
         "no-efa",
         f"{group.instance_type} has no Elastic Fabric Adapter, so its {group.instance_count} machines exchange what they "
-        f"computed over TCP at each step: take a type with EFA, like {instead}",
+        f"computed over TCP at each step{_speed(facts)}: take a type with EFA, like {instead}",
     )
+
+
+def _speed(facts: InstanceFacts) -> str:
+    return "" if facts.network_gbps is None else f", at {facts.network_gbps:g} Gbit/s at most"
 
 
 def _sizes_of(family_name: str) -> dict[str, int]:

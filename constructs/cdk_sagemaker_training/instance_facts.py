@@ -1,4 +1,4 @@
-"""What an instance type has that decides how a job runs on it: its accelerators and its network."""
+"""What an instance type has that decides how a job runs on it: processors, memory, disks, network and accelerators."""
 
 from __future__ import annotations
 
@@ -13,11 +13,14 @@ from cdk_sagemaker_training.tokens import is_unresolved
 
 @dataclass(frozen=True)
 class InstanceFacts:
-    """The accelerators of an instance type, ``kind`` None where it has none, and its EFA interfaces.
+    """The accelerators of an instance type, ``kind`` None where it has none, its EFA interfaces, and the machine around them.
 
     ``memory_gib`` is that of one device. ``processes`` is how many processes SageMaker's toolkit starts on a host for them: one
     for each GPU, one for each core of Trainium as the Neuron runtime numbers them; 1 where there is no device.
     ``efa_interfaces`` is None where the number is not known, 0 where the type has no Elastic Fabric Adapter.
+
+    Of the machine, each None where it is not known: ``vcpus``, ``host_memory_gib``, ``local_storage_gb`` of disks of its own (0
+    where it has a volume only), and ``network_gbps``, the most that its network carries.
     """
 
     kind: Literal["gpu", "neuron"] | None = None
@@ -26,12 +29,16 @@ class InstanceFacts:
     memory_gib: float = 0
     processes: int = 1
     efa_interfaces: int | None = 0
+    vcpus: int | None = None
+    host_memory_gib: float | None = None
+    local_storage_gb: int | None = None
+    network_gbps: float | None = None
 
 
 def instance_facts(instance_type: str) -> InstanceFacts | None:
     """The facts of a type like ``"ml.g5.xlarge"``, from ``instances.json``; None for a token, of which nothing is known yet.
 
-    A type that is not in the file has no accelerator and no EFA.
+    Of a type that is not in the file nothing is known; it is taken to have no accelerator and no EFA.
     """
     if is_unresolved(instance_type):
         return None
@@ -60,7 +67,11 @@ def smallest_with(instance_type: str, *, devices: int = 1, efa: bool = False) ->
 @cache
 def _all() -> dict[str, InstanceFacts]:
     content = json.loads((Path(__file__).parent / "instances.json").read_text())
-    return {
-        name: InstanceFacts(kind or None, device, count, memory, count * processes or 1, efa)
+    accelerators = {
+        name: (kind or None, device, count, memory, count * processes or 1, efa)
         for name, (kind, device, count, memory, processes, efa) in content["types"].items()
+    }
+    return {
+        name: InstanceFacts(*accelerators.get(name, (None, "", 0, 0, 1, 0)), *machine)
+        for name, machine in content["machines"].items()
     }

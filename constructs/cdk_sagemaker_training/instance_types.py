@@ -6,21 +6,13 @@ import difflib
 import re
 from functools import cache
 
+from cdk_sagemaker_training.instance_facts import instance_facts
 from cdk_sagemaker_training.service_model import training_instance_types
 from cdk_sagemaker_training.tokens import is_unresolved
 
 _EC2_TYPE = re.compile(r"[a-z][a-z0-9-]*\.[a-z0-9-]+")
 _TRAINING_TYPE = re.compile(r"ml\.([a-z]+)(\d+)([a-z]*(?:-[a-z0-9]+)?)\.(medium|large|\d*xlarge|metal)")
 _MOST_GENERATIONS_AHEAD = 2
-
-# EC2's DescribeInstanceTypes as recorded in moto 5.2.5: families with InstanceStorageInfo, all sizes of which have NVMe disks.
-_WITH_LOCAL_STORAGE = frozenset(
-    (
-        *("g4dn", "g5", "g6", "g6e", "g7", "g7e"),
-        *("p3dn", "p4d", "p4de", "p5", "p5e", "p5en", "p6-b200", "p6-b300"),
-        *("r5d", "trn1", "trn1n", "trn2"),
-    )
-)
 
 
 def check_training_instance_type(instance_type: str, prop: str = "instance_type") -> None:
@@ -59,7 +51,8 @@ def is_newer(instance_type: str) -> bool:
 
 def has_local_storage(instance_type: str) -> bool:
     """Whether a type has NVMe disks, which SageMaker then uses instead of a volume; False for a token, and for a newer type."""
-    return not is_unresolved(instance_type) and instance_type.split(".")[1] in _WITH_LOCAL_STORAGE
+    facts = instance_facts(instance_type)
+    return facts is not None and bool(facts.local_storage_gb)
 
 
 @cache

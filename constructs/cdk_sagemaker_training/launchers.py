@@ -38,7 +38,7 @@ class Torchrun:
         return {"sagemaker_torch_distributed_enabled": "true", **_processes(self.processes_per_host)}
 
     def advice(self, group: InstanceGroup) -> tuple[Advice, ...]:
-        return _idle_device_advice(group, self.processes_per_host)
+        return _processes_advice(group, self.processes_per_host)
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Mpi:
         }
 
     def advice(self, group: InstanceGroup) -> tuple[Advice, ...]:
-        return _idle_device_advice(group, self.processes_per_host)
+        return _processes_advice(group, self.processes_per_host)
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ class ParameterServer:
         return {"sagemaker_parameter_server_enabled": "true"}
 
     def advice(self, group: InstanceGroup) -> tuple[Advice, ...]:
-        return _idle_device_advice(group, 1)
+        return _processes_advice(group, 1)
 
 
 def check_processes_per_host(group: InstanceGroup, processes_per_host: int | None) -> None:
@@ -191,10 +191,16 @@ def _processes(processes_per_host: int | None) -> dict[str, str]:
     return {} if processes_per_host is None else {_PROCESSES_PER_HOST: str(processes_per_host)}
 
 
-def _idle_device_advice(group: InstanceGroup, processes_per_host: int | None) -> tuple[Advice, ...]:
+def _processes_advice(group: InstanceGroup, processes_per_host: int | None) -> tuple[Advice, ...]:
     facts = instance_facts(group.instance_type)
-    if facts is None or not facts.devices or processes_per_host is None or is_unresolved(processes_per_host):
+    if facts is None or processes_per_host is None or is_unresolved(processes_per_host):
         return ()
+    if not facts.devices and facts.vcpus is not None and processes_per_host > facts.vcpus:
+        return advice(
+            "more-processes-than-vcpus",
+            f"{processes_per_host} processes share the {facts.vcpus} vCPUs of {group.instance_type}: they wait for each other; "
+            f"start {facts.vcpus} at most, or take a larger machine",
+        )
     if processes_per_host >= facts.processes:
         return ()
     return advice(

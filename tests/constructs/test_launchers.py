@@ -88,6 +88,13 @@ def test_accelerators_without_a_process_are_advised_against(launcher: Any) -> No
     assert text.startswith("1 of the 4 accelerators of ml.g5.12xlarge would have a process")
 
 
+@pytest.mark.parametrize("launcher", [Torchrun(8), Mpi(8)])
+def test_more_processes_than_a_machine_without_accelerators_has_processors_are_advised_against(launcher: Any) -> None:
+    text = advice_of(DataParallelJob(InstanceGroup("ml.c5.xlarge"), launcher))["more-processes-than-vcpus"]
+    assert text.startswith("8 processes share the 4 vCPUs of ml.c5.xlarge")
+    assert advice_of(DataParallelJob(InstanceGroup("ml.c5.2xlarge"), launcher)) == {}
+
+
 @pytest.mark.parametrize(
     "group", [InstanceGroup("ml.g5.xlarge"), InstanceGroup("ml.p4d.24xlarge"), InstanceGroup("ml.p4d.24xlarge", 2)]
 )
@@ -114,4 +121,6 @@ def test_an_uneven_number_of_machines_is_advised_to_be_the_next_larger_one() -> 
 
 
 def test_several_small_machines_are_advised_on_efa_too() -> None:
-    assert set(advice_of(DataParallelJob(InstanceGroup("ml.g5.xlarge", 2), Torchrun()))) == {"scale-up-first", "no-efa"}
+    found = advice_of(DataParallelJob(InstanceGroup("ml.g5.xlarge", 2), Torchrun()))
+    assert set(found) == {"scale-up-first", "no-efa"}
+    assert "over TCP at each step, at 10 Gbit/s at most: take a type with EFA" in found["no-efa"]
