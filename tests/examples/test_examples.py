@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import cfnlint.api  # type: ignore[import-untyped]
 import pytest
 from rendered import create_requests, definitions, lint
 
@@ -150,6 +151,29 @@ def test_cdks_own_validator_finds_a_type_that_there_is_not(tmp_path: Path) -> No
     )
     synthesize(tmp_path / "out", app=program, context={}, CDK_VALIDATION="true")
     assert [finding["ruleName"] for finding in findings(tmp_path / "out")] == ["F3006"]
+
+
+# What cfn-lint says of CDK's own way to write a template, the same in every one of CDK's.
+OF_CDKS_WAY = {
+    "I1022": "CDK joins text where one could substitute in it",
+    "I4010": "describing the architecture in the metadata is for templates that a person writes",
+    "W3005": "CDK has what uses a role wait for its policies, and for the role by name too",
+}
+
+
+def linted(template: str) -> set[str]:
+    """The rules of cfn-lint's that a template breaks, those that only inform among them."""
+    return {match.rule.id for match in cfnlint.api.lint_all(template)}
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_cfn_lint_finds_nothing_but_what_is_cdks_way(assembly: Path, stack: str) -> None:
+    assert linted((assembly / f"{stack}.template.json").read_text()) <= OF_CDKS_WAY.keys()
+
+
+def test_cfn_lint_finds_a_property_that_there_is_not() -> None:
+    bucket = {"Type": "AWS::S3::Bucket", "Properties": {"Encryption": "yes"}}
+    assert "E3002" in linted(json.dumps({"Resources": {"Bucket": bucket}}))
 
 
 def test_two_syntheses_in_different_folders_are_identical_byte_for_byte(assembly: Path, tmp_path: Path) -> None:
