@@ -49,7 +49,7 @@ def grant_members(role: TrainingRole, props: TrainingProps) -> None:
         # Systems Manager's channels have no resource.
         _allow(role, [f"ssmmessages:{action}" for action in _REMOTE_DEBUG], ["*"])
     if registry is not None and registry.credentials_provider is not None:
-        registry.credentials_provider.grant_invoke(role.role)
+        role.grant_invoke(registry.credentials_provider)
     if props.get("session_tag_chaining"):
         _allow_tags_of_sessions(role)
 
@@ -65,8 +65,7 @@ def _places(props: TrainingProps) -> list[Any]:
 def _grant_keys(role: TrainingRole, props: TrainingProps) -> None:
     output_key, volume_key = props.get("output_key"), props.get("volume_key")
     if output_key is not None:
-        # S3 reads the parts of a large object back to put it together.
-        output_key.grant_encrypt_decrypt(role)
+        role.grant_key(output_key)
     if volume_key is not None:
         # EC2 uses the key for the hosts' volumes, by a grant that SageMaker makes in the role's name.
         role.role.add_to_principal_policy(

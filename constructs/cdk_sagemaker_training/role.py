@@ -15,6 +15,7 @@ from cdk_sagemaker_training.review import Answers
 
 if TYPE_CHECKING:
     from aws_cdk import aws_kms as kms
+    from aws_cdk import aws_lambda as lambda_
 
     from cdk_sagemaker_training.network import TrainingNetwork
 
@@ -29,6 +30,7 @@ _WHY_EVERYTHING = (
 _WHY_INTERFACES = "interfaces have no name before they are made; subnets and security group are the network's own"
 _WHY_KEY = "kms:GenerateDataKey* and kms:ReEncrypt* are each the action and its variant without plaintext, on one key"
 _WHY_OBJECTS = "a job reads and writes objects under a prefix, whose keys are not known before"
+_WHY_VERSIONS = "a function's ARN with each of its versions, of the one function"
 _WHY_STREAMS = "SageMaker names the log streams of a job, in the one log group of training jobs"
 
 
@@ -118,6 +120,11 @@ class TrainingRole(Construct):
         key.grant_encrypt_decrypt(self)
         wide = ("kms:GenerateDataKey*", "kms:ReEncrypt*")
         self._answers.add({f"AwsSolutions-IAM5[Action::{action}]": _WHY_KEY for action in wide})
+
+    def grant_invoke(self, function: lambda_.IFunction) -> None:
+        """Let SageMaker call a function in the job's name, as for the credentials of a private registry."""
+        function.grant_invoke(self)
+        self._answers.add_wildcards(function.resource_arns_for_grant_invoke, _WHY_VERSIONS)
 
     def grant_checkpoints(self, bucket: s3.IBucket, prefix: str) -> None:
         """Let jobs keep checkpoints under a prefix: written while they run, read back when they start again."""

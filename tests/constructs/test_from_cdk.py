@@ -13,18 +13,30 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk import aws_stepfunctions_tasks as tasks
-from aws_cdk.assertions import Template
+from aws_cdk.assertions import Annotations, Match, Template
+from test_nag import findings
 
 import cdk_sagemaker_training
 
 PAGE = (Path(__file__).parents[2] / "docs" / "from-cdk.md").read_text()
 EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-BEFORE, AFTER, BEFORE_EFA, AFTER_EFA, BEFORE_KEY, AFTER_KEY, AFTER_SPOT = EXAMPLES
+(
+    BEFORE,
+    AFTER,
+    BEFORE_SAID,
+    AFTER_SAID,
+    BEFORE_NAME,
+    AFTER_NAME,
+    BEFORE_EFA,
+    AFTER_EFA,
+    BEFORE_KEY,
+    AFTER_KEY,
+    AFTER_SPOT,
+) = EXAMPLES
 
 
-def made(example: str) -> dict[str, Any]:
-    """The template of a stack in which an example of the page stands."""
-    stack = cdk.Stack(cdk.App(), "Stack")
+def make(stack: cdk.Stack, example: str) -> None:
+    """Run an example of the page in a stack."""
     given = {
         "stack": stack,
         "bucket": s3.Bucket(stack, "Bucket"),
@@ -33,7 +45,53 @@ def made(example: str) -> dict[str, Any]:
     }
     public = {name: getattr(cdk_sagemaker_training, name) for name in cdk_sagemaker_training.__all__}
     exec(example, {"cdk": cdk, "ec2": ec2, "iam": iam, "sfn": sfn, "tasks": tasks, **public, **given})
+
+
+def made(example: str) -> dict[str, Any]:
+    """The resources of a stack in which an example of the page stands."""
+    stack = cdk.Stack(cdk.App(), "Stack")
+    make(stack, example)
     return dict(Template.from_stack(stack).to_json()["Resources"])
+
+
+def sent(resources: dict[str, Any]) -> dict[str, Any]:
+    """The one request that a template's state machines send, what deployment fills in left out."""
+    [request] = [
+        state.get("Parameters") or state["Arguments"]
+        for machine in of_type(resources, "AWS::StepFunctions::StateMachine")
+        for state in states_of(machine["DefinitionString"]["Fn::Join"][1])
+        if "createTrainingJob" in state.get("Resource", "")
+    ]
+    return dict(request)
+
+
+def states_of(parts: list[Any]) -> list[dict[str, Any]]:
+    definition = json.loads("".join(part for part in parts if isinstance(part, str)))
+    return list(definition["States"].values())
+
+
+def jobs_that_may_be_tagged(resources: dict[str, Any]) -> str:
+    """The ARN, what deployment fills in left out, of the jobs that a state machine may add tags to."""
+    [arn] = {
+        "".join(part for part in resource["Fn::Join"][1] if isinstance(part, str))
+        for policy in of_type(resources, "AWS::IAM::Policy")
+        for one in policy["PolicyDocument"]["Statement"]
+        if "sagemaker:AddTags" in one["Action"]
+        for resource in ([one["Resource"]] if isinstance(one["Resource"], dict) else one["Resource"])
+    }
+    return arn
+
+
+def wildcards(example: str, out: Path) -> list[str]:
+    """What cdk-nag finds of wildcards in the permissions of an example."""
+
+    class Example(cdk.Stack):
+        def __init__(self, app: cdk.App, id: str) -> None:
+            super().__init__(app, id)
+            make(self, example)
+
+    found = findings(Example, out)
+    return [rule for rule, places in found.items() for _ in places if rule.startswith("AwsSolutions-IAM5")]
 
 
 def of_type(resources: dict[str, Any], kind: str) -> list[dict[str, Any]]:
@@ -58,6 +116,45 @@ def actions_on_keys(resources: dict[str, Any]) -> set[str]:
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_an_example_of_the_page_makes_a_template(example: str) -> None:
     assert made(example)
+
+
+def test_an_example_of_ours_has_nothing_to_be_warned_of() -> None:
+    for example in (AFTER, AFTER_SAID, AFTER_NAME, AFTER_EFA, AFTER_KEY, AFTER_SPOT):
+        stack = cdk.Stack(cdk.App(), "Stack")
+        make(stack, example)
+        of_ours = Match.string_like_regexp("cdk-sagemaker-training:")
+        assert Annotations.from_stack(stack).find_warning("*", of_ours) == []
+
+
+def test_cdk_drops_the_shuffling_that_it_takes_and_ours_sends_it() -> None:
+    [before], [after] = (sent(made(example))["InputDataConfig"] for example in (BEFORE_SAID, AFTER_SAID))
+    assert "ShuffleConfig" not in before
+    assert after["ShuffleConfig"] == {"Seed": 7}
+
+
+def test_cdks_hyperparameters_are_no_text_and_ours_are() -> None:
+    assert sent(made(BEFORE_SAID))["HyperParameters"] == {"lr": 0.1, "shuffle": True}
+    assert sent(made(AFTER_SAID))["HyperParameters"] == {"lr": "0.1", "shuffle": "true"}
+
+
+def test_cdk_chooses_a_machine_where_nobody_says_one() -> None:
+    chosen = {"InstanceCount": 1, "InstanceType": "ml.m4.xlarge", "VolumeSizeInGB": 10}
+    assert sent(made(BEFORE_SAID))["ResourceConfig"] == chosen
+
+
+def test_cdk_lets_a_machine_tag_jobs_by_an_expression_and_ours_by_their_prefix() -> None:
+    assert jobs_that_may_be_tagged(made(BEFORE_NAME)).endswith(":training-job/{% $states.input.name %}*")
+    assert jobs_that_may_be_tagged(made(AFTER_NAME)).endswith(":training-job/digits-*")
+
+
+def test_cdk_says_places_in_s3_by_https_and_ours_as_the_api_has_them() -> None:
+    assert sent(made(BEFORE))["OutputDataConfig"]["S3OutputPath"].startswith("https://s3.")
+    assert sent(made(AFTER))["OutputDataConfig"]["S3OutputPath"].startswith("s3://")
+
+
+def test_cdks_permissions_have_twelve_wildcards_that_a_review_finds_and_ours_none(tmp_path: Path) -> None:
+    assert len(wildcards(BEFORE, tmp_path / "before")) == 12
+    assert wildcards(AFTER, tmp_path / "after") == []
 
 
 def test_cdks_group_has_no_rule_to_itself_and_ours_has_both() -> None:

@@ -8,19 +8,27 @@ from types import ModuleType
 
 import aws_cdk as cdk
 import pytest
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_efs as efs
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
+from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_s3 as s3
 from cdk_nag import AwsSolutionsChecks
 from constructs import Construct
 
 from cdk_sagemaker_training import (
     DataParallelJob,
+    Debugger,
+    EfsChannel,
     FsxLustreChannel,
     InstanceGroup,
     LustreFileSystem,
+    Mlflow,
+    PrivateRegistry,
     S3Channel,
     S3Prefix,
+    TensorBoard,
     TrainingBucket,
     TrainingImage,
     TrainingNetwork,
@@ -92,6 +100,46 @@ class Everything(cdk.Stack):
         )
 
 
+class Members(cdk.Stack):
+    """A job with each member of its request that its role needs leave for, and what that leads to there already."""
+
+    def __init__(self, app: cdk.App, id: str) -> None:
+        super().__init__(app, id)
+        bucket = s3.Bucket.from_bucket_name(self, "Bucket", "data")
+        keys = [kms.Key(self, name, enable_key_rotation=True) for name in ("OutputKey", "VolumeKey")]
+        group = ec2.SecurityGroup.from_security_group_id(self, "Group", "sg-1")
+        network = TrainingNetwork(self, "Network", security_group=group)
+        credentials = lambda_.Function.from_function_attributes(
+            self, "Credentials", function_arn=f"arn:aws:lambda:{self.region}:{self.account}:function:credentials"
+        )
+        TrainingWorkflow(
+            self,
+            "Training",
+            job=DataParallelJob(InstanceGroup("ml.c5.xlarge", 2)),
+            image=TrainingImage.from_uri(self, "Image", "registry.example.com/team/training:1"),
+            private_registry=PrivateRegistry(credentials),
+            channels={
+                "efs": EfsChannel(
+                    efs.FileSystem.from_file_system_attributes(
+                        self, "Efs", file_system_id="fs-0123456789abcdef1", security_group=group
+                    )
+                ),
+                "labels": S3Channel(
+                    bucket, "a.manifest", data_type="ManifestFile", objects=S3Prefix(bucket, "images/")
+                ),
+            },
+            output=S3Prefix(bucket, "models/"),
+            output_key=keys[0],
+            volume_key=keys[1],
+            network=network,
+            remote_debug=True,
+            session_tag_chaining=True,
+            debugger=Debugger(S3Prefix(bucket, "tensors/")),
+            tensorboard=TensorBoard(S3Prefix(bucket, "tensorboard/")),
+            mlflow=Mlflow(f"arn:aws:sagemaker:{self.region}:{self.account}:mlflow-tracking-server/digits"),
+        )
+
+
 class WithWildcards(Everything):
     """One to which the user adds wildcards of their own."""
 
@@ -140,6 +188,10 @@ def test_nothing_is_found_in_a_stack_with_all_parts_whatever_its_feature_flags(
     recommended: bool, tmp_path: Path
 ) -> None:
     assert findings(Everything, tmp_path, recommended=recommended) == {}
+
+
+def test_nothing_is_found_in_a_job_with_each_member_that_its_role_needs_leave_for(tmp_path: Path) -> None:
+    assert findings(Members, tmp_path) == {}
 
 
 def test_nothing_is_found_in_a_workflow_on_a_role_and_a_bucket_that_there_are_already(tmp_path: Path) -> None:
