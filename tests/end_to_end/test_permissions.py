@@ -17,7 +17,7 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_stepfunctions as sfn
 from botocore.exceptions import ClientError
-from demo import digits_file
+from demo import KINDS, Kind
 from deployed import ROOT, Deployed, wait_until
 
 from cdk_sagemaker_training import (
@@ -189,21 +189,23 @@ def denied(action: str) -> str:
     return f"is not authorized to perform: {action.rstrip('*')}"
 
 
-def test_the_example_stack_trains_with_exactly_what_it_grants(deployed: Deployed) -> None:
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+def test_an_example_stack_trains_with_exactly_what_it_grants(deployed: Deployed, kind: Kind) -> None:
     app = ("--app", f"python3 {ROOT / 'app.py'}")
     outputs = deployed.account.state / "outputs.json"
-    deployed.cdk("deploy", "HeterogeneousTraining", "--require-approval", "never", "--outputs-file", str(outputs), *app)
-    made = json.loads(outputs.read_text())["HeterogeneousTraining"]
+    deployed.cdk("deploy", kind.stack, "--require-approval", "never", "--outputs-file", str(outputs), *app)
+    made = json.loads(outputs.read_text())[kind.stack]
     s3 = deployed.client("s3")
-    s3.put_object(Bucket=made["BucketName"], Key="digits/digits.npz", Body=digits_file())
+    s3.put_object(Bucket=made["BucketName"], Key=kind.key, Body=kind.data())
     ended = deployed.ended(deployed.start(made["StateMachineArn"]))
     assert ended["status"] == "SUCCEEDED", ended.get("cause")
     [job] = deployed.jobs_of(ended["executionArn"])
-    assert {metric["MetricName"] for metric in job["FinalMetricDataList"]} == {"loss", "samples/s", "accuracy"}
+    defined = {metric["Name"] for metric in job["AlgorithmSpecification"]["MetricDefinitions"]}
+    assert {metric["MetricName"] for metric in job["FinalMetricDataList"]} == defined
     assert deployed.said(job["TrainingJobName"])
     for entry in s3.list_objects_v2(Bucket=made["BucketName"])["Contents"]:
         s3.delete_object(Bucket=made["BucketName"], Key=entry["Key"])
-    deployed.cdk("destroy", "HeterogeneousTraining", "--force", *app)
+    deployed.cdk("destroy", kind.stack, "--force", *app)
 
 
 @pytest.mark.parametrize("machine", ["pollArn", "syncArn", "parentArn"])
