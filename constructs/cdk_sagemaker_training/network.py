@@ -95,6 +95,7 @@ class TrainingNetwork(Construct):
         id: str,
         *,
         subnets: ec2.SubnetSelection | None = None,
+        security_group: ec2.ISecurityGroup | None = None,
         availability_zones: Sequence[str] | None = None,
         **vpc: Any,
     ) -> TrainingNetwork:
@@ -103,7 +104,14 @@ class TrainingNetwork(Construct):
         Takes what ``ec2.Vpc.from_lookup`` takes; the stack has to name its account and region.
         """
         found = ec2.Vpc.from_lookup(scope, f"{id}Vpc", **vpc)
-        return TrainingNetwork.from_vpc(scope, id, found, subnets=subnets, availability_zones=availability_zones)
+        return TrainingNetwork(
+            scope,
+            id,
+            vpc=found,
+            subnets=subnets,
+            security_group=security_group,
+            availability_zones=availability_zones,
+        )
 
     def vpc_config(self) -> Mapping[str, Any]:
         """The request's VpcConfig."""

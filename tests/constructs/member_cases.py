@@ -135,6 +135,23 @@ def report(stack: Stack) -> DebuggerRule:
     )
 
 
+def profiler(stack: Stack) -> Profiler:
+    own = DebuggerRule(
+        "Own",
+        RULES_IMAGE,
+        parameters={"rule_to_invoke": "LowGPUUtilization"},
+        instance_type="ml.t3.medium",
+        volume_size_gb=10,
+        local_path="/opt/ml/processing/output/own",
+    )
+    return Profiler(
+        stack.at("profile/"),
+        interval_milliseconds=500,
+        parameters={"CPUProfilingDuration": "3600", "SMPFileRotationSecs": "600"},
+        rules=[report(stack), own],
+    )
+
+
 Props = Callable[[Stack], dict[str, Any]]
 # By the recording's name: what is said to TrainingWorkflow besides the plain job.
 SAME: dict[str, Props] = {
@@ -191,8 +208,8 @@ SAME: dict[str, Props] = {
         "output_key": stack.key,
         "volume_key": stack.other_key,
         "inter_container_encryption": True,
-        "session_tag_chaining": True,
     },
+    "members_session_chaining": lambda stack: {"session_tag_chaining": True},
     "members_network_isolation": lambda stack: {"network_isolation": True},
     "members_remote_debug": lambda stack: {"remote_debug": True},
     "members_private_registry": lambda stack: {
@@ -212,9 +229,7 @@ SAME: dict[str, Props] = {
     "members_metrics": lambda stack: {"metric_definitions": {"loss": "loss=([0-9.]+)"}, "metrics_time_series": True},
     "members_output": lambda stack: {"output_compression": "NONE", "output_key": stack.key},
     "members_debugger": lambda stack: {"debugger": debugger(stack)},
-    "members_profiler": lambda stack: {
-        "profiler": Profiler(stack.at("profile/"), interval_milliseconds=500, rules=[report(stack)])
-    },
+    "members_profiler": lambda stack: {"profiler": profiler(stack)},
     "members_tensorboard": lambda stack: {
         "tensorboard": TensorBoard(stack.at("tensorboard/"), "/opt/ml/output/tensorboard")
     },

@@ -138,6 +138,14 @@ def test_a_vpc_of_the_account_is_looked_up() -> None:
     Template.from_stack(stack).resource_count_is("AWS::EC2::VPC", 0)
 
 
+def test_a_security_group_of_the_users_goes_with_a_vpc_that_is_looked_up() -> None:
+    stack = cdk.Stack(env=cdk.Environment(account="123456789012", region="us-east-1"))
+    group = ec2.SecurityGroup.from_security_group_id(stack, "Group", "sg-1")
+    network = TrainingNetwork.from_lookup(stack, "Network", vpc_name="shared", security_group=group)
+    assert network.vpc_config()["SecurityGroupIds"] == ["sg-1"]
+    Template.from_stack(stack).resource_count_is("AWS::EC2::SecurityGroup", 0)
+
+
 def test_a_new_vpcs_traffic_is_recorded_for_three_months_by_a_role_of_this_account_only() -> None:
     stack = cdk.Stack()
     TrainingNetwork(stack, "Network")

@@ -122,22 +122,30 @@ def debugger() -> dict[str, Any]:
 
 
 def profiler(off: bool = False) -> dict[str, Any]:
+    from sagemaker import Profiler
     from sagemaker.debugger import ProfilerConfig, ProfilerRule, rule_configs
 
-    rule = ProfilerRule.sagemaker(rule_configs.ProfilerReport(), name="Report", s3_output_path="s3://bucket/rules/")
-    config = None if off else ProfilerConfig("s3://bucket/profile/", system_monitor_interval_millis=500)
-    return {"rules": [rule], "profiler_config": config, "disable_profiler": off}
+    report = ProfilerRule.sagemaker(rule_configs.ProfilerReport(), name="Report", s3_output_path="s3://bucket/rules/")
+    own = ProfilerRule.custom(
+        name="Own",
+        image_uri=RULES_IMAGE,
+        instance_type="ml.t3.medium",
+        volume_size_in_gb=10,
+        container_local_output_path="/opt/ml/processing/output/own",
+        rule_parameters={"rule_to_invoke": "LowGPUUtilization"},
+    )
+    config = ProfilerConfig("s3://bucket/profile/", 500, profile_params=Profiler(cpu_profiling_duration=3600))
+    return {"rules": [report, own], "profiler_config": None if off else config, "disable_profiler": off}
 
 
 def tensorboard() -> dict[str, Any]:
     from sagemaker.debugger import TensorBoardOutputConfig
 
-    config = TensorBoardOutputConfig("s3://bucket/tensorboard/", "/opt/ml/output/tensorboard")
-    return {"tensorboard_output_config": config}
+    place = TensorBoardOutputConfig("s3://bucket/tensorboard/", "/opt/ml/output/tensorboard")
+    return {"tensorboard_output_config": place}
 
 
 MPI: dict[str, Any] = {"mpi": {"enabled": True, "processes_per_host": 8}}
-PIPE: dict[str, Any] = {"input_mode": "Pipe"}
 CASES: dict[str, Case] = {
     "members_plain": job(),
     "members_said_nothing": job(disable_profiler=None, debugger_hook_config=None),
@@ -145,7 +153,7 @@ CASES: dict[str, Case] = {
     "members_fast_file_sharded": job(
         s3(input_mode="FastFile", distribution="ShardedByS3Key", content_type="application/x-parquet")
     ),
-    "members_pipe": job(s3(**PIPE, compression="Gzip", record_wrapping="RecordIO", shuffle_seed=7)),
+    "members_pipe": job(s3(input_mode="Pipe", compression="Gzip", record_wrapping="RecordIO", shuffle_seed=7)),
     "members_manifest": job(s3("train.manifest", s3_data_type="ManifestFile")),
     "members_augmented_manifest": job(
         s3(
@@ -153,7 +161,7 @@ CASES: dict[str, Case] = {
             s3_data_type="AugmentedManifestFile",
             attribute_names=["source-ref", "label"],
             record_wrapping="RecordIO",
-            **PIPE,
+            input_mode="Pipe",
         )
     ),
     "members_gated_model": job(s3("llama/", model_access_config={"AcceptEula": True})),
@@ -180,12 +188,9 @@ CASES: dict[str, Case] = {
     "members_infra_check": job(enable_infra_check=True),
     # Who may do and see what
     "members_network_and_keys": job(
-        **NETWORK,
-        output_kms_key=KEY,
-        volume_kms_key=OTHER_KEY,
-        encrypt_inter_container_traffic=True,
-        enable_session_tag_chaining=True,
+        **NETWORK, output_kms_key=KEY, volume_kms_key=OTHER_KEY, encrypt_inter_container_traffic=True
     ),
+    "members_session_chaining": job(enable_session_tag_chaining=True),
     "members_network_isolation": job(enable_network_isolation=True),
     "members_remote_debug": job(enable_remote_debug=True),
     "members_private_registry": job(
