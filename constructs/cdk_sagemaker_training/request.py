@@ -187,7 +187,8 @@ def check_job_name_prefix(prefix: str) -> None:
     """Raise ``ValueError`` unless job names can begin with ``prefix``: letters, digits and inner hyphens, at most 26."""
     if is_unresolved(prefix):
         return
-    if len(prefix) > _LONGEST_JOB_NAME_PREFIX or not re.fullmatch(r"[a-zA-Z0-9](-*[a-zA-Z0-9])*", prefix):
+    text = prefix if isinstance(prefix, str) else ""
+    if len(text) > _LONGEST_JOB_NAME_PREFIX or not re.fullmatch(r"[a-zA-Z0-9](-*[a-zA-Z0-9])*", text):
         raise ValueError(
             f"job_name_prefix must be 1 to {_LONGEST_JOB_NAME_PREFIX} letters, digits and hyphens, a hyphen neither first nor "
             f"last, like 'digits', got {prefix!r}"
