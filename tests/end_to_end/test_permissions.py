@@ -49,13 +49,11 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
 
 
 class Quick(cdk.Stack):
-    """A quick job in a network, with three keys, by both integrations, and a machine that has one as a state."""
+    """A quick job in a network, on an encrypted bucket, by both integrations, and a machine that has one as a state."""
 
     def __init__(self, app: cdk.App) -> None:
         super().__init__(app, "Quick")
-        key, output_key, volume_key = (
-            kms.Key(self, name, removal_policy=cdk.RemovalPolicy.DESTROY) for name in ("Key", "OutputKey", "VolumeKey")
-        )
+        key = kms.Key(self, "Key", removal_policy=cdk.RemovalPolicy.DESTROY)
         bucket = s3.Bucket(self, "Bucket", encryption_key=key, removal_policy=cdk.RemovalPolicy.DESTROY)
         image = TrainingImage(self, "Image", directory=str(A_QUICK_JOB))
         network = TrainingNetwork(self, "Network")
@@ -67,8 +65,6 @@ class Quick(cdk.Stack):
                 image=image,
                 channels={"letters": S3Channel(bucket, "letters/")},
                 output=S3Prefix(bucket, "models/"),
-                output_key=output_key,
-                volume_key=volume_key,
                 checkpoints=S3Prefix(bucket, "checkpoints/"),
                 network=network,
                 metric_definitions={"loss": "loss ([0-9.]+)"},
