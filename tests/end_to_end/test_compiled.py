@@ -32,7 +32,7 @@ from sagemaker_local_account.faults import Interruption
 TYPE = "ml.m5.xlarge"
 SMALL = {"batch-size": 4, "sequence": 32, "width": 16, "layers": 1, "heads": 2}
 QUICK, FIFTY = {**SMALL, "steps": 20}, {**SMALL, "steps": 50}
-LONG = 1000  # steps, so that the interruption comes long before the last one
+LONG = 400  # steps, so that the interruption comes long before the last one
 BYTES_OF_A_STEP = SMALL["batch-size"] * SMALL["sequence"]
 DIGITS = {"epochs": 3, "batch-size": 64, "shard": "true", "workers": 1}
 TEXT = b"\n\n\n".join(b"def answer_%d():\n    return %s" % (number, b"7" * (number % 9)) for number in range(1000))
