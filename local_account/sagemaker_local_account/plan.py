@@ -17,6 +17,15 @@ _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 @dataclass(frozen=True)
+class Mount:
+    """A folder of this machine that a job's hosts see at ``path``, all of them the same."""
+
+    path: str
+    folder: Path
+    read_only: bool
+
+
+@dataclass(frozen=True)
 class HostPlan:
     """One host of a job.
 
@@ -40,6 +49,7 @@ class HostPlan:
     working_directory: str
     starts_after: float = 0.0
     disk_mebibytes: int | None = None
+    mounts: tuple[Mount, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -123,7 +133,7 @@ def config_files(plan: JobPlan, host: HostPlan, request: Mapping[str, Any]) -> d
         "inputdataconfig.json": {
             channel["ChannelName"]: _input_data(channel, request)
             for channel in request.get("InputDataConfig", [])
-            if host in plan.hosts_of(channel["DataSource"]["S3DataSource"].get("InstanceGroupNames"))
+            if host in plan.hosts_of(s3_source(channel).get("InstanceGroupNames"))
         },
         "resourceconfig.json": {
             "current_group_name": host.group or ONLY_GROUP,
@@ -137,8 +147,13 @@ def config_files(plan: JobPlan, host: HostPlan, request: Mapping[str, Any]) -> d
     }
 
 
+def s3_source(channel: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A channel's S3DataSource; empty of one that is on a file system, which goes to all groups."""
+    return channel["DataSource"].get("S3DataSource") or {}
+
+
 def _input_data(channel: Mapping[str, Any], request: Mapping[str, Any]) -> dict[str, str]:
-    source = channel["DataSource"]["S3DataSource"]
+    source = s3_source(channel)
     described = {
         "ContentType": channel.get("ContentType"),
         "TrainingInputMode": channel.get("InputMode") or request["AlgorithmSpecification"]["TrainingInputMode"],

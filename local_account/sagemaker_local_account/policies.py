@@ -56,6 +56,7 @@ KNOWN_KEYS = frozenset(
         "aws:viaawsservice",
         "cloudwatch:namespace",
         "ec2:subnet",
+        "elasticfilesystem:accessedviamounttarget",
         "iam:passedtoservice",
         "kms:granteeprincipal",
         "kms:grantisforawsresource",
