@@ -13,9 +13,11 @@ from moto.fsx.models import FSxBackend, fsx_backends
 from moto.fsx.responses import FSxResponse
 
 from . import resources
+from .api_calls import Place
 from .emulated import Emulated, Properties, replace_unless
 from .file_systems import FileSystems
 from .lustre_links import Link
+from .resource_policies import key_arn
 from .storage import StorageError
 
 _of_the_account: FileSystems
@@ -77,6 +79,7 @@ class FileSystem(Emulated):
                 message=f"FileSystemType must be LUSTRE, the only one of the local account, got {said('FileSystemType')!r}"
             )
         self._check()
+        place = Place(self.account_id, self.region_name)
         created = self._backend.create_file_system(
             client_request_token="",
             file_system_type="LUSTRE",
@@ -85,7 +88,7 @@ class FileSystem(Emulated):
             subnet_ids=said("SubnetIds"),
             security_group_ids=said("SecurityGroupIds", []),
             tags=said("Tags"),
-            kms_key_id=said("KmsKeyId"),
+            kms_key_id=key_arn(said("KmsKeyId"), place) if said("KmsKeyId") else None,
             windows_configuration=None,
             lustre_configuration=said("LustreConfiguration", {}),
             ontap_configuration=None,

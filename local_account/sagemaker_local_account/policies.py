@@ -58,6 +58,7 @@ KNOWN_KEYS = frozenset(
         "ec2:subnet",
         "elasticfilesystem:accessedviamounttarget",
         "iam:passedtoservice",
+        "kms:calleraccount",
         "kms:granteeprincipal",
         "kms:grantisforawsresource",
         "kms:viaservice",
