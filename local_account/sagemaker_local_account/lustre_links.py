@@ -103,30 +103,37 @@ class Link:
                 locate(root, f"{self.path}/{path}").unlink(missing_ok=True)
 
     def _copy(self, s3: Any, permissions: Permissions, key: str, root: Path, path: str) -> tuple[int, int] | None:
-        """None where there is a folder already of that name, or a file of that of its folder: S3 may have both."""
+        """None where a job has made a folder of the object's name, or a file of its folder's."""
         bucket, _ = self._place
         self._may(permissions, "s3:GetObject", f"{bucket}/{key}")
         # Links in it are a job's, and do not lead out.
         target = locate(root, f"{self.path}/{path}")
         new = target.with_name(f".{target.name}.import")
-        with contextlib.suppress(FileExistsError, IsADirectoryError, NotADirectoryError):
+        try:
             download(s3, [(bucket, key, new.name)], new.parent)
             os.replace(new, target)  # at once, for jobs that read it
-            return _on_disk(target)
-        new.unlink(missing_ok=True)
-        return None
+        except (FileExistsError, IsADirectoryError, NotADirectoryError):
+            with contextlib.suppress(NotADirectoryError):
+                new.unlink(missing_ok=True)
+            return None
+        return _on_disk(target)
 
     def _objects(self, s3: Any, permissions: Permissions) -> Mapping[str, tuple[str, str]]:
-        """Key and ETag of each object, by its path; those that cannot be files' names are left out."""
+        """Key and ETag of each object, by its path; those that cannot be files are left out."""
         bucket, prefix = self._place
         self._may(permissions, "s3:ListBucket", bucket, {"s3:prefix": (prefix,)})
         with refusals(f"Import failed for {self.uri}"):
-            return {
+            objects = {
                 entry["Key"].removeprefix(prefix): (entry["Key"], entry["ETag"])
                 for page in s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
                 for entry in page.get("Contents", [])
-                if not {"", ".", ".."} & {*entry["Key"].removeprefix(prefix).split("/")}
             }
+        folders = {path[:end] for path in objects for end, letter in enumerate(path) if letter == "/"}
+        return {
+            path: found
+            for path, found in objects.items()
+            if path not in folders and not {"", ".", ".."} & {*path.split("/")}
+        }
 
     def _may(
         self, permissions: Permissions, action: str, name: str, context: Mapping[str, tuple[str, ...]] | None = None
