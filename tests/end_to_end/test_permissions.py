@@ -74,17 +74,15 @@ class Quick(cdk.Stack):
         shared = efs.FileSystem(
             self, "Shared", vpc=network.vpc, vpc_subnets=subnets, removal_policy=cdk.RemovalPolicy.DESTROY
         )
+        on_files = {"linked": FsxLustreChannel(linked), "shared": EfsChannel(shared, read_only=False)}
         for integration in ("poll", "sync"):
             workflow = TrainingWorkflow(
                 self,
                 integration.capitalize(),
                 job=DataParallelJob(InstanceGroup("ml.m5.xlarge")),
                 image=image,
-                channels={
-                    "letters": S3Channel(bucket, "letters/"),
-                    "linked": FsxLustreChannel(linked),
-                    "shared": EfsChannel(shared, read_only=False),
-                },
+                # `.sync` takes no file systems.
+                channels={"letters": S3Channel(bucket, "letters/"), **(on_files if integration == "poll" else {})},
                 volume_key=key,
                 output=S3Prefix(bucket, "models/"),
                 checkpoints=S3Prefix(bucket, "checkpoints/"),
