@@ -39,7 +39,9 @@ _log = logging.getLogger(__name__)
 LUSTRE_PORT, NFS_PORT = 988, 2049
 # All that a request says of a mount is a path, so that no role authorizes it: it is what EFS calls an anonymous client, and root.
 _OF_A_CLIENT = ("elasticfilesystem:ClientMount", "elasticfilesystem:ClientRootAccess")
-_MOTO_DELETES: dict[Any, Any] = {backend: backend.delete_file_system for backend in (EFSBackend, FSxBackend)}
+_OF_MOTO: dict[Any, tuple[Any, Any]] = {
+    backend: (backend.create_file_system, backend.delete_file_system) for backend in (EFSBackend, FSxBackend)
+}
 
 
 @dataclass(frozen=True)
@@ -66,12 +68,22 @@ class FileSystems:
         self.links: dict[str, Link] = {}
 
     def open(self) -> None:
-        """Take the folder: what an earlier account held there ended with it, and what moto deletes from now on goes from it."""
+        """Take the folder: what an earlier account held there ended with it. What moto makes and deletes has its part in it."""
         shutil.rmtree(self._folder, ignore_errors=True)
-        for backend, moto_deletes in _MOTO_DELETES.items():
-            backend.delete_file_system = self._deletion(moto_deletes)
+        for backend, (create, delete) in _OF_MOTO.items():
+            backend.create_file_system = self._with_folder(create)
+            backend.delete_file_system = self._without_folder(delete)
 
-    def _deletion(self, moto_deletes: Any) -> Any:
+    def _with_folder(self, moto_creates: Any) -> Any:
+        @functools.wraps(moto_creates)
+        def create(*args: Any, **details: Any) -> Any:
+            created = moto_creates(*args, **details)
+            self.folder(created.file_system_id)
+            return created
+
+        return create
+
+    def _without_folder(self, moto_deletes: Any) -> Any:
         @functools.wraps(moto_deletes)
         def delete(backend: Any, file_system_id: str, *args: Any, **details: Any) -> Any:
             answer = moto_deletes(backend, file_system_id, *args, **details)

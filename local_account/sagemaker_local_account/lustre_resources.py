@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import secrets
 from typing import Any
@@ -21,26 +22,30 @@ from .resource_policies import key_arn
 from .storage import StorageError
 
 _of_the_account: FileSystems
-_moto_create = FSxBackend.create_file_system
 
 
 def install(file_systems: FileSystems) -> None:
-    """Give the resources of this module the account's file systems."""
+    """Give the resources of this module the account's file systems, which have been opened."""
     global _of_the_account
     _of_the_account = file_systems
     resources.NATIVE.update(_NATIVE)
-    FSxBackend.create_file_system = _create
+    FSxBackend.create_file_system = _with_mount_name(FSxBackend.create_file_system)
     FSxResponse.describe_data_repository_associations = _describe_links
 
 
-def _create(self: FSxBackend, *args: Any, **details: Any) -> Any:
+def _with_mount_name(create: Any) -> Any:
     """moto's file systems have no mount name; those of AWS have a random one, but for the oldest kind."""
-    created = _moto_create(self, *args, **details)
-    given = created.lustre_configuration or {}
-    oldest = given.get("DeploymentType", "SCRATCH_1") == "SCRATCH_1"
-    if created.file_system_type == "LUSTRE":
-        created.lustre_configuration = {**given, "MountName": "fsx" if oldest else secrets.token_hex(4)}
-    return created
+
+    @functools.wraps(create)
+    def with_mount_name(*args: Any, **details: Any) -> Any:
+        created = create(*args, **details)
+        given = created.lustre_configuration or {}
+        oldest = given.get("DeploymentType", "SCRATCH_1") == "SCRATCH_1"
+        if created.file_system_type == "LUSTRE":
+            created.lustre_configuration = {**given, "MountName": "fsx" if oldest else secrets.token_hex(4)}
+        return created
+
+    return with_mount_name
 
 
 def _describe_links(self: FSxResponse) -> str:
@@ -79,7 +84,7 @@ class FileSystem(Emulated):
                 message=f"FileSystemType must be LUSTRE, the only one of the local account, got {said('FileSystemType')!r}"
             )
         self._check()
-        place = Place(self.account_id, self.region_name)
+        place, key = Place(self.account_id, self.region_name), said("KmsKeyId")
         created = self._backend.create_file_system(
             client_request_token="",
             file_system_type="LUSTRE",
@@ -88,7 +93,7 @@ class FileSystem(Emulated):
             subnet_ids=said("SubnetIds"),
             security_group_ids=said("SecurityGroupIds", []),
             tags=said("Tags"),
-            kms_key_id=key_arn(said("KmsKeyId"), place) if said("KmsKeyId") else None,
+            kms_key_id=key_arn(key, place) if key else None,
             windows_configuration=None,
             lustre_configuration=said("LustreConfiguration", {}),
             ontap_configuration=None,

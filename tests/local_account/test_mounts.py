@@ -138,7 +138,7 @@ class Files:
     def put(self, key: str, body: bytes) -> None:
         self.jobs.s3.put_object(Bucket=self.made["Bucket"], Key=key, Body=body)
 
-    def keys(self) -> set[str]:
+    def objects(self) -> set[str]:
         listed = self.jobs.s3.list_objects_v2(Bucket=self.made["Bucket"])
         return {entry["Key"] for entry in listed.get("Contents", [])}
 
@@ -158,7 +158,7 @@ def test_all_hosts_of_a_job_have_the_same_folder(files: Files) -> None:
 
 def test_the_folder_in_the_accounts_state_is_the_file_system(files: Files) -> None:
     folder = files.folder / files.made["Efs"]
-    (folder / "mine").mkdir(parents=True, exist_ok=True)
+    (folder / "mine").mkdir()
     (folder / "mine" / "a.txt").write_text("a\n")
     assert files.run("cat a.txt; echo b > b.txt", files.source("Efs", "/mine")) == {"algo-1": ["a"]}
     assert (folder / "mine" / "b.txt").read_text() == "b\n"
@@ -182,7 +182,7 @@ def test_what_a_job_changes_goes_to_the_bucket_of_a_link_that_exports(files: Fil
     files.put("data/images/2", b"two")
     files.put("data/images", b"a file here is a folder there")
     files.run("rm 1; echo more >> 2; echo three > 3", files.source("Lustre", "/images"))
-    assert files.keys() == {"data/images", "data/images/2", "data/images/3"}
+    assert files.objects() == {"data/images", "data/images/2", "data/images/3"}
     body = files.jobs.s3.get_object(Bucket=files.made["Bucket"], Key="data/images/2")["Body"].read()
     assert body == b"twomore\n"
 
@@ -262,6 +262,31 @@ def test_a_file_system_that_is_not_made_here_says_why(files: Files, properties: 
         deploy(files.running, "wrong", {"It": of("FSx::FileSystem", **given)})
     assert message in reasons(files.running, "wrong")
     destroy(files.running, "wrong")
+
+
+def test_what_a_stack_changes_in_place_keeps_its_files(files: Files) -> None:
+    files.run("echo kept > kept.txt", files.source("Lustre"))
+    changed = resources(ThroughputMode="elastic")
+    changed["Lustre"]["Properties"] |= {"StorageCapacity": 2400, "Tags": [{"Key": "a", "Value": "b"}]}
+    changed["Link"]["Properties"]["S3"] = {"AutoImportPolicy": EVENTS}
+    changed["Target"]["Properties"]["SecurityGroups"] = [att("Strangers", "GroupId")]
+    assert deploy(files.running, "files", changed, Outputs=OUTPUTS) == files.made
+    [found] = files.running.client("fsx").describe_file_systems(FileSystemIds=[files.made["Lustre"]])["FileSystems"]
+    assert (found["StorageCapacity"], found["Tags"]) == (2400, [{"Key": "a", "Value": "b"}])
+    assert files.run("cat kept.txt; touch unexported", files.source("Lustre")) == {"algo-1": ["kept"]}
+    assert "data/unexported" not in files.objects()
+    assert "connection timed out" in files.failure(files.source("Efs"))
+    assert deploy(files.running, "files", resources(), Outputs=OUTPUTS) == files.made
+
+
+def test_a_file_system_without_a_stack_is_a_folder_until_it_is_deleted(files: Files) -> None:
+    fsx = files.running.client("fsx")
+    made = fsx.create_file_system(FileSystemType="LUSTRE", StorageCapacity=1200, SubnetIds=[files.made["Subnet"]])
+    assert made["FileSystem"]["LustreConfiguration"] == {"MountName": "fsx"}
+    folder = files.folder / made["FileSystem"]["FileSystemId"]
+    assert folder.is_dir()
+    fsx.delete_file_system(FileSystemId=folder.name)
+    assert not folder.exists()
 
 
 def test_a_link_without_import_shows_nothing_of_what_was_there(files: Files) -> None:
