@@ -51,7 +51,9 @@ class EfsChannel:
     """Input data on EFS: ``directory`` of a file system, mounted at ``/opt/ml/input/data/<channel>``.
 
     Nothing is copied before the job starts, and with ``read_only`` False the script writes there too. The job needs a network
-    in which the file system has mount targets.
+    in which the file system has mount targets. SageMaker's request names no role for the mount, which is what EFS calls an
+    anonymous client: with CDK's flag ``@aws-cdk/aws-efs:denyAnonymousAccess`` the file system takes
+    ``allow_anonymous_access=True``.
     """
 
     file_system: IEfsFileSystem

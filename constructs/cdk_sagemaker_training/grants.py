@@ -81,9 +81,9 @@ def _grant_file_system(role: TrainingRole, channel: Any) -> None:
     if isinstance(channel, EfsChannel):
         _allow(role, ["elasticfilesystem:DescribeMountTargets"], [channel.file_system.file_system_arn])
         return
-    id = channel.file_system.file_system_id
-    arn = Stack.of(role).format_arn(service="fsx", resource="file-system", resource_name=id)
-    _allow(role, ["fsx:DescribeFileSystems"], [arn])
+    # FSx has no resource for it: a statement that named the file system would allow nothing ("Actions, resources, and condition
+    # keys for Amazon FSx").
+    _allow(role, ["fsx:DescribeFileSystems"], ["*"])
 
 
 def _allow_tags_of_sessions(role: TrainingRole) -> None:

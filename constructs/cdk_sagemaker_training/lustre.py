@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import jsii
-from aws_cdk import RemovalPolicy
+from aws_cdk import RemovalPolicy, Stack
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_fsx as fsx
+from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from cdk_sagemaker_training.tokens import is_unresolved
@@ -30,7 +31,8 @@ class LustreFileSystem(Construct):
 
     It is billed by the second whether a job runs or not, ``storage_gib`` times the price of the ``throughput`` (MB/s for each
     TiB: 125, 250, 500 or 1000). Its files are encrypted, with ``encryption_key`` or FSx's own key. Where the bucket has a key of
-    yours, its policy must let FSx's service-linked role use it. ``removal_policy`` is RETAIN unless said.
+    yours, its policy lets FSx's service-linked role use it; to the policy of an imported key that has to be added by hand.
+    ``removal_policy`` is RETAIN unless said.
 
     Raises ``ValueError`` for a network in more than one availability zone: the file system is in one, and hosts in another would
     pay for each byte and wait for it.
@@ -71,6 +73,8 @@ class LustreFileSystem(Construct):
         self.mount_name: str = self.file_system.mount_name
         self.connections.allow_default_port_from(network, "hosts of training jobs read their channels")
         self._link(data, export)
+        if data.bucket.encryption_key:
+            _allow_key(data.bucket.encryption_key, Stack.of(self), export=export)
 
     @property
     @jsii.member(jsii_name="connections")
@@ -91,6 +95,30 @@ class LustreFileSystem(Construct):
                 auto_import_policy=events, auto_export_policy=written if export else None
             ),
         )
+
+
+def _allow_key(key: kms.IKey, stack: Stack, *, export: bool) -> None:
+    """Let FSx use the bucket's key, as FSx's guide has it ("Working with server-side encrypted Amazon S3 buckets").
+
+    The role is named by a condition: there is one for each file system, made together with it, and a policy cannot name as its
+    principal what is not there yet.
+    """
+    role = "role/aws-service-role/s3.data-source.lustre.fsx.amazonaws.com/AWSServiceRoleForFSxS3Access_*"
+    writing = ["kms:Encrypt", "kms:GenerateDataKey*", "kms:ReEncrypt*"]
+    key.add_to_resource_policy(
+        iam.PolicyStatement(
+            principals=[iam.AnyPrincipal()],
+            actions=["kms:Decrypt", "kms:DescribeKey", *(writing if export else [])],
+            resources=["*"],
+            conditions={
+                "StringEquals": {
+                    "kms:CallerAccount": stack.account,
+                    "kms:ViaService": f"s3.{stack.region}.amazonaws.com",
+                },
+                "ArnLike": {"aws:PrincipalArn": f"arn:{stack.partition}:iam::{stack.account}:{role}"},
+            },
+        )
+    )
 
 
 def _check_network(network: TrainingNetwork) -> None:

@@ -24,8 +24,8 @@ _METRIC_NAMESPACE = "/aws/sagemaker/TrainingJobs"
 
 # Reasons for wildcards, beside which a review finds them.
 _WHY_EVERYTHING = (
-    "pulling an image takes a login that has no resource, as have what only describes networks, and metrics, of which a "
-    "condition names the namespace"
+    "pulling an image takes a login that has no resource, as have what only describes networks or file systems of FSx, and "
+    "metrics, of which a condition names the namespace"
 )
 _WHY_INTERFACES = "interfaces have no name before they are made; subnets and security group are the network's own"
 _WHY_KEY = "kms:GenerateDataKey* and kms:ReEncrypt* are each the action and its variant without plaintext, on one key"

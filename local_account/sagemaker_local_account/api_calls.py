@@ -84,6 +84,8 @@ WITHOUT_RESOURCE = frozenset(
         "cloudformation:ValidateTemplate",
         "cloudwatch:PutMetricData",
         "ecr:GetAuthorizationToken",
+        "fsx:DescribeDataRepositoryAssociations",
+        "fsx:DescribeFileSystems",
         "kms:ListAliases",
         "kms:ListKeys",
         "logs:DescribeLogGroups",

@@ -139,7 +139,8 @@ class Backend(CloudFormationBackend):
 
     def change_set_of(self, name: str, stack_name: str | None) -> ChangeSet:
         """A change set by its ARN, or by its name and its stack; moto takes the last of that name in any stack."""
-        for change_set_id, change_set in self.change_sets.items():
+        # Of those of one name, the ones before have been executed.
+        for change_set_id, change_set in reversed(self.change_sets.items()):
             its_stack = stack_name in (None, change_set.stack_name, change_set.stack_id)
             if name == change_set_id or (name == change_set.change_set_name and its_stack):
                 return change_set

@@ -28,4 +28,9 @@ class Volume:
         shutil.copytree(f"/proc/self/fd/{self._folder}", root + PATH, dirs_exist_ok=True, symlinks=True)
 
     def copy_back(self) -> None:
-        shutil.copytree(PATH, f"/proc/self/fd/{self._folder}", dirs_exist_ok=True, symlinks=True)
+        shutil.copytree(PATH, f"/proc/self/fd/{self._folder}", ignore=_mounts, dirs_exist_ok=True, symlinks=True)
+
+
+def _mounts(folder: str, names: list[str]) -> list[str]:
+    """What is on no disk of the host: the file systems that it has mounted."""
+    return [name for name in names if os.path.ismount(f"{folder}/{name}")]

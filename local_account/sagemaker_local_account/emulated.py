@@ -72,3 +72,10 @@ class Emulated:
 
     def delete(self, account_id: str, region_name: str) -> None:
         """Undo it."""
+
+
+def replace_unless(properties: Properties, former: Properties, changeable: set[str]) -> None:
+    """Raise NotImplementedError, by which another takes its place, where other properties change than these."""
+    names = (set(properties) | set(former)) - changeable
+    if any(properties.get(name) != former.get(name) for name in names):
+        raise NotImplementedError

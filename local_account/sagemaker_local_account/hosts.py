@@ -297,6 +297,10 @@ def _host_as_json(host: HostPlan, addresses: str) -> dict[str, Any]:
         "image": str(host.root.absolute()),
         "own": {path: str(folder.absolute()) for path, folder in own.items()},
         "read_only": read_only,
+        "mounts": [
+            {"path": mount.path, "folder": str(mount.folder.absolute()), "read_only": mount.read_only}
+            for mount in host.mounts
+        ],
         "etc": {
             # ::1 is left out: the endpoint listens on 127.0.0.1, and some clients try only the first address.
             "hosts": f"127.0.0.1 localhost\n{addresses}",

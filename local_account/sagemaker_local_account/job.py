@@ -16,10 +16,11 @@ from typing import Any
 
 from .devices import accelerators, write_stand_ins
 from .faults import Capacity, Faults, FullDisk, Interruption, LateHost
+from .file_systems import FileSystems, sources
 from .hosts import HostError
 from .images import ImageError, ImageStore
 from .logs import JobLogs, Metrics
-from .plan import CHECKPOINTS, JobPlan, config_files, groups_of, plan_job
+from .plan import CHECKPOINTS, JobPlan, config_files, groups_of, plan_job, s3_source
 from .storage import (
     Checkpoints,
     StorageError,
@@ -48,6 +49,7 @@ class Surroundings:
     region: str
     client: Callable[[str, Mapping[str, str]], Any]
     images: ImageStore
+    file_systems: FileSystems
     credentials: Callable[[str, str], Mapping[str, str]]
     devices: Mapping[str, int]
     faults: Faults
@@ -187,13 +189,14 @@ class Job:
         self._times.setdefault("TrainingStartTime", _now())
         self._change("Downloading", "Downloading input data")
         with space_for("Data download"):
-            self._download(plan)
+            plan = self._download(plan)
         if self._stop.is_set():
             return STOPPED
         with space_for("Checkpoint download"):
             checkpoints = self._checkpoints(plan)
         self._change("Training", "Training image download completed. Training in progress.")
         outcome = self._train(plan, checkpoints)
+        self._around.file_systems.export(self.request)
         if self._abort.is_set():
             return dataclasses.replace(STOPPED, message="The account ended")
         for kept in checkpoints:
@@ -285,7 +288,8 @@ class Job:
     def _credentials(self) -> Mapping[str, str]:
         return self._around.credentials(self.request["RoleArn"], self.arn)
 
-    def _download(self, plan: JobPlan) -> None:
+    def _download(self, plan: JobPlan) -> JobPlan:
+        """What the hosts find when they start; the plan with the file systems that they mount."""
         for host in plan.hosts:
             for folder in ("input/config", "input/data", "model", "output/data"):
                 (ml(host) / folder).mkdir(parents=True, exist_ok=True)
@@ -294,7 +298,9 @@ class Job:
             write_stand_ins(host.folder / "devices", host.instance_type, host.accelerators)
         s3 = self._client("s3")
         for channel in self.request.get("InputDataConfig", []):
-            source = channel["DataSource"]["S3DataSource"]
+            source = s3_source(channel)
+            if not source:
+                continue
             objects = channel_objects(s3, channel)
             hosts = plan.hosts_of(source.get("InstanceGroupNames"))
             for number, host in enumerate(hosts):
@@ -302,6 +308,11 @@ class Job:
                 folder.mkdir()
                 distribution = source.get("S3DataDistributionType", "FullyReplicated")
                 download(s3, share_of(objects, number, len(hosts), distribution), folder)
+        mounts = tuple(
+            self._around.file_systems.mount(name, source, self.request["VpcConfig"])
+            for name, source in sources(self.request)
+        )
+        return dataclasses.replace(plan, hosts=tuple(dataclasses.replace(host, mounts=mounts) for host in plan.hosts))
 
     def _checkpoints(self, plan: JobPlan) -> list[Checkpoints]:
         config = self.request.get("CheckpointConfig")

@@ -11,8 +11,7 @@ REFUSED: Mapping[str, str] = {
     "AlgorithmSpecification.TrainingImageConfig": "images come from the account's ECR or are AWS's",
     "DebugRuleConfigurations": "rules run as processing jobs, which are not there",
     "ExperimentConfig": "nothing keeps experiments",
-    "InputDataConfig.DataSource.DatasetSource": "channels come from S3",
-    "InputDataConfig.DataSource.FileSystemDataSource": "channels come from S3",
+    "InputDataConfig.DataSource.DatasetSource": "channels come from S3 and from file systems",
     "InputDataConfig.DataSource.S3DataSource.AttributeNames": "augmented manifests are not read",
     "InputDataConfig.DataSource.S3DataSource.HubAccessConfig": "there is no model hub",
     "InputDataConfig.DataSource.S3DataSource.ModelAccessConfig": "there is no model hub",
@@ -41,7 +40,7 @@ INERT: Mapping[str, str] = {
     "ResourceConfig.VolumeKmsKeyId": "leave to use the key is asked for; the disk is this machine's",
     "ResourceConfig.VolumeSizeInGB": "the disk is this machine's; `local-account break full-disk` makes it small",
     "StoppingCondition.MaxPendingTimeInSeconds": "no job waits for capacity",
-    "VpcConfig": "leave to use the network is asked for; its rules are not applied to what hosts say to each other",
+    "VpcConfig": "leave to use it is asked for; its rules are applied to file systems, not to what hosts say to each other",
 }
 
 

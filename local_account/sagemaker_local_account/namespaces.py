@@ -201,6 +201,8 @@ def _init(job: dict[str, Any], host: dict[str, Any], door: socket.socket, report
     rootfs.build(host["rootfs"], image=host["image"], own=host["own"], read_only=host["read_only"], etc=host["etc"])
     if volume is not None:
         volume.mount(host["rootfs"])
+    for mount in host["mounts"]:
+        rootfs.mount_folder(mount["folder"], host["rootfs"] + mount["path"], read_only=mount["read_only"])
     door.recv(1)
     with netlink.Links() as links:
         links.add_address("eth0", host["address"], 16)

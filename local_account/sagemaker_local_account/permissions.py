@@ -173,6 +173,7 @@ class Permissions:
             "aws:requestedregion": (self._place.region,),
             "aws:resourceaccount": (self._place.account,),
             "aws:viaawsservice": ("false",),
+            "kms:calleraccount": (self._place.account,),
             "s3:resourceaccount": (self._place.account,),
             # The way over loopback counts as secure: on AWS's endpoints the same client uses TLS.
             "aws:securetransport": ("true",),

@@ -17,13 +17,22 @@ _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 @dataclass(frozen=True)
+class Mount:
+    """A folder of this machine that a job's hosts see at ``path``, all of them the same."""
+
+    path: str
+    folder: Path
+    read_only: bool
+
+
+@dataclass(frozen=True)
 class HostPlan:
     """One host of a job.
 
     ``folder`` is the host's own on the machine: ``folder/opt/ml`` is what it sees as ``/opt/ml``, ``folder/tmp`` as ``/tmp``,
     ``folder/home`` as its home. ``root`` is the image's tree of files, laid over the machine's own system folders. ``python`` is
     the environment folder whose ``bin`` comes first on the host's PATH. ``starts_after`` seconds its command starts;
-    ``disk_mebibytes`` is what fits under ``/opt/ml``, None for as much as the machine's disk.
+    ``disk_mebibytes`` is what fits under ``/opt/ml``, None for as much as the machine's disk. ``mounts`` lie over all else.
     """
 
     name: str
@@ -40,6 +49,7 @@ class HostPlan:
     working_directory: str
     starts_after: float = 0.0
     disk_mebibytes: int | None = None
+    mounts: tuple[Mount, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -123,7 +133,7 @@ def config_files(plan: JobPlan, host: HostPlan, request: Mapping[str, Any]) -> d
         "inputdataconfig.json": {
             channel["ChannelName"]: _input_data(channel, request)
             for channel in request.get("InputDataConfig", [])
-            if host in plan.hosts_of(channel["DataSource"]["S3DataSource"].get("InstanceGroupNames"))
+            if host in plan.hosts_of(s3_source(channel).get("InstanceGroupNames"))
         },
         "resourceconfig.json": {
             "current_group_name": host.group or ONLY_GROUP,
@@ -137,8 +147,13 @@ def config_files(plan: JobPlan, host: HostPlan, request: Mapping[str, Any]) -> d
     }
 
 
+def s3_source(channel: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A channel's S3DataSource; empty of one that is on a file system, which goes to all groups."""
+    return channel["DataSource"].get("S3DataSource") or {}
+
+
 def _input_data(channel: Mapping[str, Any], request: Mapping[str, Any]) -> dict[str, str]:
-    source = channel["DataSource"]["S3DataSource"]
+    source = s3_source(channel)
     described = {
         "ContentType": channel.get("ContentType"),
         "TrainingInputMode": channel.get("InputMode") or request["AlgorithmSpecification"]["TrainingInputMode"],

@@ -7,6 +7,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError, ParamValidationError
 
+from .plan import s3_source
 from .storage import split
 from .validation import refused
 
@@ -34,7 +35,8 @@ def check_buckets(request: Mapping[str, Any], region: str, s3: Any) -> None:
 
 def _places(request: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for channel in request.get("InputDataConfig", []):
-        yield f"the channel {channel['ChannelName']}", channel["DataSource"]["S3DataSource"]["S3Uri"]
+        if source := s3_source(channel):
+            yield f"the channel {channel['ChannelName']}", source["S3Uri"]
     yield "S3OutputPath of OutputDataConfig", request["OutputDataConfig"]["S3OutputPath"]
     if request.get("CheckpointConfig"):
         yield "S3Uri of CheckpointConfig", request["CheckpointConfig"]["S3Uri"]

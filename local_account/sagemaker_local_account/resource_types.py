@@ -91,11 +91,35 @@ TYPES: dict[str, ResourceType] = {
         "EmptyOnDelete EncryptionConfiguration ImageScanningConfiguration ImageTagMutability "
         "ImageTagMutabilityExclusionFilters LifecyclePolicy RepositoryName RepositoryPolicyText Tags",
     ),
+    "AWS::EFS::AccessPoint": _real(
+        "kept; training jobs mount file systems without one, so that its root directory is not made for them",
+        "AccessPointTags ClientToken FileSystemId PosixUser RootDirectory",
+    ),
+    "AWS::EFS::FileSystem": _real(
+        "a folder of the account, which jobs mount; its policy is evaluated with --enforce-iam; unencrypted, not backed up, and "
+        "nothing moves by its lifecycle policies",
+        "AvailabilityZoneName BackupPolicy Encrypted FileSystemPolicy FileSystemTags KmsKeyId LifecyclePolicies "
+        "PerformanceMode ProvisionedThroughputInMibps ThroughputMode",
+    ),
+    "AWS::EFS::MountTarget": _real(
+        "by which the jobs reach a file system that are in its VPC and that its security groups let in",
+        "FileSystemId IpAddress SecurityGroups SubnetId",
+    ),
     "AWS::Events::EventBus": _real("takes events and matches them to its rules", "Name"),
     "AWS::Events::Rule": _real(
         "delivers to state machines, topics, queues, log groups and buses; other targets are refused, and so is a "
         "ScheduleExpression unless the State is DISABLED",
         "Description EventBusName EventPattern Name RoleArn ScheduleExpression State Tags Targets",
+    ),
+    "AWS::FSx::DataRepositoryAssociation": _real(
+        "shows what lies under a prefix in S3, copied when a job starts; what jobs write is exported when they end",
+        "BatchImportMetaDataOnCreate DataRepositoryPath FileSystemId FileSystemPath ImportedFileChunkSize S3 Tags",
+    ),
+    "AWS::FSx::FileSystem": _real(
+        "Lustre only: a folder of the account, which the jobs mount that reach it; as large and as fast as this machine's disk, "
+        "unencrypted and not backed up",
+        "FileSystemType FileSystemTypeVersion KmsKeyId LustreConfiguration SecurityGroupIds StorageCapacity StorageType "
+        "SubnetIds Tags",
     ),
     "AWS::IAM::AccessKey": _real("signs requests to the account", "Status UserName"),
     "AWS::IAM::InstanceProfile": _real("kept; there are no instances", "InstanceProfileName Path Roles"),

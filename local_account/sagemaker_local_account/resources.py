@@ -30,7 +30,7 @@ from moto.s3.models import FakeBucket, s3_backends
 from moto.stepfunctions import models as stepfunctions_models
 from moto.stepfunctions.models import StateMachine
 
-from . import completion, event_rules, iam_resources, keys, observability, repositories
+from . import completion, efs_resources, event_rules, iam_resources, keys, observability, repositories
 from .emulated import Emulated, Properties
 from .resource_types import TYPES
 
@@ -147,6 +147,7 @@ NATIVE: dict[str, Any] = {
     "AWS::S3::BucketPolicy": BucketPolicy,
     "Custom::S3AutoDeleteObjects": AutoDeleteObjects,
     "Custom::VpcRestrictDefaultSG": RestrictDefaultSecurityGroup,
+    **efs_resources.NATIVE,
     **event_rules.NATIVE,
     **keys.NATIVE,
     **observability.NATIVE,

@@ -60,6 +60,13 @@ def enter(root: str) -> None:
     os.chdir("/")
 
 
+def mount_folder(folder: str, target: str, *, read_only: bool) -> None:
+    """Show a folder of the machine at a path of the new root, which is another host's too."""
+    _bind(folder, target)
+    if read_only:
+        _make_read_only(target)
+
+
 def mount_tmpfs(target: str, data: str) -> None:
     _mount("tmpfs", target, "tmpfs", MS_NOSUID | MS_NODEV, data)
 

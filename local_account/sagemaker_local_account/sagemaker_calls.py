@@ -1,5 +1,6 @@
 """What SageMaker does with a job's role beside what the account does by calls of its own: pulling the image, using keys,
-and putting network interfaces into a VPC. Each is evaluated as the calls that it takes on AWS, when a job is created.
+finding file systems, and putting network interfaces into a VPC. Each is evaluated as the calls that it takes on AWS, when a
+job is created.
 
 What the account does as calls of its own, under the role: reading channels and checkpoints, writing artefacts, checkpoints,
 logs and metrics. `docs/permissions.md` is the table of both.
@@ -64,3 +65,20 @@ def key_calls(request: Mapping[str, Any], place: Place) -> list[Call]:
         return []
     via = {"kms:viaservice": (f"sagemaker.{place.region}.amazonaws.com",), "kms:grantisforawsresource": ("true",)}
     return [Call("kms:CreateGrant", resource_policies.key_arn(key, place), via)]
+
+
+def file_system_calls(request: Mapping[str, Any], place: Place) -> list[Call]:
+    """Finding out where the file systems of channels are mounted from.
+
+    Of all that AWS's policy AmazonSageMakerFullAccess has for file systems, this is what a mount takes to know.
+    ``fsx:DescribeFileSystems`` has no resource ("Actions, resources, and condition keys for Amazon FSx").
+    """
+    sources = [channel["DataSource"].get("FileSystemDataSource") for channel in request.get("InputDataConfig", [])]
+    efs = f"arn:aws:elasticfilesystem:{place.region}:{place.account}:file-system/"
+    return [
+        Call("elasticfilesystem:DescribeMountTargets", f"{efs}{source['FileSystemId']}")
+        if source["FileSystemType"] == "EFS"
+        else Call("fsx:DescribeFileSystems")
+        for source in sources
+        if source
+    ]

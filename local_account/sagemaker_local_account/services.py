@@ -25,6 +25,7 @@ from . import (
     events,
     keys,
     log_events,
+    lustre_resources,
     notifications,
     server,
     sessions,
@@ -38,6 +39,7 @@ from .codebuild_api import CODEBUILD_TARGET, ECR_PUBLIC_TARGET, codebuild_api, e
 from .control import TARGET_PREFIX as OF_ACCOUNT
 from .control import Control
 from .faults import Faults
+from .file_systems import FileSystems
 from .gate import KEY, SERVICE, IssuedKey
 from .images import ImageStore
 from .permissions import Caller, Enforced, Permissions
@@ -82,6 +84,12 @@ class Services:
             "AWS_SECRET_ACCESS_KEY": account.secret_access_key,
         }
         self._complete_moto()
+        file_systems = FileSystems(
+            state / "file-systems",
+            Place(ACCOUNT_ID, REGION),
+            self._permissions,
+            self._clients.client("s3", REGION, self._root_keys, clients.OF_JOBS),
+        )
         self.jobs = TrainingJobs(
             state=state,
             endpoint_url=account.endpoint_url,
@@ -92,10 +100,13 @@ class Services:
             sessions=self._sessions,
             permissions=self._permissions,
             images=ImageStore(state),
+            file_systems=file_systems,
             on_change=events.training_job_changed,
             devices=devices,
             faults=faults,
         )
+        file_systems.open()  # now that no host of an earlier account runs any more
+        lustre_resources.install(file_systems)
         self._clock = cloudwatch.Clock()
         self._builds = CodeBuild(
             Surroundings(

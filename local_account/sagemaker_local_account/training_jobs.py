@@ -13,6 +13,7 @@ from . import leftovers, prerequisites, sagemaker_calls
 from .api_calls import Place
 from .clients import OF_JOBS, Clients
 from .faults import Faults, Quota
+from .file_systems import FileSystems
 from .images import ImageStore
 from .job import Job, Surroundings, check_devices
 from .permissions import AccessDenied, Permissions
@@ -32,7 +33,7 @@ class TrainingJobs:
     """The training jobs of one account, each of which runs on this machine.
 
     ``root`` gives the account's own client of a service; ``sessions`` and ``clients`` act as the jobs' roles, as far as
-    ``permissions`` let them. ``on_change`` gets a job's
+    ``permissions`` let them; ``file_systems`` is what is mounted into them. ``on_change`` gets a job's
     description each time its status changes. ``devices`` are the accelerators of a type, where it shall have fewer than it has;
     ``faults`` is what shall go wrong.
     """
@@ -49,6 +50,7 @@ class TrainingJobs:
         sessions: Sessions,
         permissions: Permissions,
         images: ImageStore,
+        file_systems: FileSystems,
         on_change: Callable[[dict[str, Any]], None],
         devices: Mapping[str, int],
         faults: Faults,
@@ -59,6 +61,7 @@ class TrainingJobs:
         self._sessions = sessions
         self._permissions = permissions
         self._faults = faults
+        self._file_systems = file_systems
         self._lock = threading.Lock()
         self._jobs: dict[str, Job] = {}
         check_devices(devices)
@@ -70,6 +73,7 @@ class TrainingJobs:
             region=region,
             client=lambda service, keys: clients.client(service, region, keys, OF_JOBS),
             images=images,
+            file_systems=file_systems,
             credentials=lambda role, job: sessions.of(role, SERVICE, job),
             devices=devices,
             faults=faults,
@@ -81,6 +85,7 @@ class TrainingJobs:
         check_rules(request)
         name = request["TrainingJobName"]
         prerequisites.check_buckets(request, self._place.region, self._root("s3"))
+        self._file_systems.check(request)
         # An ARN has the job's name in lower case.
         arn = self._arn + name.lower()
         self._check_role(request, arn)
@@ -173,6 +178,7 @@ class TrainingJobs:
         for what, calls in {
             "Access denied for the training image": sagemaker_calls.image_calls(request),
             "Access denied for VpcConfig": sagemaker_calls.network_calls(request, self._place),
+            "Access denied for FileSystemDataSource": sagemaker_calls.file_system_calls(request, self._place),
             "Access denied for VolumeKmsKeyId": sagemaker_calls.key_calls(request, self._place),
         }.items():
             for call in calls:

@@ -12,7 +12,7 @@ from botocore.loaders import Loader
 from botocore.model import ListShape, MapShape, ServiceModel, Shape, StructureShape
 
 from .members import refused_members
-from .plan import groups_of
+from .plan import groups_of, s3_source
 
 _TYPES: dict[str, type | tuple[type, ...]] = {
     "structure": dict,
@@ -61,7 +61,7 @@ def check_rules(request: Mapping[str, Any]) -> None:
         raise refused("ResourceConfig must have InstanceType and InstanceCount of at least 1, or InstanceGroups")
     if named and resources.get("KeepAlivePeriodInSeconds"):
         raise refused("KeepAlivePeriodInSeconds in ResourceConfig cannot be specified with InstanceGroups")
-    channels = [(channel["ChannelName"], _s3_source(channel)) for channel in request.get("InputDataConfig", [])]
+    channels = [(channel["ChannelName"], s3_source(channel)) for channel in request.get("InputDataConfig", [])]
     with_groups = [name for name, source in channels if source.get("InstanceGroupNames")]
     if with_groups and len(with_groups) < len(channels):
         raise refused("InstanceGroupNames must be specified for all channels or for none of InputDataConfig")
@@ -103,25 +103,22 @@ def _check_served(request: Mapping[str, Any]) -> None:
         raise refused(f"the local account does not have {path} of CreateTrainingJob: {reason}")
     for channel in request.get("InputDataConfig", []):
         mode = channel.get("InputMode") or request["AlgorithmSpecification"]["TrainingInputMode"]
-        kind = _s3_source(channel)["S3DataType"]
+        given = [name for name in ("S3DataSource", "FileSystemDataSource") if channel["DataSource"].get(name)]
+        if len(given) != 1:
+            raise refused(
+                "DataSource must have one of S3DataSource, FileSystemDataSource, "
+                f"got channel {channel['ChannelName']} with {list(channel['DataSource'])}"
+            )
         if mode == "Pipe":
             raise refused(
                 f"the local account does not have input mode Pipe (channel {channel['ChannelName']}); it has File, FastFile"
             )
-        if kind not in ("S3Prefix", "ManifestFile"):
+        kind = s3_source(channel).get("S3DataType")
+        if kind not in ("S3Prefix", "ManifestFile", None):
             raise refused(
                 f"the local account does not have S3DataType {kind} (channel {channel['ChannelName']}); "
                 "it has S3Prefix, ManifestFile"
             )
-
-
-def _s3_source(channel: Mapping[str, Any]) -> Mapping[str, Any]:
-    source = channel["DataSource"].get("S3DataSource")
-    if source is None:
-        raise refused(
-            f"the local account has S3DataSource only, got channel {channel['ChannelName']} of {list(channel['DataSource'])}"
-        )
-    return dict(source)
 
 
 def _groups(request: Mapping[str, Any]) -> list[tuple[str | None, str, int]]:

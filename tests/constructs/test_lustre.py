@@ -66,6 +66,28 @@ def test_a_file_system_is_encrypted_with_the_users_key() -> None:
     )
 
 
+@pytest.mark.parametrize("export", [False, True])
+def test_fsx_may_use_the_key_of_the_bucket_as_far_as_it_reads_and_writes(export: bool) -> None:
+    stack = cdk.Stack()
+    bucket = s3.Bucket(stack, "Data", encryption_key=kms.Key(stack, "Key"))
+    network = TrainingNetwork(stack, "Network", max_azs=1)
+    LustreFileSystem(stack, "Files", network=network, data=S3Prefix(bucket), export=export)
+    writing = ["kms:Encrypt", "kms:GenerateDataKey*", "kms:ReEncrypt*"] if export else []
+    statement = {
+        "Action": ["kms:Decrypt", "kms:DescribeKey", *writing],
+        "Condition": {
+            "ArnLike": {"aws:PrincipalArn": Match.any_value()},
+            "StringEquals": {"kms:CallerAccount": {"Ref": "AWS::AccountId"}, "kms:ViaService": Match.any_value()},
+        },
+        "Effect": "Allow",
+        "Principal": {"AWS": "*"},
+        "Resource": "*",
+    }
+    Template.from_stack(stack).has_resource_properties(
+        "AWS::KMS::Key", {"KeyPolicy": {"Statement": Match.array_with([statement])}}
+    )
+
+
 def test_the_hosts_of_jobs_reach_the_file_system_by_lustres_ports() -> None:
     stack = cdk.Stack()
     file_system(stack)

@@ -177,8 +177,8 @@ def test_hosts_reach_the_lustre_file_system_that_is_their_channel(stack: Stack) 
     [request] = create_requests(template).values()
     source = request["InputDataConfig"][0]["DataSource"]["FileSystemDataSource"]
     assert source["DirectoryPath"].endswith(".LustreMountName}/images")
-    statement = statement_of(stack, "fsx:DescribeFileSystems")
-    assert statement["Resource"].startswith("arn:aws:fsx:us-east-1:123456789012:file-system/{Lustre")
+    # FSx has no resource for what describes file systems.
+    assert statement_of(stack, "fsx:DescribeFileSystems")["Resource"] == "*"
     ports = {
         (resource["Type"].rsplit("::", 1)[1], resource["Properties"].get("FromPort"))
         for resource in template["Resources"].values()

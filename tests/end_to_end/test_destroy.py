@@ -13,13 +13,16 @@ def held(deployed: Deployed) -> dict[str, Any]:
     Not the files and images of the bootstrap's own bucket and repository, which `cdk destroy` leaves on AWS too.
     """
     client = deployed.client
-    ec2, iam, cloudwatch = client("ec2"), client("iam"), client("cloudwatch")
+    ec2, iam, cloudwatch, efs, fsx = client("ec2"), client("iam"), client("cloudwatch"), client("efs"), client("fsx")
+    on_efs = efs.describe_file_systems()["FileSystems"]
     return {
+        "access points": efs.describe_access_points()["AccessPoints"],
         "acls": sorted(acl["NetworkAclId"] for acl in ec2.describe_network_acls()["NetworkAcls"]),
         "addresses": ec2.describe_addresses()["Addresses"],
         "alarms": cloudwatch.describe_alarms()["MetricAlarms"],
         "buckets": sorted(bucket["Name"] for bucket in client("s3").list_buckets()["Buckets"]),
         "endpoints": ec2.describe_vpc_endpoints()["VpcEndpoints"],
+        "file systems": sorted(found["FileSystemId"] for found in on_efs + fsx.describe_file_systems()["FileSystems"]),
         "functions": client("lambda").list_functions()["Functions"],
         "gateways": sorted(
             found["InternetGatewayId"] for found in ec2.describe_internet_gateways()["InternetGateways"]
@@ -27,8 +30,14 @@ def held(deployed: Deployed) -> dict[str, Any]:
         "groups": sorted(group["GroupId"] for group in ec2.describe_security_groups()["SecurityGroups"]),
         "interfaces": ec2.describe_network_interfaces()["NetworkInterfaces"],
         "keys": client("kms").list_keys()["Keys"],
+        "links": fsx.describe_data_repository_associations()["Associations"],
         "log groups": sorted(group["logGroupName"] for group in client("logs").describe_log_groups()["logGroups"]),
         "machines": client("stepfunctions").list_state_machines()["stateMachines"],
+        "mount targets": [
+            target
+            for found in on_efs
+            for target in efs.describe_mount_targets(FileSystemId=found["FileSystemId"])["MountTargets"]
+        ],
         "parameters": sorted(found["Name"] for found in client("ssm").describe_parameters()["Parameters"]),
         "policies": sorted(policy["Arn"] for policy in iam.list_policies(Scope="Local")["Policies"]),
         "projects": client("codebuild").list_projects()["projects"],

@@ -13,6 +13,8 @@ from typing import Any
 import aws_cdk as cdk
 import boto3
 import pytest
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_efs as efs
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_stepfunctions as sfn
@@ -22,7 +24,10 @@ from deployed import ROOT, Deployed, wait_until
 
 from cdk_sagemaker_training import (
     DataParallelJob,
+    EfsChannel,
+    FsxLustreChannel,
     InstanceGroup,
+    LustreFileSystem,
     S3Channel,
     S3Prefix,
     TrainingImage,
@@ -49,21 +54,36 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
 
 
 class Quick(cdk.Stack):
-    """A quick job in a network, on an encrypted bucket, by both integrations, and a machine that has one as a state."""
+    """A quick job in a network, on an encrypted bucket, file systems of both kinds and encrypted volumes, by both integrations,
+    and a machine that has one as a state."""
 
     def __init__(self, app: cdk.App) -> None:
         super().__init__(app, "Quick")
         key = kms.Key(self, "Key", removal_policy=cdk.RemovalPolicy.DESTROY)
         bucket = s3.Bucket(self, "Bucket", encryption_key=key, removal_policy=cdk.RemovalPolicy.DESTROY)
         image = TrainingImage(self, "Image", directory=str(A_QUICK_JOB))
-        network = TrainingNetwork(self, "Network")
+        network = TrainingNetwork(self, "Network", max_azs=1)
+        linked = LustreFileSystem(
+            self,
+            "Linked",
+            network=network,
+            data=S3Prefix(bucket, "linked/"),
+            removal_policy=cdk.RemovalPolicy.DESTROY,
+        )
+        subnets = ec2.SubnetSelection(subnets=network.subnets.subnets)
+        shared = efs.FileSystem(
+            self, "Shared", vpc=network.vpc, vpc_subnets=subnets, removal_policy=cdk.RemovalPolicy.DESTROY
+        )
+        on_files = {"linked": FsxLustreChannel(linked), "shared": EfsChannel(shared, read_only=False)}
         for integration in ("poll", "sync"):
             workflow = TrainingWorkflow(
                 self,
                 integration.capitalize(),
                 job=DataParallelJob(InstanceGroup("ml.m5.xlarge")),
                 image=image,
-                channels={"letters": S3Channel(bucket, "letters/")},
+                # `.sync` takes no file systems.
+                channels={"letters": S3Channel(bucket, "letters/"), **(on_files if integration == "poll" else {})},
+                volume_key=key,
                 output=S3Prefix(bucket, "models/"),
                 checkpoints=S3Prefix(bucket, "checkpoints/"),
                 network=network,
@@ -76,6 +96,7 @@ class Quick(cdk.Stack):
         )
         cdk.CfnOutput(self, "parentArn", value=parent.state_machine_arn)
         cdk.CfnOutput(self, "BucketName", value=bucket.bucket_name)
+        cdk.CfnOutput(self, "KeyArn", value=key.key_arn)
 
 
 class Account:
@@ -228,6 +249,22 @@ def test_a_job_cannot_read_its_data_without(account: Account, action: str) -> No
     assert job["TrainingJobStatus"] == "Failed"
     assert "ClientError: Data download failed" in job["FailureReason"]
     assert denied(action) in job["FailureReason"]
+
+
+def test_fsx_cannot_read_a_bucket_whose_key_does_not_let_it(account: Account) -> None:
+    [action] = actions("FSx", "the job fails")
+    kms, key = account.deployed.client("kms"), account.outputs["KeyArn"]
+    policy = kms.get_key_policy(KeyId=key, PolicyName="default")["Policy"]
+    left = without(json.loads(policy), (action,))
+    assert left != json.loads(policy)
+    kms.put_key_policy(KeyId=key, PolicyName="default", Policy=json.dumps(left))
+    account.s3.put_object(Bucket=account.outputs["BucketName"], Key="linked/new.txt", Body=b"new")
+    ended = account.deployed.ended(account.deployed.start(account.outputs["pollArn"]))
+    kms.put_key_policy(KeyId=key, PolicyName="default", Policy=policy)
+    account.s3.delete_object(Bucket=account.outputs["BucketName"], Key="linked/new.txt")
+    assert ended["status"] == "FAILED"
+    assert "AWSServiceRoleForFSxS3Access_fs-" in ended["cause"]
+    assert denied(action) in ended["cause"]
 
 
 @pytest.mark.parametrize("action", actions("job", "the job fails: upload failed"))

@@ -61,3 +61,10 @@ def test_the_process_has_its_own_variables_back_afterwards(tmp_path: Path, monke
 def test_devices_of_a_type_that_is_not_known_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"instance_type must be one whose accelerators are known"):
         LocalAccount(state=tmp_path, devices={"ml.g5.tiny": 1}).start()
+
+
+def test_an_account_removes_the_file_systems_of_the_one_before(tmp_path: Path) -> None:
+    left = tmp_path / "file-systems" / "fs-0123456789abcdef0"
+    left.mkdir(parents=True)
+    with LocalAccount(state=tmp_path):
+        assert not left.exists()

@@ -47,6 +47,16 @@ QUEUE = of("AWS::SQS::Queue", VisibilityTimeout=7)
 BUCKET = of("AWS::S3::Bucket")
 KEY = of("AWS::KMS::Key", KeyPolicy=ANYBODY)
 
+EFS = of("AWS::EFS::FileSystem", Encrypted=True, FileSystemTags=[{"Key": "Name", "Value": "mine"}])
+LUSTRE = of(
+    "AWS::FSx::FileSystem",
+    FileSystemType="LUSTRE",
+    StorageCapacity=1200,
+    SubnetIds=[ref("Subnet")],
+    SecurityGroupIds=[att("Group", "GroupId")],
+    LustreConfiguration={"DeploymentType": "PERSISTENT_2", "PerUnitStorageThroughput": 125},
+)
+
 Found = Callable[[Callable[[str], Any], dict[str, str]], Any]
 
 
@@ -205,12 +215,43 @@ EXAMPLES: dict[str, Example] = {
         {"ImageScanningConfiguration": {"ScanOnPush": True}},
         lambda client, ids: client("ecr").describe_repositories(repositoryNames=[ids["It"]])["repositories"],
     ),
+    "AWS::EFS::AccessPoint": Example(
+        {"FileSystemId": ref("Efs"), "RootDirectory": {"Path": "/data"}, "PosixUser": {"Uid": "1", "Gid": "1"}},
+        lambda client, ids: client("efs").describe_access_points(AccessPointId=ids["It"])["AccessPoints"],
+        {"Efs": EFS},
+    ),
+    "AWS::EFS::FileSystem": Example(
+        {**EFS["Properties"], "FileSystemPolicy": ANYBODY, "BackupPolicy": {"Status": "ENABLED"}},
+        lambda client, ids: client("efs").describe_file_system_policy(FileSystemId=ids["It"])["Policy"],
+    ),
+    "AWS::EFS::MountTarget": Example(
+        {"FileSystemId": ref("Efs"), "SubnetId": ref("Subnet"), "SecurityGroups": [att("Group", "GroupId")]},
+        lambda client, ids: client("efs").describe_mount_targets(MountTargetId=ids["It"])["MountTargets"],
+        {"Vpc": VPC, "Subnet": SUBNET, "Group": GROUP, "Efs": EFS},
+    ),
     "AWS::Events::EventBus": Example(
         {"Name": "mine"}, lambda client, ids: client("events").describe_event_bus(Name=ids["It"])["Arn"]
     ),
     "AWS::Events::Rule": Example(
         {"EventPattern": {"source": ["mine"]}},
         lambda client, ids: client("events").describe_rule(Name=ids["It"])["Arn"],
+    ),
+    "AWS::FSx::DataRepositoryAssociation": Example(
+        {
+            "FileSystemId": ref("Lustre"),
+            "FileSystemPath": "/",
+            "DataRepositoryPath": {"Fn::Sub": "s3://${Bucket}/images/"},
+            "S3": {"AutoImportPolicy": {"Events": ["NEW"]}},
+        },
+        lambda client, ids: client("fsx").describe_data_repository_associations(AssociationIds=[ids["It"]])[
+            "Associations"
+        ],
+        {"Vpc": VPC, "Subnet": SUBNET, "Group": GROUP, "Bucket": BUCKET, "Lustre": LUSTRE},
+    ),
+    "AWS::FSx::FileSystem": Example(
+        LUSTRE["Properties"],
+        lambda client, ids: client("fsx").describe_file_systems(FileSystemIds=[ids["It"]])["FileSystems"],
+        {"Vpc": VPC, "Subnet": SUBNET, "Group": GROUP},
     ),
     "AWS::IAM::AccessKey": Example(
         {"UserName": ref("User")},

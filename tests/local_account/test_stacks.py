@@ -43,6 +43,14 @@ def test_a_stack_is_updated_in_place(running: Running) -> None:
     assert group["retentionInDays"] == 7
 
 
+def test_of_change_sets_of_one_name_the_last_is_executed(running: Running) -> None:
+    for days in (1, 3, 7):  # the first creates the stack, the others are called alike
+        logs = {"Type": "AWS::Logs::LogGroup", "Properties": {"LogGroupName": "again", "RetentionInDays": days}}
+        deploy(running, "again", {"Logs": logs})
+    [group] = running.client("logs").describe_log_groups(logGroupNamePrefix="again")["logGroups"]
+    assert group["retentionInDays"] == 7
+
+
 def test_a_bucket_that_holds_something_is_not_deleted(running: Running) -> None:
     deploy(running, "full", {"Bucket": {"Type": "AWS::S3::Bucket", "Properties": {"BucketName": "full-bucket"}}})
     running.client("s3").put_object(Bucket="full-bucket", Key="a", Body=b"a")

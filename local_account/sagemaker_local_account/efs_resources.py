@@ -1,0 +1,129 @@
+"""CloudFormation's EFS: moto has it without GetAtt, without changes, and without the policy of a file system."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from moto.efs.models import efs_backends
+
+from .emulated import Emulated, Properties, replace_unless
+
+
+class FileSystem(Emulated):
+    """AWS::EFS::FileSystem."""
+
+    def create(self) -> None:
+        said = self.properties.get
+        created = self._backend.create_file_system(
+            self.physical_resource_id,
+            performance_mode=said("PerformanceMode", "generalPurpose"),
+            encrypted=_true(said("Encrypted", False)),
+            kms_key_id=said("KmsKeyId"),
+            throughput_mode=said("ThroughputMode", "bursting"),
+            provisioned_throughput_in_mibps=said("ProvisionedThroughputInMibps", 0),
+            availability_zone_name=said("AvailabilityZoneName"),
+            backup=False,
+            tags=[],
+        )
+        self.physical_resource_id = created.file_system_id
+        self._set()
+
+    def update(self, former: Properties) -> None:
+        fixed = {"AvailabilityZoneName", "Encrypted", "KmsKeyId", "PerformanceMode"}
+        replace_unless(self.properties, former, (set(self.properties) | set(former)) - fixed)
+        self._set()
+
+    def delete(self, account_id: str, region_name: str) -> None:
+        self._backend.delete_file_system(self.physical_resource_id)
+
+    def attributes(self) -> dict[str, str]:
+        return {"Arn": self._found.file_system_arn, "FileSystemId": self.physical_resource_id}
+
+    def _set(self) -> None:
+        found, said = self._found, self.properties.get
+        found.throughput_mode = said("ThroughputMode", "bursting")
+        found.provisioned_throughput_in_mibps = said("ProvisionedThroughputInMibps", 0)
+        found.lifecycle_policies = said("LifecyclePolicies", [])
+        found._backup = said("BackupPolicy", {}).get("Status") == "ENABLED"
+        found.file_system_policy = json.dumps(said("FileSystemPolicy")) if said("FileSystemPolicy") else None
+        _retag(self._backend, self.physical_resource_id, said("FileSystemTags", []))
+
+    @property
+    def _found(self) -> Any:
+        return self._backend.file_systems_by_id[self.physical_resource_id]
+
+    @property
+    def _backend(self) -> Any:
+        return efs_backends[self.account_id][self.region_name]
+
+
+class MountTarget(Emulated):
+    """AWS::EFS::MountTarget."""
+
+    def create(self) -> None:
+        said = self.properties.get
+        created = self._backend.create_mount_target(
+            said("FileSystemId"), said("SubnetId"), said("IpAddress"), said("SecurityGroups")
+        )
+        self.physical_resource_id = created.mount_target_id
+
+    def update(self, former: Properties) -> None:
+        replace_unless(self.properties, former, {"SecurityGroups"})
+        self._backend.modify_mount_target_security_groups(self.physical_resource_id, self.properties["SecurityGroups"])
+
+    def delete(self, account_id: str, region_name: str) -> None:
+        self._backend.delete_mount_target(self.physical_resource_id)
+
+    def attributes(self) -> dict[str, str]:
+        found = self._backend.mount_targets_by_id[self.physical_resource_id]
+        return {"Id": found.mount_target_id, "IpAddress": found.ip_address}
+
+    @property
+    def _backend(self) -> Any:
+        return efs_backends[self.account_id][self.region_name]
+
+
+class AccessPoint(Emulated):
+    """AWS::EFS::AccessPoint: kept, since training jobs mount file systems without one."""
+
+    def create(self) -> None:
+        said = self.properties.get
+        token = said("ClientToken", self.physical_resource_id)
+        created = self._backend.create_access_point(
+            token, [], self.properties["FileSystemId"], said("PosixUser", {}), said("RootDirectory", {})
+        )
+        self.physical_resource_id = created.access_point_id
+        _retag(self._backend, self.physical_resource_id, said("AccessPointTags", []))
+
+    def update(self, former: Properties) -> None:
+        replace_unless(self.properties, former, {"AccessPointTags"})
+        _retag(self._backend, self.physical_resource_id, self.properties.get("AccessPointTags", []))
+
+    def delete(self, account_id: str, region_name: str) -> None:
+        self._backend.delete_access_point(self.physical_resource_id)
+
+    def attributes(self) -> dict[str, str]:
+        found = self._backend.access_points[self.physical_resource_id]
+        return {"AccessPointId": found.access_point_id, "Arn": found.access_point_arn}
+
+    @property
+    def _backend(self) -> Any:
+        return efs_backends[self.account_id][self.region_name]
+
+
+def _retag(backend: Any, id: str, tags: list[Mapping[str, str]]) -> None:
+    backend.tagging_service.delete_all_tags_for_resource(id)
+    backend.tagging_service.tag_resource(id, tags)
+
+
+def _true(value: Any) -> bool:
+    return str(value).lower() == "true"
+
+
+NATIVE: dict[str, Any] = {
+    "AWS::EFS::AccessPoint": AccessPoint,
+    "AWS::EFS::FileSystem": FileSystem,
+    "AWS::EFS::MountTarget": MountTarget,
+}
