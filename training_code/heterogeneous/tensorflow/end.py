@@ -44,7 +44,7 @@ class End:
         self._changed = threading.Condition()
         self._server = _Server((host, port), self)
         self.port: int = self._server.server_address[1]
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        threading.Thread(target=self._server.serve_forever, args=(0.1,), daemon=True).start()
 
     def wait(self) -> None:
         """Return when every host is done. Raises ``DataServiceError`` where one failed or fell silent."""
