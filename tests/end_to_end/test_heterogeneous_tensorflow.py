@@ -6,6 +6,7 @@ import contextlib
 import os
 import re
 import signal
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -80,37 +81,41 @@ def killed(deployed: Deployed, machines: dict[str, str]) -> Ended:
     execution = deployed.start(machines["TwoAndTwoArn"])
     name = deployed.the_job_of(execution, until="Training")["TrainingJobName"]
     found(deployed, name, r"step \d+ ")
-    kill(name, found(deployed, name, r"the dispatcher is process (\d+)"))
+    kill(name, "algo-1", found(deployed, name, r"the dispatcher is process (\d+)"))
     found(deployed, name, r"epoch 2 ")
-    kill(name, found(deployed, name, r"the worker of algo-2 is process (\d+)"))
+    kill(name, "algo-2", found(deployed, name, r"the worker of algo-2 is process (\d+)"))
     return ended(deployed, execution)
 
 
 def found(deployed: Deployed, name: str, pattern: str) -> re.Match[str]:
     """The first line of a job's hosts that begins so, once there is one."""
-    logs = deployed.client("logs")
+    logs, sagemaker = deployed.client("logs"), deployed.client("sagemaker")
 
     def look() -> re.Match[str] | None:
-        try:
-            return next(filter(None, (re.match(pattern, line) for line in deployed.said(name))), None)
-        except logs.exceptions.ResourceNotFoundException:
-            return None
+        status = sagemaker.describe_training_job(TrainingJobName=name)["TrainingJobStatus"]
+        with contextlib.suppress(logs.exceptions.ResourceNotFoundException):
+            said = deployed.said(name)
+            line = next(filter(None, (re.match(pattern, line) for line in said)), None)
+            assert line or status == "InProgress", "\n".join(said)
+            return line
+        return None
 
     return wait_until(look)
 
 
-def kill(job: str, process: re.Match[str]) -> None:
-    """Kill a process of a job, which its hosts and this test know by the same number."""
-    number = int(process[1])
-    assert is_of(job, number)
+def processes(job: str) -> Iterator[tuple[str, str, int]]:
+    """The processes of a job: each one's host, its number there, and its number here."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            set_to = dict(line.partition("=")[::2] for line in (folder / "environ").read_text().split("\0"))
+            numbers = re.search(r"^NSpid:.*\t(\d+)$", (folder / "status").read_text(), re.M)
+            if numbers and set_to.get("TRAINING_JOB_NAME") == job and "SM_CURRENT_HOST" in set_to:
+                yield set_to["SM_CURRENT_HOST"], numbers[1], int(folder.name)
+
+
+def kill(job: str, host: str, process: re.Match[str]) -> None:
+    [number] = [here for on, there, here in processes(job) if (on, there) == (host, process[1])]
     os.kill(number, signal.SIGKILL)
-
-
-def is_of(job: str, number: int) -> bool:
-    """Whether a process with this number is there, and the job's."""
-    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-        return job in Path(f"/proc/{number}/environ").read_text()
-    return False
 
 
 def ended(deployed: Deployed, execution: str) -> Ended:
@@ -153,9 +158,7 @@ def test_a_worker_that_is_killed_repeats_no_sample_and_serves_again(killed: Ende
 
 
 def test_no_process_outlives_the_job(killed: Ended) -> None:
-    numbers = {int(line.split()[-1]) for line in killed.said if re.match(r"the .* is process \d+$", line)}
-    assert len(numbers) == 7  # a dispatcher and four workers; and two once more
-    assert not [number for number in numbers if is_of(killed.job["TrainingJobName"], number)]
+    assert not [*processes(killed.job["TrainingJobName"])]
 
 
 def test_one_host_without_a_data_group_prepares_its_own_batches(deployed: Deployed, machines: dict[str, str]) -> None:

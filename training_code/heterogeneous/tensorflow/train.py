@@ -141,9 +141,13 @@ def step_of(
     @tf.function(input_signature=batch)
     def step(images: Any, labels: Any) -> tuple[tf.Tensor, tf.Tensor]:
         def on_a_device(images: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+            count = tf.shape(labels)[0]
+            # One sample that does not count, where there is none: TensorFlow's fused convolutions fail on an empty batch.
+            lacking = tf.maximum(1 - count, 0)
+            images, labels = tf.pad(images, [[0, lacking], [0, 0], [0, 0], [0, 0]]), tf.pad(labels, [[0, lacking]])
             with tf.GradientTape() as tape:
                 losses = keras.losses.sparse_categorical_crossentropy(labels, model(images), from_logits=True)
-                loss = tf.reduce_sum(losses) / tf.cast(samples, losses.dtype)
+                loss = tf.reduce_sum(losses[:count]) / tf.cast(samples, losses.dtype)
             # The optimizer sums over devices and hosts.
             optimizer.apply(tape.gradient(loss, variables), variables)
             return loss
