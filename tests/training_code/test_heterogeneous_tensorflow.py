@@ -187,10 +187,12 @@ def test_two_groups_that_both_train_are_refused() -> None:
 
 
 KEEPER = """
-import os, signal, sys, threading, time
-from service import KeptAlive, _end_with_the_host
+import sys, threading
+from service import KeptAlive, end_with_the_host
 
-def run(): _end_with_the_host(None)
+def run():
+    end_with_the_host()
+    threading.Event().wait()
 
 if __name__ == "__main__":
     with KeptAlive("server", print, run):

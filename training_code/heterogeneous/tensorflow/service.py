@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
+import socket
 import tempfile
 import threading
 import time
@@ -28,6 +29,7 @@ from common.job import Job
 from end import DataServiceError, End, Voice
 
 MOST_ENDS, WITHIN_SECONDS = 5, 60.0  # a process that ends so often in so short a time is not started again
+LOOK_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,9 @@ def attended(cluster: Cluster, job: Job, *, worker: bool, patience: float = 900.
     voice = Voice(addresses, job=job.arn, host=job.host, patience=patience)
     try:
         with _worker(cluster, job, voice.give_up) if worker else contextlib.nullcontext():
+            # TensorFlow's own attempts grow up to a minute apart.
+            while not _answers(cluster.dispatcher):
+                time.sleep(LOOK_SECONDS)
             yield
     except BaseException as error:
         voice.end(f"{type(error).__name__}: {error}")
@@ -97,7 +102,7 @@ def attended(cluster: Cluster, job: Job, *, worker: bool, patience: float = 900.
 class KeptAlive:
     """A process that runs ``run(*arguments)`` for as long as the block does, and is started again whenever it ends.
 
-    ``failed`` is told the reason, once, when it ends too often. ``run`` has to end with this process itself.
+    ``failed`` is told the reason, once, when it ends too often. ``run`` has to begin with ``end_with_the_host``.
     """
 
     # Not a fork of this process, whose threads a fork would stop in the middle, nor an import of TensorFlow for each start.
@@ -145,30 +150,47 @@ class KeptAlive:
 
 
 def _worker(cluster: Cluster, job: Job, failed: Callable[[str], None]) -> KeptAlive:
-    dispatcher = cluster.dispatcher.partition("://")[2]
-    return KeptAlive(f"worker of {job.host}", failed, _work, dispatcher, job.host, cluster.worker_port)
+    return KeptAlive(f"worker of {job.host}", failed, _work, cluster.dispatcher, job.host, cluster.worker_port)
 
 
 def _dispatch(port: int, folder: str) -> None:
-    os.environ["CUDA_VISIBLE_DEVICES"] = ""  # neither needs a GPU, and each would take memory of every one
+    end_with_the_host()
     from tensorflow.data.experimental.service import DispatcherConfig, DispatchServer
 
-    config = DispatcherConfig(port=port, work_dir=folder, fault_tolerant_mode=True)
-    _end_with_the_host(DispatchServer(config))
+    DispatchServer(DispatcherConfig(port=port, work_dir=folder, fault_tolerant_mode=True)).join()
 
 
 def _work(dispatcher: str, host: str, port: int) -> None:
-    os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    end_with_the_host()
     from tensorflow.data.experimental.service import WorkerConfig, WorkerServer
 
+    while not _answers(dispatcher):
+        time.sleep(LOOK_SECONDS)
     # The interval is also how soon a dispatcher that was started again gives out what is left to do.
-    config = WorkerConfig(dispatcher, worker_address=f"{host}:{port}", port=port, heartbeat_interval_ms=1000)
-    _end_with_the_host(WorkerServer(config))
+    config = WorkerConfig(
+        dispatcher.partition("://")[2], worker_address=f"{host}:{port}", port=port, heartbeat_interval_ms=1000
+    )
+    WorkerServer(config).join()
 
 
-def _end_with_the_host(server: object) -> None:
-    """Let a server run until the process that keeps it is gone: one that was killed ends nobody."""
+def _answers(dispatcher: str) -> bool:
+    """Whether ``grpc://host:port`` takes connections."""
+    host, _, port = dispatcher.partition("://")[2].rpartition(":")
+    try:
+        with socket.create_connection((host, int(port)), timeout=5.0):
+            return True
+    except OSError:
+        return False
+
+
+def end_with_the_host() -> None:
+    """Let this process end when the one that keeps it is gone, which one that was killed does not see to; and use no GPU."""
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""  # or each server would take memory of every one
     parent = multiprocessing.parent_process()
     assert parent is not None
-    parent.join()
-    os._exit(1)
+
+    def watch() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
