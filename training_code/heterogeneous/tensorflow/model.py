@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from pathlib import Path
 
@@ -91,6 +92,7 @@ def accuracy(model: keras.Model, images: tf.Tensor, labels: np.ndarray) -> float
     return float(np.mean(np.argmax(model(images), axis=1) == labels))
 
 
+@functools.cache
 def _read(folder: Path | None) -> tuple[np.ndarray, np.ndarray]:
     if folder is not None:
         with np.load(folder / "digits.npz") as file:

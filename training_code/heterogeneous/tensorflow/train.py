@@ -18,6 +18,7 @@ import contextlib
 import json
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -201,6 +202,10 @@ def until_all_end(batches: Any) -> Iterator[Any]:
     iterator = iter(batches)
     while (batch := iterator.get_next_as_optional()).has_value():
         yield batch.get_value()
+    # To let go of tf.data service's client can take seconds, for which the next epoch does not wait.
+    held = [iterator]
+    del iterator
+    threading.Thread(target=held.clear).start()
 
 
 def run_epoch(step: Callable[..., Any], batches: Iterator[Any], steps: tf.Variable, chief: bool) -> tuple[float, int]:
