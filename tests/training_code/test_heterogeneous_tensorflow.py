@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import os
@@ -55,12 +56,14 @@ def say(data_host: Any, host: str, job: str = JOB, **words: Any) -> None:
     end.say(("127.0.0.1", data_host.port), {"job": job, "host": host, **words}, LONG)
 
 
-def job_of(groups: dict[str, tuple[str, ...]], host: str = "algo-3", group: str = "dnn_group") -> Job:
+def job_of(groups: dict[str, tuple[str, ...]]) -> Job:
+    """The job as algo-3 sees it, which trains."""
     described = {name: {"hosts": list(hosts)} for name, hosts in groups.items()}
     return Job.here(
         {
-            "SM_CURRENT_HOST": host,
-            "SM_CURRENT_INSTANCE_GROUP": group,
+            "SM_CURRENT_HOST": "algo-3",
+            "SM_CURRENT_INSTANCE_GROUP": "dnn_group",
+            "TRAINING_JOB_ARN": JOB,
             "SM_INSTANCE_GROUPS_DICT": json.dumps(described),
         }
     )
@@ -147,6 +150,34 @@ def test_a_stranger_who_says_nothing_holds_up_nobody(data_host: Any) -> None:
     with socket.create_connection(("127.0.0.1", data_host.port)):
         for host in TWO:
             say(data_host, host, done=True, error=None)
+        data_host.wait()
+
+
+@pytest.fixture
+def attended() -> Iterator[tuple[Any, Any]]:
+    """A data host that hears algo-3, and the cluster of both. What stands for the dispatcher only takes connections."""
+    with contextlib.ExitStack() as stack:
+        while True:
+            dispatcher = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+            port = dispatcher.getsockname()[1]
+            with contextlib.suppress(OSError, OverflowError):  # where the port after the next is taken
+                hears = end.End(("algo-3",), JOB, silence=LONG, port=port + 2, host="127.0.0.1")
+                break
+        yield stack.enter_context(hears), service.Cluster(("127.0.0.1",), ("algo-3",), port)
+
+
+def test_a_training_that_succeeds_ends_its_data_hosts(attended: tuple[Any, Any]) -> None:
+    data_host, cluster = attended
+    with service.attended(cluster, job_of(GROUPS), worker=False):
+        pass
+    data_host.wait()
+
+
+def test_a_training_that_fails_ends_its_data_hosts_with_its_error(attended: tuple[Any, Any]) -> None:
+    data_host, cluster = attended
+    with pytest.raises(ValueError), service.attended(cluster, job_of(GROUPS), worker=False):
+        raise ValueError("no such digit")
+    with pytest.raises(end.DataServiceError, match="the training host algo-3 failed: ValueError: no such digit"):
         data_host.wait()
 
 
