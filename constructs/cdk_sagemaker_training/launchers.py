@@ -125,7 +125,10 @@ class MultiWorkerMirrored:
     Python SDK, version 2, which refuses it beside instance groups).
     """
 
-    alone_because: ClassVar[str] = "launches MultiWorkerMirroredStrategy, which SageMaker refuses beside other groups"
+    alone_because: ClassVar[str] = (
+        "launches MultiWorkerMirroredStrategy, which SageMaker refuses beside other groups; without a launcher the script may "
+        "write TF_CONFIG itself, as training_code/heterogeneous/tensorflow does"
+    )
 
     def hyperparameters(self, group: InstanceGroup) -> Mapping[str, str]:
         _check_not_trainium(self, group)

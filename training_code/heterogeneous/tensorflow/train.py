@@ -1,0 +1,245 @@
+"""Train a small network on handwritten digits with TensorFlow; tf.data service prepares them on other machines, if any.
+
+On a laptop, in one process:     PYTHONPATH=training_code python training_code/heterogeneous/tensorflow/train.py
+On SageMaker:                    a HeterogeneousJob whose group that trains has no launcher (docs/data-service.md)
+
+Every host of a job starts this file once. Those of the group ``--data-group`` run tf.data service until the training is over;
+those of the other group train, joined by TensorFlow's own strategies. In a job without that group the hosts that train prepare
+their own batches. What a batch holds is a function of seed, epoch and the batch's number; with the service, batches come in the
+order in which they are ready.
+
+It goes on from the last checkpoint where there is one; on a laptop, remove ``./output`` to begin anew.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+from common.job import Job
+from end import DataServiceError
+from model import accuracy, distorted, held_out, network, training_digits
+from service import Cluster, attended, serve
+from tensorflow.data.experimental.service import ShardingPolicy, distribute
+
+# -- Config -----------------------------------------------------------------------------------------------------------
+
+PORT = 6000  # of each data host, the first of three, in the job's own network
+STRATEGY_PORT = 8890  # of each host that trains, the one that SageMaker's toolkit takes for the same end
+
+
+def config() -> argparse.Namespace:
+    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    arguments.add_argument("--epochs", type=int, default=8)
+    arguments.add_argument("--batch-size", type=int, default=64, help="of each device that trains")
+    arguments.add_argument("--learning-rate", type=float, default=3e-3)
+    arguments.add_argument("--seed", type=int, default=0)
+    arguments.add_argument("--data-group", default="data_group", help="the instance group that runs tf.data service")
+    arguments.add_argument(
+        "--train-workers", type=_true, nargs="?", const=True, default=True, help="the hosts that train prepare as well"
+    )
+    arguments.add_argument(
+        "--silence", type=float, default=300.0, help="seconds after which a data host without a trainer ends"
+    )
+    arguments.add_argument("--port", type=int, default=PORT)
+    options = arguments.parse_args()
+    for name in ("epochs", "batch_size"):
+        if getattr(options, name) < 1:
+            arguments.error(f"--{name.replace('_', '-')} must be at least 1, like 8, got {getattr(options, name)}")
+    return options
+
+
+def _true(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise argparse.ArgumentTypeError(f"must be true or false, got {text!r}")
+    return text.lower() == "true"
+
+
+def strategy_of(job: Job) -> tf.distribute.Strategy:
+    """What joins the devices of all hosts that train, or of this one. Nothing of TensorFlow may have run before."""
+    if len(job.group_hosts) > 1:
+        workers = [f"{host}:{STRATEGY_PORT}" for host in job.group_hosts]
+        task = {"type": "worker", "index": job.group_hosts.index(job.host)}
+        # Not what SageMaker's toolkit may have said: its cluster is all hosts of the job.
+        os.environ["TF_CONFIG"] = json.dumps({"cluster": {"worker": workers}, "task": task})
+        return tf.distribute.MultiWorkerMirroredStrategy()
+    if len(tf.config.list_physical_devices("GPU")) > 1:
+        return tf.distribute.MirroredStrategy()
+    return tf.distribute.get_strategy()
+
+
+# -- Data -------------------------------------------------------------------------------------------------------------
+
+
+def batches_of(
+    epoch: int, strategy: tf.distribute.Strategy, job: Job, cluster: Cluster | None, options: argparse.Namespace
+) -> tuple[Any, int]:
+    """An epoch's batches for each device of this host: images, float32 [n, 28, 28, 1], and labels, int64 [n]; and its samples."""
+    images, labels = training_digits(job.channels.get("digits"))
+    order = np.random.default_rng([options.seed, epoch]).permutation(len(labels))
+    count = -(-len(labels) // options.batch_size)
+
+    def pipeline(context: tf.distribute.InputContext) -> tf.data.Dataset:
+        shuffled, pixels, digits = tf.constant(order), tf.constant(images), tf.constant(labels)
+
+        def batch(number: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            chosen = shuffled[number * options.batch_size : (number + 1) * options.batch_size]
+            seed = tf.stack([tf.constant(2 * options.seed, tf.int64), epoch * count + number])
+            return distorted(tf.gather(pixels, chosen), seed), tf.gather(digits, chosen)
+
+        # Numbers of batches are what is given out, not samples: so batches are whole, and a split costs one small call.
+        numbers = tf.data.Dataset.range(count)
+        if cluster is None:
+            numbers = numbers.shard(context.num_input_pipelines, context.input_pipeline_id)
+        prepared = numbers.map(batch, num_parallel_calls=tf.data.AUTOTUNE)
+        if cluster is not None:
+            prepared = prepared.apply(
+                distribute(
+                    processing_mode=ShardingPolicy.DYNAMIC,  # each batch is given to one worker, once
+                    service=cluster.dispatcher,
+                    job_name=f"epoch-{epoch}",  # which all hosts that train read from together
+                    compression=None,  # noise does not compress
+                )
+            )
+        return prepared.prefetch(tf.data.AUTOTUNE)
+
+    return strategy.distribute_datasets_from_function(pipeline), len(labels)
+
+
+# -- Model ------------------------------------------------------------------------------------------------------------
+
+
+def build(options: argparse.Namespace) -> tuple[keras.Model, keras.Optimizer]:
+    keras.utils.set_random_seed(options.seed)
+    model = network()
+    optimizer = keras.optimizers.Adam(options.learning_rate)
+    optimizer.build(model.trainable_variables)
+    return model, optimizer
+
+
+# -- Step -------------------------------------------------------------------------------------------------------------
+
+
+def step_of(
+    strategy: tf.distribute.Strategy, model: keras.Model, optimizer: keras.Optimizer, batch: Any
+) -> Callable[..., tuple[tf.Tensor, tf.Tensor]]:
+    """The step on one batch of each device, some of which may be empty: the mean loss over all samples, and how many they are.
+
+    ``batch`` is the specification of the batches. With it the step is traced once, as hosts that add up together must.
+    """
+    variables = model.trainable_variables
+
+    @tf.function(input_signature=batch)
+    def step(images: Any, labels: Any) -> tuple[tf.Tensor, tf.Tensor]:
+        def on_a_device(images: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+            count = tf.shape(labels)[0]
+            # One sample that does not count, where there is none: TensorFlow's fused convolutions fail on an empty batch.
+            lacking = tf.maximum(1 - count, 0)
+            images, labels = tf.pad(images, [[0, lacking], [0, 0], [0, 0], [0, 0]]), tf.pad(labels, [[0, lacking]])
+            with tf.GradientTape() as tape:
+                losses = keras.losses.sparse_categorical_crossentropy(labels, model(images), from_logits=True)
+                loss = tf.reduce_sum(losses[:count]) / tf.cast(samples, losses.dtype)
+            # The optimizer sums over devices and hosts.
+            optimizer.apply(tape.gradient(loss, variables), variables)
+            return loss
+
+        samples = strategy.reduce(tf.distribute.ReduceOp.SUM, strategy.run(tf.size, args=(labels,)), axis=None)
+        loss = strategy.run(on_a_device, args=(images, labels))
+        return strategy.reduce(tf.distribute.ReduceOp.SUM, loss, axis=None), samples
+
+    return step
+
+
+# -- Run --------------------------------------------------------------------------------------------------------------
+
+
+def train(job: Job, cluster: Cluster | None, options: argparse.Namespace) -> None:
+    strategy = strategy_of(job)
+    with strategy.scope():
+        model, optimizer = build(options)
+    chief = job.host == job.group_hosts[0]
+    epochs, steps = (tf.Variable(0, dtype=tf.int64, trainable=False) for _ in range(2))
+    checkpoint = tf.train.Checkpoint(model=model, optimizer=optimizer, epochs=epochs, steps=steps)
+    keeper = tf.train.CheckpointManager(checkpoint, str(job.checkpoints), max_to_keep=2)
+    if keeper.latest_checkpoint:
+        checkpoint.restore(keeper.latest_checkpoint).assert_consumed()
+    devices, hosts, first = strategy.num_replicas_in_sync, len(job.group_hosts), int(epochs)
+    print(
+        f"host {job.host} of {job.group} trains on {devices} devices of {hosts} hosts, from epoch {first}", flush=True
+    )
+    step = None
+    for epoch in range(first, options.epochs):
+        batches, expected = batches_of(epoch, strategy, job, cluster, options)
+        step = step or step_of(strategy, model, optimizer, batches.element_spec)
+        loss, samples = run_epoch(step, until_all_end(batches), steps, chief)
+        epochs.assign(epoch + 1)
+        if chief:
+            keeper.save(checkpoint_number=epoch)
+            right = accuracy(model, *held_out(job.channels.get("digits")))
+            print(
+                f"epoch {epoch} loss {loss:.6f} accuracy on held-out digits {right:.4f}, "
+                f"{samples} of {expected} samples",
+                flush=True,
+            )
+    if chief:
+        job.model.mkdir(parents=True, exist_ok=True)
+        model.save(job.model / "model.keras")
+        print(f"accuracy {accuracy(model, *held_out(job.channels.get('digits'))):.4f}", flush=True)
+
+
+def until_all_end(batches: Any) -> Iterator[Any]:
+    """Batches for as long as any device of any host has one; the others' are empty meanwhile."""
+    iterator = iter(batches)
+    while (batch := iterator.get_next_as_optional()).has_value():
+        yield batch.get_value()
+    # To let go of tf.data service's client can take seconds, for which the next epoch does not wait.
+    held = [iterator]
+    del iterator
+    threading.Thread(target=held.clear).start()
+
+
+def run_epoch(step: Callable[..., Any], batches: Iterator[Any], steps: tf.Variable, chief: bool) -> tuple[float, int]:
+    """One pass over an epoch's batches. Returns the mean loss and the number of its samples, on all devices together."""
+    losses, counts = [], []
+    began = time.perf_counter()
+    for batch in batches:
+        loss, samples = step(*batch)
+        losses.append(loss)
+        counts.append(samples)
+        steps.assign_add(1)
+        if chief and int(steps) % 10 == 0:
+            rate = int(tf.add_n(counts)) / (time.perf_counter() - began)
+            print(f"step {int(steps)} loss {float(loss):.6f} samples/s {rate:.0f}", flush=True)
+    samples = int(tf.add_n(counts))
+    return float(
+        tf.add_n([loss * tf.cast(n, loss.dtype) for loss, n in zip(losses, counts, strict=True)])
+    ) / samples, samples
+
+
+def main() -> None:
+    options = config()
+    job = Job.here()
+    try:
+        cluster = Cluster.of(job, data_group=options.data_group, port=options.port)
+        if cluster is not None and job.host in cluster.serving:
+            print(f"host {job.host} of {job.group} runs tf.data service", flush=True)
+            serve(cluster, job, silence=options.silence)
+            return
+        with attended(cluster, job, worker=options.train_workers) if cluster else contextlib.nullcontext():
+            train(job, cluster, options)
+    except DataServiceError as error:
+        sys.exit(str(error))
+
+
+if __name__ == "__main__":
+    main()
