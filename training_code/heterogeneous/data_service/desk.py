@@ -50,7 +50,9 @@ class Desk:
     ``position`` is, for each lane, how many batches were given and which beyond those.
     """
 
-    def __init__(self, lanes: Sequence[Lane], position: Sequence[tuple[int, Sequence[int]]] = (), *, ordered: bool) -> None:
+    def __init__(
+        self, lanes: Sequence[Lane], position: Sequence[tuple[int, Sequence[int]]] = (), *, ordered: bool
+    ) -> None:
         self._accounts = [_Account(lane, length=float("inf") if lane.length is None else lane.length) for lane in lanes]
         for account, (given, beyond) in zip(self._accounts, position, strict=False):
             # Ranks may differ by one batch, so that another rank's position can be one beyond this one's end.
@@ -121,7 +123,9 @@ class Desk:
     def _turn(self) -> Key | None:
         if not self._ordered:
             return self._arrived.popleft() if self._arrived else None
-        first = min(((account.given, number) for number, account in enumerate(self._accounts) if not account.over), default=None)
+        first = min(
+            ((account.given, number) for number, account in enumerate(self._accounts) if not account.over), default=None
+        )
         if first is None or first[0] not in self._accounts[first[1]].here:
             return None
         return first[1], first[0]

@@ -61,7 +61,9 @@ class Plan:
             return [Lane(None, rank, ranks, len(range(rank, self.batches, ranks)))]
         assert self.shards is not None
         if self.shards < ranks:
-            raise ValueError(f"shards of an iterable dataset must be at least one for each rank, got {self.shards} for {ranks}")
+            raise ValueError(
+                f"shards of an iterable dataset must be at least one for each rank, got {self.shards} for {ranks}"
+            )
         return [Lane(shard, 0, 1, None) for shard in range(rank, self.shards, ranks)]
 
     def samples(self, epoch: int, number: int) -> list[int]:

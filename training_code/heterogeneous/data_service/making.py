@@ -123,7 +123,9 @@ class Making:
             try:
                 return list(self._dataset.__getitems__(order.samples))
             except Exception as error:
-                raise _SampleError(f"samples {order.samples} of the dataset: {type(error).__name__}: {error}") from error
+                raise _SampleError(
+                    f"samples {order.samples} of the dataset: {type(error).__name__}: {error}"
+                ) from error
         samples = []
         for index in order.samples:
             try:

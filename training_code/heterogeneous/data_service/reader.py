@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .allocation import keep_what_is_freed
 from .desk import Desk, checked_position
 from .epochs import Plan
 from .errors import DataServiceError
@@ -55,7 +56,9 @@ class BatchReader:
         host: str | None = None,
     ) -> None:
         if not servers and (local is None or plan is None):
-            raise ValueError("servers must name at least one data host like 'algo-1:6000' where there are no local workers")
+            raise ValueError(
+                "servers must name at least one data host like 'algo-1:6000' where there are no local workers"
+            )
         self._rank, self._ranks, self._prefetch, self._ordered, self._streams = rank, ranks, prefetch, ordered, streams
         self._changed = threading.Condition()
         self._plan = plan
@@ -71,6 +74,8 @@ class BatchReader:
         who = {"rank": rank, "ranks": ranks, "reader": uuid.uuid4().hex, "host": host or socket.gethostname()}
         who["plan"] = None if plan is None else asdict(plan)
         times = Times(patience, lost_after)
+        if servers:
+            keep_what_is_freed()
         self._hosts = [Host(server, job, who, self, times, streams) for server in servers]
         try:
             with self._changed:
@@ -156,7 +161,9 @@ class BatchReader:
                 if self._error is not None:
                     raise self._error
                 if self._desk is not desk:
-                    raise DataServiceError("the reader was closed, or begun to read another epoch, before the end of this one")
+                    raise DataServiceError(
+                        "the reader was closed, or begun to read another epoch, before the end of this one"
+                    )
                 if found := desk.take():
                     self._fill()
                     return found

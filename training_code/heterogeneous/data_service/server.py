@@ -27,8 +27,6 @@ from .workers import Workers
 
 JOB_HEADER = "x-training-job"
 SCHEMA = pa.schema([("batch", pa.large_binary())])
-# What raises the throughput of one stream: fewer frames, and larger writes.
-TRANSPORT = [("grpc.http2.max_frame_size", 16 * 2**20 - 1), ("grpc.http2.lookahead_bytes", 64 * 2**20)]
 
 
 @dataclass(frozen=True)
@@ -200,7 +198,9 @@ def _record_batch(slot: Slot, size: int) -> pa.RecordBatch:
     """One row of the batch's bytes, where they lie. The slot is free again when the network has taken them."""
     offsets = pa.py_buffer(np.array([0, size], dtype=np.int64))
     data = pa.foreign_buffer(slot.address(size), size, base=slot)
-    return pa.RecordBatch.from_arrays([pa.Array.from_buffers(pa.large_binary(), 1, [None, offsets, data])], schema=SCHEMA)
+    return pa.RecordBatch.from_arrays(
+        [pa.Array.from_buffers(pa.large_binary(), 1, [None, offsets, data])], schema=SCHEMA
+    )
 
 
 def _padded(metadata: bytes, size: int) -> bytes:

@@ -187,7 +187,9 @@ class BatchServer:
         """Seconds until something is to be looked at. Sets the error where a rank has been silent for too long."""
         if self._error is not None:
             return 0.5
-        last = {rank: self._heard.get(rank, self._started) for rank in range(self._world or 1) if rank not in self._done}
+        last = {
+            rank: self._heard.get(rank, self._started) for rank in range(self._world or 1) if rank not in self._done
+        }
         silent = min(last, key=last.__getitem__)
         left = last[silent] + self._silence - time.monotonic()
         if left <= 0:
