@@ -103,7 +103,8 @@ class Desk:
         if key[1] < account.length:
             account.here[key[1]] = batch
             self.here += 1
-            self._arrived.append(key)
+            if not self._ordered:
+                self._arrived.append(key)
 
     def end(self, key: Key) -> None:
         """The lane has no such batch."""
@@ -112,17 +113,24 @@ class Desk:
         account.length = min(account.length, key[1])
         account.back = [n for n in account.back if n < account.length]
 
+    @property
+    def ready(self) -> bool:
+        """Whether ``take`` would give one, or there is none left."""
+        return self._turn() is not None or self.done
+
     def take(self) -> list[Any]:
         """The batch whose turn it is, if it is here: a list of one or none."""
         key = self._turn()
         if key is None:
             return []
         self.here -= 1
+        if not self._ordered:
+            self._arrived.popleft()
         return [self._accounts[key[0]].give(key[1])]
 
     def _turn(self) -> Key | None:
         if not self._ordered:
-            return self._arrived.popleft() if self._arrived else None
+            return self._arrived[0] if self._arrived else None
         first = min(
             ((account.given, number) for number, account in enumerate(self._accounts) if not account.over), default=None
         )

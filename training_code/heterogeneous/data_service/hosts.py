@@ -14,49 +14,26 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.flight as flight
 
-from .batches import memory_at, read
-from .desk import Key
-from .epochs import Lane
 from .errors import DataHostLost, DataServiceError
+from .streams import Asked, Listener, Stream
 
 JOB_HEADER = b"x-training-job"
 HEARTBEAT = 2.0  # seconds between two
 ANSWER = 10.0  # seconds in which a host answers, or its streams count as broken
 GOODBYE = 10.0  # seconds in which a host that is away may come back, to be told that the training is over
 RETRY = 0.2
-# A connection of its own for each stream, which looks again soon for a host that was not there.
+# Looks again soon for a host that was not there.
 TRANSPORT = [
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.max_reconnect_backoff_ms", 1000),
     ("grpc.initial_reconnect_backoff_ms", 200),
 ]
-# By half more throughput: large frames, and a window in which whole batches fit.
-STREAM_TRANSPORT = [
-    *TRANSPORT,
-    ("grpc.http2.max_frame_size", 16 * 2**20 - 1),
-    ("grpc.http2.lookahead_bytes", 64 * 2**20),
-]
 
 
-@dataclass(frozen=True)
-class Asked:
-    """A batch that is asked for: by which ``epoch()`` call of the reader, which batch of which epoch."""
-
-    run: int
-    key: Key
-    epoch: int
-    lane: Lane
-
-
-class Listener(Protocol):
-    """The reader that hosts bring their batches to."""
+class Reader(Listener, Protocol):
+    """The reader, which also learns what a host serves when it answers."""
 
     def known(self, host: Host, answer: Mapping[str, Any]) -> None: ...
-    def come(self, asked: Asked, batch: Any) -> None: ...
-    def end(self, asked: Asked) -> None: ...
-    def lost(self, asked: list[Asked]) -> None: ...
-    def fail(self, error: DataServiceError) -> None: ...
-    def pinned(self, memory: Any) -> Any: ...
 
 
 class Host:
@@ -68,8 +45,7 @@ class Host:
         self.address = address
         self._who, self._listener, self._times, self._count = who, listener, times, streams
         self._headers = [(JOB_HEADER, job.encode())]
-        self._streams: list[_Stream] = []
-        self._serial = 0
+        self._streams: list[Stream] = []
         self._began = self._answered = time.monotonic()
         self._ever = self._over = False
         self._why = "not tried"
@@ -89,7 +65,7 @@ class Host:
         return sum(len(stream.asked) for stream in self._streams)
 
     def ask(self, asked: Asked) -> bool:
-        """Ask for a batch; False where the host has just been lost."""
+        """Note a request, which ``send`` sends; False where the host has just been lost."""
         with self._lock:
             if not self._streams:
                 return False
@@ -97,8 +73,12 @@ class Host:
                 stream = min(self._streams, key=lambda stream: len(stream.asked))
             else:  # which is made in order, so it is asked for in order
                 stream = self._streams[asked.lane.shard % len(self._streams)]
-            self._serial += 1
-            return stream.ask(self._serial, asked)
+            stream.ask(asked)
+            return True
+
+    def send(self) -> None:
+        for stream in self._streams:
+            stream.send()
 
     def close(self, error: str | None) -> None:
         """Tell it that this rank is done, or why it has failed; ``thread`` ends when it knows, or cannot be told."""
@@ -145,7 +125,9 @@ class Host:
         return False
 
     def _open(self) -> None:
-        streams = [_Stream(self, self._headers, self._who) for _ in range(self._count)]
+        streams = [
+            Stream(self.address, self._headers, self._who, self._listener, self.broken) for _ in range(self._count)
+        ]
         with self._lock:
             self._streams = streams
         for stream in streams:
@@ -175,7 +157,7 @@ class Host:
             stream.cancel()
         self._listener.lost([asked for stream in streams for asked in stream.take_back()])
 
-    def broken(self, stream: _Stream, error: Exception) -> None:
+    def broken(self, stream: Stream, error: Exception) -> None:
         """A stream has ended: nothing more will come of it."""
         with self._lock:
             mine = stream in self._streams
@@ -205,80 +187,7 @@ class Times:
 
     @property
     def answer(self) -> float:
-        return min(ANSWER, max(self.lost_after, 1.0))
-
-
-class _Stream:
-    """Requests out, batches in, over one connection."""
-
-    def __init__(self, host: Host, headers: list[tuple[bytes, bytes]], who: Mapping[str, Any]) -> None:
-        self._host = host
-        self.asked: dict[int, Asked] = {}
-        self._lock = threading.Lock()
-        self._client = flight.FlightClient(f"grpc://{host.address}", generic_options=STREAM_TRANSPORT)
-        descriptor = flight.FlightDescriptor.for_command(json.dumps(who).encode())
-        self._writer, self._reader = self._client.do_exchange(descriptor, flight.FlightCallOptions(headers=headers))
-        self._thread = threading.Thread(target=self._receive, daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def ask(self, serial: int, asked: Asked) -> bool:
-        with self._lock:
-            self.asked[serial] = asked
-        request = [serial, asked.epoch, asked.lane.shard, asked.lane.number(asked.key[1])]
-        # Where it cannot be written the stream is broken, and what was asked for is taken back from it.
-        with contextlib.suppress(pa.ArrowException, OSError):
-            self._writer.write_metadata(json.dumps(request).encode())
-        return True
-
-    def take_back(self) -> list[Asked]:
-        with self._lock:
-            left, self.asked = list(self.asked.values()), {}
-        return left
-
-    def cancel(self) -> None:
-        self._reader.cancel()
-
-    def _receive(self) -> None:
-        try:
-            while True:
-                self._take(self._reader.read_chunk())
-        except (StopIteration, pa.ArrowException, OSError) as error:
-            self._host.broken(self, error)
-        except Exception as error:
-            self._host._listener.fail(
-                DataServiceError(f"data host {self._host.address}: {type(error).__name__}: {error}")
-            )
-        finally:
-            with contextlib.suppress(pa.ArrowException, OSError):
-                self._writer.close()  # or it would say itself, and aloud, that it was cancelled
-            self._client.close()
-
-    def _take(self, chunk: Any) -> None:
-        said = json.loads(chunk.app_metadata.to_pybytes())
-        listener, address = self._host._listener, self._host.address
-        if "refused" in said or "failed" in said:
-            listener.fail(DataServiceError(f"data host {address}: {said.get('refused') or said.get('failed')}"))
-            return
-        batch = None if "end" in said else read(said["batch"], listener.pinned(_memory(chunk.data)))
-        with self._lock:
-            asked = self.asked.pop(said["asked"], None)
-        if asked is None:  # taken back, and asked of another
-            return
-        if batch is None:
-            listener.end(asked)
-        else:
-            listener.come(asked, batch)
-
-
-def _memory(data: Any) -> Any:
-    """The bytes of a batch as uint8 tensor: where they came, if tensors of any dtype can lie there."""
-    if data is None:
-        return memory_at(0, 0, None)
-    buffer = data.column(0).buffers()[2]
-    memory = memory_at(buffer.address, buffer.size, buffer)
-    return memory if buffer.address % 16 == 0 else memory.clone()
+        return min(ANSWER, self.lost_after / 3)
 
 
 def _short(error: Exception) -> str:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import itertools
 import json
-import threading
 from collections.abc import Callable
 
 from .batches import memory_at, read
 from .errors import DataServiceError
-from .hosts import Asked, Listener
+from .streams import Asked, Listener
 from .making import Answer, End, Made, Raised
 from .slots import Slot
 from .workers import Workers
@@ -22,7 +21,6 @@ class Local:
         self._workers, self._listener = workers, listener
         self._serials = itertools.count()
         self._asked: set[int] = set()
-        self._lock = threading.Lock()
         self.workers = workers.count
 
     @property
@@ -36,6 +34,9 @@ class Local:
         self._workers.submit(asked.epoch, asked.lane.shard, asked.lane.number(asked.key[1]), answered)
         return True
 
+    def send(self) -> None:
+        """Nothing: what is asked for is being made."""
+
     def close(self) -> None:
         self._workers.stop()
 
@@ -44,8 +45,8 @@ class Local:
             self._asked.discard(serial)
             if isinstance(answer, Made):
                 # The batch stays where it was made; its place is free again when its last tensor is gone.
-                memory = memory_at(slot.address(answer.bytes), answer.bytes, slot)
-                self._listener.come(asked, read(json.loads(answer.description), self._listener.pinned(memory)))
+                memory = self._listener.pinned(memory_at(slot.address(answer.bytes), answer.bytes, slot))
+                self._listener.come(asked, read(json.loads(answer.description), memory), answer.bytes)
             elif isinstance(answer, End):
                 self._listener.end(asked)
             elif isinstance(answer, Raised):

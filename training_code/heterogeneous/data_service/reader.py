@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
 import uuid
@@ -16,9 +17,13 @@ from .allocation import keep_what_is_freed
 from .desk import Desk, checked_position
 from .epochs import Plan
 from .errors import DataServiceError
-from .hosts import Asked, Host, Times
+from .hosts import Host, Times
 from .local import Local
+from .streams import Asked
 from .workers import Workers
+
+# Batches that are asked for beyond those that workers are at: as many as these bytes hold, within these bounds.
+BYTES_BEYOND, MOST_BEYOND = 32 * 2**20, 32
 
 
 class BatchReader:
@@ -66,6 +71,7 @@ class BatchReader:
         self._error: BaseException | None = None
         self._closed = False
         self._run = 0
+        self._batch_bytes = 2**30  # of the last that came
         self._desk: Desk | None = None
         self._homes: dict[int, Host | Local] = {}
         self._epoch, self._position = 0, []  # type: tuple[int, list[tuple[int, list[int]]]]
@@ -108,6 +114,7 @@ class BatchReader:
             self._desk, self._epoch, self._upcoming = desk, number, number + 1
             self._homes = {}
             self._fill()
+        self._send()
         return self._give(desk)
 
     def state_dict(self) -> dict[str, Any]:
@@ -162,38 +169,47 @@ class BatchReader:
                     raise self._error
                 if self._desk is not desk:
                     raise DataServiceError(
-                        "the reader was closed, or begun to read another epoch, before the end of this one"
+                        "the reader was closed, or begun to read another epoch, before this one's end"
                     )
                 if found := desk.take():
-                    self._fill()
-                    return found
+                    break
                 if desk.done:
                     self._epoch, self._position, self._desk = self._epoch + 1, [], None
                     return []
                 self._changed.wait()
+            self._fill()
+        self._send()
+        return found
 
-    # -- asking; with the lock held
+    # -- asking; with the lock held, but for _send, which may take its time
 
-    def _quota(self, source: Host | Local) -> int:
-        """How many batches may be asked of a source at once: none of its workers shall wait for an order."""
-        return -(-source.workers // (self._ranks if isinstance(source, Host) else 1)) + max(2, self._streams)
+    def _ahead(self, source: Host | Local) -> tuple[int, int]:
+        """How many batches may be asked of a source at once, and how few of those are asked for together.
+
+        None of its workers shall wait for an order, and small batches shall not wait for the network's answers.
+        """
+        workers = -(-source.workers // (self._ranks if isinstance(source, Host) else 1))
+        beyond = max(2, min(MOST_BEYOND, BYTES_BEYOND // max(1, self._batch_bytes)))
+        return workers + beyond, max(1, beyond // 2)
 
     def _fill(self) -> None:
         desk = self._desk
         if desk is None:
             return
         up = [host for host in self._hosts if host.up]
-        most = self._prefetch + sum(self._quota(host) for host in up)
-        free = {host: self._quota(host) - host.outstanding for host in up}
-        while desk.asked + desk.here < most and free:
+        ahead = {host: self._ahead(host) for host in up}
+        free = {host: ahead[host][0] - host.outstanding for host in up}
+        free = {host: room for host, room in free.items() if room >= ahead[host][1]}
+        most = self._prefetch + sum(room for room, _ in ahead.values())
+        while free and desk.asked + desk.here < most:
             host = max(free, key=free.__getitem__)
             if free[host] > 0 and self._ask(desk, host, self._accepted(host, up)):
                 free[host] -= 1
             else:
                 del free[host]
-        if self._local is not None and (not self._hosts or not self._sharded):
+        if self._local is not None and not (self._hosts and self._sharded):
             # Its cores are the step's first: they help where the others leave fewer ready than there should be.
-            while desk.here < self._prefetch and self._local.outstanding < self._quota(self._local):
+            while desk.here < self._prefetch and self._local.outstanding < self._ahead(self._local)[0]:
                 if not self._ask(desk, self._local, lambda lane: True):
                     break
 
@@ -206,6 +222,10 @@ class BatchReader:
             return True
         desk.lost(key)
         return False
+
+    def _send(self) -> None:
+        for host in self._hosts:
+            host.send()
 
     @property
     def _sharded(self) -> bool:
@@ -229,26 +249,34 @@ class BatchReader:
         if differences:
             self.fail(DataServiceError(f"data host {host.address} must serve {', '.join(differences)}"))
 
-    def come(self, asked: Asked, batch: Any) -> None:
-        with self._changed:
-            if self._desk is not None and asked.run == self._run:
-                self._desk.come(asked.key, batch)
-            self._fill()
-            self._changed.notify_all()
+    def come(self, asked: Asked, batch: Any, size: int) -> None:
+        with self._happened(asked.run) as desk:
+            self._batch_bytes = size
+            if desk is not None:
+                desk.come(asked.key, batch)
+        self._send()
 
     def end(self, asked: Asked) -> None:
-        with self._changed:
-            if self._desk is not None and asked.run == self._run:
-                self._desk.end(asked.key)
-            self._fill()
-            self._changed.notify_all()
+        with self._happened(asked.run) as desk:
+            if desk is not None:
+                desk.end(asked.key)
+        self._send()
 
     def lost(self, asked: list[Asked]) -> None:
-        with self._changed:
+        with self._happened(self._run) as desk:
             for one in asked:
-                if self._desk is not None and one.run == self._run:
-                    self._desk.lost(one.key)
+                if desk is not None and one.run == self._run:
+                    desk.lost(one.key)
+        self._send()
+
+    @contextlib.contextmanager
+    def _happened(self, run: int) -> Iterator[Desk | None]:
+        """With the lock held, the desk for something of a run, unless that is over; then asks for what there is room for."""
+        with self._changed:
+            yield self._desk if run == self._run else None
             self._fill()
+            if self._desk is not None and self._desk.ready:
+                self._changed.notify_all()
 
     def fail(self, error: DataServiceError) -> None:
         with self._changed:

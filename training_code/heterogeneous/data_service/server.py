@@ -133,10 +133,10 @@ class _Flight(flight.FlightServerBase):  # type: ignore[misc]
     def _hear(self, reader: Any, answers: queue.SimpleQueue[tuple[int, Answer, Slot] | None]) -> None:
         try:
             while True:
-                asked, epoch, shard, number = json.loads(reader.read_chunk().app_metadata.to_pybytes())
-                self._workers.submit(
-                    epoch, shard, number, lambda answer, slot, asked=asked: answers.put((asked, answer, slot))
-                )
+                for asked, epoch, shard, number in json.loads(reader.read_chunk().app_metadata.to_pybytes()):
+                    self._workers.submit(
+                        epoch, shard, number, lambda answer, slot, asked=asked: answers.put((asked, answer, slot))
+                    )
         except (StopIteration, pa.ArrowException, OSError):
             answers.put(None)
 
