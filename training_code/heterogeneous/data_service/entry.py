@@ -13,7 +13,7 @@ from common.job import Job
 from torch.utils.data import Dataset
 
 from .errors import DataServiceError
-from .making import pickled
+from .processes import Payload
 from .reader import BatchReader
 from .supervisor import BatchServer, plan_of
 from .workers import Workers
@@ -93,8 +93,7 @@ def read_batches(
         count = local_workers or workers
     local = None
     if count:
-        payload = pickled(dataset, collate_fn)
-        local = Workers(payload, type(dataset).__module__, plan, count, nice=LOWER if data_hosts else 0)
+        local = Workers(Payload.of(dataset, collate_fn), plan, count, nice=LOWER if data_hosts else 0)
     reader = BatchReader(
         [f"{host}:{port}" for host in data_hosts],
         job=job.arn,

@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 from .batches import memory_at, read
 from .errors import DataServiceError
-from .streams import Asked, Listener
 from .making import Answer, End, Made, Raised
 from .slots import Slot
+from .streams import Asked, Listener
 from .workers import Workers
 
 

@@ -9,14 +9,13 @@ import random
 import signal
 import threading
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from multiprocessing import parent_process
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch.utils.data import Dataset
 from torch.utils.data._utils import worker as torch_worker
 
 from .batches import MOST_BYTES, Writing, collated
@@ -52,17 +51,6 @@ class Raised(NamedTuple):
 
 
 Answer = Made | End | Raised
-
-
-def pickled(dataset: Dataset[Any], collate_fn: Callable[[list[Any]], Any] | None) -> bytes:
-    """What goes to the workers. Raises ``ValueError`` where it cannot."""
-    try:
-        return pickle.dumps((dataset, collate_fn))
-    except Exception as error:
-        raise ValueError(
-            "dataset and collate_fn go to worker processes, so they must be picklable, like objects of a module's classes "
-            f"and functions (no lambda, no open file), got {type(dataset).__qualname__}: {error}"
-        ) from error
 
 
 def work(orders: Connection, payload: bytes, plan: Plan, number: int, workers: int, nice: int) -> None:

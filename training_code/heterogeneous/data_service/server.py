@@ -22,6 +22,7 @@ import pyarrow.flight as flight
 
 from .epochs import Plan
 from .making import Answer, End, Made
+from .processes import Payload
 from .slots import Slot
 from .workers import Workers
 
@@ -33,20 +34,19 @@ SCHEMA = pa.schema([("batch", pa.large_binary())])
 class Settings:
     """How a serving process is to serve."""
 
-    payload: bytes
-    module: str
+    payload: Payload
     plan: Plan
     workers: int
     job: str
     host: str
 
 
-def serve(settings: Settings, port: int, parent: Any) -> None:
+def serve(settings: Settings, port: int, parent: Any, patience: float) -> None:
     """Serve until the parent says stop, or is gone. Tells it the port, what ranks say, and that batches leave."""
     words = _Words(parent)
-    workers = Workers(settings.payload, settings.module, settings.plan, settings.workers)
+    workers = Workers(settings.payload, settings.plan, settings.workers)
     try:
-        server = _Flight(settings, port, workers, words)
+        server = _listening(settings, port, workers, words, time.monotonic() + patience)
         words.say("port", server.port)
         parent.recv()
     except EOFError:
@@ -56,6 +56,17 @@ def serve(settings: Settings, port: int, parent: Any) -> None:
     finally:
         workers.stop()
         os._exit(0)  # calls under way, of ranks that are gone perhaps, end no other way
+
+
+def _listening(settings: Settings, port: int, workers: Workers, words: _Words, until: float) -> _Flight:
+    """The server, as soon as the port is free of the one before it."""
+    while True:
+        try:
+            return _Flight(settings, port, workers, words)
+        except (pa.ArrowException, OSError):
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.1)
 
 
 class _Words:

@@ -15,11 +15,11 @@ from torch.utils.data import Dataset, IterableDataset
 
 from .epochs import Plan
 from .errors import DataServiceError, TrainerFailed
-from .making import pickled
+from .processes import Payload, Processes, ending
 from .server import Settings, serve
-from .workers import context, ending
 
 DEATHS, WITHIN = 5, 60.0  # deaths of the serving process in so many seconds, without a batch, that end the data host
+PORT_PATIENCE = 20.0  # seconds in which a serving process gets the port of the one before it
 STOPPING = 10.0  # seconds until a serving process that does not end is killed
 TELLING = 10.0  # seconds in which an error of the dataset reaches the ranks, which then say that they have failed
 
@@ -71,8 +71,8 @@ class BatchServer:
         plan = plan_of(
             dataset, batch_size=batch_size, seed=seed, shuffle=shuffle, drop_last=drop_last, shards=shards or workers
         )
-        module = type(dataset).__module__
-        self._settings = Settings(pickled(dataset, collate_fn), module, plan, workers, job, host)
+        self._settings = Settings(Payload.of(dataset, collate_fn), plan, workers, job, host)
+        self._processes = Processes(self._settings.payload.modules)
         self._silence = silence
         self._heard: dict[int, float] = {}
         self._done: set[int] = set()
@@ -83,13 +83,13 @@ class BatchServer:
         self._deaths: deque[float] = deque(maxlen=DEATHS)
         self._stopping = False
         self._changed = threading.Condition()
-        self.port = port
+        self.port, self._up = port, False
         atexit.register(self.stop)  # before multiprocessing's own handler, which would wait for the serving process
         self._start()
         self._keeper = threading.Thread(target=self._keep, daemon=True)
         self._keeper.start()
         with self._changed:
-            while not self.port and self._error is None:
+            while not self._up and self._error is None:
                 self._changed.wait()
         if self._error is not None:
             self.stop()
@@ -132,10 +132,9 @@ class BatchServer:
         self.stop()
 
     def _start(self) -> None:
-        processes = context(self._settings.module)
-        self._pipe, theirs = processes.Pipe()
-        self._process = processes.Process(target=serve, args=(self._settings, self.port, theirs))
-        self._process.start()
+        self._pipe, theirs = self._processes.pipe()
+        patience = PORT_PATIENCE if self._up else 0.0
+        self._process = self._processes.start(serve, self._settings, self.port, theirs, patience, daemon=False)
         theirs.close()
 
     def _keep(self) -> None:
@@ -144,10 +143,10 @@ class BatchServer:
             _hear(self._pipe, self._take)
             self._process.join()
             with self._changed:
-                if self._stopping:
+                if self._stopping or self._error is not None:
                     return
                 self._deaths.append(time.monotonic())
-                if not self.port or (len(self._deaths) == DEATHS and self._deaths[-1] - self._deaths[0] < WITHIN):
+                if not self._up or (len(self._deaths) == DEATHS and self._deaths[-1] - self._deaths[0] < WITHIN):
                     said = f"the serving process {ending(self._process.exitcode)}"
                     self._fail(DataServiceError(f"{said}, {len(self._deaths)} times without a batch, and is given up"))
                     return
@@ -157,7 +156,7 @@ class BatchServer:
     def _take(self, word: str, *said: Any) -> None:
         with self._changed:
             if word == "port":
-                self.port = said[0]
+                self.port, self._up = said[0], True
             elif word == "served":
                 self._deaths.clear()
             elif word == "unable":

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import multiprocessing
 import os
 import selectors
-import signal
 import threading
 import traceback
 from collections import deque
@@ -17,11 +15,11 @@ from typing import Any
 
 from .epochs import Plan
 from .making import Answer, Order, Raised, work
+from .processes import Payload, Processes, ending
 from .slots import Slot, Slots
 
 DEATHS = 3  # workers that a batch may end in a row, before it counts as its own fault
 LONG = 4096  # samples whose numbers fill a pipe, so that a worker is sent one such order at a time
-PRELOADED = ["torch", "torch.utils.data", "pyarrow.flight", __name__]
 
 Answered = Callable[[Answer, Slot], object]
 
@@ -45,18 +43,18 @@ class _Worker:
 
 
 class Workers:
-    """``count`` processes that make batches of the dataset in ``payload`` (see ``pickled``), each in a slot of shared memory.
+    """``count`` processes that make batches of the dataset in ``payload``, each in a slot of shared memory.
 
     ``answered`` is called on a thread of this object's, with what has become of the batch.
     """
 
-    def __init__(self, payload: bytes, module: str, plan: Plan, count: int, *, nice: int = 0) -> None:
+    def __init__(self, payload: Payload, plan: Plan, count: int, *, nice: int = 0) -> None:
         if count < 1:
             raise ValueError(f"workers must be at least 1, like 4, got {count}")
         self.count = count
-        self._arguments = (payload, plan)
+        self._processes = Processes(payload.modules)
+        self._arguments = (payload.pickled, plan)
         self._plan, self._nice = plan, nice
-        self._context = context(module)
         self._slots = Slots()
         self._waiting: deque[_Task] = deque()
         self._never_ready = 0
@@ -116,12 +114,9 @@ class Workers:
             self._break(Raised(f"the worker processes cannot be led:\n{traceback.format_exc()}"))
 
     def _start(self, worker: _Worker) -> None:
-        worker.orders, theirs = self._context.Pipe()
+        worker.orders, theirs = self._processes.pipe()
         worker.ready = False
-        worker.process = self._context.Process(
-            target=work, args=(theirs, *self._arguments, worker.number, self.count, self._nice), daemon=True
-        )
-        worker.process.start()
+        worker.process = self._processes.start(work, theirs, *self._arguments, worker.number, self.count, self._nice)
         theirs.close()
         self._selector.register(worker.orders, selectors.EVENT_READ, (worker, "answer"))
         self._selector.register(worker.process.sentinel, selectors.EVENT_READ, (worker, "end"))
@@ -196,25 +191,6 @@ class Workers:
             self._waiting.clear()
         for task in left:
             task.answered(why, task.slot)
-
-
-def context(module: str) -> Any:
-    """Processes are forked from one that has torch and the dataset's module loaded, and no thread.
-
-    Neither from this one, whose gRPC threads do not survive a fork, nor from a whole new interpreter each.
-    """
-    found = multiprocessing.get_context("forkserver")
-    found.set_forkserver_preload([*PRELOADED, *([] if module == "__main__" else [module])])
-    return found
-
-
-def ending(code: int) -> str:
-    """How a process has ended, as a sentence's verb."""
-    if code == -signal.SIGKILL:
-        return "was killed (-9): what ran out of memory is ended so"
-    if code < 0:
-        return f"was ended by {signal.Signals(-code).name} ({code})"
-    return f"ended with {code}"
 
 
 def _blame(order: Order, code: int) -> str:
