@@ -19,7 +19,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from serving import BATCH_SIZE, BatchServer, Numbers
+from serving import BATCH_SIZE, BatchReader, BatchServer, Numbers
 
 PROGRAM = Path(__file__).parent / "serving.py"
 Start = Callable[..., "Process"]
@@ -101,6 +101,12 @@ def free_port() -> int:
 def numbers(batches: Iterable[Any]) -> list[int]:
     """The samples of batches, one after the other."""
     return [number for batch in batches for number in batch["number"].tolist()]
+
+
+def forever(reader: BatchReader) -> None:
+    """Read epoch after epoch, until it raises."""
+    while True:
+        list(reader)
 
 
 def gone(processes: list[psutil.Process]) -> bool:

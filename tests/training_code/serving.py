@@ -1,7 +1,7 @@
 """Data hosts and trainers as processes of their own, for the tests of the data service.
 
 python serving.py serve '{"dataset": "numbers", ...}'     prints its port, then how it ended
-python serving.py read '{"servers": ["localhost:1"], ...}'     prints each batch's samples, as the JSON of [epoch, samples, random]
+python serving.py read '{"servers": ["localhost:1"], ...}'     prints each batch's [epoch, samples, random]
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 import torch
-from hosts_and_trainers import Serve, Start, addresses, gone, numbers, serve, start
+from hosts_and_trainers import Serve, Start, addresses, forever, gone, numbers, serve, start
 from serving import BATCH_SIZE, LENGTH, BatchReader, BatchServer, DataServiceError, Lines, Numbers, TrainerFailed
 
 __all__ = ["serve", "start"]
@@ -163,11 +163,10 @@ def test_a_reader_of_another_number_of_ranks_is_refused(serve: Serve) -> None:
 def test_data_hosts_that_serve_different_batches_are_refused(serve: Serve) -> None:
     servers = serve(batch_size=8) + serve(batch_size=16)
     with (
-        pytest.raises(DataServiceError, match=r"must serve batch_size (8, not 16|16, not 8)"),
         BatchReader(addresses(servers), job="job") as reader,
+        pytest.raises(DataServiceError, match=r"must serve batch_size (8, not 16|16, not 8)"),
     ):
-        while True:
-            list(reader)
+        forever(reader)
 
 
 # -- the end
@@ -191,9 +190,9 @@ def test_a_data_host_to_which_no_trainer_comes_ends(serve: Serve) -> None:
 
 def test_a_trainer_that_fails_tells_every_data_host_why(serve: Serve) -> None:
     servers = serve(2)
-    with pytest.raises(ZeroDivisionError), BatchReader(addresses(servers), job="job") as reader:
-        next(iter(reader))
-        raise ZeroDivisionError("no digits")
+    reader = BatchReader(addresses(servers), job="job")
+    next(iter(reader))
+    reader.close(ZeroDivisionError("no digits"))
     for server in servers:
         with pytest.raises(TrainerFailed, match="training rank 0 failed: ZeroDivisionError: no digits"):
             server.wait()
@@ -222,7 +221,9 @@ def test_a_data_host_that_has_ended_leaves_no_process(start: Start) -> None:
 
 def test_a_server_whose_port_is_taken_says_so_and_leaves_no_process(serve: Serve) -> None:
     [server] = serve()
-    before = set(psutil.Process().children(recursive=True))
+    with BatchReader(addresses([server]), job="job") as reader:
+        list(reader)  # so that its worker is up, too
+        before = set(psutil.Process().children(recursive=True))
     with pytest.raises(DataServiceError, match="cannot serve"):
         BatchServer(Numbers(), batch_size=8, job="job", host="127.0.0.1", port=server.port)
     assert gone(list(set(psutil.Process().children(recursive=True)) - before))

@@ -7,7 +7,7 @@ import pickle
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass
-from multiprocessing import spawn
+from multiprocessing import forkserver, spawn
 from typing import Any
 
 from torch.utils.data import Dataset
@@ -56,6 +56,13 @@ class Processes:
         process = self._context.Process(target=target, args=arguments, name=name, daemon=daemon)
         process.start()
         return process
+
+
+def fork_from_the_parents_forkserver() -> None:
+    """Have processes that this one starts be forked from where it was itself, instead of another server with torch of its own."""
+    server: Any = forkserver._forkserver  # type: ignore[attr-defined]
+    if server._forkserver_address is not None:
+        server.ensure_running = lambda: None
 
 
 def ending(code: int) -> str:

@@ -22,7 +22,7 @@ import pyarrow.flight as flight
 
 from .epochs import Plan
 from .making import Answer, End, Made
-from .processes import Payload
+from .processes import Payload, fork_from_the_parents_forkserver
 from .slots import Slot
 from .workers import Workers
 
@@ -43,6 +43,7 @@ class Settings:
 
 def serve(settings: Settings, port: int, parent: Any, patience: float) -> None:
     """Serve until the parent says stop, or is gone. Tells it the port, what ranks say, and that batches leave."""
+    fork_from_the_parents_forkserver()
     words = _Words(parent)
     workers = Workers(settings.payload, settings.plan, settings.workers)
     try:

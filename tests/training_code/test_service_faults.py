@@ -1,0 +1,287 @@
+"""What the data service does when a part of it dies: real processes, each sample exactly once or a reason in time."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import psutil
+import pytest
+import torch
+from hosts_and_trainers import (
+    Process,
+    Relay,
+    Serve,
+    Start,
+    addresses,
+    forever,
+    free_port,
+    gone,
+    numbers,
+    serve,
+    start,
+    suspended,
+)
+from serving import LENGTH, BatchReader, DataHostLost, DataServiceError, Huge, Lines, Numbers, TrainerFailed
+from torch.utils.data import Dataset
+
+__all__ = ["serve", "start"]
+EVERYTHING = list(range(LENGTH))
+MOMENTS = 20
+
+
+def harassed(reader: BatchReader, harm: Callable[[Any], object], seed: int = 0) -> list[int]:
+    """All samples of as many epochs as it takes to do harm at each of 20 moments; asserts that each epoch has each sample once.
+
+    A moment is after one to ten batches more; ``harm`` is given the last batch.
+    """
+    dice, left, wait = random.Random(seed), MOMENTS, 1
+    epochs = 0
+    while left:
+        given = []
+        for batch in reader:
+            given += batch["number"].tolist()
+            wait -= 1
+            if wait == 0 and left:
+                harm(batch)
+                left, wait = left - 1, dice.randint(1, 10)
+        assert sorted(given) == EVERYTHING
+        epochs += 1
+    return epochs
+
+
+# -- what goes on
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_no_sample_is_lost_or_comes_twice_when_workers_are_killed(serve: Serve, ordered: bool) -> None:
+    servers = serve(2, workers=2)
+    killed = []
+
+    def kill(batch: Any) -> None:
+        with contextlib.suppress(ProcessLookupError):  # it has been killed before, while the batch was on its way
+            killed.append(batch["process"][0].item())
+            os.kill(killed[-1], signal.SIGKILL)
+
+    with BatchReader(addresses(servers), job="job", ordered=ordered) as reader:
+        harassed(reader, kill)
+    assert len(set(killed)) > 5
+    for server in servers:
+        server.wait()
+
+
+@pytest.mark.parametrize("hosts", [1, 2])
+def test_no_sample_is_lost_or_comes_twice_when_serving_processes_are_killed(serve: Serve, hosts: int) -> None:
+    servers = serve(hosts, workers=2)
+    dice = random.Random(1)
+    with BatchReader(addresses(servers), job="job") as reader:
+        harassed(reader, lambda _: os.kill(dice.choice(servers).pid, signal.SIGKILL))
+    for server in servers:
+        server.wait()
+
+
+def test_no_sample_of_an_iterable_dataset_is_lost_or_comes_twice(serve: Serve) -> None:
+    servers = serve(2, dataset=Lines(), shards=4, workers=2)
+    dice = random.Random(2)
+    with BatchReader(addresses(servers), job="job") as reader:
+        before = numbers(reader)
+        assert harassed(reader, lambda _: os.kill(dice.choice(servers).pid, signal.SIGKILL))
+        assert numbers(reader) == before
+
+
+def test_no_sample_is_lost_or_comes_twice_when_connections_are_closed(serve: Serve) -> None:
+    servers = serve(2)
+    with contextlib.ExitStack() as stack:
+        relays = [stack.enter_context(contextlib.closing(Relay(server.port))) for server in servers]
+        dice = random.Random(3)
+        reader = BatchReader([f"localhost:{relay.port}" for relay in relays], job="job")
+        with reader:
+            harassed(reader, lambda _: dice.choice(relays).cut())
+
+
+def test_a_serving_process_that_is_paused_and_let_go_loses_nothing(serve: Serve) -> None:
+    servers = serve(2, dataset=Numbers(side=256))
+    with BatchReader(addresses(servers), job="job") as reader:
+        batches = iter(reader)
+        given = numbers([next(batches)])
+        with suspended(psutil.Process(servers[1].pid)):
+            given += numbers([next(batches)])
+        assert sorted(given + numbers(batches)) == EVERYTHING
+
+
+def test_a_host_that_is_paused_for_long_is_stood_in_for_and_comes_back(serve: Serve) -> None:
+    servers = serve(2)
+    with BatchReader(addresses(servers), job="job", lost_after=21) as reader:
+        assert sorted(numbers(reader)) == EVERYTHING
+        with suspended(psutil.Process(servers[1].pid)):
+            assert sorted(numbers(reader)) == EVERYTHING
+        while not {servers[1].pid, servers[0].pid} & set():
+            assert sorted(numbers(reader)) == EVERYTHING
+            break
+    for server in servers:
+        server.wait()
+
+
+def test_a_data_host_that_comes_late_joins(serve: Serve) -> None:
+    port = free_port()
+    servers = serve()
+    with BatchReader([*addresses(servers), f"localhost:{port}"], job="job") as reader:
+        first = {process for batch in reader for process in batch["process"].tolist()}
+        serve(port=port)
+        assert len(first) == 1
+        while not makers(reader) - first:
+            pass
+
+
+def makers(reader: BatchReader) -> set[int]:
+    """The processes that made the samples of an epoch, of which it has each once."""
+    batches = list(reader)
+    assert sorted(numbers(batches)) == EVERYTHING
+    return {process for batch in batches for process in batch["process"].tolist()}
+
+
+def test_a_trainer_that_was_killed_is_followed_by_one_that_goes_on(serve: Serve, start: Start) -> None:
+    servers = serve(2)
+    killed = start("read", servers=addresses(servers), stop_after=9)
+    lines = [killed.line() for _ in range(10)]
+    killed.kill()
+    killed.wait()
+    with BatchReader(addresses(servers), job="job") as reader:
+        reader.load_state_dict({"epoch": 0, "ranks": 1, "given": [[len(lines), []]]})
+        assert len(list(reader)) == LENGTH // 8 - len(lines)
+    for server in servers:
+        server.wait()
+
+
+def test_a_data_host_with_a_full_disk_serves_every_sample(start: Start) -> None:
+    full = "mount -t tmpfs -o size=64k none /dev/shm && mount -t tmpfs -o size=64k none /tmp && "
+    full += 'head -c 60000 /dev/zero > /dev/shm/x && head -c 60000 /dev/zero > /tmp/x; exec "$0" "$@"'
+    host = start("serve", prefix=("unshare", "--user", "--map-root-user", "--mount", "sh", "-c", full))
+    with BatchReader([f"localhost:{host.line()}"], job="job") as reader:
+        assert sorted(numbers(reader)) == EVERYTHING
+    assert host.rest() == ["done"]
+
+
+# -- what ends with a reason
+
+
+def test_a_data_host_that_never_comes_is_named(serve: Serve) -> None:
+    nobody = f"localhost:{free_port()}"
+    with (
+        BatchReader([*addresses(serve()), nobody], job="job", patience=2) as reader,
+        pytest.raises(DataHostLost, match=f"data host {nobody} never answered in 2 s"),
+    ):
+        forever(reader)
+
+
+def test_a_data_host_that_is_lost_for_good_is_named_with_when_and_why(serve: Serve, start: Start) -> None:
+    host = start("serve")
+    address = f"localhost:{host.line()}"
+    reader = BatchReader([*addresses(serve()), address], job="job", lost_after=2)
+    next(iter(reader))
+    children = host.below()
+    host.kill()
+    when = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00"
+    with pytest.raises(
+        DataHostLost, match=rf"data host {address} was lost at {when}: .+; not answered for 2 s"
+    ) as lost:
+        forever(reader)
+    reader.close(lost.value)
+    assert gone(children)
+
+
+def test_a_serving_process_that_dies_again_and_again_ends_its_host(serve: Serve) -> None:
+    [server] = serve()
+    seen = set()
+    with pytest.raises(DataServiceError, match="was killed .* 5 times without a batch, and is given up"):
+        while True:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(server.pid, signal.SIGKILL)
+            seen.add(server.pid)
+            if len(seen) > 6:
+                server.wait()
+
+
+def test_a_batch_that_ends_three_workers_in_a_row_is_named(serve: Serve) -> None:
+    [server] = serve(dataset=Numbers(deadly=17), shuffle=False)
+    said = r"batch 2 of epoch 0 ended 3 worker processes in a row, of which the last ended with 3; .*16, 17, 18"
+    with BatchReader(addresses([server]), job="job") as reader, pytest.raises(DataServiceError, match=said):
+        list(reader)
+
+
+def test_an_error_in_the_dataset_reaches_trainer_and_data_hosts_with_its_traceback(serve: Serve) -> None:
+    servers = serve(2, dataset=Numbers(broken=17))
+    reader = BatchReader(addresses(servers), job="job")
+    with pytest.raises(DataServiceError) as raised:
+        list(reader)
+    assert "sample 17 of the dataset: KeyError: 'no such digit'" in str(raised.value)
+    assert 'raise KeyError("no such digit")' in str(raised.value)
+    reader.close(raised.value)
+    for server in servers:
+        with pytest.raises(DataServiceError, match="no such digit"):
+            server.wait()
+
+
+def test_a_batch_for_which_there_is_no_memory_is_an_error_with_its_size(start: Start) -> None:
+    host = start("serve", about={"side": 512}, most_bytes=2**20)
+    said = "a batch of 8388[0-9]+ bytes finds no room in shared memory"
+    with (
+        pytest.raises(DataServiceError, match=said),
+        BatchReader([f"localhost:{host.line()}"], job="job") as reader,
+    ):
+        list(reader)
+    assert "finds no room" in host.rest()[0]
+
+
+def test_a_batch_that_one_message_cannot_carry_is_an_error_with_its_size(serve: Serve) -> None:
+    [server] = serve(dataset=Huge(), batch_size=2)
+    said = "a batch must be at most 2147479551 bytes, what one message of Arrow Flight carries, got 2147483648"
+    with pytest.raises(DataServiceError, match=said), BatchReader(addresses([server]), job="job") as reader:
+        list(reader)
+
+
+def test_a_dataset_that_cannot_be_pickled_is_an_error_at_the_start(serve: Serve) -> None:
+    dataset: Dataset[Any] = torch.utils.data.TensorDataset(torch.zeros(3))
+    dataset.transform = lambda image: image  # type: ignore[attr-defined]
+    with pytest.raises(ValueError, match="dataset and collate_fn go to worker processes, so they must be picklable"):
+        serve(dataset=dataset)
+
+
+def test_a_dataset_that_cannot_be_loaded_in_a_worker_is_an_error_with_its_traceback(serve: Serve) -> None:
+    [server] = serve(dataset=Unloadable())
+    with (
+        BatchReader(addresses([server]), job="job") as reader,
+        pytest.raises(DataServiceError, match="cannot load the dataset:(.|\n)*no such file anywhere"),
+    ):
+        list(reader)
+
+
+class Unloadable(Numbers):
+    def __setstate__(self, state: object) -> None:
+        raise FileNotFoundError("no such file anywhere")
+
+
+def test_two_processes_that_say_they_are_one_rank_are_refused_by_name(serve: Serve) -> None:
+    servers = serve()
+    said = "rank 0 is a process on algo-1, and one on algo-2 says that it is"
+    with BatchReader(addresses(servers), job="job", host="algo-1") as reader:
+        batches = iter(reader)
+        next(batches)
+        with (
+            pytest.raises(DataServiceError, match=said),
+            BatchReader(addresses(servers), job="job", host="algo-2") as other,
+        ):
+            list(other)
+        assert len(list(batches)) == LENGTH // 8 - 1
+
+
+# -- no process grows
+
+
+@pytest.fixture
+def counting(start: Start) -> Iterator[Process]:
+    return start("count")
