@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pickle
@@ -64,13 +65,10 @@ def work(orders: Connection, payload: bytes, plan: Plan, number: int, workers: i
     except Exception:
         orders.send(Raised(f"a worker process cannot load the dataset:\n{traceback.format_exc()}"))
         return
-    orders.send(None)
-    while True:
-        try:
-            order = orders.recv()
-        except EOFError:
-            return
-        orders.send(make.answer(order))
+    with contextlib.suppress(EOFError, OSError):  # there is nobody any more
+        orders.send(None)
+        while True:
+            orders.send(make.answer(orders.recv()))
 
 
 class Making:
