@@ -62,7 +62,8 @@ def read_batches(
         prefetch: batches that are kept ready, besides those that are being made or are on their way.
         shards: of an iterable dataset; None is one for each worker of all hosts that prepare, where ``workers`` is given.
     """
-    if multiprocessing.parent_process() is not None:
+    # The first is set while multiprocessing imports the script into a process, the second from then on.
+    if getattr(multiprocessing.current_process(), "_inheriting", False) or multiprocessing.parent_process() is not None:
         raise DataServiceError(
             "read_batches must be called under `if __name__ == '__main__':`, since worker processes import the script"
         )
