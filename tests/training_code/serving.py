@@ -23,7 +23,7 @@ from torch.utils.data import Dataset, IterableDataset, get_worker_info
 TRAINING_CODE = Path(__file__).parents[2] / "training_code"
 sys.path[:0] = [str(TRAINING_CODE), str(TRAINING_CODE / "heterogeneous")]
 
-from data_service import BatchReader, BatchServer, DataHostLost, DataServiceError, TrainerFailed
+from data_service import BatchReader, BatchServer, DataHostLost, DataServiceError, TrainerFailed  # noqa: E402
 
 __all__ = ["BatchReader", "BatchServer", "DataHostLost", "DataServiceError", "TrainerFailed"]
 LENGTH = 200

@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from data_service.batches import Writing, collated, read
 from hosts_and_trainers import Serve, addresses, serve
 from serving import BatchReader
 from torch import Tensor
 from torch.utils.data import Dataset, default_collate
-
-from data_service.batches import Writing, collated, read
 
 __all__ = ["serve"]
 Pair = namedtuple("Pair", ["left", "right"])

@@ -84,7 +84,9 @@ def test_a_script_that_fails_ends_its_data_hosts_with_the_reason(host: Host) -> 
     script = AFTER.replace("        loss.backward()\n", "        raise ArithmeticError('no gradient')\n")
     serving, training = host(script, "data_group"), host(script, "dnn_group")
     assert "ArithmeticError: no gradient" in training.communicate()[1]
-    assert serving.communicate()[1] == "TrainerFailed: training rank 0 failed: ArithmeticError: no gradient\n"
+    assert (
+        serving.communicate()[1] == "Exception: TrainerFailed: training rank 0 failed: ArithmeticError: no gradient\n"
+    )
     assert (training.returncode, serving.returncode) == (1, 1)
 
 

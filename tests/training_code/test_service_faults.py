@@ -35,7 +35,6 @@ from serving import (
     Huge,
     Lines,
     Numbers,
-    TrainerFailed,
 )
 from torch.utils.data import Dataset
 
@@ -271,7 +270,7 @@ def test_a_dataset_that_cannot_be_loaded_in_a_worker_is_an_error_with_its_traceb
     [server] = serve(dataset=Unloadable())
     with (
         BatchReader(addresses([server]), job="job") as reader,
-        pytest.raises(DataServiceError, match="cannot load the dataset:(.|\n)*no such file anywhere"),
+        pytest.raises(DataServiceError, match=r"cannot load the dataset:(.|\n)*no such file anywhere"),
     ):
         list(reader)
 

@@ -329,14 +329,14 @@ def test_the_hosts_of_a_failed_training_fail(failed_job: AJob) -> None:
 
 def test_a_data_host_says_why_the_training_failed(failed_job: AJob) -> None:
     last = failed_job.data_host.lines[-1]
-    assert last.startswith("TrainerFailed: training rank 0 failed: FileExistsError: "), failed_job.data_host
+    assert last.startswith("Exception: TrainerFailed: training rank 0 failed: FileExistsError: "), failed_job.data_host
 
 
 def test_a_data_host_that_hears_of_no_trainer_fails(start: Start, tmp_path: Path) -> None:
     put_digits(tmp_path)
     ended = start(tmp_path, "--silence", "1", "--port", "0", **variables(tmp_path, "data_group", "digits")).end()
     assert ended.code == 1
-    assert ended.lines[-1] == "TrainerFailed: nothing was heard of training rank 0 for 1 s"
+    assert ended.lines[-1] == "Exception: TrainerFailed: nothing was heard of training rank 0 for 1 s"
 
 
 def test_a_data_host_without_its_digits_fails_and_names_the_file(start: Start, tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ LARGEST = 2**31 - 1
 def keep_what_is_freed() -> None:
     """Have glibc keep the memory of batches that are gone for those to come; elsewhere nothing.
 
-    As it comes, glibc returns each large block to the kernel and fetches it anew, page by page: of the CPU time of receiving batches of
-    3 to 26 MB that is half. Blocks of any size are found again only in one arena, whose heap is not cut.
+    As it comes, glibc returns each large block to the kernel and fetches it anew, page by page: of the CPU time of receiving
+    batches of 3 to 26 MB that is a third. Blocks of any size are found again only in one arena, whose heap is not cut.
     """
     with contextlib.suppress(OSError, AttributeError):
         mallopt = ctypes.CDLL(None).mallopt

@@ -119,7 +119,8 @@ def _serve(server: BatchServer, job: Job, workers: int) -> None:
         try:
             server.wait()
         except DataServiceError as error:
-            raise SystemExit(f"{type(error).__name__}: {error}") from error
+            # A FailureReason begins where the toolkit first finds the name of one of Python's own errors.
+            raise SystemExit(f"Exception: {type(error).__name__}: {error}") from error
     raise SystemExit(0)
 
 

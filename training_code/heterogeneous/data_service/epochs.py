@@ -33,7 +33,7 @@ class Lane:
 
 @dataclass(frozen=True)
 class Plan:
-    """What everyone in a job must agree on. ``length`` counts the samples of a map-style dataset, and is None of an iterable one."""
+    """What everyone in a job must agree on. ``length`` counts a map-style dataset's samples; of an iterable one it is None."""
 
     batch_size: int
     length: int | None

@@ -36,7 +36,7 @@ class Reader(Listener, Protocol):
 
 
 class Host:
-    """One data host, looked after by a thread. It is ``up`` while it has streams."""
+    """One data host, looked after by ``thread``, which is to be started. It is ``up`` while it has streams."""
 
     def __init__(
         self, address: str, job: str, who: Mapping[str, Any], listener: Listener, times: Times, streams: int
@@ -53,7 +53,6 @@ class Host:
         self._lock = threading.Lock()
         self.workers = 0
         self.thread = threading.Thread(target=self._keep, daemon=True)
-        self.thread.start()
 
     @property
     def up(self) -> bool:

@@ -77,8 +77,8 @@ def ending(code: int) -> str:
 def _leave_out_the_script() -> None:
     """Have processes of that name not import the script that started them.
 
-    multiprocessing would import it into each of them, with all that it imports in turn, and would refuse a script that does not begin
-    with ``if __name__ == "__main__":``, which a DataLoader's workers do not ask for on Linux.
+    multiprocessing would import it into each of them, with all that it imports in turn, and would refuse a script that lacks
+    ``if __name__ == "__main__":``, which a DataLoader's workers do not ask for on Linux.
     """
     prepare = spawn.get_preparation_data
 

@@ -6,7 +6,7 @@ import contextlib
 import socket
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from .allocation import keep_what_is_freed
+from .asking import Asking
 from .desk import Desk, checked_position
 from .epochs import Plan
 from .errors import DataServiceError
@@ -21,9 +22,6 @@ from .hosts import Host, Times
 from .local import Local
 from .streams import Asked
 from .workers import Workers
-
-# Batches that are asked for beyond those that workers are at: as many as these bytes hold, within these bounds.
-BYTES_BEYOND, MOST_BEYOND = 32 * 2**20, 32
 
 
 class BatchReader:
@@ -64,25 +62,26 @@ class BatchReader:
             raise ValueError(
                 "servers must name at least one data host like 'algo-1:6000' where there are no local workers"
             )
-        self._rank, self._ranks, self._prefetch, self._ordered, self._streams = rank, ranks, prefetch, ordered, streams
+        self._rank, self._ranks, self._ordered = rank, ranks, ordered
         self._changed = threading.Condition()
         self._plan = plan
         self._pin = torch.cuda.is_available()
         self._error: BaseException | None = None
         self._closed = False
         self._run = 0
-        self._batch_bytes = 2**30  # of the last that came
         self._desk: Desk | None = None
-        self._homes: dict[int, Host | Local] = {}
         self._epoch, self._position = 0, []  # type: tuple[int, list[tuple[int, list[int]]]]
         self._upcoming = 0
         self._local = None if local is None else Local(local, self)
         who = {"rank": rank, "ranks": ranks, "reader": uuid.uuid4().hex, "host": host or socket.gethostname()}
         who["plan"] = None if plan is None else asdict(plan)
         times = Times(patience, lost_after)
+        self._hosts = [Host(server, job, who, self, times, streams) for server in servers]
+        self._asking = Asking(self._hosts, self._local, ranks, prefetch)
         if servers:
             keep_what_is_freed()
-        self._hosts = [Host(server, job, who, self, times, streams) for server in servers]
+        for one in self._hosts:
+            one.thread.start()
         try:
             with self._changed:
                 while self._plan is None and self._error is None:
@@ -112,7 +111,7 @@ class BatchReader:
             desk = Desk(self._plan.lanes(self._rank, self._ranks), position, ordered=self._ordered)
             self._run += 1
             self._desk, self._epoch, self._upcoming = desk, number, number + 1
-            self._homes = {}
+            self._asking.begin(sharded=self._plan.shards is not None)
             self._fill()
         self._send()
         return self._give(desk)
@@ -166,7 +165,8 @@ class BatchReader:
         with self._changed:
             while True:
                 if self._error is not None:
-                    raise self._error
+                    # A FailureReason begins where the toolkit first finds one of Python's own errors, as in this line.
+                    raise self._error  # Exception
                 if self._desk is not desk:
                     raise DataServiceError(
                         "the reader was closed, or begun to read another epoch, before this one's end"
@@ -181,61 +181,13 @@ class BatchReader:
         self._send()
         return found
 
-    # -- asking; with the lock held, but for _send, which may take its time
-
-    def _ahead(self, source: Host | Local) -> tuple[int, int]:
-        """How many batches may be asked of a source at once, and how few of those are asked for together.
-
-        None of its workers shall wait for an order, and small batches shall not wait for the network's answers.
-        """
-        workers = -(-source.workers // (self._ranks if isinstance(source, Host) else 1))
-        beyond = max(2, min(MOST_BEYOND, BYTES_BEYOND // max(1, self._batch_bytes)))
-        return workers + beyond, max(1, beyond // 2)
-
     def _fill(self) -> None:
-        desk = self._desk
-        if desk is None:
-            return
-        up = [host for host in self._hosts if host.up]
-        ahead = {host: self._ahead(host) for host in up}
-        free = {host: ahead[host][0] - host.outstanding for host in up}
-        free = {host: room for host, room in free.items() if room >= ahead[host][1]}
-        most = self._prefetch + sum(room for room, _ in ahead.values())
-        while free and desk.asked + desk.here < most:
-            host = max(free, key=free.__getitem__)
-            if free[host] > 0 and self._ask(desk, host, self._accepted(host, up)):
-                free[host] -= 1
-            else:
-                del free[host]
-        if self._local is not None and not (self._hosts and self._sharded):
-            # Its cores are the step's first: they help where the others leave fewer ready than there should be.
-            while desk.here < self._prefetch and self._local.outstanding < self._ahead(self._local)[0]:
-                if not self._ask(desk, self._local, lambda lane: True):
-                    break
-
-    def _ask(self, desk: Desk, source: Host | Local, accepted: Callable[[int], bool]) -> bool:
-        key = desk.ask(accepted)
-        if key is None:
-            return False
-        self._homes[key[0]] = source
-        if source.ask(Asked(self._run, key, self._epoch, desk.lane(key))):
-            return True
-        desk.lost(key)
-        return False
+        if self._desk is not None:
+            self._asking.fill(self._desk, self._run, self._epoch)
 
     def _send(self) -> None:
-        for host in self._hosts:
+        for host in self._hosts:  # without the lock, since it may take its time
             host.send()
-
-    @property
-    def _sharded(self) -> bool:
-        return self._plan is not None and self._plan.shards is not None
-
-    def _accepted(self, host: Host, up: Sequence[Host]) -> Callable[[int], bool]:
-        """Of which lanes a host is asked: a shard stays where it is for an epoch, since another host would begin it anew."""
-        if not self._sharded:
-            return lambda lane: True
-        return lambda lane: (self._homes[lane] if self._homes.get(lane) in up else up[lane % len(up)]) is host
 
     # -- what hosts say, on their threads
 
@@ -251,7 +203,7 @@ class BatchReader:
 
     def come(self, asked: Asked, batch: Any, size: int) -> None:
         with self._happened(asked.run) as desk:
-            self._batch_bytes = size
+            self._asking.batch_bytes = size
             if desk is not None:
                 desk.come(asked.key, batch)
         self._send()

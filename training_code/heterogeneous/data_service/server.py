@@ -218,8 +218,8 @@ def _record_batch(slot: Slot, size: int) -> pa.RecordBatch:
 def _padded(metadata: bytes, size: int) -> bytes:
     """Metadata of a length at which the batch's bytes begin at a multiple of 16 in the message that the reader gets.
 
-    Otherwise it would have to copy them, since few operations take tensors at odd addresses. What stands before them is of
-    one length, but for these two lengths (varints of protobuf); measured with pyarrow 26, and where it is otherwise they are copied.
+    Otherwise it would have to copy them, since few operations take tensors at odd addresses. What stands before them is of one
+    length, but for these two lengths (varints of protobuf). Measured with pyarrow 26; where it is otherwise they are copied.
     """
     for spaces in range(32):
         length = len(metadata) + spaces
