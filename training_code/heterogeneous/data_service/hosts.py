@@ -85,18 +85,18 @@ class Host:
 
     def _keep(self) -> None:
         client = flight.FlightClient(f"grpc://{self.address}", generic_options=TRANSPORT)
-        while self._goodbye is None and not self._over:
-            self._wake.clear()
-            if self._say(client, "alive") and self._goodbye is None:
-                if not self._streams:
-                    self._open()
-                self._wake.wait(HEARTBEAT)
-            else:
-                self._away()
-                self._wake.wait(RETRY)
-        self._drop()
-        if not self._over:
-            self._part(client)
+        try:
+            while self._goodbye is None and not self._over:
+                self._wake.clear()
+                up = self._say(client, "alive") and self._goodbye is None and (self.up or self._open())
+                if not up:
+                    self._away()
+                self._wake.wait(HEARTBEAT if up else RETRY)
+            self._drop()
+            if not self._over:
+                self._part(client)
+        except Exception as error:
+            self._listener.fail(DataServiceError(f"data host {self.address}: {type(error).__name__}: {error}"))
         client.close()
 
     def _say(self, client: Any, what: str, **words: Any) -> bool:
@@ -122,15 +122,20 @@ class Host:
         self._listener.fail(DataServiceError(f"data host {self.address}: {why}"))
         return False
 
-    def _open(self) -> None:
-        streams = [
-            Stream(self.address, self._headers, self._who, self._listener, self.broken) for _ in range(self._count)
-        ]
+    def _open(self) -> bool:
+        try:
+            streams = [
+                Stream(self.address, self._headers, self._who, self._listener, self.broken) for _ in range(self._count)
+            ]
+        except (pa.ArrowException, OSError) as error:
+            self._why = _short(error)
+            return False
         with self._lock:
             self._streams = streams
         for stream in streams:
             stream.start()
         self._listener.lost([])  # which asks for what it can
+        return True
 
     def _away(self) -> None:
         """What was asked of it is to be asked of others; and once it has been away for too long, nobody can go on."""

@@ -65,7 +65,7 @@ class BatchReader:
         self._rank, self._ranks, self._ordered = rank, ranks, ordered
         self._changed = threading.Condition()
         self._plan = plan
-        self._pin = torch.cuda.is_available()
+        self._pin, self._device = torch.cuda.is_available(), 0
         self._error: BaseException | None = None
         self._closed = False
         self._run = 0
@@ -107,6 +107,8 @@ class BatchReader:
         """This rank's batches of an epoch. Raises ``DataHostLost``, ``DataServiceError``."""
         with self._changed:
             assert self._plan is not None
+            if self._pin:
+                self._device = torch.cuda.current_device()
             position = self._position if number == self._epoch == self._upcoming else []
             desk = Desk(self._plan.lanes(self._rank, self._ranks), position, ordered=self._ordered)
             self._run += 1
@@ -237,4 +239,7 @@ class BatchReader:
 
     def pinned(self, memory: Tensor) -> Tensor:
         """Where there is a GPU, memory that it can fetch from while the step runs."""
-        return torch.empty_like(memory, pin_memory=True).copy_(memory) if self._pin else memory
+        if not self._pin:
+            return memory
+        with torch.cuda.device(self._device):  # or this thread would begin to use the first one
+            return torch.empty(len(memory), dtype=torch.uint8, pin_memory=True).copy_(memory)
