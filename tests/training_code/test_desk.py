@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import random
-import sys
-from pathlib import Path
 
 import pytest
-
-sys.path[:0] = [str(Path(__file__).parents[2] / "training_code" / folder) for folder in ("", "heterogeneous")]
-
+import serving  # noqa: F401, which finds the training code
 from data_service.desk import Desk, Key
 from data_service.epochs import Plan
 

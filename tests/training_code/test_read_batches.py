@@ -107,6 +107,7 @@ def test_the_training_hosts_own_workers_begin_where_no_data_host_has_come(host: 
 
 def test_the_training_hosts_own_workers_help_and_each_sample_comes_once(host: Host, tmp_path: Path) -> None:
     script = AFTER.replace("workers=8", "local_workers=1, workers=8")
+    (tmp_path / "there").touch()  # which stays empty where the data host comes after the end
     serving = host(script, "data_group", MADE=str(tmp_path / "there"))
     training = host(script, "dnn_group", MADE=str(tmp_path / "here"))
     alone = host(AFTER)
@@ -114,6 +115,7 @@ def test_the_training_hosts_own_workers_help_and_each_sample_comes_once(host: Ho
     serving.communicate()
     here, there = ((tmp_path / name).read_text().split() for name in ("here", "there"))
     assert len(here) + len(there) == 3 * 300
+    assert here
 
 
 def test_a_script_that_defines_its_dataset_must_say_that_it_is_the_main_one(host: Host) -> None:

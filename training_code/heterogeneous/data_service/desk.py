@@ -31,6 +31,7 @@ class _Account:
 
     def next(self) -> int | None:
         """The first that can be asked for."""
+        self.asked = max(self.asked, self.given)
         while self.asked in self.beyond:
             self.asked += 1
         first = self.back[0] if self.back else self.asked
