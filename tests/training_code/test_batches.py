@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import serving  # noqa: F401, which finds the training code
 import torch
 from data_service.batches import Writing, collated, read
 from hosts_and_trainers import Serve, addresses, serve
