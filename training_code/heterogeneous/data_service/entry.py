@@ -18,6 +18,7 @@ from .reader import BatchReader
 from .supervisor import BatchServer, plan_of
 from .workers import Workers
 
+SHARDS = 4  # of an iterable dataset, for each host that prepares, where nobody says how many workers it has
 LOWER = 10  # by how much local workers' priority is lower than the step's, where data hosts prepare batches as well
 
 
@@ -57,10 +58,12 @@ def read_batches(
         silence: seconds without a word of a rank after which a data host ends.
         patience: seconds in which each data host has to come; training begins with the first.
         lost_after: seconds without an answer after which a data host counts as lost, and the training fails.
-        local_workers: processes of each training process's own; None is half of the CPUs that it may have beyond one.
+        local_workers: processes of each training process's own; None is half of its CPUs beyond one, and none where there are
+            but two.
         streams: connections to each data host.
         prefetch: batches that are kept ready, besides those that are being made or are on their way.
-        shards: of an iterable dataset; None is one for each worker of all hosts that prepare, where ``workers`` is given.
+        shards: of an iterable dataset, at least one for each rank; None is one for each worker of all hosts that prepare, where
+            ``workers`` is given, and else four for each of those hosts.
     """
     # The first is set while multiprocessing imports the script into a process, the second from then on.
     if getattr(multiprocessing.current_process(), "_inheriting", False) or multiprocessing.parent_process() is not None:
@@ -70,9 +73,7 @@ def read_batches(
     job = job or Job.here()
     data_hosts = job.groups.get(data_group, ())
     cpus = len(os.sched_getaffinity(0))
-    if not data_hosts and workers is None:
-        workers = max(1, (cpus - 1) // job.local_ranks)
-    shards = shards or _shards(workers, len(data_hosts), job.ranks)
+    shards = shards or (workers or SHARDS) * (len(data_hosts) or job.ranks)
     plan = plan_of(dataset, batch_size=batch_size, seed=seed, shuffle=shuffle, drop_last=drop_last, shards=shards)
     if job.group == data_group:
         server = BatchServer(
@@ -89,12 +90,9 @@ def read_batches(
             shards=shards,
         )
         _serve(server, job, workers or cpus)
-    count = _local(cpus, job.local_ranks) if local_workers is None and data_hosts else local_workers
-    if not data_hosts:
-        count = local_workers or workers
-    local = None
-    if count:
-        local = Workers(Payload.of(dataset, collate_fn), plan, count, nice=LOWER if data_hosts else 0)
+    count = _local(local_workers, workers, cpus, job.local_ranks, bool(data_hosts))
+    payload = Payload.of(dataset, collate_fn)
+    local = Workers(payload, plan, count, nice=LOWER if data_hosts else 0) if count else None
     reader = BatchReader(
         [f"{host}:{port}" for host in data_hosts],
         job=job.arn,
@@ -124,12 +122,9 @@ def _serve(server: BatchServer, job: Job, workers: int) -> None:
     raise SystemExit(0)
 
 
-def _local(cpus: int, processes: int) -> int:
-    """Half of what a training process has beyond the one CPU that its step needs; none where there are but two."""
-    return 0 if cpus <= 2 else (cpus // processes - 1) // 2
-
-
-def _shards(workers: int | None, data_hosts: int, ranks: int) -> int:
-    """As many for each rank. Without a number of workers nobody knows how many the data hosts have."""
-    wanted = (workers or 4) * max(1, data_hosts)
-    return -(-wanted // ranks) * ranks
+def _local(asked: int | None, workers: int | None, cpus: int, processes: int, helped: bool) -> int:
+    """How many workers a training process has of its own: all that there are, unless data hosts help it."""
+    half = max(0, (cpus // processes - 1) // 2) if cpus > 2 else 0
+    if helped:
+        return half if asked is None else asked
+    return asked or workers or max(1, 2 * half)

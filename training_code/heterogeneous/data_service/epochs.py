@@ -72,7 +72,7 @@ class Plan:
         begin, end = number * self.batch_size, min((number + 1) * self.batch_size, self.length)
         if not self.shuffle:
             return list(range(begin, end))
-        return _permutation(self.length, self.seed * 1_000_003 + epoch)[begin:end].tolist()  # type: ignore[no-any-return]
+        return _permutation(self.length, self.seed * 1_000_003 + epoch)[begin:end].tolist()
 
     def seed_of(self, epoch: int, shard: int | None, number: int) -> int:
         """What a batch's random numbers begin with, whoever makes it."""

@@ -39,7 +39,7 @@ class Host:
     """One data host, looked after by ``thread``, which is to be started. It is ``up`` while it has streams."""
 
     def __init__(
-        self, address: str, job: str, who: Mapping[str, Any], listener: Listener, times: Times, streams: int
+        self, address: str, job: str, who: Mapping[str, Any], listener: Reader, times: Times, streams: int
     ) -> None:
         self.address = address
         self._who, self._listener, self._times, self._count = who, listener, times, streams

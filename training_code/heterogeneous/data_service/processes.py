@@ -60,7 +60,7 @@ class Processes:
 
 def fork_from_the_parents_forkserver() -> None:
     """Have processes that this one starts be forked from where it was itself, instead of another server with torch of its own."""
-    server: Any = forkserver._forkserver  # type: ignore[attr-defined]
+    server: Any = forkserver._forkserver
     if server._forkserver_address is not None:
         server.ensure_running = lambda: None
 
@@ -89,7 +89,7 @@ def _leave_out_the_script() -> None:
             data.pop("init_main_from_path", None)
         return data
 
-    spawn.get_preparation_data = get_preparation_data  # type: ignore[assignment]
+    spawn.get_preparation_data = get_preparation_data
 
 
 _leave_out_the_script()

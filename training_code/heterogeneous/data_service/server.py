@@ -12,7 +12,7 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -28,6 +28,9 @@ from .workers import Workers
 
 JOB_HEADER = "x-training-job"
 SCHEMA = pa.schema([("batch", pa.large_binary())])
+
+
+Answers = queue.SimpleQueue[tuple[int, Answer, Slot] | None]
 
 
 @dataclass(frozen=True)
@@ -131,7 +134,7 @@ class _Flight(flight.FlightServerBase):  # type: ignore[misc]
         if problem is not None:
             writer.write_metadata(json.dumps({"refused": problem}).encode())
             return
-        answers: queue.SimpleQueue[tuple[int, Answer, Slot] | None] = queue.SimpleQueue()
+        answers: Answers = queue.SimpleQueue()
         # The stream is gone when this returns, so who reads from it must have ended before.
         asking = threading.Thread(target=self._hear, args=(reader, answers), daemon=True)
         asking.start()
@@ -142,17 +145,15 @@ class _Flight(flight.FlightServerBase):  # type: ignore[misc]
             with self._lock:
                 self._ranks.known[said["rank"]].streams -= 1
 
-    def _hear(self, reader: Any, answers: queue.SimpleQueue[tuple[int, Answer, Slot] | None]) -> None:
+    def _hear(self, reader: Any, answers: Answers) -> None:
         try:
             while True:
                 for asked, epoch, shard, number in json.loads(reader.read_chunk().app_metadata.to_pybytes()):
-                    self._workers.submit(
-                        epoch, shard, number, lambda answer, slot, asked=asked: answers.put((asked, answer, slot))
-                    )
+                    self._workers.submit(epoch, shard, number, _to(answers, asked))
         except (StopIteration, pa.ArrowException, OSError):
             answers.put(None)
 
-    def _answer(self, writer: Any, answers: queue.SimpleQueue[tuple[int, Answer, Slot] | None]) -> None:
+    def _answer(self, writer: Any, answers: Answers) -> None:
         while (item := answers.get()) is not None:
             asked, answer, slot = item
             del item
@@ -204,6 +205,11 @@ class _OnlyOneJob(flight.ServerMiddlewareFactory):  # type: ignore[misc]
         given = headers.get(JOB_HEADER, [""])[0]
         if not hmac.compare_digest(given.encode(), self._job.encode()):
             raise flight.FlightUnauthenticatedError("this data host serves another training job")
+
+
+def _to(answers: Answers, asked: int) -> Callable[[Answer, Slot], None]:
+    """Who puts what has become of a request to the other answers of its stream."""
+    return lambda answer, slot: answers.put((asked, answer, slot))
 
 
 def _record_batch(slot: Slot, size: int) -> pa.RecordBatch:

@@ -105,7 +105,9 @@ class Workers:
                     self._start(worker)
             while not self._stopping:
                 for key, _ in self._selector.select():
-                    worker, kind = key.data or (None, "")
+                    if key.data is None:  # woken up, to end
+                        break
+                    worker, kind = key.data
                     if kind == "answer" and key.fileobj is worker.orders:
                         self._hear(worker)
                     elif kind == "end" and key.fd == worker.process.sentinel:
