@@ -1,7 +1,7 @@
 """Data hosts and trainers as processes of their own, for the tests of the data service.
 
-python serving.py serve '{"server": 0, "servers": 1, ...}'     prints its port, then how it ended
-python serving.py read '{"servers": ["localhost:1"], ...}'     prints each batch's samples
+python serving.py serve '{"dataset": "numbers", ...}'     prints its port, then how it ended
+python serving.py read '{"servers": ["localhost:1"], ...}'     prints each batch's [epoch, samples, random]
 """
 
 from __future__ import annotations
@@ -9,33 +9,54 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import resource
 import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.data import Dataset
+from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "training_code" / "heterogeneous"))
+TRAINING_CODE = Path(__file__).parents[2] / "training_code"
+sys.path[:0] = [str(TRAINING_CODE), str(TRAINING_CODE / "heterogeneous")]
 
-from service import BatchReader, BatchServer, DataServiceError
+from data_service import BatchReader, BatchServer, DataHostLost, DataServiceError, TrainerFailed  # noqa: E402
 
+__all__ = ["BatchReader", "BatchServer", "DataHostLost", "DataServiceError", "TrainerFailed"]
 LENGTH = 200
+BATCH_SIZE = 8
 
 
 class Numbers(Dataset[dict[str, Tensor]]):
-    """Samples that tell which they are, with images of ``side`` by ``side``.
+    """Samples that tell which they are, and which process made them.
 
-    ``broken`` names one that raises, ``deadly`` one that ends its worker.
+    ``broken`` names one that raises, ``deadly`` one that ends its worker; ``seconds`` is what each costs, ``log`` a file to which
+    they are written, and ``side`` the size of their images.
     """
 
-    def __init__(self, broken: int | None = None, deadly: int | None = None, side: int = 4) -> None:
-        self._broken, self._deadly, self._side = broken, deadly, side
+    def __init__(
+        self,
+        length: int = LENGTH,
+        broken: int | None = None,
+        deadly: int | None = None,
+        side: int = 4,
+        seconds: float = 0.0,
+        log: str | None = None,
+    ) -> None:
+        self._length, self._broken, self._deadly = length, broken, deadly
+        self._side, self._seconds, self._log = side, seconds, log
 
     def __len__(self) -> int:
-        return LENGTH
+        return self._length
 
-    def __getitem__(self, index: int) -> dict[str, Tensor]:
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        time.sleep(self._seconds)
+        if self._log is not None:
+            with open(self._log, "a") as file:
+                file.write(f"{index}\n")
         if index == self._broken and _is_worker():
             raise KeyError("no such digit")
         if index == self._deadly and _is_worker():
@@ -43,33 +64,66 @@ class Numbers(Dataset[dict[str, Tensor]]):
         return {
             "number": torch.tensor(index),
             "image": torch.full((self._side, self._side), float(index)),
-            "flag": torch.tensor(index % 2 == 0),
+            "random": torch.rand(()),
+            "process": os.getpid(),
         }
+
+
+class Lines(IterableDataset[int]):
+    """The numbers below ``length``, of which each worker makes its share, as PyTorch's documentation has it."""
+
+    def __init__(self, length: int = LENGTH, seconds: float = 0.0) -> None:
+        self._length, self._seconds = length, seconds
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        about = get_worker_info()
+        assert about is not None
+        for number in range(about.id, self._length, about.num_workers):
+            time.sleep(self._seconds)
+            yield {"number": number, "image": torch.full((4, 4), float(number)), "random": torch.rand(())}
+
+
+class Huge(Dataset[Tensor]):
+    """Samples of a GiB each, which take no memory until they are in a batch."""
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, index: int) -> Tensor:
+        return torch.zeros(1).expand(2**28)
+
+
+DATASETS = {"numbers": Numbers, "lines": Lines, "huge": Huge}
 
 
 def _is_worker() -> bool:
     return multiprocessing.parent_process() is not None
 
 
-def serve(broken: int | None = None, deadly: int | None = None, side: int = 4, **options: object) -> None:
-    server = BatchServer(Numbers(broken, deadly, side), batch_size=8, job="job", host="127.0.0.1", **options)  # type: ignore[arg-type]
-    with server:
-        print(server.port, flush=True)
-        try:
+def serve(
+    dataset: str = "numbers", about: dict[str, Any] | None = None, most_bytes: int | None = None, **options: Any
+) -> None:
+    """Serve; ``most_bytes`` is what one file may have, those in memory included."""
+    if most_bytes is not None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, most_bytes))
+    options = {"batch_size": BATCH_SIZE, "job": "job", "host": "127.0.0.1"} | options
+    try:
+        with BatchServer(DATASETS[dataset](**about or {}), **options) as server:
+            print(server.port, flush=True)
             server.wait()
-            print(f"done, at most {server.most_buffered()} batches", flush=True)
-        except DataServiceError as error:
-            print(f"{type(error).__name__}: {error}", flush=True)
-            sys.exit(1)
+            print("done", flush=True)
+    except DataServiceError as error:
+        print(f"{type(error).__name__}: {error}", flush=True)
+        sys.exit(1)
 
 
-def read(servers: list[str], epochs: int = 1, stop_after: int | None = None, **who: int) -> None:
+def read(servers: list[str], epochs: int = 1, stop_after: int | None = None, **options: Any) -> None:
     """Read whole epochs; with ``stop_after`` wait for a line on standard input after so many batches."""
-    with BatchReader(servers, job="job", patience=30, **who) as reader:
+    with BatchReader(servers, job="job", **{"patience": 60} | options) as reader:
         for epoch in range(epochs):
             for number, batch in enumerate(reader.epoch(epoch)):
-                assert batch["image"][:, 0, 0].tolist() == batch["number"].tolist()
-                print(json.dumps([epoch, batch["number"].tolist()]), flush=True)
+                assert (batch["image"] == batch["number"][:, None, None]).all()
+                print(json.dumps([epoch, batch["number"].tolist(), batch["random"].tolist()]), flush=True)
                 if number == stop_after:
                     sys.stdin.readline()
 

@@ -1,201 +1,229 @@
-"""The data service between real processes, over real sockets."""
+"""The data service between real processes, over real sockets: what it delivers, to whom, and how it ends."""
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import signal
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
+import torch
+from hosts_and_trainers import Serve, Start, addresses, forever, gone, numbers, serve, start
+from serving import BATCH_SIZE, LENGTH, BatchReader, BatchServer, DataServiceError, Lines, Numbers, TrainerFailed
 
-sys.path.insert(0, str(Path(__file__).parent))
-sys.path.insert(0, str(Path(__file__).parents[2] / "training_code" / "heterogeneous"))
+__all__ = ["serve", "start"]
+EVERYTHING = list(range(LENGTH))
+BATCHES = LENGTH // BATCH_SIZE
 
-from service import BatchReader, DataHostLost, DataServiceError
-from serving import LENGTH
-
-PROGRAM = Path(__file__).parent / "serving.py"
-Start = Callable[..., "Process"]
-
-
-class Process(subprocess.Popen[str]):
-    """A data host or a trainer."""
-
-    def __init__(self, role: str, **options: Any) -> None:
-        super().__init__(
-            [sys.executable, str(PROGRAM), role, json.dumps(options)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
-        )
-
-    def line(self) -> str:
-        assert self.stdout is not None
-        return self.stdout.readline().strip()
-
-    def rest(self) -> list[str]:
-        """What it prints until its end."""
-        assert self.stdout is not None
-        lines = [line.strip() for line in self.stdout]
-        self.wait()
-        return lines
-
-    def go_on(self) -> None:
-        """Give it the line that it waits for."""
-        assert self.stdin is not None
-        self.stdin.write("go on\n")
-        self.stdin.flush()
-
-
-@pytest.fixture
-def start() -> Iterator[Start]:
-    processes: list[Process] = []
-
-    def begin(role: str, **options: Any) -> Process:
-        processes.append(Process(role, **options))
-        return processes[-1]
-
-    yield begin
-    for process in processes:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            for child in psutil.Process(process.pid).children(recursive=True):
-                child.kill()
-        process.kill()
-        process.communicate()
-
-
-def data_hosts(start: Start, count: int, **options: Any) -> tuple[list[Process], list[str]]:
-    hosts = [start("serve", server=number, servers=count, **options) for number in range(count)]
-    return hosts, [f"localhost:{host.line()}" for host in hosts]
+# -- who reads which samples
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
 @pytest.mark.parametrize("hosts", [1, 3])
-def test_an_epoch_delivers_each_sample_exactly_once(start: Start, hosts: int, ranks: int) -> None:
-    servers, addresses = data_hosts(start, hosts)
-    readers = [start("read", servers=addresses, rank=rank, ranks=ranks, epochs=2) for rank in range(ranks)]
-    seen: dict[int, list[int]] = {0: [], 1: []}
-    for reader in readers:
-        for epoch, numbers in map(json.loads, reader.rest()):
-            seen[epoch] += numbers
-    assert sorted(seen[0]) == list(range(LENGTH))
-    assert sorted(seen[1]) == list(range(LENGTH))
+def test_an_epoch_delivers_each_sample_exactly_once(serve: Serve, hosts: int, ranks: int) -> None:
+    servers = serve(hosts)
+    seen: list[list[int]] = [[], []]
+    for rank in range(ranks):
+        with BatchReader(addresses(servers), job="job", rank=rank, ranks=ranks) as reader:
+            for epoch in (0, 1):
+                seen[epoch] += numbers(reader)
+    assert sorted(seen[0]) == EVERYTHING
+    assert sorted(seen[1]) == EVERYTHING
     assert seen[0] != seen[1]
-    assert [server.wait() for server in servers] == [0] * hosts
+    for server in servers:
+        server.wait()
 
 
-def test_the_order_is_the_same_each_time_and_with_any_number_of_data_hosts(start: Start) -> None:
-    orders = []
-    for hosts in (1, 3):
-        _, addresses = data_hosts(start, hosts)
-        orders.append(start("read", servers=addresses).rest())
-    assert orders[0] == orders[1]
+def test_order_and_random_numbers_are_the_same_with_any_number_of_hosts_and_workers(serve: Serve) -> None:
+    epochs = []
+    for hosts, workers in ((1, 1), (3, 2)):
+        with BatchReader(addresses(serve(hosts, workers=workers)), job="job") as reader:
+            epochs.append([(batch["number"].tolist(), batch["random"].tolist()) for batch in reader])
+    assert len(epochs[0]) == BATCHES
+    assert epochs[0] == epochs[1]
 
 
-def test_a_slow_trainer_bounds_what_a_data_host_holds(start: Start) -> None:
-    [server], addresses = data_hosts(start, 1, buffered=3)
-    reader = start("read", servers=addresses, stop_after=0)
-    reader.line()
-    reader.go_on()
-    reader.rest()
-    [said] = server.rest()
-    assert said.startswith("done, at most ")
-    assert int(said.split()[3]) <= 3
+def test_the_order_is_that_of_one_permutation_of_the_seed(serve: Serve) -> None:
+    with BatchReader(addresses(serve(2, seed=3)), job="job") as reader:
+        given = numbers(reader.epoch(5))
+    assert given == torch.randperm(LENGTH, generator=torch.Generator().manual_seed(3 * 1_000_003 + 5)).tolist()
 
 
-def test_a_caller_of_another_job_is_refused(start: Start) -> None:
-    _, addresses = data_hosts(start, 1)
+def test_without_order_each_sample_comes_once_too(serve: Serve) -> None:
+    with BatchReader(addresses(serve(2)), job="job", ordered=False) as reader:
+        assert sorted(numbers(reader)) == EVERYTHING
+
+
+def test_without_shuffling_samples_come_as_they_are_numbered_and_a_short_batch_can_be_left_out(serve: Serve) -> None:
+    servers = serve(shuffle=False, drop_last=True, batch_size=30)
+    with BatchReader(addresses(servers), job="job") as reader:
+        assert len(reader) == 6
+        assert numbers(reader) == EVERYTHING[:180]
+
+
+def test_a_rank_knows_how_many_batches_an_epoch_has_for_it(serve: Serve) -> None:
+    servers = serve()
+    for rank, count in ((0, 13), (1, 12)):
+        with BatchReader(addresses(servers), job="job", rank=rank, ranks=2) as reader:
+            assert len(reader) == len(list(reader)) == count
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_reading_goes_on_in_the_middle_of_an_epoch(serve: Serve, ordered: bool) -> None:
+    with BatchReader(addresses(serve(2)), job="job", ordered=ordered) as reader:
+        batches = iter(reader)
+        first = numbers(next(batches) for _ in range(10))
+        state = reader.state_dict()
+    with BatchReader(addresses(serve()), job="job", ordered=ordered) as reader:
+        reader.load_state_dict(json.loads(json.dumps(state)))
+        assert sorted(first + numbers(reader)) == EVERYTHING
+        assert reader.state_dict()["epoch"] == 1
+
+
+def test_a_position_of_another_number_of_ranks_is_refused(serve: Serve) -> None:
+    with (
+        BatchReader(addresses(serve()), job="job") as reader,
+        pytest.raises(ValueError, match="must be of as many ranks as read now, 1, got one of 2"),
+    ):
+        reader.load_state_dict({"epoch": 0, "ranks": 2, "given": []})
+
+
+def test_an_epoch_that_is_left_early_spoils_none_after_it(serve: Serve) -> None:
+    with BatchReader(addresses(serve()), job="job") as reader:
+        for epoch in range(20):
+            next(reader.epoch(epoch))
+        assert sorted(numbers(reader)) == EVERYTHING
+
+
+def test_an_iterable_dataset_comes_as_from_a_dataloader_of_as_many_workers(serve: Serve) -> None:
+    servers = serve(2, dataset=Lines(), shards=2)
+    loader = torch.utils.data.DataLoader(Lines(), batch_size=BATCH_SIZE, num_workers=2)
+    with BatchReader(addresses(servers), job="job") as reader:
+        assert numbers(reader) == numbers(loader)
+        assert numbers(reader) == numbers(loader)
+
+
+def test_the_shards_of_an_iterable_dataset_are_shared_out_to_ranks(serve: Serve) -> None:
+    servers = serve(2, dataset=Lines(), shards=4, workers=2)
+    given = []
+    for rank in (0, 1):
+        with BatchReader(addresses(servers), job="job", rank=rank, ranks=2) as reader:
+            given.append(numbers(reader))
+    assert sorted(given[0] + given[1]) == EVERYTHING
+
+
+def test_reading_goes_on_in_the_middle_of_an_iterable_dataset(serve: Serve) -> None:
+    servers = serve(dataset=Lines(), shards=3)
+    with BatchReader(addresses(servers), job="job") as reader:
+        batches = iter(reader)
+        first = numbers(next(batches) for _ in range(10))
+        state = reader.state_dict()
+        rest = numbers(batches)
+        reader.load_state_dict(state)
+        assert numbers(reader) == rest
+    assert sorted(first + rest) == EVERYTHING
+
+
+# -- bounded memory
+
+
+def test_a_rank_that_stops_bounds_what_is_made_for_it_and_holds_up_no_other(serve: Serve, tmp_path: Path) -> None:
+    log = tmp_path / "made"
+    servers = serve(dataset=Numbers(200, side=1024, log=str(log)), batch_size=4)
+    with BatchReader(addresses(servers), job="job", rank=0, ranks=2) as slow:
+        stopped = iter(slow)
+        next(stopped)
+        # As many batches later as the slow rank's whole share, and more, of the same worker.
+        with BatchReader(addresses(servers), job="job", rank=1, ranks=2) as other:
+            assert len(numbers(other)) == 100
+        # One given, four ready, and asked for one that the worker is at and two beyond it.
+        assert len(log.read_text().split()) <= 100 + 4 * (1 + 4 + 3)
+        assert len(numbers(stopped)) == 96
+
+
+# -- crossed wires
+
+
+def test_a_caller_of_another_job_is_refused(serve: Serve) -> None:
     with pytest.raises(DataServiceError, match="serves another training job"):
-        BatchReader(addresses, job="another", patience=0)
+        BatchReader(addresses(serve()), job="another")
 
 
-def test_a_reader_of_another_number_of_ranks_is_refused(start: Start) -> None:
-    _, addresses = data_hosts(start, 1)
-    with BatchReader(addresses, job="job", rank=0, ranks=2), pytest.raises(DataServiceError, match="serves 2 ranks"):
-        BatchReader(addresses, job="job", rank=0, ranks=3)
+def test_a_reader_of_another_number_of_ranks_is_refused(serve: Serve) -> None:
+    servers = serve()
+    with (
+        BatchReader(addresses(servers), job="job", rank=0, ranks=2),
+        pytest.raises(DataServiceError, match="serves 2 ranks, got rank 0 of 3"),
+        BatchReader(addresses(servers), job="job", rank=0, ranks=3) as reader,
+    ):
+        list(reader)
 
 
-def test_a_killed_trainer_ends_every_data_host_within_its_time(start: Start) -> None:
-    servers, addresses = data_hosts(start, 2, silence=2)
-    reader = start("read", servers=addresses, stop_after=0)
+def test_data_hosts_that_serve_different_batches_are_refused(serve: Serve) -> None:
+    servers = serve(batch_size=8) + serve(batch_size=16)
+    with (
+        BatchReader(addresses(servers), job="job") as reader,
+        pytest.raises(DataServiceError, match=r"must serve batch_size (8, not 16|16, not 8)"),
+    ):
+        forever(reader)
+
+
+# -- the end
+
+
+def test_a_killed_trainer_ends_every_data_host_within_its_time(serve: Serve, start: Start) -> None:
+    servers = serve(2, silence=6)
+    reader = start("read", servers=addresses(servers), stop_after=0)
     reader.line()
     reader.send_signal(signal.SIGKILL)
     for server in servers:
-        assert server.rest() == ["TrainerFailed: nothing was heard of training rank 0 for 2 s"]
-        assert server.returncode == 1
+        with pytest.raises(TrainerFailed, match="nothing was heard of training rank 0 for 6 s"):
+            server.wait()
 
 
-def test_a_data_host_to_which_no_trainer_comes_ends(start: Start) -> None:
-    [server], _ = data_hosts(start, 1, silence=1)
-    assert server.rest() == ["TrainerFailed: nothing was heard of training rank 0 for 1 s"]
+def test_a_data_host_to_which_no_trainer_comes_ends(serve: Serve) -> None:
+    [server] = serve(silence=1)
+    with pytest.raises(TrainerFailed, match="nothing was heard of training rank 0 for 1 s"):
+        server.wait()
 
 
-def test_a_trainer_that_fails_tells_every_data_host_why(start: Start) -> None:
-    servers, addresses = data_hosts(start, 2)
-    with pytest.raises(ZeroDivisionError), BatchReader(addresses, job="job"):
-        raise ZeroDivisionError("no digits")
+def test_a_trainer_that_fails_tells_every_data_host_why(serve: Serve) -> None:
+    servers = serve(2)
+    reader = BatchReader(addresses(servers), job="job")
+    next(iter(reader))
+    reader.close(ZeroDivisionError("no digits"))
     for server in servers:
-        assert server.rest() == ["TrainerFailed: training rank 0 failed: ZeroDivisionError: no digits"]
+        with pytest.raises(TrainerFailed, match="training rank 0 failed: ZeroDivisionError: no digits"):
+            server.wait()
 
 
-def test_a_lost_data_host_is_named(start: Start) -> None:
-    # Batches of 8 MiB, so that most of them are still to come when the host goes.
-    servers, addresses = data_hosts(start, 2, buffered=1, side=512)
-    with BatchReader(addresses, job="job") as reader:
-        batches = reader.epoch(0)
-        next(batches)
-        servers[1].kill()
-        with pytest.raises(DataHostLost, match=addresses[1]):
-            list(batches)
+def test_a_data_host_that_is_killed_leaves_neither_process_nor_memory(start: Start) -> None:
+    before = set(Path("/dev/shm").iterdir())
+    host = start("serve")
+    with BatchReader([f"localhost:{host.line()}"], job="job") as reader:
+        next(iter(reader))
+        children = host.below()
+        assert children
+        host.kill()
+    assert gone(children)
+    assert set(Path("/dev/shm").iterdir()) <= before
 
 
-def test_an_error_in_the_dataset_reaches_the_trainer(start: Start) -> None:
-    _, addresses = data_hosts(start, 1, broken=17)
-    with (
-        pytest.raises(DataServiceError, match="sample 17 of the dataset: KeyError: 'no such digit'"),
-        BatchReader(addresses, job="job") as reader,
-    ):
-        list(reader.epoch(0))
+def test_a_data_host_that_has_ended_leaves_no_process(start: Start) -> None:
+    host = start("serve")
+    with BatchReader([f"localhost:{host.line()}"], job="job") as reader:
+        list(reader)
+        children = host.below()
+    assert host.rest() == ["done"]
+    assert gone(children)
 
 
-def test_a_worker_that_dies_ends_the_service_on_both_sides(start: Start) -> None:
-    [server], addresses = data_hosts(start, 1, deadly=17)
-    with (
-        pytest.raises(DataServiceError, match="a worker process of the data host ended with 3"),
-        BatchReader(addresses, job="job") as reader,
-    ):
-        list(reader.epoch(0))
-    assert "a worker process of the data host ended with 3" in server.rest()[0]
-    assert server.returncode == 1
-
-
-def test_a_data_host_that_is_killed_leaves_no_worker(start: Start) -> None:
-    [server], _ = data_hosts(start, 1)
-    children = psutil.Process(server.pid).children(recursive=True)
-    server.kill()
-    _, alive = psutil.wait_procs(children, timeout=60)
-    assert not [child for child in alive if child.status() != psutil.STATUS_ZOMBIE]
-
-
-def test_a_data_host_leaves_neither_process_nor_memory(start: Start) -> None:
-    [server], addresses = data_hosts(start, 1)
-    reader = start("read", servers=addresses, stop_after=0)
-    reader.line()
-    process = psutil.Process(server.pid)
-    children = process.children(recursive=True)
-    memory = {Path(mapped.path) for mapped in process.memory_maps() if mapped.path.startswith("/dev/shm/psm")}
-    assert memory
-    reader.go_on()
-    reader.rest()
-    server.rest()
-    _, alive = psutil.wait_procs(children, timeout=60)
-    assert not [child for child in alive if child.status() != psutil.STATUS_ZOMBIE]
-    assert not [path for path in memory if path.exists()]
+def test_a_server_whose_port_is_taken_says_so_and_leaves_no_process(serve: Serve) -> None:
+    [server] = serve()
+    with BatchReader(addresses([server]), job="job") as reader:
+        list(reader)  # so that its worker is up, too
+        before = set(psutil.Process().children(recursive=True))
+    with pytest.raises(DataServiceError, match="cannot serve"):
+        BatchServer(Numbers(), batch_size=8, job="job", host="127.0.0.1", port=server.port)
+    assert gone(list(set(psutil.Process().children(recursive=True)) - before))

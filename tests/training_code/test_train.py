@@ -253,6 +253,24 @@ def test_a_killed_training_goes_on_exactly_from_its_checkpoint(start: Start, tmp
     assert not losses[0].startswith("step 10 ")
 
 
+def test_a_training_that_is_killed_within_an_epoch_goes_on_exactly_there(
+    start: Start, tmp_path: Path, alone: Ended
+) -> None:
+    killed = start(tmp_path, "--checkpoint-every", "10")
+    killed.until("step 30 ")  # of 23 steps in an epoch; the checkpoint of step 20 is written
+    killed.kill()
+    ended = start(tmp_path, "--checkpoint-every", "10").end()
+    assert ended.losses == alone.losses[-len(ended.losses) :]
+    assert ended.losses[0] in ("step 30 " + alone.losses[3][8:], "step 40 " + alone.losses[4][8:])
+
+
+def test_ranks_that_differ_by_a_batch_go_on_within_an_epoch(start: Start, tmp_path: Path, two_ranks: Ended) -> None:
+    assert start(tmp_path, *UNEVEN[2:], "--epochs", "1", "--checkpoint-every", "1", processes=2).end().code == 0
+    shutil.copy(tmp_path / "output" / "checkpoints" / "last.pt", tmp_path)
+    ended = start(tmp_path, *UNEVEN, "--checkpoint-every", "1", processes=2).end()
+    assert ended.losses == two_ranks.losses[1:]
+
+
 def test_ranks_that_differ_by_a_batch_end_together(two_ranks: Ended) -> None:
     assert two_ranks.code == 0, two_ranks
 
@@ -311,14 +329,14 @@ def test_the_hosts_of_a_failed_training_fail(failed_job: AJob) -> None:
 
 def test_a_data_host_says_why_the_training_failed(failed_job: AJob) -> None:
     last = failed_job.data_host.lines[-1]
-    assert last.startswith("service.TrainerFailed: training rank 0 failed: FileExistsError: "), failed_job.data_host
+    assert last.startswith("Exception: TrainerFailed: training rank 0 failed: FileExistsError: "), failed_job.data_host
 
 
 def test_a_data_host_that_hears_of_no_trainer_fails(start: Start, tmp_path: Path) -> None:
     put_digits(tmp_path)
     ended = start(tmp_path, "--silence", "1", "--port", "0", **variables(tmp_path, "data_group", "digits")).end()
     assert ended.code == 1
-    assert ended.lines[-1] == "service.TrainerFailed: nothing was heard of training rank 0 for 1 s"
+    assert ended.lines[-1] == "Exception: TrainerFailed: nothing was heard of training rank 0 for 1 s"
 
 
 def test_a_data_host_without_its_digits_fails_and_names_the_file(start: Start, tmp_path: Path) -> None:

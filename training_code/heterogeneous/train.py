@@ -16,16 +16,17 @@ import argparse
 import math
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from common.job import Job
+from data_service import Batches, read_batches
 from model import Digits, accuracy, held_out, network
-from service import BatchReader, BatchServer
 from torch import Tensor, nn
 from torch.distributed.algorithms.join import Join
 from torch.distributed.checkpoint.state_dict import (
@@ -56,6 +57,9 @@ def config() -> argparse.Namespace:
     )
     arguments.add_argument("--port", type=int, default=PORT)
     arguments.add_argument(
+        "--checkpoint-every", type=int, default=0, help="steps, besides the end of each epoch; 0: only there"
+    )
+    arguments.add_argument(
         "--shard", type=_true, nargs="?", const=True, default=False, help="each rank keeps a share of the model: FSDP2"
     )
     # The variables are those that the constructs' compilers set.
@@ -82,47 +86,18 @@ def _compiler(text: str) -> str:
 # -- Data -------------------------------------------------------------------------------------------------------------
 
 
-def serve(job: Job, options: argparse.Namespace) -> None:
-    """Serve batches until every process that trains has read all it wants. Raises where one fails, or falls silent."""
-    server = BatchServer(
+def batches_of(job: Job, options: argparse.Namespace) -> Batches:
+    """This process's batches of each epoch. On a data host it serves them until the training is over, and ends the process."""
+    return read_batches(
         Digits(job.channels.get("digits"), options.seed),
         batch_size=options.batch_size,
-        server=job.group_hosts.index(job.host),
-        servers=len(job.group_hosts),
-        job=job.arn,
-        workers=options.workers,
         seed=options.seed,
+        workers=options.workers,
+        data_group=options.data_group,
         port=options.port,
         silence=options.silence,
+        job=job,
     )
-    with server:
-        print(f"host {job.host} of {job.group} serves batches from {options.workers} worker processes", flush=True)
-        server.wait()
-
-
-@contextmanager
-def batches_by_epoch(job: Job, options: argparse.Namespace) -> Iterator[BatchReader]:
-    """What gives this process's batches of an epoch: from the data hosts, or from a server of its own where there are none."""
-    data_hosts = job.groups.get(options.data_group)
-    if data_hosts:
-        servers = [f"{host}:{options.port}" for host in data_hosts]
-        with BatchReader(servers, job=job.arn, rank=job.rank, ranks=job.ranks) as reader:
-            yield reader
-        return
-    # Each process serves itself its own share of every epoch: it is then server number `rank` of as many, with one reader.
-    own = BatchServer(
-        Digits(job.channels.get("digits"), options.seed),
-        batch_size=options.batch_size,
-        server=job.rank,
-        servers=job.ranks,
-        job=job.arn,
-        workers=options.workers,
-        seed=options.seed,
-        host="127.0.0.1",
-        silence=options.silence,
-    )
-    with own, BatchReader([f"localhost:{own.port}"], job=job.arn) as reader:
-        yield reader
 
 
 # -- Model ------------------------------------------------------------------------------------------------------------
@@ -164,28 +139,36 @@ def step(
 # -- Run --------------------------------------------------------------------------------------------------------------
 
 
-def train(job: Job, options: argparse.Namespace) -> None:
+def train(job: Job, options: argparse.Namespace, batches: Batches) -> None:
     device = device_of(job)
     if job.ranks > 1:
         dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
     model = build(job, options, device)
     optimizer = torch.optim.Adam(model.parameters(), lr=options.learning_rate)
-    first, steps = restore(job, model, optimizer)
+    progress = restore(job, model, optimizer)
+    batches.load_state_dict(progress.position)
+    first = progress.position["epoch"]
     if job.local_rank == 0:
         processes = f"{job.local_ranks} of {job.ranks} processes"
         print(f"host {job.host} of {job.group} trains on {device.type}, {processes}, from epoch {first}", flush=True)
-    with batches_by_epoch(job, options) as reader:
-        for epoch in range(first, options.epochs):
-            batches = reader.epoch(epoch)
-            # Ranks may differ by one batch: Join lets the one that has none take part in the others' sums.
-            with Join([model]) if isinstance(model, DistributedDataParallel) else nullcontext():
-                shared = together(batches, device) if options.shard and job.ranks > 1 else batches
-                steps, loss = run_epoch(job, model, optimizer, shared, device, steps)
-            whole, states = get_state_dict(model, optimizer, options=WHOLE)  # every rank takes part
-            if job.rank == 0:
-                keep(job, {"model": whole, "optimizer": states, "epoch": epoch, "steps": steps})
-                right = evaluate(job, whole, device)
-                print(f"epoch {epoch} loss {loss:.6f} accuracy on held-out digits {right:.4f}", flush=True)
+
+    def checkpoint() -> Mapping[str, Any]:
+        whole, states = get_state_dict(model, optimizer, options=WHOLE)  # every rank takes part
+        progress.position = batches.state_dict()
+        if job.rank == 0:
+            keep(job, {"model": whole, "optimizer": states, **asdict(progress)})
+        return whole
+
+    for epoch in range(first, options.epochs):
+        # Ranks may differ by one batch: Join lets the one that has none take part in the others' sums.
+        with Join([model]) if isinstance(model, DistributedDataParallel) else nullcontext():
+            mine = batches.epoch(epoch)
+            shared = together(mine, device) if options.shard and job.ranks > 1 else mine
+            loss = run_epoch(job, options, model, optimizer, shared, device, progress, checkpoint)
+        whole = checkpoint()
+        if job.rank == 0:
+            right = evaluate(job, whole, device)
+            print(f"epoch {epoch} loss {loss:.6f} accuracy on held-out digits {right:.4f}", flush=True)
     whole = get_model_state_dict(model, options=WHOLE)
     if job.rank == 0:
         job.model.mkdir(parents=True, exist_ok=True)
@@ -195,25 +178,40 @@ def train(job: Job, options: argparse.Namespace) -> None:
         dist.destroy_process_group()
 
 
+@dataclass
+class Progress:
+    """How far the training is: steps taken, where the batches' reader stands, and the losses of the epoch that is under way."""
+
+    steps: int
+    position: Mapping[str, Any]
+    losses: list[float]
+
+
 def run_epoch(
     job: Job,
+    options: argparse.Namespace,
     model: nn.Module,
     optimizer: torch.optim.Optimizer,
     batches: Iterable[Mapping[str, Tensor]],
     device: torch.device,
-    steps: int,
-) -> tuple[int, float]:
-    """One pass over an epoch's batches, after ``steps`` steps. Returns the steps after it, and its mean loss on this rank."""
-    losses: list[Tensor] = []
+    progress: Progress,
+    checkpoint: Callable[[], object],
+) -> float:
+    """One pass over what is left of an epoch's batches. Returns the mean loss of the whole epoch on this rank."""
+    losses: list[Tensor] = [torch.tensor(loss, device=device) for loss in progress.losses]
     samples, began = 0, time.perf_counter()
     for batch in batches:
-        steps += 1
+        progress.steps += 1
         losses.append(step(model, optimizer, batch, device))
         samples += len(batch["label"])
-        if job.rank == 0 and steps % 10 == 0:
+        if job.rank == 0 and progress.steps % 10 == 0:
             rate = samples * job.ranks / (time.perf_counter() - began)
-            print(f"step {steps} loss {losses[-1].item():.6f} samples/s {rate:.0f}", flush=True)
-    return steps, torch.stack(losses).mean().item() if losses else math.nan
+            print(f"step {progress.steps} loss {losses[-1].item():.6f} samples/s {rate:.0f}", flush=True)
+        if options.checkpoint_every and progress.steps % options.checkpoint_every == 0:
+            progress.losses = torch.stack(losses).tolist()
+            checkpoint()
+    progress.losses = []
+    return torch.stack(losses).mean().item() if losses else math.nan
 
 
 def together(batches: Iterable[Mapping[str, Tensor]], device: torch.device) -> Iterator[Mapping[str, Tensor]]:
@@ -242,16 +240,16 @@ def keep(job: Job, states: Mapping[str, Any]) -> None:
     os.replace(job.checkpoints / "next.partial", job.checkpoints / "last.pt")
 
 
-def restore(job: Job, model: nn.Module, optimizer: torch.optim.Optimizer) -> tuple[int, int]:
-    """Go on where the checkpoint stands; returns the epoch to begin with, and the steps that were taken before it."""
+def restore(job: Job, model: nn.Module, optimizer: torch.optim.Optimizer) -> Progress:
+    """Go on where the checkpoint stands; returns how far that is."""
     file = job.checkpoints / "last.pt"
     if not file.is_file():
-        return 0, 0
+        return Progress(0, {"epoch": 0, "ranks": job.ranks, "given": []}, [])
     state = torch.load(file, map_location=device_of(job), weights_only=True)
     set_state_dict(
         model, optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"], options=WHOLE
     )
-    return state["epoch"] + 1, state["steps"]
+    return Progress(state["steps"], state["position"], state["losses"])
 
 
 def main() -> None:
@@ -259,10 +257,8 @@ def main() -> None:
     job = Job.here()
     # The other cores of a host are its workers', or of the other processes that train.
     torch.set_num_threads(1)
-    if job.group == options.data_group:
-        serve(job, options)
-    else:
-        train(job, options)
+    with batches_of(job, options) as batches:
+        train(job, options, batches)
 
 
 if __name__ == "__main__":

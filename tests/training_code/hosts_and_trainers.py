@@ -1,0 +1,169 @@
+"""The processes of serving.py, started and ended by a test."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from serving import BATCH_SIZE, BatchReader, BatchServer, Numbers
+
+PROGRAM = Path(__file__).parent / "serving.py"
+Start = Callable[..., "Process"]
+Serve = Callable[..., list[BatchServer]]
+
+
+class Process(subprocess.Popen[str]):
+    """A data host or a trainer that a test ends, in a process of its own."""
+
+    def __init__(self, role: str, *, prefix: tuple[str, ...] = (), **options: Any) -> None:
+        super().__init__(
+            [*prefix, sys.executable, str(PROGRAM), role, json.dumps(options)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )
+
+    def line(self) -> str:
+        assert self.stdout is not None
+        return self.stdout.readline().strip()
+
+    def rest(self) -> list[str]:
+        """What it prints until its end."""
+        assert self.stdout is not None
+        lines = [line.strip() for line in self.stdout]
+        self.wait()
+        return lines
+
+    def go_on(self) -> None:
+        """Give it the line that it waits for."""
+        assert self.stdin is not None
+        self.stdin.write("go on\n")
+        self.stdin.flush()
+
+    def below(self) -> list[psutil.Process]:
+        return psutil.Process(self.pid).children(recursive=True)
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    processes: list[Process] = []
+
+    def begin(role: str, **options: Any) -> Process:
+        processes.append(Process(role, **options))
+        return processes[-1]
+
+    yield begin
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            for child in process.below():
+                child.kill()
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture
+def serve() -> Iterator[Serve]:
+    """Data hosts whose serving and worker processes are real ones, while this one is what watches over them."""
+    with contextlib.ExitStack() as stack:
+
+        def begin(count: int = 1, *, dataset: Any = None, **options: Any) -> list[BatchServer]:
+            options = {"batch_size": BATCH_SIZE, "job": "job", "host": "127.0.0.1", "workers": 1} | options
+            return [stack.enter_context(BatchServer(dataset or Numbers(), **options)) for _ in range(count)]
+
+        yield begin
+
+
+def addresses(servers: list[BatchServer]) -> list[str]:
+    return [f"localhost:{server.port}" for server in servers]
+
+
+def free_port() -> int:
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        return int(listening.getsockname()[1])
+
+
+def numbers(batches: Iterable[Any]) -> list[int]:
+    """The samples of batches, one after the other."""
+    return [number for batch in batches for number in batch["number"].tolist()]
+
+
+def forever(reader: BatchReader) -> None:
+    """Read epoch after epoch, until it raises."""
+    while True:
+        list(reader)
+
+
+def gone(processes: list[psutil.Process]) -> bool:
+    _, alive = psutil.wait_procs(processes, timeout=60)
+    return all(process.status() == psutil.STATUS_ZOMBIE for process in alive)
+
+
+class Relay:
+    """A port before another, whose connections can be cut."""
+
+    def __init__(self, port: int) -> None:
+        self._to = port
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self._open: list[socket.socket] = []
+        self.port = int(self._listening.getsockname()[1])
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def cut(self) -> None:
+        """Break every connection that there is."""
+        while self._open:
+            with contextlib.suppress(OSError):
+                self._open.pop().shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        self._listening.shutdown(socket.SHUT_RDWR)
+        self._listening.close()
+        self.cut()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                ours, _ = self._listening.accept()
+                theirs = socket.create_connection(("127.0.0.1", self._to))
+                self._open += [ours, theirs]
+                for source, target in ((ours, theirs), (theirs, ours)):
+                    threading.Thread(target=_pass_on, args=(source, target), daemon=True).start()
+
+
+def _pass_on(source: socket.socket, target: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        while data := source.recv(65536):
+            target.sendall(data)
+    for end in (source, target):
+        with contextlib.suppress(OSError):
+            end.shutdown(socket.SHUT_RDWR)
+        end.close()
+
+
+def suspended(process: psutil.Process) -> contextlib.AbstractContextManager[None]:
+    """A process that is paused meanwhile."""
+
+    @contextlib.contextmanager
+    def pause() -> Iterator[None]:
+        process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            process.send_signal(signal.SIGCONT)
+
+    return pause()

@@ -1,0 +1,118 @@
+"""What a batch may hold, and that it arrives as it was: bytes to memory and back, and through a data host."""
+
+from __future__ import annotations
+
+import json
+from collections import namedtuple
+from typing import Any
+
+import numpy as np
+import pytest
+import serving  # noqa: F401, which finds the training code
+import torch
+from data_service.batches import Writing, collated, read
+from hosts_and_trainers import Serve, addresses, serve
+from serving import BatchReader
+from torch import Tensor
+from torch.utils.data import Dataset, default_collate
+
+__all__ = ["serve"]
+Pair = namedtuple("Pair", ["left", "right"])
+DTYPES = [
+    torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.uint16, torch.float16, torch.bfloat16,
+    torch.float32, torch.float64, torch.complex64, torch.complex128, torch.float8_e4m3fn,
+]  # fmt: skip
+
+
+def sample(number: int) -> dict[str, Any]:
+    return {
+        "tensor": torch.full((3, 5), number + 0.5),
+        "scalar": torch.tensor(number),
+        "array": np.full((2,), number, dtype=np.float32),
+        "number": np.int16(number),
+        "float": number / 2,
+        "int": number,
+        "bool": number % 2 == 0,
+        "text": str(number),
+        "nothing": torch.zeros(0, 4),
+        "nested": (torch.ones(2, dtype=torch.bfloat16), [torch.ones(1), {"deep": torch.tensor(1j)}]),
+        "pair": Pair(torch.tensor(1), torch.tensor(2)),
+        7: torch.tensor([number]),
+    }
+
+
+class Everything(Dataset[Any]):
+    def __len__(self) -> int:
+        return 6
+
+    def __getitem__(self, index: int) -> Any:
+        return sample(index)
+
+
+def moved(batch: Any) -> Any:
+    """A batch into memory and out of it, with its description as text."""
+    writing = Writing(batch)
+    memory = torch.empty(writing.bytes, dtype=torch.uint8)
+    writing.write(memory)
+    return read(json.loads(json.dumps(writing.description)), memory)
+
+
+def same(one: Any, other: Any) -> bool:
+    if isinstance(one, Tensor):
+        return one.dtype == other.dtype and one.shape == other.shape and bool((one == other).all())
+    if isinstance(one, dict):
+        return list(one) == list(other) and all(same(one[key], other[key]) for key in one)
+    if isinstance(one, list | tuple):
+        return type(one) is type(other) and len(one) == len(other) and all(map(same, one, other))
+    return bool(one == other)
+
+
+def test_a_batch_is_what_default_collate_makes_of_its_samples() -> None:
+    samples = [sample(number) for number in range(4)]
+    assert same(moved(collated(samples)), default_collate(samples))
+
+
+def test_a_batch_arrives_from_a_data_host_as_default_collate_makes_it(serve: Serve) -> None:
+    with BatchReader(addresses(serve(dataset=Everything(), batch_size=6, shuffle=False)), job="job") as reader:
+        [batch] = list(reader)
+    assert same(batch, default_collate([sample(number) for number in range(6)]))
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_a_tensor_of_any_dtype_travels(dtype: torch.dtype) -> None:
+    tensor = torch.arange(12).reshape(3, 4).to(dtype)
+    found = moved(tensor)
+    assert found.dtype == dtype
+    assert found.shape == (3, 4)
+    assert found.view(torch.uint8).equal(tensor.view(torch.uint8))
+
+
+def test_a_tensor_that_arrives_may_be_written_to_and_lies_at_a_multiple_of_16_bytes(serve: Serve) -> None:
+    with BatchReader(addresses(serve()), job="job") as reader:
+        for batch in reader:
+            batch["image"] += 1
+            assert batch["image"].data_ptr() % 16 == 0
+
+
+def test_a_tensor_with_a_gradient_or_another_layout_travels_by_its_values() -> None:
+    tensor = torch.arange(6.0, requires_grad=True).reshape(2, 3).T
+    assert moved(tensor).equal(tensor)
+    assert moved(collated([tensor, tensor])).equal(torch.stack([tensor, tensor]))
+
+
+def test_samples_of_different_shapes_are_refused_as_by_default_collate() -> None:
+    with pytest.raises(RuntimeError, match="stack expects each tensor to be equal size"):
+        collated([torch.zeros(2), torch.zeros(3)])
+
+
+@pytest.mark.parametrize(
+    ("batch", "said"),
+    [
+        ({"image": [object()]}, r"got builtins.object at batch\['image'\]\[0\]"),
+        ({("a", "b"): torch.zeros(1)}, r"keys must be text or numbers like 'image', got \('a', 'b'\)"),
+        ([torch.zeros(2, 2).to_sparse()], r"tensors must be dense, got torch.sparse_coo at batch\[0\]"),
+    ],
+)
+def test_what_does_not_travel_is_named_with_its_place(batch: Any, said: str) -> None:
+    with pytest.raises(TypeError, match=said):
+        Writing(batch)

@@ -1,0 +1,192 @@
+"""What the data service does when a part of it dies: real processes, each sample exactly once."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from hosts_and_trainers import (
+    Relay,
+    Serve,
+    Start,
+    addresses,
+    free_port,
+    numbers,
+    serve,
+    start,
+    suspended,
+)
+from serving import (
+    LENGTH,
+    BatchReader,
+    BatchServer,
+    Lines,
+    Numbers,
+)
+
+__all__ = ["serve", "start"]
+EVERYTHING = list(range(LENGTH))
+MOMENTS = 20
+
+
+def harassed(reader: BatchReader, harm: Callable[[Any], object], seed: int = 0) -> list[int]:
+    """All samples of as many epochs as it takes to do harm at each of 20 moments; asserts that each epoch has each sample once.
+
+    A moment is after one to ten batches more; ``harm`` is given the last batch.
+    """
+    dice, left, wait = random.Random(seed), MOMENTS, 1
+    epochs = 0
+    while left:
+        given = []
+        for batch in reader:
+            given += batch["number"].tolist()
+            wait -= 1
+            if wait == 0 and left:
+                harm(batch)
+                left, wait = left - 1, dice.randint(1, 10)
+        assert sorted(given) == EVERYTHING
+        epochs += 1
+    return epochs
+
+
+def kill_one_of(servers: list[BatchServer], dice: random.Random) -> None:
+    """Kill the serving process of one of the hosts, unless it has just been."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(dice.choice(servers).pid, signal.SIGKILL)
+
+
+# -- what goes on
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_no_sample_is_lost_or_comes_twice_when_workers_are_killed(serve: Serve, ordered: bool) -> None:
+    servers = serve(2, workers=2)
+    killed = []
+
+    def kill(batch: Any) -> None:
+        with contextlib.suppress(ProcessLookupError):  # it has been killed before, while the batch was on its way
+            killed.append(batch["process"][0].item())
+            os.kill(killed[-1], signal.SIGKILL)
+
+    with BatchReader(addresses(servers), job="job", ordered=ordered) as reader:
+        harassed(reader, kill)
+    assert len(set(killed)) > 5
+    for server in servers:
+        server.wait()
+
+
+@pytest.mark.parametrize("hosts", [1, 2])
+def test_no_sample_is_lost_or_comes_twice_when_serving_processes_are_killed(serve: Serve, hosts: int) -> None:
+    servers = serve(hosts, workers=2)
+    dice = random.Random(1)
+    with BatchReader(addresses(servers), job="job") as reader:
+        harassed(reader, lambda _: kill_one_of(servers, dice))
+    for server in servers:
+        server.wait()
+
+
+def test_no_sample_of_an_iterable_dataset_is_lost_or_comes_twice(serve: Serve) -> None:
+    servers = serve(2, dataset=Lines(), shards=4, workers=2)
+    dice = random.Random(2)
+    with BatchReader(addresses(servers), job="job") as reader:
+        before = numbers(reader)
+        assert harassed(reader, lambda _: kill_one_of(servers, dice))
+        assert numbers(reader) == before
+
+
+def test_no_sample_is_lost_or_comes_twice_when_connections_are_closed(serve: Serve) -> None:
+    servers = serve(2)
+    with contextlib.ExitStack() as stack:
+        relays = [stack.enter_context(contextlib.closing(Relay(server.port))) for server in servers]
+        dice = random.Random(3)
+        reader = BatchReader([f"localhost:{relay.port}" for relay in relays], job="job")
+        with reader:
+            harassed(reader, lambda _: dice.choice(relays).cut())
+
+
+def test_a_serving_process_that_is_paused_and_let_go_loses_nothing(serve: Serve) -> None:
+    servers = serve(2, dataset=Numbers(side=256))
+    with BatchReader(addresses(servers), job="job") as reader:
+        batches = iter(reader)
+        given = numbers([next(batches)])
+        with suspended(psutil.Process(servers[1].pid)):
+            given += numbers([next(batches)])
+        assert sorted(given + numbers(batches)) == EVERYTHING
+
+
+def test_a_host_that_is_paused_for_long_is_stood_in_for_and_comes_back(serve: Serve) -> None:
+    servers = serve(2)
+    with BatchReader(addresses(servers), job="job", lost_after=21) as reader:
+        assert sorted(numbers(reader)) == EVERYTHING
+        with suspended(psutil.Process(servers[1].pid)):
+            assert sorted(numbers(reader)) == EVERYTHING
+        assert sorted(numbers(reader)) == EVERYTHING
+    for server in servers:
+        server.wait()
+
+
+def test_a_data_host_that_comes_late_joins(serve: Serve) -> None:
+    port = free_port()
+    servers = serve()
+    with BatchReader([*addresses(servers), f"localhost:{port}"], job="job") as reader:
+        first = {process for batch in reader for process in batch["process"].tolist()}
+        serve(port=port)
+        assert len(first) == 1
+        while not makers(reader) - first:
+            pass
+
+
+def makers(reader: BatchReader) -> set[int]:
+    """The processes that made the samples of an epoch, of which it has each once."""
+    batches = list(reader)
+    assert sorted(numbers(batches)) == EVERYTHING
+    return {process for batch in batches for process in batch["process"].tolist()}
+
+
+def test_a_trainer_that_was_killed_is_followed_by_one_that_goes_on(serve: Serve, start: Start) -> None:
+    servers = serve(2)
+    killed = start("read", servers=addresses(servers), stop_after=9)
+    lines = [killed.line() for _ in range(10)]
+    killed.kill()
+    killed.wait()
+    with BatchReader(addresses(servers), job="job") as reader:
+        reader.load_state_dict({"epoch": 0, "ranks": 1, "given": [[len(lines), []]]})
+        assert len(list(reader)) == LENGTH // 8 - len(lines)
+    for server in servers:
+        server.wait()
+
+
+def test_a_data_host_with_full_disks_serves_every_sample(start: Start, tmp_path: Path) -> None:
+    disks = [
+        f"mount -t tmpfs -o size=64k none {disk} && head -c 65536 /dev/zero > {disk}/x"
+        for disk in ("/dev/shm", tmp_path)
+    ]
+    fill = " && ".join([*disks, f'TMPDIR={tmp_path} exec "$0" "$@"'])
+    host = start("serve", prefix=("unshare", "--user", "--map-root-user", "--mount", "sh", "-c", fill))
+    with BatchReader([f"localhost:{host.line()}"], job="job") as reader:
+        assert sorted(numbers(reader)) == EVERYTHING
+    assert host.rest() == ["done"]
+
+
+# -- no process grows
+
+
+def test_no_process_grows_over_100000_batches(serve: Serve) -> None:
+    [server] = serve(dataset=Numbers(100_000, side=1), batch_size=1)
+    with BatchReader(addresses([server]), job="job") as reader:
+        batches = iter(reader)
+        first = numbers(next(batches) for _ in range(10_000))
+        worker = next(batches)["process"][0].item()
+        processes = [psutil.Process(pid) for pid in (os.getpid(), server.pid, worker)]
+        before = [process.memory_info().rss for process in processes]
+        rest = sum(1 for _ in batches)
+        grown = [process.memory_info().rss - was for process, was in zip(processes, before, strict=True)]
+    assert len(first) + 1 + rest == 100_000
+    assert max(grown) < 8 * 2**20, grown

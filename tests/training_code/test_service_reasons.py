@@ -1,0 +1,141 @@
+"""What ends the data service, with a reason that names it: parts that are lost for good, and bad input."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import Any
+
+import pytest
+import torch
+from hosts_and_trainers import (
+    Serve,
+    Start,
+    addresses,
+    forever,
+    free_port,
+    gone,
+    serve,
+    start,
+)
+from serving import (
+    LENGTH,
+    BatchReader,
+    DataHostLost,
+    DataServiceError,
+    Huge,
+    Numbers,
+)
+from torch.utils.data import Dataset
+
+__all__ = ["serve", "start"]
+EVERYTHING = list(range(LENGTH))
+
+
+def test_a_data_host_that_never_comes_is_named(serve: Serve) -> None:
+    nobody = f"localhost:{free_port()}"
+    with (
+        BatchReader([*addresses(serve()), nobody], job="job", patience=2) as reader,
+        pytest.raises(DataHostLost, match=f"data host {nobody} never answered in 2 s"),
+    ):
+        forever(reader)
+
+
+def test_a_data_host_that_is_lost_for_good_is_named_with_when_and_why(serve: Serve, start: Start) -> None:
+    host = start("serve")
+    address = f"localhost:{host.line()}"
+    reader = BatchReader([*addresses(serve()), address], job="job", lost_after=2)
+    next(iter(reader))
+    children = host.below()
+    host.kill()
+    when = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00"
+    with pytest.raises(
+        DataHostLost, match=rf"data host {address} was lost at {when}: .+; not answered for 2 s"
+    ) as lost:
+        forever(reader)
+    reader.close(lost.value)
+    assert gone(children)
+
+
+def test_a_serving_process_that_dies_again_and_again_ends_its_host(serve: Serve) -> None:
+    [server] = serve()
+    killed: set[int] = set()
+    while len(killed) < 5:
+        if server.pid not in killed:
+            killed.add(server.pid)
+            os.kill(server.pid, signal.SIGKILL)
+    with pytest.raises(DataServiceError, match=r"was killed \(-9\).*, 5 times without a batch, and is given up"):
+        server.wait()
+
+
+def test_a_batch_that_ends_three_workers_in_a_row_is_named(serve: Serve) -> None:
+    [server] = serve(dataset=Numbers(deadly=17), shuffle=False)
+    said = r"batch 2 of epoch 0 ended 3 worker processes in a row, of which the last ended with 3; .*16, 17, 18"
+    with BatchReader(addresses([server]), job="job") as reader, pytest.raises(DataServiceError, match=said):
+        list(reader)
+
+
+def test_an_error_in_the_dataset_reaches_trainer_and_data_hosts_with_its_traceback(serve: Serve) -> None:
+    servers = serve(2, dataset=Numbers(broken=17))
+    reader = BatchReader(addresses(servers), job="job")
+    with pytest.raises(DataServiceError) as raised:
+        list(reader)
+    assert "sample 17 of the dataset: KeyError: 'no such digit'" in str(raised.value)
+    assert 'raise KeyError("no such digit")' in str(raised.value)
+    reader.close(raised.value)
+    for server in servers:
+        with pytest.raises(DataServiceError, match="no such digit"):
+            server.wait()
+
+
+def test_a_batch_for_which_there_is_no_memory_is_an_error_with_its_size(start: Start) -> None:
+    host = start("serve", about={"side": 512}, most_bytes=2**20)
+    said = "a batch of 8388[0-9]+ bytes finds no room in shared memory"
+    with (
+        pytest.raises(DataServiceError, match=said),
+        BatchReader([f"localhost:{host.line()}"], job="job") as reader,
+    ):
+        list(reader)
+    assert "finds no room" in host.rest()[0]
+
+
+def test_a_batch_that_one_message_cannot_carry_is_an_error_with_its_size(serve: Serve) -> None:
+    [server] = serve(dataset=Huge(), batch_size=2)
+    said = "a batch must be at most 2147479551 bytes, what one message of Arrow Flight carries, got 2147483648"
+    with pytest.raises(DataServiceError, match=said), BatchReader(addresses([server]), job="job") as reader:
+        list(reader)
+
+
+def test_a_dataset_that_cannot_be_pickled_is_an_error_at_the_start(serve: Serve) -> None:
+    dataset: Dataset[Any] = torch.utils.data.TensorDataset(torch.zeros(3))
+    dataset.transform = lambda image: image  # type: ignore[attr-defined]
+    with pytest.raises(ValueError, match="dataset and collate_fn go to worker processes, so they must be picklable"):
+        serve(dataset=dataset)
+
+
+def test_a_dataset_that_cannot_be_loaded_in_a_worker_is_an_error_with_its_traceback(serve: Serve) -> None:
+    [server] = serve(dataset=Unloadable())
+    with (
+        BatchReader(addresses([server]), job="job") as reader,
+        pytest.raises(DataServiceError, match=r"cannot load the dataset:(.|\n)*no such file anywhere"),
+    ):
+        list(reader)
+
+
+class Unloadable(Numbers):
+    def __setstate__(self, state: object) -> None:
+        raise FileNotFoundError("no such file anywhere")
+
+
+def test_two_processes_that_say_they_are_one_rank_are_refused_by_name(serve: Serve) -> None:
+    servers = serve()
+    said = "rank 0 is a process on algo-1, and one on algo-2 says that it is"
+    with BatchReader(addresses(servers), job="job", host="algo-1") as reader:
+        batches = iter(reader)
+        next(batches)
+        with (
+            pytest.raises(DataServiceError, match=said),
+            BatchReader(addresses(servers), job="job", host="algo-2") as other,
+        ):
+            list(other)
+        assert len(list(batches)) == LENGTH // 8 - 1

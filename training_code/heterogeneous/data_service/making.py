@@ -1,0 +1,180 @@
+"""A worker process: makes the batches that it is told to, in the slots that it is given."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pickle
+import random
+import signal
+import threading
+import traceback
+from collections.abc import Iterator
+from multiprocessing import parent_process
+from multiprocessing.connection import Connection
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch.utils.data._utils import worker as torch_worker
+
+from .batches import MOST_BYTES, Writing, collated
+from .epochs import Plan
+from .slots import Opened
+
+
+class Order(NamedTuple):
+    """A batch to make, into the slot at ``path``: of these samples, or the shard's next of its number."""
+
+    epoch: int
+    shard: int | None
+    number: int
+    samples: list[int]
+    path: str
+
+
+class Made(NamedTuple):
+    """A batch in its slot: the bytes it takes, and its description as JSON."""
+
+    bytes: int
+    description: str
+
+
+class End(NamedTuple):
+    """The shard has no such batch."""
+
+
+class Raised(NamedTuple):
+    """What the dataset, or what collates its samples, has raised: with its traceback."""
+
+    text: str
+
+
+Answer = Made | End | Raised
+
+
+def work(orders: Connection, payload: bytes, plan: Plan, number: int, workers: int, nice: int) -> None:
+    """Answer orders until there is nobody who gives them."""
+    threading.Thread(target=_end_with_the_parent, daemon=True).start()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer
+    torch.set_num_threads(1)
+    os.nice(nice)
+    try:
+        make = Making(payload, plan, number, workers)
+    except Exception:
+        orders.send(Raised(f"a worker process cannot load the dataset:\n{traceback.format_exc()}"))
+        return
+    with contextlib.suppress(EOFError, OSError):  # there is nobody any more
+        orders.send(None)
+        while True:
+            orders.send(make.answer(orders.recv()))
+
+
+class Making:
+    """Makes batches of one dataset; of an iterable one it goes on where the last order of the shard ended, if it can."""
+
+    def __init__(self, payload: bytes, plan: Plan, number: int, workers: int) -> None:
+        self._payload, self._plan = payload, plan
+        self._dataset, self._collate = pickle.loads(payload)
+        self._number, self._workers = number, workers
+        self._opened = Opened()
+        self._shards: dict[int, _Shard] = {}
+
+    def answer(self, order: Order) -> Answer:
+        what = f"batch {order.number} of epoch {order.epoch}"
+        try:
+            samples = self._samples_of_shard(order) if order.shard is not None else self._samples(order)
+            if samples is None:
+                return End()
+            batch = Writing((self._collate or collated)(samples))
+            if batch.bytes > MOST_BYTES:
+                raise ValueError(
+                    f"a batch must be at most {MOST_BYTES} bytes, what one message of Arrow Flight carries, "
+                    f"got {batch.bytes}: lower batch_size, {self._plan.batch_size}"
+                )
+            if batch.bytes:
+                memory = self._opened.memory(order.path, batch.bytes)
+                batch.write(torch.frombuffer(memory, dtype=torch.uint8))
+            return Made(batch.bytes, json.dumps(batch.description))
+        except _SampleError as error:
+            return Raised(f"{error} in {what}:\n{''.join(traceback.format_exception(error.__cause__))}")
+        except Exception as error:
+            return Raised(f"{type(error).__name__}: {error}, in {what}:\n{traceback.format_exc()}")
+
+    def _samples(self, order: Order) -> list[Any]:
+        _seed(self._plan.seed_of(order.epoch, None, order.number))
+        _tell(self._dataset, self._number, self._workers, self._plan.seed)
+        if hasattr(self._dataset, "__getitems__"):
+            try:
+                return list(self._dataset.__getitems__(order.samples))
+            except Exception as error:
+                raise _SampleError(
+                    f"samples {order.samples} of the dataset: {type(error).__name__}: {error}"
+                ) from error
+        samples = []
+        for index in order.samples:
+            try:
+                samples.append(self._dataset[index])
+            except Exception as error:
+                raise _SampleError(f"sample {index} of the dataset: {type(error).__name__}: {error}") from error
+        return samples
+
+    def _samples_of_shard(self, order: Order) -> list[Any] | None:
+        assert order.shard is not None
+        shard = self._shards.get(order.shard)
+        if shard is None or shard.epoch != order.epoch or shard.next > order.number:
+            # Each pass has the dataset as it was pickled, whatever another pass has done to it.
+            shard = self._shards[order.shard] = _Shard(self._plan, order, pickle.loads(self._payload)[0])
+        try:
+            while shard.next < order.number:
+                shard.take()
+            return shard.take()
+        except Exception as error:
+            raise _SampleError(f"shard {order.shard} of the dataset: {type(error).__name__}: {error}") from error
+
+
+class _SampleError(Exception):
+    """Where the dataset has raised; its cause is what."""
+
+
+class _Shard:
+    """One pass over a share of an iterable dataset, as a DataLoader's worker of that number makes it."""
+
+    def __init__(self, plan: Plan, order: Order, dataset: Any) -> None:
+        self._plan, self._number, self._dataset = plan, order.shard, dataset
+        self.epoch, self.next = order.epoch, 0
+        self._iterator: Iterator[Any] | None = None
+
+    def take(self) -> list[Any] | None:
+        """The next batch's samples; None after the last."""
+        assert self._number is not None
+        assert self._plan.shards is not None
+        _seed(self._plan.seed_of(self.epoch, self._number, self.next))
+        _tell(self._dataset, self._number, self._plan.shards, self._plan.seed)
+        if self._iterator is None:
+            self._iterator = iter(self._dataset)
+        samples = [sample for _, sample in zip(range(self._plan.batch_size), self._iterator, strict=False)]
+        self.next += 1
+        complete = len(samples) == self._plan.batch_size
+        return samples if complete or (samples and not self._plan.drop_last) else None
+
+
+def _seed(seed: int) -> None:
+    """A batch's random numbers are its own, whichever worker makes it."""
+    torch.manual_seed(seed)
+    np.random.seed(seed)
+    random.seed(seed)
+
+
+def _tell(dataset: Any, number: int, workers: int, seed: int) -> None:
+    """Have torch.utils.data.get_worker_info() say what it says in a DataLoader's worker."""
+    torch_worker._worker_info = torch_worker.WorkerInfo(id=number, num_workers=workers, seed=seed, dataset=dataset)
+
+
+def _end_with_the_parent() -> None:
+    """A process that was killed ends nobody: its workers see to it themselves."""
+    parent = parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
