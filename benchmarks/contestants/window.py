@@ -23,7 +23,7 @@ import numpy as np
 SIDE = 28
 POOL = 2  # batches that are there from the start; larger than the caches at 25.7 MB
 MOST_BUFFERED = 40  # batches a contestant may hold when the window begins: AWS's example queues 32
-ENDLESS = 1_000_000  # batches in an epoch that no run comes to the end of
+ENDLESS = 100_000  # batches of an epoch; no run comes to its end
 
 
 @dataclass(frozen=True)

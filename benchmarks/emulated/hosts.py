@@ -1,4 +1,4 @@
-"""Hosts of a job on loopback, whose preprocessing takes time and hardly any of this machine's cores.
+"""The hosts of an emulated job, on loopback.
 
 Run as a script it is one data host, that serves until its input is closed.
 """
@@ -15,32 +15,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
-from torch import Tensor
-from torch.utils.data import Dataset
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "training_code" / "heterogeneous"))
+sys.path.insert(0, str(Path(__file__).parent))
 
+from costly import Costly
 from data_service import BatchReader, BatchServer
 
 JOB = "arn:aws:sagemaker:us-east-1:111122223333:training-job/emulated"
-LENGTH = 1_000_000  # batches; no run comes to the end
-
-
-class Costly(Dataset[Tensor]):
-    """Batches of float32 that each take ``seconds``; a sample is a whole batch, to be read with a batch size of 1."""
-
-    def __init__(self, shape: Sequence[int], seconds: float) -> None:
-        self._shape, self._seconds = tuple(shape), seconds
-        self._batch: Tensor | None = None  # made in the worker, not pickled to it
-
-    def __len__(self) -> int:
-        return LENGTH
-
-    def __getitem__(self, index: int) -> Tensor:
-        if self._batch is None:
-            self._batch = torch.rand(self._shape)
-        time.sleep(self._seconds)
-        return self._batch
 
 
 @dataclass(frozen=True)
