@@ -38,6 +38,8 @@ bench: setup
 	python benchmarks/synth.py
 	python benchmarks/compiled.py
 	python benchmarks/model_parallel.py
+	python benchmarks/data_service.py
+	python benchmarks/heterogeneous.py
 
 docs: setup
 	python -m sagemaker_local_account.reference docs

@@ -1,0 +1,66 @@
+"""Raw TCP as the limit: a thread for each stream on either side, memory allocated once, nothing but the batches' bytes."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import queue
+import socket
+import threading
+from collections.abc import Iterator
+
+import numpy as np
+from window import SIDE, Run, data_host, measure, pool, serve_until_closed, serving
+
+PLACES = 3  # batches a stream's receiver has memory for: one is being read, one waits, one arrives
+
+
+def send(connection: socket.socket, batches: list[tuple[np.ndarray, np.ndarray]]) -> None:
+    with connection, contextlib.suppress(OSError):  # the reader has enough
+        for images, labels in itertools.cycle(batches):
+            connection.sendall(memoryview(images).cast("B"))
+            connection.sendall(memoryview(labels).cast("B"))
+
+
+def serve(run: Run) -> None:
+    batches = pool(run.batch_size)
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def accept() -> None:
+        for _ in range(run.streams):
+            connection, _ = listener.accept()
+            threading.Thread(target=send, args=(connection, batches), daemon=True).start()
+
+    threading.Thread(target=accept, daemon=True).start()
+    serve_until_closed(listener.getsockname()[1])
+
+
+def receive(port: int, batch_size: int, arrived: queue.Queue[tuple[np.ndarray, np.ndarray]]) -> None:
+    """Fill places in turn. The queue holds one batch for each stream, so a place is free again when its turn comes."""
+    places = [(np.empty((batch_size, SIDE, SIDE), np.float32), np.empty(batch_size, np.int64)) for _ in range(PLACES)]
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        for place in itertools.cycle(places):
+            for array in place:
+                left = memoryview(array).cast("B")
+                while left:
+                    taken = connection.recv_into(left)
+                    if not taken:
+                        return
+                    left = left[taken:]
+            arrived.put(place)
+
+
+def read(run: Run, port: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    queues: list[queue.Queue[tuple[np.ndarray, np.ndarray]]] = [queue.Queue(1) for _ in range(run.streams)]
+    for arrived in queues:
+        threading.Thread(target=receive, args=(port, run.batch_size, arrived), daemon=True).start()
+    for arrived in itertools.cycle(queues):
+        yield arrived.get()
+
+
+if __name__ == "__main__":
+    if serving():
+        serve(Run.here())
+    else:
+        with data_host() as port:
+            measure(Run.here(), read(Run.here(), port))

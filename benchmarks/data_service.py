@@ -1,0 +1,247 @@
+"""What moving batches costs: our data service beside AWS's example, tf.data service, Ray Data, a DataLoader and raw sockets.
+
+    python benchmarks/data_service.py [--rounds 5] [--seconds 5] [--workers 2] [--streams 2] [--only NAME ...] [--json]
+        [--aws-example FOLDER] [--aws-python PATH] [--ray-python PATH] [--tensorflow-python PATH]
+
+One run on loopback, on the same cores, with the same batches for all: (a) transport alone, 8192 and 1024 images [28, 28] of
+float32 with labels (25.7 and 3.2 MB) that lie ready in memory; (b) the digits of training_code/heterogeneous, turned, made
+noisy and blurred. Each contestant runs once in each round in fresh processes (benchmarks/contestants), and in every other
+round they run the other way about; a ratio is the median of the rounds' own. CPU seconds are those of all of a contestant's
+processes, of both sides. No contestant trains, and each looks at a batch's corners only. What is not installed is left out
+by name. Ends with 1 where a target is missed, or open since its peer is left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import signal
+import statistics
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+CONTESTANTS = Path(__file__).parent / "contestants"
+IMAGE_BYTES, LABEL_BYTES = 28 * 28 * 4, 8
+LONGEST = 180  # seconds a contestant may take beyond its window
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """One script of contestants/: the modules it needs, how to get them, and what it can run."""
+
+    name: str
+    script: str
+    needs: tuple[str, ...] = ("torch",)
+    install: str = "pip install torch"
+    python: str = "python"  # the option that says which Python has them
+    digits: bool = True
+
+
+ALL = (
+    Contestant("ours", "ours.py", ("torch", "pyarrow"), "pip install torch pyarrow"),
+    Contestant(
+        "AWS's example",
+        "aws_example.py",
+        ("torch", "grpc_tools"),
+        "pip install torch grpcio-tools, and fetch the example for --aws-example",
+        "aws_python",
+    ),
+    Contestant(
+        "tf.data service",
+        "tensorflow_service.py",
+        ("tensorflow",),
+        "pip install tensorflow-cpu",
+        "tensorflow_python",
+        digits=False,
+    ),
+    Contestant("Ray Data", "ray_data.py", ("ray", "torch"), "pip install 'ray[data]' torch", "ray_python"),
+    Contestant("DataLoader", "dataloader.py"),
+    Contestant("raw sockets", "sockets.py", ("numpy",), "pip install numpy", digits=False),
+)
+
+
+@dataclass(frozen=True)
+class Workload:
+    """``ready`` batches or ``digits``, of so many samples."""
+
+    title: str
+    kind: str
+    batch_size: int
+
+    @property
+    def gigabytes(self) -> float:
+        """Of a batch, as it is read."""
+        return self.batch_size * (IMAGE_BYTES + LABEL_BYTES) / 1e9
+
+
+WORKLOADS = (
+    Workload("transport alone, 25.7 MB", "ready", 8192),
+    Workload("transport alone, 3.2 MB", "ready", 1024),
+    Workload("the digits and their blur", "digits", 1024),
+)
+
+
+@dataclass(frozen=True)
+class Target:
+    """Ours is to be ``at least`` (or, of CPU, at most) so many times a peer's ``figure``."""
+
+    peer: str
+    figure: str
+    bound: float
+    at_least: bool = True
+
+    def met(self, ratio: float) -> bool:
+        return ratio >= self.bound if self.at_least else ratio <= self.bound
+
+
+TRANSPORT = (
+    Target("AWS's example", "rate", 4.0),
+    Target("tf.data service", "rate", 1.0),
+    Target("Ray Data", "rate", 1.0),
+    Target("raw sockets", "rate", 0.7),
+)
+DIGITS = (Target("AWS's example", "rate", 1.3), Target("DataLoader", "cpu", 1.05, at_least=False))
+
+
+def main() -> int:
+    options = arguments()
+    present, left_out = available(options)
+    report: dict[str, Any] = {"machine": machine(), "options": vars(options), "left_out": left_out, "workloads": []}
+    for workload in WORKLOADS:
+        if options.workloads and workload.kind not in options.workloads:
+            continue
+        entered = [one for one in present if one.digits or workload.kind == "ready"]
+        report["workloads"].append(summary(workload, compare(workload, entered, options)))
+    print(json.dumps(report, indent=2) if options.json else "\n".join(lines(report)))
+    return 0 if all(target["met"] for found in report["workloads"] for target in found["targets"]) else 1
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=5.0, help="of a window, after the warm-up")
+    parser.add_argument("--warmup", type=float, default=2.0, help="seconds, and 40 batches, that are not counted")
+    parser.add_argument("--workers", type=int, default=2, help="processes that prepare batches")
+    parser.add_argument("--streams", type=int, default=2, help="connections between the two sides")
+    parser.add_argument("--workloads", nargs="+", choices=("ready", "digits"))
+    parser.add_argument("--only", nargs="+", choices=[one.name for one in ALL], help="these contestants")
+    parser.add_argument("--aws-example", metavar="FOLDER", help="pt.grpc.sagemaker/code of AWS's examples")
+    for option in ("--python", "--aws-python", "--ray-python", "--tensorflow-python"):
+        parser.add_argument(option, metavar="PATH", default=sys.executable)
+    parser.add_argument("--json", action="store_true", help="print everything measured as one object, not as tables")
+    return parser.parse_args()
+
+
+def available(options: argparse.Namespace) -> tuple[list[Contestant], dict[str, str]]:
+    """The contestants that can run, and those that cannot with what they lack."""
+    present, left_out = [], {}
+    for one in ALL:
+        find = f"import importlib.util as u, sys; sys.exit(not all(map(u.find_spec, {one.needs!r})))"
+        lacks = subprocess.run([getattr(options, one.python), "-c", find], stderr=subprocess.DEVNULL).returncode
+        if options.only and one.name not in options.only:
+            left_out[one.name] = "not asked for"
+        elif lacks or (one.script == "aws_example.py" and not options.aws_example):
+            left_out[one.name] = one.install
+        else:
+            present.append(one)
+    return present, left_out
+
+
+def compare(workload: Workload, entered: Sequence[Contestant], options: argparse.Namespace) -> list[dict[str, Any]]:
+    """What each round found, by contestant."""
+    rounds = []
+    for number in range(options.rounds):
+        ordered = entered if number % 2 == 0 else entered[::-1]
+        rounds.append({one.name: run(one, workload, options) for one in ordered})
+        print(f"{workload.title}: round {number + 1} of {options.rounds}", file=sys.stderr, flush=True)
+    return rounds
+
+
+def run(one: Contestant, workload: Workload, options: argparse.Namespace) -> dict[str, float]:
+    """One contestant's rate and CPU seconds: per second and per GB of ready batches, or of digits samples."""
+    asked = {"workload": workload.kind, "batch_size": workload.batch_size}
+    asked |= {name: getattr(options, name) for name in ("workers", "streams", "seconds", "warmup")}
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "AWS_EXAMPLE": os.path.abspath(options.aws_example or "")}
+    command = [getattr(options, one.python), str(CONTESTANTS / one.script), json.dumps(asked)]
+    with subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        try:
+            output, errors = process.communicate(timeout=options.seconds + options.warmup + LONGEST)
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+    if process.returncode != 0:
+        raise SystemExit(f"{one.name} ended with {process.returncode}:\n{errors[-4000:]}")
+    measured = json.loads(output.splitlines()[-1])
+    amount = measured["batches"] * (workload.gigabytes if workload.kind == "ready" else workload.batch_size)
+    return {"rate": amount / measured["seconds"], "cpu": measured["cpu_seconds"] / amount}
+
+
+def summary(workload: Workload, rounds: list[dict[str, dict[str, float]]]) -> dict[str, Any]:
+    results = {
+        name: {figure: spread([found[name][figure] for found in rounds]) for figure in ("rate", "cpu")}
+        for name in rounds[0]
+    }
+    targets = [
+        {**asdict(target), **judged(target, rounds)} for target in (TRANSPORT if workload.kind == "ready" else DIGITS)
+    ]
+    return {**asdict(workload), "gigabytes": workload.gigabytes, "results": results, "targets": targets}
+
+
+def judged(target: Target, rounds: list[dict[str, dict[str, float]]]) -> dict[str, Any]:
+    if not {"ours", target.peer} <= rounds[0].keys():
+        return {"ratio": None, "met": False}
+    ratios = [found["ours"][target.figure] / found[target.peer][target.figure] for found in rounds]
+    return {"ratio": spread(ratios), "met": target.met(statistics.median(ratios))}
+
+
+def spread(values: list[float]) -> dict[str, float]:
+    return {"median": statistics.median(values), "least": min(values), "most": max(values)}
+
+
+def lines(report: dict[str, Any]) -> list[str]:
+    options = report["options"]
+    text = [
+        f"medians of {options['rounds']} rounds of {options['seconds']:g} s (least-most); {report['machine']}",
+        f"{options['workers']} workers, {options['streams']} streams; the DataLoader has no stream: its batches stay in memory",
+    ]
+    for found in report["workloads"]:
+        ready = found["kind"] == "ready"
+        units = ("GB/s", "CPU s/GB") if ready else ("samples/s", "CPU us/sample")
+        text += ["", f"{found['title']}: batches of {found['batch_size']}"]
+        text.append(f"  {'':<16}{units[0]:>26}{units[1]:>26}")
+        for name, result in found["results"].items():
+            rate = shown(result["rate"], 1, ".2f" if ready else ",.0f")
+            text.append(f"  {name:<16}{rate:>26}{shown(result['cpu'], 1 if ready else 1e6, '.2f'):>26}")
+        text += [f"  {verdict(target)}" for target in found["targets"]]
+    return text + [f"left out: {name} ({how})" for name, how in report["left_out"].items()]
+
+
+def shown(value: dict[str, float], scale: float, form: str) -> str:
+    median, least, most = (format(value[name] * scale, form) for name in ("median", "least", "most"))
+    return f"{median} ({least}-{most})"
+
+
+def verdict(target: dict[str, Any]) -> str:
+    what = f"{'rate' if target['figure'] == 'rate' else 'CPU'} against {target['peer']}"
+    bound = f"{'at least' if target['at_least'] else 'at most'} {target['bound']:g}"
+    if target["ratio"] is None:
+        return f"{what}: {bound}: open, it is left out"
+    return f"{what}: {shown(target['ratio'], 1, '.2f')}, {bound}: {'met' if target['met'] else 'NOT MET'}"
+
+
+def machine() -> str:
+    with open("/proc/loadavg") as file:
+        load = file.read().split()[0]
+    return f"Python {platform.python_version()}, {os.cpu_count()} cores, load {load} at the start"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
