@@ -9,6 +9,7 @@ import torch
 from samples import dataset_of
 from window import Run, data_host, measure, serve_until_closed, serving
 
+sys.path.insert(0, str(Path(__file__).parents[2] / "training_code"))
 sys.path.insert(0, str(Path(__file__).parents[2] / "training_code" / "heterogeneous"))
 
 from data_service import BatchReader, BatchServer

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import torch
 
+sys.path.insert(0, str(Path(__file__).parents[2] / "training_code"))
 sys.path.insert(0, str(Path(__file__).parents[2] / "training_code" / "heterogeneous"))
 sys.path.insert(0, str(Path(__file__).parent))
 
