@@ -16,7 +16,7 @@ from hosts_and_trainers import free_port
 
 TRAINING_CODE = Path(__file__).parents[2] / "training_code"
 PAGE = Path(__file__).parents[2] / "docs" / "data-service.md"
-BEFORE, AFTER = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+BEFORE, AFTER, *_ = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
 PHOTOS = """
 import os, torch
 class Photos(torch.utils.data.Dataset):
