@@ -6,6 +6,7 @@ no network is in it. A block is a batch.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 from typing import Any
@@ -72,7 +73,8 @@ def main() -> None:
         environment = {"env_vars": {"PYTHONPATH": here}}
         ray.init(address=cluster.address, runtime_env=environment, logging_level=logging.ERROR, log_to_driver=False)
         cluster.wait_for_nodes()
-        measure(run, read(run))
+        with contextlib.closing(read(run)) as batches:
+            measure(run, batches)
     finally:
         ray.shutdown()
         cluster.shutdown()
