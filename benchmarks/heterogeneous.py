@@ -1,6 +1,6 @@
 """AWS's article on heterogeneous clusters in miniature, and how throughput grows with data hosts: time emulated, data real.
 
-    python benchmarks/heterogeneous.py [--rounds 3] [--cycles 6] [--streams 2] [--docs docs] [--json]
+    python benchmarks/heterogeneous.py [--rounds 3] [--cycles 10] [--streams 2] [--docs docs] [--json]
 
 Preprocessing and the training step take declared amounts of time on declared numbers of vCPUs, and sleep instead of working;
 everything else is the data service of training_code/heterogeneous with batches of the article's real size: a server for each
@@ -34,7 +34,7 @@ GROWTH_STEP = 0.02  # the limit: 50 batches a second
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--cycles", type=int, default=6, help="batches of every worker that are counted")
+    parser.add_argument("--cycles", type=int, default=10, help="batches of every worker that are counted")
     parser.add_argument("--streams", type=int, default=2, help="connections to each host")
     parser.add_argument("--setups", type=int, nargs="*", choices=range(len(SETUPS)), default=range(len(SETUPS)))
     parser.add_argument(
@@ -66,7 +66,7 @@ def main() -> int:
 
 
 def play(setup: Setup, options: argparse.Namespace) -> float:
-    """Seconds of a step. Workers keep their pace together, so that whole cycles of all of them are counted."""
+    """Seconds of a step, over as many batches for each worker."""
     training, *data = (
         Host(host.vcpus // setup.vcpus_of_worker, host.seconds / setup.vcpus_of_worker, setup.batch)
         for host in setup.hosts
@@ -78,7 +78,9 @@ def play(setup: Setup, options: argparse.Namespace) -> float:
 def grow(hosts: int, options: argparse.Namespace) -> float:
     cycle = hosts * GROWTH_HOST.workers
     counted = max(options.cycles * cycle, 100)
-    return step_seconds([GROWTH_HOST] * hosts, None, GROWTH_STEP, 2 * cycle, counted - counted % cycle, options.streams)
+    # Until what was made while the hosts were greeted is used up.
+    warmup = 100 + 2 * cycle
+    return step_seconds([GROWTH_HOST] * hosts, None, GROWTH_STEP, warmup, counted - counted % cycle, options.streams)
 
 
 def setup_result(setup: Setup, seconds: list[float]) -> dict[str, Any]:

@@ -137,8 +137,8 @@ def test_a_rank_that_stops_bounds_what_is_made_for_it_and_holds_up_no_other(serv
         # As many batches later as the slow rank's whole share, and more, of the same worker.
         with BatchReader(addresses(servers), job="job", rank=1, ranks=2) as other:
             assert len(numbers(other)) == 100
-        # One given, four ready, and asked for one that the worker is at and two beyond it.
-        assert len(log.read_text().split()) <= 100 + 4 * (1 + 4 + 3)
+        # One given, four ready and one for the worker, and asked for one that it is at and two beyond it.
+        assert len(log.read_text().split()) <= 100 + 4 * (1 + 5 + 3)
         assert len(numbers(stopped)) == 96
 
 

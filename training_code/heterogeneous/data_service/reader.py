@@ -164,6 +164,7 @@ class BatchReader:
                     self._position, self._desk = desk.position, None
 
     def _next(self, desk: Desk) -> list[Any]:
+        waited = False
         with self._changed:
             while True:
                 if self._error is not None:
@@ -178,7 +179,9 @@ class BatchReader:
                 if desk.done:
                     self._epoch, self._position, self._desk = self._epoch + 1, [], None
                     return []
+                waited = True
                 self._changed.wait()
+            self._asking.given(waited=waited)
             self._fill()
         self._send()
         return found
