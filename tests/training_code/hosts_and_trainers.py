@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import random
 import signal
 import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -114,45 +114,24 @@ def gone(processes: list[psutil.Process]) -> bool:
     return all(process.status() == psutil.STATUS_ZOMBIE for process in alive)
 
 
-class Relay:
-    """A port before another, whose connections can be cut."""
-
-    def __init__(self, port: int) -> None:
-        self._to = port
-        self._listening = socket.create_server(("127.0.0.1", 0))
-        self._open: list[socket.socket] = []
-        self.port = int(self._listening.getsockname()[1])
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def cut(self) -> None:
-        """Break every connection that there is."""
-        while self._open:
-            with contextlib.suppress(OSError):
-                self._open.pop().shutdown(socket.SHUT_RDWR)
-
-    def close(self) -> None:
-        self._listening.shutdown(socket.SHUT_RDWR)
-        self._listening.close()
-        self.cut()
-
-    def _accept(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                ours, _ = self._listening.accept()
-                theirs = socket.create_connection(("127.0.0.1", self._to))
-                self._open += [ours, theirs]
-                for source, target in ((ours, theirs), (theirs, ours)):
-                    threading.Thread(target=_pass_on, args=(source, target), daemon=True).start()
-
-
-def _pass_on(source: socket.socket, target: socket.socket) -> None:
-    with contextlib.suppress(OSError):
-        while data := source.recv(65536):
-            target.sendall(data)
-    for end in (source, target):
-        with contextlib.suppress(OSError):
-            end.shutdown(socket.SHUT_RDWR)
-        end.close()
+def cut(servers: list[BatchServer], dice: random.Random) -> None:
+    """Break one of this process's connections to a data host: of Flight's, or one on which batches come."""
+    pids = {server.pid for server in servers}
+    theirs = {
+        (connection.raddr, connection.laddr)
+        for connection in psutil.net_connections("tcp")
+        if connection.pid in pids and connection.raddr
+    }
+    ours = [
+        connection
+        for connection in psutil.Process().net_connections("tcp")
+        if (connection.laddr, connection.raddr) in theirs
+    ]
+    with (
+        contextlib.suppress(OSError),
+        socket.socket(fileno=os.dup(dice.choice(ours).fd)) as connection,
+    ):  # gone just now
+        connection.shutdown(socket.SHUT_RDWR)
 
 
 def suspended(process: psutil.Process) -> contextlib.AbstractContextManager[None]:

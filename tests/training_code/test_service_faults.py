@@ -13,10 +13,10 @@ from typing import Any
 import psutil
 import pytest
 from hosts_and_trainers import (
-    Relay,
     Serve,
     Start,
     addresses,
+    cut,
     free_port,
     numbers,
     serve,
@@ -103,12 +103,9 @@ def test_no_sample_of_an_iterable_dataset_is_lost_or_comes_twice(serve: Serve) -
 
 def test_no_sample_is_lost_or_comes_twice_when_connections_are_closed(serve: Serve) -> None:
     servers = serve(2)
-    with contextlib.ExitStack() as stack:
-        relays = [stack.enter_context(contextlib.closing(Relay(server.port))) for server in servers]
-        dice = random.Random(3)
-        reader = BatchReader([f"localhost:{relay.port}" for relay in relays], job="job")
-        with reader:
-            harassed(reader, lambda _: dice.choice(relays).cut())
+    dice = random.Random(3)
+    with BatchReader(addresses(servers), job="job") as reader:
+        harassed(reader, lambda _: cut(servers, dice))
 
 
 def test_a_serving_process_that_is_paused_and_let_go_loses_nothing(serve: Serve) -> None:

@@ -23,7 +23,6 @@ from serving import (
     BatchReader,
     DataHostLost,
     DataServiceError,
-    Huge,
     Numbers,
 )
 from torch.utils.data import Dataset
@@ -97,13 +96,6 @@ def test_a_batch_for_which_there_is_no_memory_is_an_error_with_its_size(start: S
     ):
         list(reader)
     assert "finds no room" in host.rest()[0]
-
-
-def test_a_batch_that_one_message_cannot_carry_is_an_error_with_its_size(serve: Serve) -> None:
-    [server] = serve(dataset=Huge(), batch_size=2)
-    said = "a batch must be at most 2147479551 bytes, what one message of Arrow Flight carries, got 2147483648"
-    with pytest.raises(DataServiceError, match=said), BatchReader(addresses([server]), job="job") as reader:
-        list(reader)
 
 
 def test_a_dataset_that_cannot_be_pickled_is_an_error_at_the_start(serve: Serve) -> None:

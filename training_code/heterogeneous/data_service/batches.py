@@ -18,7 +18,6 @@ from torch import Tensor
 from torch.utils.data._utils.collate import collate, default_collate_fn_map
 
 ALIGNMENT = 64  # bytes, of each tensor from the first
-MOST_BYTES = 2**31 - 1 - 4096  # of a batch: one message of gRPC holds 2 GiB - 1, its header included
 
 Source = Callable[[Tensor], object]  # writes a tensor's values into the place that it is given
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.flight as flight
 
 from .errors import DataHostLost, DataServiceError
+from .memory import Memory
 from .streams import Asked, Listener, Stream
 
 JOB_HEADER = b"x-training-job"
@@ -39,9 +40,16 @@ class Host:
     """One data host, looked after by ``thread``, which is to be started. It is ``up`` while it has streams."""
 
     def __init__(
-        self, address: str, job: str, who: Mapping[str, Any], listener: Reader, times: Times, streams: int
+        self,
+        address: str,
+        job: str,
+        who: Mapping[str, Any],
+        listener: Reader,
+        memory: Memory,
+        times: Times,
+        streams: int,
     ) -> None:
-        self.address = address
+        self.address, self._memory = address, memory
         self._who, self._listener, self._times, self._count = who, listener, times, streams
         self._headers = [(JOB_HEADER, job.encode())]
         self._streams: list[Stream] = []
@@ -51,7 +59,7 @@ class Host:
         self._wake = threading.Event()
         self._goodbye: dict[str, Any] | None = None
         self._lock = threading.Lock()
-        self.workers = 0
+        self.workers = self._bodies = 0
         self.thread = threading.Thread(target=self._keep, daemon=True)
 
     @property
@@ -89,7 +97,9 @@ class Host:
             while self._goodbye is None and not self._over:
                 self._wake.clear()
                 up = self._say(client, "alive") and self._goodbye is None and (self.up or self._open())
-                if not up:
+                if up:
+                    self._answered, self._ever = time.monotonic(), True
+                else:
                     self._away()
                 self._wake.wait(HEARTBEAT if up else RETRY)
             self._drop()
@@ -113,7 +123,7 @@ class Host:
         said = json.loads(answer.body.to_pybytes())
         if "refused" in said:
             return self._refused(said["refused"])
-        self._answered, self._ever, self.workers = time.monotonic(), True, said["workers"]
+        self.workers, self._bodies = said["workers"], said["bodies"]
         self._listener.known(self, said)
         return True
 
@@ -125,7 +135,8 @@ class Host:
     def _open(self) -> bool:
         try:
             streams = [
-                Stream(self.address, self._headers, self._who, self._listener, self.broken) for _ in range(self._count)
+                Stream(self.address, self._bodies, self._headers, self._who, self._listener, self._memory, self.broken)
+                for _ in range(self._count)
             ]
         except (pa.ArrowException, OSError) as error:
             self._why = _short(error)

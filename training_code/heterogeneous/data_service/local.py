@@ -9,6 +9,7 @@ from collections.abc import Callable
 from .batches import memory_at, read
 from .errors import DataServiceError
 from .making import Answer, End, Made, Raised
+from .memory import Memory
 from .slots import Slot
 from .streams import Asked, Listener
 from .workers import Workers
@@ -17,8 +18,8 @@ from .workers import Workers
 class Local:
     """Makes batches in ``workers``, which this object ends when it is closed."""
 
-    def __init__(self, workers: Workers, listener: Listener) -> None:
-        self._workers, self._listener = workers, listener
+    def __init__(self, workers: Workers, listener: Listener, memory: Memory) -> None:
+        self._workers, self._listener, self._memory = workers, listener, memory
         self._serials = itertools.count()
         self._asked: set[int] = set()
         self.workers = workers.count
@@ -40,12 +41,12 @@ class Local:
     def close(self) -> None:
         self._workers.stop()
 
-    def _answered(self, serial: int, asked: Asked) -> Callable[[Answer, Slot], None]:
-        def take(answer: Answer, slot: Slot) -> None:
+    def _answered(self, serial: int, asked: Asked) -> Callable[[Answer, Slot | None], None]:
+        def take(answer: Answer, slot: Slot | None) -> None:
             self._asked.discard(serial)
-            if isinstance(answer, Made):
+            if isinstance(answer, Made) and slot is not None:
                 # The batch stays where it was made; its place is free again when its last tensor is gone.
-                memory = self._listener.pinned(memory_at(slot.address(answer.bytes), answer.bytes, slot))
+                memory = self._memory.pinned(memory_at(slot.address(answer.bytes), answer.bytes, slot))
                 self._listener.come(asked, read(json.loads(answer.description), memory), answer.bytes)
             elif isinstance(answer, End):
                 self._listener.end(asked)

@@ -10,16 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-import torch
-from torch import Tensor
-
-from .allocation import keep_what_is_freed
 from .asking import Asking
 from .desk import Desk, checked_position
 from .epochs import Plan
 from .errors import DataServiceError
 from .hosts import Host, Times
 from .local import Local
+from .memory import Memory
 from .streams import Asked
 from .workers import Workers
 
@@ -65,21 +62,19 @@ class BatchReader:
         self._rank, self._ranks, self._ordered = rank, ranks, ordered
         self._changed = threading.Condition()
         self._plan = plan
-        self._pin, self._device = torch.cuda.is_available(), 0
+        self._memory = Memory()
         self._error: BaseException | None = None
         self._closed = False
         self._run = 0
         self._desk: Desk | None = None
         self._epoch, self._position = 0, []  # type: tuple[int, list[tuple[int, list[int]]]]
         self._upcoming = 0
-        self._local = None if local is None else Local(local, self)
+        self._local = None if local is None else Local(local, self, self._memory)
         who = {"rank": rank, "ranks": ranks, "reader": uuid.uuid4().hex, "host": host or socket.gethostname()}
         who["plan"] = None if plan is None else asdict(plan)
         times = Times(patience, lost_after)
-        self._hosts = [Host(server, job, who, self, times, streams) for server in servers]
+        self._hosts = [Host(server, job, who, self, self._memory, times, streams) for server in servers]
         self._asking = Asking(self._hosts, self._local, ranks, prefetch)
-        if servers:
-            keep_what_is_freed()
         for one in self._hosts:
             one.thread.start()
         try:
@@ -107,8 +102,7 @@ class BatchReader:
         """This rank's batches of an epoch. Raises ``DataHostLost``, ``DataServiceError``."""
         with self._changed:
             assert self._plan is not None
-            if self._pin:
-                self._device = torch.cuda.current_device()
+            self._memory.of_this_device()
             position = self._position if number == self._epoch == self._upcoming else []
             desk = Desk(self._plan.lanes(self._rank, self._ranks), position, ordered=self._ordered)
             self._run += 1
@@ -239,10 +233,3 @@ class BatchReader:
         with self._changed:
             self._error = self._error or error
             self._changed.notify_all()
-
-    def pinned(self, memory: Tensor) -> Tensor:
-        """Where there is a GPU, memory that it can fetch from while the step runs."""
-        if not self._pin:
-            return memory
-        with torch.cuda.device(self._device):  # or this thread would begin to use the first one
-            return torch.empty(len(memory), dtype=torch.uint8, pin_memory=True).copy_(memory)

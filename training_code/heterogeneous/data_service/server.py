@@ -6,31 +6,31 @@ server's own job. That guards against crossed wires; it is no secret that keeps 
 
 from __future__ import annotations
 
+import contextlib
 import hmac
 import json
 import os
 import queue
+import socket
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.flight as flight
 
+from .bodies import Bodies
 from .epochs import Plan
-from .making import Answer, End, Made
+from .making import Answer, End, Made, Raised
 from .processes import Payload, fork_from_the_parents_forkserver
 from .slots import Slot
 from .workers import Workers
 
 JOB_HEADER = "x-training-job"
-SCHEMA = pa.schema([("batch", pa.large_binary())])
-
-
-Answers = queue.SimpleQueue[tuple[int, Answer, Slot] | None]
+NOTHING = pa.schema([])  # that messages of a stream would hold, besides their metadata
+Answers = queue.SimpleQueue[tuple[int, Answer, Slot | None] | None]
 
 
 @dataclass(frozen=True)
@@ -112,6 +112,7 @@ class _Flight(flight.FlightServerBase):  # type: ignore[misc]
     def __init__(self, settings: Settings, port: int, workers: Workers, words: _Words) -> None:
         super().__init__(f"grpc://{settings.host}:{port}", middleware={"job": _OnlyOneJob(settings.job)})
         self._plan, self._workers, self._words = settings.plan, workers, words
+        self._bodies = Bodies(settings.host)
         self._ranks = _Ranks()
         self._lock = threading.Lock()
 
@@ -124,54 +125,60 @@ class _Flight(flight.FlightServerBase):  # type: ignore[misc]
             self._words.say("done", said["rank"], said["ranks"], said["error"])
         else:
             self._words.say("heard", said["rank"], said["ranks"])
-        return [json.dumps({"plan": asdict(self._plan), "workers": self._workers.count}).encode()]
+        answer = {"plan": asdict(self._plan), "workers": self._workers.count, "bodies": self._bodies.port}
+        return [json.dumps(answer).encode()]
 
     def do_exchange(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
         """One stream of a rank's: it asks for batches by number, and they come as they are made."""
         said = json.loads(descriptor.command)
         problem = self._claim(said, stream=True)
-        writer.begin(SCHEMA)
+        writer.begin(NOTHING)
         if problem is not None:
             writer.write_metadata(json.dumps({"refused": problem}).encode())
             return
-        answers: Answers = queue.SimpleQueue()
-        # The stream is gone when this returns, so who reads from it must have ended before.
-        asking = threading.Thread(target=self._hear, args=(reader, answers), daemon=True)
-        asking.start()
         try:
-            self._answer(writer, answers)
+            with self._bodies.connection(said["body"].encode()) as body:
+                self._exchange(reader, writer, body)
         finally:
-            asking.join()
             with self._lock:
                 self._ranks.known[said["rank"]].streams -= 1
 
-    def _hear(self, reader: Any, answers: Answers) -> None:
+    def _exchange(self, reader: Any, writer: Any, body: socket.socket) -> None:
+        answers: Answers = queue.SimpleQueue()
+        # The stream is gone when this returns, so who reads from it must have ended before.
+        asking = threading.Thread(target=self._hear, args=(reader, answers, body), daemon=True)
+        asking.start()
+        try:
+            self._answer(writer, answers, body)
+        finally:
+            asking.join()
+
+    def _hear(self, reader: Any, answers: Answers, body: socket.socket) -> None:
         try:
             while True:
                 for asked, epoch, shard, number in json.loads(reader.read_chunk().app_metadata.to_pybytes()):
                     self._workers.submit(epoch, shard, number, _to(answers, asked))
         except (StopIteration, pa.ArrowException, OSError):
             answers.put(None)
+            with contextlib.suppress(OSError):  # it has ended
+                body.shutdown(socket.SHUT_RDWR)  # or an answer under way would wait for who is gone
 
-    def _answer(self, writer: Any, answers: Answers) -> None:
+    def _answer(self, writer: Any, answers: Answers, body: socket.socket) -> None:
         while (item := answers.get()) is not None:
             asked, answer, slot = item
             del item
-            if isinstance(answer, Made):
-                metadata = f'{{"asked":{asked},"batch":{answer.description}}}'.encode()
-                if answer.bytes:
-                    batch = _record_batch(slot, answer.bytes)
-                    del slot  # so that it is free as soon as the network has taken it
-                    writer.write_with_metadata(batch, _padded(metadata, answer.bytes))
-                    del batch
-                else:
-                    writer.write_metadata(metadata)
+            if isinstance(answer, Made) and slot is not None:
+                writer.write_metadata(
+                    f'{{"asked":{asked},"bytes":{answer.bytes},"batch":{answer.description}}}'.encode()
+                )
+                body.sendall(slot.view(answer.bytes))
                 self._words.served()
             elif isinstance(answer, End):
                 writer.write_metadata(json.dumps({"asked": asked, "end": True}).encode())
-            else:
+            elif isinstance(answer, Raised):
                 self._words.say("failed", answer.text)
                 writer.write_metadata(json.dumps({"asked": asked, "failed": answer.text}).encode())
+            del slot  # which is free now
 
     def _claim(self, said: Mapping[str, Any], *, stream: bool = False) -> str | None:
         """Note who speaks as which rank. Returns why it is refused, if it is."""
@@ -207,32 +214,6 @@ class _OnlyOneJob(flight.ServerMiddlewareFactory):  # type: ignore[misc]
             raise flight.FlightUnauthenticatedError("this data host serves another training job")
 
 
-def _to(answers: Answers, asked: int) -> Callable[[Answer, Slot], None]:
+def _to(answers: Answers, asked: int) -> Callable[[Answer, Slot | None], None]:
     """Who puts what has become of a request to the other answers of its stream."""
     return lambda answer, slot: answers.put((asked, answer, slot))
-
-
-def _record_batch(slot: Slot, size: int) -> pa.RecordBatch:
-    """One row of the batch's bytes, where they lie. The slot is free again when the network has taken them."""
-    offsets = pa.py_buffer(np.array([0, size], dtype=np.int64))
-    data = pa.foreign_buffer(slot.address(size), size, base=slot)
-    return pa.RecordBatch.from_arrays(
-        [pa.Array.from_buffers(pa.large_binary(), 1, [None, offsets, data])], schema=SCHEMA
-    )
-
-
-def _padded(metadata: bytes, size: int) -> bytes:
-    """Metadata of a length at which the batch's bytes begin at a multiple of 16 in the message that the reader gets.
-
-    Otherwise it would have to copy them, since few operations take tensors at odd addresses. What stands before them is of one
-    length, but for these two lengths (varints of protobuf). Measured with pyarrow 26; where it is otherwise they are copied.
-    """
-    for spaces in range(32):
-        length = len(metadata) + spaces
-        if (length + _varint(length) + _varint(size + 64)) % 16 == 2:
-            return metadata + b" " * spaces
-    return metadata
-
-
-def _varint(value: int) -> int:
-    return max(1, -(-value.bit_length() // 7))

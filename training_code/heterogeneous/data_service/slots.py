@@ -58,6 +58,10 @@ class Slot:
         """Where its first ``size`` bytes are in this process."""
         return self._memory.address(size)
 
+    def view(self, size: int) -> memoryview:
+        """Its first ``size`` bytes."""
+        return self._memory.view(size)
+
     def __del__(self) -> None:
         self._slots.give_back(self._memory)
 
@@ -67,15 +71,16 @@ class _Memory:
         self._file = os.memfd_create("batch")
         self.path = f"/proc/{os.getpid()}/fd/{self._file}"
         self.size = 0
-        self._address = 0
         self._mapped: mmap.mmap | None = None
 
-    def address(self, size: int) -> int:
+    def view(self, size: int) -> memoryview:
         if size > self.size:
             self.size = os.fstat(self._file).st_size  # a worker has made it larger
             self._mapped = mmap.mmap(self._file, self.size)
-            self._address = np.frombuffer(self._mapped, dtype=np.uint8).ctypes.data
-        return self._address
+        return memoryview(self._mapped or b"")[:size]
+
+    def address(self, size: int) -> int:
+        return int(np.frombuffer(self.view(size), dtype=np.uint8).ctypes.data)
 
     def close(self) -> None:
         if self._file >= 0:

@@ -5,25 +5,22 @@ from __future__ import annotations
 import contextlib
 import json
 import threading
+import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.flight as flight
-from torch import Tensor
 
-from .batches import memory_at, read
+from .batches import read
+from .bodies import Incoming
 from .desk import Key
 from .epochs import Lane
 from .errors import DataServiceError
+from .memory import Memory
 
-# A connection of its own, by half faster for its large frames and a window in which whole batches fit.
-TRANSPORT = [
-    ("grpc.use_local_subchannel_pool", 1),
-    ("grpc.http2.max_frame_size", 16 * 2**20 - 1),
-    ("grpc.http2.lookahead_bytes", 64 * 2**20),
-]
+TRANSPORT = [("grpc.use_local_subchannel_pool", 1)]  # a connection of its own
 
 
 @dataclass(frozen=True)
@@ -43,27 +40,33 @@ class Listener(Protocol):
     def end(self, asked: Asked) -> None: ...
     def lost(self, asked: list[Asked]) -> None: ...
     def fail(self, error: DataServiceError) -> None: ...
-    def pinned(self, memory: Tensor) -> Tensor: ...
 
 
 class Stream:
-    """Requests out, batches in. ``broken`` is called when nothing more will come of it, with why."""
+    """Requests out, batches in. ``broken`` is called when nothing more will come of it, with why.
+
+    ``bodies`` is the host's port for the batches' bytes. Raises ``OSError`` where it cannot be reached.
+    """
 
     def __init__(
         self,
         address: str,
+        bodies: int,
         headers: list[tuple[bytes, bytes]],
         who: Mapping[str, Any],
         listener: Listener,
+        memory: Memory,
         broken: Callable[[Stream, Exception], None],
     ) -> None:
-        self._address, self._listener, self._broken = address, listener, broken
+        self._address, self._listener, self._memory, self._broken = address, listener, memory, broken
         self.asked: dict[int, Asked] = {}
         self._serial = 0
         self._unsent: list[tuple[int, int, int | None, int]] = []
         self._lock, self._sending = threading.Lock(), threading.Lock()
         self._client = flight.FlightClient(f"grpc://{address}", generic_options=TRANSPORT)
-        descriptor = flight.FlightDescriptor.for_command(json.dumps(who).encode())
+        token = uuid.uuid4().hex
+        self._body = Incoming(address.rpartition(":")[0], bodies, token.encode())
+        descriptor = flight.FlightDescriptor.for_command(json.dumps({**who, "body": token}).encode())
         self._writer, self._reader = self._client.do_exchange(descriptor, flight.FlightCallOptions(headers=headers))
         self._thread = threading.Thread(target=self._receive, daemon=True)
 
@@ -94,6 +97,7 @@ class Stream:
 
     def cancel(self) -> None:
         self._reader.cancel()
+        self._body.end()
 
     def _receive(self) -> None:
         try:
@@ -107,6 +111,7 @@ class Stream:
             with contextlib.suppress(pa.ArrowException, OSError):
                 self._writer.close()  # or it would say itself, and aloud, that it was cancelled
             self._client.close()
+            self._body.close()
 
     def _take(self, chunk: Any) -> None:
         said = json.loads(chunk.app_metadata.to_pybytes())
@@ -114,6 +119,8 @@ class Stream:
         if problem:
             self._listener.fail(DataServiceError(f"data host {self._address}: {problem}"))
             return
+        memory = self._memory.empty(said.get("bytes", 0))
+        self._body.receive(memory)
         with self._lock:
             asked = self.asked.pop(said["asked"], None)
         if asked is None:  # taken back, and asked of another
@@ -121,14 +128,4 @@ class Stream:
         if "end" in said:
             self._listener.end(asked)
         else:
-            memory = self._listener.pinned(_memory(chunk.data))
             self._listener.come(asked, read(said["batch"], memory), len(memory))
-
-
-def _memory(data: Any) -> Tensor:
-    """The bytes of a batch as uint8 tensor: where they came, if tensors of any dtype can lie there."""
-    if data is None:
-        return memory_at(0, 0, None)
-    buffer = data.column(0).buffers()[2]
-    memory = memory_at(buffer.address, buffer.size, buffer)
-    return memory if buffer.address % 16 == 0 else memory.clone()

@@ -21,15 +21,20 @@ from .slots import Slot, Slots
 DEATHS = 3  # workers that a batch may end in a row, before it counts as its own fault
 LONG = 4096  # samples whose numbers fill a pipe, so that a worker is sent one such order at a time
 
-Answered = Callable[[Answer, Slot], object]
+Answered = Callable[[Answer, Slot | None], object]
 
 
 @dataclass(eq=False)
 class _Task:
     order: Order
-    slot: Slot
     answered: Answered
+    slot: Slot | None = None  # once a worker is given it: so there are few, and they stay in the caches
     deaths: int = 0
+
+    def begin(self, slots: Slots) -> Order:
+        """What to tell a worker."""
+        self.slot = self.slot or slots.take()
+        return self.order._replace(path=self.slot.path)
 
 
 @dataclass(eq=False)
@@ -45,7 +50,7 @@ class _Worker:
 class Workers:
     """``count`` processes that make batches of the dataset in ``payload``, each in a slot of shared memory.
 
-    ``answered`` is called on a thread of this object's, with what has become of the batch.
+    ``answered`` is called on a thread of this object's, with what has become of the batch, and where it is if it was made.
     """
 
     def __init__(self, payload: Payload, plan: Plan, count: int, *, nice: int = 0) -> None:
@@ -70,16 +75,15 @@ class Workers:
 
     def submit(self, epoch: int, shard: int | None, number: int, answered: Answered) -> None:
         """Have a batch made."""
-        slot = self._slots.take()
         samples = self._plan.samples(epoch, number) if shard is None else []
-        task = _Task(Order(epoch, shard, number, samples, slot.path), slot, answered)
+        task = _Task(Order(epoch, shard, number, samples), answered)
         with self._lock:
             broken = self._broken
             if broken is None:
                 self._put(task, first=False)
                 self._give_out()
         if broken is not None:
-            answered(broken, slot)
+            answered(broken, None)
 
     def pids(self) -> list[int]:
         """Of the processes that are there now."""
@@ -181,7 +185,7 @@ class Workers:
                 if worker.ready and queue and len(worker.tasks) < depth:
                     worker.tasks.append(queue.popleft())
                     with contextlib.suppress(OSError):  # it has ended, and will be replaced
-                        worker.orders.send(worker.tasks[-1].order)
+                        worker.orders.send(worker.tasks[-1].begin(self._slots))
 
     def _break(self, why: Raised) -> None:
         """Answer all that wait, and whatever comes, with why there will be no batch."""
