@@ -179,7 +179,7 @@ def run(one: Contestant, workload: Workload, options: argparse.Namespace) -> dic
             raise
     if process.returncode != 0:
         raise SystemExit(f"{one.name} ended with {process.returncode}:\n{errors[-4000:]}")
-    measured = json.loads(output.splitlines()[-1])
+    measured = json.loads(next(line for line in output.splitlines() if line.startswith("{")))  # libraries print, too
     amount = measured["batches"] * (workload.gigabytes if workload.kind == "ready" else workload.batch_size)
     return {"rate": amount / measured["seconds"], "cpu": measured["cpu_seconds"] / amount}
 

@@ -1,6 +1,6 @@
 """AWS's article on heterogeneous clusters in miniature, and how throughput grows with data hosts: time emulated, data real.
 
-    python benchmarks/heterogeneous.py [--rounds 3] [--cycles 10] [--streams 2] [--docs docs] [--json]
+    python benchmarks/heterogeneous.py [--rounds 3] [--seconds 20] [--streams 2] [--docs docs] [--json]
 
 Preprocessing and the training step take declared amounts of time on declared numbers of vCPUs, and sleep instead of working;
 everything else is the data service of training_code/heterogeneous with batches of the article's real size: a server for each
@@ -26,6 +26,8 @@ from emulated.article import ARTICLE, SETUPS, Setup
 from emulated.hosts import Host, step_seconds
 
 CLOSE, LINEAR = 0.05, 0.10
+LEAST_COUNTED = 60  # batches, of which one more or less at the ends is little
+ASYNCHRONOUS = 8  # batches of each worker until they no longer end together, as those do that began together
 GROWTH_HOSTS = (1, 2, 4, 8, 16)
 GROWTH_HOST = Host(workers=2, seconds=0.4, shape=(1024, 28, 28))  # 5 batches of 3.2 MB a second
 GROWTH_STEP = 0.02  # the limit: 50 batches a second
@@ -34,7 +36,7 @@ GROWTH_STEP = 0.02  # the limit: 50 batches a second
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--cycles", type=int, default=10, help="batches of every worker that are counted")
+    parser.add_argument("--seconds", type=float, default=20, help="that are counted of each, and at least 60 batches")
     parser.add_argument("--streams", type=int, default=2, help="connections to each host")
     parser.add_argument("--setups", type=int, nargs="*", choices=range(len(SETUPS)), default=range(len(SETUPS)))
     parser.add_argument(
@@ -66,21 +68,26 @@ def main() -> int:
 
 
 def play(setup: Setup, options: argparse.Namespace) -> float:
-    """Seconds of a step, over as many batches for each worker."""
+    """Seconds of a step."""
     training, *data = (
         Host(host.vcpus // setup.vcpus_of_worker, host.seconds / setup.vcpus_of_worker, setup.batch)
         for host in setup.hosts
     )
-    cycle = setup.workers
-    return step_seconds(data, training, setup.step, 2 * cycle, options.cycles * cycle, options.streams)
+    return step_seconds(
+        data, training, setup.step, ASYNCHRONOUS * setup.workers, counted(setup.ideal, options), options.streams
+    )
 
 
 def grow(hosts: int, options: argparse.Namespace) -> float:
-    cycle = hosts * GROWTH_HOST.workers
-    counted = max(options.cycles * cycle, 100)
-    # Until what was made while the hosts were greeted is used up.
-    warmup = 100 + 2 * cycle
-    return step_seconds([GROWTH_HOST] * hosts, None, GROWTH_STEP, warmup, counted - counted % cycle, options.streams)
+    # As well until what was made while the hosts were greeted is used up.
+    warmup = 100 + ASYNCHRONOUS * hosts * GROWTH_HOST.workers
+    seconds = max(GROWTH_STEP, GROWTH_HOST.seconds / (hosts * GROWTH_HOST.workers))
+    return step_seconds([GROWTH_HOST] * hosts, None, GROWTH_STEP, warmup, counted(seconds, options), options.streams)
+
+
+def counted(seconds: float, options: argparse.Namespace) -> int:
+    """How many batches to count, of which each takes so many seconds."""
+    return max(LEAST_COUNTED, round(options.seconds / seconds))
 
 
 def setup_result(setup: Setup, seconds: list[float]) -> dict[str, Any]:

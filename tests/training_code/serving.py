@@ -87,10 +87,10 @@ class Huge(Dataset[Tensor]):
     """Samples of a GiB each, which take no memory until they are in a batch."""
 
     def __len__(self) -> int:
-        return 4
+        return 2
 
     def __getitem__(self, index: int) -> Tensor:
-        return torch.zeros(1).expand(2**28)
+        return torch.tensor([index + 1.0]).expand(2**28)
 
 
 DATASETS = {"numbers": Numbers, "lines": Lines, "huge": Huge}

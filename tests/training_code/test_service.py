@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 from pathlib import Path
 
 import psutil
 import pytest
 import torch
 from hosts_and_trainers import Serve, Start, addresses, forever, gone, numbers, serve, start
-from serving import BATCH_SIZE, LENGTH, BatchReader, BatchServer, DataServiceError, Lines, Numbers, TrainerFailed
+from serving import BATCH_SIZE, LENGTH, BatchReader, BatchServer, DataServiceError, Huge, Lines, Numbers, TrainerFailed
 
 __all__ = ["serve", "start"]
 EVERYTHING = list(range(LENGTH))
@@ -148,6 +149,29 @@ def test_a_rank_that_stops_bounds_what_is_made_for_it_and_holds_up_no_other(serv
 def test_a_caller_of_another_job_is_refused(serve: Serve) -> None:
     with pytest.raises(DataServiceError, match="serves another training job"):
         BatchReader(addresses(serve()), job="another")
+
+
+def test_strangers_on_the_port_for_bytes_disturb_nobody(serve: Serve) -> None:
+    [server] = serve()
+    [port] = {
+        connection.laddr.port
+        for connection in psutil.Process(server.pid).net_connections("tcp")
+        if connection.status == psutil.CONN_LISTEN and connection.laddr.port != server.port
+    }
+    with (
+        socket.create_connection(("127.0.0.1", port)),
+        socket.create_connection(("127.0.0.1", port)) as loud,
+        BatchReader(addresses([server]), job="job") as reader,
+    ):
+        loud.sendall(bytes(4096))
+        assert sorted(numbers(reader)) == EVERYTHING
+
+
+def test_a_batch_of_two_gib_arrives(serve: Serve) -> None:
+    with BatchReader(addresses(serve(dataset=Huge(), batch_size=2)), job="job") as reader:
+        [batch] = reader
+        assert batch.shape == (2, 2**28)
+        assert sorted(batch[:, -1].tolist()) == [1, 2]
 
 
 def test_a_reader_of_another_number_of_ranks_is_refused(serve: Serve) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 from typing import Any
 
 import pytest
@@ -96,6 +97,19 @@ def test_a_batch_for_which_there_is_no_memory_is_an_error_with_its_size(start: S
     ):
         list(reader)
     assert "finds no room" in host.rest()[0]
+
+
+def test_a_data_host_whose_port_for_bytes_is_closed_is_named_with_it(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(address: tuple[str, int], _: float) -> socket.socket:
+        raise ConnectionRefusedError(111, "Connection refused")
+
+    servers = serve()
+    monkeypatch.setattr(socket, "create_connection", refuse)
+    said = r"never answered in 2 s: port \d+, on which its batches' bytes are, cannot be reached: .*Connection refused"
+    with BatchReader(addresses(servers), job="job", patience=2) as reader, pytest.raises(DataHostLost, match=said):
+        list(reader)
 
 
 def test_a_dataset_that_cannot_be_pickled_is_an_error_at_the_start(serve: Serve) -> None:

@@ -1,4 +1,4 @@
-"""A data service for PyTorch: data hosts prepare batches, training ranks read them, over Arrow Flight (gRPC).
+"""A data service for PyTorch: data hosts prepare batches, training ranks read them, over Arrow Flight (gRPC) and TCP.
 
     batches = read_batches(dataset, batch_size=64)     # where a DataLoader stood, in the script that all hosts start
 

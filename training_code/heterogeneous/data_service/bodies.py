@@ -20,7 +20,7 @@ SOON = 10.0  # seconds in which the two sides of a connection find each other
 
 
 class Bodies:
-    """A port of a serving process, for the connections of its streams. ``close`` takes no more of them."""
+    """A port of a serving process, for the connections of its streams."""
 
     def __init__(self, host: str) -> None:
         self._listener = socket.create_server((host, 0))
@@ -37,12 +37,9 @@ class Bodies:
             self._changed.notify_all()
             return self._come.pop(token)
 
-    def close(self) -> None:
-        self._listener.close()
-
     def _accept(self) -> None:
-        with contextlib.suppress(OSError):  # closed
-            while True:
+        while True:
+            with contextlib.suppress(ConnectionAbortedError):
                 connection, _ = self._listener.accept()
                 threading.Thread(target=self._keep, args=(connection,), daemon=True).start()
 
@@ -50,7 +47,8 @@ class Bodies:
         """Have a connection ready for its stream, and close it where no stream takes it soon."""
         with contextlib.suppress(OSError):
             connection.settimeout(SOON)
-            token = connection.recv(TOKEN, socket.MSG_WAITALL)
+            with connection.makefile("rb") as file:
+                token = file.read(TOKEN)
             connection.settimeout(None)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # a small batch waits for no answer
             with self._changed:

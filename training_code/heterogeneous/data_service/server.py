@@ -1,4 +1,4 @@
-"""The serving process of a data host: answers what training ranks ask for, over Arrow Flight (gRPC).
+"""The serving process of a data host: answers what training ranks ask for, over Arrow Flight (gRPC) and the sockets beside it.
 
 It holds no state of an epoch: any batch can be asked of any data host, at any time. A call is answered only if it names the
 server's own job. That guards against crossed wires; it is no secret that keeps an attacker out.
