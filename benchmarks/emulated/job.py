@@ -2,8 +2,8 @@
 
     python benchmarks/emulated/job.py
 
-It plays ResNet-50 on 96 + 144 vCPUs. Since hosts start and end there as on SageMaker, it takes a minute longer than
-benchmarks/heterogeneous.py takes for that row. Ends with 1 where the step is not within 5 % of the ideal.
+It plays ResNet-50 on 96 + 144 vCPUs, the 96 as local workers, and takes a minute. Ends with 1 where the step is not within 5 %
+of the ideal, which local workers that are asked only when the training has had to wait do not reach.
 """
 
 from __future__ import annotations
