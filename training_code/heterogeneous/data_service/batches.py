@@ -119,9 +119,11 @@ def read(description: Mapping[str, Any], memory: Tensor) -> Any:
             return inside
 
 
-def memory_at(address: int, size: int, owner: object) -> Tensor:
-    """Memory of another library's, as uint8 [size] that may be written to; ``owner`` lives as long as the tensor does."""
-    return torch.from_numpy(np.asarray(_Lent(address, size, owner))) if size else torch.empty(0, dtype=torch.uint8)
+def lent(memory: memoryview, owner: object) -> Tensor:
+    """Memory that may be written to, as uint8 [its size]; ``owner`` lives as long as the tensor does."""
+    if not memory:
+        return torch.empty(0, dtype=torch.uint8)
+    return torch.from_numpy(np.asarray(_Lent(np.frombuffer(memory, dtype=np.uint8).ctypes.data, len(memory), owner)))
 
 
 class _Lent:

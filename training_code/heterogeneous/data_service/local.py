@@ -6,7 +6,7 @@ import itertools
 import json
 from collections.abc import Callable
 
-from .batches import memory_at, read
+from .batches import lent, read
 from .errors import DataServiceError
 from .making import Answer, End, Made, Raised
 from .memory import Memory
@@ -46,7 +46,7 @@ class Local:
             self._asked.discard(serial)
             if isinstance(answer, Made) and slot is not None:
                 # The batch stays where it was made; its place is free again when its last tensor is gone.
-                memory = self._memory.pinned(memory_at(slot.address(answer.bytes), answer.bytes, slot))
+                memory = self._memory.pinned(lent(slot.view(answer.bytes), slot))
                 self._listener.come(asked, read(json.loads(answer.description), memory), answer.bytes)
             elif isinstance(answer, End):
                 self._listener.end(asked)

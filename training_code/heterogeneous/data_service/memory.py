@@ -6,11 +6,10 @@ import contextlib
 import mmap
 from collections import deque
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from .batches import memory_at
+from .batches import lent
 
 LARGE = 2**20  # bytes from which memory is kept for the batches to come; smaller ones malloc keeps
 HUGE_PAGE = 2**21
@@ -44,7 +43,7 @@ class Memory:
             block = self._free.pop()
         if block is None or len(block) < size:
             block = _block(size)
-        return memory_at(np.frombuffer(block, dtype=np.uint8).ctypes.data, size, _Taken(self._free, block))
+        return lent(memoryview(block)[:size], _Taken(self._free, block))
 
     def pinned(self, memory: Tensor) -> Tensor:
         """Memory that the GPU can fetch from while a step runs: the same where there is none."""

@@ -10,8 +10,6 @@ import mmap
 import os
 from collections import deque
 
-import numpy as np
-
 
 class Slots:
     """The slots of one process, made as they are needed and used again; ``close`` frees them."""
@@ -54,10 +52,6 @@ class Slot:
     def size(self) -> int:
         return self._memory.size
 
-    def address(self, size: int) -> int:
-        """Where its first ``size`` bytes are in this process."""
-        return self._memory.address(size)
-
     def view(self, size: int) -> memoryview:
         """Its first ``size`` bytes."""
         return self._memory.view(size)
@@ -78,9 +72,6 @@ class _Memory:
             self.size = os.fstat(self._file).st_size  # a worker has made it larger
             self._mapped = mmap.mmap(self._file, self.size)
         return memoryview(self._mapped or b"")[:size]
-
-    def address(self, size: int) -> int:
-        return int(np.frombuffer(self.view(size), dtype=np.uint8).ctypes.data)
 
     def close(self) -> None:
         if self._file >= 0:
