@@ -35,10 +35,16 @@ def check_cidr(cidr: str | None) -> None:
         )
 
 
-def known_cidrs(subnets: Sequence[ec2.ISubnet]) -> list[str] | None:
-    """The CIDRs of subnets; None where there is one that is not known at synthesis."""
+def known_cidrs(selected: ec2.SelectedSubnets) -> list[str] | None:
+    """The CIDRs of subnets; None where there is one that is not known at synthesis.
+
+    Until the CLI has looked a VPC up, its subnets have CIDRs of CDK's invention, ``1.2.3.4/5`` (aws-ec2/lib/vpc.ts,
+    ``DUMMY_VPC_PROPS``), and the CLI looks up only after a synthesis without errors.
+    """
+    if selected.is_pending_lookup:
+        return None
     cidrs = []
-    for subnet in subnets:
+    for subnet in selected.subnets:
         try:
             cidr = subnet.ipv4_cidr_block
         except RuntimeError:  # as an imported subnet answers that does not know

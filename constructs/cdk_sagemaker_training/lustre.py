@@ -123,7 +123,8 @@ def _allow_key(key: kms.IKey, stack: Stack, *, export: bool) -> None:
 
 def _check_network(network: TrainingNetwork) -> None:
     subnets = network.subnets.subnets
-    if len(subnets) != 1:
+    # How many there are is known once the CLI has looked the VPC up.
+    if len(subnets) != 1 and not network.subnets.is_pending_lookup:
         raise ValueError(
             "network must be in one availability zone for a file system of FSx for Lustre, "
             f"like TrainingNetwork(self, 'Network', max_azs=1), got one with {len(subnets)} subnets"

@@ -13,7 +13,7 @@ from constructs import Construct
 
 from cdk_sagemaker_training.addresses import check_addresses, check_cidr, known_cidrs
 from cdk_sagemaker_training.endpoints import add_interface_endpoint
-from cdk_sagemaker_training.tokens import is_unresolved
+from cdk_sagemaker_training.tokens import is_pending_zone, is_unresolved
 
 _MOST_ZONES = 6  # of a region, us-east-1's
 
@@ -64,6 +64,10 @@ class TrainingNetwork(Construct):
                 )
         self.vpc: ec2.IVpc = vpc or self._private_vpc(max_azs, availability_zones, cidr, flow_logs is not False)
         self.subnets: ec2.SelectedSubnets = self.vpc.select_subnets(**_selection(vpc, subnets, availability_zones))
+        if (
+            self.subnets.is_pending_lookup and not self.subnets.subnets
+        ):  # of CDK's invention are two groups in two zones
+            self.subnets = self.vpc.select_subnets()
         self.security_group: ec2.ISecurityGroup = security_group or self._security_group()
         self._allow_internally("Everything", ec2.Port.all_traffic(), "hosts of a job reach each other")
         for service in endpoints:
@@ -122,7 +126,7 @@ class TrainingNetwork(Construct):
 
     def check_addresses(self, resource_config: Mapping[str, Any]) -> None:
         """Refuse a job with more machines than the largest subnet has addresses for, where the CIDRs are known."""
-        check_addresses(resource_config, known_cidrs(self.subnets.subnets))
+        check_addresses(resource_config, known_cidrs(self.subnets))
 
     def allow_encrypted_traffic(self) -> None:
         """Add the rules that AWS asks for where a job encrypts the traffic between its hosts: UDP 500 and ESP, in and out.
@@ -237,6 +241,6 @@ def _check_zones(max_azs: int | None, zones: Sequence[str] | None) -> None:
     if (
         isinstance(zones, str)
         or not zones
-        or not all(re.fullmatch(r"[a-z]{2}(-[a-z]+)+-\d[a-z]", zone) for zone in zones)
+        or not all(is_pending_zone(zone) or re.fullmatch(r"[a-z]{2}(-[a-z]+)+-\d[a-z]", zone) for zone in zones)
     ):
         raise ValueError(f"availability_zones must list names of zones, like ['us-east-1a'], got {zones!r}")
