@@ -16,6 +16,7 @@ _REASONS: Reasons = {
     "AwsSolutions-SF2": "an execution waits for one job, whose hosts take no part in traces",
 }
 _WHY_JOBS = "a job's name is made when an execution starts; what it begins with is this workflow's alone"
+_WHY_CAPACITY = "the capacity that a training plan reserves has a random name; the plan is named beside it, where it is known"
 
 
 def default_logs(scope: Construct) -> sfn.LogOptions:
@@ -39,8 +40,12 @@ def make_state_machine(scope: Construct, definition: str, log_options: sfn.LogOp
     )
 
 
-def answer_review(workflow: Construct, jobs: Sequence[str]) -> None:
-    """Give the reasons for what a review finds in the state machines of a workflow; ``jobs`` are the ARNs of its jobs."""
+def answer_review(workflow: Construct, jobs: Sequence[str], capacity: Sequence[str]) -> None:
+    """Give the reasons for what a review finds in the state machines of a workflow.
+
+    ``jobs`` are the ARNs of its jobs, ``capacity`` those of training plans and what they reserve.
+    """
     answers = Answers(workflow)
     answers.add(_REASONS)
     answers.add_wildcards(jobs, _WHY_JOBS)
+    answers.add_wildcards(capacity, _WHY_CAPACITY)

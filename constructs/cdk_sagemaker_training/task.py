@@ -13,6 +13,7 @@ from constructs import Construct
 
 from cdk_sagemaker_training.jsonpath import expression
 from cdk_sagemaker_training.launch import Launch
+from cdk_sagemaker_training.machine_policies import machine_policies
 from cdk_sagemaker_training.props import PROPS, TrainingProps
 from cdk_sagemaker_training.sync import check_sync_takes
 
@@ -78,11 +79,7 @@ class TrainingTask(tasks.CallAwsService):
         )
         check_sync_takes(self._request, "TrainingWorkflow(...).as_task(...)", props)
         self._resource = f"arn:{launch.partition}:states:::sagemaker:createTrainingJob.sync"
-        self._policies = [
-            launch.job_policy("CreateTrainingJob", "DescribeTrainingJob", "StopTrainingJob", "AddTags"),
-            launch.pass_role_policy(),
-            launch.sync_policy(),
-        ]
+        self._policies = list(machine_policies(launch, [self._request], sync=True))
         self.role = launch.role
         self.network = props.get("network")
         self.image = props["image"]

@@ -15,6 +15,7 @@ from cdk_sagemaker_training.data import S3Prefix, seconds_of
 from cdk_sagemaker_training.definition import Integration, Intervals, training_definition
 from cdk_sagemaker_training.jsonpath import expression
 from cdk_sagemaker_training.launch import Launch
+from cdk_sagemaker_training.machine_policies import machine_policies, reserved_capacity
 from cdk_sagemaker_training.machines import answer_review, default_logs, make_state_machine
 from cdk_sagemaker_training.props import TrainingProps
 from cdk_sagemaker_training.stopping import Stopper
@@ -96,9 +97,10 @@ class TrainingWorkflow(Construct):
         )
         log_options = logs or default_logs(self)
         self.state_machine = make_state_machine(self, launch.stack.to_json_string(definition), log_options)
-        self._allow(launch)
+        for statement in machine_policies(launch, requests.values(), sync=self.integration == "sync"):
+            self.state_machine.add_to_role_policy(statement)
         Stopper(self, "Stopper", launch=launch, state_machine=self.state_machine, logs=log_options)
-        answer_review(self, launch.job_arns)
+        answer_review(self, launch.job_arns, reserved_capacity(launch.stack, requests.values()))
         self.role = launch.role
         self.network = props.get("network")
         self.image = props["image"]
@@ -151,13 +153,6 @@ class TrainingWorkflow(Construct):
     def metric_time(self, **options: Any) -> cloudwatch.Metric:
         """How long executions take, in milliseconds."""
         return self.state_machine.metric_time(**options)
-
-    def _allow(self, launch: Launch) -> None:
-        actions = ("CreateTrainingJob", "DescribeTrainingJob", "StopTrainingJob", "AddTags")
-        self.state_machine.add_to_role_policy(launch.job_policy(*actions))
-        self.state_machine.add_to_role_policy(launch.pass_role_policy())
-        if self.integration == "sync":
-            self.state_machine.add_to_role_policy(launch.sync_policy())
 
 
 def _longest_seconds(launch: Launch) -> int:

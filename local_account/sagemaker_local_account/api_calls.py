@@ -11,7 +11,7 @@ import io
 import itertools
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -126,9 +126,8 @@ def calls_of(environ: WSGIEnvironment, service: str, place: Place) -> list[Call]
     operation, members = _operation(environ)
     action = f"{prefix}:{operation}"
     calls = [Call(action, resource, _context(action, members)) for resource in _resources(action, members, place)]
-    if action == "sagemaker:CreateTrainingJob" and members.get("Tags"):
-        # Tags given at creation take the permission to tag, SageMaker's guide says ("Required permissions").
-        calls.append(Call("sagemaker:AddTags", calls[0].resource, calls[0].context))
+    if action == "sagemaker:CreateTrainingJob":
+        calls += _with_training_job(calls[0], members)
     if action in PASSED_ROLES:
         member, to = PASSED_ROLES[action]
         if role := members.get(member):
@@ -206,6 +205,22 @@ def _context(action: str, members: Mapping[str, Any]) -> dict[str, tuple[str, ..
     if action == "sagemaker:CreateTrainingJob":
         return _of_training_job(members)
     return {}
+
+
+def _with_training_job(call: Call, request: Mapping[str, Any]) -> Iterator[Call]:
+    """What creating a job asks for beside the job itself.
+
+    Tags given at creation take the permission to tag, SageMaker's guide says ("Required permissions"). A training plan takes
+    CreateTrainingJob on it and on the capacity that it reserves (AmazonSageMakerFullAccess, statement
+    AllowUseOfTrainingPlanResources, which is beside one that excludes both).
+    """
+    if request.get("Tags"):
+        yield Call("sagemaker:AddTags", call.resource, call.context)
+    resources = request.get("ResourceConfig") or {}
+    preferred = (preference.get("TrainingPlanArns") or [] for preference in resources.get("InstancePreferences") or [])
+    for plan in filter(None, [resources.get("TrainingPlanArn"), *itertools.chain.from_iterable(preferred)]):
+        yield Call(call.action, plan, call.context)
+        yield Call(call.action, f"{plan.partition(':training-plan/')[0]}:reserved-capacity/*", call.context)
 
 
 def _of_training_job(request: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:

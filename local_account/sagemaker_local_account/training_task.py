@@ -145,6 +145,9 @@ class TrainingTask(StateTaskServiceCallback):
         )
         response = client.create_training_job(**normalised_parameters)
         response.pop("ResponseMetadata", None)
+        if self.resource.condition == ResourceCondition.Sync:
+            # AWS's page of policies for this integration has ListTags, and does not say when it is called.
+            client.list_tags(ResourceArn=response["TrainingJobArn"])
         env.stack.append(response)
 
     def _build_sync_resolver(

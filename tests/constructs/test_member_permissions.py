@@ -68,6 +68,15 @@ class Stack(cdk.Stack):
             for statement in resource["Properties"]["PolicyDocument"]["Statement"]
         ]
 
+    def of_the_machine(self) -> list[dict[str, Any]]:
+        """The statements of the role of the workflow's state machine."""
+        return [
+            resolved(statement)
+            for name, resource in Template.from_stack(self).to_json()["Resources"].items()
+            if resource["Type"] == "AWS::IAM::Policy" and name.startswith("TrainingStateMachineRole")
+            for statement in resource["Properties"]["PolicyDocument"]["Statement"]
+        ]
+
     def warnings(self) -> list[str]:
         found = Annotations.from_stack(self).find_warning("*", Match.any_value())
         return [str(one.entry.data) for one in found]
@@ -160,6 +169,39 @@ def test_session_tags_reach_the_jobs_role_which_trusts_sagemaker_of_this_account
             "Condition": {"StringEquals": {"aws:SourceAccount": "123456789012"}},
         }
     ]
+
+
+CAPACITY = "arn:aws:sagemaker:us-east-1:123456789012:reserved-capacity/*"
+
+
+@pytest.mark.parametrize(
+    ("plan", "resources"),
+    [
+        (PLAN, [PLAN, CAPACITY]),
+        (cdk.Fn.import_value("Plan"), [{"Fn::ImportValue": "Plan"}, CAPACITY]),
+        (
+            sfn.JsonPath.string_at("$.plan"),
+            ["arn:aws:sagemaker:us-east-1:123456789012:training-plan/*", CAPACITY],
+        ),
+    ],
+    ids=["arn", "token", "input"],
+)
+def test_a_job_on_a_training_plan_is_created_on_the_plan_and_its_capacity_too(
+    stack: Stack, plan: str, resources: list[Any]
+) -> None:
+    stack.workflow(job=ON_GPUS, training_plan=plan)
+    creating = [one for one in stack.of_the_machine() if "sagemaker:CreateTrainingJob" in one["Action"]]
+    assert [one["Resource"] for one in creating if one["Action"] == "sagemaker:CreateTrainingJob"] == [resources]
+
+
+def test_jobs_without_a_training_plan_are_created_on_none(stack: Stack) -> None:
+    stack.workflow(job=ON_GPUS)
+    assert "reserved-capacity" not in str(stack.of_the_machine())
+
+
+def test_capacity_of_a_plan_elsewhere_is_reserved_where_the_plan_is(stack: Stack) -> None:
+    stack.workflow(job=ON_GPUS, training_plan="arn:aws:sagemaker:us-west-2:210987654321:training-plan/spring")
+    assert "arn:aws:sagemaker:us-west-2:210987654321:reserved-capacity/*" in str(stack.of_the_machine())
 
 
 def test_hosts_reach_the_lustre_file_system_that_is_their_channel(stack: Stack) -> None:

@@ -198,6 +198,7 @@ def test_the_machines_role_may_run_the_tasks_own_jobs_and_nothing_else() -> None
                 "sagemaker:DescribeTrainingJob",
                 "sagemaker:StopTrainingJob",
                 "sagemaker:AddTags",
+                "sagemaker:ListTags",
             ],
             "Effect": "Allow",
             "Resource": "arn:aws:sagemaker:us-east-1:123456789012:training-job/stack-train-*",

@@ -416,6 +416,7 @@ def test_the_machine_may_touch_its_own_jobs_only(sync: Rendered) -> None:
         "sagemaker:DescribeTrainingJob",
         "sagemaker:StopTrainingJob",
         "sagemaker:AddTags",
+        "sagemaker:ListTags",
     ]
     assert jobs["Resource"] == "arn:aws:sagemaker:us-east-1:123456789012:training-job/stack-training-*"
 

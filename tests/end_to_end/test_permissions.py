@@ -36,6 +36,7 @@ from cdk_sagemaker_training import (
 )
 from sagemaker_local_account.account import LocalAccount
 
+PLAN = "arn:aws:sagemaker:us-east-1:123456789012:training-plan/spring"
 A_QUICK_JOB = Path(__file__).parent / "a_quick_job"
 # role, action, what happens without it: the rows of the page.
 ROWS = [
@@ -91,6 +92,15 @@ class Quick(cdk.Stack):
                 integration=integration,  # type: ignore[arg-type]
             )
             cdk.CfnOutput(self, f"{integration}Arn", value=workflow.state_machine.state_machine_arn)
+        planned = TrainingWorkflow(
+            self,
+            "Planned",
+            job=DataParallelJob(InstanceGroup("ml.p4d.24xlarge")),
+            image=image,
+            output=S3Prefix(bucket, "models/"),
+            training_plan=PLAN,
+        )
+        cdk.CfnOutput(self, "plannedArn", value=planned.state_machine.state_machine_arn)
         parent = sfn.StateMachine(
             self, "Parent", definition_body=sfn.DefinitionBody.from_chainable(workflow.as_task(self, "Train"))
         )
@@ -125,8 +135,8 @@ class Account:
         self.s3.put_object(Bucket=self.outputs["BucketName"], Key="checkpoints/before/old.txt", Body=b"old")
         return {**request, "CheckpointConfig": {"S3Uri": f"s3://{folder}"}}
 
-    def role_without(self, arn: str, *actions: str) -> str:
-        """A role like another, whose policies do not have some actions; its ARN."""
+    def role_without(self, arn: str, *names: str) -> str:
+        """A role like another, whose policies do not have some actions or resources; its ARN."""
         self._count += 1
         name = arn.rpartition("/")[2]
         other = f"Without{self._count}"
@@ -134,8 +144,8 @@ class Account:
         created = self.iam.create_role(RoleName=other, AssumeRolePolicyDocument=json.dumps(trust))["Role"]
         for policy in self.iam.list_role_policies(RoleName=name)["PolicyNames"]:
             document = self.iam.get_role_policy(RoleName=name, PolicyName=policy)["PolicyDocument"]
-            left = without(document, actions)
-            assert left != document, f"{name} has no {actions}"
+            left = without(document, names)
+            assert left != document, f"{name} has no {names}"
             self.iam.put_role_policy(RoleName=other, PolicyName=policy, PolicyDocument=json.dumps(left))
         return str(created["Arn"])
 
@@ -184,11 +194,12 @@ def without_retries(definition: Any) -> Any:
     return definition
 
 
-def without(document: dict[str, Any], actions: tuple[str, ...]) -> dict[str, Any]:
+def without(document: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
     document = copy.deepcopy(document)
     for statement in document["Statement"]:
-        named = statement["Action"] if isinstance(statement["Action"], list) else [statement["Action"]]
-        statement["Action"] = [name for name in named if name not in actions] or ["nothing:Nothing"]
+        for element, nothing in (("Action", "nothing:Nothing"), ("Resource", "arn:aws:nothing:::nothing")):
+            named = statement[element] if isinstance(statement[element], list) else [statement[element]]
+            statement[element] = [name for name in named if name not in names] or [nothing]
     return document
 
 
@@ -203,7 +214,7 @@ def account(deployed: Deployed, tmp_path_factory: pytest.TempPathFactory) -> Acc
 def actions(role: str, outcome: str) -> list[str]:
     found = [action for row_role, action, row_outcome in ROWS if (row_role, row_outcome) == (role, outcome)]
     assert found
-    return found
+    return list(dict.fromkeys(found))
 
 
 def denied(action: str) -> str:
@@ -298,6 +309,26 @@ def test_a_job_has_no_metrics_without(account: Account, action: str) -> None:
 @pytest.mark.parametrize("machine", ["pollArn", "syncArn"])
 def test_an_execution_is_denied(account: Account, machine: str, action: str) -> None:
     assert denied(action) in account.history_without(account.outputs[machine], action)
+
+
+@pytest.mark.parametrize("action", actions("machine", "an execution that waits by `.sync` fails"))
+def test_an_execution_that_waits_by_sync_is_denied(account: Account, action: str) -> None:
+    assert denied(action) in account.history_without(account.outputs["syncArn"], action)
+
+
+CAPACITY = PLAN.replace(":training-plan/spring", ":reserved-capacity/*")
+
+
+@pytest.mark.parametrize("resource", [PLAN, CAPACITY])
+def test_an_execution_is_denied_a_training_plan(account: Account, resource: str) -> None:
+    history = account.history_without(account.outputs["plannedArn"], resource)
+    assert f"{denied('sagemaker:CreateTrainingJob')} on resource: {resource}" in history
+
+
+def test_an_execution_may_use_the_training_plan_that_its_stack_names(account: Account) -> None:
+    """It gets as far as the account, which has no plans."""
+    ended = account.deployed.ended(account.deployed.start(account.outputs["plannedArn"]))
+    assert "there are no training plans" in ended["cause"]
 
 
 def test_an_execution_that_failed_cannot_stop_its_job_without_leave(account: Account) -> None:
