@@ -18,11 +18,14 @@ IN_ECR = re.compile(
     r"(?P<registry>(?P<account>\d{12})\.dkr\.ecr\.(?P<region>[a-z0-9-]+)\.amazonaws\.com(\.cn)?)/(?P<repository>[^:@]+)"
 )
 
+# The alias of AWS's containers in ECR's public gallery, which takes no log-in ("Image Access", AWS Deep Learning Containers).
+PUBLIC_CONTAINERS = "public.ecr.aws/deep-learning-containers/"
 
-def is_in_aws_accounts(image: str) -> bool:
-    """Whether an image lies in one of the accounts in which AWS keeps its containers for training."""
+
+def is_aws_container(image: str) -> bool:
+    """Whether an image is one of AWS's containers for training: in an account of AWS's, or in ECR's public gallery."""
     place = IN_ECR.match(image)
-    return place is not None and is_of_aws(place["account"])
+    return image.startswith(PUBLIC_CONTAINERS) or (place is not None and is_of_aws(place["account"]))
 
 
 def repository_arn(stack: Stack, place: re.Match[str]) -> str:
@@ -38,7 +41,7 @@ def chosen_builder(builder: Builder | None, parents: tuple[str, ...]) -> Builder
         )
     if builder == "docker":
         return "docker"
-    if builder is None and not any(map(is_in_aws_accounts, parents)):
+    if builder is None and not any(map(is_aws_container, parents)):
         return "docker"
     if find_spec("deploy_time_build") is None:
         raise ValueError(

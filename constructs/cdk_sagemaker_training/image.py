@@ -36,8 +36,10 @@ class TrainingImage(Construct):
     be read from the image, so none may be a secret.
 
     - ``builder`` is ``"docker"``, on the machine that deploys, or ``"codebuild"``, in AWS from the uploaded source. None takes
-      the latter for a FROM in the accounts in which AWS keeps its containers: these weigh 10 GB and more. Docker has to be logged
-      in to their registries; CodeBuild is by itself. It takes the package ``cdk-sagemaker-training[codebuild]``.
+      the latter for a FROM of one of AWS's containers, which weigh 10 GB and more to pull and to push. It takes the package
+      ``cdk-sagemaker-training[codebuild]``. Docker needs a log-in for a FROM in an account of AWS's, such as
+      ``763104351884.dkr.ecr.us-east-1.amazonaws.com/``, which CodeBuild does by itself; the same tags lie without one in
+      ``public.ecr.aws/deep-learning-containers/``.
     - ``repository`` is where CodeBuild puts the image, by default a new one: encrypted (with ``encryption_key``, else AES-256),
       scanned on push, with immutable tags, holding the newest ``max_images`` (10). ``removal_policy`` is the new one's, RETAIN
       unless said; with DESTROY it goes with its images. Docker pushes to the repository of the bootstrap stack.

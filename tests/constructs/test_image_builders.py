@@ -17,6 +17,7 @@ from aws_cdk.assertions import Match, Template
 from cdk_sagemaker_training import TrainingImage, TrainingRole
 
 OF_AWS = "763104351884.dkr.ecr.us-east-1.amazonaws.com"
+PUBLIC = "public.ecr.aws/deep-learning-containers"
 SMP = "658645717510.dkr.ecr.us-west-2.amazonaws.com/smdistributed-modelparallel:2.4.1-gpu-py311-cu121"
 
 
@@ -56,6 +57,12 @@ def test_an_image_from_one_of_awss_containers_is_built_in_codebuild(directory: P
     assert image.image.asset is None
 
 
+def test_an_image_from_one_of_awss_containers_in_the_public_gallery_is_built_in_codebuild(directory: Path) -> None:
+    image = Image(written(directory, f"{PUBLIC}/pytorch:2.13-cpu-amzn2023-sagemaker"))
+    assert image.image.base == "pytorch:2.13-cpu-amzn2023-sagemaker"
+    assert image.build["buildCommand"].startswith("docker buildx build ")  # the project has logged in to the gallery
+
+
 def test_an_image_from_awss_containers_for_model_parallel_jobs_is_built_in_codebuild(directory: Path) -> None:
     assert Image(written(directory, SMP)).image.build is not None
 
@@ -66,7 +73,14 @@ def test_an_image_from_one_of_awss_containers_is_built_by_docker_where_that_is_s
     assert image.image.asset is not None
 
 
-@pytest.mark.parametrize("base", ["python:3.11", "123456789012.dkr.ecr.us-east-1.amazonaws.com/jobs:1"])
+@pytest.mark.parametrize(
+    "base",
+    [
+        "python:3.11",
+        "public.ecr.aws/docker/library/python:3.11",
+        "123456789012.dkr.ecr.us-east-1.amazonaws.com/jobs:1",
+    ],
+)
 def test_an_image_from_another_place_is_built_by_docker(directory: Path, base: str) -> None:
     assert Image(written(directory, base)).image.build is None
 
