@@ -8,7 +8,18 @@ from typing import Annotated, Any
 import typer
 
 from . import control
-from .faults import Capacity, Fault, FullDisk, Interruption, LateHost, LostHost, Quota, SlowS3, Throttling
+from .faults import (
+    Capacity,
+    Fault,
+    FullDisk,
+    Interruption,
+    LateHost,
+    LostHost,
+    Quota,
+    ScheduledPlan,
+    SlowS3,
+    Throttling,
+)
 from .state import AccountError, RunningAccount, running_account
 
 app = typer.Typer(help="Let something go wrong; `mend` ends it.", no_args_is_help=True)
@@ -25,8 +36,18 @@ Seed = Annotated[int, typer.Option(help="With which that moment is drawn.")]
 
 @app.command()
 def capacity(context: typer.Context, instance_type: InstanceType, times: Times = None, job: Job = "") -> None:
-    """No machine of a type is to be had: jobs fail with a CapacityError."""
+    """No machine of a type is to be had: jobs fail with a CapacityError, or wait for it with max_pending."""
     _add(context, Capacity(instance_type, times=times, job=job))
+
+
+@app.command("training-plan")
+def training_plan(
+    context: typer.Context,
+    plan: Annotated[str, typer.Argument(help="Its ARN.")],
+    job: Job = "",
+) -> None:
+    """A training plan has not started: its jobs stay Pending until this is mended."""
+    _add(context, ScheduledPlan(plan, times=None, job=job))
 
 
 @app.command()

@@ -37,9 +37,16 @@ class Fault:
 
 @dataclass(frozen=True)
 class Capacity(Fault):
-    """There is no machine of a type to be had: jobs on it fail with a CapacityError."""
+    """There is no machine of a type to be had: jobs on it fail with a CapacityError, or wait for MaxPendingTimeInSeconds."""
 
     instance_type: str
+
+
+@dataclass(frozen=True)
+class ScheduledPlan(Fault):
+    """A training plan, by its ARN, has not started: its jobs stay Pending until this is mended, whatever ``times`` says."""
+
+    plan: str
 
 
 @dataclass(frozen=True)
@@ -117,7 +124,8 @@ class SlowS3(Fault):
 
 
 KINDS: Mapping[str, type[Fault]] = {
-    kind.__name__: kind for kind in (Capacity, Quota, Throttling, Interruption, LostHost, LateHost, FullDisk, SlowS3)
+    kind.__name__: kind
+    for kind in (Capacity, ScheduledPlan, Quota, Throttling, Interruption, LostHost, LateHost, FullDisk, SlowS3)
 }
 F = TypeVar("F", bound=Fault)
 

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from .devices import accelerators, write_stand_ins
-from .faults import Capacity, Faults, FullDisk, Interruption, LateHost
+from .faults import Faults, FullDisk, Interruption, LateHost
 from .file_systems import FileSystems, sources
 from .hosts import HostError
 from .images import ImageError, ImageStore
 from .logs import JobLogs, Metrics
-from .plan import CHECKPOINTS, JobPlan, config_files, groups_of, plan_job, s3_source
+from .plan import CHECKPOINTS, JobPlan, config_files, plan_job, s3_source
 from .storage import (
     Checkpoints,
     StorageError,
@@ -32,6 +32,7 @@ from .storage import (
     upload,
 )
 from .training import EndedBy, Outcome, Training, ml
+from .waiting import NoCapacity, Pending
 
 _LOOK_SECONDS = 0.2
 _LONGEST_REASON = 1024
@@ -71,6 +72,8 @@ class End:
 
 
 STOPPED = End("Stopped", "Stopped", "Training job stopped")
+# The service model says that such a job "is stopped", and has no status of its own for it.
+PENDING_TOO_LONG = End("Stopped", "Stopped", "Training job pending time exceeded MaxPendingTimeInSeconds provided")
 ENDS: Mapping[EndedBy, End] = {
     "stop": STOPPED,
     "runtime": End("Stopped", "MaxRuntimeExceeded", "Training job runtime exceeded MaxRuntimeInSeconds provided"),
@@ -172,7 +175,9 @@ class Job:
     def _live(self) -> End:
         plan = self._plan()
         while True:
-            self._find_machines()
+            unstarted = self._find_machines()
+            if unstarted is not None:
+                return unstarted
             since = time.monotonic()
             try:
                 end = self._attempt(plan)
@@ -223,15 +228,25 @@ class Job:
             deadlines["wait"] = self._began + limits["MaxWaitTimeInSeconds"]
         return deadlines
 
-    def _find_machines(self) -> None:
+    def _find_machines(self) -> End | None:
+        """Until there are machines; the job's end where that comes first."""
         self._change("Starting", "Preparing the instances for training")
-        for _, instance_type, _ in groups_of(self.request):
-            if self._around.faults.take_one(Capacity, job=self.name, instance_type=instance_type):
-                self._change("Starting", "Insufficient capacity error from EC2 while launching instances, retrying!")
-                raise JobFailed(
-                    "CapacityError: Unable to provision requested ML compute capacity. Please retry using a different "
-                    "ML instance type."
-                )
+        pending = Pending(self.request, self._around.faults)
+        try:
+            while (reason := pending.reason()) is not None:
+                if pending.over:
+                    return PENDING_TOO_LONG
+                self._change("Pending", reason)
+                if self._stop.wait(_LOOK_SECONDS):
+                    return STOPPED
+        except NoCapacity:
+            self._change("Starting", "Insufficient capacity error from EC2 while launching instances, retrying!")
+            raise JobFailed(
+                "CapacityError: Unable to provision requested ML compute capacity. Please retry using a different "
+                "ML instance type."
+            ) from None
+        self._change("Starting", "Preparing the instances for training")
+        return None
 
     def _wait_for_machines(self, interruption: Interruption | None) -> bool:
         """Until there are machines again; False when the job ends first. The disks of the former ones are gone with them."""

@@ -22,7 +22,6 @@ REFUSED: Mapping[str, str] = {
     "RemoteDebugConfig.EnableRemoteDebug": "there is no Session Manager to enter a host by",
     "ResourceConfig.InstancePlacementConfig": "there are no UltraServers",
     "ResourceConfig.InstancePreferences": "there is no choice among types",
-    "ResourceConfig.TrainingPlanArn": "there are no training plans",
     "ServerlessJobConfig": "jobs have machines",
     "SessionChainingConfig.EnableSessionTagChaining": "sessions have no tags",
     "TensorBoardOutputConfig": "write to /opt/ml/output/data or to S3 instead",
@@ -37,9 +36,9 @@ INERT: Mapping[str, str] = {
     "InputDataConfig.RecordWrapperType": "on AWS, too, it is for Pipe mode only",
     "ProfilerConfig": "machines are not profiled",
     "ResourceConfig.KeepAlivePeriodInSeconds": "no machine is kept: a job starts at once without",
+    "ResourceConfig.TrainingPlanArn": "every plan is Active; `local-account break training-plan` keeps its jobs Pending",
     "ResourceConfig.VolumeKmsKeyId": "leave to use the key is asked for; the disk is this machine's",
     "ResourceConfig.VolumeSizeInGB": "the disk is this machine's; `local-account break full-disk` makes it small",
-    "StoppingCondition.MaxPendingTimeInSeconds": "no job waits for capacity",
     "VpcConfig": "leave to use it is asked for; its rules are applied to file systems, not to what hosts say to each other",
 }
 

@@ -7,7 +7,7 @@ import json
 import shutil
 import tarfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,8 @@ import pytest
 from botocore.exceptions import ClientError
 from running_account import Running
 
-from sagemaker_local_account.faults import LostHost
+from sagemaker_local_account import waiting
+from sagemaker_local_account.faults import Capacity, LostHost, ScheduledPlan
 from sagemaker_local_account.images import ImageStore
 
 IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/jobs:1"
@@ -419,3 +420,77 @@ def test_a_member_that_the_account_does_not_have_is_refused_by_name(
 def test_what_is_switched_off_is_not_refused(jobs: Jobs) -> None:
     job = jobs.run("true", RemoteDebugConfig={"EnableRemoteDebug": False}, ProfilerConfig={"DisableProfiler": True})
     assert job["TrainingJobStatus"] == "Completed"
+
+
+PLAN = "arn:aws:sagemaker:us-east-1:123456789012:training-plan/spring"
+ON_A_GPU = {"InstanceType": "ml.g5.xlarge", "InstanceCount": 1, "VolumeSizeInGB": 1}
+PENDING_FOR_AN_HOUR = {"MaxRuntimeInSeconds": 600, "MaxPendingTimeInSeconds": 3600}
+
+
+@pytest.fixture
+def hours_pass(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Moves the clock by which jobs wait for machines."""
+    passed = [0.0]
+
+    def pass_hours(hours: float) -> None:
+        passed[0] += hours * 3600
+
+    monkeypatch.setattr(waiting, "monotonic", lambda: time.monotonic() + passed[0])
+    return pass_hours
+
+
+def is_pending(job: dict[str, Any]) -> bool:
+    return bool(job["SecondaryStatus"] == "Pending")
+
+
+def test_a_job_of_a_training_plan_that_is_active_runs(jobs: Jobs) -> None:
+    job = jobs.run("true", ResourceConfig={**ON_A_GPU, "TrainingPlanArn": PLAN})
+    assert job["TrainingJobStatus"] == "Completed"
+
+
+def test_a_job_is_pending_until_its_training_plan_starts_which_does_not_count(
+    jobs: Jobs, hours_pass: Callable[[float], None]
+) -> None:
+    faults = jobs.running.account.faults
+    scheduled = faults.add(ScheduledPlan(PLAN, times=None))
+    name = jobs.create(
+        "true", ResourceConfig={**ON_A_GPU, "TrainingPlanArn": PLAN}, StoppingCondition=PENDING_FOR_AN_HOUR
+    )
+    jobs.until(name, is_pending)
+    hours_pass(72)
+    faults.mend(scheduled)
+    job = jobs.ended(name)
+    assert job["TrainingJobStatus"] == "Completed"
+    assert [change["Status"] for change in job["SecondaryStatusTransitions"]][:3] == ["Starting", "Pending", "Starting"]
+
+
+def test_a_job_that_waits_for_its_training_plan_can_be_stopped(jobs: Jobs) -> None:
+    faults = jobs.running.account.faults
+    scheduled = faults.add(ScheduledPlan(PLAN, times=None))
+    name = jobs.create("true", ResourceConfig={**ON_A_GPU, "TrainingPlanArn": PLAN})
+    jobs.until(name, is_pending)
+    jobs.sagemaker.stop_training_job(TrainingJobName=name)
+    assert jobs.ended(name)["TrainingJobStatus"] == "Stopped"
+    faults.mend(scheduled)
+
+
+def test_a_job_that_waits_for_capacity_is_stopped_after_its_pending_time(
+    jobs: Jobs, hours_pass: Callable[[float], None]
+) -> None:
+    faults = jobs.running.account.faults
+    lacking = faults.add(Capacity("ml.g5.xlarge", times=None))
+    name = jobs.create("true", ResourceConfig=ON_A_GPU, StoppingCondition=PENDING_FOR_AN_HOUR)
+    jobs.until(name, is_pending)
+    hours_pass(1)
+    job = jobs.ended(name)
+    faults.mend(lacking)
+    assert job["TrainingJobStatus"] == "Stopped"
+    assert job["SecondaryStatusTransitions"][-1]["StatusMessage"] == (
+        "Training job pending time exceeded MaxPendingTimeInSeconds provided"
+    )
+
+
+def test_a_job_on_machines_without_accelerators_waits_for_no_capacity(jobs: Jobs) -> None:
+    jobs.running.account.faults.add(Capacity("ml.m5.large", times=1))
+    job = jobs.run("true", StoppingCondition=PENDING_FOR_AN_HOUR)
+    assert job["FailureReason"].startswith("CapacityError: ")
