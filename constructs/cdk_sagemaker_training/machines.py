@@ -16,7 +16,9 @@ _REASONS: Reasons = {
     "AwsSolutions-SF2": "an execution waits for one job, whose hosts take no part in traces",
 }
 _WHY_JOBS = "a job's name is made when an execution starts; what it begins with is this workflow's alone"
-_WHY_CAPACITY = "the capacity that a training plan reserves has a random name; the plan is named beside it, where it is known"
+_WHY_CAPACITY = (
+    "the capacity that a training plan reserves has a random name; the plan is named beside it, where it is known"
+)
 
 
 def default_logs(scope: Construct) -> sfn.LogOptions:

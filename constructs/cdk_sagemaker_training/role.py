@@ -29,7 +29,7 @@ _WHY_EVERYTHING = (
 )
 _WHY_INTERFACES = "interfaces have no name before they are made; subnets and security group are the network's own"
 _WHY_KEY = "kms:GenerateDataKey* and kms:ReEncrypt* are each the action and its variant without plaintext, on one key"
-_WHY_OBJECTS = "a job reads and writes objects under a prefix, whose keys are not known before"
+_WHY_OBJECTS = "a job reads, writes and deletes objects under a prefix, whose keys are not known before"
 _WHY_VERSIONS = "a function's ARN with each of its versions, of the one function"
 _WHY_STREAMS = "SageMaker names the log streams of a job, in the one log group of training jobs"
 
@@ -127,8 +127,12 @@ class TrainingRole(Construct):
         self._answers.add_wildcards(function.resource_arns_for_grant_invoke, _WHY_VERSIONS)
 
     def grant_checkpoints(self, bucket: s3.IBucket, prefix: str) -> None:
-        """Let jobs keep checkpoints under a prefix: written while they run, read back when they start again."""
+        """Let jobs keep checkpoints under a prefix: written while they run, read back when they start again.
+
+        What a script deletes under its checkpoint path, SageMaker deletes in S3 (guide, "Checkpoints in Amazon SageMaker AI").
+        """
         self.grant_read_write(bucket, prefix)
+        self._allow(["s3:DeleteObject"], [bucket.arn_for_objects(f"{prefix}*")], why=_WHY_OBJECTS)
 
     def grant_read_write(self, bucket: s3.IBucket, prefix: str) -> None:
         """Let jobs read and write under a prefix, as a compiler's cache is."""

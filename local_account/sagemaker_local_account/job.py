@@ -204,8 +204,8 @@ class Job:
         self._around.file_systems.export(self.request)
         if self._abort.is_set():
             return dataclasses.replace(STOPPED, message="The account ended")
-        for kept in checkpoints:
-            kept.keep()
+        if checkpoints is not None:
+            checkpoints.keep()
         if outcome.interruption is not None:
             return outcome.interruption
         if outcome.failure is not None and outcome.failure.startswith("InternalServerError") and self._retries > 0:
@@ -329,22 +329,21 @@ class Job:
         )
         return dataclasses.replace(plan, hosts=tuple(dataclasses.replace(host, mounts=mounts) for host in plan.hosts))
 
-    def _checkpoints(self, plan: JobPlan) -> list[Checkpoints]:
+    def _checkpoints(self, plan: JobPlan) -> Checkpoints | None:
         config = self.request.get("CheckpointConfig")
         if not config:
-            return []
+            return None
         path = config.get("LocalPath", CHECKPOINTS)
         if not path.startswith("/opt/ml/"):
             raise JobFailed(
                 f"ClientError: the local account keeps checkpoints under /opt/ml only, got LocalPath {path}"
             )
-        s3 = self._client("s3")
-        kept = [Checkpoints(s3, config["S3Uri"], host.folder / path.lstrip("/")) for host in plan.hosts]
-        for checkpoints in kept:
-            checkpoints.restore()
-        return kept
+        folders = [host.folder / path.lstrip("/") for host in plan.hosts]
+        checkpoints = Checkpoints(self._client("s3"), config["S3Uri"], folders)
+        checkpoints.restore()
+        return checkpoints
 
-    def _train(self, plan: JobPlan, checkpoints: list[Checkpoints]) -> Outcome:
+    def _train(self, plan: JobPlan, checkpoints: Checkpoints | None) -> Outcome:
         logs = JobLogs(
             self.name, logs=self._client("logs"), cloudwatch=self._client("cloudwatch"), metrics=self._metrics
         )

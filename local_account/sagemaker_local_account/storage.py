@@ -17,6 +17,7 @@ from boto3.exceptions import S3UploadFailedError
 from botocore.exceptions import ClientError
 
 _BLOCK = 1 << 20
+_Version = tuple[int, int]  # a file's time of change, in nanoseconds, and its size
 
 
 class StorageError(Exception):
@@ -104,41 +105,78 @@ def _of_manifest(s3: Any, uri: str) -> list[tuple[str, str, str]]:
 
 
 class Checkpoints:
-    """The folder of a host's checkpoints, kept like a prefix in S3. All hosts of a job share the prefix, as on AWS."""
+    """The hosts' folders of checkpoints, kept like a prefix in S3, which all hosts of a job share.
 
-    def __init__(self, s3: Any, uri: str, folder: Path) -> None:
+    Each host starts with what lies under the prefix. While it runs, what is new or has changed in its folder is uploaded, and
+    what it removes is deleted: "If a checkpoint is deleted in the SageMaker AI container, it will also be deleted in the S3
+    folder" (guide, "Checkpoints in Amazon SageMaker AI"). Objects that come under the prefix later are not downloaded, so they
+    are not missing in any folder, and stay. AWS documents no more of several hosts than that names must differ, or the last
+    host's file counts; here an object stays while any host of the job has the file.
+    """
+
+    def __init__(self, s3: Any, uri: str, folders: Sequence[Path]) -> None:
         self._s3 = s3
         self._bucket, prefix = split(uri)
         self._prefix = prefix if not prefix or prefix.endswith("/") else f"{prefix}/"
         self._uri = f"s3://{self._bucket}/{self._prefix}"
-        self._folder = folder
-        self._kept: dict[str, tuple[int, int]] = {}
+        # What each folder had, by paths, when it was last looked at.
+        self._kept: dict[Path, dict[str, _Version]] = {folder: {} for folder in folders}
 
     def restore(self) -> None:
-        self._folder.mkdir(parents=True, exist_ok=True)
-        with refusals(f"Checkpoint download failed for {self._uri}"):
-            found = _of_prefix(self._s3, self._uri)
-        download(self._s3, found, self._folder)
-        self._kept = dict(self._files())
+        for folder in self._kept:
+            folder.mkdir(parents=True, exist_ok=True)
+            with refusals(f"Checkpoint download failed for {self._uri}"):
+                found = _of_prefix(self._s3, self._uri)
+            download(self._s3, found, folder)
+            self._kept[folder] = _files(folder)
 
     def keep(self) -> None:
-        """Upload what is new or has changed."""
-        for path, version in self._files():
-            if self._kept.get(path) != version:
+        """Upload what is new or has changed, then delete what a host had and none has any more."""
+        present = {folder: _files(folder) for folder in self._kept}
+        for folder, files in present.items():
+            self._upload(folder, files)
+        for path in self._removed(present):
+            with refusals(f"Checkpoint deletion failed for {self._uri}{path}"):
+                self._s3.delete_object(Bucket=self._bucket, Key=f"{self._prefix}{path}")
+
+    def _upload(self, folder: Path, files: Mapping[str, _Version]) -> None:
+        kept = self._kept[folder]
+        for path, version in files.items():
+            if kept.get(path) != version:
                 # A file that the script is just moving away is there under its new name next time.
                 with (
                     refusals(f"Checkpoint upload failed for {self._uri}{path}"),
                     contextlib.suppress(FileNotFoundError),
                 ):
-                    self._s3.upload_file(str(self._folder / path), self._bucket, f"{self._prefix}{path}")
-                    self._kept[path] = version
+                    self._s3.upload_file(str(folder / path), self._bucket, f"{self._prefix}{path}")
+                    kept[path] = version
 
-    def _files(self) -> Iterable[tuple[str, tuple[int, int]]]:
-        for path in sorted(self._folder.rglob("*")):
+    def _removed(self, present: Mapping[Path, Mapping[str, _Version]]) -> list[str]:
+        removed = set()
+        for folder, files in present.items():
+            for path in self._kept[folder].keys() - files.keys():
+                del self._kept[folder][path]
+                removed.add(path)
+        return sorted(path for path in removed if not any(path in files for files in present.values()))
+
+
+def _files(folder: Path) -> dict[str, _Version]:
+    """The files below a folder, while others come and go."""
+    found = {}
+    for directory, _, names in os.walk(folder, onerror=_unless_it_went):
+        for name in names:
+            path = Path(directory, name)
             with contextlib.suppress(FileNotFoundError):
                 if path.is_file():
                     status = path.stat()
-                    yield str(path.relative_to(self._folder)), (status.st_mtime_ns, status.st_size)
+                    found[str(path.relative_to(folder))] = (status.st_mtime_ns, status.st_size)
+    return found
+
+
+def _unless_it_went(error: OSError) -> None:
+    """A folder that cannot be read has not lost its files."""
+    if not isinstance(error, FileNotFoundError):
+        raise error
 
 
 def upload(s3: Any, folders: Sequence[Path], uri: str, kms_key_id: str | None, *, compressed: bool) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -44,7 +44,7 @@ class Training:
         plan: JobPlan,
         *,
         request: Mapping[str, Any],
-        checkpoints: Sequence[Checkpoints],
+        checkpoints: Checkpoints | None,
         faults: Faults,
         deadlines: Mapping[EndedBy, float],
         stop: threading.Event,
@@ -90,8 +90,8 @@ class Training:
         return Outcome(self._ended_by, self._failure, self._interruption)
 
     def keep_checkpoints(self) -> None:
-        for kept in self._checkpoints:
-            kept.keep()
+        if self._checkpoints is not None:
+            self._checkpoints.keep()
 
     def _hear(self, host: str, line: str) -> None:
         for moment in self._moments:

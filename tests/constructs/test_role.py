@@ -69,6 +69,16 @@ def test_writing_a_prefix_does_not_read_it(role: Role) -> None:
     assert role.resources_of("s3:GetObject") == []
 
 
+def test_checkpoints_may_be_deleted_under_their_prefix_only(role: Role) -> None:
+    role.role.grant_checkpoints(role.bucket, "checkpoints/")
+    assert role.resources_of("s3:DeleteObject") == ["arn::s3:::data/checkpoints/*"]
+
+
+def test_what_is_written_may_not_be_deleted(role: Role) -> None:
+    role.role.grant_read_write(role.bucket, "cache/")
+    assert role.resources_of("s3:DeleteObject") == []
+
+
 def test_a_bucket_with_a_key_may_be_read_with_it() -> None:
     role = Role()
     key = kms.Key(role.stack, "Key")

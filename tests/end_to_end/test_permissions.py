@@ -130,10 +130,7 @@ class Account:
             "CreateTrainingJob"
         )
         request = {name: job[name] for name in members.input_shape.members if name in job}
-        # A folder with a checkpoint in it, so that there is something to read.
-        folder = f"{self.outputs['BucketName']}/checkpoints/before/"
-        self.s3.put_object(Bucket=self.outputs["BucketName"], Key="checkpoints/before/old.txt", Body=b"old")
-        return {**request, "CheckpointConfig": {"S3Uri": f"s3://{folder}"}}
+        return {**request, "CheckpointConfig": {"S3Uri": f"s3://{self.outputs['BucketName']}/checkpoints/before/"}}
 
     def role_without(self, arn: str, *names: str) -> str:
         """A role like another, whose policies do not have some actions or resources; its ARN."""
@@ -153,6 +150,8 @@ class Account:
         """The end of a job like the quick one, whose role lacks an action."""
         name = f"{self.request['TrainingJobName'][:40]}-{self._count}"
         role = self.role_without(self.request["RoleArn"], action)
+        # A checkpoint that is there to be read, and to be removed.
+        self.s3.put_object(Bucket=self.outputs["BucketName"], Key="checkpoints/before/old.txt", Body=b"old")
         self.sagemaker.create_training_job(**{**self.request, "TrainingJobName": name, "RoleArn": role})
 
         def ended() -> dict[str, Any] | None:
@@ -283,6 +282,14 @@ def test_a_job_cannot_write_without(account: Account, action: str) -> None:
     job = account.job_without(action)
     assert job["TrainingJobStatus"] == "Failed"
     assert "upload failed" in job["FailureReason"]
+    assert denied(action) in job["FailureReason"]
+
+
+def test_a_job_cannot_remove_its_checkpoints_without(account: Account) -> None:
+    [action] = actions("job", "the job fails: deletion failed")
+    job = account.job_without(action)
+    assert job["TrainingJobStatus"] == "Failed"
+    assert "ClientError: Checkpoint deletion failed" in job["FailureReason"]
     assert denied(action) in job["FailureReason"]
 
 

@@ -229,6 +229,14 @@ def test_checkpoints_are_kept_and_come_back(jobs: Jobs) -> None:
     assert jobs.said(job["TrainingJobName"]) == ["7"]
 
 
+def test_checkpoints_that_a_script_removes_are_deleted(jobs: Jobs) -> None:
+    kept = {"S3Uri": "s3://jobs-bucket/pruned"}
+    jobs.run("cd /opt/ml/checkpoints; touch step-1 step-2", CheckpointConfig=kept)
+    jobs.run("cd /opt/ml/checkpoints; rm step-1", CheckpointConfig=kept)
+    [left] = jobs.s3.list_objects_v2(Bucket="jobs-bucket", Prefix="pruned/")["Contents"]
+    assert left["Key"] == "pruned/step-2"
+
+
 def test_a_failure_file_becomes_the_failure_reason(jobs: Jobs) -> None:
     job = jobs.run("echo the digits are missing > /opt/ml/output/failure; exit 3")
     assert job["TrainingJobStatus"] == "Failed"

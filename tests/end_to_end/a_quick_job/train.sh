@@ -3,3 +3,4 @@ ls /opt/ml/input/data/letters /opt/ml/checkpoints
 echo "step 1 loss 0.5"
 echo model > /opt/ml/model/model.txt
 echo checkpoint > /opt/ml/checkpoints/checkpoint.txt
+rm -f /opt/ml/checkpoints/old.txt
