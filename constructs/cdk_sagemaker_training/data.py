@@ -181,11 +181,20 @@ class WarmPool:
 
 def seconds_of(prop: str, duration: Any) -> int:
     """The whole seconds of a ``Duration`` or of a number of seconds; at least 1."""
-    seconds = duration.to_seconds() if hasattr(duration, "to_seconds") else duration
+    seconds = duration
+    if hasattr(duration, "to_seconds"):
+        try:
+            seconds = duration.to_seconds(integral=False)
+        except RuntimeError as error:  # jsii's: CDK does not convert a token of another unit
+            raise ValueError(
+                f"{prop} must be in seconds where it is a token, like Duration.seconds(token): {error}"
+            ) from error
     if is_unresolved(seconds):
         return seconds  # type: ignore[no-any-return]  # a token, which CDK encodes as a float
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or seconds != int(seconds) or seconds < 1:
-        raise ValueError(f"{prop} must be a Duration or whole seconds, like Duration.hours(6), got {duration!r}")
+    whole = isinstance(seconds, int) or (isinstance(seconds, float) and seconds.is_integer())
+    if isinstance(seconds, bool) or not whole or seconds < 1:
+        got = f"{seconds!r} seconds" if hasattr(duration, "to_seconds") else repr(duration)
+        raise ValueError(f"{prop} must be a Duration or whole seconds, at least 1, like Duration.hours(6), got {got}")
     return int(seconds)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatch
 from typing import TYPE_CHECKING, Any
 
-from aws_cdk import Size, Stack, Validations
+from aws_cdk import Size, SizeRoundingBehavior, Stack, Validations
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 # The key of the tag that says which execution started a job; the value is the execution's ARN.
 EXECUTION_TAG = "StepFunctionsExecution"
 
+_MOST_TAGS = 49  # TagList of the service model, less the one of the execution
 _ONE_DAY = 24 * 3_600  # SageMaker's own limit of a job that says none
 _LONGEST_PREFIX = 26
 _VOLUME_GIB = 30  # as AWS's SDK asks for, where nobody says a size
@@ -52,9 +53,10 @@ class Launch:
         prefix = props.get("job_name_prefix")
         self.prefix = _default_prefix(scope.node.path) if prefix is None else prefix
         _check_prefix(self.prefix)
+        _check_tags(props.get("tags") or {})
         self.checkpoints = _checkpoints(props.get("checkpoints"), spot)
-        self.max_runtime_seconds = seconds_of("max_runtime", props.get("max_runtime") or _ONE_DAY)
-        max_pending = props.get("max_pending")
+        max_runtime, max_pending = props.get("max_runtime"), props.get("max_pending")
+        self.max_runtime_seconds = _ONE_DAY if max_runtime is None else seconds_of("max_runtime", max_runtime)
         self.max_pending_seconds = None if max_pending is None else seconds_of("max_pending", max_pending)
         self.max_wait_seconds = None if spot is None else seconds_of("max_wait", spot.max_wait)
         self.role = role if isinstance(role, TrainingRole) else TrainingRole(scope, "Role", role=role)
@@ -170,7 +172,15 @@ class Launch:
 
 
 def _gibibytes(size: Size | None) -> int:
-    return _VOLUME_GIB if size is None else int(size.to_gibibytes())
+    """The size of a volume in GiB, which the request has as a whole number."""
+    if size is None:
+        return _VOLUME_GIB
+    gibibytes = size.to_gibibytes(rounding=SizeRoundingBehavior.NONE)
+    if is_unresolved(gibibytes):
+        return gibibytes  # type: ignore[return-value]  # a token, which CDK encodes as a float
+    if gibibytes != int(gibibytes):
+        raise ValueError(f"volume_size must be whole GiB, like Size.gibibytes(100), got {gibibytes:g} GiB")
+    return int(gibibytes)
 
 
 def _key_arn(key: kms.IKey | None) -> str | None:
@@ -185,6 +195,19 @@ def _check_suffixes(requests: Sequence[JobRequest]) -> None:
         raise ValueError(
             "job must make requests whose name_suffix is a word, or nothing, that begins with a letter of its own, "
             f"like ['compile', ''], got {suffixes}"
+        )
+
+
+def _check_tags(tags: Mapping[str, str]) -> None:
+    if EXECUTION_TAG in tags:
+        raise ValueError(
+            f"tags must leave {EXECUTION_TAG!r} to the library, which finds a job's execution by it, like {{'team': 'vision'}}, "
+            f"got {tags[EXECUTION_TAG]!r}"
+        )
+    if len(tags) > _MOST_TAGS:
+        raise ValueError(
+            f"tags must be at most {_MOST_TAGS}, since SageMaker takes {_MOST_TAGS + 1} and {EXECUTION_TAG!r} is one of them, "
+            f"like {{'team': 'vision'}}, got {len(tags)}"
         )
 
 

@@ -124,6 +124,7 @@ def create_training_job(
     rules.check_network_isolation(network_isolation, remote_debug)
     rules.check_private_registry(private_registry, network=vpc_config is not None)
     rules.check_tags(tags or {})
+    rules.check_environment(environment or {}, job_request)
     check_choice("output_compression", output_compression, ("GZIP", "NONE", None))
     debugger_rules, profiler_rules = rules.rule_configurations(debugger, profiler)
     request = {

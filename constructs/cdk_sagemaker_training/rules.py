@@ -237,6 +237,16 @@ def check_tags(keys: Iterable[str]) -> None:
             raise ValueError(f"tags must not begin with 'aws:', which is AWS's own, like 'team', got {key!r}")
 
 
+def check_environment(environment: Mapping[str, str], job_request: JobRequest) -> None:
+    """Raise ``ValueError`` for a variable that the job sets itself, whose value would take the place of the user's."""
+    for name, value in job_request.environment.items():
+        if environment.get(name, value) != value:
+            raise ValueError(
+                f"environment must leave {name!r} to the job, which sets it to {value!r}; say it there, "
+                f"like compiler=TorchCompile(mode='max-autotune'), got {environment[name]!r}"
+            )
+
+
 def warm_pool_key(request: Mapping[str, Any]) -> dict[str, Any]:
     """What of a request must be alike for two jobs to share a warm pool, by the members' paths."""
     resources = {f"ResourceConfig.{name}": value for name, value in request["ResourceConfig"].items()}

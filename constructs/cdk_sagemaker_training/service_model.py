@@ -83,6 +83,12 @@ def _problems(shape_name: str, value: Any, path: tuple[str, ...]) -> Iterator[tu
             yield from _problems(shape["member"]["shape"], item, (*path, str(index)))
     elif kind == "map":
         for key, item in value.items():
+            if str(key).endswith(".$"):
+                # In the Parameters of a state such a key has a path of JSONPath for its value (Amazon States Language).
+                yield (
+                    path,
+                    f"must have no name that ends in '.$', by which Step Functions takes its value for a path, got {key!r}",
+                )
             yield from _problems(shape["key"]["shape"], key, (*path, str(key)))
             yield from _problems(shape["value"]["shape"], item, (*path, str(key)))
 

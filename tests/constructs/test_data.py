@@ -38,7 +38,15 @@ BUCKET: Any = SimpleNamespace(bucket_name="bucket")
         ),
         (
             lambda: Spot(S3Prefix(BUCKET), max_wait=0),
-            "max_wait must be a Duration or whole seconds, like Duration.hours(6), got 0",
+            "max_wait must be a Duration or whole seconds, at least 1, like Duration.hours(6), got 0",
+        ),
+        (
+            lambda: Spot(S3Prefix(BUCKET), max_wait=Duration.millis(1500)),
+            "max_wait must be a Duration or whole seconds, at least 1, like Duration.hours(6), got 1.5 seconds",
+        ),
+        (
+            lambda: WarmPool(float("nan")),
+            "keep_alive must be a Duration or whole seconds, at least 1, like Duration.hours(6), got nan",
         ),
         (
             lambda: WarmPool(Duration.hours(7)),

@@ -273,7 +273,26 @@ REQUESTS: list[tuple[Any, dict[str, Any], str, str]] = [
         "'a [0-9]'",
     ),
     (ON_CPUS, {"metric_definitions": {"a": "("}}, "metric_definitions['a'] must be a regular expression", "position 0"),
-    (ON_CPUS, {"hyperparameters": {"a": None}}, "hyperparameters['a'] must be text, a number, a bool", "got None"),
+    (ON_CPUS, {"hyperparameters": {"a": b"x"}}, "hyperparameters['a'] must be text, a number, a bool", "got b'x'"),
+    (ON_CPUS, {"hyperparameters": {"a": {1: 2}}}, "hyperparameters['a'] must have keys of text", "got 1 in it"),
+    (
+        ON_CPUS,
+        {"hyperparameters": {"a.$": "x"}},
+        "hyperparameters (HyperParameters) must have no name that ends in '.$'",
+        "got 'a.$'",
+    ),
+    (
+        ON_CPUS,
+        {"debugger": Debugger(PLACE, hook_parameters={"a.$": "x"})},
+        "debugger (DebugHookConfig.HookParameters) must have no name that ends in '.$'",
+        "got 'a.$'",
+    ),
+    (
+        CompiledJob(GPU),
+        {"environment": {"TRAINING_COMPILER": "xla"}},
+        "environment must leave 'TRAINING_COMPILER' to the job, which sets it to 'inductor'",
+        "got 'xla'",
+    ),
     (ON_CPUS, {"hyperparameters": {"a": "x" * 2501}}, "hyperparameters['a'] must be at most 2500 characters", "'"),
     (ON_CPUS, {"hyperparameters": {f"h{n}": n for n in range(101)}}, "hyperparameters must be at most 100", "got 101"),
     (

@@ -1,4 +1,5 @@
 import json
+from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -201,7 +202,25 @@ def test_a_metric_without_a_group_around_its_value_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "value", [True, False, 3, 0.001, 1e-05, "text", "5", "true", "null", "", [1, "a"], {"a": [True]}, '"quoted"', "a b"]
+    "value",
+    [
+        True,
+        False,
+        3,
+        0.001,
+        1e-05,
+        "text",
+        "5",
+        "true",
+        "null",
+        "",
+        [1, "a"],
+        {"a": [True]},
+        '"quoted"',
+        "a b",
+        None,
+        "two\nlines",
+    ],
 )
 def test_the_toolkit_reads_each_hyperparameter_as_it_was_meant(
     value: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -216,10 +235,17 @@ def test_the_toolkit_reads_each_hyperparameter_as_it_was_meant(
     assert type(read) is type(value)
 
 
-@pytest.mark.parametrize("value", [None, object()])
+@pytest.mark.parametrize("value", [object(), {1, 2}, b"text", Decimal("0.1"), [object()], {"a": object()}])
 def test_a_hyperparameter_without_a_json_form_is_refused(value: object) -> None:
     message = refusal_of(hyperparameters={"it": value})
-    assert message.startswith("hyperparameters['it'] must be text, a number, a bool, a list or a dict")
+    assert message.startswith("hyperparameters['it'] must be text, a number, a bool, None, a list or a dict")
+
+
+def test_a_hyperparameter_that_holds_itself_is_refused() -> None:
+    cycle: dict[str, Any] = {}
+    cycle["again"] = [cycle]
+    message = refusal_of(hyperparameters={"it": cycle})
+    assert message.startswith("hyperparameters['it'] must not hold itself, like [1, 2], got ")
 
 
 def test_a_hyperparameter_known_only_later_goes_as_the_text_that_it_is() -> None:
