@@ -52,6 +52,7 @@ AWS_ACCOUNTS = frozenset(
         "975050140332",
     ]
 )
+PUBLIC_REGISTRY = "public.ecr.aws"
 PYTORCH_MODULE = "sagemaker_pytorch_container.training:main"
 TENSORFLOW_MODULE = "sagemaker_tensorflow_container.training:main"
 
@@ -82,6 +83,8 @@ CONTAINERS = {
     "huggingface-pytorch-training": PYTORCH,
     "tensorflow-training": TENSORFLOW,
 }
+# Those of them that AWS publishes in ECR's public gallery too ("public_registry" in aws/deep-learning-containers, August 2026).
+PUBLIC_CONTAINERS = ("pytorch", "pytorch-training", "tensorflow-training")
 
 
 def deep_learning_container(image: Reference) -> Base | None:
@@ -124,10 +127,12 @@ def base_of(image: Reference) -> Base:
         return container
     if image.region_of(ACCOUNT_ID):
         raise ImageError(f"no image {image} has been pushed to the account")
-    if ECR_REGISTRY.fullmatch(image.registry):
+    public = str(image).startswith(f"{PUBLIC_REGISTRY}/deep-learning-containers/")
+    if public or ECR_REGISTRY.fullmatch(image.registry):
+        names = ", ".join(PUBLIC_CONTAINERS if public else CONTAINERS)
         raise ImageError(
-            f"the local account does not know what {image} brings; of AWS's containers it knows {', '.join(CONTAINERS)}, "
-            "with tags that begin with a version, like pytorch:2.13-cpu-amzn2023-sagemaker"
+            f"the local account does not know what {image} brings; of AWS's containers {'there ' if public else ''}it knows "
+            f"{names}, with tags that begin with a version, like pytorch:2.13-cpu-amzn2023-sagemaker"
         )
     if str(image) == "scratch:latest":
         return Base({}, [], [])
@@ -142,8 +147,8 @@ def base_of(image: Reference) -> Base:
 
 
 def _of_aws(image: Reference) -> bool:
-    if image.registry == "public.ecr.aws":
-        return image.repository.startswith("deep-learning-containers/")
+    if image.registry == PUBLIC_REGISTRY:
+        return image.repository.removeprefix("deep-learning-containers/") in PUBLIC_CONTAINERS
     return ECR_REGISTRY.fullmatch(image.registry) is not None and image.region_of(ACCOUNT_ID) is None
 
 

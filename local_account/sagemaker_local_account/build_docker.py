@@ -25,6 +25,7 @@ class DockerDaemon:
 
     def __init__(self, folder: Path, home: Path, environment: Mapping[str, str]) -> None:
         self._home = home
+        self._config = folder / "docker"  # a build begins without log-ins, and its own are nobody else's
         self._environment = environment
         self._running: set[subprocess.Popen[bytes]] = set()
         self._socket = socket.socket(socket.AF_UNIX)
@@ -71,7 +72,7 @@ class DockerDaemon:
             return 1
         stdin, stdout, stderr = descriptors
         with subprocess.Popen(
-            [self._environment["CDK_DOCKER"], *arguments],
+            [self._environment["CDK_DOCKER"], "--config", str(self._config), *arguments],
             cwd=directory,
             env=self._environment,
             stdin=stdin,

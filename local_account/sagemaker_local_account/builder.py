@@ -18,7 +18,7 @@ from .base_images import base_of
 from .dockerfile import BuildError, Instruction, as_json_list, command, expand, expanded, pairs, parse, words
 from .dockerignore import ignored_by
 from .pip_install import PipInstall
-from .references import ImageError, reference
+from .references import ImageError, Reference, reference
 from .trees import locate
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  # Docker's, where an image says no other
@@ -74,8 +74,9 @@ class Stage:
 class Builder:
     """One build.
 
-    ``known`` gives the image of a name that the account has, None for another; ``step`` gets each instruction as it is
-    applied, ``note`` what a reader of the Dockerfile would not expect.
+    ``known`` gives the image of a name that the account has, None for another; ``pull`` gets the image that a stage begins with
+    where it is another, and raises ``ImageError`` where it may not be pulled; ``step`` gets each instruction as it is applied,
+    ``note`` what a reader of the Dockerfile would not expect.
     """
 
     def __init__(
@@ -86,6 +87,7 @@ class Builder:
         *,
         build_args: Mapping[str, str],
         known: Callable[[str], Stage | None],
+        pull: Callable[[Reference], None],
         step: Callable[[str], None],
         note: Callable[[str], None],
     ) -> None:
@@ -96,6 +98,7 @@ class Builder:
         self._given = build_args
         self._declared: set[str] = set()
         self._known = known
+        self._pull = pull
         self._step = step
         self._note = note
         self._globals: dict[str, str] = {}
@@ -151,8 +154,10 @@ class Builder:
         if before is not None:
             stage = before.beginning(root)
         else:
+            image = reference(found[1])
+            self._pull(image)
             root.mkdir(parents=True)
-            base = base_of(reference(found[1]))
+            base = base_of(image)
             for note in base.notes:
                 self._note(f"{instruction.place}: {note}")
             stage = Stage(root=root, env={**base.env}, base=[*base.requirements])

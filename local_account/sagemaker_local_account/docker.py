@@ -1,7 +1,8 @@
 """The stand-in `docker` that CDK_DOCKER names: what the CDK CLI needs of Docker, without an engine.
 
-It knows `login`, `build`, `inspect`, `images`, `tag`, `push` and `version`, with the options that the CDK CLI uses; anything
-else it refuses by name.
+It has `login`, `logout`, `build`, `inspect`, `images`, `tag`, `push` and `version`, with the options that the CDK CLI uses;
+anything else it refuses by name. As with Docker, an ECR registry takes a log-in before a build pulls from it or an image is
+pushed to it; ECR's public gallery takes none.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from .base_images import AWS_ACCOUNTS
-from .images import ImageError, ImageStore
+from .base_images import AWS_ACCOUNTS, PUBLIC_REGISTRY
+from .docker_logins import DockerLogins
+from .images import ImageError, ImageStore, own_reference
 from .references import ACCOUNT_ID, ECR_REGISTRY, Reference
 
 # Options of `docker build` with a value that has no meaning here: there is neither a cache of layers nor a network.
@@ -27,25 +29,29 @@ _CONFIG = "application/vnd.docker.container.image.v1+json"
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the exit code is Docker's."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    if given[:1] == ["--config"]:  # where the CDK CLI puts its users' credentials of other registries
-        given = given[2:]
+    config: Path | None = None
+    while given[:1] == ["--config"]:  # as the CDK CLI names the folder of its users' credentials of other registries
+        config, given = Path(*given[1:2]), given[2:]
     try:
-        return _run(given)
+        return _run(given, config)
     except ImageError as error:
         print(f"docker (the local account's): {error}", file=sys.stderr)
         return 1
 
 
-def _run(given: list[str]) -> int:
+def _run(given: list[str], config: Path | None) -> int:
     match given:
         case ["--version" | "-v" | "version"]:
             print("Docker version 0, the local account's stand-in")
         case ["login", *options]:
-            _login(options)
+            _login(options, _logins(config))
+        case ["logout", registry]:
+            _logins(config).remove(registry)
+            print(f"Removing login credentials for {registry}")
         case ["buildx", "ls"]:
             print("NAME/NODE  DRIVER/ENDPOINT  STATUS   PLATFORMS\ndefault *  local account    running  linux/amd64")
         case ["build", *options] | ["buildx", "build", *options]:
-            _build(options)
+            _build(options, _logins(config))
         case ["inspect", name] | ["image", "inspect", name]:
             return _inspect(name)
         case ["images", *options]:
@@ -53,34 +59,44 @@ def _run(given: list[str]) -> int:
         case ["tag", source, target]:
             _store().tag(source, target)
         case ["push", name]:
+            _logins(config).check(own_reference(name))
             _push(name)
         case ["inspect" | "tag" | "push" as command, *_]:
             raise ImageError(f"{command}: these arguments are not known to the local account: {' '.join(given[1:])!r}")
         case _:
-            known = "build, images, inspect, login, push, tag, version"
+            known = "build, images, inspect, login, logout, push, tag, version"
             raise ImageError(f"command {' '.join(given[:1])!r} is not known to the local account; it knows {known}")
     return 0
 
 
-def _store() -> ImageStore:
+def _state() -> Path:
     state = os.environ.get("SAGEMAKER_LOCAL_ACCOUNT_STATE")
     if not state:
         raise ImageError("SAGEMAKER_LOCAL_ACCOUNT_STATE must name the account's folder, as `local-account run` sets it")
-    return ImageStore(Path(state))
+    return Path(state)
 
 
-def _login(options: list[str]) -> None:
+def _logins(config: Path | None) -> DockerLogins:
+    return DockerLogins(config or _state() / "docker")
+
+
+def _store() -> ImageStore:
+    return ImageStore(_state())
+
+
+def _login(options: list[str], logins: DockerLogins) -> None:
     given, places = _options("login", options, with_value=("--username", "-u"), without=("--password-stdin",))
     registry = (places[-1] if places else "docker.io").removeprefix("https://").rstrip("/")
     match = ECR_REGISTRY.fullmatch(registry)
     # AWS's own containers are known by name, without asking their registry for anything.
-    if registry != "public.ecr.aws" and (not match or match["account"] not in AWS_ACCOUNTS | {ACCOUNT_ID}):
+    if registry != PUBLIC_REGISTRY and (not match or match["account"] not in AWS_ACCOUNTS | {ACCOUNT_ID}):
         raise ImageError(
             f"login must be to the account's own registry or one of AWS's containers, "
             f"like {ACCOUNT_ID}.dkr.ecr.us-east-1.amazonaws.com, got {registry!r}"
         )
     if ("--password-stdin", "") not in given or not sys.stdin.read().strip():
         raise ImageError("login must get the password by --password-stdin")
+    logins.add(registry)
     print("Login Succeeded")
 
 
@@ -112,7 +128,7 @@ def _images(options: list[str]) -> None:
             print(name)
 
 
-def _build(options: list[str]) -> None:
+def _build(options: list[str], logins: DockerLogins) -> None:
     tags: list[str] = []
     build_args: dict[str, str] = {}
     values = {"--file": "", "--target": "", "--platform": ""}
@@ -163,6 +179,7 @@ def _build(options: list[str]) -> None:
         build_args,
         values["--target"] or None,
         values["--platform"] or None,
+        pull=logins.check,
         step=say,
         note=lambda note: say(f"  note: {note}"),
     )

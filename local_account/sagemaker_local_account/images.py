@@ -64,10 +64,15 @@ class ImageStore:
         target: str | None = None,
         platform: str | None = None,
         *,
+        pull: Callable[[Reference], None] = lambda image: None,
         step: Callable[[str], None] = lambda text: None,
         note: Callable[[str], None] = lambda text: None,
     ) -> Image:
-        """Build an image and name it. ``step`` gets each instruction as it is applied, ``note`` each note."""
+        """Build an image and name it.
+
+        ``pull`` gets each image that is not on this machine before it is taken from its registry, and raises ``ImageError``
+        where it may not be; ``step`` gets each instruction as it is applied, ``note`` each note.
+        """
         if (platform or PLATFORM) != PLATFORM:
             raise ImageError(f"platform must be {PLATFORM}, which SageMaker trains on, got {platform!r}")
         if not dockerfile.is_file():
@@ -85,7 +90,8 @@ class ImageStore:
                 dockerfile,
                 Path(scratch),
                 build_args=build_args or {},
-                known=self._stage,
+                known=lambda name: self._stage(name, pull),
+                pull=pull,
                 step=step,
                 note=noted,
             )
@@ -186,13 +192,15 @@ class ImageStore:
         installs = [PipInstall.of(install) for install in settings["installs"]]
         return Stage(root=self._folder / id / "root", installs=installs, **own)
 
-    def _stage(self, name: str) -> Stage | None:
-        """An image that is here already, as the beginning of another."""
+    def _stage(self, name: str, pull: Callable[[Reference], None]) -> Stage | None:
+        """An image of this machine, else of the account's registry, as the beginning of another."""
         try:
             named = reference(name)
         except ImageError:
             return None
-        id = self._named("registry", named) or self._named("tags", named)
+        id = self._named("tags", named)
+        if id is None and (id := self._named("registry", named)) is not None:
+            pull(named)
         return self._stage_of(id) if id else None
 
     def _id(self, kind: str, name: str) -> str:

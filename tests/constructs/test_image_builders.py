@@ -14,11 +14,18 @@ from aws_cdk import aws_ecr_assets as ecr_assets
 from aws_cdk import aws_kms as kms
 from aws_cdk.assertions import Match, Template
 
-from cdk_sagemaker_training import TrainingImage, TrainingRole
+from cdk_sagemaker_training import TrainingImage, TrainingRole, training_code_path
+from cdk_sagemaker_training.builders import IN_ECR
+from cdk_sagemaker_training.dockerfile import parent_images
 
 OF_AWS = "763104351884.dkr.ecr.us-east-1.amazonaws.com"
 PUBLIC = "public.ecr.aws/deep-learning-containers"
 SMP = "658645717510.dkr.ecr.us-west-2.amazonaws.com/smdistributed-modelparallel:2.4.1-gpu-py311-cu121"
+
+
+PACKAGED = sorted(
+    str(path.relative_to(training_code_path())) for path in Path(training_code_path()).rglob("Dockerfile*")
+)
 
 
 @pytest.fixture
@@ -151,6 +158,13 @@ def test_the_build_logs_in_to_the_registry_of_its_base_image_first(directory: Pa
             f"docker login --username AWS --password-stdin {OF_AWS} && docker buildx build "
         )
     )
+
+
+@pytest.mark.parametrize("file", PACKAGED)
+def test_docker_builds_a_packaged_image_without_a_login(file: str) -> None:
+    images = parent_images(Path(training_code_path()), file, {})
+    assert images
+    assert not [image for image in images if IN_ECR.match(image)]
 
 
 def test_the_build_may_pull_its_base_image_and_no_other_of_awss(directory: Path) -> None:

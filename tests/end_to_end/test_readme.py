@@ -1,4 +1,4 @@
-"""The README's "Step by step", as typed, in two terminals."""
+"""The README's "Step by step", as typed, in two terminals, and its way to AWS."""
 
 import os
 import re
@@ -13,9 +13,9 @@ ROOT = Path(__file__).parents[2]
 SET_UP = ("make setup", ". .venv/bin/activate", "PATH=$PWD/node_modules/.bin:$PATH")
 
 
-def typed() -> list[list[str]]:
-    """The lines of each console block of the section."""
-    section = (ROOT / "README.md").read_text().split("## Step by step\n")[1].split("\n## ")[0]
+def typed(title: str) -> list[list[str]]:
+    """The lines of each console block of a section."""
+    section = (ROOT / "README.md").read_text().split(f"## {title}\n")[1].split("\n## ")[0]
     blocks = re.findall(r"```console\n(.*?)```", section, re.DOTALL)
     return [[line for line in block.splitlines() if line not in SET_UP] for block in blocks]
 
@@ -27,7 +27,7 @@ def clone(tmp_path: Path) -> Path:
 
 
 def test_step_by_step_works_as_typed(clone: Path) -> None:
-    [account, *rest] = typed()
+    [account, *rest] = typed("Step by step")
     environment = {**os.environ, "PATH": f"{ROOT}/node_modules/.bin:{os.environ['PATH']}", "AWS_PROFILE": "another"}
     with subprocess.Popen(account, cwd=clone, env=environment, stdout=subprocess.PIPE, text=True) as running:
         assert running.stdout is not None
@@ -53,3 +53,37 @@ def test_step_by_step_works_as_typed(clone: Path) -> None:
     assert '"searchedLogStreams"' in done.stdout
     assert "HeterogeneousTraining: destroyed" in done.stdout
     assert running.returncode == 0
+
+
+@pytest.fixture
+def docker(tmp_path: Path) -> Path:
+    """A folder with the command `docker`, logged in to nothing.
+
+    A double, since there is no Docker engine where these tests run: it is the account's own, which refuses ECR's private
+    registries without a log-in and takes its public gallery, as Docker does.
+    """
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    (folder / "docker").write_text('#!/bin/sh\nexec "$CDK_DOCKER" "$@"\n')
+    (folder / "docker").chmod(0o755)
+    return folder
+
+
+def test_the_way_to_aws_reaches_the_deployment_with_a_docker_that_is_logged_in_to_nothing(
+    clone: Path, docker: Path
+) -> None:
+    [quotas, deployment] = typed("On AWS")
+    # Not typed here: the account on this machine has no quotas to show and to raise.
+    assert all(line.startswith("aws service-quotas ") for line in quotas)
+    done = subprocess.run(
+        ["local-account", "run", "--", "bash", "-exo", "pipefail", "-c", "\n".join(deployment)],
+        cwd=clone,
+        env={**os.environ, "PATH": f"{docker}:{ROOT}/node_modules/.bin:{os.environ['PATH']}"},
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    assert "FROM public.ecr.aws/deep-learning-containers/pytorch:" in done.stdout
+    assert "HeterogeneousTraining.StateMachineArn = " in done.stdout

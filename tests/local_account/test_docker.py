@@ -62,6 +62,9 @@ class Docker:
         assert done.returncode == 1, done.stdout
         return done.stderr.strip()
 
+    def logs_in(self, registry: str) -> None:
+        self.does("login", "--username", "AWS", "--password-stdin", registry, stdin="token")
+
     def ecr(self) -> Any:
         return boto3.client(
             "ecr",
@@ -82,12 +85,12 @@ def repository(docker: Docker) -> Iterator[str]:
     """A repository as `cdk bootstrap` makes it."""
     ecr, name = docker.ecr(), ASSETS.partition("/")[2]
     ecr.create_repository(repositoryName=name, imageTagMutability="IMMUTABLE")
+    docker.logs_in(REGISTRY)
     yield name
     ecr.delete_repository(repositoryName=name, force=True)
 
 
 def test_what_the_cdk_cli_does_for_an_asset_gives_an_image_that_jobs_find(docker: Docker, repository: str):
-    docker.does("login", "--username", "AWS", "--password-stdin", REGISTRY, stdin="token")
     assert docker.run("inspect", "cdkasset-1234").returncode == 1
     docker.does("build", "--build-arg", "NAME=two", "--tag", "cdkasset-1234", "--platform", "linux/amd64", ".")
     docker.does("tag", "cdkasset-1234", f"{ASSETS}:1234")
@@ -120,6 +123,7 @@ def test_a_tag_that_ecr_keeps_as_it_is_is_not_pushed_over(docker: Docker, reposi
 
 
 def test_a_push_to_a_repository_that_is_not_there_is_refused(docker: Docker):
+    docker.logs_in(REGISTRY)
     docker.does("build", "--tag", f"{REGISTRY}/other:1", ".")
     assert "The repository with name 'other' does not exist" in docker.refuses("push", f"{REGISTRY}/other:1")
 
@@ -135,9 +139,66 @@ def test_a_login_to_another_registry_is_refused_by_name(docker: Docker, registry
     assert docker.refuses(*arguments, stdin="token").endswith(f"us-east-1.amazonaws.com, got {registry!r}")
 
 
-def test_a_login_to_the_registry_of_awss_own_containers_succeeds(docker: Docker):
-    registry = "763104351884.dkr.ecr.us-east-1.amazonaws.com"
-    docker.does("login", "--username", "AWS", "--password-stdin", registry, stdin="token")
+OF_AWS = "763104351884.dkr.ecr.us-east-1.amazonaws.com"
+CONTAINER = "pytorch:2.13-cpu-amzn2023-sagemaker"
+
+
+def begins_with(docker: Docker, image: str) -> tuple[str, ...]:
+    """The build of an image that begins with another."""
+    (docker.context / "Dockerfile").write_text(f"FROM {image}\nCOPY train.py /opt/\n")
+    return ("build", "--tag", "jobs", ".")
+
+
+def test_an_image_in_an_account_of_awss_is_not_pulled_without_a_login(docker: Docker):
+    refused = docker.refuses(*begins_with(docker, f"{OF_AWS}/{CONTAINER}"))
+    assert f"Dockerfile:1: FROM: {OF_AWS}/{CONTAINER}: pull access denied" in refused
+    assert refused.endswith(
+        "no basic auth credentials. Log in before, like `aws ecr get-login-password --region us-east-1 | docker login "
+        f"--username AWS --password-stdin {OF_AWS}`; AWS's containers also lie in public.ecr.aws/deep-learning-containers/, "
+        "which takes no log-in"
+    )
+
+
+def test_an_image_in_an_account_of_awss_is_pulled_after_a_login_and_not_after_a_logout(docker: Docker):
+    build = begins_with(docker, f"{OF_AWS}/{CONTAINER}")
+    docker.logs_in(OF_AWS)
+    docker.does(*build)
+    docker.does("logout", OF_AWS)
+    assert "no basic auth credentials" in docker.refuses(*build)
+
+
+def test_an_image_in_the_public_gallery_is_pulled_without_a_login(docker: Docker):
+    docker.does(*begins_with(docker, f"public.ecr.aws/deep-learning-containers/{CONTAINER}"))
+
+
+def test_a_container_that_aws_does_not_publish_in_the_gallery_is_not_there(docker: Docker):
+    image = "public.ecr.aws/deep-learning-containers/huggingface-pytorch-training:2.9"
+    assert "of AWS's containers there it knows pytorch, pytorch-training, tensorflow-training" in docker.refuses(
+        *begins_with(docker, image)
+    )
+
+
+def test_an_image_of_this_machine_is_not_pulled_and_one_of_the_accounts_registry_is_not_without_a_login(
+    docker: Docker, repository: str
+):
+    image = f"{ASSETS}:1"
+    docker.does("build", "--tag", image, ".")
+    docker.does("push", image)
+    docker.does("logout", REGISTRY)
+    docker.does(*begins_with(docker, image))
+    for tag in (docker.state / "images" / "tags").glob("*.json"):
+        tag.unlink()  # as on another machine
+    assert "no basic auth credentials" in docker.refuses(*begins_with(docker, image))
+
+
+def test_a_push_takes_a_login(docker: Docker):
+    docker.does("build", "--tag", f"{ASSETS}:1", ".")
+    assert "no basic auth credentials" in docker.refuses("push", f"{ASSETS}:1")
+
+
+def test_a_credential_helper_that_the_cdk_cli_names_stands_for_a_login(docker: Docker, tmp_path: Path):
+    (tmp_path / "config.json").write_text(json.dumps({"credHelpers": {OF_AWS: "cdk-assets"}}))
+    docker.does("--config", str(tmp_path), *begins_with(docker, f"{OF_AWS}/{CONTAINER}"))
 
 
 def test_a_login_without_a_password_is_refused(docker: Docker):
