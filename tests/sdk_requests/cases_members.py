@@ -14,6 +14,7 @@ REGISTRY_IMAGE = "registry.example.com/team/training:1"
 FUNCTION = "arn:aws:lambda:us-east-1:123456789012:function:credentials"
 KEY = "arn:aws:kms:us-east-1:123456789012:key/1234abcd-12ab-34cd-56ef-1234567890ab"
 OTHER_KEY = "arn:aws:kms:us-east-1:123456789012:key/abcd1234-12ab-34cd-56ef-1234567890ab"
+ACCESS_POINT = "arn:aws:s3:us-east-1:123456789012:accesspoint/images"
 PLAN = "arn:aws:sagemaker:us-east-1:123456789012:training-plan/spring"
 LUSTRE, EFS = "fs-0123456789abcdef0", "fs-0123456789abcdef1"
 RULES_IMAGE = "503895931360.dkr.ecr.us-east-1.amazonaws.com/sagemaker-debugger-rules:latest"
@@ -49,8 +50,10 @@ def job(
     return make
 
 
-def on_groups(distribution: dict[str, Any], **channels: Any) -> Case:
-    """On three groups, the last of which trains; ``channels`` are groups by the names of channels."""
+def on_groups(
+    distribution: dict[str, Any], *, trains_first: bool = False, alone: bool = False, **channels: Any
+) -> Case:
+    """On three groups, the last of which trains unless it is the first, or the one; ``channels`` are groups by channels' names."""
 
     def make(session: Any) -> Any:
         from sagemaker.inputs import TrainingInput
@@ -60,33 +63,35 @@ def on_groups(distribution: dict[str, Any], **channels: Any) -> Case:
         data = InstanceGroup("data_group", "ml.c5.18xlarge", 2)
         label = InstanceGroup("label_group", "ml.m5.xlarge", 1)
         train = InstanceGroup("dnn_group", "ml.p4d.24xlarge", 2)
+        groups = [train] if alone else [train, data, label] if trains_first else [data, label, train]
         estimator = PyTorch(
             role=ROLE,
             entry_point="train.py",
             source_dir="s3://bucket/job/source/sourcedir.tar.gz",
             image_uri=IMAGE,
-            instance_groups=[data, label, train],
+            instance_groups=groups,
             hyperparameters={"epochs": 3},
             output_path="s3://bucket/models/",
             sagemaker_session=session,
             disable_profiler=True,
             debugger_hook_config=False,
-            distribution={**distribution, "instance_groups": [train]},
+            # With one group the SDK fills it in by itself.
+            distribution=distribution if alone else {**distribution, "instance_groups": [train]},
         )
         inputs = {name: TrainingInput(f"s3://bucket/{name}/", instance_groups=of) for name, of in channels.items()}
-        return estimator, {"inputs": inputs}
+        return estimator, {"inputs": inputs or None}
 
     return make
 
 
-def s3(name: str = "training/", **props: Any) -> Callable[[], dict[str, Any]]:
+def s3(name: str = "training/", bucket: str = "bucket", **props: Any) -> Callable[[], dict[str, Any]]:
     def channels() -> dict[str, Any]:
         from sagemaker.inputs import ShuffleConfig, TrainingInput
 
         seed = props.get("shuffle_seed")
         known = {key: value for key, value in props.items() if key != "shuffle_seed"}
         shuffle = None if seed is None else ShuffleConfig(seed)
-        return {"training": TrainingInput(f"s3://bucket/{name}", shuffle_config=shuffle, **known)}
+        return {"training": TrainingInput(f"s3://{bucket}/{name}", shuffle_config=shuffle, **known)}
 
     return channels
 
@@ -165,6 +170,7 @@ CASES: dict[str, Case] = {
         )
     ),
     "members_gated_model": job(s3("llama/", model_access_config={"AcceptEula": True})),
+    "members_access_point": job(s3("images/", bucket=ACCESS_POINT)),
     "members_fsx": job(
         file_system("FSxLustre", LUSTRE, "/x7jq3bmv/images", content_type="application/x-image"), **NETWORK
     ),
@@ -173,6 +179,10 @@ CASES: dict[str, Case] = {
     # On what it runs
     "members_spot": job(**SPOT, checkpoint_local_path="/opt/ml/checkpoints"),
     "members_checkpoints": job(checkpoint_s3_uri="s3://bucket/checkpoints/"),
+    "members_checkpoint_path": job(
+        checkpoint_s3_uri="s3://bucket/checkpoints/", checkpoint_local_path="/opt/ml/input/kept"
+    ),
+    "members_spot_without_checkpoints": job(use_spot_instances=True, max_run=3600, max_wait=7200),
     "members_warm_pool": job(keep_alive_period_in_seconds=1800),
     "members_volume": job(volume_size=200, volume_kms_key=KEY),
     "members_training_plan": job(
@@ -190,6 +200,7 @@ CASES: dict[str, Case] = {
     "members_network_and_keys": job(
         **NETWORK, output_kms_key=KEY, volume_kms_key=OTHER_KEY, encrypt_inter_container_traffic=True
     ),
+    "members_security_groups": job(subnets=NETWORK["subnets"], security_group_ids=["sg-1", "sg-2"]),
     "members_session_chaining": job(enable_session_tag_chaining=True),
     "members_network_isolation": job(enable_network_isolation=True),
     "members_remote_debug": job(enable_remote_debug=True),
@@ -210,6 +221,12 @@ CASES: dict[str, Case] = {
     "members_metrics": job(
         metric_definitions=[{"Name": "loss", "Regex": "loss=([0-9.]+)"}], enable_sagemaker_metrics=True
     ),
+    "members_two_expressions": job(
+        metric_definitions=[
+            {"Name": "loss", "Regex": "loss=([0-9.]+)"},
+            {"Name": "loss", "Regex": "loss: ([0-9.]+)"},
+        ]
+    ),
     "members_output": job(disable_output_compression=True, output_kms_key=KEY),
     "members_debugger": job(watched=debugger),
     "members_profiler": job(watched=profiler),
@@ -225,6 +242,8 @@ CASES: dict[str, Case] = {
     # Groups
     "members_groups_mpi": on_groups(MPI, images=["data_group"], labels=["label_group", "data_group"]),
     "members_groups_some_channels": on_groups(MPI, images=["data_group"], labels=None),
+    "members_groups_order": on_groups(MPI, trains_first=True),
+    "members_one_group": on_groups(MPI, alone=True),
     # Refused
     "members_refused_profiler_rules": job(watched=lambda: profiler(off=True)),
     "members_refused_groups_without_launcher": on_groups({}, images=["data_group"]),

@@ -19,14 +19,20 @@ def estimator(
     **props: Any,
 ) -> Callable[[Any], Any]:
     def make(session: Any) -> Any:
+        from sagemaker.huggingface import HuggingFace
         from sagemaker.pytorch import PyTorch
         from sagemaker.tensorflow import TensorFlow
 
-        return {"pytorch": PyTorch, "tensorflow": TensorFlow}[framework](
+        versions = (
+            {"transformers_version": "4.36.0", "pytorch_version": version}
+            if framework == "huggingface"
+            else {"framework_version": version}
+        )
+        return {"huggingface": HuggingFace, "pytorch": PyTorch, "tensorflow": TensorFlow}[framework](
             role=ROLE,
             entry_point="train.py",
             source_dir="s3://bucket/job/source/sourcedir.tar.gz",
-            framework_version=version,
+            **versions,
             py_version=python,
             instance_type=instance_type,
             instance_count=count,
@@ -36,8 +42,7 @@ def estimator(
             disable_profiler=True,
             debugger_hook_config=False,
             distribution=distribution,
-            **({"model_dir": False} if framework == "tensorflow" else {}),
-            **props,
+            **{**({"model_dir": False} if framework == "tensorflow" else {}), **props},
         )
 
     return make
@@ -133,6 +138,10 @@ CASES: dict[str, Callable[[Any], Any]] = {
         "tensorflow", "2.11", "py39", "ml.c5.xlarge", 2, {"parameter_server": {"enabled": True}}
     ),
     "parameter_server_refused_groups": on_groups({"parameter_server": {"enabled": True}}, "tensorflow"),
+    "pytorchddp_hugging_face": estimator(
+        "huggingface", "2.1.0", "py310", "ml.p4d.24xlarge", 2, {"pytorchddp": {"enabled": True}}
+    ),
+    "model_dir": estimator("tensorflow", "2.11", "py39", "ml.g5.12xlarge", 1, {}, model_dir="s3://bucket/tf/"),
     "smddp_pytorch": estimator("pytorch", "2.0.0", "py310", "ml.p4d.24xlarge", 2, SMDDP),
     "smddp_options": estimator(
         "pytorch",
@@ -233,6 +242,13 @@ CASES: dict[str, Callable[[Any], Any]] = {
     "smp_v2_other_version": smp_v2({"pipeline_parallel_degree": 2}),
     "smp_v2_product": smp_v2({"hybrid_shard_degree": 5}),
     "smp_v2_other_type": smp_v2({"hybrid_shard_degree": 4}, instance_type="ml.g5.12xlarge"),
+    # Beside mpi, which starts SMP v1, the SDK sends a group to start it in.
+    "smp_v1_groups": on_groups(
+        {
+            **smp({"pipeline_parallel_degree": 2, "microbatches": 4, "ddp": True}),
+            **mpi(processes_per_host=8, custom_mpi_options="--mca btl_vader_single_copy_mechanism none"),
+        }
+    ),
     "smp_refused_groups": on_groups({**smp({"hybrid_shard_degree": 8}), **TORCHRUN}),
     "smp_refused_groups_v1": on_groups(smp({"pipeline_parallel_degree": 2})),
 }
