@@ -15,7 +15,7 @@ from cdk_sagemaker_training.compiled_practice import (
     suggested_batch_sizes,
 )
 from cdk_sagemaker_training.compilers import Neuron, TensorFlowXla, TorchCompile, TorchXla
-from cdk_sagemaker_training.data import S3Channel, S3Prefix, Spot, WarmPool
+from cdk_sagemaker_training.data import S3AccessPoint, S3Channel, S3Prefix, Spot, WarmPool
 from cdk_sagemaker_training.efa import efa_environment
 from cdk_sagemaker_training.file_systems import EfsChannel, FsxLustreChannel
 from cdk_sagemaker_training.image import TrainingImage
@@ -27,7 +27,7 @@ from cdk_sagemaker_training.jobs import (
     JobRequest,
     TrainingJob,
 )
-from cdk_sagemaker_training.launchers import Mpi, MultiWorkerMirrored, ParameterServer, SmDdp, Torchrun
+from cdk_sagemaker_training.launchers import Mpi, MultiWorkerMirrored, ParameterServer, PyTorchDdp, SmDdp, Torchrun
 from cdk_sagemaker_training.model_parallel import ModelParallelJob
 from cdk_sagemaker_training.observability import (
     Debugger,
@@ -73,7 +73,9 @@ __all__ = [
     "ParameterServer",
     "PrivateRegistry",
     "Profiler",
+    "PyTorchDdp",
     "PyTorchXla",
+    "S3AccessPoint",
     "S3Channel",
     "S3Prefix",
     "SmDdp",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -11,20 +12,62 @@ from cdk_sagemaker_training.tokens import is_unresolved
 
 if TYPE_CHECKING:
     from aws_cdk import Duration
+    from aws_cdk.aws_kms import IKey
     from aws_cdk.aws_s3 import IBucket
 
 Distribution = Literal["FullyReplicated", "ShardedByS3Key"]
 InputMode = Literal["File", "FastFile", "Pipe"]
 DataType = Literal["S3Prefix", "ManifestFile", "AugmentedManifestFile"]
 
+# Where checkpoints are kept on a host unless a job says otherwise (API, CheckpointConfig.LocalPath).
+CHECKPOINTS = "/opt/ml/checkpoints"
+
+_ACCESS_POINT = re.compile(r"arn:[a-z-]+:s3:[a-z0-9-]+:\d{12}:accesspoint/[a-z0-9-]+")
 _LONGEST_KEEP_ALIVE = 21_600  # ResourceConfig.KeepAlivePeriodInSeconds of the service model, 6 hours
+
+
+@dataclass(frozen=True)
+class S3AccessPoint:
+    """An access point of S3 in place of a bucket, like ``S3Channel(S3AccessPoint(access_point.attr_arn), "images/")``.
+
+    ``alias`` is what requests name it by, as they would a bucket; without it they name it by its ARN, as SageMaker's SDK sends
+    it. Jobs get leave on the access point, and, where ``bucket`` says which bucket lies behind it, on that through this access
+    point only: S3 looks at both ("Configuring IAM policies for using access points" of the S3 guide), so that without
+    ``bucket`` the bucket's own policy has to leave the decision to its access points.
+    """
+
+    arn: str
+    alias: str | None = None
+    bucket: IBucket | None = None
+
+    def __post_init__(self) -> None:
+        if not is_unresolved(self.arn) and not _ACCESS_POINT.fullmatch(str(self.arn)):
+            example = "arn:aws:s3:us-east-1:123456789012:accesspoint/images"
+            raise ValueError(f"arn must be that of an access point of S3, like {example!r}, got {self.arn!r}")
+        if self.alias is not None:
+            check_text("alias", self.alias, "images-hrzrlukc5m36ft7okagglf3gmwluquse1b-s3alias")
+
+    @property
+    def bucket_name(self) -> str:
+        return self.alias or self.arn
+
+    @property
+    def bucket_arn(self) -> str:
+        return self.arn
+
+    @property
+    def encryption_key(self) -> IKey | None:
+        return self.bucket.encryption_key if self.bucket else None
+
+    def arn_for_objects(self, key_pattern: str) -> str:
+        return f"{self.arn}/object/{key_pattern}"
 
 
 @dataclass(frozen=True)
 class S3Prefix:
     """A place in a bucket: everything whose key begins with ``prefix``, like ``S3Prefix(bucket, "models/")``."""
 
-    bucket: IBucket
+    bucket: IBucket | S3AccessPoint
     prefix: str = ""
 
     def __post_init__(self) -> None:
@@ -53,7 +96,7 @@ class S3Channel:
     ``Pipe``, compression and record wrapper "in File mode" nothing, and are "used only in Pipe input mode".
     """
 
-    bucket: IBucket
+    bucket: IBucket | S3AccessPoint
     prefix: str = ""
     groups: Sequence[str] | None = None
     distribution: Distribution = "FullyReplicated"
@@ -154,16 +197,27 @@ class Spot:
     """Spot machines, at a fraction of the price, which AWS may take back at any time.
 
     ``checkpoints`` is where the script's checkpoints are kept: what it writes to ``local_path`` is copied there while it
-    runs, and back before it is started again. Each execution has a folder of its own below it. ``max_wait`` is the most time
+    runs, and back before it is started again. Each execution has a folder of its own below it. None leaves that to the job's own
+    ``checkpoints``, or has none: then a job whose machines are taken back begins anew. ``max_wait`` must be said, the most time
     (a Duration, or seconds) that the job may take, waiting for machines included, so at least its ``max_runtime``.
     """
 
-    checkpoints: S3Prefix
-    max_wait: Duration | int
-    local_path: str = "/opt/ml/checkpoints"
+    checkpoints: S3Prefix | None = None
+    max_wait: Duration | int | None = None
+    local_path: str | None = None
 
     def __post_init__(self) -> None:
-        check_directory("local_path", self.local_path, "/opt/ml/checkpoints")
+        if self.checkpoints is not None:
+            if self.local_path is None:
+                object.__setattr__(self, "local_path", CHECKPOINTS)
+            check_directory("local_path", self.local_path, CHECKPOINTS)
+        elif self.local_path is not None:
+            raise ValueError(
+                "local_path must be left out where spot says no checkpoints, like checkpoint_local_path='/opt/ml/checkpoints' "
+                f"beside the job's own checkpoints, got {self.local_path!r}"
+            )
+        if self.max_wait is None:
+            raise ValueError("max_wait must be given of spot machines, like Duration.hours(12), got None")
         seconds_of("max_wait", self.max_wait)
 
 

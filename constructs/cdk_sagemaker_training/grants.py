@@ -33,8 +33,9 @@ def grant_channels(role: TrainingRole, props: TrainingProps) -> None:
             continue
         _grant_file_system(role, channel)
         if network is not None:
-            hosts = network.security_group
-            channel.file_system.connections.allow_default_port_from(hosts, "hosts of training jobs read their channels")
+            channel.file_system.connections.allow_default_port_from(
+                network, "hosts of training jobs read their channels"
+            )
 
 
 def grant_members(role: TrainingRole, props: TrainingProps) -> None:

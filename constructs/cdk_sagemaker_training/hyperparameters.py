@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from cdk_sagemaker_training.data import S3Prefix
 from cdk_sagemaker_training.jobs import JobRequest
 from cdk_sagemaker_training.tokens import is_unresolved
 
@@ -23,8 +24,11 @@ def encode_hyperparameter(name: str, value: Any) -> str:
     The toolkit decodes each string as JSON and, where it is none, takes it as it stands. So text goes as it is unless it
     would be taken for JSON, like ``"5"``, or has a line break, which the service's pattern of values does not take. All else
     goes as JSON, as the SDK's framework estimators send it (``_json_encode_hyperparameters`` of the SageMaker Python SDK,
-    version 2): None as ``null``. Raises ``ValueError`` for what has no JSON form.
+    version 2): None as ``null``. A place in S3, such as TensorFlow's ``model_dir``, goes as its URI. Raises ``ValueError`` for
+    what has no JSON form.
     """
+    if isinstance(value, S3Prefix):
+        return value.uri
     if is_unresolved(value) and not isinstance(value, str):
         raise ValueError(
             f"hyperparameters[{name!r}] must be text where it is known only later, "

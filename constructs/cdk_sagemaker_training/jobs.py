@@ -135,19 +135,20 @@ class HeterogeneousJob:
 
     ``train`` is another kind of job, whose machines become the group named ``train_group``; ``groups`` are the others, by
     name. Every host runs the same image and script, which finds its own group in ``SM_CURRENT_INSTANCE_GROUP``; what
-    ``train`` launches starts in ``train_group`` only. At most 5 groups in all.
+    ``train`` launches starts in ``train_group`` only. At most 5 groups in all; with ``groups={}`` there is the one.
+
+    ``order`` lists the names of all groups in the order of the request's InstanceGroups, by default ``train_group`` last.
+    SageMaker numbers hosts in an order of its own ("Train Using a Heterogeneous Cluster"): read names from the job's
+    resource configuration, never from this order.
     """
 
     groups: Mapping[str, InstanceGroup]
     train: TrainingJob
     train_group: str
+    order: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "groups", MappingProxyType(dict(self.groups)))
-        if not self.groups:
-            raise ValueError(
-                "groups must name a group beside the one that trains, like {'data_group': InstanceGroup('ml.c5.xlarge')}, got {}"
-            )
         for name in self.groups:
             _check_group_name("groups", name)
         _check_group_name("train_group", self.train_group)
@@ -158,6 +159,7 @@ class HeterogeneousJob:
                 f"groups must be at most {_MOST_GROUPS - 1} beside train_group, {_MOST_GROUPS} in all, "
                 f"like {list(self._names[: _MOST_GROUPS - 1])}, got {list(self._names)}"
             )
+        self._check_order()
         for request in self.train.requests():
             if request.alone_because:
                 raise ValueError(
@@ -170,25 +172,35 @@ class HeterogeneousJob:
                 f"got {type(self.train).__name__}"
             )
 
+    def _check_order(self) -> None:
+        if self.order is None:
+            return
+        order = () if isinstance(self.order, str) else tuple(self.order)
+        if sorted(map(str, order)) != sorted((*self.groups, self.train_group)):
+            example = [self.train_group, *self.groups]
+            raise ValueError(f"order must list each group of the job once, like {example}, got {self.order!r}")
+        object.__setattr__(self, "order", order)
+
     @property
     def _names(self) -> tuple[str, ...]:
-        return (*self.groups, self.train_group)
+        return tuple(self.order or (*self.groups, self.train_group))
 
     def requests(self) -> Sequence[JobRequest]:
         return [self._with_groups(request) for request in self.train.requests()]
 
     def _with_groups(self, train: JobRequest) -> JobRequest:
-        group = InstanceGroup(train.resource_config["InstanceType"], train.resource_config["InstanceCount"])
+        machines = InstanceGroup(train.resource_config["InstanceType"], train.resource_config["InstanceCount"])
+        groups = {**self.groups, self.train_group: machines}
         return replace(
             train,
             resource_config={
                 "InstanceGroups": [
                     {
-                        "InstanceType": group.instance_type,
-                        "InstanceCount": group.instance_count,
+                        "InstanceType": groups[name].instance_type,
+                        "InstanceCount": groups[name].instance_count,
                         "InstanceGroupName": name,
                     }
-                    for name, group in [*self.groups.items(), (self.train_group, group)]
+                    for name in self._names
                 ]
             },
             hyperparameters={

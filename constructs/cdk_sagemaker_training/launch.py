@@ -13,7 +13,8 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
-from cdk_sagemaker_training.data import S3Prefix, Spot, seconds_of
+from cdk_sagemaker_training.checks import check_directory
+from cdk_sagemaker_training.data import CHECKPOINTS, S3Prefix, Spot, seconds_of
 from cdk_sagemaker_training.grants import grant_channels, grant_members
 from cdk_sagemaker_training.image import TrainingImage
 from cdk_sagemaker_training.jobs import Advice, JobRequest
@@ -55,6 +56,7 @@ class Launch:
         _check_prefix(self.prefix)
         _check_tags(props.get("tags") or {})
         self.checkpoints = _checkpoints(props.get("checkpoints"), spot)
+        self._local_path = _local_path(props.get("checkpoint_local_path"), self.checkpoints, spot)
         max_runtime, max_pending = props.get("max_runtime"), props.get("max_pending")
         self.max_runtime_seconds = _ONE_DAY if max_runtime is None else seconds_of("max_runtime", max_runtime)
         self.max_pending_seconds = None if max_pending is None else seconds_of("max_pending", max_pending)
@@ -72,7 +74,7 @@ class Launch:
             _check_image(props["image"], job_request)
         self._scope, self._props, self._advised = scope, props, set[Advice]()
         for one in self.job_requests:
-            self._advise((*one.advice, *self._not_kept(one, spot), *request_advice(one, props)))
+            self._advise((*one.advice, *self._not_kept(one), *request_advice(one, props)))
         self._request: dict[str, Any] = {
             **{name: props[name] for name in _AS_THEY_ARE & props.keys()},  # type: ignore[literal-required]
             "image_uri": props["image"].image_uri,
@@ -135,8 +137,8 @@ class Launch:
                 self._advised.add(one)
                 Validations.of(self._scope).add_warning(one.id, one.text)
 
-    def _not_kept(self, job_request: JobRequest, spot: Spot | None) -> list[Advice]:
-        local_path = spot.local_path if spot else "/opt/ml/checkpoints"
+    def _not_kept(self, job_request: JobRequest) -> list[Advice]:
+        local_path = self._local_path or CHECKPOINTS
         lost = [path for path in job_request.kept if not f"{path}/".startswith(f"{local_path.rstrip('/')}/")]
         if self.checkpoints is None or not lost:
             return []
@@ -160,7 +162,9 @@ class Launch:
         self.role.grant_write(output.bucket, output.prefix)
         if self.checkpoints is not None:
             self.role.grant_checkpoints(self.checkpoints.bucket, self.checkpoints.prefix)
-        for place in dict.fromkeys(place for request in self.job_requests for place in request.storage):
+        of_scripts = (value for value in (props.get("hyperparameters") or {}).values() if isinstance(value, S3Prefix))
+        of_jobs = (place for request in self.job_requests for place in request.storage)
+        for place in dict.fromkeys((*of_jobs, *of_scripts)):
             self.role.grant_read_write(place.bucket, place.prefix)
         if network is not None:
             self.role.grant_network(network)
@@ -248,14 +252,33 @@ def _check_prefix(prefix: str) -> None:
     check_job_name_prefix(prefix)
 
 
+def _local_path(path: str | None, checkpoints: S3Prefix | None, spot: Spot | None) -> str | None:
+    """Where on a host the checkpoints are, None where that is SageMaker's default."""
+    of_spot = spot.local_path if spot is not None else None
+    if path is None:
+        return of_spot
+    check_directory("checkpoint_local_path", path, CHECKPOINTS)
+    if checkpoints is None:
+        raise ValueError(
+            "checkpoint_local_path must come with checkpoints, like checkpoints=S3Prefix(bucket, 'checkpoints/'), "
+            f"got {path!r} without"
+        )
+    if of_spot is not None:
+        raise ValueError(
+            "checkpoint_local_path must be left out where spot says its checkpoints, like Spot(..., local_path=...), "
+            f"got {path!r} beside {of_spot!r}"
+        )
+    return path
+
+
 def _checkpoints(checkpoints: S3Prefix | None, spot: Spot | None) -> S3Prefix | None:
     """Where checkpoints are kept, as a folder."""
-    if spot is not None and checkpoints is not None and checkpoints != spot.checkpoints:
+    if spot is not None and spot.checkpoints is not None and checkpoints not in (None, spot.checkpoints):
         raise ValueError(
             f"checkpoints must be left out where spot says where they are kept, like checkpoints=None, "
             f"got {checkpoints.prefix!r} beside {spot.checkpoints.prefix!r}"
         )
-    place = spot.checkpoints if spot is not None else checkpoints
+    place = spot.checkpoints if spot is not None and spot.checkpoints is not None else checkpoints
     if place is None or not place.prefix or place.prefix.endswith("/"):
         return place
     return S3Prefix(place.bucket, f"{place.prefix}/")

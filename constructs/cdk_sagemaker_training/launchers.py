@@ -118,6 +118,36 @@ class SmDdp:
 
 
 @dataclass(frozen=True)
+class PyTorchDdp:
+    """``pytorchddp`` of AWS's Hugging Face containers: mpirun starts PyTorch's own DDP, one process for each GPU.
+
+    ``processes_per_host`` says another number. For scripts that were written for it; ``Torchrun()`` is PyTorch's launcher today.
+    The PyTorch estimator of the same SDK turns the word into SMDDP, which is ``SmDdp()`` here.
+
+    Sources: estimator.py for Hugging Face and for PyTorch in the SageMaker Python SDK, version 2; training.py of the PyTorch
+    toolkit, which starts it by its runner for SMDDP.
+    """
+
+    processes_per_host: int | None = None
+    alone_because: ClassVar[str] = ""
+
+    def __post_init__(self) -> None:
+        _check_processes(self.processes_per_host)
+
+    def hyperparameters(self, group: InstanceGroup) -> Mapping[str, str]:
+        _check_not_trainium(self, group)
+        _check_processes_fit(group, self.processes_per_host)
+        return {
+            "sagemaker_pytorch_ddp_enabled": "true",
+            "sagemaker_instance_type": json.dumps(group.instance_type),
+            **_processes(self.processes_per_host),
+        }
+
+    def advice(self, group: InstanceGroup) -> tuple[Advice, ...]:
+        return _processes_advice(group, self.processes_per_host)
+
+
+@dataclass(frozen=True)
 class MultiWorkerMirrored:
     """TensorFlow's MultiWorkerMirroredStrategy: one process for each host, which copies the model to each of its GPUs.
 

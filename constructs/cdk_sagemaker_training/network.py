@@ -15,6 +15,7 @@ from cdk_sagemaker_training.addresses import check_addresses, check_cidr, known_
 from cdk_sagemaker_training.endpoints import add_interface_endpoint
 from cdk_sagemaker_training.tokens import is_pending_zone, is_unresolved
 
+_MOST_GROUPS = 5  # VpcConfig.SecurityGroupIds of the service model
 _MOST_ZONES = 6  # of a region, us-east-1's
 
 
@@ -30,7 +31,9 @@ class TrainingNetwork(Construct):
     - ``max_azs`` is in how many zones, ``availability_zones`` names them, like ``["us-east-1a"]``. SageMaker puts the machines of
       a job into one of them. A file system of FSx for Lustre is in one zone, and so is the network of the jobs that use it.
       ``cidr`` is the VPC's addresses, 10.0.0.0/16 unless said, divided among the subnets.
-    - ``security_group`` uses one that there is already, and adds the rules that a job's hosts need.
+    - ``security_group`` uses one that there is already, and adds the rules that a job's hosts need; ``security_groups`` uses
+      several, at most 5, all of which each host has and all of which get these rules, as with CDK's own constructs. One that
+      was imported with ``mutable=False`` stays as it is.
     - ``endpoints`` are interface endpoints by their services' names, like ``["sts", "logs"]``; SageMaker itself needs none of
       them to run a job. ``add_endpoint`` says what each is for, and what it costs.
     - ``flow_logs`` False leaves out the record of the new VPC's traffic, which CloudWatch charges by size and keeps for three
@@ -47,6 +50,7 @@ class TrainingNetwork(Construct):
         vpc: ec2.IVpc | None = None,
         subnets: ec2.SubnetSelection | None = None,
         security_group: ec2.ISecurityGroup | None = None,
+        security_groups: Sequence[ec2.ISecurityGroup] | None = None,
         max_azs: int | None = None,
         availability_zones: Sequence[str] | None = None,
         cidr: str | None = None,
@@ -68,7 +72,8 @@ class TrainingNetwork(Construct):
             self.subnets.is_pending_lookup and not self.subnets.subnets
         ):  # of CDK's invention are two groups in two zones
             self.subnets = self.vpc.select_subnets()
-        self.security_group: ec2.ISecurityGroup = security_group or self._security_group()
+        given = _given_groups(security_group, security_groups)
+        self.security_groups: tuple[ec2.ISecurityGroup, ...] = given or (self._security_group(),)
         self._allow_internally("Everything", ec2.Port.all_traffic(), "hosts of a job reach each other")
         for service in endpoints:
             self.add_endpoint(service)
@@ -76,7 +81,14 @@ class TrainingNetwork(Construct):
     @property
     @jsii.member(jsii_name="connections")
     def connections(self) -> ec2.Connections:
-        return self.security_group.connections
+        if len(self.security_groups) == 1:
+            return self.security_group.connections
+        return ec2.Connections(security_groups=list(self.security_groups))
+
+    @property
+    def security_group(self) -> ec2.ISecurityGroup:
+        """The hosts' security group, the first where there are several."""
+        return self.security_groups[0]
 
     @staticmethod
     def from_vpc(
@@ -86,11 +98,18 @@ class TrainingNetwork(Construct):
         *,
         subnets: ec2.SubnetSelection | None = None,
         security_group: ec2.ISecurityGroup | None = None,
+        security_groups: Sequence[ec2.ISecurityGroup] | None = None,
         availability_zones: Sequence[str] | None = None,
     ) -> TrainingNetwork:
         """The network in a VPC that there is already; see ``vpc``."""
         return TrainingNetwork(
-            scope, id, vpc=vpc, subnets=subnets, security_group=security_group, availability_zones=availability_zones
+            scope,
+            id,
+            vpc=vpc,
+            subnets=subnets,
+            security_group=security_group,
+            security_groups=security_groups,
+            availability_zones=availability_zones,
         )
 
     @staticmethod
@@ -100,6 +119,7 @@ class TrainingNetwork(Construct):
         *,
         subnets: ec2.SubnetSelection | None = None,
         security_group: ec2.ISecurityGroup | None = None,
+        security_groups: Sequence[ec2.ISecurityGroup] | None = None,
         availability_zones: Sequence[str] | None = None,
         **vpc: Any,
     ) -> TrainingNetwork:
@@ -114,13 +134,14 @@ class TrainingNetwork(Construct):
             vpc=found,
             subnets=subnets,
             security_group=security_group,
+            security_groups=security_groups,
             availability_zones=availability_zones,
         )
 
     def vpc_config(self) -> Mapping[str, Any]:
         """The request's VpcConfig."""
         return {
-            "SecurityGroupIds": [self.security_group.security_group_id],
+            "SecurityGroupIds": [group.security_group_id for group in self.security_groups],
             "Subnets": self.subnets.subnet_ids,
         }
 
@@ -199,14 +220,17 @@ class TrainingNetwork(Construct):
         have no IP address, asks for it ("Get started with EFA and MPI for ML workloads", an EFA-enabled security group). A group
         that was imported with ``mutable=False`` stays as it is.
         """
-        group = self.security_group
+        for number, group in enumerate(self.security_groups):
+            self._allow_in(group, f"{id}Egress{number or ''}", port, description)
+
+    def _allow_in(self, group: ec2.ISecurityGroup, egress_id: str, port: ec2.Port, description: str) -> None:
         rules = len(group.node.children)
-        self.connections.allow_internally(port, description)
+        group.connections.allow_internally(port, description)
         if len(group.node.children) == rules + 1:
             out = port.to_rule_json()
             ec2.CfnSecurityGroupEgress(
                 self,
-                f"{id}Egress",
+                egress_id,
                 group_id=group.security_group_id,
                 destination_security_group_id=group.security_group_id,
                 description=description,
@@ -214,6 +238,25 @@ class TrainingNetwork(Construct):
                 from_port=out.get("fromPort"),
                 to_port=out.get("toPort"),
             )
+
+
+def _given_groups(
+    group: ec2.ISecurityGroup | None, groups: Sequence[ec2.ISecurityGroup] | None
+) -> tuple[ec2.ISecurityGroup, ...]:
+    if groups is None:
+        return () if group is None else (group,)
+    if group is not None:
+        raise ValueError("security_group must be left out beside security_groups, like security_group=None, got both")
+    if (
+        isinstance(groups, str)
+        or not 1 <= len(groups) <= _MOST_GROUPS
+        or not all(hasattr(one, "security_group_id") for one in groups)
+    ):
+        raise ValueError(
+            f"security_groups must list 1 to {_MOST_GROUPS} security groups, not their ids, "
+            f"like [ec2.SecurityGroup(self, 'Group', vpc=vpc)], got {groups!r}"
+        )
+    return tuple(groups)
 
 
 def _selection(

@@ -35,14 +35,15 @@ class TrainingProps(RequiredProps, total=False):
 
     Where the job reads and writes:
 
-    - ``channels`` by their names, at most 20; ``checkpoints``, where what the script keeps is kept, without ``spot`` too, which
-      says their place itself.
+    - ``channels`` by their names, at most 20; ``checkpoints``, where what the script writes to ``checkpoint_local_path``
+      (``/opt/ml/checkpoints``) is kept, with or without ``spot``, which may say both itself.
     - ``output_key`` encrypts the model; ``output_compression`` ``"NONE"`` leaves it unpacked, ``"GZIP"`` is the default.
 
     What runs:
 
-    - ``hyperparameters`` and ``environment`` reach the script; ``container_entrypoint`` and ``container_arguments`` replace the
-      image's own ``train`` and its arguments.
+    - ``hyperparameters`` and ``environment`` reach the script. A hyperparameter that is an ``S3Prefix``, such as TensorFlow's
+      ``model_dir``, is its URI, below which the job may read and write. ``container_entrypoint`` and ``container_arguments``
+      replace the image's own ``train`` and its arguments.
     - ``private_registry`` is where the image comes from instead of ECR.
 
     On what it runs, and for how long:
@@ -60,12 +61,14 @@ class TrainingProps(RequiredProps, total=False):
     - ``session_tag_chaining`` hands the caller's session tags to the role; ``remote_debug`` lets you enter a host by Systems
       Manager.
 
-    What it tells: ``metric_definitions`` (regular expressions by a metric's name), ``metrics_time_series``, ``debugger``,
-    ``profiler``, ``tensorboard``, ``experiment``, ``mlflow``, and ``tags``. Jobs' names begin with ``job_name_prefix``.
+    What it tells: ``metric_definitions`` (by a metric's name a regular expression, or a list of several),
+    ``metrics_time_series``, ``debugger``, ``profiler``, ``tensorboard``, ``experiment``, ``mlflow``, and ``tags``. Jobs' names
+    begin with ``job_name_prefix``.
     """
 
     channels: Mapping[str, Channel] | None
     checkpoints: S3Prefix | None
+    checkpoint_local_path: str | None
     hyperparameters: Mapping[str, Any] | None
     environment: Mapping[str, str] | None
     container_entrypoint: Sequence[str] | None
@@ -89,7 +92,7 @@ class TrainingProps(RequiredProps, total=False):
     infra_check: bool
     volume_size: Size | None
     volume_key: kms.IKey | None
-    metric_definitions: Mapping[str, str] | None
+    metric_definitions: Mapping[str, str | Sequence[str]] | None
     metrics_time_series: bool | None
     debugger: Debugger | None
     profiler: Profiler | None

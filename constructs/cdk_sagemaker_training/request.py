@@ -32,7 +32,7 @@ PROP_NAMES = {
     "AlgorithmSpecification.MetricDefinitions": "metric_definitions",
     "AlgorithmSpecification.TrainingImage": "image",
     "AlgorithmSpecification.TrainingImageConfig": "private_registry",
-    "CheckpointConfig.LocalPath": "spot.local_path",
+    "CheckpointConfig.LocalPath": "checkpoint_local_path",
     "CheckpointConfig.S3Uri": "checkpoints",
     "DebugHookConfig": "debugger",
     "DebugRuleConfigurations": "debugger.rules",
@@ -86,11 +86,12 @@ def create_training_job(
     spot: Spot | None = None,
     warm_pool: WarmPool | None = None,
     checkpoint_s3_uri: str | None = None,
+    checkpoint_local_path: str | None = None,
     volume_size_gb: int = 30,
     volume_kms_key: str | None = None,
     max_pending_seconds: int | None = None,
     vpc_config: Mapping[str, Any] | None = None,
-    metric_definitions: Mapping[str, str] | None = None,
+    metric_definitions: Mapping[str, str | Sequence[str]] | None = None,
     metrics_time_series: bool | None = None,
     container_entrypoint: Sequence[str] | None = None,
     container_arguments: Sequence[str] | None = None,
@@ -127,6 +128,7 @@ def create_training_job(
     rules.check_environment(environment or {}, job_request)
     check_choice("output_compression", output_compression, ("GZIP", "NONE", None))
     debugger_rules, profiler_rules = rules.rule_configurations(debugger, profiler)
+    checkpoint_config = _checkpoint_config(checkpoint_s3_uri, checkpoint_local_path, spot)
     request = {
         "AlgorithmSpecification": {
             "TrainingImage": image_uri,
@@ -137,7 +139,7 @@ def create_training_job(
             "ContainerArguments": _command("container_arguments", container_arguments),
             "TrainingImageConfig": private_registry.image_config() if private_registry else None,
         },
-        "CheckpointConfig": _checkpoint_config(checkpoint_s3_uri, spot) if job_request.checkpoints else None,
+        "CheckpointConfig": checkpoint_config if job_request.checkpoints else None,
         "DebugHookConfig": debugger.hook_config() if debugger else None,
         "DebugRuleConfigurations": debugger_rules,
         "EnableInterContainerTrafficEncryption": _flag("inter_container_encryption", inter_container_encryption),
@@ -217,25 +219,38 @@ def _input_data_config(channels: Mapping[str, Channel], group_names: tuple[str, 
     return [{"ChannelName": name, **channel.channel_config(fill)} for name, channel in channels.items()]
 
 
-def _checkpoint_config(s3_uri: str | None, spot: Spot | None) -> dict[str, Any] | None:
+def _checkpoint_config(s3_uri: str | None, local_path: str | None, spot: Spot | None) -> dict[str, Any] | None:
     if s3_uri is None:
         return None
-    return {"LocalPath": spot.local_path if spot else None, "S3Uri": s3_uri}
+    return {"LocalPath": local_path or (spot.local_path if spot else None), "S3Uri": s3_uri}
 
 
-def _metric_definitions(definitions: Mapping[str, str]) -> list[dict[str, str]]:
-    for name, regex in definitions.items():
-        try:
-            groups = 1 if is_unresolved(regex) else re.compile(regex).groups
-        except (re.error, TypeError) as error:
+def _metric_definitions(definitions: Mapping[str, str | Sequence[str]]) -> list[dict[str, Any]]:
+    """MetricDefinitions, with the name of a metric once for each of its expressions."""
+    found: list[dict[str, Any]] = []
+    for name, given in definitions.items():
+        of_name = given if isinstance(given, list | tuple) else [given]
+        if not of_name:
             raise ValueError(
-                f"metric_definitions[{name!r}] must be a regular expression, like 'loss=([0-9.]+)', got {regex!r}: {error}"
-            ) from error
-        if not groups:
-            raise ValueError(
-                f"metric_definitions[{name!r}] must have a group around the value, like 'loss=([0-9.]+)', got {regex!r}"
+                f"metric_definitions[{name!r}] must be a regular expression or several, like 'loss=([0-9.]+)', got {given!r}"
             )
-    return [{"Name": name, "Regex": regex} for name, regex in definitions.items()]
+        for regex in of_name:
+            _check_regex(name, regex)
+            found.append({"Name": name, "Regex": regex})
+    return found
+
+
+def _check_regex(name: str, regex: Any) -> None:
+    try:
+        groups = 1 if is_unresolved(regex) else re.compile(regex).groups
+    except (re.error, TypeError) as error:
+        raise ValueError(
+            f"metric_definitions[{name!r}] must be a regular expression, like 'loss=([0-9.]+)', got {regex!r}: {error}"
+        ) from error
+    if not groups:
+        raise ValueError(
+            f"metric_definitions[{name!r}] must have a group around the value, like 'loss=([0-9.]+)', got {regex!r}"
+        )
 
 
 def _without_absent(value: Any) -> Any:

@@ -43,6 +43,13 @@ def request_advice(job_request: JobRequest, props: TrainingProps) -> Iterator[Ad
             "encryption-without-peers",
             "inter_container_encryption has no effect on a job of one machine, which has nobody to talk to; leave it out.",
         )
+    spot = props.get("spot")
+    if spot is not None and spot.checkpoints is None and props.get("checkpoints") is None:
+        yield from advice(
+            "spot-without-checkpoints",
+            "spot machines may be taken back at any time, and a job without checkpoints begins anew: say where they are kept, "
+            "like Spot(S3Prefix(bucket, 'checkpoints/'), max_wait=...).",
+        )
     if props.get("network_isolation") is True:
         yield from _isolation_advice(job_request, props)
     launcher = [name for name in job_request.hyperparameters if name.startswith("sagemaker_")]

@@ -11,6 +11,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
+from cdk_sagemaker_training.data import S3AccessPoint
 from cdk_sagemaker_training.review import Answers
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ _WHY_EVERYTHING = (
     "pulling an image takes a login that has no resource, as have what only describes networks or file systems of FSx, and "
     "metrics, of which a condition names the namespace"
 )
-_WHY_INTERFACES = "interfaces have no name before they are made; subnets and security group are the network's own"
+_WHY_INTERFACES = "interfaces have no name before they are made; subnets and security groups are the network's own"
 _WHY_KEY = "kms:GenerateDataKey* and kms:ReEncrypt* are each the action and its variant without plaintext, on one key"
 _WHY_OBJECTS = "a job reads, writes and deletes objects under a prefix, whose keys are not known before"
 _WHY_VERSIONS = "a function's ARN with each of its versions, of the one function"
@@ -95,18 +96,16 @@ class TrainingRole(Construct):
             conditions={"StringEquals": {"iam:PassedToService": "sagemaker.amazonaws.com"}},
         )
 
-    def grant_read(self, bucket: s3.IBucket, prefix: str) -> None:
+    def grant_read(self, bucket: s3.IBucket | S3AccessPoint, prefix: str) -> None:
         """Let jobs read what lies under a prefix, as a channel does."""
         self._allow_list(bucket, prefix)
-        self._allow(["s3:GetObject"], [bucket.arn_for_objects(f"{prefix}*")], why=_WHY_OBJECTS)
+        self._allow_objects(["s3:GetObject"], bucket, prefix)
         if bucket.encryption_key:
             bucket.encryption_key.grant_decrypt(self)
 
-    def grant_write(self, bucket: s3.IBucket, prefix: str) -> None:
+    def grant_write(self, bucket: s3.IBucket | S3AccessPoint, prefix: str) -> None:
         """Let jobs write under a prefix, as a job's output is."""
-        self._allow(
-            ["s3:AbortMultipartUpload", "s3:PutObject"], [bucket.arn_for_objects(f"{prefix}*")], why=_WHY_OBJECTS
-        )
+        self._allow_objects(["s3:AbortMultipartUpload", "s3:PutObject"], bucket, prefix)
         if bucket.encryption_key:
             self.grant_key(bucket.encryption_key)
 
@@ -126,15 +125,15 @@ class TrainingRole(Construct):
         function.grant_invoke(self)
         self._answers.add_wildcards(function.resource_arns_for_grant_invoke, _WHY_VERSIONS)
 
-    def grant_checkpoints(self, bucket: s3.IBucket, prefix: str) -> None:
+    def grant_checkpoints(self, bucket: s3.IBucket | S3AccessPoint, prefix: str) -> None:
         """Let jobs keep checkpoints under a prefix: written while they run, read back when they start again.
 
         What a script deletes under its checkpoint path, SageMaker deletes in S3 (guide, "Checkpoints in Amazon SageMaker AI").
         """
         self.grant_read_write(bucket, prefix)
-        self._allow(["s3:DeleteObject"], [bucket.arn_for_objects(f"{prefix}*")], why=_WHY_OBJECTS)
+        self._allow_objects(["s3:DeleteObject"], bucket, prefix)
 
-    def grant_read_write(self, bucket: s3.IBucket, prefix: str) -> None:
+    def grant_read_write(self, bucket: s3.IBucket | S3AccessPoint, prefix: str) -> None:
         """Let jobs read and write under a prefix, as a compiler's cache is."""
         self.grant_read(bucket, prefix)
         self.grant_write(bucket, prefix)
@@ -147,7 +146,7 @@ class TrainingRole(Construct):
             return [stack.format_arn(service="ec2", resource=resource, resource_name=name) for name in names]
 
         interfaces, subnets = arns("network-interface", ["*"]), arns("subnet", network.subnets.subnet_ids)
-        groups = arns("security-group", [network.security_group.security_group_id])
+        groups = arns("security-group", [group.security_group_id for group in network.security_groups])
         self._allow(["ec2:CreateNetworkInterface"], [*interfaces, *groups, *subnets], why=_WHY_INTERFACES)
         # The condition is that of AWS's own policy for CodeBuild in a VPC. Of the two below no policy of AWS's has one, and a key
         # that a call turned out not to have would leave interfaces behind.
@@ -191,9 +190,16 @@ class TrainingRole(Construct):
             why=_WHY_EVERYTHING,
         )
 
-    def _allow_list(self, bucket: s3.IBucket, prefix: str) -> None:
+    def _allow_list(self, bucket: s3.IBucket | S3AccessPoint, prefix: str) -> None:
         # A listing is of the bucket, so what narrows it to the prefix is a condition.
-        self._allow(["s3:ListBucket"], [bucket.bucket_arn], {"StringLike": {"s3:prefix": [f"{prefix}*"]}})
+        for place, condition in _also_behind(bucket):
+            self._allow(
+                ["s3:ListBucket"], [place.bucket_arn], {"StringLike": {"s3:prefix": [f"{prefix}*"]}, **condition}
+            )
+
+    def _allow_objects(self, actions: list[str], bucket: s3.IBucket | S3AccessPoint, prefix: str) -> None:
+        for place, condition in _also_behind(bucket):
+            self._allow(actions, [place.arn_for_objects(f"{prefix}*")], condition or None, why=_WHY_OBJECTS)
 
     def _allow(
         self,
@@ -209,3 +215,11 @@ class TrainingRole(Construct):
         )
         if why is not None:
             self._answers.add_wildcards(resources, why)
+
+
+def _also_behind(bucket: s3.IBucket | S3AccessPoint) -> list[tuple[s3.IBucket | S3AccessPoint, dict[str, Any]]]:
+    """A bucket, or an access point and the bucket behind it, each with the condition on which it may be used."""
+    behind = bucket.bucket if isinstance(bucket, S3AccessPoint) else None
+    if behind is None:
+        return [(bucket, {})]
+    return [(bucket, {}), (behind, {"StringEquals": {"s3:DataAccessPointArn": bucket.bucket_arn}})]

@@ -19,7 +19,8 @@ from cdk_sagemaker_training.tokens import is_unresolved
 _V2_TYPES = ("ml.p4d.24xlarge", "ml.p4de.24xlarge", "ml.p5.48xlarge", "ml.p5e.48xlarge", "ml.p5en.48xlarge")
 # The archived page of the same name of SMP v1.
 _V1_TYPES = ("ml.g4dn.12xlarge", "ml.p3.16xlarge", "ml.p3dn.24xlarge", "ml.p4d.24xlarge", "ml.p4de.24xlarge")
-_NO_GROUPS = "SMP starts on all machines of a job, and SageMaker's SDK refuses instance groups with it"
+# `_distribution_configuration` of estimator.py in the SageMaker Python SDK, version 2: a group is for mpi and SMDDP only.
+_NO_GROUPS = "SMP v2 is started by torchrun, with which SageMaker's SDK refuses instance groups for it"
 
 
 @dataclass(frozen=True)
@@ -90,8 +91,9 @@ class SmpV1:
 
     Only what is said is sent. ``smp_parameters.py`` has every parameter with its range and the library's default. One of
     ``pipeline_parallel_degree`` (PyTorch) and ``partitions`` (TensorFlow), which mean the same, is needed, or
-    ``sharded_data_parallel_degree``. mpirun starts one process for each GPU; ``custom_mpi_options`` are options of it, by default
-    the one that AWS's documentation recommends. Runs in AWS's containers of PyTorch up to 2.0.0 and TensorFlow up to 2.6.0:
+    ``sharded_data_parallel_degree``. mpirun starts one process for each GPU, of all machines or of one group beside others;
+    ``custom_mpi_options`` are options of it, by default the one that AWS's documentation recommends. Runs in AWS's containers of
+    PyTorch up to 2.0.0 and TensorFlow up to 2.6.0:
     ``SmpV1.image``.
 
     Sources: smd_model_parallel_general.rst of the SageMaker Python SDK 2.199.0; AWS's archived pages on SMP v1.
@@ -130,7 +132,7 @@ class SmpV1:
     sdp_hierarchical_allgather: bool | None = None
     sdp_gradient_clipping: float | None = None
     custom_mpi_options: str = "--mca btl_vader_single_copy_mechanism none"
-    alone_because: ClassVar[str] = _NO_GROUPS
+    alone_because: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
         check_parameters(V1, _given(self))

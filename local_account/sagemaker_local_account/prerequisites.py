@@ -17,6 +17,10 @@ def check_buckets(request: Mapping[str, Any], region: str, s3: Any) -> None:
     for member, uri in _places(request):
         if not uri.startswith("s3://"):
             raise refused(f"{member} must be an S3 URI, like s3://bucket/prefix, got {uri!r}")
+        if ":accesspoint/" in uri or "-s3alias/" in f"{uri}/":
+            raise refused(
+                f"the local account has no access points of S3, got {uri!r} in {member}; name the bucket itself"
+            )
         bucket, _ = split(uri)
         try:
             # us-east-1 has no name here (GetBucketLocation).

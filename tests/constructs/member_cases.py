@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import aws_cdk as cdk
@@ -26,6 +27,7 @@ from cdk_sagemaker_training import (
     Mpi,
     PrivateRegistry,
     Profiler,
+    S3AccessPoint,
     S3Channel,
     S3Prefix,
     Spot,
@@ -39,6 +41,7 @@ from cdk_sagemaker_training import (
 
 ON_CPUS = DataParallelJob(InstanceGroup("ml.c5.xlarge", 2))
 OFF = Profiler(disable=True)
+ACCESS_POINT = "arn:aws:s3:us-east-1:123456789012:accesspoint/images"
 PLAN = "arn:aws:sagemaker:us-east-1:123456789012:training-plan/spring"
 RULES_IMAGE = "503895931360.dkr.ecr.us-east-1.amazonaws.com/sagemaker-debugger-rules:latest"
 KEY = "1234abcd-12ab-34cd-56ef-1234567890ab"
@@ -63,6 +66,10 @@ class Stack(cdk.Stack):
             private_subnet_ids=["subnet-1", "subnet-2"],
         )
         self.network = TrainingNetwork.from_vpc(self, "Network", vpc, security_group=self.group)
+        other = ec2.SecurityGroup.from_security_group_id(self, "OtherGroup", "sg-2", mutable=False)
+        self.network_of_two_groups = TrainingNetwork.from_vpc(
+            self, "TwoGroups", vpc, security_groups=[self.group, other]
+        )
         self.key, self.other_key = (
             kms.Key.from_key_arn(self, id, f"arn:aws:kms:us-east-1:123456789012:key/{id}")
             for id in (KEY, "abcd1234-12ab-34cd-56ef-1234567890ab")
@@ -176,6 +183,7 @@ SAME: dict[str, Props] = {
         )
     },
     "members_gated_model": lambda stack: {"channels": stack.s3("llama/", accept_eula=True)},
+    "members_access_point": lambda stack: {"channels": {"training": S3Channel(S3AccessPoint(ACCESS_POINT), "images/")}},
     "members_fsx": lambda stack: {
         "channels": {
             "training": FsxLustreChannel(
@@ -194,6 +202,14 @@ SAME: dict[str, Props] = {
     },
     "members_spot": lambda stack: stack.spot(),
     "members_checkpoints": lambda stack: {"checkpoints": stack.at("checkpoints/")},
+    "members_checkpoint_path": lambda stack: {
+        "checkpoints": stack.at("checkpoints/"),
+        "checkpoint_local_path": "/opt/ml/input/kept",
+    },
+    "members_spot_without_checkpoints": lambda stack: {
+        "spot": Spot(max_wait=7200),
+        "max_runtime": cdk.Duration.hours(1),
+    },
     "members_warm_pool": lambda stack: {"warm_pool": WarmPool(cdk.Duration.minutes(30))},
     "members_volume": lambda stack: {"volume_size": cdk.Size.gibibytes(200), "volume_key": stack.key},
     "members_training_plan": lambda stack: {
@@ -209,6 +225,7 @@ SAME: dict[str, Props] = {
         "volume_key": stack.other_key,
         "inter_container_encryption": True,
     },
+    "members_security_groups": lambda stack: {"network": stack.network_of_two_groups},
     "members_session_chaining": lambda stack: {"session_tag_chaining": True},
     "members_network_isolation": lambda stack: {"network_isolation": True},
     "members_remote_debug": lambda stack: {"remote_debug": True},
@@ -227,6 +244,7 @@ SAME: dict[str, Props] = {
         "tags": {"team": "vision"},
     },
     "members_metrics": lambda stack: {"metric_definitions": {"loss": "loss=([0-9.]+)"}, "metrics_time_series": True},
+    "members_two_expressions": lambda stack: {"metric_definitions": {"loss": ["loss=([0-9.]+)", "loss: ([0-9.]+)"]}},
     "members_output": lambda stack: {"output_compression": "NONE", "output_key": stack.key},
     "members_debugger": lambda stack: {"debugger": debugger(stack)},
     "members_profiler": lambda stack: {"profiler": profiler(stack)},
@@ -241,5 +259,13 @@ SAME: dict[str, Props] = {
             "images": S3Channel(stack.bucket, "images/", groups=["data_group"]),
             "labels": S3Channel(stack.bucket, "labels/", groups=["label_group", "data_group"]),
         },
+    },
+    "members_groups_order": lambda stack: {
+        "job": replace(beside_data(), order=["dnn_group", "data_group", "label_group"]),
+        "hyperparameters": {"epochs": 3},
+    },
+    "members_one_group": lambda stack: {
+        "job": replace(beside_data(), groups={}),
+        "hyperparameters": {"epochs": 3},
     },
 }

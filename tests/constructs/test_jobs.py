@@ -41,9 +41,17 @@ def test_six_groups_are_refused() -> None:
     assert message.endswith("'group_4', 'dnn_group']")
 
 
-def test_a_heterogeneous_job_without_other_groups_is_refused() -> None:
-    message = message_of(lambda: HeterogeneousJob(groups={}, train=ONE_GPU, train_group="dnn_group"))
-    assert message.startswith("groups must name a group beside the one that trains")
+def test_a_job_without_other_groups_has_the_one_that_trains() -> None:
+    [request] = HeterogeneousJob(groups={}, train=ONE_GPU, train_group="dnn_group").requests()
+    assert [group["InstanceGroupName"] for group in request.resource_config["InstanceGroups"]] == ["dnn_group"]
+    assert request.group_names == ("dnn_group",)
+
+
+def test_groups_are_in_the_users_order() -> None:
+    groups = {name: InstanceGroup("ml.c5.xlarge") for name in ("a", "b")}
+    [request] = HeterogeneousJob(groups, ONE_GPU, "dnn_group", order=["b", "dnn_group", "a"]).requests()
+    named = {group["InstanceGroupName"]: group["InstanceType"] for group in request.resource_config["InstanceGroups"]}
+    assert list(named.items()) == [("b", "ml.c5.xlarge"), ("dnn_group", "ml.g5.xlarge"), ("a", "ml.c5.xlarge")]
 
 
 def test_the_group_that_trains_cannot_be_one_of_the_others_too() -> None:

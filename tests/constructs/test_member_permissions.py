@@ -30,8 +30,10 @@ from cdk_sagemaker_training import (
     Neuron,
     PrivateRegistry,
     Profiler,
+    S3AccessPoint,
     S3Channel,
     S3Prefix,
+    Spot,
     TensorBoard,
     Torchrun,
     TrainingImage,
@@ -348,3 +350,67 @@ def test_a_warm_pool_whose_machines_each_execution_decides_is_warned_of(stack: S
     [warning] = stack.warnings()
     assert "each execution" in warning
     assert "ResourceConfig.InstanceCount" in warning
+
+
+ACCESS_POINT = "arn:aws:s3:us-east-1:123456789012:accesspoint/images"
+
+
+def test_a_channel_of_an_access_point_may_be_read_through_it_and_of_its_bucket_through_it_only() -> None:
+    stack = Stack()
+    place = S3AccessPoint(ACCESS_POINT, bucket=stack.bucket)
+    stack.workflow(channels={"images": S3Channel(place, "images/")})
+    reads = {one["Resource"]: one.get("Condition") for one in stack.allowed() if one["Action"] == "s3:GetObject"}
+    through = {"StringEquals": {"s3:DataAccessPointArn": ACCESS_POINT}}
+    assert reads == {f"{ACCESS_POINT}/object/images/*": None, "arn:aws:s3:::bucket/images/*": through}
+    lists = {one["Resource"]: one["Condition"] for one in stack.allowed() if one["Action"] == "s3:ListBucket"}
+    below = {"StringLike": {"s3:prefix": ["images/*"]}}
+    assert lists == {ACCESS_POINT: below, "arn:aws:s3:::bucket": {**below, **through}}
+
+
+def test_an_access_point_with_an_alias_is_named_by_it_in_requests_and_by_its_arn_in_permissions() -> None:
+    stack = Stack()
+    stack.workflow(output=S3Prefix(S3AccessPoint(ACCESS_POINT, "images-abc-s3alias"), "models/"))
+    [request] = create_requests(dict(Template.from_stack(stack).to_json())).values()
+    assert request["OutputDataConfig"]["S3OutputPath"] == "s3://images-abc-s3alias/models/"
+    assert statement_of(stack, "s3:PutObject")["Resource"] == f"{ACCESS_POINT}/object/models/*"
+
+
+def test_below_a_model_dir_the_job_reads_and_writes() -> None:
+    stack = Stack()
+    stack.workflow(hyperparameters={"model_dir": stack.place("tf/")})
+    for action in ("s3:GetObject", "s3:PutObject"):
+        assert any(action in one["Action"] and "arn:aws:s3:::bucket/tf/*" in one["Resource"] for one in stack.allowed())
+
+
+def test_each_of_several_security_groups_is_in_the_request_in_the_permissions_and_among_a_file_systems_rules() -> None:
+    stack = Stack()
+    vpc = ec2.Vpc(stack, "Vpc")
+    groups = [ec2.SecurityGroup(stack, name, vpc=vpc) for name in ("One", "Two")]
+    network = TrainingNetwork.from_vpc(stack, "Network", vpc, security_groups=groups)
+    file_system = efs.FileSystem(stack, "Efs", vpc=vpc)
+    stack.workflow(network=network, channels={"images": EfsChannel(file_system)})
+    resources = Template.from_stack(stack).to_json()["Resources"]
+    ids = [resolved(stack.resolve(group.security_group_id)) for group in groups]
+    [request] = create_requests({"Resources": resources}).values()
+    assert resolved(request["VpcConfig"]["SecurityGroupIds"]) == ids
+    [created] = [one["Resource"] for one in stack.allowed() if one["Action"] == "ec2:CreateNetworkInterface"]
+    assert sum("security-group/" in str(resource) for resource in created) == 2
+    rules = [one["Properties"] for one in resources.values() if one["Type"] == "AWS::EC2::SecurityGroupIngress"]
+    among = [resolved(rule["SourceSecurityGroupId"]) for rule in rules if rule["IpProtocol"] == "-1"]
+    of_efs = [resolved(rule["SourceSecurityGroupId"]) for rule in rules if rule.get("FromPort") == 2049]
+    assert among == of_efs == ids
+
+
+def test_spot_machines_without_checkpoints_are_warned_of() -> None:
+    assert any("spot-without-checkpoints" in one for one in warned_by(spot=Spot(max_wait=100_000)))
+    stack = Stack()
+    assert not any(
+        "spot-without-checkpoints" in one
+        for one in warned_by(spot=Spot(max_wait=100_000), checkpoints=stack.place("kept/"))
+    )
+
+
+def warned_by(**props: Any) -> list[str]:
+    stack = Stack()
+    stack.workflow(**props)
+    return stack.warnings()

@@ -15,6 +15,7 @@ from cdk_sagemaker_training import (
     MultiWorkerMirrored,
     ParameterServer,
     Profiler,
+    PyTorchDdp,
     S3Channel,
     S3Prefix,
     SmDdp,
@@ -30,13 +31,15 @@ BUCKET: Any = SimpleNamespace(bucket_name="bucket")
 DIFFERENT = {
     "torchrun_groups": "the SDK drops the group to launch in, so torchrun would start in every group",
     "smddp_groups": "the SDK sends null for the type of the machines",
+    "smp_v1_groups": "the SDK sends null for the type of the machines",
     "torchrun_refused_processor": "the SDK refuses torchrun on CPUs, which the toolkit starts",
     "smp_v1_refused_permutation": "the SDK refuses a placement strategy that AWS's documentation has",
+    "smp_refused_groups_v1": "the SDK refuses a group for SMP v1 without mpi, which is never left out here",
     "smp_v1_refused_default_partition": "the SDK looks for the stages by TensorFlow's name only",
 }
 
 
-def asked_by_us(job: TrainingJob, case: str) -> dict[str, Any]:
+def asked_by_us(job: TrainingJob, case: str, **hyperparameters: Any) -> dict[str, Any]:
     """Our request, of the image that the SDK chooses, which has a test of its own below."""
     [job_request] = job.requests()
     request = create_training_job(
@@ -46,7 +49,7 @@ def asked_by_us(job: TrainingJob, case: str) -> dict[str, Any]:
         role_arn="arn:aws:iam::123456789012:role/Training",
         output=S3Prefix(BUCKET, "models/"),
         channels={"training": S3Channel(BUCKET, "training/")},
-        hyperparameters={"epochs": 3},
+        hyperparameters={"epochs": 3, **hyperparameters},
         max_runtime_seconds=86_400,
         profiler=Profiler(disable=True),
     )
@@ -77,6 +80,7 @@ EQUAL: dict[str, TrainingJob] = {
     "mpi_groups": beside_data(DataParallelJob(P4D_GROUP, Mpi(8))),
     "multi_worker_mirrored": DataParallelJob(on("ml.g5.12xlarge", 2), MultiWorkerMirrored()),
     "parameter_server": DataParallelJob(on("ml.c5.xlarge", 2), ParameterServer()),
+    "pytorchddp_hugging_face": DataParallelJob(P4D, PyTorchDdp()),
     "smddp_pytorch": DataParallelJob(P4D, SmDdp()),
     "smddp_options": DataParallelJob(on("ml.p3.16xlarge", 2), SmDdp(custom_mpi_options="-x NCCL_DEBUG=VERSION")),
     "smddp_tensorflow": DataParallelJob(P4D_GROUP, SmDdp()),
@@ -140,6 +144,11 @@ def test_the_request_is_that_of_awss_sdk(case: str) -> None:
     assert asked_by_us(EQUAL[case], case) == asked_by_sdk(case)
 
 
+def test_the_model_dir_of_tensorflow_is_a_place_in_s3_as_the_sdk_sends_it() -> None:
+    job = DataParallelJob(on("ml.g5.12xlarge", 1))
+    assert asked_by_us(job, "model_dir", model_dir=S3Prefix(BUCKET, "tf/")) == asked_by_sdk("model_dir")
+
+
 TORCHRUN = {
     "torchrun_one_machine": DataParallelJob(on("ml.g5.12xlarge", 1), Torchrun()),
     "torchrun_two_machines": DataParallelJob(P4D, Torchrun()),
@@ -169,6 +178,21 @@ def test_smddp_beside_other_groups_names_the_type_that_trains_where_the_sdk_send
     assert ours == theirs
 
 
+def test_smp_v1_starts_by_mpi_in_one_group_as_the_sdk_has_it_and_names_the_type_where_the_sdk_sends_null() -> None:
+    parallelism = SmpV1(pipeline_parallel_degree=2, microbatches=4, ddp=True)
+    ours = asked_by_us(beside_data(ModelParallelJob(P4D_GROUP, parallelism)), "smp_v1_groups")
+    theirs = asked_by_sdk("smp_v1_groups")
+    assert ours["HyperParameters"].pop("sagemaker_instance_type") == "ml.p4d.24xlarge"
+    assert theirs["HyperParameters"].pop("sagemaker_instance_type") is None
+    assert ours == theirs
+
+
+def test_smp_v1_without_mpi_cannot_be_said_here_which_the_sdk_refuses_beside_groups() -> None:
+    assert "no distribution strategies" in recorded("smp_refused_groups_v1")["refused"]
+    [request] = ModelParallelJob(P4D, SmpV1(pipeline_parallel_degree=2, ddp=True)).requests()
+    assert request.hyperparameters["sagemaker_mpi_enabled"] == "true"
+
+
 def test_torchrun_starts_processes_on_cpus_which_the_sdk_refuses_and_the_toolkit_does() -> None:
     assert "only for GPU and Trainium" in recorded("torchrun_refused_processor")["refused"]
     ours = asked_by_us(DataParallelJob(on("ml.c5.xlarge", 2), Torchrun(2)), "torchrun_groups")
@@ -195,9 +219,6 @@ REFUSED_BY_BOTH = {
     "parameter_server_refused_groups": lambda: beside_data(DataParallelJob(P4D_GROUP, ParameterServer())),
     "smddp_refused_p5": lambda: DataParallelJob(on("ml.p5.48xlarge", 2), SmDdp()),
     "smp_refused_groups": lambda: beside_data(ModelParallelJob(P4D_GROUP, SmpV2(hybrid_shard_degree=8))),
-    "smp_refused_groups_v1": lambda: beside_data(
-        ModelParallelJob(P4D_GROUP, SmpV1(pipeline_parallel_degree=2, ddp=True))
-    ),
     "smp_v1_refused_pipeline": lambda: SmpV1(pipeline_parallel_degree=2, pipeline="zero-bubble"),
     "smp_v1_refused_no_default_partition": lambda: SmpV1(pipeline_parallel_degree=2, auto_partition=False),
     "smp_v1_refused_ddp_and_horovod": lambda: SmpV1(pipeline_parallel_degree=2, ddp=True, horovod=True),
@@ -256,4 +277,5 @@ def test_the_container_is_the_one_that_awss_sdk_chooses(case: str) -> None:
 
 
 def test_each_recording_is_compared() -> None:
-    assert cases_of("cases_parallel") == {*EQUAL, *TORCHRUN, *DIFFERENT, *REFUSED_BY_BOTH, *REFUSED_HERE_ONLY, *IMAGES}
+    compared = {*EQUAL, *TORCHRUN, *DIFFERENT, *REFUSED_BY_BOTH, *REFUSED_HERE_ONLY, *IMAGES, "model_dir"}
+    assert cases_of("cases_parallel") == compared

@@ -35,6 +35,7 @@ from cdk_sagemaker_training import (
     Mlflow,
     PrivateRegistry,
     Profiler,
+    S3AccessPoint,
     S3Channel,
     S3Prefix,
     Spot,
@@ -49,6 +50,7 @@ from cdk_sagemaker_training.request import check_job_name_prefix
 PLACE = S3Prefix(BUCKET, "some/")
 SPOT = Spot(PLACE, max_wait=7200)
 IMPORTED: Any = SimpleNamespace(file_system_id="fs-0123456789abcdef0")
+ACCESS_POINT = "arn:aws:s3:us-east-1:123456789012:accesspoint/images"
 LOSS = DebuggerRule("Loss", RULES_IMAGE)
 GPU = InstanceGroup("ml.g5.xlarge")
 CPU = InstanceGroup("ml.c5.xlarge")
@@ -142,7 +144,19 @@ CONSTRUCTORS: list[tuple[Callable[[], Any], str, str]] = [
     (lambda: InstanceGroup("ml.g5.xlrge"), "instance_type must be a type that SageMaker trains on, like 'ml.g5.x", ""),
     (lambda: InstanceGroup("ml.g5.xlarge", 0), "instance_count must be a whole number of at least 1", "got 0"),
     (lambda: Torchrun(0), "processes_per_host must be a whole number of at least 1", "got 0"),
-    (lambda: groups({}), "groups must name a group beside the one that trains", "got {}"),
+    (
+        lambda: HeterogeneousJob({"a": CPU}, DataParallelJob(GPU), "dnn", order=["dnn"]),
+        "order must list each group of the job once, like ['dnn', 'a']",
+        "got ['dnn']",
+    ),
+    (lambda: Spot(PLACE), "max_wait must be given of spot machines, like Duration.hours(12)", "got None"),
+    (lambda: Spot(None, 7200, "/opt/ml/a"), "local_path must be left out where spot says no check", "got '/opt/ml/a'"),
+    (lambda: S3AccessPoint("images"), "arn must be that of an access point of S3, like 'arn:aws:s3:us", "got 'images'"),
+    (
+        lambda: S3AccessPoint(ACCESS_POINT, alias=""),
+        "alias must be text, like 'images-hrzrlukc5m36ft7okagglf",
+        "got ''",
+    ),
     (lambda: groups({"": CPU}), "groups must name groups in 1 to 64 characters", "got ''"),
     (lambda: groups({"a": CPU}, train_group="a\n"), "train_group must name groups in 1 to 64 characters", "got 'a\\n'"),
     (lambda: groups({"a": CPU}, train_group="a"), "train_group must not be one of groups", "got 'a'"),
@@ -272,6 +286,8 @@ REQUESTS: list[tuple[Any, dict[str, Any], str, str]] = [
         "metric_definitions['a'] must have a group around",
         "'a [0-9]'",
     ),
+    (ON_CPUS, {"metric_definitions": {"a": []}}, "metric_definitions['a'] must be a regular expression or", "got []"),
+    (ON_CPUS, {"metric_definitions": {"a": ["(a)", "a"]}}, "metric_definitions['a'] must have a group", "got 'a'"),
     (ON_CPUS, {"metric_definitions": {"a": "("}}, "metric_definitions['a'] must be a regular expression", "position 0"),
     (ON_CPUS, {"hyperparameters": {"a": b"x"}}, "hyperparameters['a'] must be text, a number, a bool", "got b'x'"),
     (ON_CPUS, {"hyperparameters": {"a": {1: 2}}}, "hyperparameters['a'] must have keys of text", "got 1 in it"),

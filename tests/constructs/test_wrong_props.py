@@ -38,6 +38,7 @@ WRONG: dict[str, tuple[Any, str]] = {
 }
 # Numbers, flags and text, whose rules are those of the request.
 PLAIN = {
+    "checkpoint_local_path",
     "container_arguments",
     "container_entrypoint",
     "infra_check",

@@ -53,7 +53,7 @@ def job(
 def on_groups(
     distribution: dict[str, Any], *, trains_first: bool = False, alone: bool = False, **channels: Any
 ) -> Case:
-    """On three groups, the last of which trains unless it is the first, or the one; ``channels`` are groups by channels' names."""
+    """On three groups, of which the last trains, or the first, or on one alone; ``channels`` are groups by channels' names."""
 
     def make(session: Any) -> Any:
         from sagemaker.inputs import TrainingInput
