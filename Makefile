@@ -1,11 +1,11 @@
-# demo (KIND=compiled or model-parallel for another) | test | check | synth | bench | docs; each sets up what it needs, once.
+# demo (KIND=compiled or model-parallel for another) | test | test-aws | check | synth | bench | docs; each sets up what it needs, once.
 PYTHON ?= python3
 KIND ?= heterogeneous
 VENV := .venv
 export PATH := $(CURDIR)/$(VENV)/bin:$(CURDIR)/node_modules/.bin:$(PATH)
 export PYTHONDONTWRITEBYTECODE := 1
 
-.PHONY: demo test check synth bench docs setup clean
+.PHONY: demo test test-aws check synth bench docs setup clean
 
 setup: $(VENV)/.installed node_modules/.installed
 
@@ -22,9 +22,14 @@ node_modules/.installed: package.json $(VENV)/.installed
 demo: setup
 	python demo.py --kind $(KIND)
 
-# A file's tests share an account, so that they stay in one process.
+# A file's tests share an account, so that they stay in one process. Those that are marked aws run once, by test-aws against an
+# account on this machine (tests/aws/test_run.py).
 test: setup check
-	python -m pytest --numprocesses 2 --dist loadfile
+	python -m pytest --numprocesses 2 --dist loadfile -m "not aws"
+
+# In the account of your own credentials; YES=1 agrees to what it prints, without which it asks.
+test-aws: setup
+	python tests/aws/run.py $(if $(YES),--yes)
 
 check: setup
 	ruff check .

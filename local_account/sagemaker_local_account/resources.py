@@ -408,9 +408,30 @@ DELETE: dict[type, Callable[[Any, str, str], object]] = {
 }
 
 
+# The longest name of each type whose name CloudFormation makes of the stack's name, the logical id and a suffix, where that is
+# shorter than all three may be; each is the maximum of the service's own API.
+_LONGEST_NAMES = {
+    "AWS::Events::Rule": 64,
+    "AWS::IAM::Role": 64,
+    "AWS::Lambda::Function": 64,
+    "AWS::SQS::Queue": 80,
+    "AWS::StepFunctions::StateMachine": 80,
+}
+_generated_name = parsing.generate_resource_name
+
+
+def _name_that_fits(resource_type: str, stack_name: str, logical_id: str) -> str:
+    """The name that CloudFormation makes for a resource that has none: moto's, but never too long for its type."""
+    name: str = _generated_name(resource_type, stack_name, logical_id)
+    rest, _, suffix = name.rpartition("-")
+    most = _LONGEST_NAMES.get(resource_type, len(name)) - len(suffix) - 1
+    return f"{rest[:most].rstrip('-')}-{suffix}"
+
+
 def install() -> None:
     """Teach moto's own types what they lack; the types of this module register by being defined."""
     parsing.resource_class_from_type = class_of
+    parsing.generate_resource_name = _name_that_fits
     # Its table of types is made once, at the first use.
     for table in (parsing.get_model_list, parsing.get_model_map, parsing.get_name_type_map):
         table.cache_clear()

@@ -7,6 +7,7 @@ import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,6 +20,8 @@ T = TypeVar("T")
 ROOT = Path(__file__).parents[2]
 A_USERS_JOB = Path(__file__).parent / "a_users_job"
 AN_ERROR_RATHER_THAN_A_HANG = 900  # seconds; no fact depends on it
+FIRST_LOOK, LONGEST_LOOK = 0.2, 5.0  # seconds between two looks, which grow: AWS throttles who looks too often
+CLOCKS_DIFFER = timedelta(minutes=1)  # Step Functions' and SageMaker's
 
 
 @dataclass
@@ -72,7 +75,8 @@ class Deployed:
         """The jobs that carry the execution's id as a tag."""
         sagemaker = self.client("sagemaker")
         found = []
-        pages = sagemaker.get_paginator("list_training_jobs").paginate()
+        started = self.client("stepfunctions").describe_execution(executionArn=execution)["startDate"]
+        pages = sagemaker.get_paginator("list_training_jobs").paginate(CreationTimeAfter=started - CLOCKS_DIFFER)
         for summary in (summary for page in pages for summary in page["TrainingJobSummaries"]):
             tags = sagemaker.list_tags(ResourceArn=summary["TrainingJobArn"])["Tags"]
             if execution in {tag["Value"] for tag in tags}:
@@ -115,9 +119,11 @@ def _unless(description: dict[str, Any], *, status: str) -> dict[str, Any] | Non
 def wait_until(condition: Callable[[], T | None]) -> T:
     """What the condition gives once it gives something true."""
     limit = time.monotonic() + AN_ERROR_RATHER_THAN_A_HANG
+    look = FIRST_LOOK
     while time.monotonic() < limit:
         result = condition()
         if result:
             return result
-        time.sleep(0.2)
+        time.sleep(look)
+        look = min(LONGEST_LOOK, look * 1.1)
     raise AssertionError("this did not come to pass")

@@ -9,6 +9,7 @@ from typing import Any
 
 import aws_cdk as cdk
 import pytest
+from aws_account import STACK_PREFIX
 from aws_cdk import aws_s3 as s3
 from deployed import A_USERS_JOB, Deployed, wait_until
 
@@ -43,7 +44,7 @@ class Executions(cdk.Stack):
     """One workflow for each thing that the tests make a job do."""
 
     def __init__(self, app: cdk.App) -> None:
-        super().__init__(app, "Executions", env=cdk.Environment(account="123456789012", region="us-east-1"))
+        super().__init__(app, f"{STACK_PREFIX}Executions")
         self.bucket = s3.Bucket(self, "Bucket", removal_policy=cdk.RemovalPolicy.DESTROY)
         self.image = TrainingImage(self, "Image", directory=str(A_USERS_JOB), builder="docker")
         cdk.CfnOutput(self, "BucketName", value=self.bucket.bucket_name)
@@ -71,6 +72,11 @@ class Executions(cdk.Stack):
         cdk.CfnOutput(self, f"{name}Arn", value=workflow.state_machine.state_machine_arn)
 
 
+def on_aws(*, jobs: int) -> pytest.MarkDecorator:
+    """Marks a test that can be run in a real account; the machines are those of the larger kind."""
+    return pytest.mark.aws(stack=Executions, jobs=jobs, machines={"ml.c5.xlarge": 1, "ml.m5.xlarge": 1}, minutes=30)
+
+
 @pytest.fixture(scope="module")
 def machines(deployed: Deployed, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     outputs = deployed.deploy(Executions(cdk.App(outdir=str(tmp_path_factory.mktemp("assembly")))))
@@ -78,6 +84,7 @@ def machines(deployed: Deployed, tmp_path_factory: pytest.TempPathFactory) -> di
     return outputs
 
 
+@on_aws(jobs=1)
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_execution_that_is_stopped_leaves_no_training_job_running(
     deployed: Deployed, machines: dict[str, str], kind: str
@@ -89,6 +96,7 @@ def test_an_execution_that_is_stopped_leaves_no_training_job_running(
     assert ended(deployed, job)["TrainingJobStatus"] == "Stopped"
 
 
+@on_aws(jobs=1)
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_execution_that_times_out_leaves_no_training_job_running(
     deployed: Deployed, machines: dict[str, str], kind: str
@@ -119,6 +127,7 @@ def test_a_create_call_whose_response_is_lost_leaves_one_job(
     assert [job["TrainingJobName"] for job in deployed.jobs_of(execution)] == lost
 
 
+@on_aws(jobs=3)
 @pytest.mark.parametrize("kind", KINDS)
 def test_two_executions_at_once_and_one_after_another_never_read_each_others_checkpoints(
     deployed: Deployed, machines: dict[str, str], kind: str
@@ -137,6 +146,7 @@ def test_two_executions_at_once_and_one_after_another_never_read_each_others_che
         assert set(said) <= {"found []", f"found {own}"}
 
 
+@on_aws(jobs=1)
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_last_error_of_a_script_reaches_the_failure_reason_and_the_cause(
     deployed: Deployed, machines: dict[str, str], kind: str
@@ -148,6 +158,7 @@ def test_the_last_error_of_a_script_reaches_the_failure_reason_and_the_cause(
     assert "the digits are missing" in described["cause"]
 
 
+@on_aws(jobs=1)
 def test_a_channel_prefix_without_objects_fails_the_job_and_names_the_channel(
     deployed: Deployed, machines: dict[str, str]
 ) -> None:
@@ -158,6 +169,7 @@ def test_a_channel_prefix_without_objects_fails_the_job_and_names_the_channel(
     assert f"s3://{machines['BucketName']}/nothing/" in reason
 
 
+@on_aws(jobs=1)
 def test_a_script_that_is_missing_is_named(deployed: Deployed, machines: dict[str, str]) -> None:
     execution = deployed.start(machines["NoScriptArn"])
     described = deployed.ended(execution)

@@ -43,6 +43,18 @@ def test_a_stack_is_updated_in_place(running: Running) -> None:
     assert group["retentionInDays"] == 7
 
 
+def test_a_name_that_is_made_of_a_long_stack_name_fits_its_type(running: Running) -> None:
+    unnamed = {
+        "Type": "AWS::IAM::Role",
+        "Properties": {"AssumeRolePolicyDocument": ROLE["Properties"]["AssumeRolePolicyDocument"]},
+    }
+    logical_id = "RoleOfAWorkflowWhoseConstructsHaveLongIds"
+    deploy(running, "a-stack-whose-name-is-as-long-as-some-are", {logical_id: unnamed})
+    name = ids(running, "a-stack-whose-name-is-as-long-as-some-are")[logical_id]
+    assert name.startswith("a-stack-whose-name-is-as-long-as-some-are-Role")
+    assert len(name) <= 64
+
+
 def test_of_change_sets_of_one_name_the_last_is_executed(running: Running) -> None:
     for days in (1, 3, 7):  # the first creates the stack, the others are called alike
         logs = {"Type": "AWS::Logs::LogGroup", "Properties": {"LogGroupName": "again", "RetentionInDays": days}}

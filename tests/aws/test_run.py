@@ -1,0 +1,88 @@
+"""`make test-aws`, against an account on this machine, as it would be run against AWS."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import boto3
+import pytest
+from account_process import Serving
+
+HERE = Path(__file__).parent
+# What makes the process that pytest-xdist started one of its own is not for the tests that the command runs.
+OURS = ("PYTEST_XDIST", "PYTEST_CURRENT_TEST", "AWS_")
+
+
+def environment(**more: str) -> dict[str, str]:
+    return {**{name: value for name, value in os.environ.items() if not name.startswith(OURS)}, **more}
+
+
+def run(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(HERE / "run.py"), *arguments],
+        env=environment(**env),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+    )
+
+
+@pytest.fixture(scope="module")
+def exports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """What to export for an account on this machine that holds every call against its policies, not bootstrapped yet."""
+    with Serving(tmp_path_factory.mktemp("account"), "--enforce-iam") as account:
+        yield account.exports
+
+
+@pytest.fixture(scope="module")
+def bootstrapped(exports: dict[str, str]) -> dict[str, str]:
+    subprocess.run(
+        ["cdk", "bootstrap"], cwd=HERE.parents[1], env=environment(**exports), check=True, capture_output=True
+    )
+    return exports
+
+
+def test_without_credentials_it_says_so_and_ends_with_2(tmp_path: Path) -> None:
+    none = {"HOME": str(tmp_path), "AWS_EC2_METADATA_DISABLED": "true"}
+    done = run("--yes", **none)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("test-aws: there are no AWS credentials: name a profile, like AWS_PROFILE=mine")
+
+
+def test_where_the_cdk_is_not_bootstrapped_it_says_what_to_run_and_ends_with_2(exports: dict[str, str]) -> None:
+    done = run("--yes", **exports)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "run cdk bootstrap aws://123456789012/us-east-1" in done.stderr
+
+
+def test_it_prints_what_it_would_create_and_cost_and_refuses_without_yes(bootstrapped: dict[str, str]) -> None:
+    done = run(**bootstrapped)
+    assert done.returncode == 2
+    assert done.stderr == "test-aws: nothing was created; say --yes to agree\n"
+    golden = HERE / "plan.txt"
+    if os.environ.get("UPDATE_SNAPSHOTS"):
+        golden.write_text(done.stdout)
+    assert done.stdout == golden.read_text()
+
+
+def test_agreed_to_it_passes_and_leaves_no_stack_bucket_or_log_stream(bootstrapped: dict[str, str]) -> None:
+    done = run("--yes", **bootstrapped)
+    assert done.returncode == 0, done.stdout + done.stderr
+    session = boto3.Session(
+        bootstrapped["AWS_ACCESS_KEY_ID"], bootstrapped["AWS_SECRET_ACCESS_KEY"], region_name=bootstrapped["AWS_REGION"]
+    )
+
+    def client(service: str):
+        return session.client(service, endpoint_url=bootstrapped["AWS_ENDPOINT_URL"])
+
+    stacks = [stack["StackName"] for stack in client("cloudformation").describe_stacks()["Stacks"]]
+    assert stacks == ["CDKToolkit"]
+    assert len(client("s3").list_buckets()["Buckets"]) == 1  # the bootstrap's
+    jobs = client("sagemaker").list_training_jobs(MaxResults=100)["TrainingJobSummaries"]
+    assert len(jobs) > 10
+    assert {job["TrainingJobStatus"] for job in jobs} == {"Completed", "Failed", "Stopped"}
+    assert client("logs").describe_log_streams(logGroupName="/aws/sagemaker/TrainingJobs")["logStreams"] == []
