@@ -12,11 +12,14 @@ from cdk_sagemaker_training.file_systems import EfsChannel
 from cdk_sagemaker_training.props import TrainingProps
 from cdk_sagemaker_training.role import TrainingRole
 
-# What a script logs with (guide, "IAM actions supported for MLflow"): all but deleting, restoring and registering.
+# What a script logs with (guide, "IAM actions supported for MLflow"): all but deleting, restoring, registering and tracing.
 _MLFLOW = (
     *("CreateExperiment", "GetExperiment", "GetExperimentByName", "SearchExperiments", "SetExperimentTag"),
-    *("CreateRun", "GetRun", "UpdateRun", "SearchRuns", "SetTag", "ListArtifacts"),
-    *("LogBatch", "LogInputs", "LogMetric", "LogModel", "LogParam"),
+    *("CreateRun", "GetRun", "UpdateRun", "SearchRuns", "SetTag", "ListArtifacts", "GetMetricHistory"),
+    *("LogBatch", "LogInputs", "LogMetric", "LogModel", "LogOutputs", "LogParam"),
+    # Models as MLflow 3 logs them.
+    *("FinalizeLoggedModel", "GetLoggedModel", "ListLoggedModelArtifacts", "LogLoggedModelParams"),
+    *("SearchLoggedModels", "SetLoggedModelTags"),
 )
 # Of the agent in the container (guide, "Access a training container through AWS Systems Manager for remote debugging").
 _REMOTE_DEBUG = ("CreateControlChannel", "CreateDataChannel", "OpenControlChannel", "OpenDataChannel")
