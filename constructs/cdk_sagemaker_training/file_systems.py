@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from cdk_sagemaker_training.checks import check_directory, check_flag, check_text
 
 if TYPE_CHECKING:
+    from aws_cdk import aws_ec2 as ec2
     from aws_cdk.aws_efs import IFileSystem as IEfsFileSystem
     from aws_cdk.aws_fsx import IFileSystem as IFsxFileSystem
 
@@ -67,6 +68,19 @@ class EfsChannel:
     def channel_config(self, groups: Sequence[str] | None) -> dict[str, Any]:
         """The request's Channel, but for its name; a file system goes to all groups."""
         return _config("EFS", self.file_system.file_system_id, self.directory, self.read_only, self.content_type)
+
+
+def allow_lustre(file_system: ec2.IConnectable, hosts: ec2.Connections) -> None:
+    """Let hosts of jobs and the servers of a file system reach each other at Lustre's ports, which both begin connections to.
+
+    CDK's range of ports, 988 to 1023, has those of FSx: 988, and 1018 to 1023 (guide, "File system access control with Amazon
+    VPC"). CDK gives a file system's group the rule among its own servers.
+    """
+    servers = file_system.connections
+    servers.allow_default_port_from(hosts, "hosts of training jobs read their channels")
+    # From the side of the file system, so that the rule is in its stack where the network is in another.
+    assert servers.default_port is not None
+    servers.allow_to(hosts, servers.default_port, "servers of a file system answer hosts of training jobs")
 
 
 def _check(directory: str, read_only: bool, content_type: str | None) -> None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aws_cdk import Stack
 from aws_cdk import aws_iam as iam
 
 from cdk_sagemaker_training.data import S3Channel
-from cdk_sagemaker_training.file_systems import EfsChannel
+from cdk_sagemaker_training.file_systems import EfsChannel, allow_lustre
 from cdk_sagemaker_training.props import TrainingProps
 from cdk_sagemaker_training.role import TrainingRole
+
+if TYPE_CHECKING:
+    from aws_cdk import aws_ec2 as ec2
 
 # What a script logs with (guide, "IAM actions supported for MLflow"): all but deleting, restoring, registering and tracing.
 _MLFLOW = (
@@ -36,9 +39,7 @@ def grant_channels(role: TrainingRole, props: TrainingProps) -> None:
             continue
         _grant_file_system(role, channel)
         if network is not None:
-            channel.file_system.connections.allow_default_port_from(
-                network, "hosts of training jobs read their channels"
-            )
+            _connect(channel, network.connections)
 
 
 def grant_members(role: TrainingRole, props: TrainingProps) -> None:
@@ -88,6 +89,13 @@ def _grant_file_system(role: TrainingRole, channel: Any) -> None:
     # FSx has no resource for it: a statement that named the file system would allow nothing ("Actions, resources, and condition
     # keys for Amazon FSx").
     _allow(role, ["fsx:DescribeFileSystems"], ["*"])
+
+
+def _connect(channel: Any, hosts: ec2.Connections) -> None:
+    if isinstance(channel, EfsChannel):
+        channel.file_system.connections.allow_default_port_from(hosts, "hosts of training jobs read their channels")
+    else:
+        allow_lustre(channel.file_system, hosts)
 
 
 def _allow_tags_of_sessions(role: TrainingRole) -> None:

@@ -11,6 +11,7 @@ from aws_cdk import aws_fsx as fsx
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
+from cdk_sagemaker_training.file_systems import allow_lustre
 from cdk_sagemaker_training.tokens import is_unresolved
 
 if TYPE_CHECKING:
@@ -71,7 +72,8 @@ class LustreFileSystem(Construct):
         )
         self.file_system_id: str = self.file_system.file_system_id
         self.mount_name: str = self.file_system.mount_name
-        self.connections.allow_default_port_from(network, "hosts of training jobs read their channels")
+        allow_lustre(self, network.connections)
+        self._wait_for_rules()
         self._link(data, export)
         if data.bucket.encryption_key:
             _allow_key(data.bucket.encryption_key, Stack.of(self), export=export)
@@ -80,6 +82,19 @@ class LustreFileSystem(Construct):
     @jsii.member(jsii_name="connections")
     def connections(self) -> ec2.Connections:
         return self.file_system.connections
+
+    def _wait_for_rules(self) -> None:
+        """Make the file system after the rules of its security group.
+
+        FSx refuses one whose servers may not reach each other at port 988, which without a dependency CloudFormation sometimes
+        makes first (aws-parallelcluster 1198 and 6181).
+        """
+        resource = self.file_system.node.default_child
+        assert isinstance(resource, fsx.CfnFileSystem)
+        for group in self.connections.security_groups:
+            for rule in group.node.children:
+                if isinstance(rule, ec2.CfnSecurityGroupIngress):
+                    resource.node.add_dependency(rule)
 
     def _link(self, data: S3Prefix, export: bool) -> None:
         events = fsx.CfnDataRepositoryAssociation.AutoImportPolicyProperty(events=["NEW", "CHANGED", "DELETED"])

@@ -8,16 +8,18 @@ import secrets
 from typing import Any
 
 from moto.cloudformation.exceptions import ValidationError
+from moto.core.exceptions import JsonRESTError
 from moto.ec2.exceptions import InvalidSubnetIdError
 from moto.ec2.models import ec2_backends
 from moto.fsx.models import FSxBackend, fsx_backends
 from moto.fsx.responses import FSxResponse
 
-from . import resources
+from . import reachable, resources
 from .api_calls import Place
 from .emulated import Emulated, Properties, replace_unless
-from .file_systems import FileSystems
+from .file_systems import LUSTRE_PORT, FileSystems
 from .lustre_links import Link
+from .reachable import Door
 from .resource_policies import key_arn
 from .storage import StorageError
 
@@ -29,8 +31,29 @@ def install(file_systems: FileSystems) -> None:
     global _of_the_account
     _of_the_account = file_systems
     resources.NATIVE.update(_NATIVE)
-    FSxBackend.create_file_system = _with_mount_name(FSxBackend.create_file_system)
+    FSxBackend.create_file_system = _in_its_network(_with_mount_name(FSxBackend.create_file_system))
     FSxResponse.describe_data_repository_associations = _describe_links
+
+
+def _in_its_network(create: Any) -> Any:
+    """FSx refuses a Lustre file system whose servers would not reach each other (guide, "Creating an FSx for Lustre file system
+    fails"), also where the rule comes a second later (aws-parallelcluster 1198 and 6181)."""
+
+    @functools.wraps(create)
+    def in_its_network(backend: Any, *args: Any, **details: Any) -> Any:
+        if details["file_system_type"] == "LUSTRE":
+            groups = tuple(details["security_group_ids"] or ())
+            servers = [Door(subnet, groups) for subnet in details["subnet_ids"]]
+            ec2 = ec2_backends[backend.account_id][backend.region_name]
+            if reachable.why_not(ec2, servers, servers, LUSTRE_PORT):
+                raise JsonRESTError(
+                    "InvalidNetworkSettings",
+                    "The file system cannot be created because the default security group in the subnet provided or the provided "
+                    f"security groups do not permit Lustre LNET network traffic on port {LUSTRE_PORT}",
+                )
+        return create(backend, *args, **details)
+
+    return in_its_network
 
 
 def _with_mount_name(create: Any) -> Any:

@@ -18,7 +18,6 @@ from moto.ec2.models.flow_logs import FlowLogs
 from moto.ec2.models.internet_gateways import InternetGateway
 from moto.ec2.models.nat_gateways import NatGateway
 from moto.ec2.models.route_tables import Route, RouteTable
-from moto.ec2.models.security_groups import SecurityGroup
 from moto.ec2.models.subnets import SubnetRouteTableAssociation
 from moto.ec2.models.vpcs import VPC, VPCEndPoint
 from moto.ec2.models.vpn_gateway import VPCGatewayAttachment
@@ -30,9 +29,13 @@ from moto.s3.models import FakeBucket, s3_backends
 from moto.stepfunctions import models as stepfunctions_models
 from moto.stepfunctions.models import StateMachine
 
-from . import completion, efs_resources, event_rules, iam_resources, keys, observability, repositories
+from . import completion, efs_resources, event_rules, iam_resources, keys, observability, repositories, security_groups
 from .emulated import Emulated, Properties
 from .resource_types import TYPES
+
+# Types that a stack makes as soon as what they depend on is there, before anything else: FSx refuses a file system unless its
+# security groups have rules, which are resources of their own.
+CREATED_FIRST = {"AWS::FSx::FileSystem"}
 
 
 def supported(resource_type: str) -> bool:
@@ -98,32 +101,6 @@ class BucketPolicy(Emulated):
         s3_backends[account_id]["aws"].delete_bucket_policy(self.physical_resource_id)
 
 
-class _SecurityGroupRule(Emulated):
-    """One rule of a security group; moto lacks those that let out, and cannot take back those that let in."""
-
-    egress: bool
-
-    def create(self) -> None:
-        ec2 = ec2_backends[self.account_id][self.region_name]
-        authorize = ec2.authorize_security_group_egress if self.egress else ec2.authorize_security_group_ingress
-        rules, _ = authorize(**_rule(self.properties["GroupId"], self.properties))
-        self.physical_resource_id = rules[0].id
-
-    def delete(self, account_id: str, region_name: str) -> None:
-        group = ec2_backends[account_id][region_name].get_security_group_from_id(self.properties["GroupId"])
-        if group is not None:
-            rules = group.egress_rules if self.egress else group.ingress_rules
-            rules[:] = [rule for rule in rules if rule.id != self.physical_resource_id]
-
-
-class SecurityGroupEgress(_SecurityGroupRule):
-    egress = True
-
-
-class SecurityGroupIngress(_SecurityGroupRule):
-    egress = False
-
-
 def _get_permission(self: FakeBucket, action: str, resource: str) -> Any:
     """moto takes each statement of a bucket's policy for everybody's and for unconditional: the usual "Deny * unless by
     TLS" would deny everything. Only statements that are so are evaluated; the way over loopback counts as secure."""
@@ -142,8 +119,6 @@ def _get_permission(self: FakeBucket, action: str, resource: str) -> Any:
 # Types that moto lacks or does by halves, and custom resources whose Lambda functions CDK brings along: there is no
 # Lambda here, so their work is done here.
 NATIVE: dict[str, Any] = {
-    "AWS::EC2::SecurityGroupEgress": SecurityGroupEgress,
-    "AWS::EC2::SecurityGroupIngress": SecurityGroupIngress,
     "AWS::S3::BucketPolicy": BucketPolicy,
     "Custom::S3AutoDeleteObjects": AutoDeleteObjects,
     "Custom::VpcRestrictDefaultSG": RestrictDefaultSecurityGroup,
@@ -151,50 +126,12 @@ NATIVE: dict[str, Any] = {
     **event_rules.NATIVE,
     **keys.NATIVE,
     **observability.NATIVE,
+    **security_groups.NATIVE,
 }
 
 
 def _place(details: dict[str, Any]) -> dict[str, Any]:
     return {name: details[name] for name in ("account_id", "region_name")}
-
-
-def _rule(group_id: str, properties: Properties) -> dict[str, Any]:
-    """A rule of a security group in the words of moto's backend."""
-    description = {"Description": properties["Description"]} if "Description" in properties else {}
-    ranges: list[dict[str, Any]] = []
-    if "CidrIp" in properties:
-        ranges.append({"CidrIp": properties["CidrIp"], **description})
-    if "CidrIpv6" in properties:
-        ranges.append({"CidrIpv6": properties["CidrIpv6"], **description})
-    peer = properties.get("SourceSecurityGroupId") or properties.get("DestinationSecurityGroupId")
-    return {
-        "group_name_or_id": group_id,
-        "ip_protocol": str(properties["IpProtocol"]),
-        "from_port": properties.get("FromPort"),
-        "to_port": properties.get("ToPort"),
-        "ip_ranges": ranges,
-        "source_groups": [{"GroupId": peer, **description}] if peer else [],
-    }
-
-
-def _create_security_group(
-    cls: Any, resource_name: str, cloudformation_json: Any, account_id: str, region_name: str, **_: Any
-) -> SecurityGroup:
-    """moto wants ports in every rule, and leaves out SecurityGroupEgress; on AWS it takes the place of "all traffic"."""
-    properties = cloudformation_json["Properties"]
-    ec2 = ec2_backends[account_id][region_name]
-    group = ec2.create_security_group(
-        name=resource_name, description=properties["GroupDescription"], vpc_id=properties.get("VpcId")
-    )
-    for tag in properties.get("Tags", []):
-        group.add_tag(tag["Key"], tag["Value"])
-    for rule in properties.get("SecurityGroupIngress", []):
-        ec2.authorize_security_group_ingress(**_rule(group.id, rule))
-    if "SecurityGroupEgress" in properties:
-        group.egress_rules.clear()
-        for rule in properties["SecurityGroupEgress"]:
-            ec2.authorize_security_group_egress(**_rule(group.id, rule))
-    return group
 
 
 def _create_association(
@@ -435,7 +372,6 @@ def install() -> None:
     # Its table of types is made once, at the first use.
     for table in (parsing.get_model_list, parsing.get_model_map, parsing.get_name_type_map):
         table.cache_clear()
-    SecurityGroup.create_from_cloudformation_json = classmethod(_create_security_group)  # type: ignore
     SubnetRouteTableAssociation.create_from_cloudformation_json = classmethod(_create_association)  # type: ignore
     StateMachine.create_from_cloudformation_json = classmethod(_create_state_machine)  # type: ignore
     StateMachine.update_from_cloudformation_json = classmethod(_update_state_machine)
@@ -448,3 +384,4 @@ def install() -> None:
     completion.install()
     iam_resources.install()
     repositories.install()
+    security_groups.install()

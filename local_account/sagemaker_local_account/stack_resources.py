@@ -86,8 +86,16 @@ class Resources(ResourceMap):
         self._maker = None
 
     def make_all(self) -> None:
-        for name in self._resource_json_map:
+        """Make what is not there yet, one after the other.
+
+        CloudFormation begins with a resource as soon as what it depends on is there, and makes others meanwhile. Where it is
+        decisive that these are not there yet, the resource is made before them here.
+        """
+        for name in sorted(self._resource_json_map, key=self._is_made_later):
             self[name]
+
+    def _is_made_later(self, name: str) -> bool:
+        return self._resource_json_map[name]["Type"] not in resources.CREATED_FIRST
 
     def change(self, template: dict[str, Any], parameters: dict[str, Any]) -> None:
         """Bring the resources from the template they have to another: add, modify, then remove."""

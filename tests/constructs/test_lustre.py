@@ -88,19 +88,45 @@ def test_fsx_may_use_the_key_of_the_bucket_as_far_as_it_reads_and_writes(export:
     )
 
 
-def test_the_hosts_of_jobs_reach_the_file_system_by_lustres_ports() -> None:
+HOSTS = {"Fn::GetAtt": [Match.string_like_regexp("NetworkSecurityGroup"), "GroupId"]}
+SERVERS = {"Fn::GetAtt": [Match.string_like_regexp("Files.*SecurityGroup"), "GroupId"]}
+LUSTRE = {"IpProtocol": "tcp", "FromPort": 988, "ToPort": 1_023}
+
+
+@pytest.mark.parametrize(("to", "source"), [(SERVERS, SERVERS), (SERVERS, HOSTS), (HOSTS, SERVERS)])
+def test_servers_of_a_file_system_and_hosts_of_jobs_are_let_in_at_lustres_ports(to: Any, source: Any) -> None:
+    stack = cdk.Stack()
+    file_system(stack)
+    Template.from_stack(stack).has_resource_properties(
+        "AWS::EC2::SecurityGroupIngress", {"GroupId": to, "SourceSecurityGroupId": source, **LUSTRE}
+    )
+
+
+def test_the_hosts_of_jobs_are_let_out_to_the_servers_of_a_file_system() -> None:
+    stack = cdk.Stack()
+    file_system(stack)
+    Template.from_stack(stack).has_resource_properties(
+        "AWS::EC2::SecurityGroupEgress", {"GroupId": HOSTS, "DestinationSecurityGroupId": SERVERS, **LUSTRE}
+    )
+
+
+def test_a_file_system_is_made_after_what_its_security_group_lets_in() -> None:
     stack = cdk.Stack()
     file_system(stack)
     template = Template.from_stack(stack)
-    hosts = {"Fn::GetAtt": [Match.string_like_regexp("NetworkSecurityGroup"), "GroupId"]}
-    files = {"Fn::GetAtt": [Match.string_like_regexp("Files.*SecurityGroup"), "GroupId"]}
-    port = {"IpProtocol": "tcp", "FromPort": 988, "ToPort": 1_023}
-    template.has_resource_properties(
-        "AWS::EC2::SecurityGroupIngress", {"GroupId": files, "SourceSecurityGroupId": hosts, **port}
-    )
-    template.has_resource_properties(
-        "AWS::EC2::SecurityGroupEgress", {"GroupId": hosts, "DestinationSecurityGroupId": files, **port}
-    )
+    rules = template.find_resources("AWS::EC2::SecurityGroupIngress", {"Properties": {"GroupId": SERVERS}})
+    [files] = template.find_resources("AWS::FSx::FileSystem").values()
+    assert len(rules) == 2
+    assert {*rules} <= {*files["DependsOn"]}
+
+
+def test_a_file_system_in_another_stack_than_its_network_has_all_rules_in_its_own() -> None:
+    app = cdk.App()
+    network = TrainingNetwork(cdk.Stack(app, "Networks"), "Network", max_azs=1)
+    stack = cdk.Stack(app, "Stack")
+    bucket = s3.Bucket.from_bucket_name(stack, "Bucket", "data")
+    LustreFileSystem(stack, "Files", network=network, data=S3Prefix(bucket))
+    Template.from_stack(stack).resource_count_is("AWS::EC2::SecurityGroupIngress", 3)
 
 
 def test_a_file_system_for_a_network_in_two_zones_is_refused() -> None:

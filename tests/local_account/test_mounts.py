@@ -42,8 +42,9 @@ def group(*peers: dict[str, Any]) -> dict[str, Any]:
     return of("EC2::SecurityGroup", VpcId=ref("Vpc"), GroupDescription="any", SecurityGroupIngress=list(peers))
 
 
-def lustre(**configuration: Any) -> dict[str, Any]:
-    return of(
+def lustre(*after: str, **configuration: Any) -> dict[str, Any]:
+    """A file system that is made after some resources."""
+    made = of(
         "FSx::FileSystem",
         FileSystemType="LUSTRE",
         StorageCapacity=1200,
@@ -51,6 +52,14 @@ def lustre(**configuration: Any) -> dict[str, Any]:
         SecurityGroupIds=[att("Door", "GroupId")],
         LustreConfiguration={"DeploymentType": "PERSISTENT_2", **configuration},
     )
+    return {**made, "DependsOn": list(after)}
+
+
+def between_servers(protocol: str = "tcp", first: int = 988, last: int = 1023) -> dict[str, Any]:
+    """The rule by which the servers of a file system reach each other."""
+    door = att("Door", "GroupId")
+    ports = {"IpProtocol": protocol, "FromPort": first, "ToPort": last}
+    return of("EC2::SecurityGroupIngress", GroupId=door, SourceSecurityGroupId=door, **ports)
 
 
 def link(file_system: str, prefix: str, **properties: Any) -> dict[str, Any]:
@@ -69,7 +78,8 @@ def resources(**efs: Any) -> dict[str, Any]:
             {**from_hosts, "FromPort": 988, "ToPort": 1023}, {**from_hosts, "FromPort": 2049, "ToPort": 2049}
         ),
         "Bucket": of("S3::Bucket"),
-        "Lustre": lustre(),
+        "Servers": between_servers(),
+        "Lustre": lustre("Servers"),
         "Link": link(
             "Lustre", "data/", FileSystemPath="/", S3={"AutoImportPolicy": EVENTS, "AutoExportPolicy": EVENTS}
         ),
@@ -245,6 +255,24 @@ def test_a_channel_has_one_source(files: Files) -> None:
     both = {**channel("files", "s3://shell-bucket/a")["DataSource"], "FileSystemDataSource": files.source("Efs")}
     channels = [{"ChannelName": "files", "DataSource": both}]
     assert "must have one of S3DataSource, FileSystemDataSource" in files.refused({}, InputDataConfig=channels)
+
+
+@pytest.mark.parametrize(
+    ("rule", "after"),
+    [
+        (between_servers(), ()),
+        (between_servers(first=1018), ("Servers",)),
+        (between_servers(protocol="udp"), ("Servers",)),
+    ],
+)
+def test_a_file_system_is_refused_before_its_servers_reach_each_other(
+    files: Files, rule: dict[str, Any], after: tuple[str, ...]
+) -> None:
+    made = {name: resources()[name] for name in ("Vpc", "Subnet", "Hosts", "Door")}
+    with pytest.raises(WaiterError):
+        deploy(files.running, "early", {**made, "Servers": rule, "Lustre": lustre(*after)})
+    assert "do not permit Lustre LNET network traffic on port 988" in reasons(files.running, "early")
+    destroy(files.running, "early")
 
 
 @pytest.mark.parametrize(

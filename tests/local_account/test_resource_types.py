@@ -48,6 +48,12 @@ BUCKET = of("AWS::S3::Bucket")
 KEY = of("AWS::KMS::Key", KeyPolicy=ANYBODY)
 
 EFS = of("AWS::EFS::FileSystem", Encrypted=True, FileSystemTags=[{"Key": "Name", "Value": "mine"}])
+SERVERS = of(
+    "AWS::EC2::SecurityGroup",
+    VpcId=ref("Vpc"),
+    GroupDescription="file system",
+    SecurityGroupIngress=[{"IpProtocol": "tcp", "FromPort": 988, "ToPort": 1023, "CidrIp": "10.0.0.0/8"}],
+)
 LUSTRE = of(
     "AWS::FSx::FileSystem",
     FileSystemType="LUSTRE",
@@ -246,12 +252,12 @@ EXAMPLES: dict[str, Example] = {
         lambda client, ids: client("fsx").describe_data_repository_associations(AssociationIds=[ids["It"]])[
             "Associations"
         ],
-        {"Vpc": VPC, "Subnet": SUBNET, "Group": GROUP, "Bucket": BUCKET, "Lustre": LUSTRE},
+        {"Vpc": VPC, "Subnet": SUBNET, "Group": SERVERS, "Bucket": BUCKET, "Lustre": LUSTRE},
     ),
     "AWS::FSx::FileSystem": Example(
         LUSTRE["Properties"],
         lambda client, ids: client("fsx").describe_file_systems(FileSystemIds=[ids["It"]])["FileSystems"],
-        {"Vpc": VPC, "Subnet": SUBNET, "Group": GROUP},
+        {"Vpc": VPC, "Subnet": SUBNET, "Group": SERVERS},
     ),
     "AWS::IAM::AccessKey": Example(
         {"UserName": ref("User")},
