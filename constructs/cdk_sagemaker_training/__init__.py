@@ -43,6 +43,7 @@ from cdk_sagemaker_training.props import TrainingProps
 from cdk_sagemaker_training.role import TrainingRole
 from cdk_sagemaker_training.smp import SmpV1, SmpV2
 from cdk_sagemaker_training.training_compiler import PyTorchXla, TrainingCompiler
+from cdk_sagemaker_training.unlisted import unlisted
 from cdk_sagemaker_training.workflow import TrainingWorkflow
 
 if TYPE_CHECKING:
@@ -103,6 +104,7 @@ __all__ = [
     "rescaled_learning_rate",
     "suggested_batch_sizes",
     "training_code_path",
+    "unlisted",
 ]
 
 # Imported when first used, as aws_cdk does with its own modules: what these stand on (aws_ec2, aws_fsx, aws_stepfunctions_tasks)

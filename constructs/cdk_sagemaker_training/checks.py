@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from cdk_sagemaker_training.tokens import is_unresolved
+from cdk_sagemaker_training.unlisted import check_listed
 
 
-def check_choice(prop: str, value: Any, choices: tuple[Any, ...]) -> None:
-    """Raise ``ValueError`` unless ``value`` is one of ``choices``."""
-    if not is_unresolved(value) and (isinstance(value, bool) or value not in choices):
-        raise ValueError(f"{prop} must be one of {', '.join(map(repr, choices))}, got {value!r}")
+def check_choice(prop: str, value: Any, choices: tuple[Any, ...], name: str = "service-values") -> None:
+    """Raise ``ValueError`` unless ``value`` is one of ``choices``, which a list of what AWS takes has, or is ``unlisted``."""
+    listed = not isinstance(value, bool) and value in choices
+    check_listed(name, value, listed, f"{prop} must be one of {', '.join(map(repr, choices))}")
 
 
 def check_flag(prop: str, value: Any) -> None:

@@ -8,10 +8,12 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Literal, get_args
 
+from cdk_sagemaker_training.checks import check_choice
 from cdk_sagemaker_training.data import S3Prefix
-from cdk_sagemaker_training.instance_facts import instance_facts
+from cdk_sagemaker_training.instance_facts import InstanceFacts, family, instance_facts
 from cdk_sagemaker_training.jobs import Advice, JobRequest
 from cdk_sagemaker_training.tokens import is_unresolved
+from cdk_sagemaker_training.unlisted import check_listed, way_out
 
 Mode = Literal["default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"]
 
@@ -34,8 +36,7 @@ class TorchCompile:
     cache_directory: str = "/opt/ml/checkpoints/compiler-cache"
 
     def __post_init__(self) -> None:
-        if self.mode not in get_args(Mode):
-            raise ValueError(f"mode must be one of {', '.join(map(repr, get_args(Mode)))}, got {self.mode!r}")
+        check_choice("mode", self.mode, get_args(Mode), "torch-compile-modes")
         if not isinstance(self.dynamic, bool):
             raise ValueError(f"dynamic must be True or False, like False for fixed shapes, got {self.dynamic!r}")
         if not str(self.cache_directory).startswith("/"):
@@ -73,7 +74,7 @@ class TorchXla:
     def compiled(self, request: JobRequest) -> Sequence[JobRequest]:
         _refuse_trainium("TorchXla", request)
         facts = instance_facts(request.resource_config["InstanceType"])
-        device = "CUDA" if facts is None or facts.kind == "gpu" else "CPU"
+        device = "CUDA" if _may_have_gpus(request.resource_config["InstanceType"], facts) else "CPU"
         if device == "CPU":
             _check_one_process(request)
         _check_launcher("TorchXla", request, ("Torchrun()", "launcher=None"))
@@ -147,10 +148,8 @@ class Neuron:
         instance_type = request.resource_config["InstanceType"]
         facts = instance_facts(instance_type)
         if facts is not None and facts.kind != "neuron":
-            raise ValueError(
-                "instance_type must be one of Trainium for compiler=Neuron(...), like 'ml.trn1.32xlarge', "
-                f"got {instance_type!r}"
-            )
+            must = "instance_type must be one of Trainium for compiler=Neuron(...), like 'ml.trn1.32xlarge'"
+            check_listed("instance-facts", instance_type, False, must)
         _check_launcher("Neuron", request, ("Torchrun()",))
         training = replace(
             request,
@@ -187,9 +186,16 @@ def _refuse_trainium(compiler: str, request: JobRequest) -> None:
     facts = instance_facts(instance_type)
     if facts is not None and facts.kind == "neuron":
         raise ValueError(
-            f"compiler must be Neuron(...) on Trainium, like Neuron(cache=S3Prefix(bucket, 'neuron-cache/')), "
-            f"got {compiler} with {instance_type!r}"
+            f"compiler must be Neuron(...) on Trainium, like Neuron(cache=S3Prefix(bucket, 'neuron-cache/'))"
+            f"{way_out(instance_type)}, got {compiler} with {instance_type!r}"
         )
+
+
+def _may_have_gpus(instance_type: str, facts: InstanceFacts | None) -> bool:
+    """Whether a type has GPUs, by its family's first letter where nothing else is known of it."""
+    if facts is not None:
+        return facts.kind == "gpu"
+    return is_unresolved(instance_type) or family(instance_type).startswith(("g", "p"))
 
 
 def _check_launcher(compiler: str, request: JobRequest, takes: tuple[str, ...]) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from cdk_sagemaker_training.tokens import is_unresolved
+from cdk_sagemaker_training.unlisted import check_listed, is_unlisted, marked
 
 Framework = Literal["pytorch", "huggingface-pytorch", "huggingface-tensorflow", "tensorflow"]
 
@@ -30,19 +31,27 @@ class Container:
 
 
 def training_compiler_container(framework: str, version: str) -> Container:
-    """The container with the Training Compiler for a framework, like ``("pytorch", "1.13.1")``; ``"1.13"`` is its last 1.13."""
+    """The container with the Training Compiler for a framework, like ``("pytorch", "1.13.1")``; ``"1.13"`` is its last 1.13.
+
+    A version that is ``unlisted`` is held against no list of regions either, and is the tag where no container has it.
+    """
     if framework not in get_args(Framework):
         raise ValueError(
             f"framework must be one of {', '.join(map(repr, get_args(Framework)))}, like 'pytorch', got {framework!r}"
         )
     own = [one for one in _containers() if (one.compiler, one.framework) == ("training-compiler", framework)]
     found = [one for one in own if one.version == version or one.version.startswith(f"{version}.")]
-    if not found:
-        versions = [one.version for one in own]
-        raise ValueError(
-            f"version must be one of {framework} that the Training Compiler has a container for, "
-            f"like {versions[-1]!r} of {versions}, got {version!r}"
-        )
+    versions = [one.version for one in own]
+    check_listed(
+        "compiler-images",
+        version,
+        bool(found),
+        f"version must be one of {framework} that the Training Compiler has a container for, "
+        f"like {versions[-1]!r} of {versions}",
+    )
+    if is_unlisted(version):
+        tag = found[-1].tag if found else version
+        return replace(own[-1], version=version, tag=marked(tag, version), regions=None)
     return found[-1]
 
 
@@ -67,7 +76,7 @@ def account_of(container: Container, region: str) -> str | None:
     if container.regions is not None and region not in container.regions:
         raise ValueError(
             f"region must be one that has {container.name}, like {container.regions[0]!r} of {list(container.regions)}, "
-            f"got {region!r}"
+            f"or unlisted({container.version!r}) as the version where AWS differs by now, got {region!r}"
         )
     return _accounts().get(region)
 

@@ -6,6 +6,7 @@ import re
 
 from cdk_sagemaker_training.instance_facts import family, instance_facts
 from cdk_sagemaker_training.tokens import is_unresolved
+from cdk_sagemaker_training.unlisted import check_listed, marked
 
 # From these on the libraries find the adapter and its fastest way by themselves: "EFA cheatsheet" of awsome-distributed-ai.
 _LIBFABRIC = (1, 18)
@@ -22,9 +23,11 @@ def efa_environment(instance_type: str, *, libfabric: str = "1.18", aws_ofi_nccl
     """
     facts = instance_facts(instance_type)
     if facts is not None and facts.efa_interfaces == 0:
-        raise ValueError(f"instance_type must be one with EFA, like 'ml.p4d.24xlarge', got {instance_type!r}")
+        check_listed(
+            "instance-facts", instance_type, False, "instance_type must be one with EFA, like 'ml.p4d.24xlarge'"
+        )
     versions = _version("libfabric", libfabric), _version("aws_ofi_nccl", aws_ofi_nccl)
-    environment = {"FI_EFA_USE_HUGE_PAGE": "0"}
+    environment = {"FI_EFA_USE_HUGE_PAGE": marked("0", instance_type)}
     if versions[0] >= _LIBFABRIC and versions[1] >= _AWS_OFI_NCCL:
         return environment
     if is_unresolved(instance_type):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from cdk_sagemaker_training.unlisted import check_listed, is_unlisted, unlisted_warning
+
 if TYPE_CHECKING:
     from aws_cdk import aws_ec2 as ec2
     from constructs import Construct
@@ -37,10 +39,17 @@ def add_interface_endpoint(
     scope: Construct, service: str, vpc: ec2.IVpc, subnets: ec2.SelectedSubnets, hosts: ec2.Connections
 ) -> ec2.InterfaceVpcEndpoint:
     """An endpoint that the hosts of jobs reach by HTTPS, and nothing else does."""
+    from aws_cdk import Validations
     from aws_cdk import aws_ec2 as ec2
 
-    if service not in PURPOSES:
-        raise ValueError(f"endpoints must be of {', '.join(map(repr, PURPOSES))}, like ['sts'], got {service!r}")
+    check_listed(
+        "endpoint-services",
+        service,
+        service in PURPOSES,
+        f"endpoints must be of {', '.join(map(repr, PURPOSES))}, like ['sts']",
+    )
+    if is_unlisted(service):
+        Validations.of(scope).add_warning(*unlisted_warning(service))
     name = "".join(part.capitalize() for part in service.split("."))
     if scope.node.try_find_child(f"{name}Endpoint"):
         raise ValueError(f"endpoints must name each service once, like ['sts'], got {service!r} twice")

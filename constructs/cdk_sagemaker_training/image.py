@@ -20,6 +20,7 @@ from cdk_sagemaker_training.containers import (
     training_compiler_container,
 )
 from cdk_sagemaker_training.tokens import is_unresolved
+from cdk_sagemaker_training.unlisted import marked
 
 if TYPE_CHECKING:
     from aws_cdk import aws_ecr_assets as ecr_assets
@@ -155,7 +156,7 @@ class TrainingImage(Construct):
                 repository_name=repository,
             ),
             tag,
-            f"{repository}:{tag}",
+            marked(f"{repository}:{tag}", repository, tag),
         )
         return image
 

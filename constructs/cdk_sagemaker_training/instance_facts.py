@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from cdk_sagemaker_training.tokens import is_unresolved
+from cdk_sagemaker_training.unlisted import is_unlisted
 
 
 @dataclass(frozen=True)
@@ -36,13 +37,13 @@ class InstanceFacts:
 
 
 def instance_facts(instance_type: str) -> InstanceFacts | None:
-    """The facts of a type like ``"ml.g5.xlarge"``, from ``instances.json``; None for a token, of which nothing is known yet.
+    """The facts of a type like ``"ml.g5.xlarge"``, from ``instances.json``; None where nothing is known.
 
-    Of a type that is not in the file nothing is known; it is taken to have no accelerator and no EFA.
+    That is so of a token, of a type that is not in the file, and of one that is ``unlisted``: rules on facts pass these by.
     """
-    if is_unresolved(instance_type):
+    if is_unresolved(instance_type) or is_unlisted(instance_type):
         return None
-    return _all().get(instance_type, InstanceFacts())
+    return _all().get(instance_type)
 
 
 def family(instance_type: str) -> str:

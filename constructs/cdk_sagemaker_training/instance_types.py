@@ -6,9 +6,10 @@ import difflib
 import re
 from functools import cache
 
-from cdk_sagemaker_training.instance_facts import instance_facts
+from cdk_sagemaker_training.instance_facts import family, instance_facts
 from cdk_sagemaker_training.service_model import training_instance_types
 from cdk_sagemaker_training.tokens import is_unresolved
+from cdk_sagemaker_training.unlisted import check_listed, is_unlisted
 
 _EC2_TYPE = re.compile(r"[a-z][a-z0-9-]*\.[a-z0-9-]+")
 _TRAINING_TYPE = re.compile(r"ml\.([a-z]+)(\d+)([a-z]*(?:-[a-z0-9]+)?)\.(medium|large|\d*xlarge|metal)")
@@ -20,7 +21,7 @@ def check_training_instance_type(instance_type: str, prop: str = "instance_type"
 
     Inference and notebooks have types of their own, Graviton's among them, on which no training job runs. See ``is_newer``.
     """
-    if is_unresolved(instance_type) or instance_type in training_instance_types():
+    if is_unresolved(instance_type) or is_unlisted(instance_type) or instance_type in training_instance_types():
         return
     if not isinstance(instance_type, str) or not instance_type.startswith("ml."):
         example = "ml.g5.xlarge"
@@ -29,22 +30,30 @@ def check_training_instance_type(instance_type: str, prop: str = "instance_type"
         raise ValueError(f"{prop} must be a SageMaker training type like {example!r}, got {instance_type!r}")
     if is_newer(instance_type):
         return
+    must = f"{prop} must be a type that SageMaker trains on, like {nearest(instance_type)!r}"
+    check_listed("training-types", instance_type, False, must)
+
+
+def nearest(instance_type: str) -> str:
+    """The type of the service model's list that is spelt most like one that it lacks."""
     near = difflib.get_close_matches(instance_type, sorted(training_instance_types()), n=1)
-    example = near[0] if near else "ml.g5.xlarge"
-    raise ValueError(f"{prop} must be a type that SageMaker trains on, like {example!r}, got {instance_type!r}")
+    return near[0] if near else "ml.g5.xlarge"
 
 
 def is_newer(instance_type: str) -> bool:
     """Whether a type that the service model does not list looks like one that AWS added since, not like a misspelt one.
 
-    That is a generation up to 2 above the newest of a line that is known (``ml.p7.48xlarge`` beside ``ml.p6-b200.48xlarge``), or
-    another of the newest generation's chips (``ml.p6-b400.48xlarge``).
+    That is a generation up to 2 above the newest of a line that is known (``ml.p7.48xlarge`` beside ``ml.p6-b200.48xlarge``),
+    another of the newest generation's chips (``ml.p6-b400.48xlarge``), or another size of a family that is known, as
+    ``ml.p5.4xlarge`` came two years after ``ml.p5.48xlarge``.
     """
-    if is_unresolved(instance_type) or instance_type in training_instance_types():
+    if is_unresolved(instance_type) or is_unlisted(instance_type) or instance_type in training_instance_types():
         return False
     parts = _TRAINING_TYPE.fullmatch(instance_type)
     if parts is None or parts[1] not in _newest_generations():
         return False
+    if family(instance_type) in _families():
+        return True
     ahead = int(parts[2]) - _newest_generations()[parts[1]]
     return 0 < ahead <= _MOST_GENERATIONS_AHEAD or (ahead == 0 and "-" in parts[3] and _has_chips(parts[1] + parts[2]))
 
@@ -53,6 +62,11 @@ def has_local_storage(instance_type: str) -> bool:
     """Whether a type has NVMe disks, which SageMaker then uses instead of a volume; False for a token, and for a newer type."""
     facts = instance_facts(instance_type)
     return facts is not None and bool(facts.local_storage_gb)
+
+
+@cache
+def _families() -> frozenset[str]:
+    return frozenset(map(family, training_instance_types()))
 
 
 @cache

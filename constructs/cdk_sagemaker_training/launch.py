@@ -21,10 +21,11 @@ from cdk_sagemaker_training.jobs import Advice, JobRequest
 from cdk_sagemaker_training.jsonpath import path, quoted
 from cdk_sagemaker_training.props import PROPS, TrainingProps, check_props
 from cdk_sagemaker_training.request import PROP_NAMES, check_job_name_prefix, create_training_job
-from cdk_sagemaker_training.request_advice import request_advice, warm_pool_advice
+from cdk_sagemaker_training.request_advice import request_advice, unlisted_advice, warm_pool_advice
 from cdk_sagemaker_training.role import TrainingRole
 from cdk_sagemaker_training.rules import warm_pool_key
 from cdk_sagemaker_training.tokens import is_unresolved
+from cdk_sagemaker_training.unlisted import check_listed
 
 if TYPE_CHECKING:
     from aws_cdk import aws_kms as kms
@@ -101,6 +102,7 @@ class Launch:
             tags={**(self._props.get("tags") or {}), EXECUTION_TAG: path("$$.Execution.Id")},
             **self._request,
         )
+        self._advise(unlisted_advice([request, self._props["image"].base]))
         rendered: Mapping[str, Any] = sfn.FieldUtils.render_object(request) or {}
         if self._props.get("warm_pool") is not None:
             self._advise(warm_pool_advice(warm_pool_key(rendered), PROP_NAMES))
@@ -130,6 +132,10 @@ class Launch:
                 )
             ],
         )
+
+    def advise_unlisted(self, value: Any) -> None:
+        """Warn of what of ``value`` no list of this library is held against."""
+        self._advise(unlisted_advice(value))
 
     def _advise(self, advice: Iterable[Advice]) -> None:
         for one in advice:
@@ -228,11 +234,13 @@ def _check_registry(props: TrainingProps) -> None:
 def _check_image(image: TrainingImage, request: JobRequest) -> None:
     if not request.images or is_unresolved(image.base):
         return
-    if image.base is None or not any(fnmatch(image.base, pattern) for pattern in request.images):
-        raise ValueError(
-            "image must be a container that the job's compiler and launcher are in, or built from one, "
-            f"like {request.images[0]!r} of {list(request.images)}, got {image.base!r}"
-        )
+    check_listed(
+        "compiler-images",
+        image.base,
+        image.base is not None and any(fnmatch(image.base, pattern) for pattern in request.images),
+        "image must be a container that the job's compiler and launcher are in, or built from one, "
+        f"like {request.images[0]!r} of {list(request.images)}, or with image.base = unlisted('REPOSITORY:TAG')",
+    )
 
 
 def _default_prefix(path: str) -> str:

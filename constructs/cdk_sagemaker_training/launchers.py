@@ -11,6 +11,7 @@ from cdk_sagemaker_training.advice import Advice, advice
 from cdk_sagemaker_training.instance_facts import instance_facts
 from cdk_sagemaker_training.instance_group import InstanceGroup, check_count
 from cdk_sagemaker_training.tokens import is_unresolved
+from cdk_sagemaker_training.unlisted import check_listed, way_out
 
 # The toolkit's one key for this number (params.py): its torchrun runner reads the key that is named after MPI.
 _PROCESSES_PER_HOST = "sagemaker_mpi_num_of_processes_per_host"
@@ -101,11 +102,13 @@ class SmDdp:
 
     def hyperparameters(self, group: InstanceGroup) -> Mapping[str, str]:
         supported = _SMDDP_BY_MPI if self.launch_by == "mpi" else _SMDDP_BY_TORCHRUN
-        if not is_unresolved(group.instance_type) and group.instance_type not in supported:
-            raise ValueError(
-                f"launcher must be one that {group.instance_type} takes, like Torchrun(), got SmDdp("
-                f"launch_by={self.launch_by!r}), which takes {', '.join(supported)}"
-            )
+        check_listed(
+            "smddp-types",
+            group.instance_type,
+            group.instance_type in supported,
+            f"launcher must be one that {group.instance_type} takes, like Torchrun()",
+            f"SmDdp(launch_by={self.launch_by!r}), which takes {', '.join(supported)}",
+        )
         return {
             "sagemaker_distributed_dataparallel_enabled": "true",
             "sagemaker_instance_type": json.dumps(group.instance_type),
@@ -199,8 +202,8 @@ def _check_not_trainium(launcher: object, group: InstanceGroup) -> None:
     facts = instance_facts(group.instance_type)
     if facts is not None and facts.kind == "neuron":
         raise ValueError(
-            f"launcher must be Torchrun() on Trainium, the one that SageMaker has for it, like Torchrun(), got {launcher!r} "
-            f"on {group.instance_type}"
+            f"launcher must be Torchrun() on Trainium, the one that SageMaker has for it, like Torchrun()"
+            f"{way_out(group.instance_type)}, got {launcher!r} on {group.instance_type}"
         )
 
 
@@ -216,7 +219,7 @@ def _check_processes_fit(group: InstanceGroup, processes_per_host: int | None) -
     if processes_per_host > facts.processes:
         raise ValueError(
             f"processes_per_host must be at most the {facts.processes} accelerators of {group.instance_type}, "
-            f"like {facts.processes}, got {processes_per_host}"
+            f"like {facts.processes}{way_out(group.instance_type)}, got {processes_per_host}"
         )
 
 

@@ -101,7 +101,7 @@ class Profiler:
 
     def __post_init__(self) -> None:
         check_flag("disable", self.disable)
-        check_choice("interval_milliseconds", self.interval_milliseconds, (*_INTERVALS, None))
+        check_choice("interval_milliseconds", self.interval_milliseconds, (*_INTERVALS, None), "profiler-intervals")
         object.__setattr__(self, "rules", tuple(self.rules))
         if self.disable and (self.output or self.interval_milliseconds or self.parameters or self.rules):
             raise ValueError(

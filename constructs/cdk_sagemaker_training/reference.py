@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from cdk_sagemaker_training.service_model import shapes
+from cdk_sagemaker_training.unlisted import LISTS
 
 # By a member's path, or that of the structure it is in: the longest path that fits counts. Members of lists have no index.
 OURS: Mapping[str, str] = {
@@ -170,6 +171,17 @@ _REASONS = """
 | member | which |
 |---|---|"""
 
+_LISTS = """
+## Lists that age
+
+Some of what AWS takes is known here from a list, and what a list lacks is refused at synth. What AWS has by now, `unlisted` says:
+`InstanceGroup(unlisted("ml.p9.48xlarge"))`. No list is held against such a value, and a warning
+(`cdk-sagemaker-training:unlisted`) takes the place of the refusal. For an image there is `TrainingImage.from_dlc` too, with any
+repository, tag and account.
+
+| list, and its source |
+|---|"""
+
 
 def members() -> list[str]:
     """The path of each member of the request that holds a value, not a structure, as botocore's model has them."""
@@ -188,7 +200,8 @@ def page() -> str:
     ours = {**OURS, **dict.fromkeys(LEFT_OUT, "")}
     rows = [f"| `{name}` | {said(ours, name)} | {said(CDK, name)} | {said(SDK, name)} |" for name in members()]
     reasons = [f"| `{name}` | {why} |" for name, why in LEFT_OUT.items()]
-    return "\n".join([_PAGE, *rows, _REASONS, *reasons]) + "\n"
+    lists = [f"| {text} |" for text in LISTS.values()]
+    return "\n".join([_PAGE, *rows, _REASONS, *reasons, _LISTS, *lists]) + "\n"
 
 
 def _members(shape_name: str, path: tuple[str, ...]) -> Iterator[str]:

@@ -7,11 +7,12 @@ from typing import Any
 
 from cdk_sagemaker_training.advice import Advice, advice
 from cdk_sagemaker_training.instance_facts import family
-from cdk_sagemaker_training.instance_types import has_local_storage, is_newer
+from cdk_sagemaker_training.instance_types import has_local_storage, is_newer, nearest
 from cdk_sagemaker_training.jobs import JobRequest
 from cdk_sagemaker_training.props import TrainingProps
 from cdk_sagemaker_training.rules import instance_count, instance_types
 from cdk_sagemaker_training.tokens import is_unresolved
+from cdk_sagemaker_training.unlisted import unlisted_values, unlisted_warning
 
 # "jobs that request accelerated computing instance types, such as instances in the ml.p , ml.g , and ml.trn families"
 # (API, StoppingCondition.MaxPendingTimeInSeconds).
@@ -25,8 +26,8 @@ def request_advice(job_request: JobRequest, props: TrainingProps) -> Iterator[Ad
     for name in filter(is_newer, known):
         yield from advice(
             "newer-instance-type",
-            f"{name!r} is not among the types that botocore's model of SageMaker lists; it is taken for a newer one, of which "
-            "nothing is checked. A newer botocore may know it.",
+            f"{name!r} is not among the types that botocore's model of SageMaker lists, of which {nearest(name)!r} is spelt most "
+            "like it; it is taken for a newer one, of which nothing is checked. A newer botocore may know it.",
         )
     if props.get("volume_size") is not None and known and all(map(has_local_storage, machines)):
         yield from advice(
@@ -59,6 +60,12 @@ def request_advice(job_request: JobRequest, props: TrainingProps) -> Iterator[Ad
             f"container_entrypoint replaces the toolkit of AWS's containers, which alone reads {launcher[0]!r}: what the job's "
             "launcher says is not done unless the entry point does it.",
         )
+
+
+def unlisted_advice(value: Any) -> Iterator[Advice]:
+    """A warning of each value, such as in a request, that no list of this library is held against."""
+    for one in unlisted_values(value):
+        yield Advice(*unlisted_warning(one))
 
 
 def warm_pool_advice(matched: Mapping[str, Any], prop_names: Mapping[str, str]) -> Iterator[Advice]:

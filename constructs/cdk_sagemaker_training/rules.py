@@ -15,6 +15,7 @@ from cdk_sagemaker_training.instance_types import has_local_storage
 from cdk_sagemaker_training.jobs import JobRequest
 from cdk_sagemaker_training.observability import Debugger, Profiler
 from cdk_sagemaker_training.tokens import is_unresolved
+from cdk_sagemaker_training.unlisted import check_listed, way_out
 
 # StoppingCondition's documentation; the model itself has no upper bound.
 _LONGEST_RUNTIME = 28 * 24 * 3_600
@@ -150,7 +151,7 @@ def check_volume(job_request: JobRequest, size_gb: int, key: str | None) -> None
     if key is not None and local:
         raise ValueError(
             "volume_key must be left out of a job on machines with disks of their own, which their hardware encrypts, "
-            f"like volume_key=None or machines like 'ml.c5.xlarge', got a key with {local[0]!r}"
+            f"like volume_key=None or machines like 'ml.c5.xlarge'{way_out(local[0])}, got a key with {local[0]!r}"
         )
 
 
@@ -170,11 +171,13 @@ def check_capacity(
     if ultra_servers is None:
         return
     for name in instance_types(job_request):
-        if not is_unresolved(name) and not family(name).startswith(_ULTRASERVER_FAMILIES):
-            raise ValueError(
-                "ultra_servers must be left out of a job on other machines than those of UltraServers, "
-                f"like 'ml.p6e-gb200.36xlarge', got {name!r}"
-            )
+        check_listed(
+            "ultraserver-families",
+            name,
+            family(name).startswith(_ULTRASERVER_FAMILIES),
+            "ultra_servers must be left out of a job on other machines than those of UltraServers, "
+            "like 'ml.p6e-gb200.36xlarge'",
+        )
     placed, machines = sum(ultra_servers.instance_counts), instance_count(job_request)
     if machines is not None and placed > machines:
         raise ValueError(

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from cdk_sagemaker_training.tokens import is_unresolved
+from cdk_sagemaker_training.unlisted import is_unlisted, way_out
 
 _TYPES: dict[str, tuple[type, ...]] = {
     "structure": (dict,),
@@ -35,10 +36,12 @@ def check_request(
     Checks types, required and unknown members, lengths and ranges, patterns and enums, and passes by what is not known
     yet: tokens, and members whose key ends in ``.$`` (Step Functions' JSONPath). ``prop_names`` says which prop a member
     comes from, by its path in the request, like ``{"AlgorithmSpecification.MetricDefinitions": "metric_definitions"}``;
-    the longest path that fits names the prop in the message. ``newer_values`` are taken though an enum lacks them.
+    the longest path that fits names the prop in the message. ``newer_values``, and those that are ``unlisted``, are taken though
+    an enum lacks them.
     """
     for path, problem in _problems("CreateTrainingJobRequest", request, ()):
-        if _value_at(request, path) in newer_values and problem.startswith("must be one of "):
+        value = _value_at(request, path)
+        if problem.startswith("must be one of ") and (is_unlisted(value) or value in newer_values):
             continue
         member = ".".join(path)
         prop = _prop(path, prop_names or {})
@@ -121,7 +124,7 @@ def _breaches(shape: Mapping[str, Any], value: Any) -> Iterator[str]:
     if "enum" in shape and value not in shape["enum"]:
         choices = shape["enum"]
         shown = ", ".join(map(repr, choices[:5])) + (", ..." if len(choices) > 5 else "")
-        yield f"must be one of {shown}, got {value!r}"
+        yield f"must be one of {shown}{way_out(value)}, got {value!r}"
     if "pattern" in shape and not _pattern(shape["pattern"]).fullmatch(value):
         yield f"must match {shape['pattern']}, got {value!r}"
 

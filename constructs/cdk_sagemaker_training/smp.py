@@ -14,6 +14,7 @@ from cdk_sagemaker_training.parallelism import check_divides, idle_stages_advice
 from cdk_sagemaker_training.smp_images import SmpImage, smp_v1_image, smp_v2_image
 from cdk_sagemaker_training.smp_parameters import V1, V2, check_names, check_parameters
 from cdk_sagemaker_training.tokens import is_unresolved
+from cdk_sagemaker_training.unlisted import check_listed, unlisted_values, unlisted_warning
 
 # AWS's page "Supported frameworks and AWS Regions" of SMP v2 recommends P4 and P5; those with eight GPUs.
 _V2_TYPES = ("ml.p4d.24xlarge", "ml.p4de.24xlarge", "ml.p5.48xlarge", "ml.p5e.48xlarge", "ml.p5en.48xlarge")
@@ -31,7 +32,8 @@ class SmpV2:
     strategy, or as much as fits beside tensor parallel; 1 shards nothing), ``sm_activation_offloading`` (True),
     ``activation_loading_horizon`` (2), ``fsdp_cache_flush_warnings`` (True), ``allow_empty_shards`` (False),
     ``tensor_parallel_degree``, ``context_parallel_degree`` (at most the shard degree) and ``expert_parallel_degree`` (1 each),
-    ``random_seed`` (of tensor parallel's initial values). Runs in AWS's containers for it: ``SmpV2.image``.
+    ``random_seed`` (of tensor parallel's initial values). ``more`` has parameters that are newer than these, each name
+    ``unlisted``. Runs in AWS's containers for it: ``SmpV2.image``.
 
     Sources: AWS's pages "The SageMaker model parallel library v2 reference" and "Use the SageMaker model parallelism library v2".
     """
@@ -45,9 +47,11 @@ class SmpV2:
     context_parallel_degree: int | None = None
     expert_parallel_degree: int | None = None
     random_seed: int | None = None
+    more: Mapping[str, Any] | None = None
     alone_because: ClassVar[str] = _NO_GROUPS
 
     def __post_init__(self) -> None:
+        check_names(2, self.more or {})
         check_parameters(V2, _given(self))
         shard, context = self.hybrid_shard_degree, self.context_parallel_degree
         if shard and context and not is_unresolved(shard) and not is_unresolved(context) and context > shard:
@@ -59,7 +63,7 @@ class SmpV2:
     def from_parameters(cls, parameters: Mapping[str, Any]) -> Self:
         """The same from the ``parameters`` of an estimator's ``distribution``, as AWS's documentation writes them."""
         check_names(2, parameters)
-        return cls(**parameters)
+        return cls(**_arguments(V2, parameters))
 
     @staticmethod
     def image(region: str, *, pytorch_version: str = "2.5.1", instance_type: str | None = None) -> SmpImage:
@@ -82,15 +86,16 @@ class SmpV2:
         return {}
 
     def advice(self, group: InstanceGroup, processes_per_host: int | None) -> tuple[Advice, ...]:
-        return ()
+        return _unlisted_advice(self)
 
 
 @dataclass(frozen=True)
 class SmpV1:
     """Version 1 of SMP, which is archived since December 2023: pipelines by the library's own cut, for models in fp16.
 
-    Only what is said is sent. ``smp_parameters.py`` has every parameter with its range and the library's default. One of
-    ``pipeline_parallel_degree`` (PyTorch) and ``partitions`` (TensorFlow), which mean the same, is needed, or
+    Only what is said is sent; ``more`` has parameters whose names are ``unlisted``. ``smp_parameters.py`` has every parameter
+    with its range and the library's default. One of ``pipeline_parallel_degree`` (PyTorch) and ``partitions`` (TensorFlow),
+    which mean the same, is needed, or
     ``sharded_data_parallel_degree``. mpirun starts one process for each GPU, of all machines or of one group beside others;
     ``custom_mpi_options`` are options of it, by default the one that AWS's documentation recommends. Runs in AWS's containers of
     PyTorch up to 2.0.0 and TensorFlow up to 2.6.0:
@@ -132,9 +137,11 @@ class SmpV1:
     sdp_hierarchical_allgather: bool | None = None
     sdp_gradient_clipping: float | None = None
     custom_mpi_options: str = "--mca btl_vader_single_copy_mechanism none"
+    more: Mapping[str, Any] | None = None
     alone_because: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
+        check_names(1, self.more or {})
         check_parameters(V1, _given(self))
         for rule, prop, must, like in self._rules():
             if rule:
@@ -144,7 +151,7 @@ class SmpV1:
     def from_parameters(cls, parameters: Mapping[str, Any]) -> Self:
         """The same from the ``parameters`` of an estimator's ``distribution``, as AWS's documentation writes them."""
         check_names(1, parameters)
-        return cls(**parameters)
+        return cls(**_arguments(V1, parameters))
 
     @staticmethod
     def image(region: str, *, framework: str = "pytorch", version: str = "2.0.0") -> SmpImage:
@@ -170,8 +177,8 @@ class SmpV1:
     def advice(self, group: InstanceGroup, processes_per_host: int | None) -> tuple[Advice, ...]:
         microbatches = self.microbatches or 1
         if is_unresolved(microbatches) or is_unresolved(self._stages) or microbatches >= self._stages:
-            return ()
-        return idle_stages_advice("microbatches", microbatches, self._stages)
+            return _unlisted_advice(self)
+        return (*idle_stages_advice("microbatches", microbatches, self._stages), *_unlisted_advice(self))
 
     @property
     def _stages(self) -> int:
@@ -219,7 +226,19 @@ def _given(parallelism: SmpV1 | SmpV2) -> dict[str, Any]:
     """What was said of the library's parameters, in their order."""
     said = {field.name: getattr(parallelism, field.name) for field in fields(parallelism)}
     said.pop("custom_mpi_options", None)
+    said |= said.pop("more") or {}
     return {name: value for name, value in said.items() if value is not None}
+
+
+def _arguments(table: Mapping[str, Any], parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters as arguments of the value, those that its table lacks among ``more``."""
+    listed = {name: value for name, value in parameters.items() if name in table}
+    more = {name: value for name, value in parameters.items() if name not in table}
+    return {**listed, **({"more": more} if more else {})}
+
+
+def _unlisted_advice(parallelism: SmpV1 | SmpV2) -> tuple[Advice, ...]:
+    return tuple(Advice(*unlisted_warning(one)) for one in unlisted_values(_given(parallelism)))
 
 
 def _shown(parallelism: SmpV1) -> str:
@@ -232,8 +251,9 @@ def _mp_parameters(parallelism: SmpV1 | SmpV2) -> dict[str, str]:
 
 
 def _check_type(version: int, group: InstanceGroup, supported: tuple[str, ...]) -> None:
-    if not is_unresolved(group.instance_type) and group.instance_type not in supported:
-        raise ValueError(
-            f"instance_type must be one that SMP v{version} supports, like {supported[0]!r} of {', '.join(supported)}, "
-            f"got {group.instance_type!r}"
-        )
+    check_listed(
+        "smp-types",
+        group.instance_type,
+        group.instance_type in supported,
+        f"instance_type must be one that SMP v{version} supports, like {supported[0]!r} of {', '.join(supported)}",
+    )

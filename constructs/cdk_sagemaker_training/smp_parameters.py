@@ -8,6 +8,7 @@ from itertools import permutations
 from typing import Any
 
 from cdk_sagemaker_training.tokens import is_unresolved
+from cdk_sagemaker_training.unlisted import check_listed, is_unlisted
 
 _PLACEMENTS = ("cluster", "spread", *("".join(letters) for letters in permutations("DPT")))
 
@@ -26,11 +27,14 @@ class Parameter:
     whole: bool = True
 
     def check(self, name: str, value: Any) -> None:
-        if is_unresolved(value):
+        if is_unresolved(value) or is_unlisted(value):
             return
         if self.least is None:
             if not any(value is choice or (isinstance(choice, str) and value == choice) for choice in self.choices):
-                raise ValueError(f"{name} must be one of {', '.join(map(repr, self.choices))}, got {value!r}")
+                must = f"{name} must be one of {', '.join(map(repr, self.choices))}"
+                if True in self.choices:
+                    raise ValueError(f"{must}, got {value!r}")
+                check_listed("smp-parameters", value, False, must)
             return
         number = isinstance(value, int if self.whole else (int, float)) and not isinstance(value, bool)
         if not number or value < self.least or (self.most is not None and value > self.most):
@@ -108,18 +112,16 @@ V1: Mapping[str, Parameter] = {
 def check_parameters(table: Mapping[str, Parameter], values: Mapping[str, Any]) -> None:
     """Raise ``ValueError`` with the first parameter that is not what its table allows."""
     for name, value in values.items():
-        table[name].check(name, value)
+        if name in table:
+            table[name].check(name, value)
 
 
 def check_names(version: int, names: Mapping[str, Any]) -> None:
     """Raise ``ValueError`` for a parameter that version 1 or 2 of the library does not have."""
     table, other = (V1, V2) if version == 1 else (V2, V1)
     for name in names:
-        if name in table:
-            continue
-        why = f", which is one of SMP v{3 - version}" if name in other else ""
         example = "pipeline_parallel_degree" if version == 1 else "hybrid_shard_degree"
-        raise ValueError(
-            f"parameters must be those of SMP v{version}, like {{{example!r}: 2}}, got {name!r}{why}: "
-            f"it has {', '.join(table)}"
-        )
+        must, has = f"parameters must be those of SMP v{version}, like {{{example!r}: 2}}", ", ".join(table)
+        if name in other and name not in table:
+            raise ValueError(f"{must}, got {name!r}, which is one of SMP v{3 - version}: it has {has}")
+        check_listed("smp-parameters", name, name in table, must, f"{name!r}: it has {has}")

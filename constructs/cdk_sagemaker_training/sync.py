@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Mapping
 from typing import Any
 
+from cdk_sagemaker_training.unlisted import is_unlisted
+
 # CreateTrainingJob's members that the optimised integration is known to take: those of CDK's own task, and those that
 # public state machines were seen to run with. AWS lists none. True stands for whatever the member holds.
 _KNOWN_TO_SYNC: dict[str, Any] = {
@@ -77,21 +79,24 @@ def sync_takes(request: Mapping[str, Any]) -> bool:
     return not any(_unknown(request, _KNOWN_TO_SYNC))
 
 
-def check_sync_takes(request: Mapping[str, Any], instead: str, props: Container[str] = ()) -> None:
+def check_sync_takes(
+    request: Mapping[str, Any], instead: str, props: Container[str] = (), integration: str | None = None
+) -> None:
     """Raise ``ValueError`` for a request that the optimised integration is not known to take.
 
     A member that it does not know ends an execution in an error that no state can catch. ``instead`` is what to use,
-    ``props`` what the user said, who else has the profiler's configuration from the job.
+    ``props`` what the user said, who else has the profiler's configuration from the job. An ``integration`` that is ``unlisted``
+    takes the request as it is.
     """
     unknown = set(_unknown(request, _KNOWN_TO_SYNC))
-    if not unknown:
+    if not unknown or is_unlisted(integration):
         return
     member = next((member for member in _PROP_OF if member in unknown), min(unknown))
     prop = _PROP_OF.get(member, member)
     prop = "job" if prop == "profiler" and prop not in props else prop
     raise ValueError(
         f"{prop} must be what `sagemaker:createTrainingJob.sync` is known to take, like one instance type and count, "
-        f"got {member}: use {instead}"
+        f"got {member}: use {instead}, or TrainingWorkflow(..., integration=unlisted('sync')) where AWS differs by now"
     )
 
 

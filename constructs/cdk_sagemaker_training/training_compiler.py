@@ -10,7 +10,7 @@ from typing import ClassVar
 from cdk_sagemaker_training.containers import training_compiler_images
 from cdk_sagemaker_training.instance_facts import family, instance_facts
 from cdk_sagemaker_training.jobs import Advice, InstanceGroup, JobRequest
-from cdk_sagemaker_training.tokens import is_unresolved
+from cdk_sagemaker_training.unlisted import check_listed
 
 _FAMILIES = ("p3", "p3dn", "g4dn", "p4d", "g5")
 _PYTORCH_XLA = "sagemaker_pytorch_xla_multi_worker_enabled"
@@ -58,11 +58,13 @@ class TrainingCompiler:
 
     def compiled(self, request: JobRequest) -> Sequence[JobRequest]:
         instance_type = request.resource_config["InstanceType"]
-        if not is_unresolved(instance_type) and family(instance_type) not in _FAMILIES:
-            raise ValueError(
-                f"instance_type must be of a family that TrainingCompiler compiles for, {', '.join(_FAMILIES)}, "
-                f"like 'ml.g5.xlarge', got {instance_type!r}"
-            )
+        check_listed(
+            "compiler-families",
+            instance_type,
+            family(instance_type) in _FAMILIES,
+            f"instance_type must be of a family that TrainingCompiler compiles for, {', '.join(_FAMILIES)}, "
+            "like 'ml.g5.xlarge'",
+        )
         return [
             replace(
                 request,

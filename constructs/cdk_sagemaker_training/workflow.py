@@ -85,7 +85,8 @@ class TrainingWorkflow(Construct):
         self.integration: Integration = integration or ("sync" if all(map(sync_takes, requests.values())) else "poll")
         if self.integration == "sync":
             for request in requests.values():
-                check_sync_takes(request, "integration='poll'", props)
+                check_sync_takes(request, "integration='poll'", props, integration)
+        launch.advise_unlisted(integration)
         definition = training_definition(
             requests=requests,
             prefix=launch.prefix,

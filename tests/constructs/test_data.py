@@ -26,11 +26,13 @@ BUCKET: Any = SimpleNamespace(bucket_name="bucket")
         ),
         (
             lambda: S3Channel(BUCKET, distribution="Sharded"),  # type: ignore[arg-type]
-            "distribution must be one of 'FullyReplicated', 'ShardedByS3Key', got 'Sharded'",
+            "distribution must be one of 'FullyReplicated', 'ShardedByS3Key'"
+            ", or unlisted('Sharded') where AWS differs by now, got 'Sharded'",
         ),
         (
             lambda: S3Channel(BUCKET, input_mode="Stream"),  # type: ignore[arg-type]
-            "input_mode must be one of 'File', 'FastFile', 'Pipe', got 'Stream'",
+            "input_mode must be one of 'File', 'FastFile', 'Pipe'"
+            ", or unlisted('Stream') where AWS differs by now, got 'Stream'",
         ),
         (
             lambda: Spot(S3Prefix(BUCKET), max_wait=60, local_path="checkpoints"),

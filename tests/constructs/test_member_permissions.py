@@ -292,7 +292,8 @@ def test_a_task_state_refuses_what_sync_is_not_known_to_take_and_names_as_task(
         TrainingTask(stack, "Train", job=ON_CPUS, image=stack.image, output=stack.place("models/"), **props)
     assert str(raised.value) == (
         f"{prop} must be what `sagemaker:createTrainingJob.sync` is known to take, like one instance type and count, "
-        f"got {member}: use TrainingWorkflow(...).as_task(...)"
+        f"got {member}: use TrainingWorkflow(...).as_task(...), "
+        "or TrainingWorkflow(..., integration=unlisted('sync')) where AWS differs by now"
     )
 
 

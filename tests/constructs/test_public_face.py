@@ -55,6 +55,7 @@ def test_the_public_names_are_these() -> None:
         "rescaled_learning_rate",
         "suggested_batch_sizes",
         "training_code_path",
+        "unlisted",
     ]
 
 
