@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from . import s3_calls
+from .actions import ON_KEYS, ON_REPOSITORIES, ON_ROLES, ON_STACKS
 from .policies import Call
 
 if TYPE_CHECKING:
@@ -28,19 +29,19 @@ PREFIXES = {"monitoring": "cloudwatch"}
 # What an ARN ends with for each action, from IAM's service authorization reference. `{Name}` is the request's member of
 # that name, `{a|b}` the first of them that is there, `{Name.form}` a form of it; an ARN stands for itself.
 RESOURCES: dict[str, str] = {
-    "cloudformation:*": "stack/{StackName}/*",
+    **{f"cloudformation:{name}": "stack/{StackName}/*" for name in ON_STACKS},
     "codebuild:BatchGetBuilds": "project/{ids.before_colon}",
     "codebuild:BatchGetProjects": "project/{names}",
     "codebuild:StartBuild": "project/{projectName}",
     "ec2:CreateNetworkInterfacePermission": "network-interface/{NetworkInterfaceId}",
     "ec2:DeleteNetworkInterface": "network-interface/{NetworkInterfaceId}",
-    "ecr:*": "repository/{repositoryName|repositoryNames}",
+    **{f"ecr:{name}": "repository/{repositoryName|repositoryNames|resourceArn}" for name in ON_REPOSITORIES},
     "events:DescribeRule": "rule/{Name}",
     "events:PutRule": "rule/{Name}",
     "events:PutTargets": "rule/{Rule}",
-    "iam:*": "role/{RoleName}",
+    **{f"iam:{name}": "role/{RoleName}" for name in ON_ROLES},
     "iam:SimulatePrincipalPolicy": "{PolicySourceArn}",
-    "kms:*": "key/{KeyId}",
+    **{f"kms:{name}": "key/{KeyId}" for name in ON_KEYS},
     # A stream's ARN has its group's; what is of the group only ends before the stream's name.
     "logs:CreateLogGroup": "log-group:{logGroupName}:log-stream:",
     "logs:CreateLogStream": "log-group:{logGroupName}:log-stream:{logStreamName}",
@@ -164,9 +165,8 @@ def _resources(action: str, members: Mapping[str, Any], place: Place) -> list[st
         return ["*"]
     if action == "ec2:CreateNetworkInterface":
         return _of_network_interface(members, place)
-    service = action.partition(":")[0]
-    template = RESOURCES.get(action) or RESOURCES.get(f"{service}:*")
-    return _filled(service, template, members, place) if template else ["*"]
+    template = RESOURCES.get(action)
+    return _filled(action.partition(":")[0], template, members, place) if template else ["*"]
 
 
 def _of_network_interface(members: Mapping[str, Any], place: Place) -> list[str]:
@@ -215,7 +215,9 @@ def _with_training_job(call: Call, request: Mapping[str, Any]) -> Iterator[Call]
     AllowUseOfTrainingPlanResources, which is beside one that excludes both).
     """
     if request.get("Tags"):
-        yield Call("sagemaker:AddTags", call.resource, call.context)
+        # Of the job's condition keys it has those of its tags, and one that says what they are added by.
+        tags = {key: values for key, values in call.context.items() if key.startswith("aws:")}
+        yield Call("sagemaker:AddTags", call.resource, {**tags, "sagemaker:taggingaction": ("CreateTrainingJob",)})
     resources = request.get("ResourceConfig") or {}
     preferred = (preference.get("TrainingPlanArns") or [] for preference in resources.get("InstancePreferences") or [])
     for plan in filter(None, [resources.get("TrainingPlanArn"), *itertools.chain.from_iterable(preferred)]):

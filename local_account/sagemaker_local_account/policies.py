@@ -72,6 +72,7 @@ KNOWN_KEYS = frozenset(
         "sagemaker:maxruntimeinseconds",
         "sagemaker:networkisolation",
         "sagemaker:outputkmskey",
+        "sagemaker:taggingaction",
         "sagemaker:volumekmskey",
         "sagemaker:vpcsecuritygroupids",
         "sagemaker:vpcsubnets",

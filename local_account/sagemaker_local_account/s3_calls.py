@@ -20,6 +20,7 @@ BUCKET_PARTS = {
     "analytics": "AnalyticsConfiguration",
     "cors": "BucketCORS",
     "encryption": "EncryptionConfiguration",
+    "intelligent-tiering": "IntelligentTieringConfiguration",
     "inventory": "InventoryConfiguration",
     "lifecycle": "LifecycleConfiguration",
     "location": "BucketLocation",
@@ -46,6 +47,10 @@ OBJECT_PARTS = {
     "torrent": "ObjectTorrent",
 }
 _VERBS = {"GET": "Get", "HEAD": "Get", "PUT": "Put", "DELETE": "Delete"}
+# Of a bucket, only these have an action to delete them; any other part is deleted by the one that puts it. Of an object, these
+# have no action of their own for a version ("Required permissions for Amazon S3 API operations").
+_DELETED = ("BucketPolicy", "BucketWebsite")
+_OF_ALL_VERSIONS = ("ObjectLegalHold", "ObjectRetention")
 
 
 def calls_of(environ: WSGIEnvironment) -> list[Call]:
@@ -80,7 +85,8 @@ def place_of(environ: WSGIEnvironment) -> tuple[str, str]:
 def _of_bucket(method: str, arn: str, query: dict[str, list[str]]) -> Call:
     for name, part in BUCKET_PARTS.items():
         if name in query:
-            return Call(f"s3:{_VERBS.get(method, method)}{part}", arn)
+            verb = "Put" if method == "DELETE" and part not in _DELETED else _VERBS.get(method, method)
+            return Call(f"s3:{verb}{part}", arn)
     if method == "PUT":
         return Call("s3:CreateBucket", arn)
     if method == "DELETE":
@@ -94,10 +100,13 @@ def _of_object(method: str, query: dict[str, list[str]]) -> str:
     version = "Version" if "versionId" in query else ""
     for name, part in OBJECT_PARTS.items():
         if name in query:
-            return f"s3:{_VERBS.get(method, method)}{part.replace('Object', f'Object{version}', 1)}"
+            of_version = "" if part in _OF_ALL_VERSIONS else version
+            return f"s3:{_VERBS.get(method, method)}{part.replace('Object', f'Object{of_version}', 1)}"
     if "uploadId" in query and method in ("GET", "DELETE"):
         return "s3:ListMultipartUploadParts" if method == "GET" else "s3:AbortMultipartUpload"
     if method in ("PUT", "POST"):
+        if "select" in query:
+            return "s3:GetObject"
         return "s3:RestoreObject" if "restore" in query else "s3:PutObject"
     return f"s3:{_VERBS.get(method, method)}Object{version}"
 

@@ -94,7 +94,9 @@ class Quick(cdk.Stack):
             "Planned",
             job=DataParallelJob(InstanceGroup("ml.p4d.24xlarge")),
             image=image,
+            channels={"letters": S3Channel(bucket, "letters/")},
             output=S3Prefix(bucket, "models/"),
+            checkpoints=S3Prefix(bucket, "checkpoints/"),
             training_plan=PLAN,
         )
         cdk.CfnOutput(self, "plannedArn", value=planned.state_machine.state_machine_arn)

@@ -1,0 +1,153 @@
+"""What the local account demands, held against IAM's own definition and the page of permissions."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from botocore.loaders import Loader
+from iam_reference import GLOBAL_CONDITION_KEYS, actions_like, services, wrong_in
+from page import PAGE, exercised
+
+from sagemaker_local_account import api_calls, policies, s3_calls, sagemaker_calls
+from sagemaker_local_account.api_calls import Place
+from sagemaker_local_account.policies import Call
+
+PLACE = Place("123456789012", "us-east-1")
+NAMES = {"QueueUrl": "https://sqs.us-east-1.amazonaws.com/123456789012/queue"}
+ARNS = {
+    "ResourceArn": "arn:aws:sagemaker:us-east-1:123456789012:training-job/digits",
+    "RoleArn": "arn:aws:iam::123456789012:role/jobs",
+    "PolicySourceArn": "arn:aws:iam::123456789012:role/jobs",
+    "TopicArn": "arn:aws:sns:us-east-1:123456789012:topic",
+    "stateMachineArn": "arn:aws:states:us-east-1:123456789012:stateMachine:digits",
+    "executionArn": "arn:aws:states:us-east-1:123456789012:execution:digits:monday",
+}
+REQUEST: dict[str, Any] = {
+    "TrainingJobName": "digits-1",
+    "AlgorithmSpecification": {
+        "TrainingImage": "123456789012.dkr.ecr.us-east-1.amazonaws.com/images:1",
+        "TrainingInputMode": "File",
+    },
+    "EnableInterContainerTrafficEncryption": True,
+    "EnableNetworkIsolation": True,
+    "InputDataConfig": [
+        {"DataSource": {"FileSystemDataSource": {"FileSystemId": "fs-1", "FileSystemType": kind}}}
+        for kind in ("EFS", "FSxLustre")
+    ],
+    "OutputDataConfig": {"S3OutputPath": "s3://data/models/", "KmsKeyId": "arn:aws:kms:us-east-1:123456789012:key/1"},
+    "ResourceConfig": {
+        "InstanceType": "ml.p4d.24xlarge",
+        "TrainingPlanArn": "arn:aws:sagemaker:us-east-1:123456789012:training-plan/spring",
+        "VolumeKmsKeyId": "arn:aws:kms:us-east-1:123456789012:key/1",
+    },
+    "RoleArn": ARNS["RoleArn"],
+    "StoppingCondition": {"MaxRuntimeInSeconds": 60},
+    "Tags": [{"Key": "team", "Value": "a"}],
+    "VpcConfig": {"SecurityGroupIds": ["sg-1"], "Subnets": ["subnet-1"]},
+}
+
+
+def wrong(calls: list[Call]) -> list[str]:
+    """What IAM does not have of calls, each as a statement that allows exactly it."""
+    return [
+        text
+        for call in calls
+        for text in wrong_in(
+            {"Action": call.action, "Resource": call.resource, "Condition": {"Equals": dict.fromkeys(call.context, "")}}
+        )
+    ]
+
+
+def json_call(action: str, members: dict[str, Any]) -> dict[str, Any]:
+    body = json.dumps(members).encode()
+    return {
+        "HTTP_X_AMZ_TARGET": f"Service.{action.partition(':')[2]}",
+        "CONTENT_LENGTH": str(len(body)),
+        "wsgi.input": io.BytesIO(body),
+    }
+
+
+def members_of(template: str) -> dict[str, str]:
+    named = {name for names in re.findall(r"\{([\w|]+)\.?\w*\}", template) for name in names.split("|")}
+    return {name: ARNS.get(name) or NAMES.get(name) or "name" for name in named}
+
+
+@pytest.mark.parametrize("action", sorted(api_calls.RESOURCES))
+def test_a_call_of_an_api_is_of_an_action_and_a_resource_that_iam_has(action: str) -> None:
+    members = members_of(api_calls.RESOURCES[action])
+    service = action.partition(":")[0]
+    assert wrong(api_calls.calls_of(json_call(action, members), service, PLACE)) == []
+
+
+@pytest.mark.parametrize("action", sorted(api_calls.WITHOUT_RESOURCE))
+def test_an_action_without_a_resource_has_none_that_it_must_have(action: str) -> None:
+    [known] = actions_like(action)
+    types = services()[action.partition(":")[0]]["privileges"][action.partition(":")[2]]["resource_types"]
+    assert known.name == action
+    assert not [kind for kind, one in types.items() if one["required"]]
+
+
+def test_creating_a_job_is_of_actions_resources_and_condition_keys_that_iam_has() -> None:
+    calls = api_calls.calls_of(json_call("sagemaker:CreateTrainingJob", REQUEST), "sagemaker", PLACE)
+    assert [call.action for call in calls] == [
+        "sagemaker:CreateTrainingJob",
+        "sagemaker:AddTags",
+        "sagemaker:CreateTrainingJob",
+        "sagemaker:CreateTrainingJob",
+        "iam:PassRole",
+    ]
+    assert wrong(calls) == []
+
+
+def test_creating_a_job_takes_every_action_that_iam_says_it_depends_on() -> None:
+    calls = api_calls.calls_of(json_call("sagemaker:CreateTrainingJob", REQUEST), "sagemaker", PLACE)
+    [known] = actions_like("sagemaker:CreateTrainingJob")
+    assert known.dependent_actions <= {call.action for call in calls}
+
+
+def of_the_jobs_role() -> Iterator[Call]:
+    yield from sagemaker_calls.image_calls(REQUEST)
+    yield from sagemaker_calls.network_calls(REQUEST, PLACE)
+    yield from sagemaker_calls.key_calls(REQUEST, PLACE)
+    yield from sagemaker_calls.file_system_calls(REQUEST, PLACE)
+
+
+def test_what_sagemaker_does_as_the_jobs_role_is_of_actions_and_resources_that_iam_has() -> None:
+    assert wrong([*of_the_jobs_role()]) == []
+
+
+def test_what_sagemaker_does_as_the_jobs_role_has_its_row_and_its_source_on_the_page() -> None:
+    rows = {row.action for row in exercised(PAGE.read_text()) if row.role == "job" and row.sources}
+    assert {call.action for call in of_the_jobs_role()} <= rows
+
+
+S3 = Loader().load_service_model("s3", "service-2")["operations"]
+
+
+@pytest.mark.parametrize("version", ["", "versionId=1"])
+@pytest.mark.parametrize("operation", sorted(S3))
+def test_an_operation_of_s3_is_of_an_action_and_a_resource_that_iam_has(operation: str, version: str) -> None:
+    http = S3[operation]["http"]
+    path, _, query = http["requestUri"].replace("{Bucket}", "data").replace("{Key+}", "images/1").partition("?")
+    body = b"<Delete><Object><Key>images/1</Key></Object></Delete>"
+    given = {
+        "REQUEST_METHOD": http["method"],
+        "REQUEST_URI": path,
+        "QUERY_STRING": "&".join(filter(None, [query, version])),
+        "HTTP_HOST": "localhost",
+        "CONTENT_LENGTH": str(len(body)),
+        "wsgi.input": io.BytesIO(body),
+    }
+    assert wrong(s3_calls.calls_of(given)) == []
+
+
+@pytest.mark.parametrize("key", sorted(policies.KNOWN_KEYS))
+def test_a_condition_key_that_is_evaluated_is_one_of_iams(key: str) -> None:
+    prefix = key.partition(":")[0]
+    own = {name.lower() for name in services().get(prefix, {"conditions": {}})["conditions"]}
+    assert key in GLOBAL_CONDITION_KEYS | own
