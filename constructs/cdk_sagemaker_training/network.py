@@ -68,9 +68,8 @@ class TrainingNetwork(Construct):
                 )
         self.vpc: ec2.IVpc = vpc or self._private_vpc(max_azs, availability_zones, cidr, flow_logs is not False)
         self.subnets: ec2.SelectedSubnets = self.vpc.select_subnets(**_selection(vpc, subnets, availability_zones))
-        if (
-            self.subnets.is_pending_lookup and not self.subnets.subnets
-        ):  # of CDK's invention are two groups in two zones
+        if self.subnets.is_pending_lookup and not self.subnets.subnets:
+            # CDK's placeholder of a VPC has public and private subnets in two zones, which need not be among those selected.
             self.subnets = self.vpc.select_subnets()
         given = _given_groups(security_group, security_groups)
         self.security_groups: tuple[ec2.ISecurityGroup, ...] = given or (self._security_group(),)
@@ -156,7 +155,9 @@ class TrainingNetwork(Construct):
         where the hosts exchange much ("Protect Communications Between ML Compute Instances in a Distributed Training Job").
         """
         self._allow_internally("KeyExchange", ec2.Port.udp(500), "keys of the encryption between hosts")
-        self._allow_internally("Encrypted", ec2.Port.esp(), "encrypted traffic between hosts")
+        # `Port.esp()` names ports, which ESP does not have, so that CloudFormation's validator warns of them (W3687).
+        esp = ec2.Port(protocol=ec2.Protocol.ESP, string_representation="ESP 50")
+        self._allow_internally("Encrypted", esp, "encrypted traffic between hosts")
 
     def add_endpoint(self, service: str) -> ec2.InterfaceVpcEndpoint:
         """Let the job's script call an AWS service, like ``"sts"``, without a way to the internet.

@@ -210,3 +210,22 @@ def test_every_type_that_the_local_account_vouches_for_is_in_its_list() -> None:
 def test_the_app_has_no_stack_beside_these(assembly: Path) -> None:
     found = {file.name.removesuffix(".template.json") for file in assembly.glob("*.template.json")}
     assert found == set(STACKS)
+
+
+def test_cdks_own_validator_finds_nothing_in_a_network_with_encrypted_traffic_a_file_system_and_endpoints(
+    tmp_path: Path,
+) -> None:
+    program = tmp_path / "app.py"
+    program.write_text(
+        "import aws_cdk as cdk\n"
+        "from aws_cdk import aws_s3 as s3\n"
+        "from cdk_sagemaker_training import LustreFileSystem, S3Prefix, TrainingNetwork\n"
+        "app = cdk.App()\n"
+        "stack = cdk.Stack(app, 'Stack')\n"
+        "network = TrainingNetwork(stack, 'Network', max_azs=1, endpoints=['sts'])\n"
+        "network.allow_encrypted_traffic()\n"
+        "data = S3Prefix(s3.Bucket.from_bucket_name(stack, 'Data', 'data'))\n"
+        "LustreFileSystem(stack, 'Files', network=network, data=data)\n"
+        "app.synth()\n"
+    )
+    assert findings(synthesize(tmp_path / "out", app=program, context={}, CDK_VALIDATION="true")) == []
