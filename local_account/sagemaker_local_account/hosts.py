@@ -283,8 +283,8 @@ def _as_json(plan: JobPlan, outputs: dict[str, int], groups: dict[str, Path]) ->
 
 
 def _host_as_json(host: HostPlan, addresses: str) -> dict[str, Any]:
-    home = host.environment.get("HOME", "/root")
-    own = {"/opt/ml": host.folder / "opt" / "ml", "/tmp": host.folder / "tmp", home: host.folder / "home"}
+    # HOME is a variable for the job's programs, and decides nothing here.
+    own = {"/opt/ml": host.folder / "opt" / "ml", "/tmp": host.folder / "tmp", "/root": host.folder / "home"}
     for folder in own.values():
         folder.mkdir(parents=True, exist_ok=True)
     read_only = {str(folder): str(folder) for folder in _python_folders(host.python)}

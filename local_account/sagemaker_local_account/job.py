@@ -21,6 +21,7 @@ from .hosts import HostError
 from .images import ImageError, ImageStore
 from .logs import JobLogs, Metrics
 from .plan import CHECKPOINTS, JobPlan, config_files, plan_job, s3_source
+from .safe_paths import JobFolder, UnsafePath
 from .storage import (
     Checkpoints,
     StorageError,
@@ -155,6 +156,8 @@ class Job:
             end = self._live()
         except (JobFailed, HostError, ImageError, StorageError) as error:
             end = End("Failed", "Failed", "Training job failed", str(error))
+        except UnsafePath as error:
+            end = End("Failed", "Failed", "Training job failed", f"ClientError: {error.strerror}")
         except Exception as error:
             _log.exception("%s failed", self.name)
             reason = f"InternalServerError: {type(error).__name__}: {error}"
@@ -319,10 +322,9 @@ class Job:
             objects = channel_objects(s3, channel)
             hosts = plan.hosts_of(source.get("InstanceGroupNames"))
             for number, host in enumerate(hosts):
-                folder = ml(host) / "input" / "data" / channel["ChannelName"]
-                folder.mkdir()
+                below = JobFolder(ml(host), f"input/data/{channel['ChannelName']}")
                 distribution = source.get("S3DataDistributionType", "FullyReplicated")
-                download(s3, share_of(objects, number, len(hosts), distribution), folder)
+                download(s3, share_of(objects, number, len(hosts), distribution), below)
         mounts = tuple(
             self._around.file_systems.mount(name, source, self.request["VpcConfig"])
             for name, source in sources(self.request)
@@ -338,7 +340,8 @@ class Job:
             raise JobFailed(
                 f"ClientError: the local account keeps checkpoints under /opt/ml only, got LocalPath {path}"
             )
-        folders = [host.folder / path.lstrip("/") for host in plan.hosts]
+        below = path.removeprefix("/opt/ml/").rstrip("/")
+        folders = [JobFolder(ml(host), below) for host in plan.hosts]
         checkpoints = Checkpoints(self._client("s3"), config["S3Uri"], folders)
         checkpoints.restore()
         return checkpoints
@@ -367,11 +370,14 @@ class Job:
         s3, config = self._client("s3"), self.request["OutputDataConfig"]
         output = f"{config['S3OutputPath'].rstrip('/')}/{self.name}/output"
         key, compressed = config.get("KmsKeyId"), config.get("CompressionType", "GZIP") == "GZIP"
-        model = upload(s3, [ml(host) / "model" for host in plan.hosts], f"{output}/model", key, compressed=compressed)
-        self._ended["ModelArtifacts"] = {"S3ModelArtifacts": model}
-        data = [ml(host) / "output" / "data" for host in plan.hosts]
-        if any(holds_files(folder) for folder in data):
-            upload(s3, data, f"{output}/output", key, compressed=compressed)
+
+        def upload_all(folder: str, name: str) -> str:
+            folders = [JobFolder(ml(host), folder) for host in plan.hosts]
+            return upload(s3, folders, f"{output}/{name}", key, compressed=compressed, scratch=self._folder)
+
+        self._ended["ModelArtifacts"] = {"S3ModelArtifacts": upload_all("model", "model")}
+        if any(holds_files(JobFolder(ml(host), "output/data")) for host in plan.hosts):
+            upload_all("output/data", "output")
 
     def _change(self, secondary: str, message: str, *, status: str | None = None) -> None:
         with self._lock:

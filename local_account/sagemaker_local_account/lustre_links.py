@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from .permissions import AccessDenied, Caller, Permissions
 from .policies import Call
-from .storage import StorageError, download, refusals, split
-from .trees import locate
+from .safe_paths import JobFolder, UnsafePath
+from .storage import StorageError, fetch, refusals, split
 
 _ROLE = "AWSServiceRoleForFSxS3Access"
 # What the role may do, by FSx's guide ("Using service-linked roles for Amazon FSx"): nothing with keys, so that the policy of a
@@ -55,7 +55,7 @@ class Link:
 
     def begin(self, s3: Any, permissions: Permissions, root: Path) -> None:
         """What is there already is shown only where the link asks for it."""
-        locate(root, self.path).mkdir(parents=True, exist_ok=True)
+        self._folder(root).make()
         if self.import_at_first:
             self._import(s3, permissions, root, frozenset({"NEW"}))
         else:
@@ -69,20 +69,28 @@ class Link:
     def export(self, s3: Any, permissions: Permissions, root: Path) -> None:
         """Write to S3 what is new, changed or gone in the folder, as far as the link exports."""
         bucket, prefix = self._place
-        files = dict(_files(locate(root, self.path)))
-        for path, (file, on_disk) in files.items():
+        folder = self._folder(root)
+        files = {path: _on_disk(status) for path, status in folder.files().items()}
+        for path, on_disk in files.items():
             known = self._known.get(path)
             event = "NEW" if known is None or known.on_disk is None else "CHANGED"
             if event in self.exports and (known is None or known.on_disk != on_disk):
                 self._may(permissions, "s3:PutObject", f"{bucket}/{prefix}{path}")
-                with refusals(f"Export failed for {self.uri}"), open(file, "rb") as body:
+                with (
+                    refusals(f"Export failed for {self.uri}"),
+                    contextlib.suppress(FileNotFoundError),  # of a job that still writes
+                    folder.open(path) as body,
+                ):
                     etag = s3.put_object(Bucket=bucket, Key=f"{prefix}{path}", Body=body)["ETag"]
-                self._known[path] = _Version(etag, on_disk)
+                    self._known[path] = _Version(etag, on_disk)
         gone = [path for path, known in self._known.items() if known.on_disk is not None and path not in files]
         for path in gone if "DELETED" in self.exports else []:
             self._may(permissions, "s3:DeleteObject", f"{bucket}/{prefix}{path}")
             s3.delete_object(Bucket=bucket, Key=f"{prefix}{path}")
             del self._known[path]
+
+    def _folder(self, root: Path) -> JobFolder:
+        return JobFolder(root, self.path.strip("/"))
 
     @property
     def _place(self) -> tuple[str, str]:
@@ -100,23 +108,25 @@ class Link:
                 self._known[path] = _Version(etag, on_disk)
         for path in set(self._known) - set(objects) if "DELETED" in events else ():
             if self._known.pop(path).on_disk is not None:
-                locate(root, f"{self.path}/{path}").unlink(missing_ok=True)
+                with contextlib.suppress(OSError):  # a job has removed it already, or put something else in its place
+                    self._folder(root).remove(path)
 
     def _copy(self, s3: Any, permissions: Permissions, key: str, root: Path, path: str) -> tuple[int, int] | None:
         """None where a job has made a folder of the object's name, or a file of its folder's."""
         bucket, _ = self._place
         self._may(permissions, "s3:GetObject", f"{bucket}/{key}")
-        # Links in it are a job's, and do not lead out.
-        target = locate(root, f"{self.path}/{path}")
-        new = target.with_name(f".{target.name}.import")
+        folder = self._folder(root)
+        above, _, name = path.rpartition("/")
+        new = f"{above}/.{name}.import".lstrip("/")
         try:
-            download(s3, [(bucket, key, new.name)], new.parent)
-            os.replace(new, target)  # at once, for jobs that read it
-        except (FileExistsError, IsADirectoryError, NotADirectoryError):
-            with contextlib.suppress(NotADirectoryError):
-                new.unlink(missing_ok=True)
+            with refusals(f"Import failed for {self.uri}"):
+                fetch(s3, bucket, key, folder, new)
+            folder.rename(new, name)  # at once, for jobs that read it
+        except (FileExistsError, IsADirectoryError, NotADirectoryError, UnsafePath):
+            with contextlib.suppress(OSError):
+                folder.remove(new)
             return None
-        return _on_disk(target)
+        return _on_disk(folder.status(path))
 
     def _objects(self, s3: Any, permissions: Permissions) -> Mapping[str, tuple[str, str]]:
         """Key and ETag of each object, by its path; those that cannot be files are left out."""
@@ -151,15 +161,5 @@ class Link:
             raise StorageError(f"ClientError: FSx cannot use {self.uri}, which {self.id} links: {denied}") from None
 
 
-def _files(folder: Path) -> Iterator[tuple[str, tuple[Path, tuple[int, int]]]]:
-    """The files below a folder by their paths; links are none."""
-    for at, _, names in os.walk(folder):
-        for file in (Path(at, name) for name in names):
-            with contextlib.suppress(FileNotFoundError):  # of a job that still writes
-                if file.is_file() and not file.is_symlink():
-                    yield str(file.relative_to(folder)), (file, _on_disk(file))
-
-
-def _on_disk(file: Path) -> tuple[int, int]:
-    status = file.stat()
+def _on_disk(status: os.stat_result) -> tuple[int, int]:
     return status.st_mtime_ns, status.st_size

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import threading
 import time
@@ -13,12 +14,14 @@ from typing import Any, Literal
 from .faults import Faults, Interruption, LostHost, Moment
 from .hosts import RunningJob
 from .plan import HostPlan, JobPlan
+from .safe_paths import JobFolder
 from .storage import Checkpoints
 
 STOP_SECONDS = 120  # between SIGTERM and SIGKILL, as SageMaker gives
 PEERS_SECONDS = 10  # what the other hosts get once one has failed
 LOOK_SECONDS = 0.2
 CHECKPOINT_SECONDS = 1.0
+_LONGEST_FAILURE = 8192  # bytes that are read of /opt/ml/output/failure, of which a reason holds 1,024 characters
 
 EndedBy = Literal["itself", "stop", "runtime", "wait", "interruption"]
 
@@ -150,6 +153,7 @@ def _reason(plan: JobPlan, name: str, code: int) -> str:
             f"InternalServerError: the host {where} was lost: its processes were ended by {signal.Signals(-code).name}; "
             "a job does not go on without one of its hosts"
         )
-    failure = ml(host) / "output" / "failure"
-    said = failure.read_text(errors="replace").strip() if failure.is_file() else ""
+    said = ""
+    with contextlib.suppress(FileNotFoundError), JobFolder(ml(host), "output").open("failure") as failure:
+        said = failure.read(_LONGEST_FAILURE).decode(errors="replace").strip()
     return f"AlgorithmError: {said or f'the command on {where} ended'}, exit code: {code}"

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from running_account import Running
 
+from sagemaker_local_account.safe_paths import JobFolder
 from sagemaker_local_account.storage import Checkpoints
 
 
@@ -20,7 +21,8 @@ class Hosts:
         for name in before:
             self.put(name)
         self.first, self.second = folder / "algo-1", folder / "algo-2"
-        self.checkpoints = Checkpoints(self._s3, f"s3://{self.bucket}/run", [self.first, self.second])
+        folders = [JobFolder(folder, "algo-1"), JobFolder(folder, "algo-2")]
+        self.checkpoints = Checkpoints(self._s3, f"s3://{self.bucket}/run", folders)
         self.checkpoints.restore()
 
     def put(self, name: str) -> None:
