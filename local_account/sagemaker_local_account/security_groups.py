@@ -64,12 +64,14 @@ def _rule(group_id: str, properties: Properties) -> dict[str, Any]:
         ranges.append({"CidrIp": properties["CidrIp"], **description})
     if "CidrIpv6" in properties:
         ranges.append({"CidrIpv6": properties["CidrIpv6"], **description})
+    # moto takes no rule without ports but of all protocols; EC2 shows -1 where a protocol has none.
+    no_port = None if str(properties["IpProtocol"]) == "-1" else -1
     peer = properties.get("SourceSecurityGroupId") or properties.get("DestinationSecurityGroupId")
     return {
         "group_name_or_id": group_id,
         "ip_protocol": str(properties["IpProtocol"]),
-        "from_port": properties.get("FromPort"),
-        "to_port": properties.get("ToPort"),
+        "from_port": properties.get("FromPort", no_port),
+        "to_port": properties.get("ToPort", no_port),
         "ip_ranges": ranges,
         "source_groups": [{"GroupId": peer, **description}] if peer else [],
     }

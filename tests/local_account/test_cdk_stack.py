@@ -76,6 +76,9 @@ def network(stack: cdk.Stack) -> None:
     group = ec2.SecurityGroup(stack, "Group", vpc=vpc, allow_all_outbound=False)
     group.add_ingress_rule(group, ec2.Port.all_traffic())
     group.add_egress_rule(group, ec2.Port.all_traffic())
+    esp = ec2.Port(protocol=ec2.Protocol.ESP, string_representation="without ports")
+    group.add_ingress_rule(group, esp)
+    group.add_egress_rule(group, esp)
 
 
 def storage(stack: cdk.Stack) -> None:
