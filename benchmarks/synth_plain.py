@@ -9,16 +9,20 @@ from __future__ import annotations
 from typing import Any
 
 import aws_cdk as cdk
+from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_ecr as ecr
 from aws_cdk import aws_events as events
 from aws_cdk import aws_events_targets as targets
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_logs as logs
 from aws_cdk import aws_s3 as s3
+from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
 SDK = "arn:aws:states:::aws-sdk:sagemaker"
+LEFT = "A training job whose execution has ended may still run: it could not be stopped for an hour"
+UNDELIVERED = "A training job may still run: the end of its execution was not delivered to what stops the job"
 NAME = {"TrainingJobName.$": "$.Training.JobName"}
 
 
@@ -71,7 +75,7 @@ class Training(Construct):
         allow(machine, [f"sagemaker:{action}" for action in actions], jobs)
         passing = {"StringEquals": {"iam:PassedToService": "sagemaker.amazonaws.com"}}
         allow(machine, ["iam:PassRole"], role.role_arn, passing)
-        Stopper(self, "Stopper", machine, jobs, kept)
+        Stopper(self, "Stopper", machine, prefix, jobs, kept)
 
     def definition(self, prefix: str, request: dict[str, Any]) -> sfn.IChainable:
         states = Construct(self, "States")
@@ -127,17 +131,20 @@ class Training(Construct):
 
 
 class Stopper(Construct):
-    def __init__(self, scope: Construct, id: str, machine: sfn.StateMachine, jobs: str, kept: sfn.LogOptions) -> None:
+    def __init__(
+        self, scope: Construct, id: str, machine: sfn.StateMachine, prefix: str, jobs: str, kept: sfn.LogOptions
+    ) -> None:
         super().__init__(scope, id)
         stopper = sfn.StateMachine(
             self,
             "StateMachine",
             logs=kept,
             comment="Stops the training jobs of executions that ended before them",
-            definition_body=sfn.DefinitionBody.from_chainable(self.definition()),
+            definition_body=sfn.DefinitionBody.from_chainable(self.definition(prefix)),
         )
-        allow(stopper, ["sagemaker:ListTrainingJobs"], "*")
+        executions = f"arn:aws:states:us-east-1:123456789012:execution:{machine.state_machine_name}:*"
         allow(stopper, ["sagemaker:StopTrainingJob"], jobs)
+        allow(stopper, ["states:DescribeExecution"], executions)
         starting = iam.Role(
             stopper,
             "EventsRole",
@@ -145,6 +152,26 @@ class Stopper(Construct):
                 "events.amazonaws.com", conditions={"StringEquals": {"aws:SourceAccount": "123456789012"}}
             ),
         )
+        queue = sqs.Queue(
+            self,
+            "DeadLetterQueue",
+            encryption=sqs.QueueEncryption.SQS_MANAGED,
+            enforce_ssl=True,
+            retention_period=cdk.Duration.days(14),
+        )
+        for name, description, metric in (
+            ("Alarm", LEFT, stopper.metric_failed()),
+            ("DeadLetterAlarm", UNDELIVERED, queue.metric_approximate_number_of_messages_visible()),
+        ):
+            metric.create_alarm(
+                self,
+                name,
+                alarm_description=description,
+                threshold=1,
+                comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
+                evaluation_periods=1,
+                treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
+            )
         events.Rule(
             self,
             "Rule",
@@ -159,48 +186,84 @@ class Stopper(Construct):
             ),
             targets=[
                 targets.SfnStateMachine(
-                    stopper, input=events.RuleTargetInput.from_event_path("$.detail"), role=starting
+                    stopper,
+                    input=events.RuleTargetInput.from_event_path("$.detail"),
+                    role=starting,
+                    dead_letter_queue=queue,
                 )
             ],
         )
 
-    def definition(self) -> sfn.IChainable:
+    def definition(self, prefix: str) -> sfn.IChainable:
         states = Construct(self, "States")
-        parameters = {
-            "NameContains.$": "States.Hash($.executionArn, 'MD5')",
-            "StatusEquals": "InProgress",
-            "MaxResults": 100,
-        }
-        looking = {**call("listTrainingJobs", parameters, "$.Found", 6), "Retry": [retry(["States.TaskFailed"], 6)]}
-        look = sfn.CustomState(states, "Look", state_json=looking)
-        again = sfn.CustomState(states, "LookAgain", state_json=looking)
-        stop = {
-            **call("stopTrainingJob", {"TrainingJobName.$": "$.TrainingJobName"}, "$.Stopped", 6),
-            "Retry": [retry(["States.TaskFailed"], 6)],
-            "Catch": [{"ErrorEquals": ["States.ALL"], "ResultPath": "$.Error", "Next": "Ended"}],
-            "End": True,
-        }
-        each = sfn.CustomState(
+
+        def walk(id: str, **members: Any) -> sfn.CustomState:
+            state = {"Type": "Pass", "Parameters": members, "ResultPath": "$.Walk"}
+            return sfn.CustomState(states, id, state_json=state)
+
+        def waiting(id: str, most: str) -> sfn.CustomState:
+            waited = {"Waited.$": "States.MathAdd($.Walk.Waited, $.Walk.Seconds)"}
+            seconds = {"Most.$": most, "Seconds.$": f"States.MathRandom(1, {most})"}
+            return walk(id, **{"Attempt.$": "$.Walk.Attempt", **seconds, **waited})
+
+        first = walk("First", Attempt=1, Most=1, Seconds=0, Waited=0)
+        name = f"States.Format('{prefix}-{{}}-{{}}', States.Hash($.executionArn, 'MD5'), $.Walk.Attempt)"
+        stopping = call("stopTrainingJob", {"TrainingJobName.$": name}, "$.Stopped", 0)
+        del stopping["Retry"]
+        stop = sfn.CustomState(states, "Stop", state_json=stopping)
+        following = {"Attempt.$": "States.MathAdd($.Walk.Attempt, 1)", "Most": 1, "Seconds": 0}
+        after = walk("NextAttempt", **following, **{"Waited.$": "$.Walk.Waited"})
+        cause = "$.Error.Cause"
+        left = sfn.Fail(
             states,
-            "StopEach",
-            state_json={
-                "Type": "Map",
-                "ItemsPath": "$.Found.TrainingJobSummaries",
-                "ItemSelector": {"TrainingJobName.$": "$$.Map.Item.Value.TrainingJobName"},
-                "ItemProcessor": {
-                    "StartAt": "Stop",
-                    "States": {"Stop": stop, "Ended": {"Type": "Pass", "End": True}},
-                },
-                "ResultPath": "$.Stopped",
-            },
+            "MayStillRun",
+            error="TrainingJobMayStillRun",
+            cause_path=f"States.Format('{{}}: {{}}', $.Error.Error, {cause})",
         )
-        wait = sfn.Wait(states, "Wait", time=sfn.WaitTime.duration(cdk.Duration.minutes(1)))
-        left = (
-            sfn.Choice(states, "AnyLeft")
-            .when(sfn.Condition.is_present("$.Found.TrainingJobSummaries[0]"), each)
-            .otherwise(sfn.Succeed(states, "Done"))
+        missing = sfn.Pass(states, "Missing")
+        longer = waiting("WaitLonger", "States.MathAdd($.Walk.Most, $.Walk.Most)")
+        as_long = waiting("WaitAsLong", "$.Walk.Most")
+        wait = sfn.Wait(states, "Wait", time=sfn.WaitTime.seconds_path("$.Walk.Seconds"))
+        over = "*The request was rejected because the training job is in status *"
+        is_missing = sfn.Condition.or_(
+            sfn.Condition.string_equals("$.Error.Error", "SageMaker.ResourceNotFoundException"),
+            sfn.Condition.string_matches(cause, "*Requested resource not found*"),
+            sfn.Condition.string_matches(cause, "*Could not find job to update with name*"),
         )
-        return look.next(each).next(wait).next(again).next(left)
+        why = (
+            sfn.Choice(states, "WhyNot")
+            .when(sfn.Condition.string_matches(cause, over), after)
+            .when(is_missing, missing)
+            .when(sfn.Condition.number_greater_than_equals("$.Walk.Waited", 3600), left)
+            .when(sfn.Condition.number_less_than("$.Walk.Most", 64), longer)
+            .otherwise(as_long)
+        )
+        stop.add_catch(why, errors=["States.ALL"], result_path="$.Error")
+        first.next(stop).next(after).next(stop)
+        longer.next(wait)
+        as_long.next(wait)
+        wait.next(stop)
+        done = sfn.Succeed(states, "Done")
+        missing.next(self.second_look(states, first, done))
+        own = [sfn.Condition.string_equals("$.error", f"TrainingJob{status}") for status in ("Failed", "Stopped")]
+        is_over = sfn.Condition.and_(sfn.Condition.is_present("$.error"), sfn.Condition.or_(*own))
+        return sfn.Choice(states, "IsOver").when(is_over, done).otherwise(first)
+
+    def second_look(self, states: Construct, first: sfn.CustomState, done: sfn.Succeed) -> sfn.IChainable:
+        describing = {
+            "Type": "Task",
+            "Resource": "arn:aws:states:::aws-sdk:sfn:describeExecution",
+            "Parameters": {"ExecutionArn.$": "$.executionArn", "IncludedData": "METADATA_ONLY"},
+            "ResultSelector": {"Status.$": "$.Status"},
+            "ResultPath": "$.Execution",
+            "Retry": [{**retry(["States.ALL"], 112), "MaxDelaySeconds": 64}],
+        }
+        describe = sfn.CustomState(states, "DescribeExecution", state_json=describing)
+        wait = sfn.Wait(states, "WaitForLateJobs", time=sfn.WaitTime.duration(cdk.Duration.minutes(1)))
+        running = sfn.Condition.string_equals("$.Execution.Status", "RUNNING")
+        wait.next(describe).next(sfn.Choice(states, "WasRedriven").when(running, done).otherwise(first))
+        twice = sfn.Condition.is_present("$.Execution")
+        return sfn.Choice(states, "HasLookedTwice").when(twice, done).otherwise(wait)
 
 
 def request(role: iam.Role, bucket: s3.IBucket, repository: ecr.IRepository) -> dict[str, Any]:

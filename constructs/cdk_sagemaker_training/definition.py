@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -40,13 +40,13 @@ class Intervals:
         return Intervals(_FIRST_INTERVAL, max(_FIRST_INTERVAL, math.ceil(last / _GROWTHS)), last)
 
 
-def job_name(prefix: str, attempt: str, suffix: str = "") -> str:
+def job_name(prefix: str, attempt: str, suffix: str = "", execution: str = "$$.Execution.Id") -> str:
     """A job's name as a function of its execution, computed before the job is created.
 
     What runs twice, because an answer was lost or an execution is redriven, thus finds its job instead of starting another.
     Of ``suffix``, which tells apart the jobs of one execution, a name of 63 characters has room for the first letter.
     """
-    return f"States.Format('{prefix}-{{}}-{suffix[:1]}{{}}', {execution_hash('$$.Execution.Id')}, {attempt})"
+    return f"States.Format('{prefix}-{{}}-{suffix[:1]}{{}}', {execution_hash(execution)}, {attempt})"
 
 
 def execution_hash(execution_arn: str) -> str:
@@ -71,8 +71,7 @@ def training_definition(
     states: dict[str, Any] = {}
     firsts = [_state_name(suffix, "FirstAttempt") for suffix in requests]
     for (suffix, request), following in zip(requests.items(), [*firsts[1:], None], strict=True):
-        own = _states(request, prefix, suffix, integration, attempts, intervals, partition)
-        own = {_state_name(suffix, name): _renamed(suffix, state) for name, state in own.items()}
+        own = states_of_job(suffix, _states(request, prefix, suffix, integration, attempts, intervals, partition))
         if following is not None:
             own[_state_name(suffix, "Completed")] = {"Type": "Pass", "Next": following}
         states.update(own)
@@ -84,18 +83,25 @@ def training_definition(
     }
 
 
+def states_of_job(suffix: str, states: Mapping[str, Any]) -> dict[str, Any]:
+    """States named for the job with ``suffix``; where they go to a state that is none of them, they still do."""
+    return {_state_name(suffix, name): _renamed(suffix, state, states) for name, state in states.items()}
+
+
 def _state_name(suffix: str, name: str) -> str:
     return f"{suffix.capitalize()}{name}"
 
 
-def _renamed(suffix: str, state: Any) -> Any:
-    """A state whose next states are those of the job with ``suffix``."""
+def _renamed(suffix: str, state: Any, own: Collection[str]) -> Any:
+    """A state whose next states are those of the job with ``suffix``, as far as they are among its ``own``."""
     if isinstance(state, list):
-        return [_renamed(suffix, item) for item in state]
+        return [_renamed(suffix, item, own) for item in state]
     if not isinstance(state, dict):
         return state
-    renamed = {key: value if key == "Parameters" else _renamed(suffix, value) for key, value in state.items()}
-    return renamed | {key: _state_name(suffix, state[key]) for key in ("Next", "Default") if key in state}
+    renamed = {key: value if key == "Parameters" else _renamed(suffix, value, own) for key, value in state.items()}
+    return renamed | {
+        key: _state_name(suffix, state[key]) for key in ("Next", "Default") if key in state and state[key] in own
+    }
 
 
 def _states(

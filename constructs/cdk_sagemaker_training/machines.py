@@ -12,9 +12,11 @@ from constructs import Construct
 from cdk_sagemaker_training.review import Answers, Reasons
 
 _REASONS: Reasons = {
-    "AwsSolutions-IAM5[Resource::*]": "log deliveries have no resource, nor has a list of training jobs",
+    "AwsSolutions-IAM5[Resource::*]": "log deliveries have no resource",
+    "AwsSolutions-SQS3": "it is the dead-letter queue of a rule, and has an alarm",
     "AwsSolutions-SF2": "an execution waits for one job, whose hosts take no part in traces",
 }
+_WHY_EXECUTIONS = "an execution's name is made when it starts; the state machine is this workflow's alone"
 _WHY_JOBS = "a job's name is made when an execution starts; what it begins with is this workflow's alone"
 _WHY_CAPACITY = (
     "the capacity that a training plan reserves has a random name; the plan is named beside it, where it is known"
@@ -42,12 +44,13 @@ def make_state_machine(scope: Construct, definition: str, log_options: sfn.LogOp
     )
 
 
-def answer_review(workflow: Construct, jobs: Sequence[str], capacity: Sequence[str]) -> None:
-    """Give the reasons for what a review finds in the state machines of a workflow.
+def answer_review(workflow: Construct, jobs: Sequence[str], capacity: Sequence[str], executions: str) -> None:
+    """Give the reasons for what a review finds in a workflow.
 
-    ``jobs`` are the ARNs of its jobs, ``capacity`` those of training plans and what they reserve.
+    ``jobs`` and ``executions`` are the ARNs of its own, ``capacity`` those of training plans and what they reserve.
     """
     answers = Answers(workflow)
     answers.add(_REASONS)
     answers.add_wildcards(jobs, _WHY_JOBS)
     answers.add_wildcards(capacity, _WHY_CAPACITY)
+    answers.add_wildcards([executions], _WHY_EXECUTIONS)

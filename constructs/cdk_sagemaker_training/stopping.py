@@ -1,43 +1,104 @@
-"""What stops the jobs of an execution that has ended without them."""
+"""Stops the jobs of an execution that ended before them, and raises an alarm where that fails."""
 
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
+from aws_cdk import Duration
+from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_events as events
 from aws_cdk import aws_events_targets as targets
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
-from cdk_sagemaker_training.definition import execution_hash
+from cdk_sagemaker_training.definition import job_name, states_of_job
 from cdk_sagemaker_training.launch import Launch
 from cdk_sagemaker_training.machines import make_state_machine
 
-# Long enough for a Create that was under way when its execution ended to show in a list.
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+# Long enough for a Create that was under way when its execution ended to have made its job.
 _SECONDS_BETWEEN_LOOKS = 60
+_RETRIED_SECONDS = 3_600
+_LONGEST_INTERVAL = 64
+
+# What StopTrainingJob says where there is nothing to stop. Its model has ResourceNotFound; what comes is a ValidationException
+# (aws/aws-sdk 165, awslabs/benchmark-ai 928; both texts in DIAGNijmegen/grand-challenge, amazon_sagemaker_base.py), which the
+# SDK integration names SageMaker.SageMakerException, as it does throttling. So the text is what tells them apart.
+_OVER = "*The request was rejected because the training job is in status *"
+_MISSING = ("*Requested resource not found*", "*Could not find job to update with name*")
+
+# The errors of executions that the workflow ends because their last job is over.
+_OWN_ERRORS = ("TrainingJobFailed", "TrainingJobStopped")
 
 
 class Stopper(Construct):
     """Stops the jobs of each execution of a state machine that was aborted, timed out or failed.
 
-    A machine of its own, since an execution that ended can do nothing any more. It looks until, a minute after it
-    last stopped a job, it finds none.
+    A state machine of its own, since an execution that ended can do nothing any more. ``alarms`` are two:
+
+    - ``alarm``: for an hour a job could not be stopped, so that it may still run.
+    - ``dead_letter_alarm``: EventBridge could not deliver the end of an execution, which lies in ``dead_letter_queue``. It tries
+      for 24 hours and up to 185 times ("How EventBridge retries delivering events").
     """
 
     def __init__(
-        self, scope: Construct, id: str, *, launch: Launch, state_machine: sfn.IStateMachine, logs: sfn.LogOptions
+        self, scope: Construct, id: str, *, launch: Launch, state_machine: sfn.StateMachine, logs: sfn.LogOptions
     ) -> None:
         super().__init__(scope, id)
+        suffixes = [request.name_suffix for request in launch.job_requests]
+        definition = stopping_definition(launch.prefix, suffixes, launch.partition)
         # The one token in it is the partition, which stands within text and needs no care of its own.
-        stopper = make_state_machine(self, json.dumps(stopping_definition(launch.partition)), logs)
-        # SageMaker lists all jobs or none; no resource narrows this.
-        listing = iam.PolicyStatement(actions=["sagemaker:ListTrainingJobs"], resources=["*"])
-        stopper.add_to_role_policy(listing)
-        stopper.add_to_role_policy(launch.job_policy("StopTrainingJob"))
+        self.state_machine = make_state_machine(self, json.dumps(definition), logs)
+        self.state_machine.add_to_role_policy(launch.job_policy("StopTrainingJob"))
+        self.executions_arn = launch.stack.format_arn(
+            service="states", resource=f"execution:{state_machine.state_machine_name}:*"
+        )
+        self.state_machine.add_to_role_policy(
+            iam.PolicyStatement(actions=["states:DescribeExecution"], resources=[self.executions_arn])
+        )
+        self.alarm = self._alarm(
+            "Alarm",
+            "A training job whose execution has ended may still run: it could not be stopped for an hour",
+            self.state_machine.metric_failed(),
+        )
+        self.dead_letter_queue = sqs.Queue(
+            self,
+            "DeadLetterQueue",
+            encryption=sqs.QueueEncryption.SQS_MANAGED,
+            enforce_ssl=True,
+            retention_period=Duration.days(14),
+        )
+        self.dead_letter_alarm = self._alarm(
+            "DeadLetterAlarm",
+            "A training job may still run: the end of its execution was not delivered to what stops the job",
+            self.dead_letter_queue.metric_approximate_number_of_messages_visible(),
+        )
+        self._watch(launch, state_machine)
+
+    @property
+    def alarms(self) -> list[cloudwatch.Alarm]:
+        return [self.alarm, self.dead_letter_alarm]
+
+    def _alarm(self, id: str, description: str, metric: cloudwatch.Metric) -> cloudwatch.Alarm:
+        return metric.create_alarm(
+            self,
+            id,
+            alarm_description=description,
+            threshold=1,
+            comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
+            evaluation_periods=1,
+            treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
+        )
+
+    def _watch(self, launch: Launch, state_machine: sfn.StateMachine) -> None:
         starter = iam.Role(
-            stopper,
+            self.state_machine,
             "EventsRole",
             # Only for rules of this account, as CDK has it for state machines, but not for the role that it would make here.
             assumed_by=iam.ServicePrincipal(
@@ -58,72 +119,149 @@ class Stopper(Construct):
                 },
             ),
             targets=[
-                targets.SfnStateMachine(stopper, input=events.RuleTargetInput.from_event_path("$.detail"), role=starter)
+                targets.SfnStateMachine(
+                    self.state_machine,
+                    input=events.RuleTargetInput.from_event_path("$.detail"),
+                    role=starter,
+                    dead_letter_queue=self.dead_letter_queue,
+                )
             ],
         )
 
 
-def stopping_definition(partition: str) -> dict[str, Any]:
-    """Stops every job with the execution's hash in its name; the input is the detail of the execution's event."""
-    look = {
-        "Type": "Task",
-        "Resource": f"arn:{partition}:states:::aws-sdk:sagemaker:listTrainingJobs",
-        "Parameters": {
-            "NameContains.$": execution_hash("$.executionArn"),
-            "StatusEquals": "InProgress",
-            "MaxResults": 100,
-        },
-        "ResultPath": "$.Found",
-        "Retry": [_retry()],
+def stopping_definition(prefix: str, suffixes: Sequence[str], partition: str) -> dict[str, Any]:
+    """Stops the execution's jobs by their names, and does so again a minute later; the input is the detail of its event.
+
+    Attempts follow one another, so the first name without a job ends the search for those of a suffix. The second time it
+    leaves an execution alone that was redriven meanwhile: it runs, and its next end is another event.
+    """
+    states: dict[str, Any] = {
+        "IsOver": {
+            "Type": "Choice",
+            "Choices": [
+                {
+                    "And": [
+                        {"Variable": "$.error", "IsPresent": True},
+                        {"Or": [{"Variable": "$.error", "StringEquals": error} for error in _OWN_ERRORS]},
+                    ],
+                    "Next": "Done",
+                }
+            ],
+            "Default": _first(suffixes[0]),
+        }
     }
+    for suffix, following in zip(suffixes, [*map(_first, suffixes[1:]), "HasLookedTwice"], strict=True):
+        states |= states_of_job(suffix, _states(prefix, suffix, partition))
+        # Once they are named, since the next job's first state is called as this one's was.
+        states[_name(suffix, "Missing")]["Next"] = following
     return {
         "Comment": "Stops the training jobs of executions that ended before them",
-        "StartAt": "Look",
-        "States": {
-            "Look": {**look, "Next": "StopEach"},
-            "StopEach": {
-                "Type": "Map",
-                "ItemsPath": "$.Found.TrainingJobSummaries",
-                "ItemSelector": {"TrainingJobName.$": "$$.Map.Item.Value.TrainingJobName"},
-                "ItemProcessor": {
-                    "StartAt": "Stop",
-                    "States": {
-                        "Stop": {
-                            "Type": "Task",
-                            "Resource": f"arn:{partition}:states:::aws-sdk:sagemaker:stopTrainingJob",
-                            "Parameters": {"TrainingJobName.$": "$.TrainingJobName"},
-                            "ResultPath": "$.Stopped",
-                            "Retry": [_retry()],
-                            # The job came to its own end meanwhile; the next look tells.
-                            "Catch": [{"ErrorEquals": ["States.ALL"], "ResultPath": "$.Error", "Next": "Ended"}],
-                            "End": True,
-                        },
-                        "Ended": {"Type": "Pass", "End": True},
-                    },
-                },
-                "ResultPath": "$.Stopped",
-                "Next": "Wait",
-            },
-            "Wait": {"Type": "Wait", "Seconds": _SECONDS_BETWEEN_LOOKS, "Next": "LookAgain"},
-            "LookAgain": {**look, "Next": "AnyLeft"},
-            "AnyLeft": {
-                "Type": "Choice",
-                "Choices": [
-                    {"Variable": "$.Found.TrainingJobSummaries[0]", "IsPresent": True, "Next": "StopEach"},
-                ],
-                "Default": "Done",
-            },
-            "Done": {"Type": "Succeed"},
-        },
+        "StartAt": "IsOver",
+        "States": {**states, **_second_look(_first(suffixes[0]), partition)},
     }
 
 
-def _retry() -> dict[str, Any]:
+def _first(suffix: str) -> str:
+    return _name(suffix, "First")
+
+
+def _name(suffix: str, state: str) -> str:
+    [name] = states_of_job(suffix, {state: {}})
+    return name
+
+
+def _states(prefix: str, suffix: str, partition: str) -> dict[str, Any]:
+    """Stops the jobs of one suffix, each attempt's, and retries whatever else comes than that there is nothing to stop."""
+    cause = "$.Error.Cause"
     return {
-        "ErrorEquals": ["States.TaskFailed"],
-        "IntervalSeconds": 1,
-        "BackoffRate": 2,
-        "MaxAttempts": 6,
-        "MaxDelaySeconds": 60,
-        "JitterStrategy": "FULL",
+        "First": _walk("Stop", Attempt=1, Most=1, Seconds=0, Waited=0),
+        "Stop": {
+            "Type": "Task",
+            "Resource": f"arn:{partition}:states:::aws-sdk:sagemaker:stopTrainingJob",
+            "Parameters": {"TrainingJobName.$": job_name(prefix, "$.Walk.Attempt", suffix, "$.executionArn")},
+            "ResultPath": "$.Stopped",
+            "Catch": [{"ErrorEquals": ["States.ALL"], "ResultPath": "$.Error", "Next": "WhyNot"}],
+            "Next": "NextAttempt",
+        },
+        "WhyNot": {
+            "Type": "Choice",
+            "Choices": [
+                {"Variable": cause, "StringMatches": _OVER, "Next": "NextAttempt"},
+                {
+                    "Or": [
+                        {"Variable": "$.Error.Error", "StringEquals": "SageMaker.ResourceNotFoundException"},
+                        *({"Variable": cause, "StringMatches": text} for text in _MISSING),
+                    ],
+                    "Next": "Missing",
+                },
+                {"Variable": "$.Walk.Waited", "NumericGreaterThanEquals": _RETRIED_SECONDS, "Next": "MayStillRun"},
+                {"Variable": "$.Walk.Most", "NumericLessThan": _LONGEST_INTERVAL, "Next": "WaitLonger"},
+            ],
+            "Default": "WaitAsLong",
+        },
+        "WaitLonger": _wait("States.MathAdd($.Walk.Most, $.Walk.Most)"),
+        "WaitAsLong": _wait("$.Walk.Most"),
+        "Wait": {"Type": "Wait", "SecondsPath": "$.Walk.Seconds", "Next": "Stop"},
+        "NextAttempt": _walk(
+            "Stop",
+            **{"Attempt.$": "States.MathAdd($.Walk.Attempt, 1)", "Most": 1, "Seconds": 0, "Waited.$": "$.Walk.Waited"},
+        ),
+        "MayStillRun": {
+            "Type": "Fail",
+            "Error": "TrainingJobMayStillRun",
+            "CausePath": f"States.Format('{{}}: {{}}', $.Error.Error, {cause})",
+        },
+        "Missing": {"Type": "Pass"},
+    }
+
+
+def _walk(next_state: str, **members: Any) -> dict[str, Any]:
+    """Which attempt comes next; for how many seconds at most, and how many, to wait; how many were waited before."""
+    return {"Type": "Pass", "Parameters": members, "ResultPath": "$.Walk", "Next": next_state}
+
+
+def _wait(most: str) -> dict[str, Any]:
+    """Waits a random time, up to ``most`` seconds."""
+    members = {
+        "Attempt.$": "$.Walk.Attempt",
+        "Most.$": most,
+        "Seconds.$": f"States.MathRandom(1, {most})",
+        "Waited.$": "States.MathAdd($.Walk.Waited, $.Walk.Seconds)",
+    }
+    return _walk("Wait", **members)
+
+
+def _second_look(first: str, partition: str) -> Mapping[str, Any]:
+    return {
+        "HasLookedTwice": {
+            "Type": "Choice",
+            "Choices": [{"Variable": "$.Execution", "IsPresent": True, "Next": "Done"}],
+            "Default": "WaitForLateJobs",
+        },
+        "WaitForLateJobs": {"Type": "Wait", "Seconds": _SECONDS_BETWEEN_LOOKS, "Next": "DescribeExecution"},
+        "DescribeExecution": {
+            "Type": "Task",
+            "Resource": f"arn:{partition}:states:::aws-sdk:sfn:describeExecution",
+            # Its input and output would take more room than a state's result has.
+            "Parameters": {"ExecutionArn.$": "$.executionArn", "IncludedData": "METADATA_ONLY"},
+            "ResultSelector": {"Status.$": "$.Status"},
+            "ResultPath": "$.Execution",
+            "Retry": [
+                {
+                    "ErrorEquals": ["States.ALL"],
+                    "IntervalSeconds": 1,
+                    "BackoffRate": 2,
+                    "MaxAttempts": _RETRIED_SECONDS // (_LONGEST_INTERVAL // 2),
+                    "MaxDelaySeconds": _LONGEST_INTERVAL,
+                    "JitterStrategy": "FULL",
+                }
+            ],
+            "Next": "WasRedriven",
+        },
+        "WasRedriven": {
+            "Type": "Choice",
+            "Choices": [{"Variable": "$.Execution.Status", "StringEquals": "RUNNING", "Next": "Done"}],
+            "Default": first,
+        },
+        "Done": {"Type": "Succeed"},
     }

@@ -100,8 +100,9 @@ class TrainingWorkflow(Construct):
         self.state_machine = make_state_machine(self, launch.stack.to_json_string(definition), log_options)
         for statement in machine_policies(launch, requests.values(), sync=self.integration == "sync"):
             self.state_machine.add_to_role_policy(statement)
-        Stopper(self, "Stopper", launch=launch, state_machine=self.state_machine, logs=log_options)
-        answer_review(self, launch.job_arns, reserved_capacity(launch.stack, requests.values()))
+        self.stopper = Stopper(self, "Stopper", launch=launch, state_machine=self.state_machine, logs=log_options)
+        capacity = reserved_capacity(launch.stack, requests.values())
+        answer_review(self, launch.job_arns, capacity, self.stopper.executions_arn)
         self.role = launch.role
         self.network = props.get("network")
         self.image = props["image"]
@@ -131,6 +132,11 @@ class TrainingWorkflow(Construct):
             integration_pattern=sfn.IntegrationPattern.RUN_JOB,
             **task_state,
         )
+
+    @property
+    def alarms(self) -> list[cloudwatch.Alarm]:
+        """In alarm while a job may run whose execution has ended; give each what it shall do, such as an ``SnsAction``."""
+        return self.stopper.alarms
 
     def metric(self, metric_name: str, **options: Any) -> cloudwatch.Metric:
         """A metric of the workflow's executions, by the name that Step Functions gives it."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections import defaultdict
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -21,6 +22,7 @@ from moto.cloudwatch.models import (
     MetricDatumBase,
     cloudwatch_backends,
 )
+from moto.sqs.models import sqs_backends
 
 from . import alarm_messages, alarms
 from .alarms import COMPARISONS, MISSING, STATISTICS, Datum, Rule
@@ -28,6 +30,7 @@ from .alarms import COMPARISONS, MISSING, STATISTICS, Datum, Rule
 _log = logging.getLogger(__name__)
 
 _EVERY_SECONDS = 1.0
+QUEUES_EVERY_SECONDS = 60.0  # as SQS sends its metrics ("Monitoring Amazon SQS queues using CloudWatch")
 _KEPT_SERIES = 20_000  # data of one metric; an alarm of AWS looks back a day, or a week with periods of an hour
 
 Metric = tuple[str, str, frozenset[tuple[str, str]]]
@@ -48,7 +51,7 @@ def install() -> None:
 
 
 class Clock:
-    """Evaluates every alarm each second, until it is closed."""
+    """Evaluates every alarm each second, and counts the messages of queues each minute, until it is closed."""
 
     def __init__(self) -> None:
         self._closed = threading.Event()
@@ -56,7 +59,11 @@ class Clock:
         self._thread.start()
 
     def _run(self) -> None:
+        counted = time.monotonic()
         while not self._closed.wait(_EVERY_SECONDS):
+            if time.monotonic() - counted >= QUEUES_EVERY_SECONDS:
+                counted = time.monotonic()
+                _count_messages()
             for regions in [*cloudwatch_backends.values()]:
                 for backend in [*regions.values()]:
                     backend.evaluate_all()
@@ -143,6 +150,21 @@ class Backend(CloudWatchBackend):
         former = _state_of(alarm)
         alarm.update_state(verdict.reason, verdict.data_json, verdict.state)
         alarm_messages.send(alarm, former, _state_of(alarm))
+
+
+def _count_messages() -> None:
+    """What SQS sends to CloudWatch of each queue, of which here is the metric that alarms on dead letters take."""
+    for account, regions in [*sqs_backends.items()]:
+        for region, backend in [*regions.items()]:
+            for queue in [*backend.queues.values()]:
+                metric = {
+                    "MetricName": "ApproximateNumberOfMessagesVisible",
+                    "Value": float(queue.approximate_number_of_messages),
+                    "Unit": "Count",
+                    "Dimensions": [{"Name": "QueueName", "Value": queue.name}],
+                    "Timestamp": datetime.now(UTC),
+                }
+                cloudwatch_backends[account][region].put_metric_data("AWS/SQS", [metric])
 
 
 def _refuse_what_is_not_evaluated(name: str, details: dict[str, Any]) -> None:

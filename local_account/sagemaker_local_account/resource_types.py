@@ -164,7 +164,7 @@ TYPES: dict[str, ResourceType] = {
     ),
     "AWS::SNS::TopicPolicy": _real("evaluated with --enforce-iam", "PolicyDocument Topics"),
     "AWS::SQS::Queue": _real(
-        "holds messages, unencrypted",
+        "holds messages, unencrypted; how many are visible is a metric each minute, the other metrics of SQS are not sent",
         "ContentBasedDeduplication DeduplicationScope DelaySeconds FifoQueue FifoThroughputLimit "
         "KmsDataKeyReusePeriodSeconds KmsMasterKeyId MaximumMessageSize MessageRetentionPeriod QueueName "
         "ReceiveMessageWaitTimeSeconds RedrivePolicy SqsManagedSseEnabled Tags VisibilityTimeout",

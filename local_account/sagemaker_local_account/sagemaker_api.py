@@ -6,6 +6,8 @@ target is SageMaker comes here, and an operation that is not served is refused b
 
 from __future__ import annotations
 
+import threading
+import time
 from typing import Any
 
 from .faults import Faults, Throttling
@@ -14,12 +16,37 @@ from .training_jobs import ServiceError, TrainingJobs
 
 TARGET_PREFIX = "SageMaker."
 
+# Calls a second of an account, by operation: the quotas that are known and cannot be raised (aws-solutions/deepracer-on-aws 87).
+RATES = {"ListTrainingJobs": 2}
+
+
+class Rate:
+    """A token bucket: as many calls at once as in a second, and that many more each second."""
+
+    def __init__(self, a_second: float) -> None:
+        self._a_second = self._tokens = a_second
+        self._since = time.monotonic()
+        self._lock = threading.Lock()
+
+    def take(self) -> bool:
+        with self._lock:
+            now = time.monotonic()
+            self._tokens = min(self._a_second, self._tokens + (now - self._since) * self._a_second)
+            self._since = now
+            if self._tokens < 1:
+                return False
+            self._tokens -= 1
+            return True
+
 
 def sagemaker_api(jobs: TrainingJobs, faults: Faults) -> JsonApi:
     """A WSGI application for requests whose `X-Amz-Target` is `SageMaker.<Operation>`."""
 
+    rates = {operation: Rate(a_second) for operation, a_second in RATES.items()}
+
     def throttle(operation: str) -> None:
-        if faults.take_one(Throttling, operation=operation):
+        rate = rates.get(operation)
+        if faults.take_one(Throttling, operation=operation) or (rate is not None and not rate.take()):
             raise ServiceError("ThrottlingException", "Rate exceeded", 400)
 
     return JsonApi(

@@ -3,9 +3,11 @@ from typing import Any
 
 import aws_cdk as cdk
 import pytest
+from aws_cdk import aws_cloudwatch_actions as cloudwatch_actions
 from aws_cdk import aws_ecr as ecr
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
+from aws_cdk import aws_sns as sns
 from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk.assertions import Template
 from rendered import create_requests, definitions, lint, resolved
@@ -25,6 +27,7 @@ from cdk_sagemaker_training import (
     WarmPool,
 )
 from cdk_sagemaker_training.definition import Intervals
+from cdk_sagemaker_training.stopping import stopping_definition
 
 HOMOGENEOUS = DataParallelJob(InstanceGroup("ml.g5.xlarge"))
 HETEROGENEOUS = HeterogeneousJob(
@@ -69,7 +72,7 @@ class Rendered:
         self.template = stack.template()
         self.machines = definitions(self.template)
         [self.definition] = [value for value in self.machines.values() if "Create" in value["States"]]
-        [self.stopper] = [value for value in self.machines.values() if "StopEach" in value["States"]]
+        [self.stopper] = [value for value in self.machines.values() if "WaitForLateJobs" in value["States"]]
         self.states = self.definition["States"]
         [self.request] = create_requests(self.template).values()
 
@@ -292,10 +295,9 @@ def test_a_job_that_cannot_be_described_is_stopped_before_the_error_is_passed_on
 
 
 def test_every_call_is_repeated_when_aws_throttles_or_fails(either: Rendered) -> None:
-    of_each = either.stopper["States"]["StopEach"]["ItemProcessor"]["States"]
-    states = [*either.states.values(), *either.stopper["States"].values(), *of_each.values()]
+    states = [*either.states.values(), either.stopper["States"]["DescribeExecution"]]
     tasks = [state for state in states if state["Type"] == "Task"]
-    assert len(tasks) == 7
+    assert len(tasks) == 5
     assert all(task["Retry"][0]["JitterStrategy"] == "FULL" for task in tasks)
 
 
@@ -393,19 +395,51 @@ def test_executions_that_end_before_their_jobs_start_the_stopper(either: Rendere
     assert (target["Arn"], target["InputPath"]) == ({"Ref": stopper}, "$.detail")
 
 
-def test_the_stopper_finds_jobs_by_the_part_of_their_names_that_is_the_executions_own(either: Rendered) -> None:
-    assert either.stopper["States"]["Look"]["Parameters"] == {
-        "NameContains.$": "States.Hash($.executionArn, 'MD5')",
-        "StatusEquals": "InProgress",
-        "MaxResults": 100,
+def test_the_stopper_stops_jobs_by_the_names_that_their_execution_gave_them(either: Rendered) -> None:
+    name = either.states["FirstAttempt"]["Parameters"]["JobName.$"]
+    assert either.stopper["States"]["Stop"]["Parameters"] == {
+        "TrainingJobName.$": name.replace("$$.Execution.Id", "$.executionArn").replace(", 1)", ", $.Walk.Attempt)")
     }
 
 
-def test_the_stopper_looks_until_it_finds_none_a_minute_later(either: Rendered) -> None:
+def test_the_stopper_looks_again_a_minute_later_and_then_ends(either: Rendered) -> None:
     states = either.stopper["States"]
-    assert states["StopEach"]["Next"] == "Wait"
-    assert states["Wait"] == {"Type": "Wait", "Seconds": 60, "Next": "LookAgain"}
-    assert states["AnyLeft"]["Choices"][0]["Next"] == "StopEach"
+    assert states["Missing"]["Next"] == "HasLookedTwice"
+    assert states["HasLookedTwice"]["Default"] == "WaitForLateJobs"
+    assert states["WaitForLateJobs"] == {"Type": "Wait", "Seconds": 60, "Next": "DescribeExecution"}
+
+
+def test_the_stopper_goes_from_the_jobs_of_one_suffix_to_those_of_the_next() -> None:
+    definition = stopping_definition("digits", ["compile", ""], "aws")
+    assert lint({"Stopper": definition}) == []
+    states = definition["States"]
+    assert (states["CompileMissing"]["Next"], states["Missing"]["Next"]) == ("First", "HasLookedTwice")
+    assert states["WasRedriven"]["Default"] == "CompileFirst"
+
+
+def test_an_alarm_goes_off_where_a_job_could_not_be_stopped(either: Rendered) -> None:
+    [stopper] = [name for name, value in either.machines.items() if value is either.stopper]
+    alarms = [alarm for alarm in either.resources_of("AWS::CloudWatch::Alarm") if alarm["Namespace"] == "AWS/States"]
+    assert [(alarm["MetricName"], alarm["Dimensions"][0]["Value"]) for alarm in alarms] == [
+        ("ExecutionsFailed", {"Ref": stopper})
+    ]
+
+
+def test_an_alarm_goes_off_where_an_executions_end_was_not_delivered(either: Rendered) -> None:
+    [queue] = [name for name, one in either.template["Resources"].items() if one["Type"] == "AWS::SQS::Queue"]
+    [rule] = either.resources_of("AWS::Events::Rule")
+    assert rule["Targets"][0]["DeadLetterConfig"] == {"Arn": {"Fn::GetAtt": [queue, "Arn"]}}
+    alarms = [alarm for alarm in either.resources_of("AWS::CloudWatch::Alarm") if alarm["Namespace"] == "AWS/SQS"]
+    assert [alarm["Dimensions"][0]["Value"] for alarm in alarms] == [{"Fn::GetAtt": [queue, "QueueName"]}]
+
+
+def test_the_alarms_of_a_workflow_take_actions() -> None:
+    stack = Stack()
+    topic = sns.Topic(stack, "Topic")
+    for alarm in stack.workflow().alarms:
+        alarm.add_alarm_action(cloudwatch_actions.SnsAction(topic))
+    alarms = Template.from_stack(stack).find_resources("AWS::CloudWatch::Alarm").values()
+    assert [alarm["Properties"]["AlarmActions"] for alarm in alarms] == [[stack.resolve(topic.topic_arn)]] * 2
 
 
 def test_the_machine_may_touch_its_own_jobs_only(sync: Rendered) -> None:
@@ -436,14 +470,15 @@ def test_the_machine_may_use_the_rule_that_sync_waits_with_where_it_does(sync: R
     assert not [s for s in poll.statements_of("TrainingStateMachineRole") if "events:PutRule" in s["Action"]]
 
 
-def test_the_stopper_may_list_jobs_and_stop_the_workflows_own(either: Rendered) -> None:
+def test_the_stopper_may_stop_the_workflows_own_jobs_and_describe_its_executions(either: Rendered) -> None:
+    [machine] = [name for name, value in either.machines.items() if value is either.definition]
     assert [
         (statement["Action"], statement["Resource"])
         for statement in either.statements_of("TrainingStopperStateMachineRole")
         if "logs:CreateLogDelivery" not in statement["Action"]
     ] == [
-        ("sagemaker:ListTrainingJobs", "*"),
         ("sagemaker:StopTrainingJob", "arn:aws:sagemaker:us-east-1:123456789012:training-job/stack-training-*"),
+        ("states:DescribeExecution", f"arn:aws:states:us-east-1:123456789012:execution:{{{machine}.Name}}:*"),
     ]
 
 
@@ -477,14 +512,14 @@ def test_no_statement_is_for_every_resource_where_aws_has_a_narrower_one(either:
     assert sorted(action for action in actions if action not in deliveries) == [
         "cloudwatch:PutMetricData",
         "ecr:GetAuthorizationToken",
-        "sagemaker:ListTrainingJobs",
     ]
     assert "ManagedPolicyArns" not in json.dumps(either.template)
 
 
 def test_a_prefix_with_capitals_is_allowed_as_it_is_and_as_sagemaker_writes_it_in_arns() -> None:
     statements = Rendered(job_name_prefix="Digits").statements_of("TrainingStopperStateMachineRole")
-    assert statements[-1]["Resource"] == [
+    [stopping] = [statement for statement in statements if statement["Action"] == "sagemaker:StopTrainingJob"]
+    assert stopping["Resource"] == [
         "arn:aws:sagemaker:us-east-1:123456789012:training-job/Digits-*",
         "arn:aws:sagemaker:us-east-1:123456789012:training-job/digits-*",
     ]

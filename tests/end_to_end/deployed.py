@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import aws_cdk as cdk
 import boto3
+from botocore.config import Config
 
 from sagemaker_local_account.account import LocalAccount
 
@@ -38,6 +39,8 @@ class Deployed:
             region_name=environment["AWS_REGION"],
             aws_access_key_id=environment["AWS_ACCESS_KEY_ID"],
             aws_secret_access_key=environment["AWS_SECRET_ACCESS_KEY"],
+            # Lists of jobs are throttled as on AWS, which waiting for a job in a loop runs into.
+            config=Config(retries={"mode": "standard", "total_max_attempts": 20}),
         )
 
     def cdk(self, *arguments: str) -> str:

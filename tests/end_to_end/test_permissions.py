@@ -35,6 +35,7 @@ from cdk_sagemaker_training import (
     TrainingNetwork,
     TrainingWorkflow,
 )
+from sagemaker_local_account import cloudwatch
 from sagemaker_local_account.account import LocalAccount
 
 PLAN = "arn:aws:sagemaker:us-east-1:123456789012:training-plan/spring"
@@ -185,10 +186,12 @@ class Account:
 
 
 def without_retries(definition: Any) -> Any:
+    """A definition that calls nothing twice, and waits for nothing."""
     if isinstance(definition, list):
         return [without_retries(item) for item in definition]
     if isinstance(definition, dict):
-        return {name: without_retries(item) for name, item in definition.items() if name != "Retry"}
+        made = {name: without_retries(item) for name, item in definition.items() if name != "Retry"}
+        return {**made, "Seconds": 0} if definition.get("Type") == "Wait" and "Seconds" in definition else made
     return definition
 
 
@@ -375,14 +378,17 @@ def stopper(account: Account) -> str:
     return next(machine["stateMachineArn"] for machine in machines if fnmatchcase(machine["name"], "*PollStopper*"))
 
 
-def test_what_stops_the_jobs_of_an_ended_execution_must_be_able_to_list_them(account: Account) -> None:
+def test_what_stops_the_jobs_of_an_ended_execution_must_be_able_to_describe_it(account: Account) -> None:
     [action] = actions("stopper", "the execution fails")
     given = json.dumps({"executionArn": "arn:aws:states:us-east-1:123456789012:execution:a:b"})
     assert denied(action) in account.history_without(stopper(account), action, given=given)
 
 
-def test_a_rule_must_be_able_to_start_its_target(account: Account) -> None:
-    [action] = actions("rule", "the stopper is not started")
+def test_what_a_rule_may_not_start_is_a_dead_letter_and_an_alarm(
+    account: Account, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cloudwatch, "QUEUES_EVERY_SECONDS", 0)
+    [action] = actions("rule", "the stopper is not started: a dead letter, and an alarm")
     events = account.deployed.client("events")
     [rule] = [rule["Name"] for rule in events.list_rules()["Rules"] if "PollStopper" in rule["Name"]]
     [target] = events.list_targets_by_rule(Rule=rule)["Targets"]
@@ -392,6 +398,17 @@ def test_a_rule_must_be_able_to_start_its_target(account: Account) -> None:
     account.states.stop_execution(executionArn=execution)
     account.log_says(denied(action))
     events.put_targets(Rule=rule, Targets=[target])
+    sqs, queue = account.deployed.client("sqs"), target["DeadLetterConfig"]["Arn"].rpartition(":")[2]
+    url = sqs.get_queue_url(QueueName=queue)["QueueUrl"]
+    [letter] = sqs.receive_message(QueueUrl=url, VisibilityTimeout=0)["Messages"]
+    assert json.loads(letter["Body"])["detail"]["executionArn"] == execution
+    alarms = account.deployed.client("cloudwatch")
+
+    def in_alarm() -> list[str]:
+        found = alarms.describe_alarms(StateValue="ALARM")["MetricAlarms"]
+        return [dimension["Value"] for alarm in found for dimension in alarm["Dimensions"]]
+
+    assert wait_until(in_alarm) == [queue]
 
 
 def test_a_role_of_another_service_cannot_be_given_to_a_job(account: Account) -> None:

@@ -127,7 +127,6 @@ def test_what_may_be_done_to_every_resource_is_what_has_none_of_its_own(assembly
         "logs:ListLogDeliveries",
         "logs:PutResourcePolicy",
         "logs:UpdateLogDelivery",
-        "sagemaker:ListTrainingJobs",
     }
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from botocore.config import Config
 from botocore.exceptions import ClientError
 from running_account import Running
 
@@ -332,6 +333,30 @@ def test_jobs_are_listed_by_name_status_and_time(jobs: Jobs) -> None:
     assert listed(StatusEquals="InProgress") == []
     described = jobs.sagemaker.describe_training_job(TrainingJobName=first)
     assert listed(CreationTimeAfter=described["CreationTime"]) == [second]
+
+
+def test_a_page_of_jobs_is_filtered_by_status_after_it_is_taken(jobs: Jobs) -> None:
+    for number in (1, 2):
+        jobs.run("true", TrainingJobName=f"paged-{number}")
+    running = jobs.create("sleep 600", TrainingJobName="paged-3")
+    page = jobs.sagemaker.list_training_jobs(NameContains="paged", StatusEquals="InProgress", MaxResults=2)
+    assert page["TrainingJobSummaries"] == []
+    following = jobs.sagemaker.list_training_jobs(
+        NameContains="paged", StatusEquals="InProgress", MaxResults=2, NextToken=page["NextToken"]
+    )
+    jobs.sagemaker.stop_training_job(TrainingJobName=running)
+    assert [job["TrainingJobName"] for job in following["TrainingJobSummaries"]] == [running]
+
+
+def test_jobs_are_listed_at_most_twice_a_second(jobs: Jobs) -> None:
+    once = jobs.running.client("sagemaker", config=Config(retries={"total_max_attempts": 1}))
+
+    def list_often() -> None:
+        for _ in range(10):
+            once.list_training_jobs()
+
+    with pytest.raises(ClientError, match=r"\(ThrottlingException\).* Rate exceeded"):
+        list_often()
 
 
 def test_tags_are_added_listed_and_deleted(jobs: Jobs) -> None:

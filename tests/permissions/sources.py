@@ -21,6 +21,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_logs as logs
 from aws_cdk import aws_s3 as s3
+from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk import aws_stepfunctions_tasks as tasks
 from deploy_time_build import ContainerImageBuild
@@ -139,7 +140,8 @@ def _logging(stack: cdk.Stack) -> None:
 
 def _rule(stack: cdk.Stack) -> None:
     pattern = events.EventPattern(source=["aws.states"])
-    events.Rule(stack, "Rule", event_pattern=pattern, targets=[targets.SfnStateMachine(_machine(stack))])
+    target = targets.SfnStateMachine(_machine(stack), dead_letter_queue=sqs.Queue(stack, "Queue"))
+    events.Rule(stack, "Rule", event_pattern=pattern, targets=[target])
 
 
 def _job_role(stack: cdk.Stack) -> iam.Role:
