@@ -24,6 +24,7 @@ from cdk_sagemaker_training.jobs import (
     DataParallelJob,
     HeterogeneousJob,
     InstanceGroup,
+    InstancePreference,
     JobRequest,
     TrainingJob,
 )
@@ -63,6 +64,7 @@ __all__ = [
     "FsxLustreChannel",
     "HeterogeneousJob",
     "InstanceGroup",
+    "InstancePreference",
     "JobRequest",
     "LustreFileSystem",
     "Mlflow",

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from cdk_sagemaker_training.instance_facts import instance_facts
+from cdk_sagemaker_training.instance_group import machines_of
 from cdk_sagemaker_training.tokens import is_unresolved
 
 if TYPE_CHECKING:
@@ -60,10 +61,12 @@ def check_addresses(resource_config: Mapping[str, Any], cidrs: Sequence[str] | N
 
     SageMaker puts the network interfaces of one job into one of its subnets.
     """
-    groups = resource_config.get("InstanceGroups") or [resource_config]
+    groups = machines_of(resource_config)
     if not cidrs or any(is_unresolved(group["InstanceCount"]) for group in groups):
         return
-    needed = sum(_needed(group["InstanceType"]) * group["InstanceCount"] for group in groups)
+    if "InstancePreferences" in resource_config:
+        groups = [max(groups, key=_needed_by)]
+    needed = sum(map(_needed_by, groups))
     largest = max(cidrs, key=lambda cidr: ipaddress.IPv4Network(cidr).num_addresses)
     free = ipaddress.IPv4Network(largest).num_addresses - _RESERVED
     if needed > free:
@@ -73,6 +76,10 @@ def check_addresses(resource_config: Mapping[str, Any], cidrs: Sequence[str] | N
             f"network must have a subnet with addresses for all machines, {_ADDRESSES} each, {_ADDRESSES_WITH_EFA} with EFA, "
             f"like a /{enough} for {needed}, got {free} in {largest} for {machines} machines"
         )
+
+
+def _needed_by(group: Mapping[str, Any]) -> int:
+    return int(_needed(group["InstanceType"]) * group["InstanceCount"])
 
 
 def _needed(instance_type: str) -> int:

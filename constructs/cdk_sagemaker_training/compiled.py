@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from cdk_sagemaker_training.advice import efa_advice, scale_up_advice
 from cdk_sagemaker_training.compilers import TorchCompile
-from cdk_sagemaker_training.jobs import Compiler, InstanceGroup, JobRequest, Launcher, compiled, launched
+from cdk_sagemaker_training.jobs import Compiler, InstanceGroup, JobRequest, Launcher, compiled, launched, on_each_type
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,9 @@ class CompiledJob:
         self.requests()
 
     def requests(self) -> Sequence[JobRequest]:
-        request = launched(self.group, self.launcher)
-        advice = (*scale_up_advice(self.group), *efa_advice(self.group), *request.advice)
+        return on_each_type(self.group, self._requests_on)
+
+    def _requests_on(self, group: InstanceGroup) -> Sequence[JobRequest]:
+        request = launched(group, self.launcher)
+        advice = (*scale_up_advice(group), *efa_advice(group), *request.advice)
         return compiled(replace(request, advice=advice), self.compiler)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import Any, Protocol
 
@@ -12,6 +12,7 @@ from cdk_sagemaker_training.advice import Advice as Advice
 from cdk_sagemaker_training.advice import efa_advice, scale_up_advice
 from cdk_sagemaker_training.data import S3Prefix
 from cdk_sagemaker_training.instance_group import InstanceGroup as InstanceGroup
+from cdk_sagemaker_training.instance_group import InstancePreference as InstancePreference
 
 _MOST_GROUPS = 5  # ResourceConfig.InstanceGroups of the service model
 _LONGEST_GROUP_NAME = 64  # InstanceGroupName of the service model
@@ -21,7 +22,8 @@ _LONGEST_GROUP_NAME = 64  # InstanceGroupName of the service model
 class JobRequest:
     """What a kind of job decides of one CreateTrainingJob request.
 
-    - ``resource_config`` holds ``InstanceType`` and ``InstanceCount``, or ``InstanceGroups``, in the service's own words;
+    - ``resource_config`` holds ``InstanceType`` and ``InstanceCount``, ``InstancePreferences``, or ``InstanceGroups``, in the
+      service's own words;
       ``group_names`` lists those groups and is empty for a homogeneous job. ``alone_because`` says why the machines can be
       no group of a heterogeneous job; it is empty where they can.
     - ``hyperparameters`` are the ``sagemaker_*`` ones that the toolkit in the container reads, encoded as it expects them;
@@ -111,14 +113,45 @@ class DataParallelJob:
         self.requests()
 
     def requests(self) -> Sequence[JobRequest]:
-        request = launched(self.group, self.launcher)
-        advice = (*scale_up_advice(self.group), *efa_advice(self.group), *request.advice)
+        return on_each_type(self.group, self._requests_on)
+
+    def _requests_on(self, group: InstanceGroup) -> Sequence[JobRequest]:
+        request = launched(group, self.launcher)
+        advice = (*scale_up_advice(group), *efa_advice(group), *request.advice)
         return compiled(replace(request, advice=advice), self.compiler)
+
+
+def on_each_type(
+    group: InstanceGroup, requests_on: Callable[[InstanceGroup], Sequence[JobRequest]]
+) -> Sequence[JobRequest]:
+    """The requests of a job on a group, which on each of several types must be the same but for the machines."""
+    if not group.preferences:
+        return requests_on(group)
+    of_types = [requests_on(one) for one in group.alternatives]
+    return [_merged(group, of_one) for of_one in zip(*of_types, strict=True)]
+
+
+def _merged(group: InstanceGroup, requests: Sequence[JobRequest]) -> JobRequest:
+    first, *others = requests
+    for name, other in zip([one.instance_type for one in group.preferences[1:]], others, strict=True):
+        for member in fields(JobRequest):
+            one, its = getattr(first, member.name), getattr(other, member.name)
+            if member.name not in ("resource_config", "advice") and one != its:
+                raise ValueError(
+                    "instance_type must list types on which the job is the same, like ['ml.p5.48xlarge', 'ml.p5e.48xlarge'], or "
+                    f"be one type, got {group.instance_type!r} with {member.name} {one!r} beside {name!r} with {its!r}"
+                )
+    return replace(
+        first,
+        resource_config=group.resource_config(),
+        advice=tuple(dict.fromkeys(advice for request in requests for advice in request.advice)),
+        alone_because="SageMaker chooses its machines among several types (InstancePreferences), which excludes groups",
+    )
 
 
 def launched(group: InstanceGroup, launcher: Launcher | None) -> JobRequest:
     """The request of a job on machines of one type, with what starts its processes."""
-    machines = {"InstanceType": group.instance_type, "InstanceCount": group.instance_count}
+    machines = group.resource_config()
     if launcher is None:
         return JobRequest(resource_config=machines)
     return JobRequest(
@@ -149,8 +182,13 @@ class HeterogeneousJob:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "groups", MappingProxyType(dict(self.groups)))
-        for name in self.groups:
+        for name, group in self.groups.items():
             _check_group_name("groups", name)
+            if group.preferences:
+                raise ValueError(
+                    "groups must be of one type each, since SageMaker chooses among types for a whole job only, like "
+                    f"InstanceGroup({group.instance_type!r}), got {len(group.preferences)} types for {name!r}"
+                )
         _check_group_name("train_group", self.train_group)
         if self.train_group in self.groups:
             raise ValueError(f"train_group must not be one of groups, like 'dnn_group', got {self.train_group!r}")

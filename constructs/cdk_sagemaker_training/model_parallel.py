@@ -8,7 +8,7 @@ from typing import Protocol
 
 from cdk_sagemaker_training.advice import Advice, efa_advice
 from cdk_sagemaker_training.instance_group import InstanceGroup
-from cdk_sagemaker_training.jobs import Compiler, JobRequest, compiled
+from cdk_sagemaker_training.jobs import Compiler, JobRequest, compiled, on_each_type
 
 
 class Parallelism(Protocol):
@@ -44,17 +44,14 @@ class ModelParallelJob:
         self.requests()
 
     def requests(self) -> Sequence[JobRequest]:
+        return on_each_type(self.group, self._requests_on)
+
+    def _requests_on(self, group: InstanceGroup) -> Sequence[JobRequest]:
         request = JobRequest(
-            resource_config={
-                "InstanceType": self.group.instance_type,
-                "InstanceCount": self.group.instance_count,
-            },
-            hyperparameters=self.parallelism.hyperparameters(self.group, self.processes_per_host),
+            resource_config=group.resource_config(),
+            hyperparameters=self.parallelism.hyperparameters(group, self.processes_per_host),
             environment=self.parallelism.environment(),
-            advice=(
-                *efa_advice(self.group),
-                *self.parallelism.advice(self.group, self.processes_per_host),
-            ),
+            advice=(*efa_advice(group), *self.parallelism.advice(group, self.processes_per_host)),
             alone_because=self.parallelism.alone_because,
         )
         return compiled(request, self.compiler)

@@ -52,6 +52,7 @@ OURS: Mapping[str, str] = {
     "ResourceConfig.InstanceCount": "`job`: `InstanceGroup`",
     "ResourceConfig.InstanceGroups": "`job`: `HeterogeneousJob`, in its `order`; also of one group",
     "ResourceConfig.InstancePlacementConfig": "`ultra_servers`",
+    "ResourceConfig.InstancePreferences": "`job`: `InstanceGroup` of several types",
     "ResourceConfig.InstanceType": "`job`: `InstanceGroup`",
     "ResourceConfig.KeepAlivePeriodInSeconds": "`warm_pool`",
     "ResourceConfig.TrainingPlanArn": "`training_plan`",
@@ -76,8 +77,6 @@ LEFT_OUT: Mapping[str, str] = {
     "InputDataConfig.DataSource.S3DataSource.HubAccessConfig": "is leave from a private hub to fetch a JumpStart model; a model "
     "in a bucket of one's own needs none",
     "ModelPackageConfig": "registers what SageMaker's serverless jobs tuned; a state after the workflow registers ours",
-    "ResourceConfig.InstancePreferences": "lets SageMaker choose among types when the job starts; processes, degrees and batch "
-    "sizes are checked against the one type that synth knows",
     "ResourceConfig.SelectedInstanceCount": "is read-only, in the answer of DescribeTrainingJob",
     "ResourceConfig.SelectedInstanceType": "is read-only, in the answer of DescribeTrainingJob",
     "ServerlessJobConfig": "is a job on no machines of one's own and without a script: SageMaker's fine-tuning of its models",

@@ -53,6 +53,7 @@ PROP_NAMES = {
     "RemoteDebugConfig": "remote_debug",
     "ResourceConfig.InstanceCount": "job",
     "ResourceConfig.InstanceGroups": "job",
+    "ResourceConfig.InstancePreferences": "job",
     "ResourceConfig.InstancePlacementConfig": "ultra_servers",
     "ResourceConfig.InstanceType": "job",
     "ResourceConfig.KeepAlivePeriodInSeconds": "warm_pool",

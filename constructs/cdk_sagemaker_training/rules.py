@@ -11,6 +11,7 @@ from typing import Any
 from cdk_sagemaker_training.capacity import PrivateRegistry, UltraServers
 from cdk_sagemaker_training.data import S3Channel, Spot, WarmPool, seconds_of
 from cdk_sagemaker_training.instance_facts import family
+from cdk_sagemaker_training.instance_group import machines_of
 from cdk_sagemaker_training.instance_types import has_local_storage
 from cdk_sagemaker_training.jobs import JobRequest
 from cdk_sagemaker_training.observability import Debugger, Profiler
@@ -41,14 +42,15 @@ def instance_types(job_request: JobRequest) -> tuple[str, ...]:
 
 
 def instance_count(job_request: JobRequest) -> int | None:
-    """How many machines a request asks for, None where that is known only later."""
-    counts = [group["InstanceCount"] for group in _groups(job_request)]
-    return None if any(map(is_unresolved, counts)) else sum(counts)
+    """How many machines a request asks for, at most where it may be several types; None where that is known only later."""
+    counts: list[int] = [group["InstanceCount"] for group in _groups(job_request)]
+    if any(map(is_unresolved, counts)):
+        return None
+    return max(counts) if "InstancePreferences" in job_request.resource_config else sum(counts)
 
 
 def _groups(job_request: JobRequest) -> list[Mapping[str, Any]]:
-    config = job_request.resource_config
-    return list(config.get("InstanceGroups") or [config])
+    return machines_of(job_request.resource_config)
 
 
 def check_max_runtime(seconds: int) -> None:
@@ -168,6 +170,7 @@ def check_capacity(
             "training_plan must be left out of a job on spot machines, since a plan's are reserved, like spot=None, "
             f"got {training_plan!r} with spot"
         )
+    _check_preferences(job_request, training_plan, ultra_servers, spot)
     if ultra_servers is None:
         return
     for name in instance_types(job_request):
@@ -183,6 +186,24 @@ def check_capacity(
         raise ValueError(
             f"ultra_servers must place no more machines than the job has, like UltraServers([{machines}]), got {placed}"
         )
+
+
+def _check_preferences(
+    job_request: JobRequest, training_plan: str | None, ultra_servers: UltraServers | None, spot: Spot | None
+) -> None:
+    """What a choice among types excludes (API, ResourceConfig.InstancePreferences, and InstancePreference.TrainingPlanArns)."""
+    preferences = job_request.resource_config.get("InstancePreferences")
+    if not preferences:
+        return
+    planned = any(one["TrainingPlanArns"] for one in preferences)
+    excluded = {"spot": spot, "ultra_servers": ultra_servers, "training_plan": training_plan if planned else None}
+    for prop, value in excluded.items():
+        if value is not None:
+            beside = "types with training plans of their own" if prop == "training_plan" else "several types"
+            raise ValueError(
+                f"{prop} must be left out of a job that may run on {beside}, like {prop}=None, "
+                f"got {value!r} with {[one['InstanceType'] for one in preferences]}"
+            )
 
 
 def check_network_isolation(network_isolation: bool, remote_debug: bool) -> None:

@@ -48,6 +48,7 @@ _KNOWN_TO_SYNC: dict[str, Any] = {
 # The props that the others come from, the one to change first before those that follow from it.
 _PROP_OF = {
     "InstanceGroups": "job",
+    "InstancePreferences": "job",
     "InstanceGroupNames": "channels",
     "FileSystemDataSource": "channels",
     "ModelAccessConfig": "channels",

@@ -227,7 +227,7 @@ def _with_training_job(call: Call, request: Mapping[str, Any]) -> Iterator[Call]
 
 def _of_training_job(request: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     resources = request.get("ResourceConfig") or {}
-    groups = resources.get("InstanceGroups") or [resources]
+    groups = resources.get("InstanceGroups") or resources.get("InstancePreferences") or [resources]
     network = request.get("VpcConfig") or {}
     tags = request.get("Tags") or []
     found = _given(

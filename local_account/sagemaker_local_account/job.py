@@ -176,11 +176,12 @@ class Job:
         self._change(end.secondary, end.message, status=end.status)
 
     def _live(self) -> End:
-        plan = self._plan()
+        plan = None
         while True:
             unstarted = self._find_machines()
             if unstarted is not None:
                 return unstarted
+            plan = plan or self._plan()
             since = time.monotonic()
             try:
                 end = self._attempt(plan)
@@ -248,8 +249,16 @@ class Job:
                 "CapacityError: Unable to provision requested ML compute capacity. Please retry using a different "
                 "ML instance type."
             ) from None
+        if pending.selected is not None:
+            self._select(*pending.selected)
         self._change("Starting", "Preparing the instances for training")
         return None
+
+    def _select(self, instance_type: str, count: int) -> None:
+        """Take the machines that were found, of those that the job prefers: the rest of its life is on them."""
+        selected = {"SelectedInstanceType": instance_type, "SelectedInstanceCount": count}
+        with self._lock:
+            self.request = {**self.request, "ResourceConfig": {**self.request["ResourceConfig"], **selected}}
 
     def _wait_for_machines(self, interruption: Interruption | None) -> bool:
         """Until there are machines again; False when the job ends first. The disks of the former ones are gone with them."""

@@ -21,7 +21,6 @@ REFUSED: Mapping[str, str] = {
     "ProfilerRuleConfigurations": "rules run as processing jobs, which are not there",
     "RemoteDebugConfig.EnableRemoteDebug": "there is no Session Manager to enter a host by",
     "ResourceConfig.InstancePlacementConfig": "there are no UltraServers",
-    "ResourceConfig.InstancePreferences": "there is no choice among types",
     "ServerlessJobConfig": "jobs have machines",
     "SessionChainingConfig.EnableSessionTagChaining": "sessions have no tags",
     "TensorBoardOutputConfig": "write to /opt/ml/output/data or to S3 instead",

@@ -109,14 +109,29 @@ def plan_job(
 
 
 def groups_of(request: Mapping[str, Any]) -> list[tuple[str | None, str, int]]:
-    """Name, instance type and count of each instance group; one without a name for a job that has none."""
+    """Name, instance type and count of each instance group; one without a name for a job that has none.
+
+    Of a job that may run on one of several types it is the selected one, the first as long as none is.
+    """
     resources = request["ResourceConfig"]
     if resources.get("InstanceGroups"):
         return [
             (group["InstanceGroupName"], group["InstanceType"], group["InstanceCount"])
             for group in resources["InstanceGroups"]
         ]
+    if resources.get("InstancePreferences"):
+        selected = resources.get("SelectedInstanceType"), resources.get("SelectedInstanceCount")
+        return [(None, *(selected if selected[0] else preferences_of(request)[0]))]
     return [(None, resources["InstanceType"], resources["InstanceCount"])]
+
+
+def preferences_of(request: Mapping[str, Any]) -> list[tuple[str, int]]:
+    """Type and count of each of InstancePreferences, in their order; none of a job without."""
+    resources = request["ResourceConfig"]
+    return [
+        (one["InstanceType"], one.get("InstanceCount") or resources.get("InstanceCount"))
+        for one in resources.get("InstancePreferences") or []
+    ]
 
 
 def config_files(plan: JobPlan, host: HostPlan, request: Mapping[str, Any]) -> dict[str, Any]:

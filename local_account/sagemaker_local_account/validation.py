@@ -12,7 +12,7 @@ from botocore.loaders import Loader
 from botocore.model import ListShape, MapShape, ServiceModel, Shape, StructureShape
 
 from .members import refused_members
-from .plan import groups_of, s3_source
+from .plan import groups_of, preferences_of, s3_source
 
 _TYPES: dict[str, type | tuple[type, ...]] = {
     "structure": dict,
@@ -55,9 +55,11 @@ def check_rules(request: Mapping[str, Any]) -> None:
     """The rules that the model does not hold. Those of instance groups are from SageMaker's developer guide."""
     resources = request["ResourceConfig"]
     named = [name for name, *_ in _groups(request) if name]
+    _check_preferences(request)
     if resources.get("InstanceGroups") and (resources.get("InstanceType") or resources.get("InstanceCount")):
         raise refused("InstanceType or InstanceCount cannot be specified with InstanceGroups in ResourceConfig")
-    if not resources.get("InstanceGroups") and not (resources.get("InstanceType") and resources.get("InstanceCount")):
+    several = resources.get("InstanceGroups") or resources.get("InstancePreferences")
+    if not several and not (resources.get("InstanceType") and resources.get("InstanceCount")):
         raise refused("ResourceConfig must have InstanceType and InstanceCount of at least 1, or InstanceGroups")
     if named and resources.get("KeepAlivePeriodInSeconds"):
         raise refused("KeepAlivePeriodInSeconds in ResourceConfig cannot be specified with InstanceGroups")
@@ -74,9 +76,37 @@ def check_rules(request: Mapping[str, Any]) -> None:
     _check_served(request)
 
 
+def _check_preferences(request: Mapping[str, Any]) -> None:
+    """The service model's documentation of ResourceConfig and of InstancePreference."""
+    resources = request["ResourceConfig"]
+    for member in ("SelectedInstanceType", "SelectedInstanceCount"):
+        if member in resources:
+            raise refused(f"{member} in ResourceConfig is read-only and isn't accepted in CreateTrainingJob")
+    preferences = resources.get("InstancePreferences")
+    if not preferences:
+        return
+    for member in ("InstanceType", "InstanceGroups", "InstancePlacementConfig"):
+        if resources.get(member):
+            raise refused(f"InstancePreferences in ResourceConfig cannot be specified with {member}")
+    if request.get("EnableManagedSpotTraining"):
+        raise refused("InstancePreferences in ResourceConfig cannot be specified with EnableManagedSpotTraining")
+    types = [one["InstanceType"] for one in preferences]
+    if len(set(types)) < len(types):
+        raise refused("an instance type can appear only once in InstancePreferences")
+    counted = [one for one in preferences if one.get("InstanceCount")]
+    if len(counted) != (0 if resources.get("InstanceCount") else len(preferences)):
+        raise refused(
+            "InstanceCount must be in every one of InstancePreferences, or in ResourceConfig, and not in both"
+        )
+    if resources.get("TrainingPlanArn") and any(one.get("TrainingPlanArns") for one in preferences):
+        raise refused(
+            "TrainingPlanArns in InstancePreferences cannot be specified with TrainingPlanArn in ResourceConfig"
+        )
+
+
 def _check_volume(request: Mapping[str, Any]) -> None:
     """ResourceConfig in the API reference: a volume is provisioned for machines without storage of their own."""
-    for _, instance_type, _ in groups_of(request):
+    for instance_type in [name for name, _ in preferences_of(request)] or [name for _, name, _ in groups_of(request)]:
         # EC2's names: of these families, those with a d have disks.
         if re.match(r"ml\.([tmcr]\d[a-ce-z]*|p2|p3)\.", instance_type) and not request["ResourceConfig"].get(
             "VolumeSizeInGB"

@@ -179,6 +179,9 @@ NOT_IN_THE_SDK = {
     "MlflowConfig.MlflowExperimentName",
     "MlflowConfig.MlflowResourceArn",
     "MlflowConfig.MlflowRunName",
+    "ResourceConfig.InstancePreferences.InstanceCount",
+    "ResourceConfig.InstancePreferences.InstanceType",
+    "ResourceConfig.InstancePreferences.TrainingPlanArns",
     "StoppingCondition.MaxPendingTimeInSeconds",
 }
 

@@ -14,6 +14,7 @@ def test_the_public_names_are_these() -> None:
         "FsxLustreChannel",
         "HeterogeneousJob",
         "InstanceGroup",
+        "InstancePreference",
         "JobRequest",
         "LustreFileSystem",
         "Mlflow",

@@ -14,6 +14,7 @@ from cdk_sagemaker_training import (
     FsxLustreChannel,
     HeterogeneousJob,
     InstanceGroup,
+    InstancePreference,
     Mlflow,
     PrivateRegistry,
     Profiler,
@@ -61,7 +62,7 @@ def request_of(job: Any = ON_CPUS, **props: Any) -> dict[str, Any]:
 
 
 def whole_requests() -> list[dict[str, Any]]:
-    """Four requests, since some members exclude others."""
+    """Five requests, since some members exclude others."""
     rule = DebuggerRule(
         "Loss",
         RULES_IMAGE,
@@ -138,4 +139,9 @@ def whole_requests() -> list[dict[str, Any]]:
     placed = request_of(
         ON_ULTRASERVERS, training_plan=PLAN, ultra_servers=UltraServers({"us-1": 18}, multiple_jobs=True)
     )
-    return [of_everything, on_spot, in_groups, placed]
+    preferred = request_of(
+        DataParallelJob(
+            InstanceGroup([InstancePreference("ml.p5.48xlarge", 1, PLAN), InstancePreference("ml.p4d.24xlarge", 2)])
+        )
+    )
+    return [of_everything, on_spot, in_groups, placed, preferred]

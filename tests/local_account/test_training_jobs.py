@@ -527,3 +527,91 @@ def test_a_job_on_machines_without_accelerators_waits_for_no_capacity(jobs: Jobs
     jobs.running.account.faults.add(Capacity("ml.m5.large", times=1))
     job = jobs.run("true", StoppingCondition=PENDING_FOR_AN_HOUR)
     assert job["FailureReason"].startswith("CapacityError: ")
+
+
+def preferring(*types: str, **members: Any) -> dict[str, Any]:
+    return {"InstancePreferences": [{"InstanceType": name, **members} for name in types], "VolumeSizeInGB": 1}
+
+
+def test_a_job_runs_on_the_first_type_that_it_prefers(jobs: Jobs) -> None:
+    resources = {**preferring("ml.g5.xlarge", "ml.m5.large"), "InstanceCount": 1}
+    job = jobs.run("nvidia-smi -L > /opt/ml/model/gpus", ResourceConfig=resources)
+    assert job["TrainingJobStatus"] == "Completed"
+    selected = {"SelectedInstanceType": "ml.g5.xlarge", "SelectedInstanceCount": 1}
+    assert job["ResourceConfig"] == {**resources, **selected}
+
+
+def test_a_type_without_capacity_gives_way_to_the_next_which_the_hosts_are_told_of(jobs: Jobs) -> None:
+    faults = jobs.running.account.faults
+    lacking = faults.add(Capacity("ml.g5.xlarge", times=None))
+    resources = {
+        "InstancePreferences": [
+            {"InstanceType": "ml.g5.xlarge", "InstanceCount": 1},
+            {"InstanceType": "ml.m5.large", "InstanceCount": 2},
+        ],
+        "VolumeSizeInGB": 1,
+    }
+    job = jobs.run(
+        'grep -q \'"current_instance_type": "ml.m5.large"\' /opt/ml/input/config/resourceconfig.json && '
+        "grep -q algo-2 /opt/ml/input/config/resourceconfig.json",
+        ResourceConfig=resources,
+    )
+    faults.mend(lacking)
+    assert job["TrainingJobStatus"] == "Completed"
+    assert job["ResourceConfig"]["SelectedInstanceType"] == "ml.m5.large"
+    assert job["ResourceConfig"]["SelectedInstanceCount"] == 2
+
+
+def test_a_job_fails_where_no_type_that_it_prefers_has_capacity(jobs: Jobs) -> None:
+    for name in ("ml.g5.xlarge", "ml.m5.large"):
+        jobs.running.account.faults.add(Capacity(name))
+    job = jobs.run("true", ResourceConfig={**preferring("ml.g5.xlarge", "ml.m5.large"), "InstanceCount": 1})
+    assert job["FailureReason"].startswith("CapacityError: ")
+    assert "SelectedInstanceType" not in job["ResourceConfig"]
+
+
+def test_a_type_whose_training_plan_has_not_started_gives_way_to_the_next(jobs: Jobs) -> None:
+    faults = jobs.running.account.faults
+    scheduled = faults.add(ScheduledPlan(PLAN, times=None))
+    resources = {**preferring("ml.g5.xlarge", "ml.m5.large"), "InstanceCount": 1}
+    resources["InstancePreferences"][0]["TrainingPlanArns"] = [PLAN]
+    job = jobs.run("true", ResourceConfig=resources)
+    faults.mend(scheduled)
+    assert job["ResourceConfig"]["SelectedInstanceType"] == "ml.m5.large"
+
+
+@pytest.mark.parametrize(
+    ("members", "resources", "why"),
+    [
+        ({}, {"InstanceType": "ml.m5.large", "InstanceCount": 1}, "cannot be specified with InstanceType"),
+        (
+            {"EnableManagedSpotTraining": True},
+            {"InstanceCount": 1},
+            "cannot be specified with EnableManagedSpotTraining",
+        ),
+        ({}, {}, "InstanceCount must be in every one of InstancePreferences, or in ResourceConfig"),
+        ({}, {"InstanceCount": 1, **preferring("ml.m5.large", InstanceCount=1)}, "and not in both"),
+        ({}, {"InstanceCount": 1, **preferring("ml.m5.large", "ml.m5.large")}, "can appear only once"),
+        (
+            {},
+            {"InstanceCount": 1, "SelectedInstanceType": "ml.m5.large"},
+            "SelectedInstanceType in ResourceConfig is read-only",
+        ),
+        (
+            {},
+            {"InstanceCount": 1, "TrainingPlanArn": PLAN, **preferring("ml.g5.xlarge", TrainingPlanArns=[PLAN])},
+            "cannot be specified with TrainingPlanArn in ResourceConfig",
+        ),
+        (
+            {},
+            {"InstanceCount": 1, "VolumeSizeInGB": 0},
+            "VolumeSizeInGB in ResourceConfig must be at least 1 for ml.m5.large",
+        ),
+    ],
+)
+def test_what_a_choice_among_types_excludes_is_refused(
+    jobs: Jobs, members: dict[str, Any], resources: dict[str, Any], why: str
+) -> None:
+    request = jobs.request("true", ResourceConfig={**preferring("ml.g5.xlarge", "ml.m5.large"), **resources}, **members)
+    with pytest.raises(ClientError, match=why):
+        jobs.sagemaker.create_training_job(**request)

@@ -1,0 +1,164 @@
+"""Jobs that SageMaker runs on the first of several types that it has capacity of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import aws_cdk as cdk
+import pytest
+from aws_cdk import aws_ecr as ecr
+from aws_cdk import aws_s3 as s3
+from aws_cdk.assertions import Template
+from rendered import create_requests, resolved
+from whole_requests import BUCKET, PLAN, request_of
+
+from cdk_sagemaker_training import (
+    CompiledJob,
+    DataParallelJob,
+    HeterogeneousJob,
+    InstanceGroup,
+    InstancePreference,
+    ModelParallelJob,
+    NativeParallelism,
+    S3Prefix,
+    SmDdp,
+    Spot,
+    Torchrun,
+    TorchXla,
+    TrainingImage,
+    TrainingWorkflow,
+    UltraServers,
+)
+from cdk_sagemaker_training.addresses import check_addresses
+
+P5, P4D, G5 = "ml.p5.48xlarge", "ml.p4d.24xlarge", "ml.g5.12xlarge"
+EITHER = InstanceGroup([P5, P4D], 2)
+EACH = InstanceGroup([InstancePreference(P5, 1, PLAN), InstancePreference(G5, 2)])
+
+
+def message_of(make: Callable[[], Any]) -> str:
+    with pytest.raises(ValueError) as raised:
+        make()
+    return str(raised.value)
+
+
+def test_types_are_sent_in_their_order_with_one_count_for_the_job() -> None:
+    config = request_of(DataParallelJob(EITHER, Torchrun()))["ResourceConfig"]
+    assert config == {
+        "InstanceCount": 2,
+        "InstancePreferences": [{"InstanceType": P5}, {"InstanceType": P4D}],
+        "VolumeSizeInGB": 30,
+    }
+
+
+def test_types_are_sent_with_a_count_and_a_plan_of_their_own() -> None:
+    assert request_of(DataParallelJob(EACH))["ResourceConfig"] == {
+        "InstancePreferences": [
+            {"InstanceType": P5, "InstanceCount": 1, "TrainingPlanArns": [PLAN]},
+            {"InstanceType": G5, "InstanceCount": 2},
+        ],
+        "VolumeSizeInGB": 30,
+    }
+
+
+def test_degrees_must_fit_each_of_the_types() -> None:
+    fits = InstanceGroup([InstancePreference(P5, 1), InstancePreference(G5, 2)])
+    [request] = ModelParallelJob(fits, NativeParallelism(data_shard=8)).requests()
+    assert "InstancePreferences" in request.resource_config
+    message = message_of(lambda: ModelParallelJob(InstanceGroup([P5, G5]), NativeParallelism(data_shard=8)))
+    assert message.startswith("parallelism must have degrees that multiply to 4 processes (instance_count 1 x 4 ")
+
+
+@pytest.mark.parametrize(
+    ("make", "begins", "ends"),
+    [
+        (lambda: InstanceGroup([]), "instance_type must be a type or a list of 1 to 5", "got 0"),
+        (lambda: InstanceGroup([P5, P4D, P5]), "instance_type must list each type once", f"got {P5!r} twice"),
+        (
+            lambda: InstanceGroup([InstancePreference(P5, 1), P4D]),
+            "instance_count must be said of each InstancePreference, or once for the job",
+            "got [1, None] with None for the job",
+        ),
+        (
+            lambda: InstanceGroup([InstancePreference(P5, 1), InstancePreference(P4D, 2)], 2),
+            "instance_count must be said of each InstancePreference, or once for the job",
+            "got [1, 2] with 2 for the job",
+        ),
+        (
+            lambda: InstanceGroup([P5, "p4d.24xlarge"]),
+            "instance_type must be a SageMaker training type",
+            "'p4d.24xlarge'",
+        ),
+        (lambda: InstancePreference(P5, 0), "instance_count must be a whole number of at least 1", "got 0"),
+        (lambda: InstancePreference(P5, training_plan=""), "training_plan must be text, like 'arn:aws:sage", "got ''"),
+        (
+            lambda: DataParallelJob(EITHER, SmDdp(launch_by="torchrun")),
+            "instance_type must list types on which the job is the same",
+            """'sagemaker_torch_distributed_enabled': 'true'}""",
+        ),
+        (
+            lambda: CompiledJob(InstanceGroup([P5, G5]), TorchXla()),
+            "instance_type must list types on which the job is the same",
+            "'GPU_NUM_DEVICES': '4'}",
+        ),
+        (
+            lambda: HeterogeneousJob(
+                {"data": InstanceGroup(["ml.c5.xlarge", "ml.m5.xlarge"])}, DataParallelJob(InstanceGroup(P5)), "dnn"
+            ),
+            "groups must be of one type each, since SageMaker chooses among types for a whole job only",
+            "got 2 types for 'data'",
+        ),
+        (
+            lambda: HeterogeneousJob({"data": InstanceGroup("ml.c5.xlarge")}, DataParallelJob(EITHER), "dnn"),
+            "train must be a job whose machines can be a group beside others",
+            "(InstancePreferences), which excludes groups",
+        ),
+        (
+            lambda: request_of(DataParallelJob(EITHER), spot=Spot(S3Prefix(BUCKET), 7200)),
+            "spot must be left out of a job that may run on several types",
+            f"with {[P5, P4D]}",
+        ),
+        (
+            lambda: request_of(DataParallelJob(EACH), training_plan=PLAN),
+            "training_plan must be left out of a job that may run on types with training plans of their own",
+            f"got {PLAN!r} with {[P5, G5]}",
+        ),
+        (
+            lambda: request_of(
+                DataParallelJob(InstanceGroup(["ml.p6e-gb200.36xlarge", P5], 18)), ultra_servers=UltraServers([18])
+            ),
+            "ultra_servers must be left out of a job that may run on several types",
+            f"with {['ml.p6e-gb200.36xlarge', P5]}",
+        ),
+        (
+            lambda: request_of(DataParallelJob(InstanceGroup(["ml.c5.xlarge", G5])), volume_kms_key="key"),
+            "volume_key must be left out of a job on machines with disks of their own",
+            f"got a key with {G5!r}",
+        ),
+        (
+            lambda: check_addresses(InstanceGroup([P5, "ml.g5.xlarge"], 3).resource_config(), ["10.0.0.0/28"]),
+            "network must have a subnet with addresses for all machines",
+            "for 15, got 11 in 10.0.0.0/28 for 3 machines",
+        ),
+    ],
+)
+def test_what_a_choice_among_types_excludes_is_refused(make: Callable[[], Any], begins: str, ends: str) -> None:
+    message = message_of(make)
+    assert message.startswith(begins)
+    assert message.endswith(ends)
+
+
+def test_a_workflow_polls_and_may_use_the_plan_of_a_preference() -> None:
+    stack = cdk.Stack(cdk.App(), "Stack", env=cdk.Environment(account="123456789012", region="us-east-1"))
+    bucket = s3.Bucket.from_bucket_name(stack, "Bucket", "bucket")
+    repository = ecr.Repository.from_repository_name(stack, "Repository", "images")
+    image = TrainingImage.from_ecr_repository(stack, "Image", repository, "1")
+    job = DataParallelJob(EACH)
+    workflow = TrainingWorkflow(stack, "Training", job=job, image=image, output=S3Prefix(bucket, "models/"))
+    assert workflow.integration == "poll"
+    template = dict(Template.from_stack(stack).to_json())
+    [request] = create_requests(template).values()
+    assert [one["InstanceType"] for one in request["ResourceConfig"]["InstancePreferences"]] == [P5, G5]
+    assert PLAN in str(resolved(template))
+    assert "reserved-capacity/*" in str(resolved(template))
