@@ -15,7 +15,7 @@ PATH = "/opt/ml"  # where SageMaker mounts a training machine's volume
 
 
 class Volume:
-    """The volume of a host, over its folder `folder`; process 1 of the host makes it before it changes its root."""
+    """The volume of a host, over its folder `folder`; mounted by process 1 of the host, copied back by its keeper."""
 
     def __init__(self, folder: str, mebibytes: int) -> None:
         self._mebibytes = mebibytes
@@ -28,7 +28,8 @@ class Volume:
         shutil.copytree(f"/proc/self/fd/{self._folder}", root + PATH, dirs_exist_ok=True, symlinks=True)
 
     def copy_back(self) -> None:
-        shutil.copytree(PATH, f"/proc/self/fd/{self._folder}", ignore=_mounts, dirs_exist_ok=True, symlinks=True)
+        os.fchdir(self._folder)  # the host's /proc does not have the process that does this
+        shutil.copytree(PATH, ".", ignore=_mounts, dirs_exist_ok=True, symlinks=True)
 
 
 def _mounts(folder: str, names: list[str]) -> list[str]:

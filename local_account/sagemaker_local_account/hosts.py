@@ -114,7 +114,10 @@ class RunningJob:
             return None
 
     def signal(self, signum: int) -> None:
-        """Send a signal to the command of every host that still runs."""
+        """Send a signal to the command, which is process 1, of every host that still runs.
+
+        As in a container it gets the signal only if it handles it, and SIGKILL in any case.
+        """
         self._command([host.name for host in self._plan.hosts if host.name not in self._codes], signum)
 
     def kill_host(self, name: str) -> None:
@@ -292,6 +295,7 @@ def _host_as_json(host: HostPlan, addresses: str) -> dict[str, Any]:
         read_only[DEVICES_PATH] = str(host.folder / "devices")
     return {
         "name": host.name,
+        "hostname": host.hostname or host.name,
         "address": host.address,
         "rootfs": str(host.folder.absolute() / "rootfs"),
         "image": str(host.root.absolute()),
@@ -304,7 +308,7 @@ def _host_as_json(host: HostPlan, addresses: str) -> dict[str, Any]:
         "etc": {
             # ::1 is left out: the endpoint listens on 127.0.0.1, and some clients try only the first address.
             "hosts": f"127.0.0.1 localhost\n{addresses}",
-            "hostname": f"{host.name}\n",
+            "hostname": f"{host.hostname or host.name}\n",
             "resolv.conf": "",
         },
         "environment": dict(host.environment),

@@ -5,8 +5,11 @@ kernel when the one before dies:
 
     supervisor   outside all namespaces: passes commands on, and connections to the account's endpoint
     switch       in the job's user and network namespace: makes a bridge and a cable (veth) to each host
-    keeper       one per host, in the host's namespaces but that of processes: waits for the next one's end
-    init         one per host, process 1 in there: builds the root folder, runs the command, reaps
+    keeper       one per host, in the host's namespaces but that of processes: signals the next one, waits for its end
+    init         one per host, process 1 in there: builds the root folder, and becomes the host's command
+
+So the command is process 1 of its host, as in a container (docker run without --init): what it does not handle of signals it does
+not get, and orphans are its to reap.
 
 Nothing of it needs root: an ordinary user is root over the namespaces made inside their own user namespace.
 """
@@ -179,8 +182,12 @@ def _start_keeper(job: dict[str, Any], host: dict[str, Any], report: socket.sock
         with open("/proc/self/ns/net") as namespace:
             descriptor = array.array("i", [namespace.fileno()])
             far.sendmsg([b"!"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptor)])
-        init = fork(lambda _: _init(job, host, far, report), report)
-        os.waitpid(init, 0)
+        volume = disk.Volume(host["own"][disk.PATH], host["disk_mebibytes"]) if host["disk_mebibytes"] else None
+        command = fork(lambda _: _init(job, host, volume, far, report), report)
+        code = _code_of(command, report)
+        if volume is not None and code != -signal.SIGKILL:  # what a lost machine had on its disk is lost with it
+            volume.copy_back()
+        _tell(report, {"code": code})
         _tell(report, {"ended": True})
 
     fork(keep, report)
@@ -194,10 +201,12 @@ def _join(group: str) -> None:
         processes.write("0")
 
 
-def _init(job: dict[str, Any], host: dict[str, Any], door: socket.socket, report: socket.socket) -> None:
+def _init(
+    job: dict[str, Any], host: dict[str, Any], volume: disk.Volume | None, door: socket.socket, report: socket.socket
+) -> None:
+    """Process 1 of a host: makes what it sees, and becomes its command."""
     _die_with_parent()
-    socket.sethostname(host["name"])
-    volume = disk.Volume(host["own"][disk.PATH], host["disk_mebibytes"]) if host["disk_mebibytes"] else None
+    socket.sethostname(host["hostname"])
     rootfs.build(host["rootfs"], image=host["image"], own=host["own"], read_only=host["read_only"], etc=host["etc"])
     if volume is not None:
         volume.mount(host["rootfs"])
@@ -210,34 +219,36 @@ def _init(job: dict[str, Any], host: dict[str, Any], door: socket.socket, report
         links.up("eth0")
     rootfs.enter(host["rootfs"])
     os.makedirs(host["working_directory"], exist_ok=True)
+    # Until the command begins. From then on process 1 gets only the signals that it handles, and SIGKILL (pid_namespaces(7)).
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(128 + signal.SIGTERM))
     if job["endpoint_port"] is None:
         report.send(b'{"started": true}')
     else:
         with socket.create_server(("127.0.0.1", job["endpoint_port"]), backlog=128) as listener:
             descriptor = array.array("i", [listener.fileno()])
             report.sendmsg([b'{"started": true}'], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptor)])
-    command = os.fork()
-    if command == 0:
-        _run(host)
-    threading.Thread(target=_obey, args=(report, command), daemon=True).start()
-    while True:
-        child, status = os.wait()
-        if child == command:
-            break
-    if volume is not None:
-        volume.copy_back()
-    # Process 1's end is the end of all the others in its namespace.
-    _tell(report, {"code": os.waitstatus_to_exitcode(status)})
+    _run(host)
 
 
-def _obey(report: socket.socket, command: int) -> None:
-    while message := report.recv(MESSAGE_BYTES):
-        signum = json.loads(message)["signal"]
-        if signum is None:
-            os._exit(1)
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(command, signum)
-    os._exit(1)
+def _code_of(command: int, report: socket.socket) -> int:
+    """Wait for process 1 of a host, whose end is the end of all in there; its exit code, negative for a signal.
+
+    Meanwhile the account's signals go to it alone, as `docker kill` sends them. On one thread: a process that has made a new
+    namespace of processes for its children may start no other (unshare(2)).
+    """
+    ended = os.pidfd_open(command)
+    with selectors.DefaultSelector() as selector:
+        selector.register(ended, selectors.EVENT_READ)
+        selector.register(report, selectors.EVENT_READ)
+        while True:
+            ready = {key.fd for key, _ in selector.select()}
+            if ended in ready:
+                return os.waitstatus_to_exitcode(os.waitpid(command, 0)[1])
+            message = report.recv(MESSAGE_BYTES)
+            if not message:
+                os._exit(1)
+            signum = json.loads(message)["signal"]  # None is a host that is lost
+            os.kill(command, signal.SIGKILL if signum is None else signum)
 
 
 def _run(host: dict[str, Any]) -> None:

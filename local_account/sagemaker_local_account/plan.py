@@ -33,6 +33,7 @@ class HostPlan:
     ``folder/home`` as its home. ``root`` is the image's tree of files, laid over the machine's own system folders. ``python`` is
     the environment folder whose ``bin`` comes first on the host's PATH. ``starts_after`` seconds its command starts;
     ``disk_mebibytes`` is what fits under ``/opt/ml``, None for as much as the machine's disk. ``mounts`` lie over all else.
+    ``hostname`` is what gethostname(2) gives there, ``name`` where it is None; only ``name`` has an address.
     """
 
     name: str
@@ -50,6 +51,7 @@ class HostPlan:
     starts_after: float = 0.0
     disk_mebibytes: int | None = None
     mounts: tuple[Mount, ...] = ()
+    hostname: str | None = None
 
 
 @dataclass(frozen=True)

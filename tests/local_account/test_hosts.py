@@ -19,7 +19,7 @@ from sagemaker_local_account.plan import HostPlan, JobPlan
 
 SECONDS = 60  # until a test that would hang fails
 ENVIRONMENT = {"PATH": f"{DEVICES_PATH}:{sys.prefix}/bin:/usr/local/bin:/usr/bin:/bin", "PYTHONUNBUFFERED": "1"}
-FOREVER = "import signal; print('running'); signal.pause()"
+FOREVER = "import signal; signal.signal(15, lambda *_: exit(7)); print('running'); signal.pause()"
 
 
 class Job(RunningJob):
@@ -249,8 +249,10 @@ def test_no_address_outside_the_job_is_reachable(tmp_path: Path):
 
 
 def test_exit_codes_come_by_host_and_are_negative_for_a_signal(tmp_path: Path):
-    with Job(tmp_path, ("true",), "exit(3)", "import os; os.kill(os.getpid(), 15)", ("nothing-like-it",)) as job:
-        assert job.wait(SECONDS) == {"algo-1": 0, "algo-2": 3, "algo-3": -15, "algo-4": 127}
+    with Job(tmp_path, ("true",), "exit(3)", FOREVER, ("nothing-like-it",)) as job:
+        job.line()
+        job.kill_host("algo-3")
+        assert job.wait(SECONDS) == {"algo-1": 0, "algo-2": 3, "algo-3": -9, "algo-4": 127}
 
 
 def test_waiting_for_hosts_that_run_ends_with_the_timeout(tmp_path: Path):
@@ -279,7 +281,7 @@ def test_a_host_that_is_killed_is_lost_and_the_others_run_on(tmp_path: Path):
         job.kill_host("algo-1")
         assert job.first_exit(SECONDS) == ("algo-1", -9)
         job.signal(signal.SIGTERM)
-        assert job.wait(SECONDS) == {"algo-1": -9, "algo-2": -15}
+        assert job.wait(SECONDS) == {"algo-1": -9, "algo-2": 7}
 
 
 def test_what_a_command_leaves_running_ends_with_it(tmp_path: Path):
@@ -315,8 +317,19 @@ def test_a_host_has_no_file_open_that_is_not_its_own(tmp_path: Path):
 
 
 def test_a_host_sees_its_own_processes_only(tmp_path: Path):
-    program = "import os; print(len([name for name in os.listdir('/proc') if name.isdigit()]))"
-    assert said(tmp_path, program) == [("algo-1", "2")]
+    program = "import os; print(os.getpid(), [name for name in os.listdir('/proc') if name.isdigit()])"
+    assert said(tmp_path, program) == [("algo-1", "1 ['1']")]
+
+
+def test_a_command_is_process_1_which_gets_no_sigterm_that_it_does_not_handle(tmp_path: Path):
+    pipe = gate(tmp_path, "algo-1")
+    waiting = ("bash", "-c", "echo running; read word < /opt/ml/gate; exit 3")
+    with Job(tmp_path, waiting, FOREVER) as job:
+        job.line(), job.line()
+        job.signal(signal.SIGTERM)
+        assert job.first_exit(SECONDS) == ("algo-2", 7)
+        open_gate(pipe)
+        assert job.wait(SECONDS) == {"algo-1": 3, "algo-2": 7}
 
 
 def test_the_toolkit_counts_the_gpus_of_the_plan(tmp_path: Path):
@@ -339,7 +352,7 @@ def test_closing_leaves_no_process(tmp_path: Path):
     with Job(tmp_path, FOREVER, FOREVER) as job:
         job.line(), job.line()
         processes = [process for process in psutil.Process().children(recursive=True) if process not in before]
-    assert len(processes) >= 8
+    assert len(processes) >= 6
     assert [process for process in processes if process.is_running()] == []
 
 
@@ -394,8 +407,8 @@ def test_nothing_outlives_an_account_that_is_killed(tmp_path: Path):
             processes = psutil.Process(account.pid).children(recursive=True)
         finally:
             account.kill()
-    # The supervisor, its network, and for each host a keeper, an init, and the command's two.
-    assert len(processes) == 10
+    # The supervisor, its network, and for each host a keeper and the command's two.
+    assert len(processes) == 8
     _, alive = psutil.wait_procs(processes, timeout=SECONDS)
     assert alive == []
 

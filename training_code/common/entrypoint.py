@@ -1,0 +1,157 @@
+"""The entry point of a training container: starts the image's own entry point, and passes SIGTERM on to the training script.
+
+    COPY common/entrypoint.py /usr/local/bin/
+    ENTRYPOINT ["python", "/usr/local/bin/entrypoint.py", "bash", "-m", "start_with_right_hostname.sh"]
+
+What follows the file's name is the ENTRYPOINT of the image that yours begins FROM; the example has that of AWS's PyTorch
+containers. It needs Python 3.8 or later and Linux, and no package.
+
+Amazon SageMaker stops a job, or takes back its spot machines, by SIGTERM to process 1 of each container, and kills the
+container 120 s later (developer guide, "How Amazon SageMaker Processes Training Output" and "Managed Spot Training"). In AWS's
+containers process 1 is bash, or the training toolkit, and neither passes the signal on (aws/deep-learning-containers issue 632;
+aws/sagemaker-training-toolkit issues 125 and 173). An init such as tini or dumb-init does not help: it signals its child, or all
+processes of a group or session. The first is bash; the second ends the toolkit, torchrun (which gives its workers 30 s and
+then fails) and the workers of data loaders before the script has written its checkpoint.
+
+So this one sends SIGTERM to the processes that handle it, and to no other: on each branch of the tree below it to the first
+process with a handler, past bash and the toolkit, which have none, and past launchers, which have one that would end their
+workers. A process that sets its handler later gets the signal then. All else is as it was: the rest of the 120 s is the
+script's, launchers and toolkit end when it has ended, orphans are reaped, and this process ends with the exit code of the
+command that it started (128 + N for one that was ended by signal N).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+from typing import NamedTuple
+
+# They handle SIGTERM by ending their workers: torch.distributed.elastic's agent, Open MPI, and what these go by.
+LAUNCHERS = frozenset(
+    [
+        *("torchrun", "torch.distributed.run", "torch.distributed.launch"),
+        *("accelerate", "accelerate.commands.launch", "deepspeed", "deepspeed.launcher.launch"),
+        *("mpirun", "mpirun.real", "mpiexec", "orterun", "orted", "prterun", "prte", "prted", "smddprun", "sshd"),
+    ]
+)
+SECONDS = 0.5  # after a SIGTERM, from one look for new handlers to the next
+
+
+class Process(NamedTuple):
+    """A process of this container. ``started`` is in clock ticks since boot: with ``pid`` it names a process for good."""
+
+    pid: int
+    parent: int
+    started: int
+    arguments: list[str]
+    handles_sigterm: bool
+
+    @property
+    def is_launcher(self) -> bool:
+        """Whether its program, or the script or module that Python runs, is a launcher."""
+        arguments = self.arguments[:1]
+        if arguments and os.path.basename(arguments[0]).startswith("python"):
+            rest = [argument for argument in self.arguments[1:] if argument == "-m" or not argument.startswith("-")]
+            arguments = rest[1:2] if rest[:1] == ["-m"] else rest[:1]
+        # sshd writes more than its name there: "sshd: root@notty".
+        return any(os.path.basename(argument).split(":")[0] in LAUNCHERS for argument in arguments)
+
+
+def processes() -> dict[int, Process]:
+    """All processes of this container, by their numbers."""
+    found = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                found[int(name)] = _process(int(name))
+            except (OSError, ValueError, IndexError):  # it has ended
+                continue
+    return found
+
+
+def _process(pid: int) -> Process:
+    with open(f"/proc/{pid}/stat") as file:
+        # The program's name, in parentheses, may hold any character; the fields after it are numbered from 3 (proc(5)).
+        fields = file.read().rpartition(")")[2].split()
+    with open(f"/proc/{pid}/cmdline", "rb") as file:
+        arguments = [os.fsdecode(argument) for argument in file.read().split(b"\0") if argument]
+    with open(f"/proc/{pid}/status") as file:
+        caught = next(int(line.split()[1], 16) for line in file if line.startswith("SigCgt:"))
+    return Process(pid, int(fields[1]), int(fields[19]), arguments, bool(caught >> (signal.SIGTERM - 1) & 1))
+
+
+def receivers(known: dict[int, Process], command: int) -> list[Process]:
+    """The processes that a SIGTERM is for: below ``command``, and below launchers' daemons, whose parent is this process."""
+    children: dict[int, list[Process]] = {}
+    for process in known.values():
+        children.setdefault(process.parent, []).append(process)
+    found = []
+    # Other orphans are not the script but what it has left behind.
+    waiting = [child for child in children.get(os.getpid(), []) if child.pid == command or child.is_launcher]
+    while waiting:
+        process = waiting.pop()
+        if process.handles_sigterm and not process.is_launcher:
+            found.append(process)
+        else:
+            waiting += children.get(process.pid, [])
+    return found
+
+
+def forward(command: int, signalled: set[tuple[int, int]]) -> None:
+    """Send SIGTERM to each process that it is for, unless that is among ``signalled``, to which it is then added."""
+    for process in receivers(processes(), command):
+        if (process.pid, process.started) not in signalled:
+            signalled.add((process.pid, process.started))
+            print(
+                f"entrypoint: SIGTERM goes on to process {process.pid}: {' '.join(process.arguments)[:200]}", flush=True
+            )
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process.pid, signal.SIGTERM)
+
+
+def reap(command: int) -> int | None:
+    """Reap all that have ended; the exit code of ``command`` once it is among them."""
+    code = None
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return code
+        if pid == 0:
+            return code
+        if pid == command:
+            code = 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+
+
+def run(arguments: list[str]) -> int:
+    """Run a command as process 1 does, until it ends; its exit code."""
+    awaited = {signal.SIGTERM, signal.SIGCHLD}
+    # What is blocked is kept until it is waited for, of process 1 too. The command begins with nothing blocked or ignored.
+    signal.pthread_sigmask(signal.SIG_BLOCK, awaited)
+    try:
+        command = os.posix_spawnp(
+            arguments[0], arguments, os.environ, setsigmask=(), setsigdef=(signal.SIGPIPE, signal.SIGXFSZ)
+        )
+    except OSError as error:  # as a shell and docker have it
+        print(f"entrypoint: {arguments[0]}: {error.strerror}", file=sys.stderr)
+        return 127 if isinstance(error, FileNotFoundError) else 126
+    signalled: set[tuple[int, int]] | None = None
+    code = None
+    while code is None:
+        received = signal.sigwaitinfo(awaited) if signalled is None else signal.sigtimedwait(awaited, SECONDS)
+        if received is not None and received.si_signo == signal.SIGTERM:
+            signalled = set()
+        code = reap(command)
+        if code is None and signalled is not None:
+            forward(command, signalled)
+    return code
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 2:
+        sys.exit(
+            "entrypoint: needs the command to start, like: entrypoint.py bash -m start_with_right_hostname.sh train"
+        )
+    sys.exit(run(sys.argv[1:]))
