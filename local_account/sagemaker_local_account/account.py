@@ -21,6 +21,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from .faults import Faults
 from .gate import Gate
+from .plan import Fidelity
 from .state import (
     DEFAULT_STATE,
     AccountError,
@@ -48,6 +49,7 @@ class LocalAccount:
         state: the account's folder, made with mode 0700; `./.local-account` unless said.
         port: where it listens on 127.0.0.1; 0 takes a free port.
         devices: accelerators per instance type that jobs see instead of the type's own, such as {"ml.p4d.24xlarge": 2}.
+        fidelity: "strict" gives hosts names that nobody resolves, as AWS's machines have, instead of "algo-1" and so on.
         enforce_iam: evaluate the permissions of every role and user, as AWS does; docs/permissions.md has which.
 
     ``faults`` are what shall go wrong; see `faults.py`.
@@ -59,12 +61,14 @@ class LocalAccount:
         state: Path = DEFAULT_STATE,
         port: int = 0,
         devices: Mapping[str, int] | None = None,
+        fidelity: Fidelity = "default",
         enforce_iam: bool = False,
     ) -> None:
         self.state = state.absolute()
         self.faults = Faults()
         self._port = port
         self._devices = dict(devices or {})
+        self._fidelity = fidelity
         self._enforce_iam = enforce_iam
         self._lock: IO[str] | None = None
         self._server: BaseWSGIServer | None = None
@@ -137,6 +141,7 @@ class LocalAccount:
                 state=self.state,
                 faults=self.faults,
                 devices=self._devices,
+                fidelity=self._fidelity,
                 enforce_iam=self._enforce_iam,
                 environment=self.environment,
             )

@@ -9,18 +9,10 @@ from __future__ import annotations
 import re
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 
+from .container_start import CONTAINER_ENV, UNKNOWN, Start, start_of
 from .references import ACCOUNT_ID, ECR_REGISTRY, ImageError, Reference
-
-# Set by all of AWS's training containers; read from their Dockerfiles.
-CONTAINER_ENV = {
-    "DLC_CONTAINER_TYPE": "training",
-    "LANG": "C.UTF-8",
-    "LC_ALL": "C.UTF-8",
-    "PYTHONDONTWRITEBYTECODE": "1",
-    "PYTHONIOENCODING": "UTF-8",
-    "PYTHONUNBUFFERED": "1",
-}
 
 # The accounts in which AWS keeps its containers, over all regions ("image_uri_config" of the SageMaker Python SDK).
 AWS_ACCOUNTS = frozenset(
@@ -59,11 +51,22 @@ TENSORFLOW_MODULE = "sagemaker_tensorflow_container.training:main"
 
 @dataclass(frozen=True)
 class Base:
-    """What an image begins with: its environment, and requirements in pip's words."""
+    """What an image begins with: its environment, requirements in pip's words, and how it starts, where that is known."""
 
     env: dict[str, str]
     requirements: list[str]
     notes: list[str]
+    start: Start = UNKNOWN
+
+    def write_files(self, root: Path) -> None:
+        """Write what its entry point needs into an image's folder, which is made where there is none."""
+        root.mkdir(parents=True, exist_ok=True)
+        for path, text in self.start.files.items():
+            file = root / path.lstrip("/")
+            if not file.exists():
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_text(text)
+                file.chmod(0o755)
 
 
 @dataclass(frozen=True)
@@ -103,9 +106,11 @@ def deep_learning_container(image: Reference) -> Base | None:
         package = "tensorflow-cpu"
     requirements = [f"{package}=={version[1]}.{version[2]}.*", "boto3", "numpy"]
     env = dict(CONTAINER_ENV)
+    start = UNKNOWN
     if "-ec2" not in image.tag:
         requirements += ["sagemaker-training", framework.toolkit]
-        env["SAGEMAKER_TRAINING_MODULE"] = framework.module
+        start = start_of(name, (int(version[1]), int(version[2])))
+        env |= {**start.env, "SAGEMAKER_TRAINING_MODULE": framework.module}
     if transformers := re.search(r"-transformers(\d+)\.(\d+)", image.tag):
         requirements.append(f"transformers=={transformers[1]}.{transformers[2]}.*")
     notes = [
@@ -113,7 +118,7 @@ def deep_learning_container(image: Reference) -> Base | None:
     ]
     if python := re.search(r"-py(3)(\d+)", image.tag):
         notes += _other_python(str(image), f"{python[1]}.{python[2]}")
-    return Base(env, requirements, notes)
+    return Base(env, requirements, notes, start)
 
 
 def base_of(image: Reference) -> Base:

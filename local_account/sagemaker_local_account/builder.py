@@ -160,7 +160,15 @@ class Builder:
             base = base_of(image)
             for note in base.notes:
                 self._note(f"{instruction.place}: {note}")
-            stage = Stage(root=root, env={**base.env}, base=[*base.requirements])
+            base.write_files(root)
+            stage = Stage(
+                root=root,
+                env={**base.env},
+                base=[*base.requirements],
+                entrypoint=[*base.start.entrypoint],
+                cmd=[*base.start.cmd],
+                workdir=base.start.workdir,
+            )
         for name in (str(len(self._stages)), found[2]):
             if name:
                 self._names[name.lower()] = stage

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from . import cli_faults
+from .plan import Fidelity
 from .state import DEFAULT_STATE, AccountError, environment_of, running_account
 
 if TYPE_CHECKING:
@@ -30,12 +31,19 @@ class Options:
     state: Path
     port: int
     devices: dict[str, int]
+    fidelity: Fidelity
     enforce_iam: bool
 
     def account(self) -> LocalAccount:
         from .account import LocalAccount
 
-        return LocalAccount(state=self.state, port=self.port, devices=self.devices, enforce_iam=self.enforce_iam)
+        return LocalAccount(
+            state=self.state,
+            port=self.port,
+            devices=self.devices,
+            fidelity=self.fidelity,
+            enforce_iam=self.enforce_iam,
+        )
 
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
@@ -48,6 +56,9 @@ Port = Annotated[int, typer.Option(help="The port of 127.0.0.1 that it listens o
 Devices = Annotated[
     list[str] | None,
     typer.Option(metavar="TYPE=N", help="N accelerators in each ml.* machine of a type, instead of its own."),
+]
+HowAlike = Annotated[
+    Fidelity, typer.Option(help="strict: each host has a name of its own that nobody resolves, as AWS's machines have.")
 ]
 EnforceIam = Annotated[
     bool, typer.Option("--enforce-iam", help="Evaluate the permissions of every role and user, as AWS does.")
@@ -69,13 +80,14 @@ def start(
     state: State = DEFAULT_STATE,
     port: Port = 0,
     devices: Devices = None,
+    fidelity: HowAlike = "default",
     enforce_iam: EnforceIam = False,
 ) -> None:
     """An AWS account on this machine, in which SageMaker training jobs run for real.
 
     Without a command it starts one, prints what to export, and runs until Ctrl-C.
     """
-    context.obj = Options(state, port, _devices(devices), enforce_iam)
+    context.obj = Options(state, port, _devices(devices), fidelity, enforce_iam)
     if context.invoked_subcommand is None:
         _serve(context.obj)
 

@@ -144,10 +144,13 @@ class ImageStore:
                 f"ClientError: Cannot find the requested image: {uri}. Images are pushed to the account by `cdk deploy`, "
                 "and of AWS's own it has the PyTorch and TensorFlow training containers"
             )
-        root = self._folder / "empty"
-        root.mkdir(exist_ok=True)
+        start = container.start
+        root = self._folder / f"base-{hashlib.sha256(start.source.encode()).hexdigest()[:12]}"
+        container.write_files(root)
         python = python_for(container.requirements, [], root, self._state, lambda note: None)
-        return Image(uri, root, container.env, [], [], "/", python, container.notes)
+        return Image(
+            uri, root, container.env, [*start.entrypoint], [*start.cmd], start.workdir, python, container.notes
+        )
 
     def _python(self, id: str) -> Path:
         # Each time anew: the account's own environment may have changed since the image was built.

@@ -20,7 +20,7 @@ from .file_systems import FileSystems, sources
 from .hosts import HostError
 from .images import ImageError, ImageStore
 from .logs import JobLogs, Metrics
-from .plan import CHECKPOINTS, JobPlan, config_files, plan_job, s3_source
+from .plan import CHECKPOINTS, Fidelity, JobPlan, config_files, plan_job, s3_source
 from .safe_paths import JobFolder, UnsafePath
 from .storage import (
     Checkpoints,
@@ -54,6 +54,7 @@ class Surroundings:
     file_systems: FileSystems
     credentials: Callable[[str, str], Mapping[str, str]]
     devices: Mapping[str, int]
+    fidelity: Fidelity
     faults: Faults
     on_change: Callable[[dict[str, Any]], None]
 
@@ -294,6 +295,7 @@ class Job:
                 **({} if isolated else {"AWS_ENDPOINT_URL": around.endpoint_url, **self._credentials()}),
             },
             devices=around.devices,
+            fidelity=around.fidelity,
         )
         hosts = []
         for host in plan.hosts:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from .devices import DEVICES_PATH, accelerators
 
@@ -14,6 +15,11 @@ ONLY_GROUP = "homogeneousCluster"
 NETWORK_INTERFACE = "eth0"
 CHECKPOINTS = "/opt/ml/checkpoints"  # CheckpointConfig.LocalPath, unless the request says another
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+# How like AWS's a host is. "strict": gethostname(2) gives a name such as AWS's machines have (NCCL's lines in ultralytics/yolov5
+# issue 12811 begin with `ip-10-0-103-105`), which resolves to nothing; by default it gives `algo-1`, which is easier to read.
+Fidelity = Literal["default", "strict"]
 
 
 @dataclass(frozen=True)
@@ -77,6 +83,7 @@ def plan_job(
     endpoint_port: int | None,
     environment: Mapping[str, str],
     devices: Mapping[str, int],
+    fidelity: Fidelity = "default",
 ) -> JobPlan:
     """The hosts of a CreateTrainingJob request, ``algo-1`` and on, in the order of its groups.
 
@@ -102,12 +109,18 @@ def plan_job(
                 environment=_environment(request, image, environment),
                 command=_command(request, image),
                 working_directory=image.workdir or "/",
+                hostname=_unresolved(name, number) if fidelity == "strict" else None,
             )
             for number, (group, instance_type, count) in enumerate(machines, start=1)
         ),
         endpoint_port,
         folder,
     )
+
+
+def _unresolved(job: str, number: int) -> str:
+    """A host name like those of AWS's machines, the same in each run of a job's name."""
+    return "ip-10-0-{}-{}".format(*hashlib.sha256(f"{job} {number}".encode()).digest()[:2])
 
 
 def groups_of(request: Mapping[str, Any]) -> list[tuple[str | None, str, int]]:

@@ -43,6 +43,7 @@ from .file_systems import FileSystems
 from .gate import KEY, SERVICE, IssuedKey
 from .images import ImageStore
 from .permissions import Caller, Enforced, Permissions
+from .plan import Fidelity
 from .responses import BUCKET, Responses
 from .sagemaker_api import TARGET_PREFIX as OF_SAGEMAKER
 from .sagemaker_api import sagemaker_api
@@ -68,6 +69,7 @@ class Services:
         state: Path,
         faults: Faults,
         devices: Mapping[str, int],
+        fidelity: Fidelity,
         enforce_iam: bool,
         environment: Callable[[], Mapping[str, str]],
     ) -> None:
@@ -103,6 +105,7 @@ class Services:
             file_systems=file_systems,
             on_change=events.training_job_changed,
             devices=devices,
+            fidelity=fidelity,
             faults=faults,
         )
         file_systems.open()  # now that no host of an earlier account runs any more

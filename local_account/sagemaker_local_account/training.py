@@ -18,7 +18,7 @@ from .safe_paths import JobFolder
 from .storage import Checkpoints
 
 STOP_SECONDS = 120  # between SIGTERM and SIGKILL, as SageMaker gives
-PEERS_SECONDS = 10  # what the other hosts get once one has failed
+PEERS_SECONDS = 3  # what the other hosts get once one has failed
 LOOK_SECONDS = 0.2
 CHECKPOINT_SECONDS = 1.0
 _LONGEST_FAILURE = 8192  # bytes that are read of /opt/ml/output/failure, of which a reason holds 1,024 characters

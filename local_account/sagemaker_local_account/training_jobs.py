@@ -17,7 +17,7 @@ from .file_systems import FileSystems
 from .images import ImageStore
 from .job import Job, Surroundings, check_devices
 from .permissions import AccessDenied, Permissions
-from .plan import groups_of
+from .plan import Fidelity, groups_of
 from .sessions import Sessions, session_name
 from .validation import ServiceError, check, check_rules, refused
 
@@ -35,7 +35,7 @@ class TrainingJobs:
     ``root`` gives the account's own client of a service; ``sessions`` and ``clients`` act as the jobs' roles, as far as
     ``permissions`` let them; ``file_systems`` is what is mounted into them. ``on_change`` gets a job's
     description each time its status changes. ``devices`` are the accelerators of a type, where it shall have fewer than it has;
-    ``faults`` is what shall go wrong.
+    ``fidelity`` is how like AWS's a host is; ``faults`` is what shall go wrong.
     """
 
     def __init__(
@@ -53,6 +53,7 @@ class TrainingJobs:
         file_systems: FileSystems,
         on_change: Callable[[dict[str, Any]], None],
         devices: Mapping[str, int],
+        fidelity: Fidelity,
         faults: Faults,
     ) -> None:
         self._arn = f"arn:aws:sagemaker:{region}:{account_id}:training-job/"
@@ -76,6 +77,7 @@ class TrainingJobs:
             file_systems=file_systems,
             credentials=lambda role, job: sessions.of(role, SERVICE, job),
             devices=devices,
+            fidelity=fidelity,
             faults=faults,
             on_change=on_change,
         )

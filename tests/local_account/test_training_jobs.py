@@ -16,7 +16,7 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 from running_account import Running
 
-from sagemaker_local_account import waiting
+from sagemaker_local_account import training, waiting
 from sagemaker_local_account.faults import Capacity, LostHost, ScheduledPlan
 from sagemaker_local_account.images import ImageStore
 
@@ -261,8 +261,21 @@ def test_a_job_that_is_stopped_gets_a_sigterm_and_keeps_its_model(jobs: Jobs) ->
 
 
 def test_a_job_whose_time_is_over_is_stopped(jobs: Jobs) -> None:
-    job = jobs.run("sleep 1000", StoppingCondition={"MaxRuntimeInSeconds": 1})
+    job = jobs.run("trap exit TERM; while :; do sleep 0.1; done", StoppingCondition={"MaxRuntimeInSeconds": 1})
     assert (job["TrainingJobStatus"], job["SecondaryStatus"]) == ("Stopped", "MaxRuntimeExceeded")
+
+
+def test_a_command_that_does_not_handle_sigterm_is_killed_when_the_120_seconds_are_over(
+    jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert training.STOP_SECONDS == 120
+    monkeypatch.setattr(training, "STOP_SECONDS", 0.5)
+    name = jobs.create("echo ready; while :; do date +%s.%N > /opt/ml/model/last; done")
+    jobs.until(name, lambda job: job["SecondaryStatus"] == "Training" and _has_said(jobs, name, "ready"))
+    before = time.time()
+    jobs.sagemaker.stop_training_job(TrainingJobName=name)
+    last = float(jobs.archive(jobs.ended(name)["ModelArtifacts"]["S3ModelArtifacts"])["last"])
+    assert last > before + 0.4
 
 
 def test_a_job_that_is_over_cannot_be_stopped(jobs: Jobs) -> None:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import json
 import os
 import re
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -18,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 from dockerfile_parse import DockerfileParser
 from sklearn.datasets import load_digits
@@ -50,10 +49,11 @@ class Program:
     """A train.py that runs, with the processes that it starts, of which none is left afterwards."""
 
     def __init__(self, folder: Path, *arguments: str, processes: int = 1, **environment: str) -> None:
+        entrypoint = [str(TRAINING_CODE / "common" / "entrypoint.py"), sys.executable]
         launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
         settings = {"PATH": os.environ["PATH"], "PYTHONPATH": str(TRAINING_CODE), "PYTHONDONTWRITEBYTECODE": "1"}
         self._process = subprocess.Popen(
-            [sys.executable, *(launcher if processes > 1 else []), str(TRAIN), *arguments],
+            [sys.executable, *entrypoint, *(launcher if processes > 1 else []), str(TRAIN), *arguments],
             cwd=folder,
             env=settings | environment,
             stdout=subprocess.PIPE,
@@ -76,22 +76,26 @@ class Program:
         assert printed, "it printed nothing"
         assert printed[-1].startswith(beginning), "".join(printed)
 
+    def stop(self) -> Ended:
+        """Send SIGTERM to the entry point, as SageMaker does, and return when it has ended."""
+        self._process.terminate()
+        return self.end()
+
     def end(self) -> Ended:
         """Return when it has ended of itself."""
         output = self._process.communicate(timeout=SECONDS)[0]
         return Ended(self._process.returncode, output.splitlines())
 
     def kill(self) -> None:
-        """End it at once, then what it had started; its resource tracker, which ignores SIGTERM, frees its shared memory."""
+        """End it at once, with what it has started, but for its resource tracker, which frees its shared memory."""
+        if self._process.poll() is None:
+            for process in psutil.Process(self._process.pid).children(recursive=True):
+                if "resource_tracker" not in " ".join(process.cmdline()):
+                    process.kill()
         self._process.kill()
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGTERM)
         self._process.wait()
 
     def close(self) -> None:
-        self._process.terminate()  # torchrun ends its processes, which are in sessions of their own
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(10)
         self.kill()
         assert self._process.stdout is not None
         self._process.stdout.close()
@@ -262,6 +266,23 @@ def test_a_training_that_is_killed_within_an_epoch_goes_on_exactly_there(
     ended = start(tmp_path, "--checkpoint-every", "10").end()
     assert ended.losses == alone.losses[-len(ended.losses) :]
     assert ended.losses[0] in ("step 30 " + alone.losses[3][8:], "step 40 " + alone.losses[4][8:])
+
+
+@pytest.mark.parametrize("arguments", [(), ("--shard",)], ids=["held", "shared"])
+def test_ranks_that_are_stopped_keep_the_step_that_they_are_in(
+    start: Start, tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    long = ("--epochs", "100000", "--batch-size", "20", *arguments)
+    stopped = start(tmp_path, *long, processes=2)
+    stopped.until("step 10 ")
+    ended = stopped.stop()
+    assert ended.code == 0, ended
+    kept = int(re.fullmatch(r"stopped by SIGTERM with the checkpoint of step (\d+)", ended.lines[-1])[1])  # type: ignore[index]
+    printed = [int(line.split()[1]) for line in ended.lines if line.startswith("step ")]
+    assert kept - 10 < max(printed, default=10) <= kept
+    again = start(tmp_path, *long, processes=2)
+    again.until(f"step {kept - kept % 10 + 10} ")
+    assert again.stop().code == 0
 
 
 def test_ranks_that_differ_by_a_batch_go_on_within_an_epoch(start: Start, tmp_path: Path, two_ranks: Ended) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,6 +61,19 @@ class Job:
             checkpoints=model.parent / "checkpoints",
             arn=environment.get("TRAINING_JOB_ARN", "a job on a laptop"),
         )
+
+
+def use_the_jobs_network(environment: MutableMapping[str, str] = os.environ) -> None:
+    """Let gloo and NCCL meet the other hosts on the job's own network interface; to be called before ranks are joined.
+
+    Without that gloo takes the address that the host's own name resolves to, and loopback where it resolves to none, as in
+    SageMaker's containers: the name there is none of ``algo-1``, ``algo-2``, ..., and the script that is to make it so in AWS's
+    PyTorch containers needs a ``jq`` that they lack. What the job's author has set stays.
+    """
+    interface = environment.get("SM_NETWORK_INTERFACE_NAME")
+    if interface:
+        for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
+            environment.setdefault(name, interface)
 
 
 def _number(host: str) -> tuple[int, str]:

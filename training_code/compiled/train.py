@@ -25,7 +25,7 @@ from functools import partial
 
 import torch
 import torch.distributed as dist
-from common.job import Job
+from common.job import Job, use_the_jobs_network
 from compilers import COMPILERS, Compiler, Step, Torch, Xla
 from guard import CompilationGuard
 from model import LanguageModel, Text, padded
@@ -256,6 +256,7 @@ def mean(job: Job, loss: Tensor) -> float:
 def main() -> None:
     options = config()
     job = Job.here()
+    use_the_jobs_network()
     ending: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _: ending.append(number))
     # The compiler's cache goes with the checkpoints, so that a job which goes on elsewhere does not compile again.

@@ -7,7 +7,8 @@ On SageMaker:                    the stack HeterogeneousTraining of app.py
 Every host of a job starts this file. Those of the group ``--data-group`` serve batches until the training is over; those of
 any other group train. In a job without that group the hosts that train prepare their own batches; the losses are the same.
 
-It goes on from the last checkpoint where there is one; on a laptop, remove ``./output`` to begin anew.
+It goes on from the last checkpoint where there is one; on a laptop, remove ``./output`` to begin anew. SIGTERM ends it with a
+checkpoint after the step that it is in.
 """
 
 from __future__ import annotations
@@ -24,9 +25,10 @@ from typing import Any
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
-from common.job import Job
+from common.job import Job, use_the_jobs_network
 from data_service import Batches, read_batches
 from model import Digits, accuracy, held_out, network
+from stop import Stop
 from torch import Tensor, nn
 from torch.distributed.algorithms.join import Join
 from torch.distributed.checkpoint.state_dict import (
@@ -139,10 +141,11 @@ def step(
 # -- Run --------------------------------------------------------------------------------------------------------------
 
 
-def train(job: Job, options: argparse.Namespace, batches: Batches) -> None:
+def train(job: Job, options: argparse.Namespace, batches: Batches, stop: Stop) -> None:
     device = device_of(job)
     if job.ranks > 1:
-        dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+        # gloo too for what is agreed on besides the training.
+        dist.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo")
     model = build(job, options, device)
     optimizer = torch.optim.Adam(model.parameters(), lr=options.learning_rate)
     progress = restore(job, model, optimizer)
@@ -161,16 +164,20 @@ def train(job: Job, options: argparse.Namespace, batches: Batches) -> None:
 
     for epoch in range(first, options.epochs):
         # Ranks may differ by one batch: Join lets the one that has none take part in the others' sums.
-        with Join([model]) if isinstance(model, DistributedDataParallel) else nullcontext():
+        with Join(stop.beside(model)) if isinstance(model, DistributedDataParallel) else nullcontext():
             mine = batches.epoch(epoch)
             shared = together(mine, device) if options.shard and job.ranks > 1 else mine
-            loss = run_epoch(job, options, model, optimizer, shared, device, progress, checkpoint)
+            loss = run_epoch(job, options, model, optimizer, shared, device, progress, checkpoint, stop)
         whole = checkpoint()
+        if stop.agreed:
+            break
         if job.rank == 0:
             right = evaluate(job, whole, device)
             print(f"epoch {epoch} loss {loss:.6f} accuracy on held-out digits {right:.4f}", flush=True)
     whole = get_model_state_dict(model, options=WHOLE)
-    if job.rank == 0:
+    if job.rank == 0 and stop.agreed:
+        print(f"stopped by SIGTERM with the checkpoint of step {progress.steps}", flush=True)
+    elif job.rank == 0:
         job.model.mkdir(parents=True, exist_ok=True)
         torch.save(whole, job.model / "model.pt")
         print(f"accuracy {evaluate(job, whole, device):.4f}", flush=True)
@@ -196,8 +203,9 @@ def run_epoch(
     device: torch.device,
     progress: Progress,
     checkpoint: Callable[[], object],
+    stop: Stop,
 ) -> float:
-    """One pass over what is left of an epoch's batches. Returns the mean loss of the whole epoch on this rank."""
+    """One pass over what is left of an epoch's batches, or until ``stop``. Returns the mean loss of the epoch on this rank."""
     losses: list[Tensor] = [torch.tensor(loss, device=device) for loss in progress.losses]
     samples, began = 0, time.perf_counter()
     for batch in batches:
@@ -210,7 +218,11 @@ def run_epoch(
         if options.checkpoint_every and progress.steps % options.checkpoint_every == 0:
             progress.losses = torch.stack(losses).tolist()
             checkpoint()
-    progress.losses = []
+        if stop.check():
+            progress.losses = torch.stack(losses).tolist()
+            break
+    else:
+        progress.losses = []
     return torch.stack(losses).mean().item() if losses else math.nan
 
 
@@ -255,10 +267,11 @@ def restore(job: Job, model: nn.Module, optimizer: torch.optim.Optimizer) -> Pro
 def main() -> None:
     options = config()
     job = Job.here()
+    use_the_jobs_network()
     # The other cores of a host are its workers', or of the other processes that train.
     torch.set_num_threads(1)
     with batches_of(job, options) as batches:
-        train(job, options, batches)
+        train(job, options, batches, Stop())
 
 
 if __name__ == "__main__":

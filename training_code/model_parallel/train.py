@@ -25,7 +25,7 @@ from datetime import timedelta
 import checkpoint
 import torch
 import torch.distributed as dist
-from common.job import Job
+from common.job import Job, use_the_jobs_network
 from degrees import Degrees
 from model import Config, batch, loss_of, text
 from parallelize import Compilation, cut, held, mesh_of, parts_of, schedule_of
@@ -260,6 +260,7 @@ def process_group(job: Job, options: argparse.Namespace) -> Iterator[torch.devic
 def main() -> None:
     options = config()
     job = Job.here()
+    use_the_jobs_network()
     # The compiler's cache goes with the checkpoints, so that a job which goes on elsewhere does not compile again.
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(job.checkpoints / "compiler-cache"))
     torch.set_num_threads(1)  # the other cores are the other ranks'

@@ -7,7 +7,8 @@ Every host starts this file once; TensorFlow's own strategies join the hosts, an
 gradients, which is nearly all of a step. The sums over hosts stay outside, so that the same step runs on any machine: on the CPU
 TensorFlow 2.21 refuses them with "Collectives are not yet implemented for CPU devices when compiling with XLA".
 
-It goes on from the last checkpoint where there is one; on a laptop, remove ``./output`` to begin anew.
+It goes on from the last checkpoint where there is one; on a laptop, remove ``./output`` to begin anew. SIGTERM ends it with a
+checkpoint, after a step on which all hosts agree.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import argparse
 import json
 import os
 import resource
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -23,7 +25,7 @@ from collections.abc import Callable, Iterator
 import keras
 import numpy as np
 import tensorflow as tf
-from common.job import Job
+from common.job import Job, use_the_jobs_network
 from model import PADDING, loss_of, network, pieces
 
 # -- Config -----------------------------------------------------------------------------------------------------------
@@ -50,9 +52,21 @@ def config() -> argparse.Namespace:
     )
     arguments.add_argument("--log-every", type=int, default=10, help="steps; each line waits for the device")
     arguments.add_argument("--checkpoint-every", type=int, default=50, help="steps")
+    # SageMaker gives a job that it stops two minutes.
+    arguments.add_argument(
+        "--ask-every", type=int, default=5, help="steps from asking all hosts for a stop to the next"
+    )
     arguments.add_argument("--on-recompile", choices=("fail", "warn"), default="fail")
     options = arguments.parse_args()
-    for name in ("steps", "batch_size", "sequence", "preprocessing_workers", "log_every", "checkpoint_every"):
+    for name in (
+        "steps",
+        "batch_size",
+        "sequence",
+        "preprocessing_workers",
+        "log_every",
+        "checkpoint_every",
+        "ask_every",
+    ):
         if getattr(options, name) < 1:
             arguments.error(f"--{name.replace('_', '-')} must be at least 1, like 8, got {getattr(options, name)}")
     return options
@@ -170,8 +184,30 @@ class CompilationGuard:
 # -- Run --------------------------------------------------------------------------------------------------------------
 
 
+class Stop:
+    """SIGTERM, on which all hosts stop after the same step. To be made after the strategy, whose services take the signal."""
+
+    def __init__(self, strategy: tf.distribute.Strategy, hosts: int, every: int) -> None:
+        self._strategy, self._every = strategy, every
+        self._alone, self._told = hosts == 1, False
+        signal.signal(signal.SIGTERM, self._tell)
+
+    def _tell(self, *_: object) -> None:
+        self._told = True
+
+    def agreed(self, step: int) -> bool:
+        """After each step, on every host: whether any was told to stop. They are asked in each ``every``-th step."""
+        if self._alone:
+            return self._told
+        if step % self._every:
+            return False
+        told = self._strategy.experimental_distribute_values_from_function(lambda _: tf.constant(float(self._told)))
+        return float(self._strategy.reduce(tf.distribute.ReduceOp.SUM, told, axis=None)) > 0
+
+
 def train(job: Job, options: argparse.Namespace) -> None:
     strategy = strategy_of(job)
+    stop = Stop(strategy, len(job.group_hosts), options.ask_every)
     with strategy.scope():
         model, optimizer = build(options)
     chief = job.host == job.group_hosts[0]
@@ -197,11 +233,15 @@ def train(job: Job, options: argparse.Namespace) -> None:
         # Logging and keeping are outside what is compiled, and only they wait for the device.
         if number == first + 1 or number % options.log_every == 0:
             print(f"step {number} loss {float(loss):.6f}", flush=True)
-        if number % options.checkpoint_every == 0 or number == options.steps:
+        stopping = number < options.steps and stop.agreed(number)
+        if stopping or number % options.checkpoint_every == 0 or number == options.steps:
             taken.assign(number)
             if chief:
                 keeper.save(checkpoint_number=number)
                 print(f"kept step {number}", flush=True)
+        if stopping:
+            print(f"stopped by SIGTERM with the checkpoint of step {number}", flush=True)
+            return
         times.append(time.perf_counter() - began)
         began = time.perf_counter()
     report(times, compilations(), options, strategy)
@@ -234,6 +274,7 @@ def peak_memory() -> int:
 
 def main() -> None:
     options = config()
+    use_the_jobs_network()
     try:
         train(Job.here(), options)
     except RuntimeError as error:

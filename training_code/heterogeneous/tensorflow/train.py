@@ -8,7 +8,8 @@ those of the other group train, joined by TensorFlow's own strategies. In a job 
 their own batches. What a batch holds is a function of seed, epoch and the batch's number; with the service, batches come in the
 order in which they are ready.
 
-It goes on from the last checkpoint where there is one; on a laptop, remove ``./output`` to begin anew.
+It goes on from the last checkpoint where there is one; on a laptop, remove ``./output`` to begin anew. SIGTERM ends it with a
+checkpoint, after a step on which all hosts agree; it then goes on with those weights, and the epoch's batches from the first.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import argparse
 import contextlib
 import json
 import os
+import signal
 import sys
 import threading
 import time
@@ -26,7 +28,7 @@ from typing import Any
 import keras
 import numpy as np
 import tensorflow as tf
-from common.job import Job
+from common.job import Job, use_the_jobs_network
 from end import DataServiceError
 from model import accuracy, distorted, held_out, network, training_digits
 from service import Cluster, attended, serve
@@ -52,8 +54,12 @@ def config() -> argparse.Namespace:
         "--silence", type=float, default=300.0, help="seconds after which a data host without a trainer ends"
     )
     arguments.add_argument("--port", type=int, default=PORT)
+    # SageMaker gives a job that it stops two minutes.
+    arguments.add_argument(
+        "--ask-every", type=int, default=5, help="steps from asking all hosts for a stop to the next"
+    )
     options = arguments.parse_args()
-    for name in ("epochs", "batch_size"):
+    for name in ("epochs", "batch_size", "ask_every"):
         if getattr(options, name) < 1:
             arguments.error(f"--{name.replace('_', '-')} must be at least 1, like 8, got {getattr(options, name)}")
     return options
@@ -163,8 +169,30 @@ def step_of(
 # -- Run --------------------------------------------------------------------------------------------------------------
 
 
+class Stop:
+    """SIGTERM, on which all hosts stop after the same step. To be made after the strategy, whose services take the signal."""
+
+    def __init__(self, strategy: tf.distribute.Strategy, hosts: int, every: int) -> None:
+        self._strategy, self._every = strategy, every
+        self._alone, self._told = hosts == 1, False
+        signal.signal(signal.SIGTERM, self._tell)
+
+    def _tell(self, *_: object) -> None:
+        self._told = True
+
+    def agreed(self, step: int) -> bool:
+        """After each step, on every host: whether any was told to stop. They are asked in each ``every``-th step."""
+        if self._alone:
+            return self._told
+        if step % self._every:
+            return False
+        told = self._strategy.experimental_distribute_values_from_function(lambda _: tf.constant(float(self._told)))
+        return float(self._strategy.reduce(tf.distribute.ReduceOp.SUM, told, axis=None)) > 0
+
+
 def train(job: Job, cluster: Cluster | None, options: argparse.Namespace) -> None:
     strategy = strategy_of(job)
+    stop = Stop(strategy, len(job.group_hosts), options.ask_every)
     with strategy.scope():
         model, optimizer = build(options)
     chief = job.host == job.group_hosts[0]
@@ -181,10 +209,14 @@ def train(job: Job, cluster: Cluster | None, options: argparse.Namespace) -> Non
     for epoch in range(first, options.epochs):
         batches, expected = batches_of(epoch, strategy, job, cluster, options)
         step = step or step_of(strategy, model, optimizer, batches.element_spec)
-        loss, samples = run_epoch(step, until_all_end(batches), steps, chief)
-        epochs.assign(epoch + 1)
+        loss, samples, stopped = run_epoch(step, until_all_end(batches), steps, chief, stop)
+        epochs.assign(epoch if stopped else epoch + 1)
         if chief:
-            keeper.save(checkpoint_number=epoch)
+            keeper.save(checkpoint_number=steps)
+        if stopped:
+            print(f"stopped by SIGTERM with the checkpoint of step {int(steps)}", flush=True)
+            return
+        if chief:
             right = accuracy(model, *held_out(job.channels.get("digits")))
             print(
                 f"epoch {epoch} loss {loss:.6f} accuracy on held-out digits {right:.4f}, "
@@ -208,9 +240,13 @@ def until_all_end(batches: Any) -> Iterator[Any]:
     threading.Thread(target=held.clear).start()
 
 
-def run_epoch(step: Callable[..., Any], batches: Iterator[Any], steps: tf.Variable, chief: bool) -> tuple[float, int]:
-    """One pass over an epoch's batches. Returns the mean loss and the number of its samples, on all devices together."""
+def run_epoch(
+    step: Callable[..., Any], batches: Iterator[Any], steps: tf.Variable, chief: bool, stop: Stop
+) -> tuple[float, int, bool]:
+    """One pass over an epoch's batches, or until ``stop``. Returns the mean loss and the number of its samples, on all devices
+    together, and whether it was stopped."""
     losses, counts = [], []
+    stopped = False
     began = time.perf_counter()
     for batch in batches:
         loss, samples = step(*batch)
@@ -220,15 +256,17 @@ def run_epoch(step: Callable[..., Any], batches: Iterator[Any], steps: tf.Variab
         if chief and int(steps) % 10 == 0:
             rate = int(tf.add_n(counts)) / (time.perf_counter() - began)
             print(f"step {int(steps)} loss {float(loss):.6f} samples/s {rate:.0f}", flush=True)
+        if stopped := stop.agreed(int(steps)):
+            break
     samples = int(tf.add_n(counts))
-    return float(
-        tf.add_n([loss * tf.cast(n, loss.dtype) for loss, n in zip(losses, counts, strict=True)])
-    ) / samples, samples
+    total = float(tf.add_n([loss * tf.cast(n, loss.dtype) for loss, n in zip(losses, counts, strict=True)]))
+    return total / samples, samples, stopped
 
 
 def main() -> None:
     options = config()
     job = Job.here()
+    use_the_jobs_network()
     try:
         cluster = Cluster.of(job, data_group=options.data_group, port=options.port)
         if cluster is not None and job.host in cluster.serving:

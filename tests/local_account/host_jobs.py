@@ -1,0 +1,69 @@
+"""Jobs of hosts whose commands a test gives, for the tests of what a host is."""
+
+import contextlib
+import queue
+import sys
+from pathlib import Path
+
+from sagemaker_local_account.devices import DEVICES_PATH
+from sagemaker_local_account.hosts import RunningJob
+from sagemaker_local_account.plan import HostPlan, JobPlan
+
+SECONDS = 60  # until a test that would hang fails
+ENVIRONMENT = {"PATH": f"{DEVICES_PATH}:{sys.prefix}/bin:/usr/local/bin:/usr/bin:/bin", "PYTHONUNBUFFERED": "1"}
+FOREVER = "import signal; signal.signal(15, lambda *_: exit(7)); print('running'); signal.pause()"
+
+
+class Job(RunningJob):
+    """A job whose lines can be waited for. Each of `programs` is the Python that a host runs, or a command."""
+
+    def __init__(self, folder: Path, *programs: str | tuple[str, ...], port: int = 9, **plan: object) -> None:
+        self.folder = folder
+        self.image = folder / "image"
+        self.lines: queue.Queue[tuple[str, str]] = queue.Queue()
+        self.image.mkdir(parents=True, exist_ok=True)
+        hosts = tuple(self._host(number, program, plan) for number, program in enumerate(programs, 1))
+        super().__init__(
+            JobPlan(folder.name, hosts, port, folder), on_line=lambda host, line: self.lines.put((host, line))
+        )
+
+    def _host(self, number: int, program: str | tuple[str, ...], plan: dict[str, object]) -> HostPlan:
+        values: dict[str, object] = {
+            "name": f"algo-{number}",
+            "group": None,
+            "instance_type": "ml.m5.large",
+            "instance_count_of_group": 1,
+            "address": f"10.0.0.{number}",
+            "accelerators": 0,
+            "folder": self.folder / f"algo-{number}",
+            "root": self.image,
+            "python": Path(sys.prefix),
+            "environment": ENVIRONMENT,
+            "command": ("python", "-c", program) if isinstance(program, str) else program,
+            "working_directory": "/",
+        }
+        return HostPlan(**{**values, **plan})  # type: ignore[arg-type]
+
+    def line(self) -> tuple[str, str]:
+        return self.lines.get(timeout=SECONDS)
+
+    def all_lines(self) -> list[tuple[str, str]]:
+        found = []
+        with contextlib.suppress(queue.Empty):
+            while True:
+                found.append(self.lines.get_nowait())
+        return found
+
+    def __enter__(self) -> "Job":
+        self.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+def said(folder: Path, *programs: str | tuple[str, ...], **plan: object) -> list[tuple[str, str]]:
+    """What the hosts of a job print until all have ended."""
+    with Job(folder, *programs, **plan) as job:
+        assert job.wait(SECONDS) is not None
+        return job.all_lines()
