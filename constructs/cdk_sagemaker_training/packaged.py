@@ -27,7 +27,7 @@ def training_code_path(kind: str | None = None) -> str:
 
 
 def copy_training_code(kind: str, directory: Path) -> list[Path]:
-    """Copy one kind's training code, and the file it shares, into a new folder, to be edited and built from there.
+    """Copy one kind's training code, and the files it shares, into a new folder, to be edited and built from there.
 
     Returns the files written. Raises ``ValueError`` for an unknown kind and ``FileExistsError`` where ``directory``
     holds files.
