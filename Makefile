@@ -1,11 +1,11 @@
-# demo (KIND=compiled or model-parallel for another) | test | test-aws | check | synth | bench | docs; each sets up what it needs, once.
+# demo (KIND=compiled or model-parallel for another) | test | soak | test-aws | check | synth | bench | docs; each sets up what it needs, once.
 PYTHON ?= python3
 KIND ?= heterogeneous
 VENV := .venv
 export PATH := $(CURDIR)/$(VENV)/bin:$(CURDIR)/node_modules/.bin:$(PATH)
 export PYTHONDONTWRITEBYTECODE := 1
 
-.PHONY: demo test test-aws check synth bench docs setup clean
+.PHONY: demo test soak test-aws check synth bench docs setup clean
 
 setup: $(VENV)/.installed node_modules/.installed
 
@@ -25,7 +25,11 @@ demo: setup
 # A file's tests share an account, so that they stay in one process. Those that are marked aws run once, by test-aws against an
 # account on this machine (tests/aws/test_run.py).
 test: setup check
-	python -m pytest --numprocesses 2 --dist loadfile -m "not aws"
+	python -m pytest --numprocesses 2 --dist loadfile -m "not aws and not soak"
+
+# What takes longer than every change can wait for.
+soak: setup
+	python -m pytest -m soak
 
 # In the account of your own credentials; YES=1 agrees to what it prints, without which it asks.
 test-aws: setup

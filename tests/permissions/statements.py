@@ -122,6 +122,8 @@ def filled_in(template: Mapping[str, Any], value: Any) -> Any:
             return _arn_or_name(template, argument[0], tuple(ARNS))
         case "Fn::Join":
             return argument[0].join(map(str, filled_in(template, argument[1])))
+        case "Fn::FindInMap":
+            return PSEUDO_PARAMETERS["AWS::AccountId"]  # the account of AWS's containers in the region
         case str() if function.startswith("Fn::"):
             return "filled-in-when-deployed"
     return {function: filled_in(template, argument)}

@@ -21,6 +21,7 @@ from cdk_sagemaker_training import (
     Neuron,
     S3Prefix,
     Torchrun,
+    TrainingBucket,
     TrainingImage,
     TrainingNetwork,
     TrainingTask,
@@ -56,7 +57,7 @@ class Writing(cdk.Stack):
 
     def __init__(self, app: cdk.App, id: str) -> None:
         super().__init__(app, id)
-        bucket = s3.Bucket(self, "Bucket", encryption_key=kms.Key(self, "Key"))
+        bucket = TrainingBucket(self, "Bucket", encryption_key=kms.Key(self, "Key", enable_key_rotation=True))
         network = TrainingNetwork(self, "Network", max_azs=1)
         LustreFileSystem(self, "Files", network=network, data=S3Prefix(bucket, "images/"), export=True)
         compiler = Neuron(cache=S3Prefix(bucket, "cache/"))
