@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from cdk_sagemaker_training.instance_facts import InstanceFacts, family, instance_facts, smallest_with
 from cdk_sagemaker_training.instance_group import InstanceGroup
+from cdk_sagemaker_training.prop_types import check_fields
 from cdk_sagemaker_training.service_model import training_instance_types
 from cdk_sagemaker_training.tokens import is_unresolved
 
@@ -16,6 +17,9 @@ class Advice:
 
     id: str
     text: str
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
 
 def advice(id: str, text: str) -> tuple[Advice, ...]:

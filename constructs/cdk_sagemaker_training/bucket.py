@@ -8,6 +8,8 @@ from aws_cdk import Duration, RemovalPolicy
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
+from cdk_sagemaker_training.prop_types import checked
+
 
 class TrainingBucket(s3.Bucket):
     """A bucket for training: encrypted, private, reached by TLS only, with a log of who read and wrote what.
@@ -17,6 +19,7 @@ class TrainingBucket(s3.Bucket):
     there is. With ``removal_policy`` DESTROY the log goes too, with what is in it.
     """
 
+    @checked
     def __init__(self, scope: Construct, id: str, **props: Any) -> None:
         private: dict[str, Any] = {"block_public_access": s3.BlockPublicAccess.BLOCK_ALL, "enforce_ssl": True}
         if "encryption_key" not in props:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from cdk_sagemaker_training.checks import check_flag
+from cdk_sagemaker_training.prop_types import check_fields
 
 if TYPE_CHECKING:
     from aws_cdk.aws_lambda import IFunction
@@ -23,9 +23,9 @@ class UltraServers:
     multiple_jobs: bool = False
 
     def __post_init__(self) -> None:
-        check_flag("multiple_jobs", self.multiple_jobs)
+        check_fields(self)
         counts = self.instance_counts
-        if not counts or not all(type(count) is int and count >= 1 for count in counts):
+        if not counts or any(count < 1 for count in counts):
             raise ValueError(
                 f"counts must be machines on each UltraServer, at least 1, like [18] or {{'us-1': 9}}, got {self.counts!r}"
             )
@@ -34,7 +34,7 @@ class UltraServers:
     def instance_counts(self) -> tuple[int, ...]:
         if isinstance(self.counts, Mapping):
             return tuple(self.counts.values())
-        return tuple(self.counts) if isinstance(self.counts, Sequence) and not isinstance(self.counts, str) else ()
+        return tuple(self.counts)
 
     def placement_config(self) -> dict[str, Any]:
         """The request's InstancePlacementConfig."""
@@ -55,6 +55,9 @@ class PrivateRegistry:
     """
 
     credentials_provider: IFunction | None = None
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     def image_config(self) -> dict[str, Any]:
         """The request's TrainingImageConfig."""

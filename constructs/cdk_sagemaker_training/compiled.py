@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from cdk_sagemaker_training.advice import efa_advice, scale_up_advice
 from cdk_sagemaker_training.compilers import TorchCompile
 from cdk_sagemaker_training.jobs import Compiler, InstanceGroup, JobRequest, Launcher, compiled, launched, on_each_type
+from cdk_sagemaker_training.prop_types import check_fields
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,7 @@ class CompiledJob:
     launcher: Launcher | None = None
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if self.compiler is None:
             object.__setattr__(self, "compiler", TorchCompile())
         self.requests()

@@ -7,7 +7,9 @@ import math
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal
+
+from cdk_sagemaker_training.prop_types import checked
 
 Rule = Literal["linear", "square-root"]
 
@@ -30,6 +32,7 @@ class SuggestedBatchSize:
     compiled: int
 
 
+@checked
 def suggested_batch_sizes(
     model: str, *, instance_type: str | None = None, sequence_length: int | None = None
 ) -> list[SuggestedBatchSize]:
@@ -46,6 +49,7 @@ def suggested_batch_sizes(
     ]
 
 
+@checked
 def rescaled_learning_rate(
     learning_rate: float, *, batch_size: int, new_batch_size: int, rule: Rule = "linear"
 ) -> float:
@@ -54,12 +58,10 @@ def rescaled_learning_rate(
     The global batch is that of one process times the number of processes. The rules are those of AWS's "SageMaker Training
     Compiler Best Practices and Considerations"; which of the two trains better is to be tried. Works for smaller batches too.
     """
-    if rule not in get_args(Rule):
-        raise ValueError(f"rule must be one of {', '.join(map(repr, get_args(Rule)))}, like 'linear', got {rule!r}")
     for prop, value in (("batch_size", batch_size), ("new_batch_size", new_batch_size)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        if value < 1:
             raise ValueError(f"{prop} must be a whole number of at least 1, like 64, got {value!r}")
-    if isinstance(learning_rate, bool) or not isinstance(learning_rate, int | float) or not learning_rate > 0:
+    if not learning_rate > 0:
         raise ValueError(f"learning_rate must be a number above 0, like 0.0001, got {learning_rate!r}")
     times = new_batch_size / batch_size
     return learning_rate * (times if rule == "linear" else math.sqrt(times))

@@ -6,12 +6,12 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
-from cdk_sagemaker_training.checks import check_choice
 from cdk_sagemaker_training.data import S3Prefix
 from cdk_sagemaker_training.instance_facts import InstanceFacts, family, instance_facts
 from cdk_sagemaker_training.jobs import Advice, JobRequest
+from cdk_sagemaker_training.prop_types import check_fields
 from cdk_sagemaker_training.tokens import is_unresolved
 from cdk_sagemaker_training.unlisted import check_listed, way_out
 
@@ -36,10 +36,8 @@ class TorchCompile:
     cache_directory: str = "/opt/ml/checkpoints/compiler-cache"
 
     def __post_init__(self) -> None:
-        check_choice("mode", self.mode, get_args(Mode), "torch-compile-modes")
-        if not isinstance(self.dynamic, bool):
-            raise ValueError(f"dynamic must be True or False, like False for fixed shapes, got {self.dynamic!r}")
-        if not str(self.cache_directory).startswith("/"):
+        check_fields(self)
+        if not self.cache_directory.startswith("/"):
             raise ValueError(
                 "cache_directory must be an absolute path, like '/opt/ml/checkpoints/compiler-cache', "
                 f"got {self.cache_directory!r}"
@@ -103,8 +101,7 @@ class TensorFlowXla:
     auto_clustering: bool = False
 
     def __post_init__(self) -> None:
-        if not isinstance(self.auto_clustering, bool):
-            raise ValueError(f"auto_clustering must be True or False, like False, got {self.auto_clustering!r}")
+        check_fields(self)
 
     def compiled(self, request: JobRequest) -> Sequence[JobRequest]:
         _refuse_trainium("TensorFlowXla", request)
@@ -135,9 +132,8 @@ class Neuron:
     trial: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        check_fields(self)
         object.__setattr__(self, "trial", MappingProxyType(dict(self.trial)))
-        if not isinstance(self.cache, S3Prefix):
-            raise ValueError(f"cache must be a place in S3, like S3Prefix(bucket, 'neuron-cache/'), got {self.cache!r}")
         if self.trial and not self.compile_ahead:
             raise ValueError(
                 "trial must be left out without compile_ahead, whose job it is for, like trial={}, "

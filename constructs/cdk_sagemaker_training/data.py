@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal
 
-from cdk_sagemaker_training.checks import check_choice, check_directory, check_flag, check_text, words
+from cdk_sagemaker_training.checks import check_directory, check_text
+from cdk_sagemaker_training.prop_types import check_fields
 from cdk_sagemaker_training.tokens import is_unresolved
 
 if TYPE_CHECKING:
@@ -41,7 +42,8 @@ class S3AccessPoint:
     bucket: IBucket | None = None
 
     def __post_init__(self) -> None:
-        if not is_unresolved(self.arn) and not _ACCESS_POINT.fullmatch(str(self.arn)):
+        check_fields(self)
+        if not is_unresolved(self.arn) and not _ACCESS_POINT.fullmatch(self.arn):
             example = "arn:aws:s3:us-east-1:123456789012:accesspoint/images"
             raise ValueError(f"arn must be that of an access point of S3, like {example!r}, got {self.arn!r}")
         if self.alias is not None:
@@ -71,6 +73,7 @@ class S3Prefix:
     prefix: str = ""
 
     def __post_init__(self) -> None:
+        check_fields(self)
         _check_prefix(self.prefix)
 
     @property
@@ -111,17 +114,12 @@ class S3Channel:
     accept_eula: bool = False
 
     def __post_init__(self) -> None:
+        check_fields(self)
         _check_prefix(self.prefix)
-        check_choice("distribution", self.distribution, get_args(Distribution))
-        check_choice("input_mode", self.input_mode, get_args(InputMode))
-        check_choice("data_type", self.data_type, get_args(DataType))
-        check_choice("compression", self.compression, ("Gzip", None))
-        check_choice("record_wrapper", self.record_wrapper, ("RecordIO", None))
-        check_flag("accept_eula", self.accept_eula)
         if self.content_type is not None:
             check_text("content_type", self.content_type, "application/x-parquet")
         if self.groups is not None:
-            if isinstance(self.groups, str) or not self.groups:
+            if not self.groups:
                 raise ValueError(f"groups must list names of instance groups, like ['data_group'], got {self.groups!r}")
             object.__setattr__(self, "groups", tuple(self.groups))
         self._check_manifest()
@@ -160,7 +158,7 @@ class S3Channel:
                         f"like S3Channel(bucket, 'images/'), got {value!r}"
                     )
             return
-        if self.objects is None or not self.prefix or not hasattr(self.objects, "bucket"):
+        if self.objects is None or not self.prefix:
             raise ValueError(
                 "objects must say where the objects of a manifest lie, like S3Channel(bucket, 'train.manifest', "
                 f"data_type={self.data_type!r}, objects=S3Prefix(bucket, 'images/')), got {self.objects!r} for {self.prefix!r}"
@@ -171,18 +169,17 @@ class S3Channel:
                 f"like None, got {self.attribute_names!r}"
             )
         if self.data_type == "AugmentedManifestFile":
-            object.__setattr__(
-                self, "attribute_names", words("attribute_names", self.attribute_names, ["source-ref", "label"])
-            )
+            if not self.attribute_names:
+                raise ValueError(
+                    "attribute_names must name what is read of an augmented manifest, like ['source-ref', 'label'], "
+                    f"got {self.attribute_names!r}"
+                )
             self._only_in_pipe("data_type", self.data_type)
 
     def _check_pipe(self) -> None:
         for prop, value in (("compression", self.compression), ("record_wrapper", self.record_wrapper)):
             if value is not None:
                 self._only_in_pipe(prop, value)
-        seed = self.shuffle_seed
-        if seed is not None and not is_unresolved(seed) and (isinstance(seed, bool) or not isinstance(seed, int)):
-            raise ValueError(f"shuffle_seed must be a whole number, like 7, got {seed!r}")
 
     def _only_in_pipe(self, prop: str, value: str) -> None:
         if not is_unresolved(self.input_mode) and self.input_mode != "Pipe":
@@ -207,10 +204,11 @@ class Spot:
     local_path: str | None = None
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if self.checkpoints is not None:
-            if self.local_path is None:
-                object.__setattr__(self, "local_path", CHECKPOINTS)
-            check_directory("local_path", self.local_path, CHECKPOINTS)
+            local_path = CHECKPOINTS if self.local_path is None else self.local_path
+            check_directory("local_path", local_path, CHECKPOINTS)
+            object.__setattr__(self, "local_path", local_path)
         elif self.local_path is not None:
             raise ValueError(
                 "local_path must be left out where spot says no checkpoints, like checkpoint_local_path='/opt/ml/checkpoints' "
@@ -228,6 +226,7 @@ class WarmPool:
     keep_alive: Duration | int
 
     def __post_init__(self) -> None:
+        check_fields(self)
         seconds = seconds_of("keep_alive", self.keep_alive)
         if not is_unresolved(seconds) and seconds > _LONGEST_KEEP_ALIVE:
             raise ValueError(f"keep_alive must be at most 6 hours, like Duration.minutes(30), got {seconds} seconds")
@@ -255,5 +254,5 @@ def seconds_of(prop: str, duration: Any) -> int:
 def _check_prefix(prefix: str) -> None:
     if is_unresolved(prefix):
         return
-    if not isinstance(prefix, str) or prefix.startswith(("/", "s3:", "https:")):
+    if prefix.startswith(("/", "s3:", "https:")):
         raise ValueError(f"prefix must be how keys in the bucket begin, like 'images/', got {prefix!r}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from cdk_sagemaker_training.instance_facts import family, instance_facts
+from cdk_sagemaker_training.prop_types import checked
 from cdk_sagemaker_training.tokens import is_unresolved
 from cdk_sagemaker_training.unlisted import check_listed, marked
 
@@ -14,6 +15,7 @@ _AWS_OFI_NCCL = (1, 7)
 _WITH_RDMA = ("p4d", "p4de", "p5", "p5e", "p5en")
 
 
+@checked
 def efa_environment(instance_type: str, *, libfabric: str = "1.18", aws_ofi_nccl: str = "1.7") -> dict[str, str]:
     """The environment of a job on EFA, for ``environment``, by the versions of libfabric and aws-ofi-nccl in its image.
 

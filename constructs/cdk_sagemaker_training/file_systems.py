@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from cdk_sagemaker_training.checks import check_directory, check_flag, check_text
+from cdk_sagemaker_training.checks import check_directory, check_text
+from cdk_sagemaker_training.prop_types import check_fields
 
 if TYPE_CHECKING:
     from aws_cdk import aws_ec2 as ec2
@@ -30,12 +31,14 @@ class FsxLustreChannel:
     content_type: str | None = None
 
     def __post_init__(self) -> None:
-        _check(self.directory, self.read_only, self.content_type)
+        check_fields(self)
+        _check(self.directory, self.content_type)
         if self.mount_name is None and not hasattr(self.file_system, "mount_name"):
             raise ValueError(
                 "mount_name must be given of a file system that was imported, like 'fsx' or 'x7jq3bmv', got None"
             )
-        check_text("mount_name", self._mount_name, "x7jq3bmv")
+        if self.mount_name is not None:
+            check_text("mount_name", self.mount_name, "x7jq3bmv")
 
     @property
     def _mount_name(self) -> str:
@@ -63,7 +66,8 @@ class EfsChannel:
     content_type: str | None = None
 
     def __post_init__(self) -> None:
-        _check(self.directory, self.read_only, self.content_type)
+        check_fields(self)
+        _check(self.directory, self.content_type)
 
     def channel_config(self, groups: Sequence[str] | None) -> dict[str, Any]:
         """The request's Channel, but for its name; a file system goes to all groups."""
@@ -83,9 +87,8 @@ def allow_lustre(file_system: ec2.IConnectable, hosts: ec2.Connections) -> None:
     servers.allow_to(hosts, servers.default_port, "servers of a file system answer hosts of training jobs")
 
 
-def _check(directory: str, read_only: bool, content_type: str | None) -> None:
+def _check(directory: str, content_type: str | None) -> None:
     check_directory("directory", directory, "/images")
-    check_flag("read_only", read_only)
     if content_type is not None:
         check_text("content_type", content_type, "application/x-parquet")
 

@@ -19,6 +19,7 @@ from cdk_sagemaker_training.containers import (
     neuron_container,
     training_compiler_container,
 )
+from cdk_sagemaker_training.prop_types import checked
 from cdk_sagemaker_training.tokens import is_unresolved
 from cdk_sagemaker_training.unlisted import marked
 
@@ -58,6 +59,7 @@ class TrainingImage(Construct):
     repository: ecr.IRepository | None
     image_uri: str
 
+    @checked
     def __init__(
         self,
         scope: Construct,
@@ -135,6 +137,7 @@ class TrainingImage(Construct):
         self.image_uri = self.build.image_uri
 
     @staticmethod
+    @checked
     def from_dlc(
         scope: Construct, id: str, repository: str, tag: str, *, account_id: str | None = None
     ) -> TrainingImage:
@@ -161,17 +164,20 @@ class TrainingImage(Construct):
         return image
 
     @staticmethod
+    @checked
     def from_training_compiler(scope: Construct, id: str, framework: Framework, version: str) -> TrainingImage:
         """AWS's container with the Training Compiler for a framework and its version, like ``("pytorch", "1.13.1")``."""
         container = training_compiler_container(framework, version)
         return TrainingImage._from_container(scope, id, container)
 
     @staticmethod
+    @checked
     def from_neuron(scope: Construct, id: str) -> TrainingImage:
         """The last public container of AWS's in which Trainium trains with PyTorch/XLA."""
         return TrainingImage._from_container(scope, id, neuron_container())
 
     @staticmethod
+    @checked
     def from_ecr_repository(
         scope: Construct, id: str, repository: ecr.IRepository, tag: str, *, base: str | None = None
     ) -> TrainingImage:
@@ -184,6 +190,7 @@ class TrainingImage(Construct):
         return image
 
     @staticmethod
+    @checked
     def from_uri(scope: Construct, id: str, image_uri: str, *, base: str | None = None) -> TrainingImage:
         """An image by its URI, like ``"123456789012.dkr.ecr.us-east-1.amazonaws.com/jobs:1"``, of any account and region.
 

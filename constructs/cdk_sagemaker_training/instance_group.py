@@ -8,6 +8,7 @@ from typing import Any
 
 from cdk_sagemaker_training.checks import check_text
 from cdk_sagemaker_training.instance_types import check_training_instance_type
+from cdk_sagemaker_training.prop_types import check_fields, checked
 from cdk_sagemaker_training.tokens import is_unresolved
 
 _MOST_PREFERENCES = 5  # ResourceConfig.InstancePreferences of the service model
@@ -25,6 +26,7 @@ class InstancePreference:
     training_plan: str | None = None
 
     def __post_init__(self) -> None:
+        check_fields(self)
         check_training_instance_type(self.instance_type)
         if self.instance_count is not None:
             check_count("instance_count", self.instance_count)
@@ -57,13 +59,14 @@ class InstanceGroup:
     instance_count: int
     preferences: tuple[InstancePreference, ...] = field(default=(), repr=False)
 
+    @checked
     def __init__(
         self,
         instance_type: str | Sequence[str | InstancePreference],
         instance_count: int | None = None,
         preferences: Sequence[InstancePreference] = (),
     ) -> None:
-        given = instance_type if isinstance(instance_type, list | tuple) else preferences
+        given = preferences if isinstance(instance_type, str) else instance_type
         several = tuple(one if isinstance(one, InstancePreference) else InstancePreference(one) for one in given)
         if several or given is instance_type:
             _check_preferences(several, instance_count)
@@ -98,7 +101,7 @@ def check_count(prop: str, count: int, *, least: int = 1) -> None:
     """Raise ``ValueError`` unless ``count`` is a whole number of at least ``least``; a token is."""
     if is_unresolved(count):
         return
-    if isinstance(count, bool) or not isinstance(count, int) or count < least:
+    if count < least:
         raise ValueError(f"{prop} must be a whole number of at least {least}, like 2, got {count!r}")
 
 

@@ -13,6 +13,7 @@ from cdk_sagemaker_training.advice import efa_advice, scale_up_advice
 from cdk_sagemaker_training.data import S3Prefix
 from cdk_sagemaker_training.instance_group import InstanceGroup as InstanceGroup
 from cdk_sagemaker_training.instance_group import InstancePreference as InstancePreference
+from cdk_sagemaker_training.prop_types import check_fields
 
 _MOST_GROUPS = 5  # ResourceConfig.InstanceGroups of the service model
 _LONGEST_GROUP_NAME = 64  # InstanceGroupName of the service model
@@ -50,6 +51,9 @@ class JobRequest:
     checkpoints: bool = True
     advice: tuple[Advice, ...] = ()
 
+    def __post_init__(self) -> None:
+        check_fields(self)
+
 
 class TrainingJob(Protocol):
     """A kind of job: its requests, in the order in which they are to run."""
@@ -82,8 +86,6 @@ class Compiler(Protocol):
 
 def compiled(request: JobRequest, compiler: Compiler | None) -> Sequence[JobRequest]:
     """The requests of a job whose step ``compiler`` compiles, or ``request`` itself without one."""
-    if compiler is not None and not hasattr(compiler, "compiled"):
-        raise ValueError(f"compiler must be a compiler, like TorchCompile(), got {compiler!r}")
     requests = [request] if compiler is None else compiler.compiled(request)
     for one in requests:
         if "sagemaker_pytorch_xla_multi_worker_enabled" in one.hyperparameters and (
@@ -110,6 +112,7 @@ class DataParallelJob:
     compiler: Compiler | None = None
 
     def __post_init__(self) -> None:
+        check_fields(self)
         self.requests()
 
     def requests(self) -> Sequence[JobRequest]:
@@ -181,6 +184,7 @@ class HeterogeneousJob:
     order: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
+        check_fields(self)
         object.__setattr__(self, "groups", MappingProxyType(dict(self.groups)))
         for name, group in self.groups.items():
             _check_group_name("groups", name)
@@ -251,7 +255,7 @@ class HeterogeneousJob:
 
 
 def _check_group_name(prop: str, name: str) -> None:
-    if not isinstance(name, str) or not 1 <= len(name) <= _LONGEST_GROUP_NAME or "\n" in name:
+    if not 1 <= len(name) <= _LONGEST_GROUP_NAME or "\n" in name:
         raise ValueError(
             f"{prop} must name groups in 1 to {_LONGEST_GROUP_NAME} characters, like 'data_group', got {name!r}"
         )

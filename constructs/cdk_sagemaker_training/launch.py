@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatch
@@ -38,7 +39,7 @@ _ONE_DAY = 24 * 3_600  # SageMaker's own limit of a job that says none
 _LONGEST_PREFIX = 26
 _VOLUME_GIB = 30  # as AWS's SDK asks for, where nobody says a size
 # Props that reach the request as they are.
-_AS_THEY_ARE = PROPS & set(create_training_job.__kwdefaults__ or ()) - {"tags"} | {"output"}
+_AS_THEY_ARE = PROPS & set(inspect.signature(create_training_job).parameters) - {"tags"} | {"output"}
 
 
 class Launch:

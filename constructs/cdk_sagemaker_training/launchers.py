@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from cdk_sagemaker_training.advice import Advice, advice
 from cdk_sagemaker_training.instance_facts import instance_facts
 from cdk_sagemaker_training.instance_group import InstanceGroup, check_count
+from cdk_sagemaker_training.prop_types import check_fields
 from cdk_sagemaker_training.tokens import is_unresolved
 from cdk_sagemaker_training.unlisted import check_listed, way_out
 
@@ -33,6 +34,7 @@ class Torchrun:
     alone_because: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
+        check_fields(self)
         _check_processes(self.processes_per_host)
 
     def hyperparameters(self, group: InstanceGroup) -> Mapping[str, str]:
@@ -59,6 +61,7 @@ class Mpi:
     alone_because: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
+        check_fields(self)
         _check_processes(self.processes_per_host)
         _check_mpi_options(self.custom_mpi_options)
 
@@ -86,13 +89,12 @@ class SmDdp:
     Sources: fw_utils.py and estimator.py of the SageMaker Python SDK, version 2. Raises ``ValueError`` for other types.
     """
 
-    launch_by: str = "mpi"
+    launch_by: Literal["mpi", "torchrun"] = "mpi"
     custom_mpi_options: str = ""
     alone_because: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
-        if self.launch_by not in ("mpi", "torchrun"):
-            raise ValueError(f"launch_by must be 'mpi' or 'torchrun', like 'mpi', got {self.launch_by!r}")
+        check_fields(self)
         _check_mpi_options(self.custom_mpi_options)
         if self.custom_mpi_options and self.launch_by == "torchrun":
             raise ValueError(
@@ -135,6 +137,7 @@ class PyTorchDdp:
     alone_because: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
+        check_fields(self)
         _check_processes(self.processes_per_host)
 
     def hyperparameters(self, group: InstanceGroup) -> Mapping[str, str]:
@@ -248,7 +251,7 @@ def _processes_advice(group: InstanceGroup, processes_per_host: int | None) -> t
 
 def _check_mpi_options(options: str) -> None:
     # mpi.py of the toolkit splits at blanks and knows no quotes, so a quoted value reaches mpirun in pieces.
-    if not isinstance(options, str) or (not is_unresolved(options) and set(options) & set("'\"\n")):
+    if not is_unresolved(options) and set(options) & set("'\"\n"):
         raise ValueError(
             "custom_mpi_options must be options of mpirun separated by spaces, without quotes, "
             f"like '-x NCCL_DEBUG=WARN', got {options!r}"

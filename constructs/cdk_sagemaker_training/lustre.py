@@ -12,6 +12,7 @@ from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from cdk_sagemaker_training.file_systems import allow_lustre
+from cdk_sagemaker_training.prop_types import checked
 from cdk_sagemaker_training.tokens import is_unresolved
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ class LustreFileSystem(Construct):
     pay for each byte and wait for it.
     """
 
+    @checked
     def __init__(
         self,
         scope: Construct,
@@ -153,7 +155,6 @@ def _check_size(storage_gib: int, throughput: int) -> None:
         )
     if is_unresolved(storage_gib):
         return
-    whole = isinstance(storage_gib, int) and not isinstance(storage_gib, bool)
     # StorageCapacity of AWS::FSx::FileSystem, of PERSISTENT_2 on SSD.
-    if not whole or not (storage_gib == 1_200 or (storage_gib > 0 and storage_gib % 2_400 == 0)):
+    if not (storage_gib == 1_200 or (storage_gib > 0 and storage_gib % 2_400 == 0)):
         raise ValueError(f"storage_gib must be 1200 or a multiple of 2400, like 2_400, got {storage_gib!r}")

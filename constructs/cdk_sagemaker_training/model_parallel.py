@@ -9,6 +9,7 @@ from typing import Protocol
 from cdk_sagemaker_training.advice import Advice, efa_advice
 from cdk_sagemaker_training.instance_group import InstanceGroup
 from cdk_sagemaker_training.jobs import Compiler, JobRequest, compiled, on_each_type
+from cdk_sagemaker_training.prop_types import check_fields
 
 
 class Parallelism(Protocol):
@@ -41,6 +42,7 @@ class ModelParallelJob:
     compiler: Compiler | None = None
 
     def __post_init__(self) -> None:
+        check_fields(self)
         self.requests()
 
     def requests(self) -> Sequence[JobRequest]:

@@ -13,6 +13,7 @@ from constructs import Construct
 
 from cdk_sagemaker_training.addresses import check_addresses, check_cidr, known_cidrs
 from cdk_sagemaker_training.endpoints import add_interface_endpoint
+from cdk_sagemaker_training.prop_types import checked
 from cdk_sagemaker_training.tokens import is_pending_zone, is_unresolved
 
 _MOST_GROUPS = 5  # VpcConfig.SecurityGroupIds of the service model
@@ -42,6 +43,7 @@ class TrainingNetwork(Construct):
     Raises ``ValueError`` with the prop to change.
     """
 
+    @checked
     def __init__(
         self,
         scope: Construct,
@@ -90,6 +92,7 @@ class TrainingNetwork(Construct):
         return self.security_groups[0]
 
     @staticmethod
+    @checked
     def from_vpc(
         scope: Construct,
         id: str,
@@ -112,6 +115,7 @@ class TrainingNetwork(Construct):
         )
 
     @staticmethod
+    @checked
     def from_lookup(
         scope: Construct,
         id: str,
@@ -248,11 +252,7 @@ def _given_groups(
         return () if group is None else (group,)
     if group is not None:
         raise ValueError("security_group must be left out beside security_groups, like security_group=None, got both")
-    if (
-        isinstance(groups, str)
-        or not 1 <= len(groups) <= _MOST_GROUPS
-        or not all(hasattr(one, "security_group_id") for one in groups)
-    ):
+    if not 1 <= len(groups) <= _MOST_GROUPS:
         raise ValueError(
             f"security_groups must list 1 to {_MOST_GROUPS} security groups, not their ids, "
             f"like [ec2.SecurityGroup(self, 'Group', vpc=vpc)], got {groups!r}"
@@ -276,15 +276,11 @@ def _check_zones(max_azs: int | None, zones: Sequence[str] | None) -> None:
             "max_azs must be left out where availability_zones names the zones, like max_azs=None, "
             f"got {max_azs!r} beside {list(zones)}"
         )
-    if max_azs is not None and (
-        isinstance(max_azs, bool) or not isinstance(max_azs, int) or not 1 <= max_azs <= _MOST_ZONES
-    ):
+    if max_azs is not None and not 1 <= max_azs <= _MOST_ZONES:
         raise ValueError(f"max_azs must be a whole number from 1 to {_MOST_ZONES}, like 1, got {max_azs!r}")
     if zones is None or is_unresolved(zones):
         return
-    if (
-        isinstance(zones, str)
-        or not zones
-        or not all(is_pending_zone(zone) or re.fullmatch(r"[a-z]{2}(-[a-z]+)+-\d[a-z]", zone) for zone in zones)
+    if not zones or not all(
+        is_pending_zone(zone) or re.fullmatch(r"[a-z]{2}(-[a-z]+)+-\d[a-z]", zone) for zone in zones
     ):
         raise ValueError(f"availability_zones must list names of zones, like ['us-east-1a'], got {zones!r}")

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from cdk_sagemaker_training.checks import check_choice, check_directory, check_flag, check_text
+from cdk_sagemaker_training.checks import check_choice, check_directory, check_text
 from cdk_sagemaker_training.data import S3Prefix
+from cdk_sagemaker_training.prop_types import check_fields
 from cdk_sagemaker_training.tokens import is_unresolved
 
 # ProfilerConfig.ProfilingIntervalInMilliseconds, by its documentation: "Available values are ...".
@@ -31,6 +32,7 @@ class DebuggerRule:
     local_path: str | None = None
 
     def __post_init__(self) -> None:
+        check_fields(self)
         check_text("name", self.name, "LossNotDecreasing")
         check_text(
             "evaluator_image",
@@ -68,6 +70,7 @@ class Debugger:
     local_path: str | None = None
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if self.local_path is not None:
             check_directory("local_path", self.local_path, "/opt/ml/output/tensors")
         object.__setattr__(self, "rules", tuple(self.rules))
@@ -100,7 +103,7 @@ class Profiler:
     disable: bool = False
 
     def __post_init__(self) -> None:
-        check_flag("disable", self.disable)
+        check_fields(self)
         check_choice("interval_milliseconds", self.interval_milliseconds, (*_INTERVALS, None), "profiler-intervals")
         object.__setattr__(self, "rules", tuple(self.rules))
         if self.disable and (self.output or self.interval_milliseconds or self.parameters or self.rules):
@@ -132,6 +135,7 @@ class TensorBoard:
     local_path: str | None = None
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if self.local_path is not None:
             check_directory("local_path", self.local_path, "/opt/ml/output/tensorboard")
 
@@ -150,6 +154,7 @@ class Experiment:
     run_name: str | None = None
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if not any((self.experiment_name, self.trial_name, self.trial_component_display_name, self.run_name)):
             raise ValueError("experiment_name must be given, or another name, like 'digits', got none")
 
@@ -172,8 +177,9 @@ class Mlflow:
     run_name: str | None = None
 
     def __post_init__(self) -> None:
+        check_fields(self)
         arn = self.resource_arn
-        if not is_unresolved(arn) and (not isinstance(arn, str) or ":mlflow-" not in arn):
+        if not is_unresolved(arn) and ":mlflow-" not in arn:
             raise ValueError(
                 "resource_arn must be of a tracking server or app of MLflow, "
                 f"like 'arn:aws:sagemaker:us-east-1:123456789012:mlflow-tracking-server/digits', got {arn!r}"

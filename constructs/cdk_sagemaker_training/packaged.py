@@ -5,10 +5,13 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+from cdk_sagemaker_training.prop_types import checked
+
 _INSTALLED = Path(__file__).parent / "training_code"
 _CHECKED_OUT = Path(__file__).parents[2] / "training_code"
 
 
+@checked
 def training_code_path(kind: str | None = None) -> str:
     """The folder of the packaged training code, for ``TrainingImage(directory=...)``.
 

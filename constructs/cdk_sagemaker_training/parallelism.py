@@ -6,12 +6,13 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from math import prod
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar, Literal
 
 from cdk_sagemaker_training.advice import Advice, advice
 from cdk_sagemaker_training.instance_facts import instance_facts
 from cdk_sagemaker_training.instance_group import InstanceGroup, check_count
 from cdk_sagemaker_training.launchers import Torchrun
+from cdk_sagemaker_training.prop_types import check_fields
 from cdk_sagemaker_training.tokens import is_unresolved
 
 Schedule = Literal["gpipe", "1f1b", "interleaved"]
@@ -50,15 +51,11 @@ class NativeParallelism:
     alone_because: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
+        check_fields(self)
         for name, degree in self._degrees().items():
             check_count(name, degree)
         if self.microbatches is not None:
             check_count("microbatches", self.microbatches)
-        _check_choice("schedule", self.schedule, get_args(Schedule))
-        _check_choice("precision", self.precision, get_args(Precision))
-        for name in ("activation_checkpointing", "activation_offloading", "cpu_offload"):
-            if not isinstance(getattr(self, name), bool):
-                raise ValueError(f"{name} must be True or False, like True, got {getattr(self, name)!r}")
         self._check_microbatches()
 
     def hyperparameters(self, group: InstanceGroup, processes_per_host: int | None) -> Mapping[str, str]:
@@ -191,8 +188,3 @@ def described(group: InstanceGroup, processes_per_host: int | None) -> str:
 def factors(degrees: Mapping[str, int]) -> str:
     """Degrees with their names, like ``data_shard 2 x tensor 2``."""
     return " x ".join(f"{name} {degree}" for name, degree in degrees.items())
-
-
-def _check_choice(prop: str, value: str, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise ValueError(f"{prop} must be one of {', '.join(map(repr, choices))}, like {choices[0]!r}, got {value!r}")

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from cdk_sagemaker_training.jobs import TrainingJob
-from cdk_sagemaker_training.rules import check_are_channels
+from cdk_sagemaker_training.prop_types import check_props_of
 
 if TYPE_CHECKING:
     from aws_cdk import Duration, Size
@@ -86,8 +86,8 @@ class TrainingProps(RequiredProps, total=False):
     warm_pool: WarmPool | None
     training_plan: str | None
     ultra_servers: UltraServers | None
-    max_runtime: Duration | None
-    max_pending: Duration | None
+    max_runtime: Duration | int | None
+    max_pending: Duration | int | None
     maximum_retry_attempts: int | None
     infra_check: bool
     volume_size: Size | None
@@ -106,44 +106,6 @@ class TrainingProps(RequiredProps, total=False):
 PROPS = frozenset(TrainingProps.__annotations__)
 
 
-# Of each prop that is an object: an attribute by which it is known, what it is, and an example.
-_OBJECTS = {
-    "job": ("requests", "a kind of job", "DataParallelJob(InstanceGroup('ml.g5.xlarge'))"),
-    "image": (
-        "image_uri",
-        "a TrainingImage",
-        "TrainingImage.from_dlc(self, 'Image', 'pytorch-training', '2.6.0-gpu-py312')",
-    ),
-    "output": ("bucket", "an S3Prefix", "S3Prefix(bucket, 'models/')"),
-    "checkpoints": ("bucket", "an S3Prefix", "S3Prefix(bucket, 'checkpoints/')"),
-    "private_registry": ("image_config", "a PrivateRegistry", "PrivateRegistry()"),
-    "output_key": ("key_arn", "a key, not its ARN", "kms.Key(self, 'Key')"),
-    "role": ("role_arn", "a role, not its ARN", "TrainingRole(self, 'Role')"),
-    "network": ("vpc_config", "a TrainingNetwork", "TrainingNetwork(self, 'Network')"),
-    "spot": ("max_wait", "a Spot", "Spot(S3Prefix(bucket, 'checkpoints/'), max_wait=Duration.hours(12))"),
-    "warm_pool": ("keep_alive", "a WarmPool", "WarmPool(Duration.minutes(30))"),
-    "ultra_servers": ("placement_config", "an UltraServers", "UltraServers([18])"),
-    "volume_size": ("to_gibibytes", "a Size", "Size.gibibytes(100)"),
-    "volume_key": ("key_arn", "a key, not its ARN", "kms.Key(self, 'Key')"),
-    "debugger": ("hook_config", "a Debugger", "Debugger(S3Prefix(bucket, 'tensors/'))"),
-    "profiler": ("disable", "a Profiler", "Profiler(interval_milliseconds=500)"),
-    "tensorboard": ("output_config", "a TensorBoard", "TensorBoard(S3Prefix(bucket, 'tensorboard/'))"),
-    "experiment": ("experiment_name", "an Experiment", "Experiment('digits')"),
-    "mlflow": (
-        "resource_arn",
-        "an Mlflow",
-        "Mlflow('arn:aws:sagemaker:us-east-1:123456789012:mlflow-tracking-server/digits')",
-    ),
-}
-_DICTS = {
-    "channels": "{'images': S3Channel(bucket, 'images/')}",
-    "hyperparameters": "{'epochs': 3}",
-    "environment": "{'NCCL_DEBUG': 'INFO'}",
-    "metric_definitions": "{'loss': 'loss=([0-9.]+)'}",
-    "tags": "{'team': 'vision'}",
-}
-
-
 def check_props(taker: str, props: Mapping[str, Any]) -> None:
     """Raise ``TypeError``, as for any function's arguments, for a prop that is not there and for one that is missing.
 
@@ -155,13 +117,4 @@ def check_props(taker: str, props: Mapping[str, Any]) -> None:
     for name in RequiredProps.__annotations__:
         if name not in props:
             raise TypeError(f"{taker} missing required keyword argument {name!r}")
-    for name, value in props.items():
-        if value is None and name not in RequiredProps.__annotations__:
-            continue
-        if name in _OBJECTS:
-            attribute, kind, example = _OBJECTS[name]
-            if not hasattr(value, attribute):
-                raise ValueError(f"{name} must be {kind}, like {example}, got {value!r}")
-        if name in _DICTS and not isinstance(value, Mapping):
-            raise ValueError(f"{name} must be a dict, like {_DICTS[name]}, got {value!r}")
-    check_are_channels(props.get("channels") or {})
+    check_props_of(taker, TrainingProps, props)

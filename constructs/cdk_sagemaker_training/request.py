@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from cdk_sagemaker_training import rules
 from cdk_sagemaker_training.capacity import PrivateRegistry, UltraServers
-from cdk_sagemaker_training.checks import check_choice, check_flag, words
 from cdk_sagemaker_training.data import S3Channel, S3Prefix, Spot, WarmPool
 from cdk_sagemaker_training.file_systems import EfsChannel, FsxLustreChannel
 from cdk_sagemaker_training.hyperparameters import hyperparameters as hyperparameters_of
 from cdk_sagemaker_training.instance_types import is_newer
 from cdk_sagemaker_training.jobs import JobRequest
 from cdk_sagemaker_training.observability import Debugger, Experiment, Mlflow, Profiler, TensorBoard
+from cdk_sagemaker_training.prop_types import checked
 from cdk_sagemaker_training.service_model import check_request
 from cdk_sagemaker_training.tokens import is_unresolved
 
@@ -73,6 +73,7 @@ PROP_NAMES = {
 }
 
 
+@checked
 def create_training_job(
     *,
     job_request: JobRequest,
@@ -98,7 +99,7 @@ def create_training_job(
     container_arguments: Sequence[str] | None = None,
     private_registry: PrivateRegistry | None = None,
     output_kms_key: str | None = None,
-    output_compression: str | None = None,
+    output_compression: Literal["GZIP", "NONE"] | None = None,
     training_plan: str | None = None,
     ultra_servers: UltraServers | None = None,
     maximum_retry_attempts: int | None = None,
@@ -127,7 +128,6 @@ def create_training_job(
     rules.check_private_registry(private_registry, network=vpc_config is not None)
     rules.check_tags(tags or {})
     rules.check_environment(environment or {}, job_request)
-    check_choice("output_compression", output_compression, ("GZIP", "NONE", None))
     debugger_rules, profiler_rules = rules.rule_configurations(debugger, profiler)
     checkpoint_config = _checkpoint_config(checkpoint_s3_uri, checkpoint_local_path, spot)
     request = {
@@ -143,13 +143,13 @@ def create_training_job(
         "CheckpointConfig": checkpoint_config if job_request.checkpoints else None,
         "DebugHookConfig": debugger.hook_config() if debugger else None,
         "DebugRuleConfigurations": debugger_rules,
-        "EnableInterContainerTrafficEncryption": _flag("inter_container_encryption", inter_container_encryption),
+        "EnableInterContainerTrafficEncryption": inter_container_encryption or None,
         "EnableManagedSpotTraining": True if spot else None,
-        "EnableNetworkIsolation": _flag("network_isolation", network_isolation),
+        "EnableNetworkIsolation": network_isolation or None,
         "Environment": {**(environment or {}), **job_request.environment},
         "ExperimentConfig": experiment.config() if experiment else None,
         "HyperParameters": hyperparameters_of(hyperparameters or {}, job_request),
-        "InfraCheckConfig": {"EnableInfraCheck": _flag("infra_check", infra_check)},
+        "InfraCheckConfig": {"EnableInfraCheck": infra_check or None},
         "InputDataConfig": _input_data_config(channels or {}, job_request.group_names),
         "MlflowConfig": mlflow.config() if mlflow else None,
         "OutputDataConfig": {
@@ -159,7 +159,7 @@ def create_training_job(
         },
         "ProfilerConfig": rules.profiler_config(job_request, profiler, output),
         "ProfilerRuleConfigurations": profiler_rules,
-        "RemoteDebugConfig": {"EnableRemoteDebug": _flag("remote_debug", remote_debug)},
+        "RemoteDebugConfig": {"EnableRemoteDebug": remote_debug or None},
         "ResourceConfig": {
             **job_request.resource_config,
             "InstancePlacementConfig": ultra_servers.placement_config() if ultra_servers else None,
@@ -170,7 +170,7 @@ def create_training_job(
         },
         "RetryStrategy": {"MaximumRetryAttempts": maximum_retry_attempts},
         "RoleArn": role_arn,
-        "SessionChainingConfig": {"EnableSessionTagChaining": _flag("session_tag_chaining", session_tag_chaining)},
+        "SessionChainingConfig": {"EnableSessionTagChaining": session_tag_chaining or None},
         "StoppingCondition": {
             "MaxPendingTimeInSeconds": max_pending_seconds,
             "MaxRuntimeInSeconds": max_runtime_seconds,
@@ -199,14 +199,10 @@ def check_job_name_prefix(prefix: str) -> None:
         )
 
 
-def _flag(prop: str, value: bool) -> bool | None:
-    """A member that is only there where it is True, as it is False otherwise."""
-    check_flag(prop, value)
-    return value or None
-
-
 def _command(prop: str, value: Sequence[str] | None) -> list[str] | None:
-    return None if value is None else list(words(prop, value, ["python", "train.py"]))
+    if value is not None and not value:
+        raise ValueError(f"{prop} must hold something where it is given, like ['python', 'train.py'], got {value!r}")
+    return None if value is None else list(value)
 
 
 def _input_data_config(channels: Mapping[str, Channel], group_names: tuple[str, ...]) -> list[dict[str, Any]]:
@@ -223,14 +219,14 @@ def _input_data_config(channels: Mapping[str, Channel], group_names: tuple[str, 
 def _checkpoint_config(s3_uri: str | None, local_path: str | None, spot: Spot | None) -> dict[str, Any] | None:
     if s3_uri is None:
         return None
-    return {"LocalPath": local_path or (spot.local_path if spot else None), "S3Uri": s3_uri}
+    return {"LocalPath": spot.local_path if spot and local_path is None else local_path, "S3Uri": s3_uri}
 
 
 def _metric_definitions(definitions: Mapping[str, str | Sequence[str]]) -> list[dict[str, Any]]:
     """MetricDefinitions, with the name of a metric once for each of its expressions."""
     found: list[dict[str, Any]] = []
     for name, given in definitions.items():
-        of_name = given if isinstance(given, list | tuple) else [given]
+        of_name = [given] if isinstance(given, str) else given
         if not of_name:
             raise ValueError(
                 f"metric_definitions[{name!r}] must be a regular expression or several, like 'loss=([0-9.]+)', got {given!r}"
@@ -241,10 +237,10 @@ def _metric_definitions(definitions: Mapping[str, str | Sequence[str]]) -> list[
     return found
 
 
-def _check_regex(name: str, regex: Any) -> None:
+def _check_regex(name: str, regex: str) -> None:
     try:
         groups = 1 if is_unresolved(regex) else re.compile(regex).groups
-    except (re.error, TypeError) as error:
+    except re.error as error:
         raise ValueError(
             f"metric_definitions[{name!r}] must be a regular expression, like 'loss=([0-9.]+)', got {regex!r}: {error}"
         ) from error

@@ -12,6 +12,7 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from cdk_sagemaker_training.data import S3AccessPoint
+from cdk_sagemaker_training.prop_types import checked
 from cdk_sagemaker_training.review import Answers
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ class TrainingRole(Construct):
     every role of a stack there is CDK's ``iam.PermissionsBoundary.of(stack).apply(policy)``.
     """
 
+    @checked
     def __init__(
         self,
         scope: Construct,
@@ -74,6 +76,7 @@ class TrainingRole(Construct):
         self._allow_logs_and_metrics()
 
     @staticmethod
+    @checked
     def from_role(scope: Construct, id: str, role: iam.IRole) -> TrainingRole:
         """The role that there is already; see ``role``."""
         return TrainingRole(scope, id, role=role)

@@ -63,15 +63,6 @@ def check_max_runtime(seconds: int) -> None:
         )
 
 
-def check_are_channels(channels: Mapping[str, Any]) -> None:
-    """Raise ``ValueError`` for what is no channel, such as the URI of one."""
-    for name, channel in channels.items():
-        if not hasattr(channel, "channel_config"):
-            raise ValueError(
-                f"channels[{name!r}] must be a channel, like S3Channel(bucket, 'images/'), got {channel!r}"
-            )
-
-
 def check_channels(channels: Mapping[str, Any], group_names: tuple[str, ...], *, network: bool) -> None:
     """Raise ``ValueError`` for channels that the job cannot have.
 
@@ -79,7 +70,6 @@ def check_channels(channels: Mapping[str, Any], group_names: tuple[str, ...], *,
     Instance groups are named on all channels or on none (the service's error "Some channels have assigned instance groups:
     [...] while others not"), and a file system has no place to name them.
     """
-    check_are_channels(channels)
     for name, channel in channels.items():
         if isinstance(channel, S3Channel):
             _check_groups(name, channel, group_names)

@@ -11,6 +11,7 @@ from cdk_sagemaker_training.advice import Advice
 from cdk_sagemaker_training.instance_group import InstanceGroup
 from cdk_sagemaker_training.launchers import Mpi, Torchrun
 from cdk_sagemaker_training.parallelism import check_divides, idle_stages_advice, processes_of
+from cdk_sagemaker_training.prop_types import check_fields
 from cdk_sagemaker_training.smp_images import SmpImage, smp_v1_image, smp_v2_image
 from cdk_sagemaker_training.smp_parameters import V1, V2, check_names, check_parameters
 from cdk_sagemaker_training.tokens import is_unresolved
@@ -51,6 +52,7 @@ class SmpV2:
     alone_because: ClassVar[str] = _NO_GROUPS
 
     def __post_init__(self) -> None:
+        check_fields(self)
         check_names(2, self.more or {})
         check_parameters(V2, _given(self))
         shard, context = self.hybrid_shard_degree, self.context_parallel_degree
@@ -141,6 +143,7 @@ class SmpV1:
     alone_because: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
+        check_fields(self)
         check_names(1, self.more or {})
         check_parameters(V1, _given(self))
         for rule, prop, must, like in self._rules():

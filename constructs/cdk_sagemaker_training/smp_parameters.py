@@ -30,14 +30,13 @@ class Parameter:
         if is_unresolved(value) or is_unlisted(value):
             return
         if self.least is None:
-            if not any(value is choice or (isinstance(choice, str) and value == choice) for choice in self.choices):
+            if value not in self.choices:
                 must = f"{name} must be one of {', '.join(map(repr, self.choices))}"
                 if True in self.choices:
                     raise ValueError(f"{must}, got {value!r}")
                 check_listed("smp-parameters", value, False, must)
             return
-        number = isinstance(value, int if self.whole else (int, float)) and not isinstance(value, bool)
-        if not number or value < self.least or (self.most is not None and value > self.most):
+        if value < self.least or (self.most is not None and value > self.most):
             kind = "a whole number" if self.whole else "a number"
             most = "" if self.most is None else f" and at most {self.most:g}"
             raise ValueError(

@@ -14,6 +14,7 @@ from constructs import Construct
 from cdk_sagemaker_training.jsonpath import expression
 from cdk_sagemaker_training.launch import Launch
 from cdk_sagemaker_training.machine_policies import machine_policies
+from cdk_sagemaker_training.prop_types import checked
 from cdk_sagemaker_training.props import PROPS, TrainingProps
 from cdk_sagemaker_training.sync import check_sync_takes
 
@@ -50,6 +51,7 @@ class TrainingTask(tasks.CallAwsService):
     every task state, such as ``comment`` and ``result_path``. Raises ``ValueError`` with the prop to change.
     """
 
+    @checked
     def __init__(
         self,
         scope: Construct,

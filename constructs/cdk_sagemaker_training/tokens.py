@@ -28,7 +28,7 @@ def is_unresolved(value: Any) -> bool:
         return value < _NUMBER_TOKEN_BELOW
     if isinstance(value, list | tuple):
         return any(isinstance(item, str) and "#{Token[" in item for item in value)
-    return hasattr(value, "creation_stack")  # an IResolvable
+    return hasattr(type(value), "creation_stack")  # an IResolvable; its instances may fail to say
 
 
 def is_pending_zone(zone: str) -> bool:

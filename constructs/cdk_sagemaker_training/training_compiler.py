@@ -10,6 +10,7 @@ from typing import ClassVar
 from cdk_sagemaker_training.containers import training_compiler_images
 from cdk_sagemaker_training.instance_facts import family, instance_facts
 from cdk_sagemaker_training.jobs import Advice, InstanceGroup, JobRequest
+from cdk_sagemaker_training.prop_types import check_fields
 from cdk_sagemaker_training.unlisted import check_listed
 
 _FAMILIES = ("p3", "p3dn", "g4dn", "p4d", "g5")
@@ -52,9 +53,7 @@ class TrainingCompiler:
     profiler: bool = False
 
     def __post_init__(self) -> None:
-        for prop, value in (("debug", self.debug), ("profiler", self.profiler)):
-            if not isinstance(value, bool):
-                raise ValueError(f"{prop} must be True or False, like False, got {value!r}")
+        check_fields(self)
 
     def compiled(self, request: JobRequest) -> Sequence[JobRequest]:
         instance_type = request.resource_config["InstanceType"]

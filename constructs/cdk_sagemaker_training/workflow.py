@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Unpack, get_args
+from typing import TYPE_CHECKING, Any, Unpack
 
 import jsii
 from aws_cdk import Duration
@@ -17,6 +17,7 @@ from cdk_sagemaker_training.jsonpath import expression
 from cdk_sagemaker_training.launch import Launch
 from cdk_sagemaker_training.machine_policies import machine_policies, reserved_capacity
 from cdk_sagemaker_training.machines import answer_review, default_logs, make_state_machine
+from cdk_sagemaker_training.prop_types import checked
 from cdk_sagemaker_training.props import TrainingProps
 from cdk_sagemaker_training.stopping import Stopper
 from cdk_sagemaker_training.sync import check_sync_takes, sync_takes
@@ -59,6 +60,7 @@ class TrainingWorkflow(Construct):
     its jobs: ``bucket.grant_read(workflow)``. Raises ``ValueError`` with the prop to change.
     """
 
+    @checked
     def __init__(
         self,
         scope: Construct,
@@ -67,13 +69,12 @@ class TrainingWorkflow(Construct):
         resume_from: str | None = None,
         integration: Integration | None = None,
         attempts: int = 1,
-        timeout: Duration | None = None,
+        timeout: Duration | int | None = None,
         logs: sfn.LogOptions | None = None,
         **props: Unpack[TrainingProps],
     ) -> None:
         super().__init__(scope, id)
         _check_attempts(attempts)
-        _check_integration(integration)
         launch = Launch(self, props)
         folder = _folder(resume_from, launch.checkpoints)
         requests = {
@@ -190,13 +191,5 @@ def _folder(resume_from: str | None, checkpoints: S3Prefix | None) -> str:
 
 
 def _check_attempts(attempts: int) -> None:
-    if isinstance(attempts, bool) or not isinstance(attempts, int) or not 1 <= attempts <= _MOST_ATTEMPTS:
+    if not 1 <= attempts <= _MOST_ATTEMPTS:
         raise ValueError(f"attempts must be a whole number from 1 to {_MOST_ATTEMPTS}, like 3, got {attempts!r}")
-
-
-def _check_integration(integration: str | None) -> None:
-    if integration is not None and integration not in get_args(Integration):
-        raise ValueError(
-            f"integration must be one of {', '.join(map(repr, get_args(Integration)))} or None, like 'poll', "
-            f"got {integration!r}"
-        )

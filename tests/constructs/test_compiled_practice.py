@@ -23,7 +23,7 @@ def test_a_batch_that_has_to_shrink_takes_a_smaller_learning_rate() -> None:
     [
         ({"rule": "cubic"}, "rule must be one of 'linear', 'square-root', like 'linear', got 'cubic'"),
         ({"batch_size": 0}, "batch_size must be a whole number of at least 1, like 64, got 0"),
-        ({"new_batch_size": 1.5}, "new_batch_size must be a whole number of at least 1, like 64, got 1.5"),
+        ({"new_batch_size": -1}, "new_batch_size must be a whole number of at least 1, like 64, got -1"),
         ({"learning_rate": -1}, "learning_rate must be a number above 0, like 0.0001, got -1"),
     ],
 )

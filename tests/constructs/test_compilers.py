@@ -82,12 +82,12 @@ def test_the_group_that_trains_of_a_heterogeneous_job_is_compiled() -> None:
     [
         (
             lambda: TorchCompile(mode="fast"),  # type: ignore[arg-type]
-            "mode must be one of 'default', 'reduce-overhead', 'max-autotune', 'max-autotune-no-cudagraphs'"
+            "mode must be one of 'default', 'reduce-overhead', 'max-autotune', 'max-autotune-no-cudagraphs', like 'default'"
             ", or unlisted('fast') where AWS differs by now, got 'fast'",
         ),
         (
             lambda: TorchCompile(dynamic="no"),  # type: ignore[arg-type]
-            "dynamic must be True or False, like False for fixed shapes, got 'no'",
+            "dynamic must be True or False, like True, got 'no'",
         ),
         (
             lambda: TorchCompile(cache_directory="cache"),
@@ -95,7 +95,7 @@ def test_the_group_that_trains_of_a_heterogeneous_job_is_compiled() -> None:
         ),
         (
             lambda: TensorFlowXla(auto_clustering=2),  # type: ignore[arg-type]
-            "auto_clustering must be True or False, like False, got 2",
+            "auto_clustering must be True or False, like True, got 2",
         ),
         (
             lambda: CompiledJob(GPU, compiler="inductor"),  # type: ignore[arg-type]
@@ -107,7 +107,7 @@ def test_the_group_that_trains_of_a_heterogeneous_job_is_compiled() -> None:
         ),
         (
             lambda: Neuron(cache="s3://bucket/neuron-cache/"),  # type: ignore[arg-type]
-            "cache must be a place in S3, like S3Prefix(bucket, 'neuron-cache/'), got 's3://bucket/neuron-cache/'",
+            "cache must be an S3Prefix, like S3Prefix(bucket, 'neuron-cache/'), got 's3://bucket/neuron-cache/'",
         ),
         (
             lambda: Neuron(cache=cache(), compile_ahead=False, trial={"steps": 10}),

@@ -22,16 +22,16 @@ BUCKET: Any = SimpleNamespace(bucket_name="bucket")
         ),
         (
             lambda: S3Channel(BUCKET, groups="data_group"),
-            "groups must list names of instance groups, like ['data_group'], got 'data_group'",
+            "groups must be a list, like ['data_group'], got 'data_group'",
         ),
         (
             lambda: S3Channel(BUCKET, distribution="Sharded"),  # type: ignore[arg-type]
-            "distribution must be one of 'FullyReplicated', 'ShardedByS3Key'"
+            "distribution must be one of 'FullyReplicated', 'ShardedByS3Key', like 'FullyReplicated'"
             ", or unlisted('Sharded') where AWS differs by now, got 'Sharded'",
         ),
         (
             lambda: S3Channel(BUCKET, input_mode="Stream"),  # type: ignore[arg-type]
-            "input_mode must be one of 'File', 'FastFile', 'Pipe'"
+            "input_mode must be one of 'File', 'FastFile', 'Pipe', like 'File'"
             ", or unlisted('Stream') where AWS differs by now, got 'Stream'",
         ),
         (
@@ -48,7 +48,7 @@ BUCKET: Any = SimpleNamespace(bucket_name="bucket")
         ),
         (
             lambda: WarmPool(float("nan")),
-            "keep_alive must be a Duration or whole seconds, at least 1, like Duration.hours(6), got nan",
+            "keep_alive must be a Duration or a whole number, like Duration.hours(6), got nan",
         ),
         (
             lambda: WarmPool(Duration.hours(7)),

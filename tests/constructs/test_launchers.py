@@ -80,7 +80,8 @@ def test_smddp_by_torchrun_takes_no_options_of_mpirun() -> None:
 
 def test_smddp_is_launched_by_one_of_two() -> None:
     assert (
-        message_of(lambda: SmDdp(launch_by="slurm")) == "launch_by must be 'mpi' or 'torchrun', like 'mpi', got 'slurm'"
+        message_of(lambda: SmDdp(launch_by="slurm"))
+        == "launch_by must be one of 'mpi', 'torchrun', like 'mpi', got 'slurm'"
     )
 
 

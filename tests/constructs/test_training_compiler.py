@@ -74,7 +74,7 @@ def test_it_compiles_for_a_data_parallel_job_too() -> None:
 @pytest.mark.parametrize("prop", ["debug", "profiler"])
 def test_a_flag_that_is_neither_true_nor_false_is_refused(prop: str) -> None:
     assert (
-        message_of(lambda: TrainingCompiler(**{prop: "yes"})) == f"{prop} must be True or False, like False, got 'yes'"
+        message_of(lambda: TrainingCompiler(**{prop: "yes"})) == f"{prop} must be True or False, like True, got 'yes'"
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from dataclasses import fields, is_dataclass
 from types import SimpleNamespace
@@ -19,7 +20,7 @@ from whole_requests import request_of
 
 import cdk_sagemaker_training
 from cdk_sagemaker_training.props import PROPS
-from cdk_sagemaker_training.request import PROP_NAMES
+from cdk_sagemaker_training.request import PROP_NAMES, create_training_job
 from cdk_sagemaker_training.service_model import check_request
 from cdk_sagemaker_training.tokens import is_unresolved
 
@@ -29,6 +30,7 @@ INPUT = MODEL.operation_model("CreateTrainingJob").input_shape
 VALUES = [getattr(cdk_sagemaker_training, name) for name in cdk_sagemaker_training.__all__]
 FIELDS = {field.name for value in VALUES if is_dataclass(value) for field in fields(value)}
 NAMED = PROPS | FIELDS | {prop.split(".")[0] for prop in PROP_NAMES.values()}
+NAMED |= {*inspect.signature(create_training_job).parameters}
 
 drawn = settings(
     deadline=None,

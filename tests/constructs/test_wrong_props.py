@@ -34,7 +34,7 @@ WRONG: dict[str, tuple[Any, str]] = {
     "tensorboard": ("s3://bucket/tensorboard/", "a TensorBoard, like TensorBoard("),
     "experiment": ("digits", "an Experiment, like Experiment('digits')"),
     "mlflow": ("digits", "an Mlflow, like Mlflow("),
-    "job_name_prefix": (3, "1 to 26 letters, digits and hyphens, a hyphen neither first nor last, like 'digits'"),
+    "job_name_prefix": (3, "text, like 'digits'"),
 }
 # Numbers, flags and text, whose rules are those of the request.
 PLAIN = {
