@@ -11,6 +11,7 @@ import pytest
 from checker import not_granted, not_in_iam, without_row, without_source, without_statement
 from iam_reference import listed, wrong_in
 from moto.iam.aws_managed_policies import aws_managed_policies_data
+from needs import lacking
 from page import PAGE, exercised, granted, left_out
 from sources import RECORDED, all_sources, full_access
 from statements import Held, statements
@@ -21,8 +22,8 @@ ROWS = [*exercised(TEXT), *granted(TEXT)]
 JOBS = "arn:aws:sagemaker:us-east-1:123456789012:training-job/digits-*"
 
 
-def altered(name: str, action: str, *instead: str) -> list[Held]:
-    """The statements of a stack's template in which an action stands as others, or as none."""
+def altered(name: str, action: str, *instead: str) -> dict[str, Any]:
+    """A stack's template in whose policies an action stands as others, or as none."""
     template: dict[str, Any] = copy.deepcopy(dict(template_of(name)))
     found = 0
     for resource in template["Resources"].values():
@@ -31,11 +32,11 @@ def altered(name: str, action: str, *instead: str) -> list[Held]:
             found += named.count(action)
             statement["Action"] = [one for had in named for one in (instead if had == action else [had])]
     assert found, f"{name} has no {action}"
-    return statements(template)
+    return template
 
 
 def test_an_action_that_is_misspelt_is_found() -> None:
-    held = altered("Waiting", "sagemaker:ListTags", "sagemaker:ListTag")
+    held = statements(altered("Waiting", "sagemaker:ListTags", "sagemaker:ListTag"))
     assert all(found.endswith("there is no action sagemaker:ListTag") for found in not_in_iam(held))
     assert not_in_iam(held)
     [found] = without_row(held, ROWS)
@@ -52,7 +53,25 @@ def test_an_action_that_is_taken_away_is_found(action: str) -> None:
 
 def altered_if_there(name: str, action: str) -> list[Held]:
     has = any(action in one.actions for one in held_by(name) if one.holder != "trust")
-    return altered(name, action) if has else held_by(name)
+    return statements(altered(name, action)) if has else held_by(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "action", "role"),
+    [
+        ("Waiting", "sagemaker:ListTags", "MachineRole"),
+        ("Waiting", "iam:PassRole", "CalledStateMachineRole"),
+        ("Waiting", "states:StopExecution", "CallerRole"),
+        ("CompiledTraining", "sagemaker:DescribeTrainingJob", "TrainingStateMachineRole"),
+        ("CompiledTraining", "ec2:DescribeDhcpOptions", "TrainingRole"),
+        ("Members", "kms:CreateGrant", "TrainingRole"),
+        ("Everything", "ecr:BatchGetImage", "TrainingRole"),
+        ("Reading", "s3:PutObject", "Own"),
+    ],
+)
+def test_an_action_that_is_taken_away_in_one_stack_is_found(name: str, action: str, role: str) -> None:
+    found = lacking(altered(name, action))
+    assert [one for one in found if one.startswith(role) and one.endswith(f" has no {action}")]
 
 
 def test_an_action_that_a_source_comes_to_list_is_found() -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 from checker import REFERENCE, not_granted, not_in_iam, without_row, without_source, without_statement
+from needs import lacking
 from page import PAGE, Row, exercised, granted, left_out, sources
 from sources import all_sources
 from statements import Held
-from under_review import STACKS, held_by
+from under_review import STACKS, held_by, template_of
 
 TEXT = PAGE.read_text()
 ROWS: list[Row] = [*exercised(TEXT), *granted(TEXT)]
@@ -30,6 +31,11 @@ def test_a_stack_has_only_actions_resources_and_condition_keys_that_iam_has(name
 @pytest.mark.parametrize("name", STACKS)
 def test_each_permission_of_a_stack_has_its_row_on_the_page(name: str) -> None:
     assert_none(without_row(held_by(name), ROWS))
+
+
+@pytest.mark.parametrize("name", STACKS)
+def test_each_role_of_a_stack_has_what_its_calls_and_jobs_take(name: str) -> None:
+    assert_none(lacking(template_of(name)))
 
 
 def test_each_row_of_the_page_is_a_permission_of_some_stack(held: list[Held]) -> None:
