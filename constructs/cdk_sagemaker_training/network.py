@@ -13,6 +13,7 @@ from constructs import Construct
 
 from cdk_sagemaker_training.addresses import check_addresses, check_cidr, known_cidrs
 from cdk_sagemaker_training.endpoints import add_interface_endpoint
+from cdk_sagemaker_training.owners import check_owner, owner_of
 from cdk_sagemaker_training.prop_types import checked
 from cdk_sagemaker_training.tokens import is_pending_zone, is_unresolved
 
@@ -35,6 +36,9 @@ class TrainingNetwork(Construct):
     - ``security_group`` uses one that there is already, and adds the rules that a job's hosts need; ``security_groups`` uses
       several, at most 5, all of which each host has and all of which get these rules, as with CDK's own constructs. One that
       was imported with ``mutable=False`` stays as it is.
+    - ``owner_account`` is the account that owns a ``vpc`` which is shared by AWS RAM: the role of a job may use its subnets by
+      ARNs that name it. One that is looked up says it by itself; for one that was imported by its attributes, unless it is
+      given, the ARNs have any account, since the ids of subnets are no other's.
     - ``endpoints`` are interface endpoints by their services' names, like ``["sts", "logs"]``; SageMaker itself needs none of
       them to run a job. ``add_endpoint`` says what each is for, and what it costs.
     - ``flow_logs`` False leaves out the record of the new VPC's traffic, which CloudWatch charges by size and keeps for three
@@ -55,6 +59,7 @@ class TrainingNetwork(Construct):
         security_groups: Sequence[ec2.ISecurityGroup] | None = None,
         max_azs: int | None = None,
         availability_zones: Sequence[str] | None = None,
+        owner_account: str | None = None,
         cidr: str | None = None,
         endpoints: Sequence[str] = (),
         flow_logs: bool | None = None,
@@ -62,6 +67,7 @@ class TrainingNetwork(Construct):
         super().__init__(scope, id)
         _check_zones(max_azs, availability_zones)
         check_cidr(cidr)
+        check_owner(owner_account, new=vpc is None)
         new = {"max_azs": max_azs, "cidr": cidr, "flow_logs": flow_logs}
         for name, value in new.items():
             if vpc is not None and value is not None:
@@ -73,6 +79,7 @@ class TrainingNetwork(Construct):
         if self.subnets.is_pending_lookup and not self.subnets.subnets:
             # CDK's placeholder of a VPC has public and private subnets in two zones, which need not be among those selected.
             self.subnets = self.vpc.select_subnets()
+        self._owner_account = Stack.of(self).account if vpc is None else owner_account or owner_of(vpc, Stack.of(self))
         given = _given_groups(security_group, security_groups)
         self.security_groups: tuple[ec2.ISecurityGroup, ...] = given or (self._security_group(),)
         self._allow_internally("Everything", ec2.Port.all_traffic(), "hosts of a job reach each other")
@@ -102,8 +109,9 @@ class TrainingNetwork(Construct):
         security_group: ec2.ISecurityGroup | None = None,
         security_groups: Sequence[ec2.ISecurityGroup] | None = None,
         availability_zones: Sequence[str] | None = None,
+        owner_account: str | None = None,
     ) -> TrainingNetwork:
-        """The network in a VPC that there is already; see ``vpc``."""
+        """The network in a VPC that there is already; see ``vpc``, and ``owner_account`` for one of another account."""
         return TrainingNetwork(
             scope,
             id,
@@ -112,6 +120,7 @@ class TrainingNetwork(Construct):
             security_group=security_group,
             security_groups=security_groups,
             availability_zones=availability_zones,
+            owner_account=owner_account,
         )
 
     @staticmethod
@@ -139,6 +148,7 @@ class TrainingNetwork(Construct):
             security_group=security_group,
             security_groups=security_groups,
             availability_zones=availability_zones,
+            owner_account=vpc.get("owner_account_id"),
         )
 
     def vpc_config(self) -> Mapping[str, Any]:
@@ -147,6 +157,15 @@ class TrainingNetwork(Construct):
             "SecurityGroupIds": [group.security_group_id for group in self.security_groups],
             "Subnets": self.subnets.subnet_ids,
         }
+
+    def subnet_arns(self) -> list[str]:
+        """The ARNs of the subnets, with the account that owns them."""
+        return [
+            Stack.of(self).format_arn(
+                service="ec2", resource="subnet", resource_name=subnet_id, account=self._owner_account
+            )
+            for subnet_id in self.subnets.subnet_ids
+        ]
 
     def check_addresses(self, resource_config: Mapping[str, Any]) -> None:
         """Refuse a job with more machines than the largest subnet has addresses for, where the CIDRs are known."""

@@ -137,6 +137,7 @@ EXAMPLES: Mapping[str, str] = {
     "mode": "'default'",
     "mount_name": "'x7jq3bmv'",
     "name": "'LossNotDecreasing'",
+    "owner_account": "'123456789012'",
     "parameters": "{'rule_to_invoke': 'LossNotDecreasing'}",
     "preferences": "[InstancePreference('ml.p5.48xlarge', 2)]",
     "prefix": "'images/'",

@@ -29,7 +29,10 @@ _WHY_EVERYTHING = (
     "pulling an image takes a login that has no resource, as have what only describes networks or file systems of FSx, and "
     "metrics, of which a condition names the namespace"
 )
-_WHY_INTERFACES = "interfaces have no name before they are made; subnets and security groups are the network's own"
+_WHY_INTERFACES = (
+    "interfaces have no name before they are made; subnets and security groups are the network's own, by their ids where the "
+    "account that owns a VPC is not known"
+)
 _WHY_KEY = "kms:GenerateDataKey* and kms:ReEncrypt* are each the action and its variant without plaintext, on one key"
 _WHY_OBJECTS = "a job reads, writes and deletes objects under a prefix, whose keys are not known before"
 _WHY_VERSIONS = "a function's ARN with each of its versions, of the one function"
@@ -142,13 +145,16 @@ class TrainingRole(Construct):
         self.grant_write(bucket, prefix)
 
     def grant_network(self, network: TrainingNetwork) -> None:
-        """Let SageMaker put the hosts' network interfaces into the network's subnets, and take them out again."""
+        """Let SageMaker put the hosts' network interfaces into the network's subnets, and take them out again.
+
+        A subnet's ARN has the account of its owner, which of a shared VPC is another's (terraform-aws-iam 227, runs-on 463).
+        """
         stack = Stack.of(self)
 
         def arns(resource: str, names: Sequence[str]) -> list[str]:
             return [stack.format_arn(service="ec2", resource=resource, resource_name=name) for name in names]
 
-        interfaces, subnets = arns("network-interface", ["*"]), arns("subnet", network.subnets.subnet_ids)
+        interfaces, subnets = arns("network-interface", ["*"]), network.subnet_arns()
         groups = arns("security-group", [group.security_group_id for group in network.security_groups])
         self._allow(["ec2:CreateNetworkInterface"], [*interfaces, *groups, *subnets], why=_WHY_INTERFACES)
         # The condition is that of AWS's own policy for CodeBuild in a VPC. Of the two below no policy of AWS's has one, and a key

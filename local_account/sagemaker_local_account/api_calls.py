@@ -171,8 +171,20 @@ def _resources(action: str, members: Mapping[str, Any], place: Place) -> list[st
 
 def _of_network_interface(members: Mapping[str, Any], place: Place) -> list[str]:
     groups = [value for name, value in members.items() if name.startswith("SecurityGroupId.")]
-    named = [f"subnet/{members.get('SubnetId', '*')}", *(f"security-group/{group}" for group in groups)]
-    return [f"arn:aws:ec2:{place.region}:{place.account}:{name}" for name in ("network-interface/*", *named)]
+    ec2 = f"arn:aws:ec2:{place.region}:{place.account}:"
+    named = [f"{ec2}{name}" for name in ("network-interface/*", *(f"security-group/{group}" for group in groups))]
+    return [*named, subnet_arn(members.get("SubnetId", "*"), place)]
+
+
+def subnet_arn(id: str, place: Place) -> str:
+    """A subnet's ARN. One that another account shares by RAM has its owner's account (terraform-aws-iam 227, runs-on 463)."""
+    from moto.ec2.exceptions import InvalidSubnetIdError
+    from moto.ec2.models import ec2_backends
+
+    try:
+        return str(ec2_backends[place.account][place.region].get_subnet(id).arn)
+    except InvalidSubnetIdError:
+        return f"arn:aws:ec2:{place.region}:{place.account}:subnet/{id}"
 
 
 def _filled(service: str, template: str, members: Mapping[str, Any], place: Place) -> list[str]:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from . import resource_policies
-from .api_calls import Place
+from .api_calls import Place, subnet_arn
 from .policies import Call
 from .references import ECR_REGISTRY, reference
 
@@ -44,7 +44,7 @@ def network_calls(request: Mapping[str, Any], place: Place) -> list[Call]:
         return []
     ec2 = f"arn:aws:ec2:{place.region}:{place.account}:"
     interface = f"{ec2}network-interface/*"
-    subnets = [f"{ec2}subnet/{subnet}" for subnet in network["Subnets"]]
+    subnets = [subnet_arn(subnet, place) for subnet in network["Subnets"]]
     created = [
         interface,
         *subnets,

@@ -168,6 +168,8 @@ class OnANetwork(Role):
 
 
 EC2 = "arn:aws:ec2:us-east-1:123456789012:"
+# A VPC that was imported does not say whose it is.
+OF_ANY = "arn:aws:ec2:us-east-1:*:"
 
 
 @pytest.mark.parametrize("new", [True, False])
@@ -178,7 +180,7 @@ def test_interfaces_may_be_made_in_the_networks_subnets_and_security_group_only(
     assert role.of("ec2:CreateNetworkInterface")["Resource"] == [
         f"{EC2}network-interface/*",
         f"{EC2}security-group/{group}",
-        *(f"{EC2}subnet/{subnet}" for subnet in subnets),
+        *(f"{EC2 if new else OF_ANY}subnet/{subnet}" for subnet in subnets),
     ]
 
 
@@ -186,5 +188,6 @@ def test_interfaces_may_be_made_in_the_networks_subnets_and_security_group_only(
 def test_interfaces_may_be_handed_to_sagemaker_in_the_networks_subnets_only(new: bool) -> None:
     role = OnANetwork(new)
     handing = role.of("ec2:CreateNetworkInterfacePermission")
-    subnets = [f"{EC2}subnet/{resolved(role.stack.resolve(id))}" for id in role.network.subnets.subnet_ids]
+    ec2 = EC2 if new else OF_ANY
+    subnets = [f"{ec2}subnet/{resolved(role.stack.resolve(id))}" for id in role.network.subnets.subnet_ids]
     assert handing["Condition"] == {"ArnEquals": {"ec2:Subnet": subnets}}
