@@ -12,12 +12,14 @@ from sagemaker_local_account.account import LocalAccount
 
 @pytest.fixture(scope="module")
 def deployed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
+    """Its hosts are called as AWS's are where the module says ``FIDELITY = "strict"``."""
     state = tmp_path_factory.mktemp("account")
     if request.config.getoption("--aws"):
         with closing(OnAws(AwsAccount(state))) as on_aws:
             yield on_aws
         return
-    with LocalAccount(state=state, enforce_iam=True) as account:
+    fidelity = getattr(request.module, "FIDELITY", "default")
+    with LocalAccount(state=state, fidelity=fidelity, enforce_iam=True) as account:
         deployed = Deployed(account)
         deployed.cdk("bootstrap", "aws://123456789012/us-east-1")
         yield deployed

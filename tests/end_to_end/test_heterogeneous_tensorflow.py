@@ -26,6 +26,7 @@ from cdk_sagemaker_training import (
     training_code_path,
 )
 
+FIDELITY = "strict"  # hosts are called as AWS's are
 JOB = HeterogeneousJob(
     groups={"data_group": InstanceGroup("ml.c5.xlarge", 2)},
     train=DataParallelJob(InstanceGroup("ml.m5.xlarge", 2)),  # TensorFlow joins them; nothing launches
@@ -161,6 +162,21 @@ def test_a_worker_that_is_killed_repeats_no_sample_and_serves_again(killed: Ende
 
 def test_no_process_outlives_the_job(killed: Ended) -> None:
     assert not [*processes(killed.job["TrainingJobName"])]
+
+
+def test_a_job_that_is_stopped_keeps_the_step_that_it_is_in_and_ends_every_host(
+    deployed: Deployed, machines: dict[str, str]
+) -> None:
+    execution = deployed.start(machines["TwoAndTwoArn"])
+    name = deployed.the_job_of(execution, until="Training")["TrainingJobName"]
+    found(deployed, name, r"step \d+ ")
+    deployed.client("sagemaker").stop_training_job(TrainingJobName=name)
+    stopped = ended(deployed, execution)
+    assert (stopped.execution["error"], stopped.job["TrainingJobStatus"]) == ("TrainingJobStopped", "Stopped")
+    lines = [line for line in stopped.said if line.startswith("stopped by SIGTERM with the checkpoint of step")]
+    assert len(lines) == 2, stopped.said
+    assert len({*lines}) == 1
+    assert not [*processes(name)]
 
 
 def test_one_host_without_a_data_group_prepares_its_own_batches(deployed: Deployed, machines: dict[str, str]) -> None:

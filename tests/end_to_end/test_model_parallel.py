@@ -27,6 +27,7 @@ from cdk_sagemaker_training import (
     training_code_path,
 )
 
+FIDELITY = "strict"  # hosts are called as AWS's are
 AN_MPI_JOB = Path(__file__).parent / "an_mpi_job"
 TWO_DEVICES = "ml.g7e.12xlarge"
 SIZES = {"layers": 2, "width": 32, "heads": 8, "hidden": 64, "context": 16, "batch-size": 8, "log-every": 1}
@@ -146,6 +147,13 @@ def test_a_killed_rank_ends_the_job_which_goes_on_from_its_last_checkpoint(
 
     deployed.client("sagemaker").stop_training_job(TrainingJobName=second)
     assert deployed.ended(execution)["error"] == "TrainingJobStopped"
+    stops = [
+        re.match(r"rank (\d) on algo-\d stops after step (\d+), with a checkpoint", line)
+        for line in deployed.said(second)
+    ]
+    ranks = sorted((int(line[1]), int(line[2])) for line in stops if line)
+    assert [rank for rank, _ in ranks] == [0, 1, 2, 3]
+    assert len({step for _, step in ranks}) == 1
 
 
 def names(deployed: Deployed, execution: str) -> list[str]:

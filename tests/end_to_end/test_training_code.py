@@ -20,6 +20,7 @@ from cdk_sagemaker_training import (
     training_code_path,
 )
 
+FIDELITY = "strict"  # hosts are called as AWS's are
 JOB = HeterogeneousJob(
     groups={"data_group": InstanceGroup("ml.c5.xlarge", 2)},
     train=DataParallelJob(InstanceGroup("ml.g5.xlarge"), launcher=Torchrun()),
@@ -88,12 +89,19 @@ def test_a_lost_training_host_ends_every_host(deployed: Deployed, machines: dict
     assert "the host algo-3 of dnn_group was lost" in job["FailureReason"]
 
 
-def test_a_job_that_is_stopped_ends_every_host(deployed: Deployed, machines: dict[str, str]) -> None:
+def test_a_job_that_is_stopped_keeps_the_step_that_it_is_in_and_ends_every_host(
+    deployed: Deployed, machines: dict[str, str]
+) -> None:
     execution, name = training(deployed, machines["EndlessArn"])
     deployed.client("sagemaker").stop_training_job(TrainingJobName=name)
     ended = deployed.ended(execution)
     assert (ended["status"], ended["error"]) == ("FAILED", "TrainingJobStopped")
     assert described(deployed, name)["TrainingJobStatus"] == "Stopped"
+    said = deployed.said(name)
+    kept = [int(line.split()[-1]) for line in said if line.startswith("stopped by SIGTERM with the checkpoint of step")]
+    last = max(int(line.split()[1]) for line in said if line.startswith("step "))
+    assert len(kept) == 1, said
+    assert last <= kept[0] < last + 10  # each tenth step is printed
 
 
 def test_a_hyperparameter_that_the_script_refuses_fails_the_job(deployed: Deployed, machines: dict[str, str]) -> None:

@@ -17,7 +17,10 @@ FOREVER = "import signal; signal.signal(15, lambda *_: exit(7)); print('running'
 class Job(RunningJob):
     """A job whose lines can be waited for. Each of `programs` is the Python that a host runs, or a command."""
 
-    def __init__(self, folder: Path, *programs: str | tuple[str, ...], port: int = 9, **plan: object) -> None:
+    def __init__(
+        self, folder: Path, *programs: str | tuple[str, ...], port: int = 9, strict: bool = False, **plan: object
+    ) -> None:
+        self.strict = strict
         self.folder = folder
         self.image = folder / "image"
         self.lines: queue.Queue[tuple[str, str]] = queue.Queue()
@@ -39,6 +42,7 @@ class Job(RunningJob):
             "root": self.image,
             "python": Path(sys.prefix),
             "environment": ENVIRONMENT,
+            "hostname": f"ip-10-0-9-{number}" if self.strict else None,
             "command": ("python", "-c", program) if isinstance(program, str) else program,
             "working_directory": "/",
         }
