@@ -30,7 +30,7 @@ from .state import (
     environment_of,
     lock,
     make_private,
-    write_docker_command,
+    write_commands,
 )
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ class LocalAccount:
         self._thread = threading.Thread(target=self._server.serve_forever, name="local-account", daemon=True)
         self._thread.start()
         describe(self.state, self._description)
-        write_docker_command(self.state)
+        write_commands(self.state)
 
     def close(self) -> None:
         """End every job and execution, stop listening, and give the state folder free."""

@@ -18,7 +18,7 @@ import typer
 
 from . import cli_faults
 from .plan import Fidelity
-from .state import DEFAULT_STATE, AccountError, environment_of, running_account
+from .state import BIN, DEFAULT_STATE, AccountError, environment_of, running_account
 
 if TYPE_CHECKING:
     from .account import LocalAccount
@@ -112,7 +112,7 @@ def _serve(options: Options) -> None:
         signal.signal(number, lambda *_: told_to_stop.set())
     _warn()
     with options.account() as account:
-        _print_exports(account.environment())
+        _print_exports(account.environment(), account.state)
         print(f"# The account answers at {account.endpoint_url}; its log is {account.state / 'account.log'}.")
         print("# Paste the lines above into another terminal. Ctrl-C ends the account and its jobs.", flush=True)
         told_to_stop.wait()
@@ -127,10 +127,11 @@ def _warn() -> None:
         print(f"local-account: warning: training jobs cannot run here: {reason}", file=sys.stderr)
 
 
-def _print_exports(environment: dict[str, str]) -> None:
+def _print_exports(environment: dict[str, str], state: Path) -> None:
     for name, value in environment.items():
         if name.startswith(("AWS_", "CDK_", "SAGEMAKER_")):
             print(f"export {name}={shlex.quote(value)}")
+    print(f"PATH={shlex.quote(str(state / BIN))}:$PATH")
     # What would lead elsewhere in spite of these.
     print(
         "unset AWS_PROFILE AWS_DEFAULT_PROFILE AWS_SESSION_TOKEN $(env | sed -n 's/^\\(AWS_ENDPOINT_URL_[^=]*\\)=.*/\\1/p')"

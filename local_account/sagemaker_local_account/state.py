@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import shlex
+import shutil
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import IO
 ACCOUNT_ID = "123456789012"  # moto's default; documented, so that stacks may pin it
 REGION = "us-east-1"
 DEFAULT_STATE = Path(".local-account")
+BIN = "bin"  # the folder of the account's own commands
 
 # What else of the caller's environment goes on into environment(): where to look and how to talk to package indexes and
 # terminals. Nothing of AWS's: an inherited profile, token or endpoint could lead to a real account.
@@ -76,7 +78,7 @@ class RunningAccount:
 def environment_of(account: RunningAccount, state: Path) -> dict[str, str]:
     """The environment of a command that shall use an account: built from nothing, so that nothing inherited leads elsewhere.
 
-    PATH begins with this Python's own folder (where node, cdk's jsii, aws and local-account are); the AWS configuration
+    PATH begins with the account's own commands, then this Python's (node, cdk's jsii and local-account); the AWS configuration
     files are named and empty; there is no proxy between a client and the account.
     """
     environment = {
@@ -85,7 +87,7 @@ def environment_of(account: RunningAccount, state: Path) -> dict[str, str]:
     environment.setdefault("LANG", "C.UTF-8")
     # As npm does it, what the project in this folder has installed goes before what the system has.
     node_modules = Path.cwd() / "node_modules" / ".bin"
-    own = [f"{sys.prefix}/bin", *([str(node_modules)] if node_modules.is_dir() else [])]
+    own = [str(state / BIN), f"{sys.prefix}/bin", *([str(node_modules)] if node_modules.is_dir() else [])]
     environment["PATH"] = os.pathsep.join([*own, os.environ.get("PATH", os.defpath)])
     empty = state / "aws-config"
     environment |= {
@@ -104,7 +106,7 @@ def environment_of(account: RunningAccount, state: Path) -> dict[str, str]:
         "no_proxy": "localhost,127.0.0.1,.localhost",
         "CDK_DEFAULT_ACCOUNT": account.account_id,
         "CDK_DEFAULT_REGION": account.region,
-        "CDK_DOCKER": str(state / "bin" / "docker"),
+        "CDK_DOCKER": str(state / BIN / "docker"),
         # The CLI keeps its caches and its notices' cache in ~/.cdk otherwise, and tells AWS of its use.
         "CDK_HOME": str(state / "cdk"),
         "CDK_DISABLE_CLI_TELEMETRY": "true",
@@ -167,13 +169,25 @@ def describe(state: Path, account: RunningAccount) -> None:
         json.dump(asdict(account), file)
 
 
-def write_docker_command(state: Path) -> None:
-    """The command that CDK_DOCKER names: CDK starts it without a shell, so it must be one executable file."""
-    path = state / "bin" / "docker"
-    path.parent.mkdir(exist_ok=True)
+def write_commands(state: Path) -> None:
+    """The commands that come first on the PATH of the account's clients.
+
+    ``docker`` is what CDK_DOCKER names: CDK starts it without a shell, so that it must be one executable file. ``aws`` is the
+    AWS CLI with the account's endpoint as an option: version 1 has endpoints of its own for sqs, emr, rds, docdb, neptune and
+    health, whatever AWS_ENDPOINT_URL says, and would leave this machine (aws/aws-cli, overridesslcommonname.py).
+    """
     source = str(Path(__file__).resolve().parent.parent)
     code = (
         f"import sys; sys.path.insert(0, {source!r}); from sagemaker_local_account.docker import main; sys.exit(main())"
     )
-    path.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -c {shlex.quote(code)} "$@"\n')
+    _write_command(state, "docker", f'exec {shlex.quote(sys.executable)} -c {shlex.quote(code)} "$@"')
+    aws = shutil.which("aws", path=os.pathsep.join([f"{sys.prefix}/bin", os.environ.get("PATH", os.defpath)]))
+    if aws is not None and Path(aws).parent != state / BIN:
+        _write_command(state, "aws", f'exec {shlex.quote(aws)} --endpoint-url "$AWS_ENDPOINT_URL" "$@"')
+
+
+def _write_command(state: Path, name: str, line: str) -> None:
+    path = state / BIN / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{line}\n")
     path.chmod(0o700)
