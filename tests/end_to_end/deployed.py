@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -15,6 +18,7 @@ import aws_cdk as cdk
 import boto3
 from botocore.config import Config
 
+from cdk_sagemaker_training import training_code_path
 from sagemaker_local_account.account import LocalAccount
 
 T = TypeVar("T")
@@ -23,6 +27,15 @@ A_USERS_JOB = Path(__file__).parent / "a_users_job"
 AN_ERROR_RATHER_THAN_A_HANG = 900  # seconds; no fact depends on it
 FIRST_LOOK, LONGEST_LOOK = 0.2, 5.0  # seconds between two looks, which grow: AWS throttles who looks too often
 CLOCKS_DIFFER = timedelta(minutes=1)  # Step Functions' and SageMaker's
+
+
+@contextmanager
+def a_users_job() -> Iterator[str]:
+    """The folder of an image that a user has written, with the entry point that they have copied beside it."""
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copytree(A_USERS_JOB, folder, dirs_exist_ok=True)
+        shutil.copy(Path(training_code_path()) / "common" / "entrypoint.py", folder)
+        yield folder
 
 
 @dataclass

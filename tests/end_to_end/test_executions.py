@@ -11,7 +11,7 @@ import aws_cdk as cdk
 import pytest
 from aws_account import STACK_PREFIX
 from aws_cdk import aws_s3 as s3
-from deployed import A_USERS_JOB, Deployed, wait_until
+from deployed import Deployed, a_users_job, wait_until
 
 from cdk_sagemaker_training import (
     DataParallelJob,
@@ -46,7 +46,8 @@ class Executions(cdk.Stack):
     def __init__(self, app: cdk.App) -> None:
         super().__init__(app, f"{STACK_PREFIX}Executions")
         self.bucket = s3.Bucket(self, "Bucket", removal_policy=cdk.RemovalPolicy.DESTROY)
-        self.image = TrainingImage(self, "Image", directory=str(A_USERS_JOB), builder="docker")
+        with a_users_job() as folder:
+            self.image = TrainingImage(self, "Image", directory=folder, builder="docker")
         cdk.CfnOutput(self, "BucketName", value=self.bucket.bucket_name)
         for kind, job in KINDS.items():
             for do in ("wait", "keep", "fail"):

@@ -44,7 +44,7 @@ class Watched:
         created = self.states.create_state_machine(name=name, definition=json.dumps(definition), roleArn=self.role)
         return str(created["stateMachineArn"])
 
-    def job(self, execution: str, attempt: str = "1", program: str = "sleep 600") -> str:
+    def job(self, execution: str, attempt: str = "1", program: str = "trap exit TERM; sleep 600 & wait") -> str:
         """A job of an execution, by its name."""
         return self.jobs.create(f"watched-{hashlib.md5(execution.encode()).hexdigest()}-{attempt}", program)
 
