@@ -92,7 +92,7 @@ TENSORFLOW = Start(
     env=TENSORFLOW_ENV,
     files={"/usr/local/bin/entrypoint.sh": _EXEC},
 )
-TENSORFLOW_BEFORE_2_20 = Start(
+TENSORFLOW_BEFORE_2_21 = Start(
     "tensorflow/training/docker/2.19/py3/cu125/Dockerfile.gpu, stage sagemaker; build_artifacts/dockerd-entrypoint.py",
     ("python", "/usr/local/bin/dockerd-entrypoint.py"),
     files={"/usr/local/bin/dockerd-entrypoint.py": _CHECK_CALL},
@@ -113,7 +113,7 @@ HUGGING_FACE = Start(
 def start_of(repository: str, version: tuple[int, int]) -> Start:
     """How the container of a repository and a framework's version starts on SageMaker."""
     if repository == "tensorflow-training":
-        return TENSORFLOW if version >= (2, 20) else TENSORFLOW_BEFORE_2_20
+        return TENSORFLOW if version >= (2, 21) else TENSORFLOW_BEFORE_2_21
     if version < (2, 11):
         return PYTORCH_BEFORE_2_11
     return HUGGING_FACE if repository.startswith("huggingface") else PYTORCH

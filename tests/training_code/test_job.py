@@ -13,7 +13,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "training_code"))
 
-from common.job import ONLY_GROUP, Job
+from common.job import ONLY_GROUP, Job, use_the_jobs_network
 
 TOOLKIT = "import json; from sagemaker_training.environment import Environment; print(json.dumps(Environment().to_env_vars()))"
 TWO_GROUPS = {
@@ -131,3 +131,21 @@ def test_a_laptop_writes_below_output(tmp_path: Path, monkeypatch: pytest.Monkey
     assert {job.model, job.output, job.checkpoints} == {
         tmp_path / "output" / name for name in ("model", "data", "checkpoints")
     }
+
+
+@pytest.mark.parametrize(
+    ("given", "used"),
+    [
+        ({}, {}),
+        ({"SM_NETWORK_INTERFACE_NAME": "eth1"}, {"GLOO_SOCKET_IFNAME": "eth1", "NCCL_SOCKET_IFNAME": "eth1"}),
+        (
+            {"SM_NETWORK_INTERFACE_NAME": "eth1", "NCCL_SOCKET_IFNAME": "^lo,docker0"},
+            {"GLOO_SOCKET_IFNAME": "eth1", "NCCL_SOCKET_IFNAME": "^lo,docker0"},
+        ),
+    ],
+    ids=["on a laptop", "on SageMaker", "where the job says another"],
+)
+def test_ranks_are_joined_on_the_jobs_own_interface(given: dict[str, str], used: dict[str, str]) -> None:
+    environment = {**given}
+    use_the_jobs_network(environment)
+    assert {name: value for name, value in environment.items() if "SOCKET" in name} == used

@@ -19,7 +19,7 @@ from dataclasses import fields
 import torch
 import torch.distributed as dist
 import torch.sagemaker as tsm
-from common.job import Job
+from common.job import Job, use_the_jobs_network
 from model import Block, Config, Transformer, batch, initial, loss_of, text
 from torch import nn
 from torch.distributed.fsdp import FullyShardedDataParallel, MixedPrecision
@@ -88,6 +88,7 @@ def plain_name(name: str) -> str:
 
 def main() -> None:
     options, job = config(), Job.here()
+    use_the_jobs_network()
     cuda = torch.cuda.is_available()
     device = torch.device("cuda", job.local_rank) if cuda else torch.device("cpu")
     if cuda:
