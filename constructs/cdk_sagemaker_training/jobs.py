@@ -188,7 +188,7 @@ class HeterogeneousJob:
         object.__setattr__(self, "groups", MappingProxyType(dict(self.groups)))
         for name, group in self.groups.items():
             _check_group_name("groups", name)
-            if group.preferences:
+            if getattr(group, "preferences", ()):
                 raise ValueError(
                     "groups must be of one type each, since SageMaker chooses among types for a whole job only, like "
                     f"InstanceGroup({group.instance_type!r}), got {len(group.preferences)} types for {name!r}"
@@ -196,12 +196,12 @@ class HeterogeneousJob:
         _check_group_name("train_group", self.train_group)
         if self.train_group in self.groups:
             raise ValueError(f"train_group must not be one of groups, like 'dnn_group', got {self.train_group!r}")
+        self._check_order()
         if len(self._names) > _MOST_GROUPS:
             raise ValueError(
                 f"groups must be at most {_MOST_GROUPS - 1} beside train_group, {_MOST_GROUPS} in all, "
                 f"like {list(self._names[: _MOST_GROUPS - 1])}, got {list(self._names)}"
             )
-        self._check_order()
         for request in self.train.requests():
             if request.alone_because:
                 raise ValueError(
@@ -217,7 +217,8 @@ class HeterogeneousJob:
     def _check_order(self) -> None:
         if self.order is None:
             return
-        order = () if isinstance(self.order, str) else tuple(self.order)
+        listed = isinstance(self.order, Sequence) and not isinstance(self.order, str)
+        order = tuple(self.order) if listed else ()
         if sorted(map(str, order)) != sorted((*self.groups, self.train_group)):
             example = [self.train_group, *self.groups]
             raise ValueError(f"order must list each group of the job once, like {example}, got {self.order!r}")

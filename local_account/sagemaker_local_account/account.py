@@ -48,7 +48,8 @@ class LocalAccount:
     Args:
         state: the account's folder, made with mode 0700; `./.local-account` unless said.
         port: where it listens on 127.0.0.1; 0 takes a free port.
-        devices: accelerators per instance type that jobs see instead of the type's own, such as {"ml.p4d.24xlarge": 2}.
+        devices: accelerators per instance type that jobs see instead of the type's own, such as {"ml.p4d.24xlarge": 2}; also of a
+            type that AWS has by now and the account does not know, which it then takes.
         fidelity: "strict" gives hosts names that nobody resolves, as AWS's machines have, instead of "algo-1" and so on.
         enforce_iam: evaluate the permissions of every role and user, as AWS does; docs/permissions.md has which.
 

@@ -55,7 +55,9 @@ State = Annotated[Path, typer.Option(help="The account's folder.")]
 Port = Annotated[int, typer.Option(help="The port of 127.0.0.1 that it listens on; 0 takes a free one.")]
 Devices = Annotated[
     list[str] | None,
-    typer.Option(metavar="TYPE=N", help="N accelerators in each ml.* machine of a type, instead of its own."),
+    typer.Option(
+        metavar="TYPE=N", help="N accelerators in each ml.* machine of a type, instead of its own, or of a newer type."
+    ),
 ]
 HowAlike = Annotated[
     Fidelity, typer.Option(help="strict: each host has a name of its own that nobody resolves, as AWS's machines have.")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from typing import Any, Literal
 
 # Where a host sees the folder that `write_stand_ins` filled. It belongs on the host's PATH, before the machine's folders.
 DEVICES_PATH = "/opt/devices"
+_TYPE = re.compile(r"ml\.[a-z]+\d+[a-z0-9-]*\.(\d*xlarge|large|medium|metal)")
 
 
 @dataclass(frozen=True)
@@ -36,12 +38,19 @@ class Accelerators:
 
 
 def accelerators(instance_type: str, override: Mapping[str, int] | None = None) -> Accelerators:
-    """Those of `instance_type`, fewer where `override` says so for the type. ValueError where a type is not known."""
+    """Those of `instance_type`, fewer where `override` says so for the type. ValueError where a type is not known.
+
+    A type that is newer than this list is as `override` has it: with GPUs, or of Trainium's line with Neuron devices of one core.
+    """
     facts = _facts()
     found = facts["types"].get(instance_type)
     if found is None:
         found = [None, None, 0, 0.0, 0]
-        if not _has_none(instance_type):
+        declared = (override or {}).get(instance_type)
+        if declared and not _has_none(instance_type) and is_newer(instance_type):
+            kind, name = ("neuron", "Trainium") if instance_type.startswith("ml.trn") else ("gpu", "NVIDIA GPU")
+            found = [kind, name, declared, 0.0, 1]
+        elif not _has_none(instance_type):
             raise ValueError(
                 f"instance_type must be one whose accelerators are known, like 'ml.g5.xlarge', got {instance_type!r}"
             )
@@ -52,10 +61,15 @@ def accelerators(instance_type: str, override: Mapping[str, int] | None = None) 
     return Accelerators(kind, name, count, memory_gib, cores_each, real_count)
 
 
+def is_newer(instance_type: str) -> bool:
+    """Whether a name is spelt like a training type, of which nothing is known here."""
+    return bool(_TYPE.fullmatch(instance_type)) and instance_type not in _facts()["types"]
+
+
 def write_stand_ins(folder: Path, instance_type: str, count: int) -> None:
     """Write into `folder` the command that lists `count` accelerators of the type; none where there are none, as on AWS."""
     folder.mkdir(parents=True, exist_ok=True)
-    found = accelerators(instance_type)
+    found = accelerators(instance_type, {instance_type: count})
     if count == 0 or found.kind is None:
         return
     if found.kind == "gpu":

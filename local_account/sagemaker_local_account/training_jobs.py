@@ -12,6 +12,7 @@ from typing import Any
 from . import leftovers, prerequisites, sagemaker_calls
 from .api_calls import Place
 from .clients import OF_JOBS, Clients
+from .devices import is_newer
 from .faults import Faults, Quota
 from .file_systems import FileSystems
 from .images import ImageStore
@@ -19,7 +20,7 @@ from .job import Job, Surroundings, check_devices
 from .permissions import AccessDenied, Permissions
 from .plan import Fidelity, groups_of
 from .sessions import Sessions, session_name
-from .validation import ServiceError, check, check_rules, refused
+from .validation import ServiceError, as_listed, check, check_rules, refused
 
 __all__ = ["ServiceError", "TrainingJobs"]
 
@@ -66,6 +67,7 @@ class TrainingJobs:
         self._lock = threading.Lock()
         self._jobs: dict[str, Job] = {}
         check_devices(devices)
+        self._newer_types = frozenset(filter(is_newer, devices))
         folder = state / "jobs"
         leftovers.clear(folder)
         self._surroundings = Surroundings(
@@ -83,7 +85,7 @@ class TrainingJobs:
         )
 
     def create(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        check("CreateTrainingJob", request)
+        check("CreateTrainingJob", as_listed(request, self._newer_types))
         check_rules(request)
         name = request["TrainingJobName"]
         prerequisites.check_buckets(request, self._place.region, self._root("s3"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 from typing import Any
 
@@ -14,6 +14,7 @@ from botocore.model import ListShape, MapShape, ServiceModel, Shape, StructureSh
 from .members import refused_members
 from .plan import groups_of, preferences_of, s3_source
 
+_LISTED = "ml.p5.48xlarge"  # of the many that the model has
 _TYPES: dict[str, type | tuple[type, ...]] = {
     "structure": dict,
     "map": dict,
@@ -49,6 +50,23 @@ def check(operation: str, request: Mapping[str, Any], service: str = "sagemaker"
     if problems:
         detected = "1 validation error" if len(problems) == 1 else f"{len(problems)} validation errors"
         raise refused(f"{detected} detected: {'; '.join(problems)}")
+
+
+def as_listed(request: Mapping[str, Any], types: Collection[str]) -> Mapping[str, Any]:
+    """A request as if its instance types among ``types``, which the service has since the model was made, were in the model."""
+
+    def listed(value: Any) -> Any:
+        if isinstance(value, list):
+            return [listed(item) for item in value]
+        if isinstance(value, Mapping):
+            return {
+                name: _LISTED if name == "InstanceType" and item in types else listed(item)
+                for name, item in value.items()
+            }
+        return value
+
+    resources = request.get("ResourceConfig")
+    return {**request, "ResourceConfig": listed(resources)} if types and resources else request
 
 
 def check_rules(request: Mapping[str, Any]) -> None:

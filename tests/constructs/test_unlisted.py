@@ -168,6 +168,16 @@ def test_what_is_unlisted_is_taken_with_a_warning(name: str, value: Any, use: Us
     assert any(f"{value!r} is unlisted" in one for one in warnings)
 
 
+def test_a_region_that_a_container_is_not_listed_in_is_taken_with_an_unlisted_version() -> None:
+    def stack_of() -> cdk.Stack:
+        return cdk.Stack(cdk.App(), "Stack", env=cdk.Environment(account="123456789012", region="ap-south-2"))
+
+    with pytest.raises(ValueError, match=r"^region must be one that has .*, or unlisted\('1.13.1'\) as the version "):
+        TrainingImage.from_training_compiler(stack_of(), "Image", "pytorch", "1.13.1")
+    image = TrainingImage.from_training_compiler(stack_of(), "Image", "pytorch", unlisted("1.13.1"))
+    assert image.base == "pytorch-trcomp-training:1.13.1-gpu-py39"
+
+
 def test_every_list_is_walked_and_on_the_page_of_members() -> None:
     assert {name for name, _, _ in REFUSED} == set(LISTS)
     assert all(f"| {text} |" in page() for text in LISTS.values())

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from running_account import Running
+from running_account import NEWER_TYPE, Running
 
 from sagemaker_local_account.account import LocalAccount
 from sagemaker_local_account.images import Image, ImageError, ImageStore
@@ -82,5 +82,5 @@ def wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Wheels:
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """An account for the tests of a module. A process has one account at a time."""
-    with LocalAccount(state=tmp_path_factory.mktemp("account")) as account:
+    with LocalAccount(state=tmp_path_factory.mktemp("account"), devices={NEWER_TYPE: 3}) as account:
         yield Running(account)

@@ -9,6 +9,9 @@ import boto3
 
 from sagemaker_local_account.account import LocalAccount
 
+# A type of which nothing is known but how many devices it has.
+NEWER_TYPE = "ml.p9e.48xlarge"
+
 
 class Running:
     """A running account, and its clients."""

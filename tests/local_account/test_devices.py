@@ -98,3 +98,17 @@ def test_the_stand_in_fails_on_what_it_does_not_know(path: Path):
     result = subprocess.run(["nvidia-smi", "--query-gpu=name"], capture_output=True, text=True)
     assert result.returncode == 1
     assert "only knows -L | --list-gpus, got: --query-gpu=name" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("instance_type", "kind", "count"), [("ml.p9e.48xlarge", "gpu", 16), ("ml.trn5.48xlarge", "neuron", 4)]
+)
+def test_a_type_that_is_newer_has_what_is_said_of_it(instance_type: str, kind: str, count: int):
+    found = accelerators(instance_type, {instance_type: count})
+    assert (found.kind, found.count, found.real_count) == (kind, count, count)
+
+
+@pytest.mark.parametrize("instance_type", ["p9.48xlarge", "ml.p9.48xlrage", "ml.gpu.large"])
+def test_a_name_that_is_spelt_like_no_type_is_refused_with_devices_too(instance_type: str):
+    with pytest.raises(ValueError, match="instance_type must be one whose accelerators are known"):
+        accelerators(instance_type, {instance_type: 8})

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
-from running_account import Running
+from running_account import NEWER_TYPE, Running
 
 from sagemaker_local_account import training, waiting
 from sagemaker_local_account.faults import Capacity, LostHost, ScheduledPlan
@@ -628,3 +628,13 @@ def test_what_a_choice_among_types_excludes_is_refused(
     request = jobs.request("true", ResourceConfig={**preferring("ml.g5.xlarge", "ml.m5.large"), **resources}, **members)
     with pytest.raises(ClientError, match=why):
         jobs.sagemaker.create_training_job(**request)
+
+
+def test_a_type_that_is_newer_than_the_model_is_taken_with_the_devices_that_the_account_is_started_with(
+    jobs: Jobs,
+) -> None:
+    resources = {"InstanceCount": 1, "VolumeSizeInGB": 1}
+    job = jobs.run("test $(nvidia-smi -L | wc -l) = 3", ResourceConfig={**resources, "InstanceType": NEWER_TYPE})
+    assert job["TrainingJobStatus"] == "Completed"
+    with pytest.raises(ClientError, match="failed to satisfy constraint: Member must satisfy enum value set"):
+        jobs.create("true", ResourceConfig={**resources, "InstanceType": "ml.p9.48xlarge"})
