@@ -79,7 +79,9 @@ class Framework:
 
 
 PYTORCH = Framework(PYTORCH_MODULE, "sagemaker-pytorch-training", "torch")
-TENSORFLOW = Framework(TENSORFLOW_MODULE, "sagemaker-tensorflow-training", "tensorflow")
+# tensorflow-cpu with GPU tags too: the same modules at a third of the size, and a host here has no GPU. The toolkit's version is
+# the one in the container (docker/tensorflow/2.21/cuda/uv.lock in aws/deep-learning-containers); later ones want an older numpy.
+TENSORFLOW = Framework(TENSORFLOW_MODULE, "sagemaker-tensorflow-training==20.4.1", "tensorflow-cpu")
 CONTAINERS = {
     "pytorch": PYTORCH,  # PyTorch 2.11 and later
     "pytorch-training": PYTORCH,
@@ -101,10 +103,7 @@ def deep_learning_container(image: Reference) -> Base | None:
     version = re.match(r"(\d+)\.(\d+)", image.tag)
     if framework is None or version is None or not _of_aws(image):
         return None
-    package = framework.package
-    if package == "tensorflow" and "-cpu" in image.tag:
-        package = "tensorflow-cpu"
-    requirements = [f"{package}=={version[1]}.{version[2]}.*", "boto3", "numpy"]
+    requirements = [f"{framework.package}=={version[1]}.{version[2]}.*", "boto3", "numpy"]
     env = dict(CONTAINER_ENV)
     start = UNKNOWN
     if "-ec2" not in image.tag:

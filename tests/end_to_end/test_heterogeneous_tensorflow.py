@@ -47,7 +47,6 @@ class Digits(cdk.Stack):
             "Image",
             directory=training_code_path(),
             file="heterogeneous/tensorflow/Dockerfile",
-            build_args={"TENSORFLOW": "tensorflow-cpu==2.21.0"},
             builder="docker",
         )
         for name, job, hyperparameters in (("TwoAndTwo", JOB, LONG), ("Alone", ALONE, SHORT)):
