@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
 from cdk_sagemaker_training.containers import is_of_aws
-
-if TYPE_CHECKING:
-    from aws_cdk import Stack
+from cdk_sagemaker_training.image_uri import IN_ECR
 
 Builder = Literal["docker", "codebuild"]
-
-IN_ECR = re.compile(
-    r"(?P<registry>(?P<account>\d{12})\.dkr\.ecr\.(?P<region>[a-z0-9-]+)\.amazonaws\.com(\.cn)?)/(?P<repository>[^:@]+)"
-)
 
 # The alias of AWS's containers in ECR's public gallery, which takes no log-in ("Image Access", AWS Deep Learning Containers).
 PUBLIC_CONTAINERS = "public.ecr.aws/deep-learning-containers/"
@@ -26,11 +19,6 @@ def is_aws_container(image: str) -> bool:
     """Whether an image is one of AWS's containers for training: in an account of AWS's, or in ECR's public gallery."""
     place = IN_ECR.match(image)
     return image.startswith(PUBLIC_CONTAINERS) or (place is not None and is_of_aws(place["account"]))
-
-
-def repository_arn(stack: Stack, place: re.Match[str]) -> str:
-    """The repository of an image that `IN_ECR` matches."""
-    return f"arn:{stack.partition}:ecr:{place['region']}:{place['account']}:repository/{place['repository']}"
 
 
 def chosen_builder(builder: Builder | None, parents: tuple[str, ...]) -> Builder:

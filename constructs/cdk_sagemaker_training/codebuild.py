@@ -12,7 +12,7 @@ from aws_cdk import aws_ecr as ecr
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
-from cdk_sagemaker_training.builders import IN_ECR, repository_arn
+from cdk_sagemaker_training.image_uri import IN_ECR, repository_arn
 from cdk_sagemaker_training.review import Reasons, acknowledge, acknowledge_policies
 
 if TYPE_CHECKING:

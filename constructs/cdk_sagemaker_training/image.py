@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aws_cdk import IgnoreMode, RemovalPolicy, Stack
+from aws_cdk import IgnoreMode, RemovalPolicy, Stack, Validations
 from aws_cdk import aws_ecr as ecr
+from aws_cdk import aws_iam as iam
 from constructs import Construct
 
-from cdk_sagemaker_training.builders import IN_ECR, Builder, check_left_out, chosen_builder, repository_arn
+from cdk_sagemaker_training.builders import Builder, check_left_out, chosen_builder
 from cdk_sagemaker_training.containers import (
     Container,
     Framework,
@@ -19,6 +19,7 @@ from cdk_sagemaker_training.containers import (
     neuron_container,
     training_compiler_container,
 )
+from cdk_sagemaker_training.image_uri import is_image_uri, repositories_of
 from cdk_sagemaker_training.prop_types import checked
 from cdk_sagemaker_training.tokens import is_unresolved
 from cdk_sagemaker_training.unlisted import marked
@@ -27,6 +28,15 @@ if TYPE_CHECKING:
     from aws_cdk import aws_ecr_assets as ecr_assets
     from aws_cdk import aws_kms as kms
     from deploy_time_build import ContainerImageBuild
+
+# What pulling takes, as CDK's `Repository.grant_pull` has it.
+_PULL = ["ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"]
+_LOG_IN = ["ecr:GetAuthorizationToken"]
+_UNKNOWN = (
+    "image_uri does not hold the name of one repository when the app is synthesized, so jobs may pull from every repository that "
+    "it may be in, of the stack's account and region where it does not hold these either; name one, like "
+    "TrainingImage.from_ecr_repository(stack, 'Image', ecr.Repository.from_repository_name(stack, 'Jobs', 'jobs'), '1')"
+)
 
 
 class TrainingImage(Construct):
@@ -58,6 +68,7 @@ class TrainingImage(Construct):
     base: str | None
     repository: ecr.IRepository | None
     image_uri: str
+    _pulled_from: str | None = None  # the ARN's pattern, where the image lies in one of several repositories
 
     @checked
     def __init__(
@@ -194,24 +205,27 @@ class TrainingImage(Construct):
     def from_uri(scope: Construct, id: str, image_uri: str, *, base: str | None = None) -> TrainingImage:
         """An image by its URI, like ``"123456789012.dkr.ecr.us-east-1.amazonaws.com/jobs:1"``, of any account and region.
 
-        ``repository`` is None, and nothing is granted, for a registry other than ECR, of which SageMaker pulls within a VPC only
-        (TrainingImageConfig). ``base`` is as in ``from_ecr_repository``.
+        Parts of it may be tokens, such as the stack's account and region, and so may the whole: a parameter, an import, the URI
+        of an image asset. What may pull it may pull from the repository that it names. Where the text does not hold that, as
+        with a parameter, it may pull from every repository of the stack's account and region, and a warning says so: with
+        ``from_ecr_repository`` it is one. ``repository`` is None then. It also is, and nothing is granted, for a registry other
+        than ECR, of which SageMaker pulls within a VPC only (TrainingImageConfig). ``base`` is as in ``from_ecr_repository``.
         """
-        place = IN_ECR.match(image_uri)
-        if not is_unresolved(image_uri) and (re.search(r"\s|^\w+://", image_uri) or "/" not in image_uri):
+        if not is_image_uri(image_uri):
             raise ValueError(
                 "image_uri must be an image with its registry, "
                 f"like '123456789012.dkr.ecr.us-east-1.amazonaws.com/jobs:1', got {image_uri!r}"
             )
         image = _ImageInRepository(scope, id)
         image.base, image.image_uri, image.repository = base, image_uri, None
-        if place is not None:
+        found = repositories_of(Stack.of(scope), image_uri)
+        if found is not None and found.name is not None:
             image.repository = ecr.Repository.from_repository_attributes(
-                image,
-                "Repository",
-                repository_arn=repository_arn(Stack.of(scope), place),
-                repository_name=place["repository"],
+                image, "Repository", repository_arn=found.arn, repository_name=found.name
             )
+        elif found is not None:
+            image._pulled_from = found.arn
+            Validations.of(image).add_warning("cdk-sagemaker-training:repository-unknown", _UNKNOWN)
         return image
 
     @staticmethod
@@ -223,6 +237,9 @@ class TrainingImage(Construct):
         """Let ``grantee`` pull the image; what runs a job calls this for the job's role."""
         if self.repository is not None:
             self.repository.grant_pull(grantee)  # type: ignore[arg-type]
+        elif self._pulled_from is not None:
+            for actions, arn in ((_PULL, self._pulled_from), (_LOG_IN, "*")):
+                iam.Grant.add_to_principal(grantee=grantee, actions=actions, resource_arns=[arn])  # type: ignore[arg-type]
 
 
 class _ImageInRepository(TrainingImage):

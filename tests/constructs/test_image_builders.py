@@ -15,8 +15,8 @@ from aws_cdk import aws_kms as kms
 from aws_cdk.assertions import Match, Template
 
 from cdk_sagemaker_training import TrainingImage, TrainingRole, training_code_path
-from cdk_sagemaker_training.builders import IN_ECR
 from cdk_sagemaker_training.dockerfile import parent_images
+from cdk_sagemaker_training.image_uri import IN_ECR
 
 OF_AWS = "763104351884.dkr.ecr.us-east-1.amazonaws.com"
 PUBLIC = "public.ecr.aws/deep-learning-containers"

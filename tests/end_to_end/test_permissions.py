@@ -39,6 +39,7 @@ from sagemaker_local_account import cloudwatch
 from sagemaker_local_account.account import LocalAccount
 
 PLAN = "arn:aws:sagemaker:us-east-1:123456789012:training-plan/spring"
+BOOTSTRAPPED = "cdk-hnb659fds-container-assets-123456789012-us-east-1"
 A_QUICK_JOB = Path(__file__).parent / "a_quick_job"
 # role, action, what happens without it: the rows of the page.
 ROWS = [(row.role, row.action, row.outcome) for row in exercised(PAGE.read_text())]
@@ -61,6 +62,15 @@ class Quick(cdk.Stack):
         key = kms.Key(self, "Key", removal_policy=cdk.RemovalPolicy.DESTROY)
         bucket = s3.Bucket(self, "Bucket", encryption_key=key, removal_policy=cdk.RemovalPolicy.DESTROY)
         image = TrainingImage(self, "Image", directory=str(A_QUICK_JOB))
+        assert image.asset is not None
+        # The same image by URIs: one of parts that the template puts together, and one that nothing but the deployment has.
+        place = f"123456789012.dkr.ecr.us-east-1.amazonaws.com/{BOOTSTRAPPED}:{image.asset.asset_hash}"
+        by_uri = {
+            "sync": TrainingImage.from_uri(self, "ByUri", image.image_uri),
+            "planned": TrainingImage.from_uri(
+                self, "ByParameter", cdk.CfnParameter(self, "Uri", default=place).value_as_string
+            ),
+        }
         network = TrainingNetwork(self, "Network", max_azs=1)
         linked = LustreFileSystem(
             self,
@@ -79,7 +89,7 @@ class Quick(cdk.Stack):
                 self,
                 integration.capitalize(),
                 job=DataParallelJob(InstanceGroup("ml.m5.xlarge")),
-                image=image,
+                image=by_uri.get(integration, image),
                 # `.sync` takes no file systems.
                 channels={"letters": S3Channel(bucket, "letters/"), **(on_files if integration == "poll" else {})},
                 volume_key=key,
@@ -94,7 +104,7 @@ class Quick(cdk.Stack):
             self,
             "Planned",
             job=DataParallelJob(InstanceGroup("ml.p4d.24xlarge")),
-            image=image,
+            image=by_uri["planned"],
             channels={"letters": S3Channel(bucket, "letters/")},
             output=S3Prefix(bucket, "models/"),
             checkpoints=S3Prefix(bucket, "checkpoints/"),
