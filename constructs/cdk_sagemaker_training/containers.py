@@ -1,4 +1,4 @@
-"""AWS's own containers for compilers, by framework and version."""
+"""AWS's own containers: in which account they are in a region, and those for compilers by framework and version."""
 
 from __future__ import annotations
 
@@ -8,8 +8,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from aws_cdk import Aws, CfnMapping, Stack
+
 from cdk_sagemaker_training.tokens import is_unresolved
 from cdk_sagemaker_training.unlisted import check_listed, is_unlisted, marked
+
+_MAPPING = "TrainingContainerAccounts"
 
 Framework = Literal["pytorch", "huggingface-pytorch", "huggingface-tensorflow", "tensorflow"]
 
@@ -79,6 +83,27 @@ def account_of(container: Container, region: str) -> str | None:
             f"or unlisted({container.version!r}) as the version where AWS differs by now, got {region!r}"
         )
     return _accounts().get(region)
+
+
+def account_in(stack: Stack) -> str:
+    """The account that holds AWS's containers in a stack's region: by a mapping, where the region is known when it is deployed.
+
+    Raises ``ValueError`` for a region that has none, as far as is known.
+    """
+    if is_unresolved(stack.region):
+        mapping: Any = stack.node.try_find_child(_MAPPING) or CfnMapping(
+            stack,
+            _MAPPING,
+            mapping={region: {"account": account} for region, account in _accounts().items()},
+            lazy=True,
+        )
+        return str(mapping.find_in_map(Aws.REGION, "account"))
+    if stack.region not in _accounts():
+        raise ValueError(
+            f"account_id must be given in a region whose account for AWS's containers is not known, like '763104351884', "
+            f"got None in {stack.region!r}"
+        )
+    return _accounts()[stack.region]
 
 
 def is_of_aws(account: str) -> bool:

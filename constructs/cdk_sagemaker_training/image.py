@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 from aws_cdk import IgnoreMode, RemovalPolicy, Stack, Validations
 from aws_cdk import aws_ecr as ecr
-from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from cdk_sagemaker_training.builders import Builder, check_left_out, chosen_builder
 from cdk_sagemaker_training.containers import (
     Container,
     Framework,
+    account_in,
     account_of,
     neuron_container,
     training_compiler_container,
 )
-from cdk_sagemaker_training.image_uri import is_image_uri, repositories_of
+from cdk_sagemaker_training.image_uri import Repositories, is_image_uri, repositories_of
 from cdk_sagemaker_training.prop_types import checked
 from cdk_sagemaker_training.tokens import is_unresolved
 from cdk_sagemaker_training.unlisted import marked
@@ -29,9 +29,6 @@ if TYPE_CHECKING:
     from aws_cdk import aws_kms as kms
     from deploy_time_build import ContainerImageBuild
 
-# What pulling takes, as CDK's `Repository.grant_pull` has it.
-_PULL = ["ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"]
-_LOG_IN = ["ecr:GetAuthorizationToken"]
 _UNKNOWN = (
     "image_uri does not hold the name of one repository when the app is synthesized, so jobs may pull from every repository that "
     "it may be in, of the stack's account and region where it does not hold these either; name one, like "
@@ -68,7 +65,7 @@ class TrainingImage(Construct):
     base: str | None
     repository: ecr.IRepository | None
     image_uri: str
-    _pulled_from: str | None = None  # the ARN's pattern, where the image lies in one of several repositories
+    _repositories: Repositories | None = None  # where the image lies in one of several
 
     @checked
     def __init__(
@@ -154,12 +151,12 @@ class TrainingImage(Construct):
     ) -> TrainingImage:
         """One of AWS's Deep Learning Containers as it is, like ``"pytorch-training"`` with a tag like ``"2.6.0-gpu-py312"``.
 
-        ``account_id`` is the account that holds them; it differs between regions, and by default is the one that CDK's
-        region-info knows for the stack's region.
+        ``account_id`` is the account that holds them; it differs between regions, and by default is the one in the table of
+        AWS's SDK for the stack's region, GovCloud, China and the isolated partitions included.
         """
         stack = Stack.of(scope)
         image = _ImageInRepository(scope, id)
-        account = account_id or _account_of_dlc(stack)
+        account = account_id or account_in(stack)
         image._use(
             ecr.Repository.from_repository_attributes(
                 image,
@@ -224,7 +221,7 @@ class TrainingImage(Construct):
                 image, "Repository", repository_arn=found.arn, repository_name=found.name
             )
         elif found is not None:
-            image._pulled_from = found.arn
+            image._repositories = found
             Validations.of(image).add_warning("cdk-sagemaker-training:repository-unknown", _UNKNOWN)
         return image
 
@@ -237,9 +234,8 @@ class TrainingImage(Construct):
         """Let ``grantee`` pull the image; what runs a job calls this for the job's role."""
         if self.repository is not None:
             self.repository.grant_pull(grantee)  # type: ignore[arg-type]
-        elif self._pulled_from is not None:
-            for actions, arn in ((_PULL, self._pulled_from), (_LOG_IN, "*")):
-                iam.Grant.add_to_principal(grantee=grantee, actions=actions, resource_arns=[arn])  # type: ignore[arg-type]
+        elif self._repositories is not None:
+            self._repositories.grant_pull(grantee)  # type: ignore[arg-type]
 
 
 class _ImageInRepository(TrainingImage):
@@ -252,12 +248,6 @@ class _ImageInRepository(TrainingImage):
         self.repository = repository
         self.base = base
         self.image_uri = repository.repository_uri_for_tag_or_digest(tag)
-
-
-def _account_of_dlc(stack: Stack) -> str:
-    from aws_cdk.region_info import FactName
-
-    return stack.regional_fact(FactName.DLC_REPOSITORY_ACCOUNT)
 
 
 def _check_dockerfile(directory: str, file: str) -> None:

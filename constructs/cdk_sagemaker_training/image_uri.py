@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from aws_cdk import Aws, Stack
+from aws_cdk import aws_iam as iam
 
 from cdk_sagemaker_training.tokens import is_unresolved
 
@@ -42,6 +43,12 @@ class Repositories:
 
     arn: str
     name: str | None
+
+    def grant_pull(self, grantee: iam.IGrantable) -> None:
+        """Let ``grantee`` pull from them, as CDK's ``Repository.grant_pull`` does from one."""
+        pull = ["ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"]
+        iam.Grant.add_to_principal(grantee=grantee, actions=pull, resource_arns=[self.arn])
+        iam.Grant.add_to_principal(grantee=grantee, actions=["ecr:GetAuthorizationToken"], resource_arns=["*"])
 
 
 def repository_arn(stack: Stack, place: re.Match[str]) -> str:

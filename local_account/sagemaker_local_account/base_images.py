@@ -14,16 +14,20 @@ from pathlib import Path
 from .container_start import CONTAINER_ENV, UNKNOWN, Start, start_of
 from .references import ACCOUNT_ID, ECR_REGISTRY, ImageError, Reference
 
-# The accounts in which AWS keeps its containers, over all regions ("image_uri_config" of the SageMaker Python SDK).
+# The accounts in which AWS keeps its containers, over all regions ("image_uri_config" of the SageMaker Python SDK; that of
+# eusc-de-east-1 is from CDK's region-info).
 AWS_ACCOUNTS = frozenset(
     [
         "094389454867",
+        "204133271717",
         "204538143572",
         "217643126080",
+        "303241398832",
         "364406365360",
         "380420809688",
         "442386744353",
         "446045086412",
+        "454834333376",
         "457447274322",
         "503227376785",
         "550225433462",

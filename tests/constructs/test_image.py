@@ -1,3 +1,4 @@
+import json
 from pathlib import Path
 
 import aws_cdk as cdk
@@ -96,8 +97,51 @@ def test_a_deep_learning_container_in_a_stack_without_a_region_is_looked_up_in_a
     stack = cdk.Stack()
     image = TrainingImage.from_dlc(stack, "Image", "pytorch-training", "2.6.0-gpu-py312")
     cdk.CfnOutput(stack, "Uri", value=image.image_uri)
-    accounts = Template.from_stack(stack).to_json()["Mappings"]["DlcRepositoryAccountMap"]
-    assert accounts["ap-east-1"]["value"] == "871362719292"
+    TrainingImage.from_dlc(stack, "Other", "tensorflow-training", "2.21-gpu-py312")
+    [accounts] = Template.from_stack(stack).to_json()["Mappings"].values()
+    assert accounts["ap-east-1"] == {"account": "871362719292"}
+    assert accounts["us-gov-west-1"] == {"account": "442386744353"}
+
+
+# Those that CDK's own table does not have, and those of other partitions (image_uri_config of the SageMaker Python SDK).
+@pytest.mark.parametrize(
+    ("region", "account"),
+    [
+        ("af-south-1", "626614931356"),
+        ("ap-northeast-3", "364406365360"),
+        ("ap-southeast-5", "550225433462"),
+        ("ap-southeast-7", "590183813437"),
+        ("ca-west-1", "204538143572"),
+        ("il-central-1", "780543022126"),
+        ("mx-central-1", "637423239942"),
+        ("us-gov-east-1", "446045086412"),
+        ("us-gov-west-1", "442386744353"),
+        ("us-iso-east-1", "886529160074"),
+        ("us-isob-east-1", "094389454867"),
+        ("us-isof-south-1", "454834333376"),
+        ("cn-north-1", "727897471807"),
+        ("eusc-de-east-1", "204133271717"),
+    ],
+)
+def test_a_deep_learning_container_is_in_the_account_of_each_region(region: str, account: str) -> None:
+    stack = cdk.Stack(cdk.App(), "Stack", env=cdk.Environment(account="123456789012", region=region))
+    image = TrainingImage.from_dlc(stack, "Image", "pytorch-training", "2.6.0-gpu-py312")
+    [registry, suffix, name] = stack.resolve(image.image_uri)["Fn::Join"][1]
+    # CloudFormation has the suffix of each partition: amazonaws.com.cn, c2s.ic.gov, ...
+    assert (registry, suffix) == (f"{account}.dkr.ecr.{region}.", {"Ref": "AWS::URLSuffix"})
+    assert name == "/pytorch-training:2.6.0-gpu-py312"
+
+
+def test_a_deep_learning_container_in_a_region_of_no_known_account_is_refused_unless_that_is_given() -> None:
+    stack = cdk.Stack(cdk.App(), "Stack", env=cdk.Environment(account="123456789012", region="eu-nowhere-1"))
+    with pytest.raises(ValueError) as raised:
+        TrainingImage.from_dlc(stack, "Image", "pytorch-training", "2.6.0-gpu-py312")
+    assert str(raised.value) == (
+        "account_id must be given in a region whose account for AWS's containers is not known, like '763104351884', "
+        "got None in 'eu-nowhere-1'"
+    )
+    other = TrainingImage.from_dlc(stack, "Other", "pytorch-training", "2.6.0-gpu-py312", account_id="111122223333")
+    assert "111122223333.dkr.ecr.eu-nowhere-1." in json.dumps(stack.resolve(other.image_uri))
 
 
 def test_a_deep_learning_container_may_be_pulled_by_the_role_that_is_granted_it() -> None:

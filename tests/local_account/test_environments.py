@@ -208,3 +208,18 @@ def test_an_environment_that_is_gone_is_made_again_when_a_job_starts(builds: Bui
     shutil.rmtree(builds.build("RUN pip install jobtools==1.0", tags=(name,)).python)
     builds.store.push(name)
     assert version(builds.store.resolve(name)) == "1.0"
+
+
+def test_tensorflow_for_cpus_and_the_toolkit_stand_for_awss_container_for_tensorflow(builds: Builds, wheels: Wheels):
+    for name, number in (
+        ("tensorflow_cpu", "2.20.0"),
+        ("tensorflow_cpu", "2.21.0"),
+        ("sagemaker_tensorflow_training", "20.4.1"),
+        ("sagemaker_tensorflow_training", "20.5.0"),
+    ):
+        wheels.add(name, number)
+    container = "tensorflow-training:2.21-gpu-py312-cu129-amzn2023-sagemaker"
+    image = builds.build(base=f"FROM public.ecr.aws/deep-learning-containers/{container}")
+    found = [version(image, name) for name in ("tensorflow_cpu", "sagemaker_tensorflow_training")]
+    assert found == ["2.21.0", "20.4.1"]
+    assert image.env["SAGEMAKER_TRAINING_MODULE"] == "sagemaker_tensorflow_container.training:main"
