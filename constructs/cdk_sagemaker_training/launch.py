@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import inspect
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,6 +17,7 @@ from cdk_sagemaker_training.checks import check_directory
 from cdk_sagemaker_training.data import CHECKPOINTS, S3Prefix, Spot, seconds_of
 from cdk_sagemaker_training.grants import grant_channels, grant_members
 from cdk_sagemaker_training.image import TrainingImage
+from cdk_sagemaker_training.job_names import default_prefix, take_prefix
 from cdk_sagemaker_training.jobs import Advice, JobRequest
 from cdk_sagemaker_training.jsonpath import path, quoted
 from cdk_sagemaker_training.props import PROPS, TrainingProps, check_props
@@ -36,7 +36,6 @@ EXECUTION_TAG = "StepFunctionsExecution"
 
 _MOST_TAGS = 49  # TagList of the service model, less the one of the execution
 _ONE_DAY = 24 * 3_600  # SageMaker's own limit of a job that says none
-_LONGEST_PREFIX = 26
 _VOLUME_GIB = 30  # as AWS's SDK asks for, where nobody says a size
 # Props that reach the request as they are.
 _AS_THEY_ARE = PROPS & set(inspect.signature(create_training_job).parameters) - {"tags"} | {"output"}
@@ -54,8 +53,9 @@ class Launch:
         self.stack = Stack.of(scope)
         self.partition = self.stack.partition
         prefix = props.get("job_name_prefix")
-        self.prefix = _default_prefix(scope.node.path) if prefix is None else prefix
+        self.prefix = default_prefix(scope) if prefix is None else prefix
         _check_prefix(self.prefix)
+        take_prefix(scope, self.prefix)
         _check_tags(props.get("tags") or {})
         self.checkpoints = _checkpoints(props.get("checkpoints"), spot)
         self._local_path = _local_path(props.get("checkpoint_local_path"), self.checkpoints, spot)
@@ -242,16 +242,6 @@ def _check_image(image: TrainingImage, request: JobRequest) -> None:
         "image must be a container that the job's compiler and launcher are in, or built from one, "
         f"like {request.images[0]!r} of {list(request.images)}, or with image.base = unlisted('REPOSITORY:TAG')",
     )
-
-
-def _default_prefix(path: str) -> str:
-    """A prefix from a construct's path: lower case, since SageMaker's ARNs are, and short enough, yet no other's."""
-    name = re.sub(r"[^a-z0-9]+", "-", path.lower()).strip("-")
-    if 1 <= len(name) <= _LONGEST_PREFIX:
-        return name
-    digest = hashlib.sha256(path.encode()).hexdigest()[:8]
-    kept = name[: _LONGEST_PREFIX - 9].rstrip("-")
-    return f"{kept}-{digest}" if kept else digest
 
 
 def _check_prefix(prefix: str) -> None:
