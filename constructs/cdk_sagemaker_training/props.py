@@ -63,8 +63,8 @@ class TrainingProps(RequiredProps, total=False):
 
     What it tells: ``metric_definitions`` (by a metric's name a regular expression, or a list of several),
     ``metrics_time_series``, ``debugger``, ``profiler``, ``tensorboard``, ``experiment``, ``mlflow``, and ``tags``. Jobs' names
-    begin with ``job_name_prefix``, by default the construct's path in lower case, with a hash where that would be too long, is not
-    all in ASCII, or would meet an earlier construct's.
+    begin with ``job_name_prefix``, by default the construct's path in lower case, with a hash where that is too long, not all
+    in ASCII, or would meet an earlier construct's.
     """
 
     channels: Mapping[str, Channel] | None
