@@ -2,42 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import Any, Literal
+
+from cdk_sagemaker_training.polling import Intervals, poll_state
+from cdk_sagemaker_training.retries import retry
 
 Integration = Literal["sync", "poll"]
 
-# Step Functions ends an execution with more than 25,000 events of history. A poll writes 9 (Wait 2, Describe 5, Choice 2), and
-# 2 more where the interval grows; the rest of an attempt writes fewer than 40.
-_EVENTS = 24_000
-_EVENTS_OF_A_POLL = 9
-_EVENTS_OF_A_GROWTH = 11
-_OTHER_EVENTS_OF_AN_ATTEMPT = 40
-_GROWTHS = 20
-
-_FIRST_INTERVAL = 2
-_SHORTEST_LAST_INTERVAL = 30
-
 # What the workflow knows lies beside the execution's input, so that props can refer to that as `$.something`.
 _OWN = "$.Training"
-
-
-@dataclass(frozen=True)
-class Intervals:
-    """Seconds between two looks at a job: ``first``, growing by ``step`` until they are at least ``last``."""
-
-    first: int
-    step: int
-    last: int
-
-    @staticmethod
-    def over(seconds: int, attempts: int) -> Intervals:
-        """The intervals with which ``attempts`` jobs, each of at most ``seconds``, fit into one execution's history."""
-        events = _EVENTS - attempts * (_GROWTHS * _EVENTS_OF_A_GROWTH + _OTHER_EVENTS_OF_AN_ATTEMPT)
-        last = max(_SHORTEST_LAST_INTERVAL, math.ceil(_EVENTS_OF_A_POLL * attempts * seconds / events))
-        return Intervals(_FIRST_INTERVAL, max(_FIRST_INTERVAL, math.ceil(last / _GROWTHS)), last)
 
 
 def job_name(prefix: str, attempt: str, suffix: str = "", execution: str = "$$.Execution.Id") -> str:
@@ -61,24 +35,29 @@ def training_definition(
     integration: Integration,
     attempts: int,
     intervals: Intervals,
-    timeout_seconds: int,
+    poller_arn: str | None,
+    timeout_seconds: int | None,
     partition: str,
 ) -> dict[str, Any]:
     """Runs one job after the other, each as ``_states`` says; ``requests`` has their Parameters by their name's suffix.
+
+    Jobs are polled at ``intervals``, or by the state machine ``poller_arn``. Without ``timeout_seconds`` an execution ends when
+    Step Functions ends it, after a year ("Quotas related to state machine executions").
 
     The states of a job with a suffix have it before their names: `compile` has `CompileCreate`.
     """
     states: dict[str, Any] = {}
     firsts = [_state_name(suffix, "FirstAttempt") for suffix in requests]
     for (suffix, request), following in zip(requests.items(), [*firsts[1:], None], strict=True):
-        own = states_of_job(suffix, _states(request, prefix, suffix, integration, attempts, intervals, partition))
+        own = _states(request, prefix, suffix, integration, attempts, intervals, poller_arn, partition)
+        own = states_of_job(suffix, own)
         if following is not None:
             own[_state_name(suffix, "Completed")] = {"Type": "Pass", "Next": following}
         states.update(own)
     return {
         "Comment": "Runs a training job",
         "StartAt": firsts[0],
-        "TimeoutSeconds": timeout_seconds,
+        **({} if timeout_seconds is None else {"TimeoutSeconds": timeout_seconds}),
         "States": states,
     }
 
@@ -111,14 +90,16 @@ def _states(
     integration: Integration,
     attempts: int,
     intervals: Intervals,
+    poller_arn: str | None,
     partition: str,
 ) -> dict[str, Any]:
-    """Creates a job and waits for its end, by `.sync` or by looking at it from time to time.
+    """Creates a job and waits for its end, by `.sync` or by polling it.
 
     However Create fails, `Find` looks for the job: its answer may have been lost, or the job exists since before a redrive,
     or is what failed. From there on both integrations are the same.
     """
     service = f"arn:{partition}:states:::aws-sdk:sagemaker"
+    wait = "Wait" if poller_arn is None else "Poll"
     states: dict[str, Any] = {
         "FirstAttempt": {
             "Type": "Pass",
@@ -126,23 +107,23 @@ def _states(
             "ResultPath": _OWN,
             "Next": "Create",
         },
-        "Create": _create(integration, request, partition),
+        "Create": _create(integration, request, partition, wait),
         "Find": {
             "Type": "Task",
             "Resource": f"{service}:describeTrainingJob",
             "Parameters": {"TrainingJobName.$": f"{_OWN}.JobName"},
             "ResultPath": f"{_OWN}.Job",
-            "Retry": [_retry(3)],
+            "Retry": [retry(3)],
             "Catch": [{"ErrorEquals": ["States.ALL"], "ResultPath": f"{_OWN}.Missing", "Next": "Stop"}],
             "Next": "IsOver",
         },
-        "Wait": {"Type": "Wait", "SecondsPath": f"{_OWN}.Seconds", "Next": "Describe"},
+        **_waiting(intervals, poller_arn, partition),
         "Describe": {
             "Type": "Task",
             "Resource": f"{service}:describeTrainingJob",
             "Parameters": {"TrainingJobName.$": f"{_OWN}.JobName"},
             "ResultPath": f"{_OWN}.Job",
-            "Retry": [_retry(10)],
+            "Retry": [retry(10)],
             "Catch": [_catch("Stop")],
             "Next": "IsOver",
         },
@@ -153,19 +134,9 @@ def _states(
                 *_next_attempt_where_left(attempts),
                 {**_status_is("Failed"), "Next": "Failed"},
                 {**_status_is("Stopped"), "Next": "Stopped"},
-                {"Variable": f"{_OWN}.Seconds", "NumericLessThan": intervals.last, "Next": "WaitLonger"},
+                *([_wait_longer(intervals)] if poller_arn is None else []),
             ],
-            "Default": "Wait",
-        },
-        "WaitLonger": {
-            "Type": "Pass",
-            "Parameters": {
-                "Attempt.$": f"{_OWN}.Attempt",
-                "JobName.$": f"{_OWN}.JobName",
-                "Seconds.$": f"States.MathAdd({_OWN}.Seconds, {intervals.step})",
-            },
-            "ResultPath": _OWN,
-            "Next": "Wait",
+            "Default": wait,
         },
         "Completed": {"Type": "Pass", "InputPath": f"{_OWN}.Job", "End": True},
         "Failed": {
@@ -183,7 +154,7 @@ def _states(
             "Resource": f"{service}:stopTrainingJob",
             "Parameters": {"TrainingJobName.$": f"{_OWN}.JobName"},
             "ResultPath": f"{_OWN}.Stopped",
-            "Retry": [_retry(3)],
+            "Retry": [retry(3)],
             "Catch": [{"ErrorEquals": ["States.ALL"], "ResultPath": f"{_OWN}.Stopped", "Next": "Error"}],
             "Next": "Error",
         },
@@ -203,15 +174,38 @@ def _states(
     return states
 
 
-def _create(integration: Integration, request: Mapping[str, Any], partition: str) -> dict[str, Any]:
+def _waiting(intervals: Intervals, poller_arn: str | None, partition: str) -> dict[str, Any]:
+    """The states between two looks at a job."""
+    if poller_arn is not None:
+        return {"Poll": poll_state(partition, poller_arn, f"{_OWN}.JobName", f"{_OWN}.Polled", f"{_OWN}.Error")}
+    return {
+        "Wait": {"Type": "Wait", "SecondsPath": f"{_OWN}.Seconds", "Next": "Describe"},
+        "WaitLonger": {
+            "Type": "Pass",
+            "Parameters": {
+                "Attempt.$": f"{_OWN}.Attempt",
+                "JobName.$": f"{_OWN}.JobName",
+                "Seconds.$": f"States.MathAdd({_OWN}.Seconds, {intervals.step})",
+            },
+            "ResultPath": _OWN,
+            "Next": "Wait",
+        },
+    }
+
+
+def _wait_longer(intervals: Intervals) -> dict[str, Any]:
+    return {"Variable": f"{_OWN}.Seconds", "NumericLessThan": intervals.last, "Next": "WaitLonger"}
+
+
+def _create(integration: Integration, request: Mapping[str, Any], partition: str, wait: str) -> dict[str, Any]:
     create = {
         "Type": "Task",
         "Resource": f"arn:{partition}:states:::aws-sdk:sagemaker:createTrainingJob",
         "Parameters": request,
         "ResultPath": f"{_OWN}.Created",
-        "Retry": [_retry(5)],
+        "Retry": [retry(5)],
         "Catch": [_catch("Find")],
-        "Next": "Wait",
+        "Next": wait,
     }
     if integration == "poll":
         return create
@@ -220,22 +214,6 @@ def _create(integration: Integration, request: Mapping[str, Any], partition: str
         "Resource": f"arn:{partition}:states:::sagemaker:createTrainingJob.sync",
         "ResultPath": f"{_OWN}.Job",
         "Next": "IsOver",
-    }
-
-
-def _retry(times: int) -> dict[str, Any]:
-    """Throttling, refusals and errors of the service, which Step Functions does not tell apart for SageMaker."""
-    return {
-        "ErrorEquals": [
-            "SageMaker.AmazonSageMakerException",
-            "SageMaker.SageMakerException",
-            "SageMaker.SdkClientException",
-        ],
-        "IntervalSeconds": 1,
-        "BackoffRate": 2,
-        "MaxAttempts": times,
-        "MaxDelaySeconds": 60,
-        "JitterStrategy": "FULL",
     }
 
 

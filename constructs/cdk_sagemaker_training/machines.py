@@ -44,7 +44,7 @@ def make_state_machine(scope: Construct, definition: str, log_options: sfn.LogOp
     )
 
 
-def answer_review(workflow: Construct, jobs: Sequence[str], capacity: Sequence[str], executions: str) -> None:
+def answer_review(workflow: Construct, jobs: Sequence[str], capacity: Sequence[str], executions: Sequence[str]) -> None:
     """Give the reasons for what a review finds in a workflow.
 
     ``jobs`` and ``executions`` are the ARNs of its own, ``capacity`` those of training plans and what they reserve.
@@ -53,4 +53,4 @@ def answer_review(workflow: Construct, jobs: Sequence[str], capacity: Sequence[s
     answers.add(_REASONS)
     answers.add_wildcards(jobs, _WHY_JOBS)
     answers.add_wildcards(capacity, _WHY_CAPACITY)
-    answers.add_wildcards([executions], _WHY_EXECUTIONS)
+    answers.add_wildcards(executions, _WHY_EXECUTIONS)

@@ -12,11 +12,12 @@ from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
 from cdk_sagemaker_training.data import S3Prefix, seconds_of
-from cdk_sagemaker_training.definition import Integration, Intervals, training_definition
+from cdk_sagemaker_training.definition import Integration, training_definition
 from cdk_sagemaker_training.jsonpath import expression
 from cdk_sagemaker_training.launch import Launch
 from cdk_sagemaker_training.machine_policies import machine_policies, reserved_capacity
 from cdk_sagemaker_training.machines import answer_review, default_logs, make_state_machine
+from cdk_sagemaker_training.polling import MOST_SECONDS, Intervals, Poller
 from cdk_sagemaker_training.prop_types import checked
 from cdk_sagemaker_training.props import TrainingProps
 from cdk_sagemaker_training.stopping import Stopper
@@ -41,9 +42,10 @@ class TrainingWorkflow(Construct):
     ISO 8601 text with ``"poll"``). It fails with the error ``TrainingJobFailed`` or ``TrainingJobStopped`` and the job's reason
     as its cause, or with the error of the call that failed.
 
-    - ``integration`` is how it waits for the job: ``"sync"`` by Step Functions' own integration, ``"poll"`` by looking at
-      the job at growing intervals of 2 seconds and more. None takes ``"sync"`` where that is known to take the request, which it
-      is not of instance groups, a warm pool and ``max_pending``.
+    - ``integration`` is how it waits for the job: ``"sync"`` by Step Functions' own integration, ``"poll"`` by describing
+      the job at intervals that grow from 2 seconds to at most 2 minutes; where one execution has too few events for that, in
+      executions of a second state machine, which end with the workflow's. None takes ``"sync"`` where that is known to take the
+      request, which it is not of instance groups, a warm pool, a training plan and ``max_pending``.
     - A kind that makes several jobs, such as one that compiles ahead of the one that trains, has them run one after the other.
     - ``attempts`` is how often a job that fails is run, 1 to 30. Calls that AWS throttles or answers with an error are
       repeated in any case, and a call whose answer was lost never starts a second job.
@@ -51,7 +53,9 @@ class TrainingWorkflow(Construct):
       execution whose checkpoints are used, and continued, instead: a name, or a place in the execution's input, such as
       ``sfn.JsonPath.string_at("$.resume_from")``.
     - ``timeout`` ends an execution, and its job; by default all attempts at their longest fit in, ``max_pending`` (else one day)
-      of waiting for machines included. However an execution ends before its job, a rule stops the job.
+      of waiting for machines included. With a training plan there is no time-out by default: a job waits for the start of its
+      plan, which no limit counts (service model, StoppingCondition), and Step Functions ends an execution after a year.
+      However an execution ends before its job, a rule stops the job.
     - ``logs`` is what is kept of executions: by default their events without their data, for three months, in a group of its own
       that goes with the workflow.
 
@@ -81,29 +85,40 @@ class TrainingWorkflow(Construct):
             one.name_suffix: launch.request(one, job_name="$.Training.JobName", checkpoint_folder=folder)
             for one in launch.job_requests
         }
-        longest = _longest_seconds(launch)
-        jobs = attempts * len(requests)
         self.integration: Integration = integration or ("sync" if all(map(sync_takes, requests.values())) else "poll")
         if self.integration == "sync":
             for request in requests.values():
                 check_sync_takes(request, "integration='poll'", props, integration)
         launch.advise_unlisted(integration)
+        reserved = reserved_capacity(launch.stack, requests.values())
+        jobs = attempts * len(requests)
+        longest = jobs * (_longest_seconds(launch) + _UPLOAD_SECONDS)
+        timeout_seconds = _timeout_seconds(timeout, None if reserved else longest)
+        intervals = Intervals.over(_known(timeout_seconds, longest), jobs)
+        log_options = logs or default_logs(self)
+        poller = None
+        unbounded = timeout_seconds is None or is_unresolved(timeout_seconds)
+        if self.integration == "poll" and (unbounded or intervals.longest > MOST_SECONDS):
+            poller = Poller(self, "Poller", launch=launch, logs=log_options)
         definition = training_definition(
             requests=requests,
             prefix=launch.prefix,
             integration=self.integration,
             attempts=attempts,
-            intervals=Intervals.over(longest, jobs),
-            timeout_seconds=jobs * (longest + _UPLOAD_SECONDS) if timeout is None else seconds_of("timeout", timeout),
+            intervals=intervals,
+            poller_arn=None if poller is None else poller.state_machine.state_machine_arn,
+            timeout_seconds=timeout_seconds,
             partition=launch.partition,
         )
-        log_options = logs or default_logs(self)
         self.state_machine = make_state_machine(self, launch.stack.to_json_string(definition), log_options)
         for statement in machine_policies(launch, requests.values(), sync=self.integration == "sync"):
             self.state_machine.add_to_role_policy(statement)
         self.stopper = Stopper(self, "Stopper", launch=launch, state_machine=self.state_machine, logs=log_options)
-        capacity = reserved_capacity(launch.stack, requests.values())
-        answer_review(self, launch.job_arns, capacity, self.stopper.executions_arn)
+        executions = [self.stopper.executions_arn]
+        if poller is not None:
+            poller.grant_run(self.state_machine)
+            executions.append(poller.executions_arn)
+        answer_review(self, launch.job_arns, reserved, executions)
         self.role = launch.role
         self.network = props.get("network")
         self.image = props["image"]
@@ -163,14 +178,18 @@ class TrainingWorkflow(Construct):
         return self.state_machine.metric_time(**options)
 
 
+def _timeout_seconds(timeout: Duration | int | None, otherwise: int | None) -> int | None:
+    return otherwise if timeout is None else seconds_of("timeout", timeout)
+
+
 def _longest_seconds(launch: Launch) -> int:
-    """The most seconds from a job's Create to its end, upload not included."""
+    """The most seconds from a job's Create to its end, without its upload and without waiting for a training plan."""
     pending = _known(launch.max_pending_seconds or _PENDING_SECONDS)
     return pending + max(_known(launch.max_runtime_seconds), _known(launch.max_wait_seconds or 0))
 
 
-def _known(seconds: int) -> int:
-    return _LONGEST_SECONDS if is_unresolved(seconds) else seconds
+def _known(seconds: int | None, otherwise: int = _LONGEST_SECONDS) -> int:
+    return otherwise if seconds is None or is_unresolved(seconds) else seconds
 
 
 def _folder(resume_from: str | None, checkpoints: S3Prefix | None) -> str:

@@ -26,7 +26,7 @@ from cdk_sagemaker_training import (
     TrainingWorkflow,
     WarmPool,
 )
-from cdk_sagemaker_training.definition import Intervals
+from cdk_sagemaker_training.polling import Intervals
 from cdk_sagemaker_training.stopping import stopping_definition
 
 HOMOGENEOUS = DataParallelJob(InstanceGroup("ml.g5.xlarge"))
@@ -112,7 +112,7 @@ def poll() -> Rendered:
         metric_definitions={"loss": "loss=([0-9.]+)"},
         attempts=3,
         volume_size=cdk.Size.gibibytes(100),
-        max_runtime=cdk.Duration.hours(6),
+        max_runtime=cdk.Duration.hours(2),
     )
 
 
@@ -209,7 +209,7 @@ def test_the_request_of_a_heterogeneous_job(poll: Rendered) -> None:
             "VolumeSizeInGB": 100,
         },
         "RoleArn": "role",
-        "StoppingCondition": {"MaxRuntimeInSeconds": 21_600},
+        "StoppingCondition": {"MaxRuntimeInSeconds": 7_200},
         "Tags": [{"Key": "StepFunctionsExecution", "Value.$": "$$.Execution.Id"}],
         "TrainingJobName.$": "$.Training.JobName",
     }
@@ -356,31 +356,17 @@ def test_a_network_is_where_the_hosts_are() -> None:
 
 
 def test_the_execution_ends_when_all_its_attempts_at_their_longest_have(poll: Rendered, sync: Rendered) -> None:
-    pending, runtime, upload = 86_400, 21_600, 3_600
-    assert poll.definition["TimeoutSeconds"] == 3 * (pending + runtime + upload)
-    assert sync.definition["TimeoutSeconds"] == pending + runtime + upload
+    pending, upload = 86_400, 3_600
+    assert poll.definition["TimeoutSeconds"] == 3 * (pending + 7_200 + upload)
+    assert sync.definition["TimeoutSeconds"] == pending + 21_600 + upload
 
 
 def test_the_time_of_an_execution_may_be_said() -> None:
     assert Rendered(timeout=cdk.Duration.hours(2)).definition["TimeoutSeconds"] == 7_200
 
 
-@pytest.mark.parametrize("attempts", [1, 3, 30])
-@pytest.mark.parametrize("seconds", [1, 3_600, 24 * 3_600, 56 * 24 * 3_600])
-def test_an_executions_history_holds_all_looks_at_its_jobs(attempts: int, seconds: int) -> None:
-    intervals = Intervals.over(seconds, attempts)
-    events, waited, interval = 40, 0, intervals.first
-    while waited < seconds:
-        waited += interval
-        events += 9
-        if interval < intervals.last:
-            interval += intervals.step
-            events += 2
-    assert attempts * events < 25_000
-
-
-def test_a_job_is_looked_at_soon_and_then_less_often() -> None:
-    intervals = Intervals.over(6 * 3_600 + 24 * 3_600, attempts=1)
+def test_a_job_is_polled_soon_and_then_less_often() -> None:
+    intervals = Intervals.over((6 + 24) * 3_600, jobs=1)
     assert (intervals.first, intervals.step) == (2, 3)
     assert intervals.last >= 9 * (6 + 24) * 3_600 / 24_000
 

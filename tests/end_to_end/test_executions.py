@@ -6,6 +6,7 @@ import io
 import json
 import tarfile
 from typing import Any
+from unittest import mock
 
 import aws_cdk as cdk
 import pytest
@@ -22,7 +23,9 @@ from cdk_sagemaker_training import (
     Torchrun,
     TrainingImage,
     TrainingWorkflow,
+    polling,
 )
+from sagemaker_local_account.faults import ScheduledPlan
 
 # By `.sync`, and, since `.sync` is not known to take instance groups, by the loop.
 KINDS = {
@@ -33,6 +36,8 @@ KINDS = {
         train_group="dnn_group",
     ),
 }
+PLAN = "arn:aws:sagemaker:us-east-1:123456789012:training-plan/spring"
+ON_A_PLAN = DataParallelJob(InstanceGroup("ml.p4d.24xlarge"))
 FOUR_HOSTS = HeterogeneousJob(
     groups={"data_group": InstanceGroup("ml.c5.xlarge", 2)},
     train=DataParallelJob(InstanceGroup("ml.g5.xlarge", 2), launcher=Torchrun()),
@@ -49,6 +54,10 @@ class Executions(cdk.Stack):
         with a_users_job() as folder:
             self.image = TrainingImage(self, "Image", directory=folder, builder="docker")
         cdk.CfnOutput(self, "BucketName", value=self.bucket.bucket_name)
+        # Each execution of the poller polls twice, so that a job of seconds takes several.
+        with mock.patch.object(polling, "POLLS", 2):
+            for do in ("keep", "wait"):
+                self.workflow(f"Planned{do.capitalize()}", ON_A_PLAN, do, training_plan=PLAN)
         for kind, job in KINDS.items():
             for do in ("wait", "keep", "fail"):
                 self.workflow(f"{kind}{do.capitalize()}", job, do)
@@ -177,6 +186,40 @@ def test_a_script_that_is_missing_is_named(deployed: Deployed, machines: dict[st
     assert described["status"] == "FAILED"
     assert "missing.py" in deployed.the_job_of(execution)["FailureReason"]
     assert "missing.py" in described["cause"]
+
+
+def executions_of_poller(deployed: Deployed, workflow: str) -> list[dict[str, Any]]:
+    states = deployed.client("stepfunctions")
+    machines = states.list_state_machines()["stateMachines"]
+    [poller] = [it["stateMachineArn"] for it in machines if f"{workflow}Poller" in it["name"]]
+    return list(states.list_executions(stateMachineArn=poller)["executions"])
+
+
+def test_a_job_that_waits_for_its_training_plan_is_polled_by_one_execution_after_the_other_until_it_has_run(
+    deployed: Deployed, machines: dict[str, str]
+) -> None:
+    scheduled = deployed.account.faults.add(ScheduledPlan(PLAN, times=None))
+    execution = deployed.start(machines["PlannedKeepArn"])
+    deployed.the_job_of(execution, until="Pending")
+    wait_until(lambda: len(executions_of_poller(deployed, "PlannedKeep")) > 1)
+    deployed.account.faults.mend(scheduled)
+    described = deployed.ended(execution)
+    assert described["status"] == "SUCCEEDED", described.get("cause")
+    assert json.loads(described["output"])["TrainingJobStatus"] == "Completed"
+    polled = executions_of_poller(deployed, "PlannedKeep")
+    assert {it["status"] for it in polled} == {"SUCCEEDED"}
+
+
+def test_an_execution_that_is_stopped_leaves_neither_its_job_nor_its_poller_running(
+    deployed: Deployed, machines: dict[str, str]
+) -> None:
+    execution = deployed.start(machines["PlannedWaitArn"])
+    job = deployed.the_job_of(execution, until="Training")
+    deployed.client("stepfunctions").stop_execution(executionArn=execution)
+    assert ended(deployed, job)["TrainingJobStatus"] == "Stopped"
+    wait_until(
+        lambda: {it["status"] for it in executions_of_poller(deployed, "PlannedWait")} <= {"ABORTED", "SUCCEEDED"}
+    )
 
 
 def test_two_jobs_on_the_same_fixed_port_of_all_addresses_do_not_meet(

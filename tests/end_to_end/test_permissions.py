@@ -37,6 +37,7 @@ from cdk_sagemaker_training import (
 )
 from sagemaker_local_account import cloudwatch
 from sagemaker_local_account.account import LocalAccount
+from sagemaker_local_account.faults import ScheduledPlan
 
 PLAN = "arn:aws:sagemaker:us-east-1:123456789012:training-plan/spring"
 BOOTSTRAPPED = "cdk-hnb659fds-container-assets-123456789012-us-east-1"
@@ -186,9 +187,13 @@ class Account:
         events = self.states.get_execution_history(executionArn=execution)["events"]
         return json.dumps(events, default=str)
 
-    def executions_of(self, output: str) -> set[str]:
-        listed = self.states.list_executions(stateMachineArn=self.outputs[output])["executions"]
+    def executions_of(self, machine: str) -> set[str]:
+        listed = self.states.list_executions(stateMachineArn=machine)["executions"]
         return {execution["executionArn"] for execution in listed}
+
+    def machine_named(self, pattern: str) -> str:
+        machines = self.states.list_state_machines()["stateMachines"]
+        return next(str(it["stateMachineArn"]) for it in machines if fnmatchcase(it["name"], pattern))
 
     def log_says(self, text: str) -> None:
         log = self.deployed.account.state / "account.log"
@@ -349,6 +354,31 @@ def test_an_execution_may_use_the_training_plan_that_its_stack_names(account: Ac
     assert ended["status"] == "SUCCEEDED", ended.get("cause")
 
 
+@pytest.mark.parametrize("action", actions("machine", "the execution of a long job fails"))
+def test_an_execution_cannot_run_its_poller_without(account: Account, action: str) -> None:
+    assert denied(action) in account.history_without(account.outputs["plannedArn"], action)
+
+
+def test_an_execution_that_is_stopped_leaves_its_poller_running_without_leave(account: Account) -> None:
+    [action] = actions("machine", "the poller goes on until the job is over")
+    poller, faults = account.machine_named("*PlannedPoller*"), account.deployed.account.faults
+    scheduled = faults.add(ScheduledPlan(PLAN, times=None))
+    machine = account.machine_without(account.outputs["plannedArn"], action)
+    before = account.executions_of(poller)
+    execution = account.states.start_execution(stateMachineArn=machine)["executionArn"]
+    [polling] = wait_until(lambda: account.executions_of(poller) - before)
+    account.states.stop_execution(executionArn=execution)
+    account.log_says(denied(action))
+    faults.mend(scheduled)
+    assert account.deployed.ended(polling)["status"] == "SUCCEEDED"
+
+
+def test_a_poller_is_denied(account: Account) -> None:
+    [action] = actions("poller", "the execution of a long job fails")
+    poller = account.machine_named("*PlannedPoller*")
+    assert denied(action) in account.history_without(poller, action, given=json.dumps({"JobName": "planned-1"}))
+
+
 def test_an_execution_that_failed_cannot_stop_its_job_without_leave(account: Account) -> None:
     [action] = actions("machine", "the job goes on")
     history = account.history_without(account.outputs["pollArn"], action, "sagemaker:DescribeTrainingJob")
@@ -374,9 +404,10 @@ def test_an_execution_that_is_stopped_stops_the_workflow_if_it_may(account: Acco
     [action] = actions("caller", "the workflow goes on")
     parent = account.outputs["parentArn"]
     machine = parent if allowed else account.machine_without(parent, action)
-    before = account.executions_of("syncArn")
+    workflow = account.outputs["syncArn"]
+    before = account.executions_of(workflow)
     execution = account.states.start_execution(stateMachineArn=machine)["executionArn"]
-    [called] = wait_until(lambda: account.executions_of("syncArn") - before)
+    [called] = wait_until(lambda: account.executions_of(workflow) - before)
     account.states.stop_execution(executionArn=execution)
     if not allowed:
         account.log_says(denied(action))
@@ -384,8 +415,7 @@ def test_an_execution_that_is_stopped_stops_the_workflow_if_it_may(account: Acco
 
 
 def stopper(account: Account) -> str:
-    machines = account.states.list_state_machines()["stateMachines"]
-    return next(machine["stateMachineArn"] for machine in machines if fnmatchcase(machine["name"], "*PollStopper*"))
+    return account.machine_named("*PollStopper*")
 
 
 def test_what_stops_the_jobs_of_an_ended_execution_must_be_able_to_describe_it(account: Account) -> None:

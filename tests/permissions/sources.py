@@ -57,12 +57,13 @@ RECORDED: Mapping[str, Mapping[str, Iterable[str]]] = {
         )
     },
     # "Synchronous".
-    "stepfunctions-iam": {
-        "caller": (
+    "stepfunctions-iam": dict.fromkeys(
+        ("caller", "machine"),
+        (
             *("states:StartExecution", "states:DescribeExecution", "states:StopExecution"),
             *("events:PutTargets", "events:PutRule", "events:DescribeRule"),
-        )
-    },
+        ),
+    ),
     "lustre-s3-encryption": {
         "FSx": ("kms:Encrypt", "kms:Decrypt", "kms:ReEncrypt*", "kms:GenerateDataKey*", "kms:DescribeKey")
     },
