@@ -26,6 +26,7 @@ from cdk_sagemaker_training import (
     Experiment,
     FsxLustreChannel,
     InstanceGroup,
+    InstancePreference,
     Mlflow,
     Neuron,
     PrivateRegistry,
@@ -194,6 +195,13 @@ def test_a_job_on_a_training_plan_is_created_on_the_plan_and_its_capacity_too(
     stack.workflow(job=ON_GPUS, training_plan=plan)
     creating = [one for one in stack.of_the_machine() if "sagemaker:CreateTrainingJob" in one["Action"]]
     assert [one["Resource"] for one in creating if one["Action"] == "sagemaker:CreateTrainingJob"] == [resources]
+
+
+def test_a_job_is_created_on_the_plan_of_each_type_that_it_may_run_on(stack: Stack) -> None:
+    types = InstanceGroup([InstancePreference("ml.p5.48xlarge", 1, PLAN), InstancePreference("ml.g5.12xlarge", 2)])
+    stack.workflow(job=DataParallelJob(types))
+    creating = [one["Resource"] for one in stack.of_the_machine() if one["Action"] == "sagemaker:CreateTrainingJob"]
+    assert creating == [[PLAN, CAPACITY]]
 
 
 def test_jobs_without_a_training_plan_are_created_on_none(stack: Stack) -> None:

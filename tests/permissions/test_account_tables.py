@@ -110,6 +110,16 @@ def test_creating_a_job_takes_every_action_that_iam_says_it_depends_on() -> None
     assert known.dependent_actions <= {call.action for call in calls}
 
 
+def test_creating_a_job_takes_the_plan_of_each_type_that_it_may_run_on() -> None:
+    plan = REQUEST["ResourceConfig"]["TrainingPlanArn"]
+    preferences = [{"InstanceType": "ml.p5.48xlarge", "TrainingPlanArns": [plan]}, {"InstanceType": "ml.g5.12xlarge"}]
+    request = {**REQUEST, "ResourceConfig": {"InstancePreferences": preferences}}
+    calls = api_calls.calls_of(json_call("sagemaker:CreateTrainingJob", request), "sagemaker", PLACE)
+    created = [call.resource for call in calls if call.action == "sagemaker:CreateTrainingJob"]
+    capacity = plan.replace("training-plan/spring", "reserved-capacity/*")
+    assert created == ["arn:aws:sagemaker:us-east-1:123456789012:training-job/digits-1", plan, capacity]
+
+
 def of_the_jobs_role() -> Iterator[Call]:
     yield from sagemaker_calls.image_calls(REQUEST)
     yield from sagemaker_calls.network_calls(REQUEST, PLACE)

@@ -5,18 +5,17 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Callable, Iterable, Mapping
-from fnmatch import fnmatchcase
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+from reasons import Finding, needless, unexplained
 from under_review import STACKS, template_of
 
 pytestmark = pytest.mark.soak
 
-Finding = tuple[str, str]  # the rule, and the resource's type and logical id
-# Why a finding stays. A finding here that is none any more fails, too.
+# Why a finding stays: rule, and the resource's type and logical id. One that is found no more may not stand here.
 REASONS: Mapping[Finding, str] = {
     ("CKV_AWS_18", "AWS::S3::Bucket.BucketAccessLogs*"): "it holds the access logs of the other bucket",
     ("CKV_AWS_21", "AWS::S3::Bucket.Bucket*"): (
@@ -72,18 +71,13 @@ def found(check: Callable[[Path], list[Finding]], tmp_path_factory: pytest.TempP
     return check(folder)
 
 
-def unexplained(found: Iterable[Finding], reasons: Iterable[Finding]) -> list[Finding]:
-    patterns = [*reasons]
-    return [one for one in found if not any(all(map(fnmatchcase, one, pattern)) for pattern in patterns)]
-
-
 def test_nothing_is_found_that_has_no_reason(found: list[Finding]) -> None:
     left = unexplained(found, REASONS)
     assert not left, f"fix what checkov finds, or add it with the reason why it stays to REASONS of {__file__}: {left}"
 
 
 def test_no_reason_is_left_of_what_is_not_found(found: list[Finding]) -> None:
-    assert [one for one in REASONS if not unexplained(found, [other for other in REASONS if other != one])] == []
+    assert needless(found, REASONS) == []
 
 
 def test_a_bucket_that_everybody_may_read_is_found(check: Callable[[Path], list[Finding]], tmp_path: Path) -> None:

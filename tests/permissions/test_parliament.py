@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Callable, Iterable, Mapping
-from fnmatch import fnmatchcase
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+from reasons import Finding, needless, unexplained
 from under_review import STACKS, held_by
 
 HERE = Path(__file__).parent
-Finding = tuple[str, str, str]  # whose statement, what is found, what it is about
-# Why a finding stays. A finding here that is none any more fails, too.
+# Why a finding stays: whose statement, what is found, what it is about. One that is found no more may not stand here.
 REASONS: Mapping[Finding, str] = {
     ("job", "CREDENTIALS_EXPOSURE", "ecr:getauthorizationtoken"): "pulling an image takes it, and it has no resource",
     ("build", "CREDENTIALS_EXPOSURE", "ecr:getauthorizationtoken"): "as do pulling the base and pushing the image",
@@ -28,16 +27,13 @@ REASONS: Mapping[Finding, str] = {
     ("machine", "RESOURCE_MISMATCH", "sagemaker:CreateTrainingJob"): (
         "parliament's data knows no training plans; AmazonSageMakerFullAccess has the action on them"
     ),
-    (
-        "caller",
-        "RESOURCE_MISMATCH",
-        "states:DescribeExecution",
-    ): "CDK's grant, on standard executions and not express ones",
+    ("caller", "RESOURCE_MISMATCH", "states:DescribeExecution"): "CDK's grant, on executions that are no express ones",
+    ("stopper", "RESOURCE_MISMATCH", "states:DescribeExecution"): "on the workflow's executions, no express ones",
     (
         "build",
         "RESOURCE_MISMATCH",
         "s3:*",
-    ): "CDK's s3:List* and s3:Get*, which have actions of other resources among them",
+    ): "CDK's s3:List* and s3:Get*, which stand for actions of other resources too",
     ("job", "UNKNOWN_ACTION", "Unknown action sagemaker-mlflow:*"): "MLflow 3's, newer than parliament's data",
 }
 
@@ -65,13 +61,6 @@ def found(audit: Callable[[list[Any]], list[list[list[str]]]]) -> set[Finding]:
     return {(one.holder, issue, text) for one, each in findings for issue, text in each}
 
 
-def unexplained(found: Iterable[Finding], reasons: Iterable[Finding]) -> list[Finding]:
-    patterns = [*reasons]
-    return sorted(
-        finding for finding in found if not any(all(map(fnmatchcase, finding, pattern)) for pattern in patterns)
-    )
-
-
 def test_nothing_is_found_that_has_no_reason(found: set[Finding]) -> None:
     left = unexplained(found, REASONS)
     assert not left, (
@@ -80,7 +69,7 @@ def test_nothing_is_found_that_has_no_reason(found: set[Finding]) -> None:
 
 
 def test_no_reason_is_left_of_what_is_not_found(found: set[Finding]) -> None:
-    assert [one for one in REASONS if not unexplained(found, [other for other in REASONS if other != one])] == []
+    assert needless(found, REASONS) == []
 
 
 def test_a_statement_that_is_wrong_is_found(audit: Callable[[list[Any]], list[list[list[str]]]]) -> None:
