@@ -22,6 +22,10 @@ REASONS: Mapping[Finding, str] = {
         "each execution writes keys of its own, and versions of checkpoints that a script deletes would be kept and billed; "
         "TrainingBucket(versioned=True) has them"
     ),
+    ("CKV_AWS_27", "AWS::SQS::Queue.*DeadLetterQueue*"): (
+        "SQS encrypts it with a key of its own (SqsManagedSseEnabled, which this rule does not look at); it holds the ARNs of "
+        "executions"
+    ),
     ("CKV_AWS_33", "AWS::KMS::Key.Key*"): (
         "FSx's role is made with its file system, so that no policy can name it; a condition names it instead"
     ),
