@@ -67,18 +67,24 @@ class S3AccessPoint:
 
 @dataclass(frozen=True)
 class S3Prefix:
-    """A place in a bucket: everything whose key begins with ``prefix``, like ``S3Prefix(bucket, "models/")``."""
+    """A place in a bucket: everything whose key begins with ``prefix``, like ``S3Prefix(bucket, "models/")``.
+
+    ``subfolder`` is a place below, which each execution may choose, like ``sfn.JsonPath.string_at("$.customer")``. Permissions
+    are granted on ``prefix``, which then ends with a slash.
+    """
 
     bucket: IBucket | S3AccessPoint
     prefix: str = ""
+    subfolder: str | None = None
 
     def __post_init__(self) -> None:
         check_fields(self)
         _check_prefix(self.prefix)
+        _check_subfolder(self.prefix, self.subfolder)
 
     @property
     def uri(self) -> str:
-        return f"s3://{self.bucket.bucket_name}/{self.prefix}"
+        return f"s3://{self.bucket.bucket_name}/{self.prefix}{self.subfolder or ''}"
 
 
 @dataclass(frozen=True)
@@ -94,6 +100,10 @@ class S3Channel:
       ``objects`` is where what such a file lists lies, so that the job may read it.
     - ``compression`` and ``record_wrapper`` are for ``Pipe``; ``shuffle_seed`` shuffles the objects, or a manifest's lines, in
       ``Pipe`` anew for each epoch. ``accept_eula`` agrees to the licence of a gated model that the channel is.
+    - ``subfolder`` comes after ``prefix``, and each execution may choose it: with
+      ``subfolder=sfn.JsonPath.string_at("$.dataset")`` the input ``{"dataset": "digits/"}`` trains on digits. Jobs
+      may read what lies below ``prefix``, which then ends with a slash, and nothing else, whatever the input says. For a
+      manifest it is the rest of the file's key.
 
     Rules from the API's pages Channel and S3DataSource (botocore's documentation of the members): an augmented manifest takes
     ``Pipe``, compression and record wrapper "in File mode" nothing, and are "used only in Pipe input mode".
@@ -112,10 +122,12 @@ class S3Channel:
     record_wrapper: Literal["RecordIO"] | None = None
     shuffle_seed: int | None = None
     accept_eula: bool = False
+    subfolder: str | None = None
 
     def __post_init__(self) -> None:
         check_fields(self)
         _check_prefix(self.prefix)
+        _check_subfolder(self.prefix, self.subfolder)
         if self.content_type is not None:
             check_text("content_type", self.content_type, "application/x-parquet")
         if self.groups is not None:
@@ -127,7 +139,7 @@ class S3Channel:
 
     @property
     def uri(self) -> str:
-        return f"s3://{self.bucket.bucket_name}/{self.prefix}"
+        return f"s3://{self.bucket.bucket_name}/{self.prefix}{self.subfolder or ''}"
 
     def channel_config(self, groups: Sequence[str] | None) -> dict[str, Any]:
         """The request's Channel, but for its name, given to ``groups``."""
@@ -163,6 +175,7 @@ class S3Channel:
                 "objects must say where the objects of a manifest lie, like S3Channel(bucket, 'train.manifest', "
                 f"data_type={self.data_type!r}, objects=S3Prefix(bucket, 'images/')), got {self.objects!r} for {self.prefix!r}"
             )
+        check_no_subfolder("objects", self.objects)
         if self.data_type == "ManifestFile" and self.attribute_names is not None:
             raise ValueError(
                 "attribute_names must be left out of a channel whose data_type is not 'AugmentedManifestFile', "
@@ -256,3 +269,24 @@ def _check_prefix(prefix: str) -> None:
         return
     if prefix.startswith(("/", "s3:", "https:")):
         raise ValueError(f"prefix must be how keys in the bucket begin, like 'images/', got {prefix!r}")
+
+
+def check_no_subfolder(prop: str, place: S3Prefix) -> None:
+    """Raise ``ValueError`` for a place that no execution can choose."""
+    if place.subfolder is not None:
+        raise ValueError(
+            f"{prop}.subfolder must be left out, since what lies there is the same for all executions, "
+            f"like S3Prefix(bucket, {place.prefix!r}), got {place.subfolder!r}"
+        )
+
+
+def _check_subfolder(prefix: str, subfolder: str | None) -> None:
+    if subfolder is None:
+        return
+    if not subfolder or subfolder.startswith("/"):
+        raise ValueError(f"subfolder must be how keys go on after prefix, like 'digits/', got {subfolder!r}")
+    if not prefix.endswith(("/", "]}")):  # the end of a token
+        raise ValueError(
+            "prefix must end with a slash before a subfolder, since jobs may read all that begins with it, "
+            f"like 'datasets/', got {prefix!r}"
+        )

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from cdk_sagemaker_training.data import S3Prefix
+from cdk_sagemaker_training.execution_input import is_in_input, tokens_in
 from cdk_sagemaker_training.jobs import JobRequest
 from cdk_sagemaker_training.tokens import is_unresolved
 
@@ -56,6 +57,11 @@ def _check_json(name: str, value: Any, inside: tuple[int, ...]) -> None:
     if isinstance(value, list | tuple):
         for item in value:
             _check_json(name, item, (*inside, id(value)))
+    elif isinstance(value, str) and inside and any(map(is_in_input, tokens_in(value))):
+        raise ValueError(
+            f"hyperparameters[{name!r}] must be known when the app is synthesized unless it is text of its own, "
+            "like sfn.JsonPath.string_at('$.steps'), got a place in the execution's input inside"
+        )
     elif value is not None and not isinstance(value, str | bool | int | float):
         raise ValueError(
             f"hyperparameters[{name!r}] must be text, a number, a bool, None, a list or a dict, like 0.001, got {value!r}"

@@ -10,16 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from aws_cdk import Size, SizeRoundingBehavior, Stack, Validations
 from aws_cdk import aws_iam as iam
-from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
 from cdk_sagemaker_training.checks import check_directory
-from cdk_sagemaker_training.data import CHECKPOINTS, S3Prefix, Spot, seconds_of
+from cdk_sagemaker_training.data import CHECKPOINTS, S3Prefix, Spot, check_no_subfolder, seconds_of
 from cdk_sagemaker_training.grants import grant_channels, grant_members
 from cdk_sagemaker_training.image import TrainingImage
 from cdk_sagemaker_training.job_names import default_prefix, take_prefix
 from cdk_sagemaker_training.jobs import Advice, JobRequest
-from cdk_sagemaker_training.jsonpath import path, quoted
+from cdk_sagemaker_training.jsonpath import path, quoted, render
 from cdk_sagemaker_training.props import PROPS, TrainingProps, check_props
 from cdk_sagemaker_training.request import PROP_NAMES, check_job_name_prefix, create_training_job
 from cdk_sagemaker_training.request_advice import request_advice, unlisted_advice, warm_pool_advice
@@ -54,7 +53,7 @@ class Launch:
         self.partition = self.stack.partition
         prefix = props.get("job_name_prefix")
         self.prefix = default_prefix(scope) if prefix is None else prefix
-        _check_prefix(self.prefix)
+        check_job_name_prefix(self.prefix)
         take_prefix(scope, self.prefix)
         _check_tags(props.get("tags") or {})
         self.checkpoints = _checkpoints(props.get("checkpoints"), spot)
@@ -104,7 +103,7 @@ class Launch:
             **self._request,
         )
         self._advise(unlisted_advice([request, self._props["image"].base]))
-        rendered: Mapping[str, Any] = sfn.FieldUtils.render_object(request) or {}
+        rendered = render(request)
         if self._props.get("warm_pool") is not None:
             self._advise(warm_pool_advice(warm_pool_key(rendered), PROP_NAMES))
         return rendered
@@ -244,13 +243,6 @@ def _check_image(image: TrainingImage, request: JobRequest) -> None:
     )
 
 
-def _check_prefix(prefix: str) -> None:
-    if is_unresolved(prefix):
-        # The name is made by a function of Step Functions, and the policies name it: both need the text.
-        raise ValueError("job_name_prefix must be known when the app is synthesized, like 'digits', got a token")
-    check_job_name_prefix(prefix)
-
-
 def _local_path(path: str | None, checkpoints: S3Prefix | None, spot: Spot | None) -> str | None:
     """Where on a host the checkpoints are, None where that is SageMaker's default."""
     of_spot = spot.local_path if spot is not None else None
@@ -272,6 +264,9 @@ def _local_path(path: str | None, checkpoints: S3Prefix | None, spot: Spot | Non
 
 def _checkpoints(checkpoints: S3Prefix | None, spot: Spot | None) -> S3Prefix | None:
     """Where checkpoints are kept, as a folder."""
+    for given in (checkpoints, None if spot is None else spot.checkpoints):
+        if given is not None:
+            check_no_subfolder("checkpoints", given)
     if spot is not None and spot.checkpoints is not None and checkpoints not in (None, spot.checkpoints):
         raise ValueError(
             f"checkpoints must be left out where spot says where they are kept, like checkpoints=None, "

@@ -11,6 +11,7 @@ from aws_cdk import aws_fsx as fsx
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
+from cdk_sagemaker_training.data import check_no_subfolder
 from cdk_sagemaker_training.file_systems import allow_lustre
 from cdk_sagemaker_training.prop_types import checked
 from cdk_sagemaker_training.tokens import is_unresolved
@@ -56,6 +57,7 @@ class LustreFileSystem(Construct):
     ) -> None:
         super().__init__(scope, id)
         _check_network(network)
+        check_no_subfolder("data", data)
         _check_size(storage_gib, throughput)
         self.file_system = fsx.LustreFileSystem(
             self,

@@ -15,6 +15,7 @@ from functools import cache
 from types import NoneType, UnionType
 from typing import Any, Literal, NamedTuple, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from cdk_sagemaker_training.execution_input import check_known
 from cdk_sagemaker_training.prop_kinds import EXAMPLES, KINDS, LISTED, Kind, kind_names
 from cdk_sagemaker_training.tokens import is_unresolved
 from cdk_sagemaker_training.unlisted import is_unlisted, way_out
@@ -63,8 +64,11 @@ def check_props_of(owner: str, annotated: Any, given: Mapping[str, Any]) -> None
     hints = _hints(annotated)
     for prop, value in given.items():
         wrong = _wrong(prop, value, hints.get(prop, Any))
-        if wrong is not None:
-            example = EXAMPLES.get(f"{owner}.{prop}", EXAMPLES.get(prop)) if wrong.path == prop else None
+        example = EXAMPLES.get(f"{owner}.{prop}", EXAMPLES.get(prop))
+        if wrong is None:
+            check_known(owner, prop, value, example or "2")
+        else:
+            example = example if wrong.path == prop else None
             instead = way_out(wrong.value) if prop in LISTED and isinstance(wrong.value, str) else ""
             raise ValueError(
                 f"{wrong.path} must be {wrong.must}, like {example or wrong.example}{instead}, got {_shown(wrong.value)}"

@@ -118,4 +118,4 @@ def check_props(taker: str, props: Mapping[str, Any]) -> None:
     for name in RequiredProps.__annotations__:
         if name not in props:
             raise TypeError(f"{taker} missing required keyword argument {name!r}")
-    check_props_of(taker, TrainingProps, props)
+    check_props_of("TrainingProps", TrainingProps, props)

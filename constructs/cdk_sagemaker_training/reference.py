@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from cdk_sagemaker_training import execution_input
 from cdk_sagemaker_training.service_model import shapes
 from cdk_sagemaker_training.unlisted import LISTS
 
@@ -200,7 +201,7 @@ def page() -> str:
     rows = [f"| `{name}` | {said(ours, name)} | {said(CDK, name)} | {said(SDK, name)} |" for name in members()]
     reasons = [f"| `{name}` | {why} |" for name, why in LEFT_OUT.items()]
     lists = [f"| {text} |" for text in LISTS.values()]
-    return "\n".join([_PAGE, *rows, _REASONS, *reasons, _LISTS, *lists]) + "\n"
+    return "\n".join([_PAGE, *rows, _REASONS, *reasons, _LISTS, *lists]) + "\n" + execution_input.page()
 
 
 def _members(shape_name: str, path: tuple[str, ...]) -> Iterator[str]:

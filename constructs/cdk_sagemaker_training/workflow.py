@@ -59,8 +59,9 @@ class TrainingWorkflow(Construct):
     - ``logs`` is what is kept of executions: by default their events without their data, for three months, in a group of its own
       that goes with the workflow.
 
-    What the job itself takes is listed, with its defaults, in ``TrainingProps``. Text props take CDK's tokens and
-    ``sfn.JsonPath`` of the execution's input, which must be an object without ``Training``. As a grantee the workflow stands for
+    What the job itself takes is listed, with its defaults, in ``TrainingProps``. Text and numbers take
+    CDK's tokens and ``sfn.JsonPath`` of the execution's input, which must be an object without ``Training``, but for those that
+    ``execution_input.KNOWN`` (docs/members.md) excludes: these are refused by name. As a grantee the workflow stands for
     its jobs: ``bucket.grant_read(workflow)``. Raises ``ValueError`` with the prop to change.
     """
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import aws_cdk as cdk
 from hypothesis import strategies as st
 from whole_requests import BUCKET, EFS, FUNCTION, KEY, LUSTRE, NETWORK, PLAN, RULES_IMAGE, TRACKING_SERVER
 
@@ -45,8 +46,8 @@ from cdk_sagemaker_training import (
     WarmPool,
 )
 
-TEXT_TOKEN = "${Token[TOKEN.1]}"
-NUMBER_TOKEN = -1.8881545897087626e289
+TEXT_TOKEN = cdk.Token.as_string({"Ref": "Text"})
+NUMBER_TOKEN = cdk.Token.as_number({"Ref": "Number"})
 WORD = st.text("abcXYZ019", min_size=1, max_size=8)
 NAMES = st.from_regex(r"[a-zA-Z0-9](-{0,2}[a-zA-Z0-9]){0,9}", fullmatch=True)
 PATHS = st.sampled_from(["/opt/ml/a", "/", "/opt/ml/output/b"])

@@ -588,7 +588,8 @@ def test_a_job_name_prefix_that_names_cannot_begin_with_is_refused(prefix: str) 
 
 def test_a_job_name_prefix_that_is_known_only_later_is_refused() -> None:
     assert message_of(job_name_prefix=cdk.Aws.STACK_NAME) == (
-        "job_name_prefix must be known when the app is synthesized, like 'digits', got a token"
+        "job_name_prefix must be known when the app is synthesized, since permissions and names are made of it, "
+        "like 'digits', got a token"
     )
 
 
