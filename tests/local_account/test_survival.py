@@ -110,7 +110,7 @@ def test_an_account_starts_at_once_where_one_was_killed(killed: Killed, next_one
 
 
 def test_when_the_next_account_answers_no_process_of_the_jobs_is_left(killed: Killed, next_one: Serving) -> None:
-    assert len(killed.family) >= 2 * (2 + 2 * 5)  # supervisor and switch; keeper, init and three of each host
+    assert len(killed.family) >= 2 * (2 + 2 * 4)  # supervisor and switch; keeper and three of each host
     assert marked(killed.mark) == set()
     assert [process for process in killed.family if lives(process)] == []
 
