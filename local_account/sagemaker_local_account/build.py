@@ -211,6 +211,7 @@ class Build:
             environment=environment,
             command=(*program, "drive"),
             working_directory=str(self._source),
+            home=str(self._home),
         )
 
     def _run_host(self, host: HostPlan) -> str:

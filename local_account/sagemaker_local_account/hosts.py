@@ -287,7 +287,7 @@ def _as_json(plan: JobPlan, outputs: dict[str, int], groups: dict[str, Path]) ->
 
 def _host_as_json(host: HostPlan, addresses: str) -> dict[str, Any]:
     # HOME is a variable for the job's programs, and decides nothing here.
-    own = {"/opt/ml": host.folder / "opt" / "ml", "/tmp": host.folder / "tmp", "/root": host.folder / "home"}
+    own = {"/opt/ml": host.folder / "opt" / "ml", "/tmp": host.folder / "tmp", host.home: host.folder / "home"}
     for folder in own.values():
         folder.mkdir(parents=True, exist_ok=True)
     read_only = {str(folder): str(folder) for folder in _python_folders(host.python)}

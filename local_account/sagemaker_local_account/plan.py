@@ -36,7 +36,7 @@ class HostPlan:
     """One host of a job.
 
     ``folder`` is the host's own on the machine: ``folder/opt/ml`` is what it sees as ``/opt/ml``, ``folder/tmp`` as ``/tmp``,
-    ``folder/home`` as its home. ``root`` is the image's tree of files, laid over the machine's own system folders. ``python`` is
+    ``folder/home`` as ``home``. ``root`` is the image's tree of files, laid over the machine's own system folders. ``python`` is
     the environment folder whose ``bin`` comes first on the host's PATH. ``starts_after`` seconds its command starts;
     ``disk_mebibytes`` is what fits under ``/opt/ml``, None for as much as the machine's disk. ``mounts`` lie over all else.
     ``hostname`` is what gethostname(2) gives there, ``name`` where it is None; only ``name`` has an address.
@@ -58,6 +58,7 @@ class HostPlan:
     disk_mebibytes: int | None = None
     mounts: tuple[Mount, ...] = ()
     hostname: str | None = None
+    home: str = "/root"
 
 
 @dataclass(frozen=True)
