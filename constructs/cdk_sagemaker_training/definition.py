@@ -17,7 +17,9 @@ _OWN = "$.Training"
 def job_name(prefix: str, attempt: str, suffix: str = "", execution: str = "$$.Execution.Id") -> str:
     """A job's name as a function of its execution, computed before the job is created.
 
-    What runs twice, because an answer was lost or an execution is redriven, thus finds its job instead of starting another.
+    What runs twice, because an answer was lost, thus finds its job instead of starting another. Nor does a redrive start one: the
+    execution of a job that failed ends in a Fail state, which "fails again" (Step Functions guide, "Restarting state machine
+    executions with redrive"), and one that was stopped finds its job stopped.
     Of ``suffix``, which tells apart the jobs of one execution, a name of 63 characters has room for the first letter.
     """
     return f"States.Format('{prefix}-{{}}-{suffix[:1]}{{}}', {execution_hash(execution)}, {attempt})"
@@ -95,8 +97,8 @@ def _states(
 ) -> dict[str, Any]:
     """Creates a job and waits for its end, by `.sync` or by polling it.
 
-    However Create fails, `Find` looks for the job: its answer may have been lost, or the job exists since before a redrive,
-    or is what failed. From there on both integrations are the same.
+    However Create fails, `Find` looks for the job: its answer may have been lost, or it is
+    what failed, or the state runs once more after a redrive. From there on both integrations are the same.
     """
     service = f"arn:{partition}:states:::aws-sdk:sagemaker"
     wait = "Wait" if poller_arn is None else "Poll"

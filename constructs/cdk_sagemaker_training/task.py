@@ -43,8 +43,9 @@ class TrainingTask(tasks.CallAwsService):
     such as instance groups, a warm pool or ``max_pending``, use ``TrainingWorkflow(...).as_task(...)``, which also asks again
     where AWS did not answer, and stops the job of an execution that ends before it.
 
-    A job's name is ``job_name_prefix`` and a hash of the execution, the state and the number of its retries, so that
-    ``add_retry`` starts a new job after a failed one, while a state that AWS runs anew finds its name in use. In a Map, or
+    A job's name is ``job_name_prefix`` and a hash of the execution, the state and the numbers of redrives and retries, so that
+    ``add_retry`` and a redrive of the execution start a new job after a failed one, while a call whose answer was lost finds its
+    name in use. In a Map, or
     where an execution comes to the state again, ``unique_by`` tells the jobs apart too: a place in the state's input, like
     ``sfn.JsonPath.string_at("$.index")`` where the Map's ``item_selector`` puts the item's index there. Checkpoints lie below
     ``checkpoints`` in a folder of the execution, the state and ``unique_by``, which retries share. Other props are those of
@@ -98,7 +99,8 @@ class TrainingTask(tasks.CallAwsService):
 
 
 def _job_name(prefix: str, unique_by: str | None) -> str:
-    ids = ["$$.Execution.Id", "$$.State.Name", "$$.State.RetryCount", *_expressions(unique_by)]
+    counts = ["$$.Execution.RedriveCount", "$$.State.RetryCount"]
+    ids = ["$$.Execution.Id", "$$.State.Name", *counts, *_expressions(unique_by)]
     return f"States.Format('{prefix}-{{}}', States.Hash({_joined('-', ids)}, 'MD5'))"
 
 

@@ -138,6 +138,11 @@ class TrainingWorkflow(Construct):
 
         Takes the props of CDK's ``StepFunctionsStartExecution``, such as ``input`` and ``result_path``. The job's description is
         in the result's ``Output``.
+
+        A redrive of the other machine's execution runs the workflow, and a job, once more, which a redrive of the workflow's own
+        execution does not: it fails again. With ``resume_from=sfn.JsonPath.string_at("$.checkpoints")`` of the workflow and
+        ``input=sfn.TaskInput.from_object({"checkpoints": sfn.JsonPath.execution_name})`` here, its job goes on from the
+        checkpoints of the one before.
         """
         # Here and not above, since importing the module takes longer than making a workflow.
         from aws_cdk import aws_stepfunctions_tasks as tasks

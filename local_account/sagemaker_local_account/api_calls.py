@@ -66,6 +66,7 @@ RESOURCES: dict[str, str] = {
     "states:DescribeStateMachine": "{stateMachineArn}",
     "states:GetExecutionHistory": "{executionArn}",
     "states:ListExecutions": "{stateMachineArn}",
+    "states:RedriveExecution": "{executionArn}",
     "states:StartExecution": "{stateMachineArn}",
     "states:StopExecution": "{executionArn}",
     "sts:AssumeRole": "{RoleArn}",

@@ -61,10 +61,10 @@ def execution_changed(execution: Any) -> None:
         "outputDetails": None if output is None else {"included": True},
         "error": described.get("error"),
         "cause": described.get("cause"),
-        "redriveCount": 0,
-        "redriveDate": None,
+        "redriveCount": described["redriveCount"],
+        "redriveDate": milliseconds(described["redriveDate"]) if "redriveDate" in described else None,
         "redriveStatus": described["redriveStatus"],
-        "redriveStatusReason": described["redriveStatusReason"],
+        "redriveStatusReason": described.get("redriveStatusReason"),
         "stateMachineVersionArn": None,
         "stateMachineAliasArn": None,
     }

@@ -63,7 +63,7 @@ def _evaluate_program(self: Program, env: Environment) -> None:
     """moto joins the thread of the states, which may sit in a callback or a retry for hours after StopExecution; and an
     execution that timed out it ends without waiting for the last event of its history."""
     deadline = time.monotonic() + self.timeout_seconds.timeout_seconds if self.timeout_seconds else None
-    env.next_state_name = self.start_at.start_at_name
+    env.next_state_name = getattr(env, "local_account_start_at", self.start_at.start_at_name)
     worker = threading.Thread(target=EvalComponent.eval, args=(self, env), daemon=True)
     worker.start()
     while worker.is_alive() and env.is_running():

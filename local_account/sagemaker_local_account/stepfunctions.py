@@ -35,7 +35,7 @@ from moto.stepfunctions.parser.backend.execution import BaseExecutionWorkerCommu
 from moto.stepfunctions.parser.models import StepFunctionsParserBackend, stepfunctions_parser_backends
 from moto.stepfunctions.responses import StepFunctionResponse
 
-from . import events, interpreter, training_task
+from . import events, interpreter, redrive, training_task
 from .permissions import AccessDenied, Permissions
 from .policies import Call
 
@@ -70,11 +70,13 @@ def install(client_of_role: Callable[[str, str, str, str], Any], permissions: Pe
     # moto's has no code, which clients then show as "An error occurred ()".
     InvalidDefinition.TYPE = "InvalidDefinition"
     interpreter.install()
+    redrive.install()
     training_task.install()
     # moto drops StopExecution's error and cause, and the stop date of an execution that timed out.
     StepFunctionResponse.stop_execution = _stop_execution
     StepFunctionResponse.describe_execution = _describe_execution
     StepFunctionResponse.list_executions = _list_executions
+    StepFunctionResponse.redrive_execution = _redrive_execution
 
 
 def _replace_client_of_states(client_of_role: Callable[[str, str, str, str], Any]) -> None:
@@ -230,6 +232,11 @@ class Backend(StepFunctionsParserBackend):
         execution.ended.wait(STOP_NOTICED_SECONDS)
         return execution
 
+    def redrive_execution(self, execution_arn: str, client_token: str | None) -> AccountExecution:
+        execution = self.describe_execution(execution_arn)
+        execution.redrive(client_token)
+        return execution
+
     def delete_state_machine(self, arn: str) -> None:
         """Delete a machine; its executions go on to their ends and can be described, as on AWS (in moto they cannot)."""
         deleted = [machine for machine in self.state_machines if machine.arn == arn]
@@ -251,6 +258,10 @@ class AccountExecution(Execution):
     def __init__(self, **details: Any) -> None:
         super().__init__(**details)
         self.ended = threading.Event()
+        self.redrive_count = 0
+        self.redrive_date: datetime.datetime | None = None
+        self._redriven_by: set[str] = set()
+        self._redriving = threading.Lock()
 
     def get_start_execution_details(self) -> ExecutionDetails:
         details = super().get_start_execution_details()
@@ -261,6 +272,26 @@ class AccountExecution(Execution):
     def start(self) -> None:
         super().start()
         events.execution_changed(self)
+
+    def redrive(self, client_token: str | None) -> None:
+        """Go on from the state that was not successful; once for each token."""
+        with self._redriving:
+            if client_token in self._redriven_by:
+                return
+            if (reason := redrive.why_not(self)) is not None:
+                raise redrive.ExecutionNotRedrivable(reason)
+            if client_token is not None:
+                self._redriven_by.add(client_token)
+            self.redrive_count += 1
+            self.redrive_date = datetime.datetime.now(datetime.UTC)
+            self.ended.clear()
+            self.error = self.cause = self.stop_date = None
+            former: Any = vars(self)["exec_worker"]
+            worker = redrive.RedrivenWorker(former, self.redrive_count, self._get_start_execution_worker_comm())
+            self.exec_worker = worker
+            self.exec_status = ExecutionStatus.RUNNING
+        events.execution_changed(self)
+        worker.start()
 
     def request_stop(self, *, error: str | None, cause: str | None) -> None:
         """Ask the execution to end as ABORTED; `ended` is set once it has."""
@@ -276,6 +307,7 @@ class AccountExecution(Execution):
 
     def described(self) -> dict[str, Any]:
         """DescribeExecution's output."""
+        reason = redrive.why_not(self)
         description = {
             "executionArn": self.exec_arn,
             "stateMachineArn": self.state_machine.arn,
@@ -284,9 +316,10 @@ class AccountExecution(Execution):
             "startDate": self.start_date,
             "input": self.execution_input,
             "inputDetails": {"included": True},
-            "redriveCount": 0,
-            "redriveStatus": "NOT_REDRIVABLE",
-            "redriveStatusReason": "the local account does not redrive executions",
+            "redriveCount": self.redrive_count,
+            "redriveDate": self.redrive_date,
+            "redriveStatus": "REDRIVABLE" if reason is None else "NOT_REDRIVABLE",
+            "redriveStatusReason": reason,
             "stopDate": self.stop_date,
             "error": self.error,
             "cause": self.cause,
@@ -319,6 +352,13 @@ def _stop_execution(self: StepFunctionResponse) -> ActionResult:
     return ActionResult({"stopDate": execution.stop_date or datetime.datetime.now(datetime.UTC)})
 
 
+def _redrive_execution(self: StepFunctionResponse) -> ActionResult:
+    execution = self.stepfunction_backend.redrive_execution(
+        self._get_param("executionArn"), self._get_param("clientToken")
+    )
+    return ActionResult({"redriveDate": execution.redrive_date})
+
+
 def _describe_execution(self: StepFunctionResponse) -> ActionResult:
     return ActionResult(self.stepfunction_backend.describe_execution(self._get_param("executionArn")).described())
 
@@ -330,7 +370,16 @@ def _list_executions(self: StepFunctionResponse) -> ActionResult:
         max_results=self._get_int_param("maxResults"),
         next_token=self._get_param("nextToken"),
     )
-    members = ("executionArn", "stateMachineArn", "name", "status", "startDate", "stopDate", "redriveCount")
+    members = (
+        "executionArn",
+        "stateMachineArn",
+        "name",
+        "status",
+        "startDate",
+        "stopDate",
+        "redriveCount",
+        "redriveDate",
+    )
     items = [
         {name: value for name, value in execution.described().items() if name in members} for execution in executions
     ]

@@ -31,7 +31,7 @@ HETEROGENEOUS = HeterogeneousJob(
 )
 JOB_NAME = (
     "States.Format('stack-train-{}', States.Hash("
-    "States.Format('{}-{}-{}', $$.Execution.Id, $$.State.Name, $$.State.RetryCount), 'MD5'))"
+    "States.Format('{}-{}-{}-{}', $$.Execution.Id, $$.State.Name, $$.Execution.RedriveCount, $$.State.RetryCount), 'MD5'))"
 )
 
 
@@ -170,7 +170,8 @@ def test_jobs_of_a_map_are_told_apart_by_what_the_user_says() -> None:
     ]
     assert parameters["TrainingJobName.$"] == (
         "States.Format('stack-train-{}', States.Hash("
-        "States.Format('{}-{}-{}-{}', $$.Execution.Id, $$.State.Name, $$.State.RetryCount, $.index), 'MD5'))"
+        "States.Format('{}-{}-{}-{}-{}', $$.Execution.Id, $$.State.Name, "
+        "$$.Execution.RedriveCount, $$.State.RetryCount, $.index), 'MD5'))"
     )
     assert parameters["CheckpointConfig"]["S3Uri.$"] == (
         "States.Format('{}{}/', 's3://bucket/', States.Format('{}/{}/{}', $$.Execution.Name, $$.State.Name, $.index))"

@@ -12,6 +12,7 @@ import aws_cdk as cdk
 import pytest
 from aws_account import STACK_PREFIX
 from aws_cdk import aws_s3 as s3
+from aws_cdk import aws_stepfunctions as sfn
 from deployed import Deployed, a_users_job, wait_until
 
 from cdk_sagemaker_training import (
@@ -25,7 +26,7 @@ from cdk_sagemaker_training import (
     TrainingWorkflow,
     polling,
 )
-from sagemaker_local_account.faults import ScheduledPlan
+from sagemaker_local_account.faults import Capacity, ScheduledPlan
 
 # By `.sync`, and, since `.sync` is not known to take instance groups, by the loop.
 KINDS = {
@@ -62,12 +63,18 @@ class Executions(cdk.Stack):
             for do in ("wait", "keep", "fail"):
                 self.workflow(f"{kind}{do.capitalize()}", job, do)
             self.workflow(f"{kind}TimesOut", job, "wait", timeout=cdk.Duration.seconds(15))
+        resumed = self.workflow("Resumed", KINDS["Sync"], "keep", resume_from=sfn.JsonPath.string_at("$.checkpoints"))
+        task = resumed.as_task(
+            self, "Resume", input=sfn.TaskInput.from_object({"checkpoints": sfn.JsonPath.execution_name})
+        )
+        outer = sfn.StateMachine(self, "Outer", definition_body=sfn.DefinitionBody.from_chainable(task))
+        cdk.CfnOutput(self, "OuterArn", value=outer.state_machine_arn)
         self.workflow("Report", FOUR_HOSTS, "report", channels={"letters": S3Channel(self.bucket, "letters/")})
         self.workflow("Listen", FOUR_HOSTS, "listen")
         self.workflow("NoScript", KINDS["Sync"], "report", environment={"SAGEMAKER_PROGRAM": "missing.py"})
         self.workflow("NoData", KINDS["Sync"], "report", channels={"letters": S3Channel(self.bucket, "nothing/")})
 
-    def workflow(self, name: str, job: Any, do: str, **more: Any) -> None:
+    def workflow(self, name: str, job: Any, do: str, **more: Any) -> TrainingWorkflow:
         workflow = TrainingWorkflow(
             self,
             name,
@@ -80,6 +87,7 @@ class Executions(cdk.Stack):
             **more,
         )
         cdk.CfnOutput(self, f"{name}Arn", value=workflow.state_machine.state_machine_arn)
+        return workflow
 
 
 def on_aws(*, jobs: int) -> pytest.MarkDecorator:
@@ -220,6 +228,32 @@ def test_an_execution_that_is_stopped_leaves_neither_its_job_nor_its_poller_runn
     wait_until(
         lambda: {it["status"] for it in executions_of_poller(deployed, "PlannedWait")} <= {"ABORTED", "SUCCEEDED"}
     )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_execution_whose_job_failed_fails_again_when_it_is_redriven_and_starts_no_other_job(
+    deployed: Deployed, machines: dict[str, str], kind: str
+) -> None:
+    execution = deployed.start(machines[f"{kind}FailArn"])
+    failed = deployed.ended(execution)
+    deployed.client("stepfunctions").redrive_execution(executionArn=execution)
+    again = deployed.ended(execution)
+    assert (again["status"], again["redriveCount"]) == ("FAILED", 1)
+    assert (again["error"], again["cause"]) == (failed["error"], failed["cause"])
+    assert len(deployed.jobs_of(execution)) == 1
+
+
+def test_a_redrive_of_the_machine_that_runs_the_workflow_runs_another_job_on_the_same_checkpoints(
+    deployed: Deployed, machines: dict[str, str]
+) -> None:
+    deployed.account.faults.add(Capacity("ml.m5.xlarge"))
+    execution = deployed.start(machines["OuterArn"])
+    assert deployed.ended(execution)["status"] == "FAILED"
+    deployed.client("stepfunctions").redrive_execution(executionArn=execution)
+    described = deployed.ended(execution)
+    assert described["status"] == "SUCCEEDED", described.get("cause")
+    job = json.loads(described["output"])["Output"]
+    assert job["CheckpointConfig"]["S3Uri"].endswith(f"/checkpoints/Resumed/{described['name']}/")
 
 
 def test_two_jobs_on_the_same_fixed_port_of_all_addresses_do_not_meet(

@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 from running_account import Running
 
 AN_ERROR_RATHER_THAN_A_HANG = 60
@@ -183,3 +184,59 @@ def test_a_rule_on_an_executions_end_starts_another_machine_with_its_input(machi
         assert time.monotonic() < limit, "the rule started nothing"
         time.sleep(0.05)
     assert json.loads(machines.ended(executions[0]["executionArn"])["output"]) == {"status": "SUCCEEDED"}
+
+
+def reading(parameter: str) -> dict[str, Any]:
+    """A state before, and one that succeeds once a parameter is there, and gives how often its execution was redriven."""
+    return {
+        "Before": {"Type": "Pass", "Parameters": {"before": True}, "Next": "Read"},
+        "Read": {
+            "Type": "Task",
+            "Resource": "arn:aws:states:::aws-sdk:ssm:getParameter",
+            "Parameters": {"Name": parameter},
+            "ResultSelector": {"redrives.$": "$$.Execution.RedriveCount"},
+            "ResultPath": "$.read",
+            "End": True,
+        },
+    }
+
+
+def test_an_execution_that_is_redriven_goes_on_from_the_state_that_failed(machines: Machines) -> None:
+    execution = machines.start(reading("/redriven"))
+    failed = machines.ended(execution)
+    assert (failed["status"], failed["redriveCount"], failed["redriveStatus"]) == ("FAILED", 0, "REDRIVABLE")
+    machines.running.client("ssm").put_parameter(Name="/redriven", Value="there", Type="String")
+    machines.client.redrive_execution(executionArn=execution)
+    described = machines.ended(execution)
+    assert (described["status"], described["redriveCount"]) == ("SUCCEEDED", 1)
+    assert json.loads(described["output"]) == {"before": True, "read": {"redrives": 1}}
+    history = machines.client.get_execution_history(executionArn=execution)["events"]
+    types = [event["type"] for event in history]
+    assert [event["id"] for event in history] == list(range(1, len(history) + 1))
+    assert types.count("PassStateEntered") == 1
+    assert types[types.index("ExecutionFailed") + 1] == "ExecutionRedriven"
+
+
+def test_a_fail_state_fails_again_when_its_execution_is_redriven(machines: Machines) -> None:
+    execution = machines.start({"Only": {"Type": "Fail", "Error": "Mine", "Cause": "it is so"}})
+    machines.ended(execution)
+    machines.client.redrive_execution(executionArn=execution)
+    described = machines.ended(execution)
+    assert (described["status"], described["error"], described["redriveCount"]) == ("FAILED", "Mine", 1)
+
+
+def test_a_redrive_that_is_sent_twice_happens_once(machines: Machines) -> None:
+    execution = machines.start(reading("/never"))
+    machines.ended(execution)
+    for _ in range(2):
+        machines.client.redrive_execution(executionArn=execution, clientToken="mine")
+        machines.ended(execution)
+    assert machines.ended(execution)["redriveCount"] == 1
+
+
+def test_an_execution_that_succeeded_cannot_be_redriven(machines: Machines) -> None:
+    execution = machines.start(passing())
+    assert machines.ended(execution)["redriveStatus"] == "NOT_REDRIVABLE"
+    with pytest.raises(ClientError, match="Execution is SUCCEEDED and cannot be redriven") as refused:
+        machines.client.redrive_execution(executionArn=execution)
+    assert refused.value.response["Error"]["Code"] == "ExecutionNotRedrivable"
