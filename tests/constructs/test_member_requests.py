@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import aws_cdk as cdk
@@ -42,20 +43,33 @@ DIFFERENT: dict[str, Any] = {
 }
 
 
+WORKFLOWS_IN_A_STACK = 25  # of 500 resources
+
+
 @pytest.fixture(scope="module")
 def ours() -> dict[str, dict[str, Any]]:
-    """The requests of all jobs that the SDK makes too, from one template, by the recording's name."""
-    stack = Stack()
-    ids = {name: f"Job{number}" for number, name in enumerate([*SAME, *DIFFERENT])}
-    for name, props in {**SAME, **DIFFERENT}.items():
-        stack.workflow(ids[name], **props(stack))
-    requests = create_requests(dict(Template.from_stack(stack).to_json()))
-    return {
-        name: request
-        for name, id in ids.items()
-        for state, request in requests.items()
-        if state.startswith(f"{id}StateMachine")
-    }
+    """The requests of all jobs that the SDK makes too, from few templates, by the recording's name."""
+    cases = {**SAME, **DIFFERENT}
+    found: dict[str, dict[str, Any]] = {}
+    for names in batched(cases, WORKFLOWS_IN_A_STACK):
+        stack = Stack()
+        ids = {name: f"Job{number}" for number, name in enumerate(names)}
+        for name, id in ids.items():
+            stack.workflow(id, **cases[name](stack))
+        requests = create_requests(dict(Template.from_stack(stack).to_json()))
+        found |= {
+            name: request
+            for name, id in ids.items()
+            for state, request in requests.items()
+            if state.startswith(f"{id}StateMachine")
+        }
+    return found
+
+
+def batched(names: Iterable[str], count: int) -> Iterator[list[str]]:
+    rest = iter(names)
+    while some := list(itertools.islice(rest, count)):
+        yield some
 
 
 @pytest.mark.parametrize("case", SAME)
