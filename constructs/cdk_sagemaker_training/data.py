@@ -31,10 +31,13 @@ _LONGEST_KEEP_ALIVE = 21_600  # ResourceConfig.KeepAlivePeriodInSeconds of the s
 class S3AccessPoint:
     """An access point of S3 in place of a bucket, like ``S3Channel(S3AccessPoint(access_point.attr_arn), "images/")``.
 
-    ``alias`` is what requests name it by, as they would a bucket; without it they name it by its ARN, as SageMaker's SDK sends
-    it. Jobs get leave on the access point, and, where ``bucket`` says which bucket lies behind it, on that through this access
-    point only: S3 looks at both ("Configuring IAM policies for using access points" of the S3 guide), so that without
-    ``bucket`` the bucket's own policy has to leave the decision to its access points.
+    ``alias`` is what requests name it by: it stands wherever a bucket's name does ("Access point aliases" of the S3 guide).
+    Without one they name it by its ARN, as SageMaker's SDK sends it; AWS documents nowhere that a training job takes that, so
+    take the alias where there is one.
+
+    Jobs are allowed to use the access point and, where ``bucket`` is the one behind it, that bucket through this access point
+    only: S3 evaluates both ("Configuring IAM policies for using access points"), so that without ``bucket`` the bucket's own
+    policy has to leave the decision to its access points. The local account has none, and refuses such a request by name.
     """
 
     arn: str
