@@ -6,6 +6,7 @@ has no construct of its own is a `CustomState`, and each policy is written by ha
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import aws_cdk as cdk
@@ -14,6 +15,7 @@ from aws_cdk import aws_ecr as ecr
 from aws_cdk import aws_events as events
 from aws_cdk import aws_events_targets as targets
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sqs as sqs
@@ -21,6 +23,7 @@ from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
 SDK = "arn:aws:states:::aws-sdk:sagemaker"
+HANDLER = Path(__file__).parents[1] / "constructs" / "cdk_sagemaker_training" / "deletion_handler.py"
 LEFT = "A training job whose execution has ended may still run: it could not be stopped for an hour"
 UNDELIVERED = "A training job may still run: the end of its execution was not delivered to what stops the job"
 NAME = {"TrainingJobName.$": "$.Training.JobName"}
@@ -75,7 +78,8 @@ class Training(Construct):
         allow(machine, [f"sagemaker:{action}" for action in actions], jobs)
         passing = {"StringEquals": {"iam:PassedToService": "sagemaker.amazonaws.com"}}
         allow(machine, ["iam:PassRole"], role.role_arn, passing)
-        Stopper(self, "Stopper", machine, prefix, jobs, kept)
+        stopper = Stopper(self, "Stopper", machine, prefix, jobs, kept)
+        stop_on_deletion(self, machine, prefix, jobs, [role, bucket, group, machine, stopper])
 
     def definition(self, prefix: str, request: dict[str, Any]) -> sfn.IChainable:
         states = Construct(self, "States")
@@ -266,6 +270,65 @@ class Stopper(Construct):
         return sfn.Choice(states, "HasLookedTwice").when(twice, done).otherwise(wait)
 
 
+def stop_on_deletion(
+    scope: Construct, machine: sfn.StateMachine, prefix: str, jobs: str, needed: list[Construct]
+) -> None:
+    """A custom resource that goes before what jobs need, whose function is one for the stack and permissions are its own."""
+    function = handler_of(cdk.Stack.of(scope))
+    executions = f"arn:aws:states:us-east-1:123456789012:execution:{machine.state_machine_name}:*"
+    assert function.role
+    policy = iam.Policy(
+        scope,
+        "DeletionPolicy",
+        roles=[function.role],
+        statements=[
+            iam.PolicyStatement(actions=["states:ListExecutions"], resources=[machine.state_machine_arn]),
+            iam.PolicyStatement(actions=["states:StopExecution"], resources=[executions]),
+            iam.PolicyStatement(actions=["sagemaker:ListTrainingJobs"], resources=["*"]),
+            iam.PolicyStatement(
+                actions=["sagemaker:DescribeTrainingJob", "sagemaker:StopTrainingJob"], resources=[jobs]
+            ),
+        ],
+    )
+    resource = cdk.CustomResource(
+        scope,
+        "Deletion",
+        resource_type="Custom::SageMakerTrainingJobs",
+        service_token=function.function_arn,
+        service_timeout=cdk.Duration.minutes(16),
+        properties={"StateMachineArn": machine.state_machine_arn, "JobNamePrefix": prefix},
+    )
+    resource.node.add_dependency(policy, *needed)
+
+
+def handler_of(stack: cdk.Stack) -> lambda_.IFunction:
+    id = "SageMakerTrainingJobsHandler"
+    existing = stack.node.try_find_child(id)
+    if existing is not None:
+        return existing.node.find_child("Resource")  # type: ignore[return-value]
+    scope = Construct(stack, id)
+    description = "Stops training jobs before their workflow is deleted"
+    group = logs.LogGroup(
+        scope, "Logs", retention=logs.RetentionDays.THREE_MONTHS, removal_policy=cdk.RemovalPolicy.DESTROY
+    )
+    role = iam.Role(scope, "Role", description=description, assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"))
+    writing = iam.PolicyStatement(
+        actions=["logs:CreateLogStream", "logs:PutLogEvents"], resources=[group.log_group_arn]
+    )
+    iam.Policy(scope, "LogsPolicy", roles=[role], statements=[writing])
+    return lambda_.Function(
+        scope,
+        "Resource",
+        code=lambda_.Code.from_inline(HANDLER.read_text()),
+        description=description,
+        handler="index.handler",
+        log_group=group,
+        role=role,
+        runtime=lambda_.Runtime.PYTHON_3_13,
+        timeout=cdk.Duration.minutes(15),
+    )
+
+
 def request(role: iam.Role, bucket: s3.IBucket, repository: ecr.IRepository) -> dict[str, Any]:
     uri = f"s3://{bucket.bucket_name}"
     return {
@@ -349,6 +412,7 @@ def allow_job(role: iam.Role, bucket: s3.IBucket, repository: ecr.IRepository) -
         allow(role, ["s3:GetObject"], bucket.arn_for_objects(prefix))
     for prefix in ("models/*", "checkpoints/*"):
         allow(role, ["s3:AbortMultipartUpload", "s3:PutObject"], bucket.arn_for_objects(prefix))
+    allow(role, ["s3:DeleteObject"], bucket.arn_for_objects("checkpoints/*"))
 
 
 def allow(

@@ -12,7 +12,7 @@ from constructs import Construct
 from cdk_sagemaker_training.review import Answers, Reasons
 
 _REASONS: Reasons = {
-    "AwsSolutions-IAM5[Resource::*]": "log deliveries have no resource",
+    "AwsSolutions-IAM5[Resource::*]": "log deliveries have no resource, nor has a list of training jobs",
     "AwsSolutions-SQS3": "it is the dead-letter queue of a rule, and has an alarm",
     "AwsSolutions-SF2": "an execution waits for one job, whose hosts take no part in traces",
 }

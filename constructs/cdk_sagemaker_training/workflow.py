@@ -13,6 +13,7 @@ from constructs import Construct
 
 from cdk_sagemaker_training.data import S3Prefix, seconds_of
 from cdk_sagemaker_training.definition import Integration, training_definition
+from cdk_sagemaker_training.deletion import stop_jobs_on_deletion
 from cdk_sagemaker_training.jsonpath import expression
 from cdk_sagemaker_training.launch import Launch
 from cdk_sagemaker_training.machine_policies import machine_policies, reserved_capacity
@@ -58,6 +59,8 @@ class TrainingWorkflow(Construct):
       However an execution ends before its job, a rule stops the job.
     - ``logs`` is what is kept of executions: by default their events without their data, for three months, in a group of its own
       that goes with the workflow.
+    - When the workflow is deleted or replaced, its executions and jobs are stopped, and CloudFormation waits for their end, up
+      to 15 minutes, before it deletes anything that they need. With ``retain_jobs`` they are left alone.
 
     What the job itself takes is listed, with its defaults, in ``TrainingProps``. Text and numbers take
     CDK's tokens and ``sfn.JsonPath`` of the execution's input, which must be an object without ``Training``, but for those that
@@ -76,6 +79,7 @@ class TrainingWorkflow(Construct):
         attempts: int = 1,
         timeout: Duration | int | None = None,
         logs: sfn.LogOptions | None = None,
+        retain_jobs: bool = False,
         **props: Unpack[TrainingProps],
     ) -> None:
         super().__init__(scope, id)
@@ -120,6 +124,10 @@ class TrainingWorkflow(Construct):
             poller.grant_run(self.state_machine)
             executions.append(poller.executions_arn)
         answer_review(self, launch.job_arns, reserved, executions)
+        if not retain_jobs:
+            made = (self.state_machine, self.stopper, poller, log_options.destination, launch.role, launch.role.role)
+            needed = (*made, props)
+            stop_jobs_on_deletion(self, launch, self.state_machine, self.stopper.executions_arn, needed)
         self.role = launch.role
         self.network = props.get("network")
         self.image = props["image"]

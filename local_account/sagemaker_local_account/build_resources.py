@@ -5,9 +5,8 @@ from __future__ import annotations
 import secrets
 from typing import Any
 
-from moto.awslambda.models import LambdaFunction, lambda_backends
+from moto.awslambda.models import lambda_backends
 from moto.cloudformation.exceptions import ValidationError
-from moto.core.exceptions import JsonRESTError
 
 from . import resources
 from .codebuild import CodeBuild
@@ -19,12 +18,11 @@ _of_the_account: tuple[CodeBuild, Responses]
 
 
 def install(builds: CodeBuild, responses: Responses) -> None:
-    """Give the resources of this module the account's CodeBuild; and refuse what would need Lambda, of which there is none."""
+    """Give the resources of this module the account's CodeBuild."""
     global _of_the_account
     _of_the_account = (builds, responses)
     resources.NATIVE["AWS::CodeBuild::Project"] = Project
     resources.NATIVE["Custom::CDKContainerImageBuild"] = ContainerImageBuild
-    LambdaFunction.invoke = _invoke
 
 
 class Project(Emulated):
@@ -107,11 +105,3 @@ def _as_in_the_api(value: Any) -> Any:
             for name, item in value.items()
         }
     return [_as_in_the_api(item) for item in value] if isinstance(value, list) else value
-
-
-def _invoke(self: LambdaFunction, *_: Any) -> None:
-    """moto starts a container of Docker's, or, without one, gives an error of that as the function's own."""
-    raise JsonRESTError(
-        "ServiceException",
-        f"the local account runs no Lambda functions; {self.function_name} can be created here, and not be invoked",
-    )

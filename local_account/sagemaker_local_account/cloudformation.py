@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+from functools import partial
 from typing import Any
 
 from moto.cloudformation import models
@@ -24,7 +25,7 @@ from moto.cloudformation.parsing import OutputMap
 from moto.cloudformation.responses import CloudFormationResponse
 from moto.core.responses import ActionResult, EmptyResult
 
-from . import background, resource_types, resources
+from . import background, functions, resource_types, resources
 from .stack_resources import ResourceFailed, Resources, reason, references
 
 _log = logging.getLogger(__name__)
@@ -124,18 +125,21 @@ class Backend(CloudFormationBackend):
         for stack in [s for s in self.stacks.values() if name_or_stack_id in (s.name, s.stack_id)]:
             _refuse_while_in_progress(stack)
             _status(stack, "DELETE_IN_PROGRESS", "User Initiated")
-            exports = [export.name for export in stack.exports]
-            failures = stack.resource_map.remove_all()
-            if failures:
-                _status(stack, "DELETE_FAILED", "; ".join(failures))
-                continue
-            _status(stack, "DELETE_COMPLETE")
-            stack.output_map = OutputMap(stack.resource_map, {}, stack.stack_id)
-            for name in exports:
-                self.exports.pop(name, None)
-            for change_set_id in [i for i, c in self.change_sets.items() if c.stack_id == stack.stack_id]:
-                del self.change_sets[change_set_id]
-            self.deleted_stacks[stack.stack_id] = self.stacks.pop(stack.stack_id)
+            background.begin(partial(self._delete, stack))
+
+    def _delete(self, stack: Stack) -> None:
+        exports = [export.name for export in stack.exports]
+        failures = stack.resource_map.remove_all()
+        if failures:
+            _status(stack, "DELETE_FAILED", "; ".join(failures))
+            return
+        _status(stack, "DELETE_COMPLETE")
+        stack.output_map = OutputMap(stack.resource_map, {}, stack.stack_id)
+        for name in exports:
+            self.exports.pop(name, None)
+        for change_set_id in [i for i, c in self.change_sets.items() if c.stack_id == stack.stack_id]:
+            del self.change_sets[change_set_id]
+        self.deleted_stacks[stack.stack_id] = self.stacks.pop(stack.stack_id)
 
     def change_set_of(self, name: str, stack_name: str | None) -> ChangeSet:
         """A change set by its ARN, or by its name and its stack; moto takes the last of that name in any stack."""
@@ -230,15 +234,16 @@ def _refuse_what_is_not_here(template: dict[str, Any]) -> None:
         raise ValidationError(
             message=f"Template format error: the local account does not have these resource types: {', '.join(unknown)}"
         )
-    without_work = [
-        name
+    not_run = [
+        f"{property_name} of AWS::Lambda::Function ({name})"
         for name, definition in template.get("Resources", {}).items()
-        if definition["Type"] == "AWS::Lambda::Function" and name not in _makers(template)
+        if definition["Type"] == "AWS::Lambda::Function" and name not in _emulated(template)
+        for property_name in functions.not_run(definition.get("Properties", {}))
     ]
-    if without_work:
+    if not_run:
         raise ValidationError(
-            message="Template format error: the local account runs no Lambda functions but those of CDK's custom resources "
-            f"that it knows, got AWS::Lambda::Function ({', '.join(without_work)})"
+            message="Template format error: the local account runs Lambda functions in Python, without these properties: "
+            f"{', '.join(not_run)}"
         )
     unheard = [
         f"{property_name} of {definition['Type']} ({name})"
@@ -251,12 +256,12 @@ def _refuse_what_is_not_here(template: dict[str, Any]) -> None:
         )
 
 
-def _makers(template: dict[str, Any]) -> set[str]:
-    """What makes the template's custom resources, by the logical ids."""
+def _emulated(template: dict[str, Any]) -> set[str]:
+    """The logical ids of the functions whose custom resources the account makes itself."""
     return {
         name
         for definition in template["Resources"].values()
-        if definition["Type"].startswith("Custom::")
+        if definition["Type"].startswith("Custom::") and definition["Type"] in resource_types.TYPES
         for name in references(definition["Properties"]["ServiceToken"])
     }
 

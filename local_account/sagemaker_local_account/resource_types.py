@@ -36,6 +36,10 @@ _RULE = "CidrIp CidrIpv6 Description FromPort GroupId IpProtocol ToPort"
 
 TYPES: dict[str, ResourceType] = {
     "AWS::CDK::Metadata": ResourceType("inert", "tells AWS which constructs an app uses; there is nobody to tell"),
+    "AWS::CloudFormation::CustomResource": ResourceType(
+        "emulated",
+        "its function is called, and puts its response to a URL; so is that of `Custom::` with a name that is not in this table",
+    ),
     "AWS::CloudFormation::WaitConditionHandle": ResourceType(
         "inert", "a URL to signal to; a template that waits for the signal is refused"
     ),
@@ -139,8 +143,11 @@ TYPES: dict[str, ResourceType] = {
         "Description EnableKeyRotation Enabled KeyPolicy KeySpec KeyUsage MultiRegion PendingWindowInDays Tags",
     ),
     "AWS::Lambda::Function": ResourceType(
-        "inert",
-        "never run; refused unless it is what a custom resource of this table is made by, whose work the account does",
+        "emulated",
+        "each call is a process of the account's own Python, with boto3, under the function's role; other languages, and "
+        "properties but Architectures, Code (inline or in S3), Description, Environment, FunctionName, Handler, LoggingConfig, "
+        "MemorySize, Role, Runtime, Tags and Timeout are refused, unless the account does its work: that of the custom resources "
+        "that this table has by their names",
     ),
     "AWS::Logs::LogGroup": _real(
         "takes and gives log events, unencrypted; old ones are kept whatever the retention",

@@ -30,6 +30,7 @@ from moto.stepfunctions import models as stepfunctions_models
 from moto.stepfunctions.models import StateMachine
 
 from . import completion, efs_resources, event_rules, iam_resources, keys, observability, repositories, security_groups
+from .custom_resources import CustomResource, is_custom
 from .emulated import Emulated, Properties
 from .resource_types import TYPES
 
@@ -40,7 +41,7 @@ CREATED_FIRST = {"AWS::FSx::FileSystem"}
 
 def supported(resource_type: str) -> bool:
     """Whether a stack with such a resource can be deployed."""
-    return resource_type in TYPES or resource_type in NATIVE
+    return resource_type in TYPES or resource_type in NATIVE or is_custom(resource_type)
 
 
 def class_of(resource_type: str) -> Any:
@@ -50,6 +51,8 @@ def class_of(resource_type: str) -> Any:
     """
     if resource_type in NATIVE:
         return NATIVE[resource_type]
+    if is_custom(resource_type):
+        return CustomResource
     if resource_type not in TYPES:
         raise ValidationError(message=f"the local account does not have the resource type {resource_type}")
     return parsing.get_model_map().get(resource_type, Inert)

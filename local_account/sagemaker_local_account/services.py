@@ -21,8 +21,10 @@ from . import (
     clients,
     cloudformation,
     cloudwatch,
+    custom_resources,
     event_targets,
     events,
+    functions,
     keys,
     log_events,
     lustre_resources,
@@ -118,6 +120,8 @@ class Services:
         )
         self._responses = Responses(self._clients.client("s3", REGION, self._root_keys, clients.OF_BUILDS))
         build_resources.install(self._builds, self._responses)
+        custom_resources.install(self._responses)
+        functions.install(functions.Functions(self._clients, self._sessions, environment))
         # By the beginning of X-Amz-Target; all else is moto's.
         self._apis: dict[str, Any] = {
             OF_ACCOUNT: Control(faults, is_root=lambda environ: environ[KEY] == account.access_key_id),

@@ -178,9 +178,14 @@ class Resources(ResourceMap):
 
     def _remove(self, names: list[str], definitions: dict[str, Any], *, retained_too: bool) -> list[str]:
         failures: list[str] = []
+        kept: set[str] = set()
         for name in reversed(names):
             resource = self._parsed_resources[name]
             definition = definitions[name]
+            if any(name in references(definitions[other]) for other in kept):
+                # What refers to it is still there, so that it is not even tried.
+                kept.add(name)
+                continue
             if _retained(definition, "DeletionPolicy") and not retained_too:
                 self._event(name, resource, "DELETE_SKIPPED", definition=definition)
                 del self._parsed_resources[name]
@@ -191,6 +196,7 @@ class Resources(ResourceMap):
                 _log.exception("%s was not deleted", name)
                 self._event(name, resource, "DELETE_FAILED", reason(error), definition=definition)
                 failures.append(f"{name} ({definition['Type']}): {reason(error)}")
+                kept.add(name)
             else:
                 del self._parsed_resources[name]
         return failures

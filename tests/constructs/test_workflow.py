@@ -38,6 +38,9 @@ HETEROGENEOUS = HeterogeneousJob(
 IMAGE_URI = "123456789012.dkr.ecr.us-east-1.amazonaws.com/images:1"
 
 
+ENVIRONMENT = cdk.Environment(account="123456789012", region="us-east-1")
+
+
 class Stack(cdk.Stack):
     """A stack with what a workflow needs, whose template is synthesized when it is first looked at."""
 
@@ -45,7 +48,7 @@ class Stack(cdk.Stack):
         super().__init__(
             cdk.App(),
             "Stack",
-            env=cdk.Environment(account="123456789012", region="us-east-1"),
+            env=ENVIRONMENT,
             analytics_reporting=False,
         )
         self.bucket = s3.Bucket.from_bucket_name(self, "Bucket", "bucket")
@@ -428,6 +431,51 @@ def test_the_alarms_of_a_workflow_take_actions() -> None:
     assert [alarm["Properties"]["AlarmActions"] for alarm in alarms] == [[stack.resolve(topic.topic_arn)]] * 2
 
 
+def deletion_of(template: dict[str, Any], name: str = "Training") -> dict[str, Any]:
+    """The custom resource that stops a workflow's jobs when it is deleted."""
+    [found] = [
+        one
+        for logical_id, one in template["Resources"].items()
+        if one["Type"] == "Custom::SageMakerTrainingJobs" and logical_id.startswith(name)
+    ]
+    return dict(found)
+
+
+def test_what_stops_jobs_on_deletion_goes_before_all_that_the_workflow_makes(either: Rendered) -> None:
+    needed = {name for name in either.template["Resources"] if name.startswith("Training")}
+    depends_on = set(deletion_of(either.template)["DependsOn"])
+    assert {name.rstrip("0123456789ABCDEF") for name in needed - depends_on} == {"TrainingDeletion"}
+
+
+def test_what_stops_jobs_on_deletion_goes_before_what_the_jobs_are_given_of_its_stack() -> None:
+    stack = Stack()
+    bucket, network = s3.Bucket(stack, "Own"), TrainingNetwork(stack, "Network", max_azs=1)
+    elsewhere = s3.Bucket(cdk.Stack(cdk.App.of(stack), "Elsewhere", env=ENVIRONMENT), "Other")  # type: ignore[arg-type]
+    channels = {"own": S3Channel(bucket, "own/"), "other": S3Channel(elsewhere, "other/")}
+    stack.workflow(network=network, channels=channels)
+    template = stack.template()
+    depends_on = set(deletion_of(template)["DependsOn"])
+    needed = {name for name in template["Resources"] if name.startswith(("Own", "Network"))}
+    assert len(needed) > 10
+    assert needed <= depends_on
+
+
+def test_the_workflows_of_a_stack_share_the_function_that_stops_jobs_and_not_what_it_may_do() -> None:
+    stack = Stack()
+    for name in ("First", "Second"):
+        stack.workflow(name)
+    template = stack.template()
+    assert [one["Type"] for one in template["Resources"].values()].count("AWS::Lambda::Function") == 1
+    for name in ("First", "Second"):
+        [policy] = [one for one in template["Resources"] if one.startswith(f"{name}DeletionPolicy")]
+        assert policy in deletion_of(template, name)["DependsOn"]
+
+
+def test_jobs_that_are_retained_are_stopped_by_nothing_when_their_workflow_is_deleted() -> None:
+    types = {one["Type"] for one in Rendered(retain_jobs=True).template["Resources"].values()}
+    assert not types & {"AWS::Lambda::Function", "Custom::SageMakerTrainingJobs"}
+
+
 def test_the_machine_may_touch_its_own_jobs_only(sync: Rendered) -> None:
     statements = sync.statements_of("TrainingStateMachineRole")
     [jobs] = [statement for statement in statements if "sagemaker:CreateTrainingJob" in statement["Action"]]
@@ -498,6 +546,7 @@ def test_no_statement_is_for_every_resource_where_aws_has_a_narrower_one(either:
     assert sorted(action for action in actions if action not in deliveries) == [
         "cloudwatch:PutMetricData",
         "ecr:GetAuthorizationToken",
+        "sagemaker:ListTrainingJobs",
     ]
     assert "ManagedPolicyArns" not in json.dumps(either.template)
 

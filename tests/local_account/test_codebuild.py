@@ -262,19 +262,3 @@ def test_what_a_build_cannot_do_here_is_refused_by_its_name(
 def test_an_operation_that_is_not_there_is_refused_by_its_name(builds: Builds) -> None:
     with pytest.raises(ClientError, match="the local account does not have CodeBuild's ListReports"):
         builds.codebuild.list_reports()
-
-
-def test_a_lambda_function_can_be_created_and_not_be_invoked(builds: Builds) -> None:
-    lambda_, role = builds.running.client("lambda"), builds.running.role("Function", "lambda.amazonaws.com")
-    archive = io.BytesIO()
-    with zipfile.ZipFile(archive, "w") as zipped:
-        zipped.writestr("index.py", "")
-    lambda_.create_function(
-        FunctionName="function",
-        Runtime="python3.12",
-        Role=role,
-        Handler="index.handler",
-        Code={"ZipFile": archive.getvalue()},
-    )
-    with pytest.raises(ClientError, match="the local account runs no Lambda functions"):
-        lambda_.invoke(FunctionName="function")

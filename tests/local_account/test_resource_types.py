@@ -369,9 +369,3 @@ def test_a_resource_is_made_shown_by_its_api_and_gone_once_it_is_deleted(running
     with contextlib.suppress(ClientError):
         assert not example.found(running.client, made)
     destroy(running, name)
-
-
-def test_a_function_that_makes_no_custom_resource_is_refused_by_its_name(running: Running) -> None:
-    function = of("AWS::Lambda::Function", Role=att("Role", "Arn"), Code={"ZipFile": "def handler(*_): ..."})
-    with pytest.raises(ClientError, match=r"runs no Lambda functions .* got AWS::Lambda::Function \(Mine\)"):
-        deploy(running, "Function", {"Role": ROLE, "Mine": function})

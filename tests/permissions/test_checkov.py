@@ -35,6 +35,12 @@ REASONS: Mapping[Finding, str] = {
         "only, and `logs=` takes a group with a key"
     ),
     **{
+        (rule, "AWS::Lambda::Function.SageMakerTrainingJobsHandler*"): (
+            "CloudFormation calls it when a workflow is deleted, and notices where it does not respond; it calls AWS's APIs only"
+        )
+        for rule in ("CKV_AWS_115", "CKV_AWS_116", "CKV_AWS_117")
+    },
+    **{
         (
             rule,
             f"AWS::Lambda::Function.{function}*",

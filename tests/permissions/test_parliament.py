@@ -28,6 +28,7 @@ REASONS: Mapping[Finding, str] = {
         "parliament's data knows no training plans; AmazonSageMakerFullAccess has the action on them"
     ),
     ("caller", "RESOURCE_MISMATCH", "states:DescribeExecution"): "CDK's grant, on executions that are no express ones",
+    ("handler", "RESOURCE_MISMATCH", "states:ListExecutions"): "on a state machine, not the runs of a distributed Map",
     ("stopper", "RESOURCE_MISMATCH", "states:DescribeExecution"): "on the workflow's executions, no express ones",
     (
         "build",

@@ -1,0 +1,46 @@
+"""What runs in the process of a Lambda function: it calls the handler with the event, and writes what that returns.
+
+A file of its own, started by itself: it imports nothing but the standard library.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+
+class Context:
+    """The handler's second argument ("AWS Lambda context object in Python")."""
+
+    def __init__(self, members: dict[str, Any], seconds: float) -> None:
+        vars(self).update(members)
+        self._until = time.monotonic() + seconds
+
+    def get_remaining_time_in_millis(self) -> int:
+        return max(0, round((self._until - time.monotonic()) * 1000))
+
+
+def main() -> int:
+    given = json.load(sys.stdin)
+    result = Path(given["result"])
+    sys.path.insert(0, os.getcwd())
+    try:
+        module, _, name = os.environ["_HANDLER"].rpartition(".")
+        handler = getattr(importlib.import_module(module.replace("/", ".")), name)
+        returned = json.dumps(handler(given["event"], Context(given["context"], given["seconds"])))
+    except Exception as error:
+        traceback.print_exc()
+        result.write_text(json.dumps({"errorMessage": str(error), "errorType": type(error).__name__}))
+        return 1
+    result.write_text(returned)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,203 @@
+"""Lambda functions in Python, each call of which is a process of this machine, under the function's role.
+
+moto starts a container of Docker's for each, or, without Docker, gives an error of that as the function's own. Here the code is
+the function's, and the interpreter, with boto3, this account's own, whatever the Runtime. It writes its log under its role.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+import zipfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from moto.awslambda.models import LambdaFunction
+from moto.core.exceptions import JsonRESTError
+
+from .clients import OF_JOBS, Clients
+from .sessions import Sessions
+
+SERVICE = "lambda.amazonaws.com"
+_RUNTIME = Path(__file__).with_name("function_runtime.py")
+# Of the environment of the account's clients: what leads to the account, and nothing of its root's.
+_PASSED_ON = (
+    "AWS_CONFIG_FILE",
+    "AWS_DEFAULT_REGION",
+    "AWS_EC2_METADATA_DISABLED",
+    "AWS_ENDPOINT_URL",
+    "AWS_REGION",
+    "AWS_SHARED_CREDENTIALS_FILE",
+    "LANG",
+    "NO_PROXY",
+    "PATH",
+    "no_proxy",
+)
+# The properties of AWS::Lambda::Function that a function is run by.
+HONOURED = frozenset(
+    {
+        "Architectures",
+        "Code",
+        "Description",
+        "Environment",
+        "FunctionName",
+        "Handler",
+        "LoggingConfig",
+        "MemorySize",
+        "Role",
+        "Runtime",
+        "Tags",
+        "Timeout",
+    }
+)
+
+_log = logging.getLogger(__name__)
+_of_the_account: Functions
+
+
+@dataclass(frozen=True)
+class Call:
+    """What came of a call: what the handler returned as JSON, or its error; what it printed."""
+
+    payload: str
+    failed: bool
+    printed: str
+
+    @property
+    def reason(self) -> str:
+        """Why it failed, in a line."""
+        error = json.loads(self.payload or "{}")
+        return f"{error.get('errorType')}: {error.get('errorMessage')}"
+
+
+class Functions:
+    """Calls the functions of one account."""
+
+    def __init__(self, clients: Clients, sessions: Sessions, environment: Callable[[], Mapping[str, str]]) -> None:
+        self._clients, self._sessions, self._environment = clients, sessions, environment
+
+    def call(self, function: LambdaFunction, event: Any) -> Call:
+        """Call a function, and wait for its end or until its Timeout, which ends it.
+
+        Raises LookupError where its role is not there, or does not let Lambda take it on.
+        """
+        keys = self._sessions.of(function.role, SERVICE, function.function_arn)
+        request_id = str(uuid.uuid4())
+        stream = f"{time.strftime('%Y/%m/%d', time.gmtime())}/[$LATEST]{uuid.uuid4().hex}"
+        group = getattr(function, "account_log_group", function.logs_group_name)
+        seconds = float(function.timeout)
+        with tempfile.TemporaryDirectory() as folder:
+            code, result = Path(folder, "code"), Path(folder, "result.json")
+            zipfile.ZipFile(io.BytesIO(function.code_bytes)).extractall(code)
+            context = {
+                "aws_request_id": request_id,
+                "function_name": function.function_name,
+                "function_version": "$LATEST",
+                "invoked_function_arn": function.function_arn,
+                "log_group_name": group,
+                "log_stream_name": stream,
+                "memory_limit_in_mb": str(function.memory_size),
+            }
+            given = {"event": event, "context": context, "seconds": seconds, "result": str(result)}
+            # Not with this package's folder in front of the modules that the code imports.
+            command = [sys.executable, "-P", str(_RUNTIME)]
+            variables = self._variables(function, keys, folder)
+            try:
+                done = subprocess.run(
+                    command, input=json.dumps(given), cwd=code, env=variables, timeout=seconds, text=True,
+                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                )  # fmt: skip
+                payload, failed, printed = result.read_text() if result.exists() else "", done.returncode, done.stdout
+            except subprocess.TimeoutExpired as expired:
+                message = f"{request_id} Task timed out after {seconds:.2f} seconds"
+                payload, failed = json.dumps({"errorMessage": message, "errorType": "Sandbox.Timedout"}), 1
+                printed = (expired.stdout or b"").decode(errors="replace") + message
+        self._keep(group, stream, printed, keys)
+        return Call(payload, bool(failed), printed)
+
+    def _variables(self, function: LambdaFunction, keys: Mapping[str, str], folder: str) -> dict[str, str]:
+        passed_on = self._environment()
+        return {
+            **{name: passed_on[name] for name in _PASSED_ON if name in passed_on},
+            **function.environment_vars,
+            **keys,
+            "AWS_LAMBDA_FUNCTION_NAME": function.function_name,
+            "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": str(function.memory_size),
+            "LAMBDA_TASK_ROOT": f"{folder}/code",
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "PYTHONUNBUFFERED": "1",
+            "TMPDIR": folder,
+            "_HANDLER": str(function.handler),
+        }
+
+    def _keep(self, group: str, stream: str, printed: str, keys: Mapping[str, str]) -> None:
+        logs = self._clients.client("logs", self._environment()["AWS_REGION"], keys, OF_JOBS)
+        now = round(time.time() * 1000)
+        events = [{"timestamp": now, "message": line} for line in printed.splitlines() if line]
+        try:
+            if events:
+                logs.create_log_stream(logGroupName=group, logStreamName=stream)
+                logs.put_log_events(logGroupName=group, logStreamName=stream, logEvents=events)
+        except Exception as error:  # as on AWS nobody hears of it
+            _log.warning("the log of a function's call was not kept in %s: %s", group, error)
+
+
+def install(functions: Functions) -> None:
+    """Make moto's functions call processes; a renewed call renews the account."""
+    global _of_the_account
+    _of_the_account = functions
+    LambdaFunction.invoke = _invoke
+    LambdaFunction.create_from_cloudformation_json = classmethod(_created)
+
+
+def of_the_account() -> Functions:
+    return _of_the_account
+
+
+def not_run(properties: Mapping[str, Any]) -> list[str]:
+    """The properties of an AWS::Lambda::Function for which it cannot be run here, each with its value where that is why."""
+    unheard = sorted(set(properties) - HONOURED)
+    runtime = properties.get("Runtime")
+    if not str(runtime).startswith("python3."):
+        unheard.append(f"Runtime {runtime!r}")
+    code = properties.get("Code", {})
+    unheard += [f"Code.{name}" for name in sorted(set(code) - {"S3Bucket", "S3Key", "S3ObjectVersion", "ZipFile"})]
+    return unheard
+
+
+_moto_created = LambdaFunction.create_from_cloudformation_json.__func__
+
+
+def _created(cls: Any, resource_name: str, cloudformation_json: Any, *args: Any, **kwargs: Any) -> LambdaFunction:
+    """moto changes the template's code into an archive, and drops where the log is kept."""
+    properties = cloudformation_json["Properties"]
+    copied = {**cloudformation_json, "Properties": {**properties, "Code": dict(properties.get("Code", {}))}}
+    function: LambdaFunction = _moto_created(cls, resource_name, copied, *args, **kwargs)
+    group = properties.get("LoggingConfig", {}).get("LogGroup")
+    if group:
+        function.account_log_group = group
+    return function
+
+
+def _invoke(self: LambdaFunction, body: str | bytes, request_headers: Any, response_headers: Any) -> str:
+    """Invoke: what the handler returned, or its error."""
+    if not str(self.run_time).startswith("python3."):
+        raise JsonRESTError(
+            "ServiceException",
+            f"the local account runs Lambda functions in Python only; {self.function_name} is of {self.run_time}",
+        )
+    try:
+        called = _of_the_account.call(self, json.loads(body or "{}"))
+    except LookupError as error:
+        raise JsonRESTError("AccessDeniedException", str(error)) from None
+    if called.failed:
+        response_headers["x-amz-function-error"] = "Unhandled"
+    return called.payload

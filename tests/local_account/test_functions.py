@@ -1,0 +1,145 @@
+"""Lambda functions that are called, and the custom resources that they make, in an account that enforces permissions."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError, WaiterError
+from running_account import Running
+from stacks import deploy, destroy, reasons
+
+from sagemaker_local_account.account import LocalAccount
+
+TRUST = {
+    "Version": "2012-10-17",
+    "Statement": [{"Effect": "Allow", "Principal": {"Service": "lambda.amazonaws.com"}, "Action": "sts:AssumeRole"}],
+}
+# Responds to CloudFormation; says what it was asked for; its properties say how it fails.
+CODE = """
+import boto3, cfnresponse, json
+def handler(event, context):
+    print("request", json.dumps([event["RequestType"], event["ResourceProperties"]["Number"]]))
+    number = event["ResourceProperties"]["Number"]
+    if number == "3" and event["RequestType"] == "Delete":
+        raise ValueError("three stays")
+    if number == "4":
+        boto3.client("s3").list_buckets()
+    cfnresponse.send(event, context, "SUCCESS", {"Twice": number * 2}, physicalResourceId="it-" + number[:1])
+"""
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    with LocalAccount(state=tmp_path_factory.mktemp("account"), enforce_iam=True) as account:
+        yield Running(account)
+
+
+def function(**properties: Any) -> dict[str, Any]:
+    return {
+        "Type": "AWS::Lambda::Function",
+        "Properties": {
+            "Code": {"ZipFile": CODE},
+            "Handler": "index.handler",
+            "LoggingConfig": {"LogGroup": {"Ref": "Logs"}},
+            "Role": {"Fn::GetAtt": ["Role", "Arn"]},
+            "Runtime": "python3.13",
+            "Timeout": 60,
+            **properties,
+        },
+    }
+
+
+def resources(number: int, **properties: Any) -> dict[str, Any]:
+    """A custom resource, and a parameter with what it gave."""
+    writing = {"Effect": "Allow", "Action": ["logs:CreateLogStream", "logs:PutLogEvents"], "Resource": "*"}
+    policy = {"PolicyName": "Logs", "PolicyDocument": {"Version": "2012-10-17", "Statement": [writing]}}
+    role = {"AssumeRolePolicyDocument": TRUST, "Policies": [policy]}
+    return {
+        "Logs": {"Type": "AWS::Logs::LogGroup", "Properties": {"LogGroupName": "functions"}},
+        "Role": {"Type": "AWS::IAM::Role", "Properties": role},
+        "Function": function(**properties),
+        "It": {
+            "Type": "Custom::Number",
+            "Properties": {"ServiceToken": {"Fn::GetAtt": ["Function", "Arn"]}, "Number": number},
+        },
+        "Twice": {
+            "Type": "AWS::SSM::Parameter",
+            "Properties": {"Name": "twice", "Type": "String", "Value": {"Fn::GetAtt": ["It", "Twice"]}},
+        },
+    }
+
+
+def requests(running: Running) -> list[Any]:
+    """The requests that the functions printed, in their order."""
+    events = running.client("logs").filter_log_events(logGroupName="functions")["events"]
+    said = sorted((event["timestamp"], event["message"]) for event in events if event["message"].startswith("request "))
+    return [json.loads(message.removeprefix("request ")) for _, message in said]
+
+
+def test_a_custom_resource_is_made_changed_replaced_and_deleted_by_its_function(running: Running) -> None:
+    deploy(running, "Numbers", resources(1))
+    assert running.client("ssm").get_parameter(Name="twice")["Parameter"]["Value"] == "11"
+    deploy(running, "Numbers", resources(10))
+    assert requests(running) == [["Create", "1"], ["Update", "10"]]
+    deploy(running, "Numbers", resources(2))
+    assert requests(running)[2:] == [["Update", "2"], ["Delete", "10"]]
+    left = {name: one for name, one in resources(2).items() if name not in ("It", "Twice")}
+    deploy(running, "Numbers", left)
+    assert requests(running)[4:] == [["Delete", "2"]]
+    destroy(running, "Numbers")
+
+
+def test_what_a_resource_refers_to_stays_where_the_resource_is_not_deleted(running: Running) -> None:
+    deploy(running, "Staying", resources(3))
+    stacks = running.client("cloudformation")
+    stacks.delete_stack(StackName="Staying")
+    [stack] = stacks.describe_stacks(StackName="Staying")["Stacks"]
+    assert stack["StackStatus"] == "DELETE_FAILED"
+    assert "three stays" in stack["StackStatusReason"]
+    left = stacks.list_stack_resources(StackName="Staying")["StackResourceSummaries"]
+    assert sorted(one["LogicalResourceId"] for one in left) == ["Function", "It", "Logs", "Role"]
+
+
+def test_a_function_does_what_its_role_lets_it(running: Running) -> None:
+    with pytest.raises(WaiterError):
+        deploy(running, "Denied", {**resources(4), "Logs": {"Type": "AWS::Logs::LogGroup", "Properties": {}}})
+    assert "is not authorized to perform: s3:ListAllMyBuckets" in reasons(running, "Denied")
+
+
+@pytest.mark.parametrize(
+    ("properties", "named"),
+    [
+        ({"Runtime": "nodejs22.x"}, "Runtime 'nodejs22.x'"),
+        ({"VpcConfig": {}}, "VpcConfig"),
+        ({"Code": {"ImageUri": "image"}}, "Code.ImageUri"),
+    ],
+)
+def test_a_function_that_cannot_be_run_is_refused_by_its_property_and_name(
+    running: Running, properties: dict[str, Any], named: str
+) -> None:
+    with pytest.raises(ClientError, match=rf"{named} of AWS::Lambda::Function \(Function\)"):
+        deploy(running, "Refused", resources(1, **properties))
+
+
+def test_a_function_is_invoked_and_its_error_is_the_answer(running: Running) -> None:
+    lambda_, role = running.client("lambda"), running.role("Invoked", "lambda.amazonaws.com")
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as zipped:
+        zipped.writestr("main.py", "def handler(event, context): return {'twice': 2 * event['number']}")
+    lambda_.create_function(
+        FunctionName="invoked",
+        Runtime="python3.13",
+        Role=role,
+        Handler="main.handler",
+        Code={"ZipFile": archive.getvalue()},
+    )
+    answer = lambda_.invoke(FunctionName="invoked", Payload=b'{"number": 4}')
+    assert json.load(answer["Payload"]) == {"twice": 8}
+    answer = lambda_.invoke(FunctionName="invoked", Payload=b"{}")
+    assert answer["FunctionError"] == "Unhandled"
+    assert json.load(answer["Payload"])["errorType"] == "KeyError"
