@@ -82,9 +82,14 @@ def allow_lustre(file_system: ec2.IConnectable, hosts: ec2.Connections) -> None:
     """
     servers = file_system.connections
     servers.allow_default_port_from(hosts, "hosts of training jobs read their channels")
-    # From the side of the file system, so that the rule is in its stack where the network is in another.
     assert servers.default_port is not None
-    servers.allow_to(hosts, servers.default_port, "servers of a file system answer hosts of training jobs")
+    why = "servers of a file system answer hosts of training jobs"
+    for group in servers.security_groups:
+        for host_group in hosts.security_groups:
+            # A remote rule, so that it is in the file system's stack where the network is in another.
+            host_group.add_ingress_rule(group, servers.default_port, why, True)
+            if not group.allow_all_outbound:
+                group.add_egress_rule(host_group, servers.default_port, why)
 
 
 def _check(directory: str, content_type: str | None) -> None:
