@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 _ADDRESSES = 2
 _ADDRESSES_WITH_EFA = 5
 _RESERVED = 5  # the first four of a subnet and the last, "Subnet CIDR blocks"
-_WIDEST, _NARROWEST = 16, 28  # netmasks of a VPC, "VPC CIDR blocks"
+_WIDEST, _NARROWEST = 16, 28  # netmasks of a VPC, "VPC CIDR blocks", and of a subnet
+_MORE_BITS = 3  # eight subnets; no region has more than six zones
 
 
 def check_cidr(cidr: str | None) -> None:
@@ -34,6 +35,19 @@ def check_cidr(cidr: str | None) -> None:
             f"cidr must be a block of IPv4 addresses with a netmask from /{_WIDEST} to /{_NARROWEST}, like '10.0.0.0/16', "
             f"got {cidr!r}"
         )
+
+
+def subnets_of_all_zones(cidr: str | None) -> tuple[int, int | None]:
+    """Into how many zones at most a VPC's addresses are divided, and the netmask of a subnet.
+
+    The division does not depend on the number of zones, so that a region's next one, or the zones that a stack has once it names
+    its region, leave the subnets that there are as they are: other addresses would replace them.
+    """
+    if is_unresolved(cidr):
+        return 1 << _MORE_BITS, None
+    prefix = ipaddress.IPv4Network(cidr).prefixlen if cidr else _WIDEST
+    mask = min(prefix + _MORE_BITS, _NARROWEST)
+    return 1 << (mask - prefix), mask
 
 
 def known_cidrs(selected: ec2.SelectedSubnets) -> list[str] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
     from aws_cdk import aws_ec2 as ec2
     from constructs import Construct
 
+_ZONES = 2  # of an endpoint: one may be lost
 # SageMaker itself pulls the image, writes logs and metrics, and copies data by the gateway to S3: each of these is only for what
 # the container calls by itself ("Give SageMaker Training Jobs Access to Resources in Your Amazon VPC").
 PURPOSES = MappingProxyType(
@@ -66,7 +68,15 @@ def add_interface_endpoint(
         f"{name}Endpoint",
         vpc=vpc,
         service=ec2.InterfaceVpcEndpointAwsService(service),
-        subnets=ec2.SubnetSelection(subnets=subnets.subnets),
+        subnets=ec2.SubnetSelection(subnets=_in_few_zones(subnets.subnets)),
         security_groups=[group],
         open=False,
     )
+
+
+def _in_few_zones(subnets: Sequence[ec2.ISubnet]) -> list[ec2.ISubnet]:
+    """A subnet in each of the first zones: an endpoint is billed by the zone, and hosts in the other zones reach it too."""
+    first: dict[str, ec2.ISubnet] = {}
+    for subnet in subnets:
+        first.setdefault(subnet.availability_zone, subnet)
+    return list(first.values())[:_ZONES]

@@ -11,7 +11,7 @@ from aws_cdk import RemovalPolicy, Stack
 from aws_cdk import aws_ec2 as ec2
 from constructs import Construct
 
-from cdk_sagemaker_training.addresses import check_addresses, check_cidr, known_cidrs
+from cdk_sagemaker_training.addresses import check_addresses, check_cidr, known_cidrs, subnets_of_all_zones
 from cdk_sagemaker_training.endpoints import add_interface_endpoint
 from cdk_sagemaker_training.owners import check_owner, owner_of
 from cdk_sagemaker_training.prop_types import checked
@@ -25,14 +25,18 @@ _MOST_ZONES = 6  # of a region, us-east-1's
 class TrainingNetwork(Construct):
     """A network for training jobs: the hosts of a job reach each other and S3, and nothing else reaches them.
 
-    Makes a VPC with private subnets in two availability zones, without a way to the internet, and a gateway endpoint for S3,
-    which costs nothing. With ``vpc`` it uses that one and makes the security group only; ``subnets`` selects among its
-    subnets (default: the private ones), which need a way to S3 of their own. All jobs with this network share its security group,
-    so give jobs that must not reach each other a network each.
+    Makes a VPC with a private subnet in each availability zone of the region, without a way to the internet, and a gateway
+    endpoint for S3; subnets and this endpoint cost nothing. With ``vpc`` it uses that one and makes the security group only;
+    ``subnets`` selects among its subnets (default: the private ones), which need a way to S3 of their own. All jobs with this
+    network share its security group, so give jobs that must not reach each other a network each.
 
-    - ``max_azs`` is in how many zones, ``availability_zones`` names them, like ``["us-east-1a"]``. SageMaker puts the machines of
-      a job into one of them. A file system of FSx for Lustre is in one zone, and so is the network of the jobs that use it.
-      ``cidr`` is the VPC's addresses, 10.0.0.0/16 unless said, divided among the subnets.
+    - ``max_azs`` is in how many zones, ``availability_zones`` names them, like ``["us-east-1a"]``; unless said, in all. SageMaker
+      puts the machines of a job into one of them that has the instance type, which those with accelerators are in few of
+      (service model, VpcConfig.Subnets, "Supported Instance Types and Availability Zones"). How many zones there are CDK looks up
+      in the account; a stack that names no account and region has two, as many as every region has, or those that are named.
+      A file system of FSx for Lustre is in one zone, and so is the network of the jobs that use it.
+      ``cidr`` is the VPC's addresses, 10.0.0.0/16 unless said, divided among the subnets, into eight where
+      there is one in each zone.
     - ``security_group`` uses one that there is already, and adds the rules that a job's hosts need; ``security_groups`` uses
       several, at most 5, all of which each host has and all of which get these rules, as with CDK's own constructs. One that
       was imported with ``mutable=False`` stays as it is.
@@ -185,21 +189,24 @@ class TrainingNetwork(Construct):
     def add_endpoint(self, service: str) -> ec2.InterfaceVpcEndpoint:
         """Let the job's script call an AWS service, like ``"sts"``, without a way to the internet.
 
-        An endpoint costs about 0.01 USD an hour in each zone, whether a job runs or not, and 0.01 USD a GB (us-east-1). The
-        services, and what each is for, are those of ``cdk_sagemaker_training.endpoints.PURPOSES``.
+        An endpoint costs about 0.01 USD an hour in each zone, whether a job runs or not, and 0.01 USD a GB (us-east-1). It is in
+        two of the network's zones at most, however many these are: hosts in the others reach it too, for 0.01 USD a GB more each
+        way. The services, and what each is for, are those of ``cdk_sagemaker_training.endpoints.PURPOSES``.
         """
         return add_interface_endpoint(self, service, self.vpc, self.subnets, self.connections)
 
     def _private_vpc(
         self, max_azs: int | None, zones: Sequence[str] | None, cidr: str | None, flow_logs: bool
     ) -> ec2.Vpc:
+        most, mask = (max_azs, None) if max_azs or zones else subnets_of_all_zones(cidr)
+        private = ec2.SubnetConfiguration(name="Private", subnet_type=ec2.SubnetType.PRIVATE_ISOLATED, cidr_mask=mask)
         vpc = ec2.Vpc(
             self,
             "Vpc",
-            **({"availability_zones": list(zones)} if zones else {"max_azs": max_azs or 2}),
+            **({"availability_zones": list(zones)} if zones else {"max_azs": most}),
             ip_addresses=ec2.IpAddresses.cidr(cidr) if cidr else None,
             nat_gateways=0,
-            subnet_configuration=[ec2.SubnetConfiguration(name="Private", subnet_type=ec2.SubnetType.PRIVATE_ISOLATED)],
+            subnet_configuration=[private],
             gateway_endpoints={"S3": ec2.GatewayVpcEndpointOptions(service=ec2.GatewayVpcEndpointAwsService.S3)},
             # Emptying the default group takes a custom resource, so a Lambda function in the user's account. Nothing uses
             # that group here.
