@@ -143,11 +143,10 @@ class TrainingTask(StateTaskServiceCallback):
         client = boto_client_for(
             service="sagemaker", region=resource_runtime_part.region, state_credentials=state_credentials
         )
+        if self.resource.condition == ResourceCondition.Sync:
+            _look_at_tags(client, resource_runtime_part, str(normalised_parameters.get("TrainingJobName")))
         response = client.create_training_job(**normalised_parameters)
         response.pop("ResponseMetadata", None)
-        if self.resource.condition == ResourceCondition.Sync:
-            # AWS's page of policies for this integration has ListTags, and does not say when it is called.
-            client.list_tags(ResourceArn=response["TrainingJobArn"])
         env.stack.append(response)
 
     def _build_sync_resolver(
@@ -317,6 +316,19 @@ def _failed(task: Any, env: Environment, error: Any, cause: str) -> FailureEvent
             event_details=EventDetails(taskFailedEventDetails=details),
         )
     )
+
+
+def _look_at_tags(client: Any, place: Any, name: str) -> None:
+    """Call ListTags, which AWS's page of policies for this integration has without saying when it is called.
+
+    Here it is before there is a job, so that a role without it starts none.
+    """
+    arn = f"arn:aws:sagemaker:{place.region}:{place.account}:training-job/{name.lower()}"
+    try:
+        client.list_tags(ResourceArn=arn)
+    except ClientError as error:
+        if error.response["Error"]["Code"] != "ResourceNotFound":
+            raise
 
 
 def _stop(client: Any, name: str) -> None:
