@@ -22,14 +22,12 @@ REASONS: Mapping[Finding, str] = {
     ),
     ("job", "PERMISSIONS_MANAGEMENT_ACTIONS", "kms:creategrant"): "on one key, for services of AWS by a condition",
     ("machine", "PERMISSIONS_MANAGEMENT_ACTIONS", "iam:passrole"): "on the jobs' role, for SageMaker by a condition",
-    ("machine", "PERMISSIONS_MANAGEMENT_ACTIONS", "logs:putresourcepolicy"): "CDK's grant for the log of executions",
-    ("stopper", "PERMISSIONS_MANAGEMENT_ACTIONS", "logs:putresourcepolicy"): "CDK's grant for the log of executions",
+    ("*", "PERMISSIONS_MANAGEMENT_ACTIONS", "logs:putresourcepolicy"): "CDK's grant for the log of executions",
     ("machine", "RESOURCE_MISMATCH", "sagemaker:CreateTrainingJob"): (
         "parliament's data knows no training plans; AmazonSageMakerFullAccess has the action on them"
     ),
-    ("caller", "RESOURCE_MISMATCH", "states:DescribeExecution"): "CDK's grant, on executions that are no express ones",
+    ("*", "RESOURCE_MISMATCH", "states:DescribeExecution"): "on executions that are no express ones",
     ("handler", "RESOURCE_MISMATCH", "states:ListExecutions"): "on a state machine, not the runs of a distributed Map",
-    ("stopper", "RESOURCE_MISMATCH", "states:DescribeExecution"): "on the workflow's executions, no express ones",
     (
         "build",
         "RESOURCE_MISMATCH",
