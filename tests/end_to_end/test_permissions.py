@@ -112,6 +112,16 @@ class Quick(cdk.Stack):
             training_plan=PLAN,
         )
         cdk.CfnOutput(self, "plannedArn", value=planned.state_machine.state_machine_arn)
+        chosen = TrainingWorkflow(
+            self,
+            "Chosen",
+            job=DataParallelJob(InstanceGroup("ml.m5.xlarge")),
+            image=image,
+            channels={"letters": S3Channel(bucket, "sets/", subfolder=sfn.JsonPath.string_at("$.letters"))},
+            output=S3Prefix(bucket, "models/", subfolder=sfn.JsonPath.string_at("$.models")),
+            checkpoints=S3Prefix(bucket, "checkpoints/"),
+        )
+        cdk.CfnOutput(self, "chosenArn", value=chosen.state_machine.state_machine_arn)
         parent = sfn.StateMachine(
             self, "Parent", definition_body=sfn.DefinitionBody.from_chainable(workflow.as_task(self, "Train"))
         )
@@ -260,6 +270,31 @@ def test_an_example_stack_trains_with_exactly_what_it_grants(deployed: Deployed,
 def test_executions_succeed_with_exactly_what_their_stack_grants(account: Account, machine: str) -> None:
     ended = account.deployed.ended(account.deployed.start(account.outputs[machine]))
     assert ended["status"] == "SUCCEEDED", ended.get("cause")
+
+
+def test_an_executions_input_chooses_the_data_set_below_the_declared_prefix_and_no_other(account: Account) -> None:
+    bucket = account.outputs["BucketName"]
+    for name in ("sets/capitals/A.txt", "private/secret.txt"):
+        account.s3.put_object(Bucket=bucket, Key=name, Body=b"text")
+    chosen = json.dumps({"letters": "capitals/", "models": "capitals"})
+    started = account.states.start_execution(stateMachineArn=account.outputs["chosenArn"], input=chosen)
+    ended = account.deployed.ended(started["executionArn"])
+    assert ended["status"] == "SUCCEEDED", ended.get("cause")
+    [job] = account.deployed.jobs_of(started["executionArn"])
+    source = job["InputDataConfig"][0]["DataSource"]["S3DataSource"]
+    assert source["S3Uri"] == f"s3://{bucket}/sets/capitals/"
+    assert job["ModelArtifacts"]["S3ModelArtifacts"].startswith(f"s3://{bucket}/models/capitals/")
+    # What the same role, which the input cannot lead out of the prefix, may not read.
+    source["S3Uri"] = f"s3://{bucket}/private/"
+    request = {name: job[name] for name in account.request if name in job}
+    name = f"{job['TrainingJobName'][:40]}-outside"
+    account.sagemaker.create_training_job(**{**request, "TrainingJobName": name})
+
+    def reason() -> str | None:
+        described = account.sagemaker.describe_training_job(TrainingJobName=name)
+        return None if described["TrainingJobStatus"] == "InProgress" else described.get("FailureReason", "none")
+
+    assert denied("s3:ListBucket") in wait_until(reason)
 
 
 @pytest.mark.parametrize("action", actions("job", "CreateTrainingJob is refused"))
