@@ -272,6 +272,12 @@ def _check_prefix(prefix: str) -> None:
         return
     if prefix.startswith(("/", "s3:", "https:")):
         raise ValueError(f"prefix must be how keys in the bucket begin, like 'images/', got {prefix!r}")
+    if re.search(r"[*?]|\$\{", prefix):
+        # "IAM JSON policy elements: Resource": what is granted on the prefix would be granted on all that it matches.
+        raise ValueError(
+            "prefix must be without '*', '?' and '${', which are wildcards and variables in policies, like 'images/', "
+            f"got {prefix!r}"
+        )
 
 
 def check_no_subfolder(prop: str, place: S3Prefix) -> None:

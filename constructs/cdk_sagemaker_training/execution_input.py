@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any, Literal, NamedTuple
 
+from cdk_sagemaker_training.smp_parameters import V1, V2
 from cdk_sagemaker_training.tokens import is_unresolved
 
 When = Literal["execution", "deployment", "synth"]
@@ -71,6 +72,8 @@ KNOWN: Mapping[str, Known] = {
     **_of("NativeParallelism", _TEXT_IN_JSON, "data_shard", "data_replicate", "tensor", "pipeline", "microbatches"),
     **_of("NativeParallelism", _SHAPE, "schedule", "precision"),
     **_of("SmpV1", _EXECUTION, "custom_mpi_options"),
+    **_of("SmpV1", _TEXT_IN_JSON, *(name for name, about in V1.items() if not about.is_flag), "more"),
+    **_of("SmpV2", _TEXT_IN_JSON, *(name for name, about in V2.items() if not about.is_flag), "more"),
     **_of("TorchCompile", _SHAPE, "mode", "cache_directory"),
     **_of("Neuron", Known("execution", "text of its own, as in hyperparameters"), "trial"),
     **_of("S3Prefix", _PREFIX, "prefix"),

@@ -26,13 +26,17 @@ class Parameter:
     most: float | None = None
     whole: bool = True
 
+    @property
+    def is_flag(self) -> bool:
+        return True in self.choices
+
     def check(self, name: str, value: Any) -> None:
         if is_unresolved(value) or is_unlisted(value):
             return
         if self.least is None:
             if value not in self.choices:
                 must = f"{name} must be one of {', '.join(map(repr, self.choices))}"
-                if True in self.choices:
+                if self.is_flag:
                     raise ValueError(f"{must}, got {value!r}")
                 check_listed("smp-parameters", value, False, must)
             return

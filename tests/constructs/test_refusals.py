@@ -72,6 +72,12 @@ def manifest(**props: Any) -> Any:
 CONSTRUCTORS: list[tuple[Callable[[], Any], str, str]] = [
     (lambda: S3Prefix(BUCKET, "/models"), "prefix must be how keys in the bucket begin", "got '/models'"),
     (lambda: S3Prefix(BUCKET, "s3://b/models"), "prefix must be how keys in the bucket begin", "got 's3://b/models'"),
+    (lambda: S3Prefix(BUCKET, "models*"), "prefix must be without '*', '?' and '${'", "got 'models*'"),
+    (
+        lambda: S3Prefix(BUCKET, "${aws:username}/"),
+        "prefix must be without '*', '?' and '${'",
+        "got '${aws:username}/'",
+    ),
     (lambda: channel(distribution="Sharded"), "distribution must be one of 'FullyReplicated'", "got 'Sharded'"),
     (lambda: channel(input_mode="file"), "input_mode must be one of 'File', 'FastFile', 'Pipe'", "got 'file'"),
     (lambda: channel(data_type="Manifest"), "data_type must be one of 'S3Prefix', 'ManifestFile'", "got 'Manifest'"),
