@@ -121,7 +121,7 @@ class Training(Construct):
             .when(sfn.Condition.string_equals(status, "Completed"), completed)
             .when(sfn.Condition.string_equals(status, "Failed"), failed(states, "Failed", "FailureReason"))
             .when(sfn.Condition.string_equals(status, "Stopped"), failed(states, "Stopped", "SecondaryStatus"))
-            .when(sfn.Condition.number_less_than("$.Training.Seconds", 35), longer)
+            .when(sfn.Condition.number_less_than("$.Training.Seconds", 36), longer)
             .otherwise(wait)
         )
         create.add_catch(find, errors=["States.ALL"], result_path="$.Training.Error")
