@@ -117,11 +117,12 @@ class Deployed:
         return [event["message"] for event in events]
 
     def has_said(self, job_name: str, line: str) -> None:
+        """Returns once a line of the job's logs begins so."""
         logs = self.client("logs")
 
         def heard() -> bool:
             try:
-                return line in self.said(job_name)
+                return any(said.startswith(line) for said in self.said(job_name))
             except logs.exceptions.ResourceNotFoundException:
                 return False
 

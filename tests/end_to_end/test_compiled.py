@@ -95,6 +95,11 @@ def pytorch(machines: Any) -> dict[str, str]:
             "hyperparameters": {**SMALL, "steps": LONG, "log-every": 50, "checkpoint-every": 50},
             "spot": True,
         },
+        "Endless": {
+            "job": CompiledJob(ONE),
+            "hyperparameters": {**SMALL, "steps": 1_000_000, "log-every": 10, "checkpoint-every": 1_000_000},
+            "checkpoints": True,
+        },
     }
     return dict(machines("CompiledPyTorch", jobs, file="compiled/Dockerfile"))
 
@@ -235,6 +240,18 @@ def test_an_interrupted_job_goes_on_with_its_steps_and_its_compiled_code(
     assert numbers(said, r"compilations 1, (\d+) graphs from the cache") == [0, 2]
     paces = [float(line.split()[-1]) for line in said if re.match(r"step \d*1 loss", line)]
     print("seconds of each start's first step:", [round(BYTES_OF_A_STEP / pace, 1) for pace in paces])
+
+
+def test_a_job_that_is_stopped_keeps_the_step_that_it_is_in(deployed: Deployed, pytorch: dict[str, str]) -> None:
+    execution = deployed.start(pytorch["EndlessArn"])
+    name = deployed.the_job_of(execution, until="Training")["TrainingJobName"]
+    deployed.has_said(name, "step 10 ")
+    deployed.client("sagemaker").stop_training_job(TrainingJobName=name)
+    assert deployed.ended(execution)["error"] == "TrainingJobStopped"
+    said = deployed.said(name)
+    [kept] = numbers(said, r"told to end, kept the checkpoint of step (\d+)")
+    last = numbers(said, r"step (\d+) loss")[-1]
+    assert last <= kept < last + 10
 
 
 def test_a_group_that_trains_beside_another_keeps_shares_of_a_compiled_model(

@@ -21,11 +21,13 @@ from cdk_sagemaker_training import (
     NativeParallelism,
     S3Channel,
     S3Prefix,
+    Spot,
     Torchrun,
     TrainingImage,
     TrainingWorkflow,
     training_code_path,
 )
+from sagemaker_local_account.faults import Interruption
 
 FIDELITY = "strict"  # hosts are called as AWS's are
 AN_MPI_JOB = Path(__file__).parent / "an_mpi_job"
@@ -61,6 +63,13 @@ class Parallel(cdk.Stack):
             hyperparameters=ENDLESS,
             checkpoints=S3Prefix(self.bucket, "checkpoints/"),
             attempts=2,
+        )
+        self.workflow(
+            "Spot",
+            job=divided,
+            image=image,
+            hyperparameters={**SIZES, "steps": 40, "checkpoint-every": 0},
+            spot=Spot(S3Prefix(self.bucket, "spot/"), max_wait=cdk.Duration.hours(2)),
         )
         mpi = DataParallelJob(InstanceGroup(TWO_DEVICES), launcher=Mpi())
         mpi_image = TrainingImage(self, "MpiImage", directory=str(AN_MPI_JOB), builder="docker")
@@ -154,6 +163,20 @@ def test_a_killed_rank_ends_the_job_which_goes_on_from_its_last_checkpoint(
     ranks = sorted((int(line[1]), int(line[2])) for line in stops if line)
     assert [rank for rank, _ in ranks] == [0, 1, 2, 3]
     assert len({step for _, step in ranks}) == 1
+
+
+def test_an_interrupted_job_goes_on_with_the_step_after_the_one_that_all_ranks_stopped_at(
+    deployed: Deployed, machines: dict[str, str]
+) -> None:
+    deployed.account.faults.add(Interruption("step 10 ", away=1))
+    said = completed(deployed, machines["SpotArn"])
+    found = [re.match(r"rank \d on algo-\d stops after step (\d+), with a checkpoint", line) for line in said]
+    stopped = {int(line[1]) for line in found if line}
+    assert len(stopped) == 1
+    begins = [int(line[1]) for text in said if (line := re.match(r"trains .*from step (\d+)", text))]
+    assert begins == [0, *stopped]
+    assert 10 <= begins[1] < 40
+    assert list(steps(said)) == list(range(1, 41))
 
 
 def names(deployed: Deployed, execution: str) -> list[str]:

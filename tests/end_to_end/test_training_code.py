@@ -14,11 +14,13 @@ from cdk_sagemaker_training import (
     HeterogeneousJob,
     InstanceGroup,
     S3Prefix,
+    Spot,
     Torchrun,
     TrainingImage,
     TrainingWorkflow,
     training_code_path,
 )
+from sagemaker_local_account.faults import Interruption
 
 FIDELITY = "strict"  # hosts are called as AWS's are
 JOB = HeterogeneousJob(
@@ -36,13 +38,15 @@ class Digits(cdk.Stack):
         image = TrainingImage(
             self, "Image", directory=training_code_path(), file="heterogeneous/Dockerfile", builder="docker"
         )
-        for name, hyperparameters in {
-            "Endless": {"epochs": FOREVER, "silence": 90},
-            "Broken": {"epochs": 1, "batch-size": -1},
+        for name, props in {
+            "Endless": {"hyperparameters": {"epochs": FOREVER, "silence": 90}},
+            "Broken": {"hyperparameters": {"epochs": 1, "batch-size": -1}},
+            "Spot": {
+                "hyperparameters": {"epochs": 3},
+                "spot": Spot(S3Prefix(bucket, "checkpoints/"), max_wait=cdk.Duration.days(2)),
+            },
         }.items():
-            workflow = TrainingWorkflow(
-                self, name, job=JOB, image=image, output=S3Prefix(bucket, "models/"), hyperparameters=hyperparameters
-            )
+            workflow = TrainingWorkflow(self, name, job=JOB, image=image, output=S3Prefix(bucket, "models/"), **props)
             cdk.CfnOutput(self, f"{name}Arn", value=workflow.state_machine.state_machine_arn)
 
 
@@ -102,6 +106,23 @@ def test_a_job_that_is_stopped_keeps_the_step_that_it_is_in_and_ends_every_host(
     last = max(int(line.split()[1]) for line in said if line.startswith("step "))
     assert len(kept) == 1, said
     assert last <= kept[0] < last + 10  # each tenth step is printed
+
+
+def test_an_interrupted_job_goes_on_with_the_step_after_the_one_that_it_was_in(
+    deployed: Deployed, machines: dict[str, str]
+) -> None:
+    deployed.account.faults.add(Interruption("step 20 ", away=1))
+    execution = deployed.start(machines["SpotArn"])
+    ended = deployed.ended(execution)
+    assert ended["status"] == "SUCCEEDED", ended.get("cause")
+    said = deployed.said(deployed.the_job_of(execution)["TrainingJobName"])
+    [kept] = [
+        int(line.split()[-1]) for line in said if line.startswith("stopped by SIGTERM with the checkpoint of step")
+    ]
+    steps = [int(line.split()[1]) for line in said if line.startswith("step ")]
+    assert 20 <= kept < max(steps)
+    # Each tenth step is printed: none was taken twice, and none is missing.
+    assert steps == list(range(10, max(steps) + 1, 10))
 
 
 def test_a_hyperparameter_that_the_script_refuses_fails_the_job(deployed: Deployed, machines: dict[str, str]) -> None:

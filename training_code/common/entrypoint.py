@@ -18,11 +18,16 @@ process with a handler, past bash and the toolkit, which have none, and past lau
 workers. A process that sets its handler later gets the signal then. All else is as it was: the rest of the 120 s is the
 script's, launchers and toolkit end when it has ended, orphans are reaped, and this process ends with the exit code of the
 command that it started (128 + N for one that was ended by signal N).
+
+It also says to torchrun by which name its host is known, ``algo-1`` for instance, in PET_LOCAL_ADDR unless that is set: on one
+host torchrun otherwise has its ranks meet at the machine's own name (torch.distributed.elastic, ``RendezvousStoreInfo``), which
+in AWS's containers need not resolve (aws/sagemaker-pytorch-training-toolkit issue 143).
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import sys
@@ -36,6 +41,7 @@ LAUNCHERS = frozenset(
         *("mpirun", "mpirun.real", "mpiexec", "orterun", "orted", "prterun", "prte", "prted", "smddprun", "sshd"),
     ]
 )
+RESOURCES = "/opt/ml/input/config/resourceconfig.json"
 SECONDS = 0.5  # after a SIGTERM, from one look for new handlers to the next
 
 
@@ -125,6 +131,15 @@ def reap(command: int) -> int | None:
             code = 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
 
 
+def environment() -> dict[str, str]:
+    """The command's environment: this process's, and what torchrun is to call its host."""
+    try:
+        with open(RESOURCES) as file:
+            return {"PET_LOCAL_ADDR": json.load(file)["current_host"], **os.environ}
+    except (OSError, ValueError, KeyError):  # not a training job's container
+        return dict(os.environ)
+
+
 def run(arguments: list[str]) -> int:
     """Run a command as process 1 does, until it ends; its exit code."""
     awaited = {signal.SIGTERM, signal.SIGCHLD}
@@ -132,7 +147,7 @@ def run(arguments: list[str]) -> int:
     signal.pthread_sigmask(signal.SIG_BLOCK, awaited)
     try:
         command = os.posix_spawnp(
-            arguments[0], arguments, os.environ, setsigmask=(), setsigdef=(signal.SIGPIPE, signal.SIGXFSZ)
+            arguments[0], arguments, environment(), setsigmask=(), setsigdef=(signal.SIGPIPE, signal.SIGXFSZ)
         )
     except OSError as error:  # as a shell and docker have it
         print(f"entrypoint: {arguments[0]}: {error.strerror}", file=sys.stderr)
