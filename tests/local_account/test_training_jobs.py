@@ -270,7 +270,8 @@ def test_a_command_that_does_not_handle_sigterm_is_killed_when_the_120_seconds_a
 ) -> None:
     assert training.STOP_SECONDS == 120
     monkeypatch.setattr(training, "STOP_SECONDS", 0.5)
-    name = jobs.create("echo ready; while :; do date +%s.%N > /opt/ml/model/last; done")
+    # Moved, so that what is there when it is killed is whole.
+    name = jobs.create("echo ready; cd /opt/ml/model; while :; do date +%s.%N > new; mv new last; done")
     jobs.until(name, lambda job: job["SecondaryStatus"] == "Training" and _has_said(jobs, name, "ready"))
     before = time.time()
     jobs.sagemaker.stop_training_job(TrainingJobName=name)
