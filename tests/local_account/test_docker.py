@@ -8,6 +8,7 @@ from typing import Any
 
 import boto3
 import pytest
+import requests
 from moto.server import ThreadedMotoServer
 
 from sagemaker_local_account.images import ImageStore
@@ -21,6 +22,8 @@ def endpoint_url() -> Iterator[str]:
     server = ThreadedMotoServer(port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
+    # moto's state is the process's, in which another module's account may have left a repository of the same name.
+    requests.post(f"http://{host}:{port}/moto-api/reset").raise_for_status()
     yield f"http://{host}:{port}"
     server.stop()
 
