@@ -32,7 +32,9 @@ def main() -> int:
         "--only", default="", metavar="EXPRESSION", help="of the marked tests those that pytest's -k selects"
     )
     options = arguments.parse_args()
-    selected = ["-m", "aws", "-k", options.only, "-p", "no:cacheprovider", *TESTS]
+    # aws_cdk, which is imported above, brings typeguard along, whose plugin pytest would rather import itself.
+    quiet = ["-W", "ignore::pytest.PytestAssertRewriteWarning", "-p", "no:typeguard"]
+    selected = [*quiet, "-m", "aws", "-k", options.only, "-p", "no:cacheprovider", *TESTS]
     collector = Collector()
     try:
         account = AwsAccount(Path.cwd())

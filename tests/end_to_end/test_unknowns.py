@@ -43,7 +43,9 @@ class Unknowns(cdk.Stack):
         unusable = iam.Role(self, "Unusable", assumed_by=iam.ServicePrincipal("ec2.amazonaws.com"))
         machine = iam.Role(self, "Machine", assumed_by=iam.ServicePrincipal("states.amazonaws.com"))
         machine.add_to_policy(
-            iam.PolicyStatement(actions=["sagemaker:CreateTrainingJob", "sagemaker:AddTags"], resources=["*"])
+            iam.PolicyStatement(
+                actions=["sagemaker:CreateTrainingJob", "sagemaker:AddTags", "sagemaker:ListTags"], resources=["*"]
+            )
         )
         machine.add_to_policy(
             iam.PolicyStatement(

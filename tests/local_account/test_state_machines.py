@@ -10,7 +10,7 @@ import pytest
 from botocore.exceptions import ClientError
 from running_account import Running
 
-AN_ERROR_RATHER_THAN_A_HANG = 60
+AN_ERROR_RATHER_THAN_A_HANG = 300
 NO_JOB = {"TrainingJobName": "no-such-job"}
 DESCRIBE = "arn:aws:states:::aws-sdk:sagemaker:describeTrainingJob"
 
