@@ -6,7 +6,9 @@ import contextlib
 import os
 import random
 import signal
+import socket
 from collections.abc import Callable
+from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +92,18 @@ def test_no_sample_is_lost_or_comes_twice_when_serving_processes_are_killed(serv
         harassed(reader, lambda _: kill_one_of(servers, dice))
     for server in servers:
         server.wait()
+
+
+def test_a_serving_process_is_started_anew_although_the_forkserver_has_ended(serve: Serve) -> None:
+    servers = serve(workers=2)
+    with BatchReader(addresses(servers), job="job") as reader:
+        assert sorted(numbers(reader)) == EVERYTHING
+        # What a process leaves that is killed while it requests another: a connection that ends without a word.
+        with socket.socket(socket.AF_UNIX) as request:
+            request.connect(forkserver._forkserver._forkserver_address)
+        os.kill(servers[0].pid, signal.SIGKILL)
+        assert sorted(numbers(reader)) == EVERYTHING
+    servers[0].wait()
 
 
 def test_no_sample_of_an_iterable_dataset_is_lost_or_comes_twice(serve: Serve) -> None:

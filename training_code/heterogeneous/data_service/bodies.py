@@ -16,6 +16,7 @@ from torch import Tensor
 
 TOKEN = 32  # bytes that a connection begins with: which stream's it is
 PIECE = 2**22  # bytes that are received at once
+LOOK_AGAIN = 100  # milliseconds after which what has come is taken, whether or not it is a whole piece
 SOON = 10.0  # seconds in which the two sides of a connection find each other
 
 
@@ -68,8 +69,12 @@ class Incoming:
             self._connection = socket.create_connection((host, port), SOON)
         except OSError as error:
             raise OSError(f"port {port}, on which its batches' bytes are, cannot be reached: {error}") from error
-        self._connection.settimeout(None)
-        self._connection.sendall(token)
+        try:
+            self._connection.settimeout(None)
+            self._connection.sendall(token)
+        except OSError:
+            self._connection.close()
+            raise
         self._readable = select.poll()
         self._readable.register(self._connection, select.POLLIN)
 
@@ -80,8 +85,12 @@ class Incoming:
             piece = min(len(left), PIECE)
             # Readable is what holds a whole piece, so that this thread is not woken up for each packet.
             self._connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, piece)
-            self._readable.poll()
-            taken = self._connection.recv_into(left, piece)
+            # The kernel has been seen to leave it unread for ever where a piece had come in whole: hence the bound.
+            self._readable.poll(LOOK_AGAIN)
+            try:
+                taken = self._connection.recv_into(left, piece, socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                continue
             if not taken:
                 raise ConnectionResetError("the connection on which its batches come has ended")
             left = left[taken:]

@@ -133,12 +133,17 @@ class Host:
         return False
 
     def _open(self) -> bool:
+        streams: list[Stream] = []
         try:
-            streams = [
-                Stream(self.address, self._bodies, self._headers, self._who, self._listener, self._memory, self.broken)
-                for _ in range(self._count)
-            ]
+            for _ in range(self._count):
+                streams.append(
+                    Stream(
+                        self.address, self._bodies, self._headers, self._who, self._listener, self._memory, self.broken
+                    )
+                )
         except (pa.ArrowException, OSError) as error:
+            for stream in streams:
+                stream.close()
             self._why = _short(error)
             return False
         with self._lock:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import pickle
 import signal
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing import forkserver, spawn
@@ -13,6 +14,7 @@ from typing import Any
 from torch.utils.data import Dataset
 
 PRELOADED = ("torch", "torch.utils.data", "pyarrow.flight", "data_service")
+START_ATTEMPTS, START_PAUSE = 20, 0.1  # seconds
 WITHOUT_SCRIPT = "makes batches without the script"
 
 
@@ -52,9 +54,22 @@ class Processes:
         return self._context.Pipe()
 
     def start(self, target: Callable[..., None], *arguments: Any, daemon: bool = True) -> Any:
+        """Raises ``OSError`` where no process can be started.
+
+        The forkserver ends with the process that is killed while it sends it a request (``recvfds`` raises in its loop), so the
+        request after that begins with a forkserver of its own.
+        """
         name = None if self._of_script else WITHOUT_SCRIPT
-        process = self._context.Process(target=target, args=arguments, name=name, daemon=daemon)
-        process.start()
+        for left in reversed(range(START_ATTEMPTS)):
+            process = self._context.Process(target=target, args=arguments, name=name, daemon=daemon)
+            try:
+                process.start()
+            except (ConnectionError, EOFError) as error:
+                if not left:
+                    raise OSError(f"multiprocessing's forkserver has ended: {error}") from error
+                time.sleep(START_PAUSE)  # until it is seen to have ended
+            else:
+                break
         return process
 
 

@@ -67,7 +67,12 @@ class Stream:
         token = uuid.uuid4().hex
         self._body = Incoming(address.rpartition(":")[0], bodies, token.encode())
         descriptor = flight.FlightDescriptor.for_command(json.dumps({**who, "body": token}).encode())
-        self._writer, self._reader = self._client.do_exchange(descriptor, flight.FlightCallOptions(headers=headers))
+        try:
+            self._writer, self._reader = self._client.do_exchange(descriptor, flight.FlightCallOptions(headers=headers))
+        except (pa.ArrowException, OSError):
+            self._client.close()
+            self._body.close()
+            raise
         self._thread = threading.Thread(target=self._receive, daemon=True)
 
     def start(self) -> None:
@@ -108,10 +113,14 @@ class Stream:
         except Exception as error:
             self._listener.fail(DataServiceError(f"data host {self._address}: {type(error).__name__}: {error}"))
         finally:
-            with contextlib.suppress(pa.ArrowException, OSError):
-                self._writer.close()  # or it would say itself, and aloud, that it was cancelled
-            self._client.close()
-            self._body.close()
+            self.close()
+
+    def close(self) -> None:
+        """Give back its connections: at its end, or where it is not to be started."""
+        with contextlib.suppress(pa.ArrowException, OSError):
+            self._writer.close()  # or it would say itself, and aloud, that it was cancelled
+        self._client.close()
+        self._body.close()
 
     def _take(self, chunk: Any) -> None:
         said = json.loads(chunk.app_metadata.to_pybytes())
