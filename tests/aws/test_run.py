@@ -69,6 +69,7 @@ def test_it_prints_what_it_would_create_and_cost_and_refuses_without_yes(bootstr
     assert done.stdout == golden.read_text()
 
 
+@pytest.mark.timeout(1_800)  # all tests that are marked aws
 def test_agreed_to_it_passes_and_leaves_no_stack_bucket_or_log_stream(bootstrapped: dict[str, str]) -> None:
     done = run("--yes", **bootstrapped)
     assert done.returncode == 0, done.stdout + done.stderr
