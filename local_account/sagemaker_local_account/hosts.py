@@ -43,10 +43,12 @@ class HostError(Exception):
 class RunningJob:
     """The hosts of `plan` as processes. `on_line(host name, line)` gets what they print, on one thread of this job.
 
-    A host is announced as ended only after its last line was, and after its last process is gone.
+    A host is announced as ended only after its last line was, and after its last process is gone. ``lost`` are those that did not
+    end by themselves: `kill_host` ended them, or their supervisor is gone.
     """
 
     def __init__(self, plan: JobPlan, *, on_line: Callable[[str, str], None]) -> None:
+        self.lost: set[str] = set()
         self._plan = plan
         self._on_line = on_line
         self._codes: dict[str, int] = {}
@@ -122,6 +124,7 @@ class RunningJob:
 
     def kill_host(self, name: str) -> None:
         """End a host with all its processes at once, as if the machine were lost. Its exit code becomes -9."""
+        self.lost.add(name)
         self._command([name], None)
 
     def close(self) -> None:
@@ -164,6 +167,7 @@ class RunningJob:
                     else:
                         break
         for name in [host.name for host in self._plan.hosts if host.name not in self._codes]:
+            self.lost.add(name)
             self._hear({"host": name, "failed": "its supervisor ended", "code": -signal.SIGKILL}, lines)
         for source in lines.values():
             os.close(source.fileno())

@@ -6,11 +6,13 @@ import contextlib
 import signal
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from .failure_reasons import LONGEST_REASON, HostEnd, oom_kills, reason_of
 from .faults import Faults, Interruption, LostHost, Moment
 from .hosts import RunningJob
 from .plan import HostPlan, JobPlan
@@ -21,6 +23,7 @@ STOP_SECONDS = 120  # between SIGTERM and SIGKILL, as SageMaker gives
 PEERS_SECONDS = 3  # what the other hosts get once one has failed
 LOOK_SECONDS = 0.2
 CHECKPOINT_SECONDS = 1.0
+_LAST_LINES = 20  # of each host, of which a reason holds what fits
 _LONGEST_FAILURE = 8192  # bytes that are read of /opt/ml/output/failure, of which a reason holds 1,024 characters
 
 EndedBy = Literal["itself", "stop", "runtime", "wait", "interruption"]
@@ -65,6 +68,8 @@ class Training:
         if request.get("EnableManagedSpotTraining"):
             self._moments += [Moment(fault) for fault in faults.of(Interruption, job=plan.name)]
         self._hosts = RunningJob(plan, on_line=self._hear)
+        self._last_lines: dict[str, deque[str]] = {host.name: deque(maxlen=_LAST_LINES) for host in plan.hosts}
+        self._oom_kills = oom_kills()
         self._ended_by: EndedBy = "itself"
         self._interruption: Interruption | None = None
         self._failure: str | None = None
@@ -99,13 +104,25 @@ class Training:
     def _hear(self, host: str, line: str) -> None:
         for moment in self._moments:
             moment.hear(line)
+        self._last_lines[host].append(line[-LONGEST_REASON:])
         self._on_line(host, line)
 
     def _see(self, ended: tuple[str, int] | None) -> None:
         """A host that fails of its own is the end of all."""
         if ended and ended[1] and self._failure is None and self._ended_by == "itself":
-            self._failure = _reason(self._plan, *ended)
+            self._failure = reason_of(self._end_of(*ended))
             self._terminate(PEERS_SECONDS)
+
+    def _end_of(self, name: str, code: int) -> HostEnd:
+        host = next(host for host in self._plan.hosts if host.name == name)
+        return HostEnd(
+            where=f"{name} of {host.group}" if host.group else name,
+            code=code,
+            said=_said(host),
+            lines=tuple(self._last_lines[name]),
+            lost=name in self._hosts.lost and code == -signal.SIGKILL,
+            oom_killed=oom_kills() > self._oom_kills,
+        )
 
     def _meet_faults(self) -> None:
         for moment in [moment for moment in self._moments if moment.due]:
@@ -144,16 +161,8 @@ def ml(host: HostPlan) -> Path:
     return host.folder / "opt" / "ml"
 
 
-def _reason(plan: JobPlan, name: str, code: int) -> str:
-    """A FailureReason in the service's words, that says which host it was."""
-    host = next(host for host in plan.hosts if host.name == name)
-    where = f"{name} of {host.group}" if host.group else name
-    if code < 0:
-        return (
-            f"InternalServerError: the host {where} was lost: its processes were ended by {signal.Signals(-code).name}; "
-            "a job does not go on without one of its hosts"
-        )
-    said = ""
+def _said(host: HostPlan) -> str:
+    """What a host wrote to /opt/ml/output/failure; empty where it wrote nothing."""
     with contextlib.suppress(FileNotFoundError), JobFolder(ml(host), "output").open("failure") as failure:
-        said = failure.read(_LONGEST_FAILURE).decode(errors="replace").strip()
-    return f"AlgorithmError: {said or f'the command on {where} ended'}, exit code: {code}"
+        return failure.read(_LONGEST_FAILURE).decode(errors="replace").strip()
+    return ""

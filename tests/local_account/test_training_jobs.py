@@ -244,6 +244,32 @@ def test_a_failure_file_becomes_the_failure_reason(jobs: Jobs) -> None:
     assert job["FailureReason"] == "AlgorithmError: the digits are missing, exit code: 3"
 
 
+def test_a_host_that_fails_without_a_message_is_named_with_its_exit_code_and_last_lines(jobs: Jobs) -> None:
+    job = jobs.run(
+        "test $(hostname) = algo-1 && sleep 1000; for n in $(seq 30); do echo step $n; done; echo no digits >&2; exit 9",
+        ResourceConfig=groups(one=1, two=1),
+    )
+    first, *lines, last = job["FailureReason"].split("\n")
+    assert first == "AlgorithmError: the command on algo-2 of two ended; its last lines:"
+    assert lines == [f"step {n}" for n in range(12, 31)]
+    assert last == "no digits, exit code: 9"
+
+
+def test_a_host_that_a_signal_ends_is_named_with_the_signal(jobs: Jobs) -> None:
+    # A signal that process 1 does not handle does not reach it, but for those of its own faults, such as this one.
+    job = jobs.run("exec python -c 'import ctypes; print(1, flush=True); ctypes.string_at(0)'")
+    assert job["FailureReason"] == (
+        "AlgorithmError: the command on algo-1 was ended by SIGSEGV; its last lines:\n1, exit code: 139"
+    )
+
+
+def test_of_several_hosts_that_fail_the_first_is_named(jobs: Jobs) -> None:
+    # algo-2 ends by what the failure of algo-1 brings about.
+    program = "test $(hostname) = algo-1 && exit 5; trap 'exit 6' TERM; while :; do sleep 0.1; done"
+    job = jobs.run(program, ResourceConfig=groups(one=1, two=1))
+    assert job["FailureReason"] == "AlgorithmError: the command on algo-1 of one ended, exit code: 5"
+
+
 def test_a_host_that_fails_ends_the_others(jobs: Jobs) -> None:
     job = jobs.run("test $(hostname) = algo-1 && exit 1; sleep 1000", ResourceConfig=groups(one=1, two=1))
     assert job["TrainingJobStatus"] == "Failed"
