@@ -21,7 +21,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from .faults import Faults
 from .gate import Gate
-from .plan import Fidelity
+from .spec import Fidelity
 from .state import (
     DEFAULT_STATE,
     AccountError,

@@ -24,8 +24,8 @@ from .build_record import BuildLog, Phases
 from .buildspec import Buildspec, BuildspecError, is_inline, parse
 from .clients import OF_BUILDS, Clients
 from .hosts import HostError, RunningJob
-from .plan import HostPlan, JobPlan
 from .sessions import Sessions
+from .spec import HostPlan, JobPlan
 from .state import ACCOUNT_ID, REGION
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

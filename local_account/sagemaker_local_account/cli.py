@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from . import cli_faults
-from .plan import Fidelity
+from .spec import Fidelity
 from .state import BIN, DEFAULT_STATE, AccountError, environment_of, running_account
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from .build import Build, Surroundings
+from .service_errors import ServiceError, check
 from .state import ACCOUNT_ID, REGION
-from .validation import ServiceError, check
 
 _DEFAULTS: dict[str, Any] = {
     "cache": {"type": "NO_CACHE"},

@@ -11,7 +11,7 @@ import hashlib
 import os
 from pathlib import Path
 
-from .plan import JobPlan
+from .spec import JobPlan
 
 
 def make(plan: JobPlan) -> dict[str, Path]:

@@ -26,13 +26,13 @@ from . import reachable
 from .api_calls import Place
 from .lustre_links import Link
 from .permissions import Permissions
-from .plan import Mount
 from .policies import Call, NotEvaluated, principals, verdict
 from .reachable import Door
 from .references import ImageError
+from .service_errors import refused
+from .spec import Mount
 from .storage import StorageError
 from .trees import locate
-from .validation import refused
 
 _log = logging.getLogger(__name__)
 

@@ -27,7 +27,7 @@ from typing import Any
 
 from . import cpu_groups, leftovers
 from .devices import DEVICES_PATH
-from .plan import HostPlan, JobPlan
+from .spec import HostPlan, JobPlan
 
 SYSTEM_FOLDERS = tuple(Path(path) for path in ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc", "/nix", "/gnu"))
 MESSAGE_BYTES = 65536

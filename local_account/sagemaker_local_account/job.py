@@ -20,8 +20,9 @@ from .file_systems import FileSystems, sources
 from .hosts import HostError
 from .images import ImageError, ImageStore
 from .logs import JobLogs, Metrics
-from .plan import CHECKPOINTS, Fidelity, JobPlan, config_files, plan_job, s3_source
+from .plan import CHECKPOINTS, config_files, plan_job, s3_source
 from .safe_paths import JobFolder, UnsafePath
+from .spec import Fidelity, JobPlan
 from .storage import (
     Checkpoints,
     StorageError,

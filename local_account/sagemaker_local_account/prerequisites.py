@@ -8,8 +8,8 @@ from typing import Any
 from botocore.exceptions import ClientError, ParamValidationError
 
 from .plan import s3_source
+from .service_errors import refused
 from .storage import split
-from .validation import refused
 
 
 def check_buckets(request: Mapping[str, Any], region: str, s3: Any) -> None:

@@ -12,7 +12,8 @@ from typing import Any
 
 from .faults import Faults, Throttling
 from .json_api import JsonApi
-from .training_jobs import ServiceError, TrainingJobs
+from .service_errors import ServiceError
+from .training_jobs import TrainingJobs
 
 TARGET_PREFIX = "SageMaker."
 

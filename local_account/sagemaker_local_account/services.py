@@ -45,10 +45,10 @@ from .file_systems import FileSystems
 from .gate import KEY, SERVICE, IssuedKey
 from .images import ImageStore
 from .permissions import Caller, Enforced, Permissions
-from .plan import Fidelity
 from .responses import BUCKET, Responses
 from .sagemaker_api import TARGET_PREFIX as OF_SAGEMAKER
 from .sagemaker_api import sagemaker_api
+from .spec import Fidelity
 from .state import ACCOUNT_ID, REGION, RunningAccount
 from .training_jobs import TrainingJobs
 

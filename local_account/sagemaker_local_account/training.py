@@ -15,8 +15,8 @@ from typing import Any, Literal
 from .failure_reasons import LONGEST_REASON, HostEnd, oom_kills, reason_of
 from .faults import Faults, Interruption, LostHost, Moment
 from .hosts import RunningJob
-from .plan import HostPlan, JobPlan
 from .safe_paths import JobFolder
+from .spec import HostPlan, JobPlan
 from .storage import Checkpoints
 
 STOP_SECONDS = 120  # between SIGTERM and SIGKILL, as SageMaker gives

@@ -18,11 +18,11 @@ from .file_systems import FileSystems
 from .images import ImageStore
 from .job import Job, Surroundings, check_devices
 from .permissions import AccessDenied, Permissions
-from .plan import Fidelity, groups_of
+from .plan import groups_of
+from .service_errors import ServiceError, check, refused
 from .sessions import Sessions, session_name
-from .validation import ServiceError, as_listed, check, check_rules, refused
-
-__all__ = ["ServiceError", "TrainingJobs"]
+from .spec import Fidelity
+from .validation import as_listed, check_rules
 
 SERVICE = "sagemaker.amazonaws.com"
 

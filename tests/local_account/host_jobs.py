@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sagemaker_local_account.devices import DEVICES_PATH
 from sagemaker_local_account.hosts import RunningJob
-from sagemaker_local_account.plan import HostPlan, JobPlan
+from sagemaker_local_account.spec import HostPlan, JobPlan
 
 SECONDS = 60  # until a test that would hang fails
 ENVIRONMENT = {"PATH": f"{DEVICES_PATH}:{sys.prefix}/bin:/usr/local/bin:/usr/bin:/bin", "PYTHONUNBUFFERED": "1"}

@@ -322,7 +322,7 @@ ACCOUNT = """
 import os, sys, threading
 from pathlib import Path
 from sagemaker_local_account.hosts import RunningJob
-from sagemaker_local_account.plan import HostPlan, JobPlan
+from sagemaker_local_account.spec import HostPlan, JobPlan
 
 folder = Path(sys.argv[1])
 (folder / "image").mkdir()

@@ -8,7 +8,8 @@ from host_jobs import ENVIRONMENT, Job
 
 from cdk_sagemaker_training import training_code_path
 from sagemaker_local_account.images import Image
-from sagemaker_local_account.plan import Fidelity, plan_job
+from sagemaker_local_account.plan import plan_job
+from sagemaker_local_account.spec import Fidelity
 
 REQUEST = {
     "TrainingJobName": "digits",
