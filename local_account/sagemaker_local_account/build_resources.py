@@ -8,7 +8,6 @@ from typing import Any
 from moto.awslambda.models import lambda_backends
 from moto.cloudformation.exceptions import ValidationError
 
-from . import resources
 from .codebuild import CodeBuild
 from .emulated import Emulated, Properties
 from .responses import Responses
@@ -21,8 +20,6 @@ def install(builds: CodeBuild, responses: Responses) -> None:
     """Give the resources of this module the account's CodeBuild."""
     global _of_the_account
     _of_the_account = (builds, responses)
-    resources.NATIVE["AWS::CodeBuild::Project"] = Project
-    resources.NATIVE["Custom::CDKContainerImageBuild"] = ContainerImageBuild
 
 
 class Project(Emulated):
@@ -105,3 +102,9 @@ def _as_in_the_api(value: Any) -> Any:
             for name, item in value.items()
         }
     return [_as_in_the_api(item) for item in value] if isinstance(value, list) else value
+
+
+NATIVE: dict[str, Any] = {
+    "AWS::CodeBuild::Project": Project,
+    "Custom::CDKContainerImageBuild": ContainerImageBuild,
+}

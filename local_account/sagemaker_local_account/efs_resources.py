@@ -8,7 +8,7 @@ from typing import Any
 
 from moto.efs.models import efs_backends
 
-from .emulated import Emulated, Properties, replace_unless
+from .emulated import Emulated, Properties, is_true, replace_unless
 
 
 class FileSystem(Emulated):
@@ -19,7 +19,7 @@ class FileSystem(Emulated):
         created = self._backend.create_file_system(
             self.physical_resource_id,
             performance_mode=said("PerformanceMode", "generalPurpose"),
-            encrypted=_true(said("Encrypted", False)),
+            encrypted=is_true(said("Encrypted", False)),
             kms_key_id=said("KmsKeyId"),
             throughput_mode=said("ThroughputMode", "bursting"),
             provisioned_throughput_in_mibps=said("ProvisionedThroughputInMibps", 0),
@@ -116,10 +116,6 @@ class AccessPoint(Emulated):
 def _retag(backend: Any, id: str, tags: list[Mapping[str, str]]) -> None:
     backend.tagging_service.delete_all_tags_for_resource(id)
     backend.tagging_service.tag_resource(id, tags)
-
-
-def _true(value: Any) -> bool:
-    return str(value).lower() == "true"
 
 
 NATIVE: dict[str, Any] = {

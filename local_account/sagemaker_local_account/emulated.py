@@ -79,3 +79,8 @@ def replace_unless(properties: Properties, former: Properties, changeable: set[s
     names = (set(properties) | set(former)) - changeable
     if any(properties.get(name) != former.get(name) for name in names):
         raise NotImplementedError
+
+
+def is_true(value: Any) -> bool:
+    """Whether a property is true, which a template may also have as text."""
+    return str(value).lower() == "true"

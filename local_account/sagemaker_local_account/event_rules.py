@@ -6,7 +6,6 @@ import json
 from typing import Any
 
 from moto.events.models import events_backends
-from moto.logs.models import logs_backends
 
 from . import event_targets
 from .emulated import Emulated, Properties
@@ -88,36 +87,7 @@ class EventBus(Emulated):
         return events_backends[self.account_id][self.region_name]
 
 
-class LogGroupPolicy(Emulated):
-    """Lets rules write to a log group: on AWS a Lambda function of CDK's makes this policy."""
-
-    def create(self) -> None:
-        self.physical_resource_id = self._said("Create")["physicalResourceId"]["id"]
-        self._put(self._said("Create"))
-
-    def update(self, former: Properties) -> None:
-        if self._said("Update")["physicalResourceId"]["id"] != self.physical_resource_id:
-            raise NotImplementedError
-        self._put(self._said("Update"))
-
-    def delete(self, account_id: str, region_name: str) -> None:
-        self._backend.delete_resource_policy(self._said("Delete")["parameters"]["policyName"])
-
-    def _put(self, said: Properties) -> None:
-        parameters = said["parameters"]
-        self._backend.put_resource_policy(parameters["policyName"], parameters["policyDocument"])
-
-    def _said(self, when: str) -> Properties:
-        call: Properties = json.loads(self.properties[when])
-        return call
-
-    @property
-    def _backend(self) -> Any:
-        return logs_backends[self.account_id][self.region_name]
-
-
 NATIVE: dict[str, Any] = {
     "AWS::Events::EventBus": EventBus,
     "AWS::Events::Rule": Rule,
-    "Custom::CloudwatchLogResourcePolicy": LogGroupPolicy,
 }

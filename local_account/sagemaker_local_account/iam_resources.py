@@ -1,11 +1,13 @@
-"""IAM's roles, as CloudFormation makes them: moto leaves out a role's managed policies, and hardly updates any of it."""
+"""IAM's roles and managed policies, as CloudFormation makes them: moto leaves out a role's managed policies, and hardly updates
+either."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
-from moto.iam.models import Role, iam_backends
+from moto.iam.models import ManagedPolicy, Role, iam_backends
 
 _moto_create_role = Role.create_from_cloudformation_json
 
@@ -13,9 +15,10 @@ _moto_create_role = Role.create_from_cloudformation_json
 def install() -> None:
     Role.create_from_cloudformation_json = classmethod(_create_role)  # type: ignore
     Role.update_from_cloudformation_json = classmethod(_update_role)
+    ManagedPolicy.update_from_cloudformation_json = classmethod(_update_policy)
 
 
-def delete_role(role: Role, account_id: str, region_name: str) -> None:
+def _delete_role(role: Role, account_id: str, region_name: str) -> None:
     """Delete a role with what its stack gave it: its inline policies, and the managed policies attached to it."""
     iam = iam_backends[account_id]["aws"]
     _settle_policies(role, {}, account_id)
@@ -64,3 +67,41 @@ def _settle_policies(role: Role, properties: dict[str, Any], account_id: str) ->
             policy.detach_from(role)
     for arn in wanted - set(role.managed_policies):
         iam_backends[account_id]["aws"].attach_role_policy(arn, role.name)
+
+
+def _update_policy(
+    cls: Any,
+    original_resource: ManagedPolicy,
+    new_resource_name: str,
+    cloudformation_json: Any,
+    account_id: str,
+    region_name: str,
+) -> ManagedPolicy:
+    """moto cannot update a managed policy, and one that has a name cannot be made anew beside itself."""
+    properties = cloudformation_json["Properties"]
+    policy = original_resource
+    if properties.get("ManagedPolicyName", policy.name) != policy.name:
+        raise NotImplementedError
+    iam = iam_backends[account_id]["aws"]
+    for version in [version for version in policy.versions if version.version_id != policy.default_version_id]:
+        iam.delete_policy_version(policy.arn, version.version_id)
+    iam.create_policy_version(policy.arn, json.dumps(properties["PolicyDocument"]), "true")
+    for kind, holders in (("Roles", iam.roles), ("Users", iam.users), ("Groups", iam.groups)):
+        for holder in holders.values():
+            wanted = holder.name in properties.get(kind, [])
+            if policy.arn in holder.managed_policies and not wanted:
+                policy.detach_from(holder)
+            elif wanted and policy.arn not in holder.managed_policies:
+                policy.attach_to(holder)
+    return policy
+
+
+def _delete_policy(policy: ManagedPolicy, account_id: str, region_name: str) -> None:
+    iam = iam_backends[account_id]["aws"]
+    for holder in [*iam.roles.values(), *iam.users.values(), *iam.groups.values()]:
+        if policy.arn in holder.managed_policies:
+            policy.detach_from(holder)
+    iam.delete_policy(policy.arn)
+
+
+DELETE: dict[type, Callable[[Any, str, str], object]] = {ManagedPolicy: _delete_policy, Role: _delete_role}

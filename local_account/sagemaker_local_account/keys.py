@@ -14,7 +14,7 @@ from moto.cloudformation.exceptions import ValidationError
 from moto.core.exceptions import JsonRESTError
 from moto.kms.models import KmsBackend, kms_backends
 
-from .emulated import Emulated, Properties
+from .emulated import Emulated, Properties, is_true
 
 _DAYS = 30  # PendingWindowInDays unless said
 
@@ -70,7 +70,7 @@ class Key(Emulated):
             key_spec=said("KeySpec", "SYMMETRIC_DEFAULT"),
             description=said("Description", ""),
             tags=None,
-            multi_region=_true(said("MultiRegion", False)),
+            multi_region=is_true(said("MultiRegion", False)),
         )
         self.physical_resource_id = key.id
         self._set()
@@ -94,9 +94,11 @@ class Key(Emulated):
         policy = _policy(self.properties)
         key.policy = policy or key.generate_default_policy()
         key.description = self.properties.get("Description", "")
-        key.key_rotation_status = _true(self.properties.get("EnableKeyRotation", False))
+        key.key_rotation_status = is_true(self.properties.get("EnableKeyRotation", False))
         key.rotation_period_in_days = int(self.properties.get("RotationPeriodInDays", 365))
-        (self._backend.enable_key if _true(self.properties.get("Enabled", True)) else self._backend.disable_key)(key.id)
+        (self._backend.enable_key if is_true(self.properties.get("Enabled", True)) else self._backend.disable_key)(
+            key.id
+        )
         tags = [{"TagKey": tag["Key"], "TagValue": tag["Value"]} for tag in self.properties.get("Tags", [])]
         self._backend.tagger.delete_all_tags_for_resource(key.id)
         self._backend.tagger.tag_resource(key.id, tags)
@@ -133,10 +135,6 @@ class Alias(Emulated):
 def _policy(properties: Properties) -> str | None:
     policy = properties.get("KeyPolicy")
     return json.dumps(policy) if isinstance(policy, dict) else policy
-
-
-def _true(value: Any) -> bool:
-    return str(value).lower() == "true"
 
 
 NATIVE: dict[str, Any] = {"AWS::KMS::Alias": Alias, "AWS::KMS::Key": Key}

@@ -14,7 +14,7 @@ from moto.ec2.models import ec2_backends
 from moto.fsx.models import FSxBackend, fsx_backends
 from moto.fsx.responses import FSxResponse
 
-from . import reachable, resources
+from . import reachable
 from .api_calls import Place
 from .emulated import Emulated, Properties, replace_unless
 from .file_systems import LUSTRE_PORT, FileSystems
@@ -30,7 +30,6 @@ def install(file_systems: FileSystems) -> None:
     """Give the resources of this module the account's file systems, which have been opened."""
     global _of_the_account
     _of_the_account = file_systems
-    resources.NATIVE.update(_NATIVE)
     FSxBackend.create_file_system = _in_its_network(_with_mount_name(FSxBackend.create_file_system))
     FSxResponse.describe_data_repository_associations = _describe_links
 
@@ -213,7 +212,7 @@ def _events(properties: Properties) -> tuple[frozenset[str], frozenset[str]]:
     )
 
 
-_NATIVE: dict[str, Any] = {
+NATIVE: dict[str, Any] = {
     "AWS::FSx::DataRepositoryAssociation": DataRepositoryAssociation,
     "AWS::FSx::FileSystem": FileSystem,
 }

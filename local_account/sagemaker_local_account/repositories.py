@@ -8,6 +8,7 @@ by KMS, images and all, when anything of it changes.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 from moto.cloudformation.exceptions import ValidationError
@@ -23,7 +24,7 @@ def install() -> None:
     Repository.update_from_cloudformation_json = classmethod(_update)  # type: ignore
 
 
-def delete(repository: Repository, account_id: str, region_name: str) -> None:
+def _delete(repository: Repository, account_id: str, region_name: str) -> None:
     empty_on_delete = str(getattr(repository, "empty_on_delete", "false")).lower() == "true"
     ecr_backends[account_id][region_name].delete_repository(repository.name, force=empty_on_delete)
 
@@ -101,3 +102,6 @@ def _scanning(properties: Properties) -> Properties:
     said = properties.get("ImageScanningConfiguration")
     on_push = str((said or {}).get("ScanOnPush", False)).lower() == "true"
     return {"ImageScanningConfiguration": {"scanOnPush": on_push}} if said else {}
+
+
+DELETE: dict[type, Callable[[Any, str, str], object]] = {Repository: _delete}

@@ -1,7 +1,7 @@
-"""CloudFormation's alarms, topics, subscriptions and their policies, and the policies of queues.
+"""SNS's resources in CloudFormation: topics, subscriptions, and the policies of topics.
 
-moto's CloudFormation has no alarms, subscriptions and policies; its topics have no TopicArn, and lose their subscriptions
-when they are changed.
+moto's CloudFormation has no subscriptions and policies; its topics have no TopicArn, and lose their subscriptions when they are
+changed.
 """
 
 from __future__ import annotations
@@ -10,79 +10,9 @@ import json
 from typing import Any
 
 from moto.cloudformation.exceptions import ValidationError
-from moto.cloudwatch.models import cloudwatch_backends
 from moto.sns.models import sns_backends
-from moto.sqs.models import sqs_backends
 
-from .emulated import Emulated, Properties
-
-# An alarm's property, the parameter of moto's put_metric_alarm, and what it is made of what a template says.
-_ALARM: dict[str, tuple[str, Any]] = {
-    "ActionsEnabled": ("actions_enabled", lambda value: str(value).lower() == "true"),
-    "AlarmActions": ("alarm_actions", list),
-    "AlarmDescription": ("description", str),
-    "ComparisonOperator": ("comparison_operator", str),
-    "DatapointsToAlarm": ("datapoints_to_alarm", int),
-    "Dimensions": ("dimensions", list),
-    "EvaluateLowSampleCountPercentile": ("evaluate_low_sample_count_percentile", str),
-    "EvaluationPeriods": ("evaluation_periods", int),
-    "ExtendedStatistic": ("extended_statistic", str),
-    "InsufficientDataActions": ("insufficient_data_actions", list),
-    "MetricName": ("metric_name", str),
-    "Metrics": ("metric_data_queries", list),
-    "Namespace": ("namespace", str),
-    "OKActions": ("ok_actions", list),
-    "Period": ("period", int),
-    "Statistic": ("statistic", str),
-    "Tags": ("tags", list),
-    "Threshold": ("threshold", float),
-    "ThresholdMetricId": ("threshold_metric_id", str),
-    "TreatMissingData": ("treat_missing_data", str),
-    "Unit": ("unit", str),
-}
-_EVERY_ALARM: dict[str, Any] = {
-    "actions_enabled": True,
-    "alarm_actions": [],
-    "comparison_operator": None,
-    "description": None,
-    "dimensions": [],
-    "evaluation_periods": None,
-    "metric_name": None,
-    "namespace": None,
-    "period": None,
-    "statistic": None,
-    "threshold": None,
-}
-
-
-class MetricAlarm(Emulated):
-    """AWS::CloudWatch::Alarm."""
-
-    def create(self) -> None:
-        self.physical_resource_id = self.properties.get("AlarmName", self.physical_resource_id)
-        if self.physical_resource_id in self._backend.alarms:
-            raise ValidationError(message=f"{self.physical_resource_id} already exists")
-        self._put()
-
-    def update(self, former: Properties) -> None:
-        if self.properties.get("AlarmName") != former.get("AlarmName"):
-            raise NotImplementedError
-        self._put()
-
-    def delete(self, account_id: str, region_name: str) -> None:
-        self._backend.delete_alarms([self.physical_resource_id])
-
-    def attributes(self) -> dict[str, str]:
-        return {"Arn": self._backend.alarms[self.physical_resource_id].alarm_arn}
-
-    def _put(self) -> None:
-        said = {member: of(self.properties[name]) for name, (member, of) in _ALARM.items() if name in self.properties}
-        self._backend.put_metric_alarm(name=self.physical_resource_id, **{**_EVERY_ALARM, **said})
-
-    @property
-    def _backend(self) -> Any:
-        return cloudwatch_backends[self.account_id][self.region_name]
-
+from .emulated import Emulated, Properties, is_true
 
 # A topic's property, and the attribute of moto's topic that it is.
 _TOPIC = {
@@ -100,7 +30,7 @@ class Topic(Emulated):
 
     def create(self) -> None:
         name = self.properties.get("TopicName", self.physical_resource_id)
-        fifo = _true(self.properties.get("FifoTopic", False))
+        fifo = is_true(self.properties.get("FifoTopic", False))
         if fifo and not name.endswith(".fifo"):
             name = f"{name}.fifo"
         topics = sns_backends[self.account_id][self.region_name]
@@ -192,38 +122,8 @@ class TopicPolicy(Emulated):
         return [topics.get_topic(arn) for arn in properties["Topics"]]
 
 
-class QueuePolicy(Emulated):
-    """AWS::SQS::QueuePolicy."""
-
-    def create(self) -> None:
-        for queue in self._queues(self.properties):
-            queue.policy = json.dumps(self.properties["PolicyDocument"])
-
-    def update(self, former: Properties) -> None:
-        gone = [url for url in former["Queues"] if url not in self.properties["Queues"]]
-        self._forget({"Queues": gone})
-        self.create()
-
-    def delete(self, account_id: str, region_name: str) -> None:
-        self._forget(self.properties)
-
-    def _forget(self, properties: Properties) -> None:
-        for queue in self._queues(properties):
-            queue.policy = None
-
-    def _queues(self, properties: Properties) -> list[Any]:
-        queues = sqs_backends[self.account_id][self.region_name]
-        return [queues.get_queue(url.rpartition("/")[2]) for url in properties["Queues"]]
-
-
-def _true(value: Any) -> bool:
-    return str(value).lower() == "true"
-
-
 NATIVE: dict[str, Any] = {
-    "AWS::CloudWatch::Alarm": MetricAlarm,
     "AWS::SNS::Subscription": Subscription,
     "AWS::SNS::Topic": Topic,
     "AWS::SNS::TopicPolicy": TopicPolicy,
-    "AWS::SQS::QueuePolicy": QueuePolicy,
 }

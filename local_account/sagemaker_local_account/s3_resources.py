@@ -1,0 +1,170 @@
+"""S3's resources in CloudFormation: buckets with all their properties, their policies, and their deletion."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from moto.cloudformation.exceptions import ValidationError
+from moto.iam.access_control import IAMPolicy, PermissionResult
+from moto.s3.models import FakeBucket, get_canned_acl, s3_backends
+
+from .completion import Completion
+from .emulated import Emulated, Properties, is_true
+
+
+def install() -> None:
+    """Replace moto's evaluation of a bucket's policy."""
+    FakeBucket.get_permission = _get_permission
+
+
+class AutoDeleteObjects(Emulated):
+    """`auto_delete_objects=True` of a CDK bucket: on AWS a Lambda function of CDK's empties the bucket before it is deleted."""
+
+    def delete(self, account_id: str, region_name: str) -> None:
+        buckets = s3_backends[account_id]["aws"]
+        bucket = buckets.buckets.get(self.properties["BucketName"])
+        for name, versions in [] if bucket is None else bucket.keys.lists():
+            for version in [*versions] if bucket.is_versioned else [None]:
+                buckets.delete_object(bucket.name, name, version_id=version and version.version_id)
+
+
+class BucketPolicy(Emulated):
+    """The policy of a bucket."""
+
+    def create(self) -> None:
+        self.physical_resource_id = self.properties["Bucket"]
+        policy = json.dumps(self.properties["PolicyDocument"]).encode()
+        s3_backends[self.account_id]["aws"].put_bucket_policy(self.physical_resource_id, policy)
+
+    @classmethod
+    def update_from_cloudformation_json(cls, original_resource: Any, cloudformation_json: Any, **details: Any) -> Any:
+        if original_resource.physical_resource_id != cloudformation_json["Properties"]["Bucket"]:
+            raise NotImplementedError
+        return cls.create_from_cloudformation_json("", cloudformation_json, **_place(details))
+
+    def delete(self, account_id: str, region_name: str) -> None:
+        s3_backends[account_id]["aws"].delete_bucket_policy(self.physical_resource_id)
+
+
+def _get_permission(self: FakeBucket, action: str, resource: str) -> Any:
+    """moto takes each statement of a bucket's policy for everybody's and for unconditional: the usual "Deny * unless by
+    TLS" would deny everything. Only statements that are so are evaluated; the way over loopback counts as secure."""
+    if self.policy is None:
+        return PermissionResult.NEUTRAL
+    policy = json.loads(self.policy)
+    statements = policy["Statement"] if isinstance(policy["Statement"], list) else [policy["Statement"]]
+    plain = [
+        statement
+        for statement in statements
+        if "Condition" not in statement and statement.get("Principal") in ("*", {"AWS": "*"}, {"AWS": ["*"]})
+    ]
+    return IAMPolicy(json.dumps({**policy, "Statement": plain})).is_action_permitted(action, resource)
+
+
+def _bucket(bucket: FakeBucket, properties: Properties, account_id: str, region_name: str) -> None:
+    buckets = s3_backends[account_id]["aws"]
+    acl = properties.get("AccessControl", "Private")
+    if acl not in _ACLS:
+        raise ValidationError(
+            message=f"AccessControl must be one of {', '.join(_ACLS)} in the local account, got {acl!r}"
+        )
+    bucket.set_acl(get_canned_acl(_ACLS[acl]))
+    if "VersioningConfiguration" in properties:
+        buckets.put_bucket_versioning(bucket.name, properties["VersioningConfiguration"]["Status"])
+    elif bucket.versioning_status == "Enabled":
+        buckets.put_bucket_versioning(bucket.name, "Suspended")
+    # On AWS every new bucket blocks all of it unless told otherwise.
+    all_blocked = ("BlockPublicAcls", "IgnorePublicAcls", "BlockPublicPolicy", "RestrictPublicBuckets")
+    block = properties.get("PublicAccessBlockConfiguration") or dict.fromkeys(all_blocked, True)
+    buckets.put_public_access_block(
+        bucket.name, {name: str(is_true(block.get(name, False))).lower() for name in all_blocked}
+    )
+    rules = properties.get("OwnershipControls", {"Rules": [{"ObjectOwnership": "BucketOwnerEnforced"}]})["Rules"]
+    buckets.put_bucket_ownership_controls(bucket.name, rules[0]["ObjectOwnership"])
+    buckets.put_bucket_lifecycle(
+        bucket.name,
+        [_lifecycle_rule(rule) for rule in properties.get("LifecycleConfiguration", {"Rules": []})["Rules"]],
+    )
+    logging = properties.get("LoggingConfiguration")
+    bucket.logging = (
+        {"TargetBucket": logging.get("DestinationBucketName"), "TargetPrefix": logging.get("LogFilePrefix", "")}
+        if logging
+        else {}
+    )
+
+
+# What a template calls a canned ACL, and what the API does.
+_ACLS = {
+    "AuthenticatedRead": "authenticated-read",
+    "LogDeliveryWrite": "log-delivery-write",
+    "Private": "private",
+    "PublicRead": "public-read",
+    "PublicReadWrite": "public-read-write",
+}
+
+_LIFECYCLE = {
+    "AbortIncompleteMultipartUpload",
+    "ExpirationDate",
+    "ExpirationInDays",
+    "ExpiredObjectDeleteMarker",
+    "Id",
+    "NoncurrentVersionExpiration",
+    "NoncurrentVersionTransitions",
+    "Prefix",
+    "Status",
+    "Transitions",
+}
+
+
+def _lifecycle_rule(rule: Properties) -> Properties:
+    """A rule of a template in the words of moto's API."""
+    unknown = sorted(set(rule) - _LIFECYCLE)
+    if unknown:
+        raise ValidationError(
+            message=f"LifecycleConfiguration: the local account does not honour {', '.join(unknown)} in a rule"
+        )
+    made: Properties = {"ID": rule.get("Id"), "Status": rule["Status"], "Filter": {"Prefix": rule.get("Prefix", "")}}
+    expiration = {
+        name: rule[said]
+        for said, name in (
+            ("ExpirationDate", "Date"),
+            ("ExpirationInDays", "Days"),
+            ("ExpiredObjectDeleteMarker", "ExpiredObjectDeleteMarker"),
+        )
+        if said in rule
+    }
+    if expiration:
+        made["Expiration"] = expiration
+    for name in ("AbortIncompleteMultipartUpload", "NoncurrentVersionExpiration"):
+        if name in rule:
+            made[name] = rule[name]
+    made["Transition"] = [
+        {"Days": one.get("TransitionInDays"), "Date": one.get("TransitionDate"), "StorageClass": one["StorageClass"]}
+        for one in rule.get("Transitions", [])
+    ]
+    made["NoncurrentVersionTransition"] = [
+        {"NoncurrentDays": one["TransitionInDays"], "StorageClass": one["StorageClass"]}
+        for one in rule.get("NoncurrentVersionTransitions", [])
+    ]
+    return made
+
+
+def _place(details: dict[str, Any]) -> dict[str, Any]:
+    return {name: details[name] for name in ("account_id", "region_name")}
+
+
+def _delete_bucket(bucket: FakeBucket, account_id: str, region_name: str) -> None:
+    """moto keeps a bucket that is not empty and says that it is deleted."""
+    buckets = s3_backends[account_id]["aws"]
+    if bucket.name in buckets.buckets and buckets.delete_bucket(bucket.name) is None:
+        raise ValidationError(message=f"The bucket you tried to delete is not empty: {bucket.name}")
+
+
+NATIVE: dict[str, Any] = {
+    "AWS::S3::BucketPolicy": BucketPolicy,
+    "Custom::S3AutoDeleteObjects": AutoDeleteObjects,
+}
+COMPLETED: dict[Any, Completion] = {FakeBucket: Completion(_bucket, name="BucketName")}
+DELETE: dict[type, Callable[[Any, str, str], object]] = {FakeBucket: _delete_bucket}
