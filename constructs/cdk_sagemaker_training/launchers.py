@@ -194,12 +194,6 @@ class ParameterServer:
         return _processes_advice(group, 1)
 
 
-def check_processes_per_host(group: InstanceGroup, processes_per_host: int | None) -> None:
-    """Raise ``ValueError`` for more processes on a host than it has accelerators, where each process takes one."""
-    _check_processes(processes_per_host)
-    _check_processes_fit(group, processes_per_host)
-
-
 def _check_not_trainium(launcher: object, group: InstanceGroup) -> None:
     # TRAINIUM_SUPPORTED_DISTRIBUTION_STRATEGIES of fw_utils.py in the SageMaker Python SDK, version 2.
     facts = instance_facts(group.instance_type)

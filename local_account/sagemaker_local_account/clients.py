@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import boto3
@@ -46,5 +46,3 @@ OF_JOBS = Config(max_pool_connections=50, s3={"addressing_style": "path"})
 
 # What CodeBuild makes its calls with; it gives out presigned URLs.
 OF_BUILDS = Config(signature_version="s3v4", s3={"addressing_style": "path"})
-
-ClientOfRole = Callable[[str, str, str], Any]

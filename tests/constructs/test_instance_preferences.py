@@ -98,7 +98,7 @@ def test_degrees_must_fit_each_of_the_types() -> None:
             """'sagemaker_torch_distributed_enabled': 'true'}""",
         ),
         (
-            lambda: CompiledJob(InstanceGroup([P5, G5]), TorchXla()),
+            lambda: CompiledJob(InstanceGroup([P5, G5]), compiler=TorchXla()),
             "instance_type must list types on which the job is the same",
             "'GPU_NUM_DEVICES': '4'}",
         ),

@@ -262,7 +262,7 @@ REQUESTS: list[tuple[Any, dict[str, Any], str, str]] = [
         "got 'Loss' twice",
     ),
     (
-        CompiledJob(GPU, TrainingCompiler()),
+        CompiledJob(GPU, compiler=TrainingCompiler()),
         {"profiler": Profiler(interval_milliseconds=500)},
         "profiler must be left to a job that decides it",
         "",

@@ -70,7 +70,7 @@ def on(instance_type: Any, count: int = 1) -> InstanceGroup:
 
 
 def compiled(instance_type: Any = G5) -> CompiledJob:
-    return CompiledJob(on(instance_type), TrainingCompiler())
+    return CompiledJob(on(instance_type), compiler=TrainingCompiler())
 
 
 def compiler_image(stack: Stack, version: Any) -> TrainingImage:
@@ -96,9 +96,13 @@ REFUSED: list[tuple[str, Any, Use]] = [
     (
         "instance-facts",
         G5,
-        lambda stack, it: stack.workflow(CompiledJob(on(it), Neuron(stack.place("c/")), Torchrun())),
+        lambda stack, it: stack.workflow(CompiledJob(on(it), Torchrun(), Neuron(stack.place("c/")))),
     ),
-    ("instance-facts", "ml.trn1.32xlarge", lambda stack, it: stack.workflow(CompiledJob(on(it), TorchCompile()))),
+    (
+        "instance-facts",
+        "ml.trn1.32xlarge",
+        lambda stack, it: stack.workflow(CompiledJob(on(it), compiler=TorchCompile())),
+    ),
     ("instance-facts", G5, lambda stack, it: stack.workflow(DataParallelJob(on(it)), volume_key=stack.key)),
     ("instance-facts", "ml.g5.xlarge", lambda stack, it: stack.workflow(environment=efa_environment(it))),
     ("service-values", "New", lambda stack, it: stack.workflow(channels={"a": S3Channel(stack.bucket, input_mode=it)})),
@@ -137,7 +141,11 @@ REFUSED: list[tuple[str, Any, Use]] = [
         "pytorch-trcomp-training:2.0.0-gpu-py310",
         lambda stack, it: stack.workflow(compiled(), image=stack.image(base=it)),
     ),
-    ("torch-compile-modes", "max", lambda stack, it: stack.workflow(CompiledJob(on(G5), TorchCompile(mode=it)))),
+    (
+        "torch-compile-modes",
+        "max",
+        lambda stack, it: stack.workflow(CompiledJob(on(G5), compiler=TorchCompile(mode=it))),
+    ),
     (
         "ultraserver-families",
         "ml.trn3.48xlarge",

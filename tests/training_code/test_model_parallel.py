@@ -90,7 +90,7 @@ def folder_of(layout: str) -> str:
 
 
 def environment() -> dict[str, str]:
-    paths = os.pathsep.join(map(str, (TRAINING_CODE, KIND)))
+    paths = os.pathsep.join(map(str, (TRAINING_CODE, KIND, HERE)))
     return {"PATH": os.environ["PATH"], "PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"}
 
 
@@ -190,8 +190,8 @@ def test_the_model_is_left_as_one_plain_file(
     folder = request.getfixturevalue(launched).folder
     files = [alone.folder / "2-layers" / "model" / "model.pt", folder / folder_of(layout) / "model" / "model.pt"]
     code = (
-        "import sys, torch; from checkpoint import load_plain; from pathlib import Path\n"
-        "one, other = (load_plain(Path(file)) for file in sys.argv[1:])\n"
+        "import sys, torch; from exported_model import load\n"
+        "one, other = map(load, sys.argv[1:])\n"
         "tokens = torch.arange(16)[None]\n"
         "print((one(tokens) - other(tokens)).abs().max().item())"
     )

@@ -58,7 +58,7 @@ UNFIT = {
 
 
 def environment(**more: str) -> dict[str, str]:
-    paths = os.pathsep.join(map(str, (TRAINING_CODE, TRAIN.parent)))
+    paths = os.pathsep.join(map(str, (TRAINING_CODE, TRAIN.parent, Path(__file__).parent)))
     base = {"PATH": os.environ["PATH"], "PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"}
     return base | more
 
@@ -266,5 +266,4 @@ def test_smp_trains_with_a_stand_in_for_its_library(tmp_path: Path) -> None:
     ended = subprocess.run([*command, *arguments], cwd=tmp_path, env=environment(), capture_output=True, text=True)
     lines = [re.sub(r" loss .*", "", line) for line in ended.stdout.splitlines()]
     assert lines == ["init", "transform", "step 1", "step 2", "step 3"], ended.stderr
-    loaded = "import sys; from checkpoint import load_plain; from pathlib import Path; load_plain(Path(sys.argv[1]))"
-    run(loaded, tmp_path / "output" / "model" / "model.pt")
+    run("import sys; from exported_model import load; load(sys.argv[1])", tmp_path / "output" / "model" / "model.pt")

@@ -113,14 +113,6 @@ def export(
         torch.save({"config": vars(config), "model": gathered}, file)
 
 
-def load_plain(file: Path) -> Transformer:
-    """The model that `export` wrote, on one device, as model.py has it."""
-    saved = torch.load(file, map_location="cpu", weights_only=True)
-    model = Transformer(Config(**saved["config"]))
-    model.load_state_dict(saved["model"])
-    return model
-
-
 def _full(value: Tensor, device: torch.device) -> Tensor:
     if isinstance(value, DTensor):
         value = value.detach().to(device).full_tensor()
