@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import json
+import re
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -10,10 +12,14 @@ from typing import Any, Literal, get_args
 
 from aws_cdk import Aws, CfnMapping, Stack
 
+from cdk_sagemaker_training.image_uri import IN_ECR
 from cdk_sagemaker_training.tokens import is_unresolved
 from cdk_sagemaker_training.unlisted import check_listed, is_unlisted, marked
 
 _MAPPING = "TrainingContainerAccounts"
+
+# The gallery with the same containers, of which no log-in is needed ("public_registry" in aws/deep-learning-containers).
+_IN_GALLERY = re.compile(r"public\.ecr\.aws/deep-learning-containers/(?P<repository>[^:@]+)")
 
 Framework = Literal["pytorch", "huggingface-pytorch", "huggingface-tensorflow", "tensorflow"]
 
@@ -109,6 +115,35 @@ def account_in(stack: Stack) -> str:
 def is_of_aws(account: str) -> bool:
     """Whether an account is one in which AWS keeps its containers for training, 10 GB and more each."""
     return account in _accounts().values() or account in _content()["other_accounts"]
+
+
+def check_repository(prop: str, value: str, repository: str) -> None:
+    """Raise ``ValueError`` unless AWS has ``repository`` for its containers, or ``value``, which names it, is ``unlisted``."""
+    known = _content()["repositories"]
+    near = difflib.get_close_matches(repository, known, n=1) or ["pytorch-training"]
+    check_listed(
+        "container-repositories",
+        value,
+        is_unresolved(repository) or repository in known,
+        f"{prop} must name a repository that AWS has for its containers, like {near[0]!r}",
+        repr(repository),
+    )
+
+
+def own_container(image_uri: str) -> str | None:
+    """The `repository:tag` of a container of AWS's, in one of its accounts or in the public gallery; None for other images."""
+    if is_unresolved(image_uri):
+        return None
+    in_ecr = IN_ECR.match(image_uri)
+    if in_ecr is not None and is_of_aws(in_ecr["account"]):
+        return image_uri[in_ecr.start("repository") :]
+    in_gallery = _IN_GALLERY.match(image_uri)
+    return None if in_gallery is None else image_uri[in_gallery.start("repository") :]
+
+
+def repository_in(container: str) -> str:
+    """The repository of a `repository:tag` or a `repository@digest`."""
+    return re.split("[:@]", container, maxsplit=1)[0]
 
 
 def _containers() -> tuple[Container, ...]:

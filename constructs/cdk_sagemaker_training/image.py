@@ -16,7 +16,11 @@ from cdk_sagemaker_training.containers import (
     Framework,
     account_in,
     account_of,
+    check_repository,
+    is_of_aws,
     neuron_container,
+    own_container,
+    repository_in,
     training_compiler_container,
 )
 from cdk_sagemaker_training.image_uri import Repositories, is_image_uri, repositories_of
@@ -92,8 +96,11 @@ class TrainingImage(Construct):
         super().__init__(scope, id)
         _check_dockerfile(directory, file)
         sources = copied_sources(Path(directory), file)
-        self.base = base_image(Path(directory), file, build_args or {})
+        self.base = marked(base_image(Path(directory), file, build_args or {}), file)
         parents = parent_images(Path(directory), file, build_args or {})
+        for parent in parents:
+            if container := own_container(parent):
+                check_repository(f"each FROM of file {file!r}", file, repository_in(container))
         source: dict[str, Any] = {
             "directory": directory,
             "file": file,
@@ -154,6 +161,8 @@ class TrainingImage(Construct):
         ``account_id`` is the account that holds them; it differs between regions, and by default is the one in the table of
         AWS's SDK for the stack's region, GovCloud, China and the isolated partitions included.
         """
+        if account_id is None or is_of_aws(account_id):
+            check_repository("repository", repository, repository)
         stack = Stack.of(scope)
         image = _ImageInRepository(scope, id)
         account = account_id or account_in(stack)
@@ -213,8 +222,12 @@ class TrainingImage(Construct):
                 "image_uri must be an image with its registry, "
                 f"like '123456789012.dkr.ecr.us-east-1.amazonaws.com/jobs:1', got {image_uri!r}"
             )
+        container = own_container(image_uri)
+        if container is not None:
+            check_repository("image_uri", image_uri, repository_in(container))
         image = _ImageInRepository(scope, id)
-        image.base, image.image_uri, image.repository = base, image_uri, None
+        own = None if container is None else marked(container, image_uri)
+        image.base, image.image_uri, image.repository = base or own, image_uri, None
         found = repositories_of(Stack.of(scope), image_uri)
         if found is not None and found.name is not None:
             image.repository = ecr.Repository.from_repository_attributes(

@@ -20,10 +20,11 @@ from cdk_sagemaker_training.job_names import default_prefix, take_prefix
 from cdk_sagemaker_training.jobs import Advice, JobRequest
 from cdk_sagemaker_training.jsonpath import path, quoted, render
 from cdk_sagemaker_training.props import PROPS, TrainingProps, check_props
+from cdk_sagemaker_training.regions import check_regions, region_advice
 from cdk_sagemaker_training.request import PROP_NAMES, check_job_name_prefix, create_training_job
 from cdk_sagemaker_training.request_advice import request_advice, unlisted_advice, warm_pool_advice
 from cdk_sagemaker_training.role import TrainingRole
-from cdk_sagemaker_training.rules import warm_pool_key
+from cdk_sagemaker_training.rules import instance_types, warm_pool_key
 from cdk_sagemaker_training.tokens import is_unresolved
 from cdk_sagemaker_training.unlisted import check_listed
 
@@ -71,11 +72,13 @@ class Launch:
         self.job_requests = tuple(props["job"].requests())
         _check_suffixes(self.job_requests)
         _check_registry(props)
+        check_regions(self.stack, props)
         for job_request in self.job_requests:
             _check_image(props["image"], job_request)
         self._scope, self._props, self._advised = scope, props, set[Advice]()
         for one in self.job_requests:
-            self._advise((*one.advice, *self._not_kept(one), *request_advice(one, props)))
+            self.advise((*one.advice, *self._not_kept(one), *request_advice(one, props)))
+            self.advise(region_advice(self.stack, instance_types(one), props))
         self._request: dict[str, Any] = {
             **{name: props[name] for name in _AS_THEY_ARE & props.keys()},  # type: ignore[literal-required]
             "image_uri": props["image"].image_uri,
@@ -102,10 +105,10 @@ class Launch:
             tags={**(self._props.get("tags") or {}), EXECUTION_TAG: path("$$.Execution.Id")},
             **self._request,
         )
-        self._advise(unlisted_advice([request, self._props["image"].base]))
+        self.advise(unlisted_advice([request, self._props["image"].base]))
         rendered = render(request)
         if self._props.get("warm_pool") is not None:
-            self._advise(warm_pool_advice(warm_pool_key(rendered), PROP_NAMES))
+            self.advise(warm_pool_advice(warm_pool_key(rendered), PROP_NAMES))
         return rendered
 
     def job_policy(self, *actions: str) -> iam.PolicyStatement:
@@ -135,9 +138,10 @@ class Launch:
 
     def advise_unlisted(self, value: Any) -> None:
         """Warn of what of ``value`` no list of this library is held against."""
-        self._advise(unlisted_advice(value))
+        self.advise(unlisted_advice(value))
 
-    def _advise(self, advice: Iterable[Advice]) -> None:
+    def advise(self, advice: Iterable[Advice]) -> None:
+        """Warn of each piece of advice, once."""
         for one in advice:
             if one not in self._advised:
                 self._advised.add(one)

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from cdk_sagemaker_training.advice import Advice, advice
+from cdk_sagemaker_training.data import S3Channel, seconds_of
+from cdk_sagemaker_training.image_advice import image_advice
 from cdk_sagemaker_training.instance_facts import family
 from cdk_sagemaker_training.instance_types import has_local_storage, is_newer, nearest
 from cdk_sagemaker_training.jobs import JobRequest
@@ -19,6 +21,10 @@ from cdk_sagemaker_training.unlisted import unlisted_values, unlisted_warning
 _ACCELERATED = ("p", "g", "trn")
 
 
+# The machines of a job are billed from when they run; starting its container and loading a framework takes most of this.
+_SHORT_SECONDS = 60
+
+
 def request_advice(job_request: JobRequest, props: TrainingProps) -> Iterator[Advice]:
     """What to say of one of a job's requests and of the props beside it."""
     machines = instance_types(job_request)
@@ -29,6 +35,10 @@ def request_advice(job_request: JobRequest, props: TrainingProps) -> Iterator[Ad
             f"{name!r} is not among the types that botocore's model of SageMaker lists, of which {nearest(name)!r} is spelt most "
             "like it; it is taken for a newer one, of which nothing is checked. A newer botocore may know it.",
         )
+    entrypoint = props.get("container_entrypoint") is not None
+    yield from image_advice(props["image"].base, machines, entrypoint)
+    yield from short_time_advice("max_runtime", props.get("max_runtime"))
+    yield from _overlap_advice(props)
     if props.get("volume_size") is not None and known and all(map(has_local_storage, machines)):
         yield from advice(
             "volume-size-without-volume",
@@ -54,12 +64,41 @@ def request_advice(job_request: JobRequest, props: TrainingProps) -> Iterator[Ad
     if props.get("network_isolation") is True:
         yield from _isolation_advice(job_request, props)
     launcher = [name for name in job_request.hyperparameters if name.startswith("sagemaker_")]
-    if props.get("container_entrypoint") is not None and launcher:
+    if entrypoint and launcher:
         yield from advice(
             "entrypoint-instead-of-toolkit",
             f"container_entrypoint replaces the toolkit of AWS's containers, which alone reads {launcher[0]!r}: what the job's "
             "launcher says is not done unless the entry point does it.",
         )
+
+
+def short_time_advice(prop: str, given: Any) -> Iterator[Advice]:
+    """Warns of a time (a Duration, or seconds) that no training fits in, such as ``2`` that was meant as hours."""
+    seconds = None if given is None else seconds_of(prop, given)
+    if seconds is not None and not is_unresolved(seconds) and seconds < _SHORT_SECONDS:
+        yield from advice(
+            f"short-{prop.replace('_', '-')}",
+            f"{prop} is {seconds} seconds, in which a container starts and hardly more, and then the job is stopped; a plain "
+            f"number is seconds, so say hours like {prop}=Duration.hours({min(seconds, 28 * 24)}).",
+        )
+
+
+def _overlap_advice(props: TrainingProps) -> Iterator[Advice]:
+    """Warns of a channel that what jobs make is part of: each job then also reads the models of all jobs before it."""
+    made = {"output": props["output"], "checkpoints": props.get("checkpoints")}
+    for name, channel in (props.get("channels") or {}).items():
+        if not isinstance(channel, S3Channel) or channel.data_type != "S3Prefix" or channel.subfolder is not None:
+            continue
+        for prop, place in made.items():
+            if place is None or is_unresolved(channel.prefix) or is_unresolved(place.prefix):
+                continue
+            if place.bucket is channel.bucket and place.prefix.startswith(channel.prefix):
+                yield from advice(
+                    "channel-holds-output",
+                    f"channels[{name!r}] is all that begins with {channel.prefix!r}, of which {prop} at {place.prefix!r} is a "
+                    "part, so that each job reads what the jobs before it made: give the data a prefix of its own, "
+                    "like S3Channel(bucket, 'data/').",
+                )
 
 
 def unlisted_advice(value: Any) -> Iterator[Advice]:

@@ -21,6 +21,7 @@ from cdk_sagemaker_training.machines import answer_review, default_logs, make_st
 from cdk_sagemaker_training.polling import MOST_SECONDS, Intervals, Poller
 from cdk_sagemaker_training.prop_types import checked
 from cdk_sagemaker_training.props import TrainingProps
+from cdk_sagemaker_training.request_advice import short_time_advice
 from cdk_sagemaker_training.stopping import Stopper
 from cdk_sagemaker_training.sync import check_sync_takes, sync_takes
 from cdk_sagemaker_training.tokens import is_unresolved
@@ -95,6 +96,7 @@ class TrainingWorkflow(Construct):
             for request in requests.values():
                 check_sync_takes(request, "integration='poll'", props, integration)
         launch.advise_unlisted(integration)
+        launch.advise(short_time_advice("timeout", timeout))
         reserved = reserved_capacity(launch.stack, requests.values())
         jobs = attempts * len(requests)
         longest = jobs * (_longest_seconds(launch) + _UPLOAD_SECONDS)

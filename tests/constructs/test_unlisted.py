@@ -122,6 +122,11 @@ REFUSED: list[tuple[str, Any, Use]] = [
         "2.9.0-gpu-py312-cu130",
         lambda stack, it: stack.workflow(image=smp_image(stack, pytorch_version=it)),
     ),
+    (
+        "container-repositories",
+        "pytorch-next",
+        lambda stack, it: stack.workflow(image=TrainingImage.from_dlc(stack, "Own", it, "3.0")),
+    ),
     ("smp-images", "eu-south-2", lambda stack, it: stack.workflow(image=smp_image(stack, region=it))),
     ("smp-images", "2.1.0-gpu-py310", lambda stack, it: stack.workflow(image=smp_v1_image(stack, version=it))),
     ("smp-images", "eu-west-9", lambda stack, it: stack.workflow(image=smp_v1_image(stack, region=it))),

@@ -56,6 +56,7 @@ def test_the_wheel_holds_both_packages_and_the_training_code(wheel: Path) -> Non
         "cdk_sagemaker_training/py.typed",
         "cdk_sagemaker_training/containers.json",
         "cdk_sagemaker_training/instances.json",
+        "cdk_sagemaker_training/regions.json",
         "cdk_sagemaker_training/tested_batch_sizes.json",
         "cdk_sagemaker_training/training_code/common/job.py",
         "cdk_sagemaker_training/training_code/common/entrypoint.py",

@@ -1,0 +1,343 @@
+"""What a newcomer gets wrong in one place of an example: refused where AWS fails, warned of where it is likely a mistake."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import aws_cdk as cdk
+import pytest
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_ecr as ecr
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_s3 as s3
+from aws_cdk.assertions import Annotations, Match
+
+from cdk_sagemaker_training import (
+    DataParallelJob,
+    Debugger,
+    HeterogeneousJob,
+    InstanceGroup,
+    S3AccessPoint,
+    S3Channel,
+    S3Prefix,
+    Spot,
+    TrainingImage,
+    TrainingNetwork,
+    TrainingWorkflow,
+    unlisted,
+)
+from cdk_sagemaker_training.instance_facts import family
+from cdk_sagemaker_training.regions import lacks
+from cdk_sagemaker_training.service_model import training_instance_types
+
+CPU, GPU, TRAINIUM = "ml.c5.xlarge", "ml.g5.xlarge", "ml.trn1.2xlarge"
+OF_AWS = "763104351884.dkr.ecr.us-east-1.amazonaws.com"
+ELSEWHERE = "arn:aws:s3:eu-west-1:123456789012:accesspoint/images"
+
+
+class Stack(cdk.Stack):
+    """A stack with what an example has, one thing of which each test gets wrong."""
+
+    def __init__(self, region: str | None = "us-east-1") -> None:
+        env = cdk.Environment(account="123456789012", region=region) if region else None
+        super().__init__(cdk.App(), "Stack", env=env, analytics_reporting=False)
+        self.bucket = s3.Bucket.from_bucket_name(self, "Bucket", "bucket")
+        self.elsewhere = s3.Bucket.from_bucket_attributes(
+            self, "Elsewhere", bucket_name="elsewhere", region="eu-west-1"
+        )
+
+    def dlc(self, repository: str, tag: str) -> TrainingImage:
+        return TrainingImage.from_dlc(self, "Image", repository, tag)
+
+    def workflow(self, instance_type: str = GPU, **props: Any) -> TrainingWorkflow:
+        image = props.pop("image", None) or self.dlc("pytorch-training", "2.6.0-gpu-py312")
+        plain = {"job": DataParallelJob(InstanceGroup(instance_type)), "output": S3Prefix(self.bucket, "models/")}
+        return TrainingWorkflow(self, "Training", image=image, **{**plain, **props})
+
+    def warnings(self) -> dict[str, str]:
+        """The text of each warning, by its id."""
+        found = Annotations.from_stack(self).find_warning("*", Match.any_value())
+        texts = [str(one.entry.data) for one in found]
+        return {text.rsplit("cdk-sagemaker-training:", 1)[1].rstrip("]"): text for text in texts}
+
+
+def message_of(make: Callable[[], Any]) -> str:
+    with pytest.raises(ValueError) as raised:
+        make()
+    return str(raised.value)
+
+
+def dockerfile(folder: Path, text: str) -> str:
+    (folder / "Dockerfile").write_text(text)
+    return str(folder)
+
+
+def test_a_misspelt_container_is_refused_with_the_one_that_is_spelt_most_like_it() -> None:
+    assert message_of(lambda: Stack().dlc("pytorch-trainig", "2.6.0-gpu-py312")) == (
+        "repository must name a repository that AWS has for its containers, like 'pytorch-training', "
+        "or unlisted('pytorch-trainig') where AWS differs by now, got 'pytorch-trainig'"
+    )
+
+
+@pytest.mark.parametrize("registry", [OF_AWS, "public.ecr.aws/deep-learning-containers"])
+def test_a_misspelt_container_in_a_uri_is_refused(registry: str) -> None:
+    uri = f"{registry}/pytorhc:2.13-cpu-amzn2023-sagemaker"
+    assert message_of(lambda: TrainingImage.from_uri(Stack(), "Image", uri)) == (
+        f"image_uri must name a repository that AWS has for its containers, like 'pytorch', or unlisted({uri!r}) where AWS "
+        "differs by now, got 'pytorhc'"
+    )
+
+
+@pytest.mark.parametrize("registry", [OF_AWS, "public.ecr.aws/deep-learning-containers"])
+def test_a_misspelt_container_in_a_dockerfile_is_refused(registry: str, tmp_path: Path) -> None:
+    folder = dockerfile(tmp_path, f"FROM {registry}/pytorhc:2.13-cpu-amzn2023-sagemaker AS base\nFROM base\n")
+    assert message_of(lambda: TrainingImage(Stack(), "Image", directory=folder)) == (
+        "each FROM of file 'Dockerfile' must name a repository that AWS has for its containers, like 'pytorch', "
+        "or unlisted('Dockerfile') where AWS differs by now, got 'pytorhc'"
+    )
+    TrainingImage(Stack(), "Image", directory=folder, file=unlisted("Dockerfile"), builder="docker")
+
+
+def test_a_container_of_another_registry_may_have_any_name(tmp_path: Path) -> None:
+    folder = dockerfile(tmp_path, "FROM 123456789012.dkr.ecr.us-east-1.amazonaws.com/pytorhc:1\n")
+    TrainingImage(Stack(), "Image", directory=folder)
+    TrainingImage.from_dlc(Stack(), "Image", "our-own", "1", account_id="123456789012")
+
+
+@pytest.mark.parametrize(
+    ("tag", "instance_type", "text"),
+    [
+        (
+            "2.6.0-cpu-py312",
+            GPU,
+            "is for machines with no accelerators, and 'ml.g5.xlarge' has 1 NVIDIA A10G, which are",
+        ),
+        (
+            "2.6.0-gpu-py312",
+            CPU,
+            "is for machines with GPUs, and 'ml.c5.xlarge' has no accelerator, so that it trains on",
+        ),
+        ("2.6.0-gpu-py312", TRAINIUM, "is for machines with GPUs, and 'ml.trn1.2xlarge' has 1 Trainium"),
+        ("2.9.0-neuronx-py312-sdk2.29.1", GPU, "is for machines with Trainium, and 'ml.g5.xlarge' has 1 NVIDIA A10G"),
+        ("2.9.0-neuronx-py312-sdk2.29.1", CPU, "is for machines with Trainium, and 'ml.c5.xlarge' has no accelerator"),
+        ("2.13-cu133-amzn2023-sagemaker", CPU, "is for machines with GPUs, and 'ml.c5.xlarge' has no accelerator"),
+    ],
+)
+def test_an_image_for_other_machines_is_warned_of(tag: str, instance_type: str, text: str) -> None:
+    stack = Stack()
+    stack.workflow(instance_type, image=stack.dlc("pytorch", tag))
+    assert f"image 'pytorch:{tag}' {text}" in stack.warnings()["image-for-other-machines"]
+
+
+@pytest.mark.parametrize(
+    ("tag", "instance_type"),
+    [
+        ("2.6.0-cpu-py312", CPU),
+        ("2.6.0-gpu-py312", GPU),
+        ("2.13-cu133-amzn2023-sagemaker", GPU),
+        ("2.9.0-neuronx-py312-sdk2.29.1", TRAINIUM),
+        ("2.6.0-cpu-py312", "ml.p7.48xlarge"),
+    ],
+)
+def test_an_image_for_these_machines_or_for_unknown_ones_is_not_warned_of(tag: str, instance_type: str) -> None:
+    stack = Stack()
+    stack.workflow(instance_type, image=stack.dlc("pytorch", tag))
+    assert "image-for-other-machines" not in stack.warnings()
+
+
+def test_an_image_for_gpus_may_be_on_a_group_without_beside_one_with_them() -> None:
+    stack = Stack()
+    train = DataParallelJob(InstanceGroup(GPU))
+    stack.workflow(job=HeterogeneousJob({"data": InstanceGroup(CPU)}, train, "dnn"))
+    assert stack.warnings() == {}
+
+
+def test_an_image_that_is_built_is_for_the_machines_that_its_base_is_for(tmp_path: Path) -> None:
+    stack = Stack()
+    folder = dockerfile(tmp_path, "FROM public.ecr.aws/deep-learning-containers/pytorch:2.13-cpu-amzn2023-sagemaker\n")
+    stack.workflow(image=TrainingImage(stack, "Image", directory=folder, builder="docker"))
+    assert set(stack.warnings()) == {"image-for-other-machines"}
+
+
+@pytest.mark.parametrize(
+    ("repository", "tag", "text"),
+    [
+        ("pytorch-inference", "2.6.0-gpu-py312", "is for inference and has no program `train`"),
+        ("pytorch", "2.13-cu133-amzn2023-ec2", "is for EC2 and has no program `train`"),
+    ],
+)
+def test_a_container_without_the_toolkit_is_warned_of_where_the_job_has_no_command(
+    repository: str, tag: str, text: str
+) -> None:
+    stack = Stack()
+    stack.workflow(image=stack.dlc(repository, tag))
+    assert text in stack.warnings()["image-without-toolkit"]
+    other = Stack()
+    other.workflow(image=other.dlc(repository, tag), container_entrypoint=["python", "train.py"])
+    assert other.warnings() == {}
+
+
+# By the prop: what of it lies in eu-west-1, where the stack is in us-east-1.
+IN_ANOTHER_REGION: dict[str, Callable[[Stack], dict[str, Any]]] = {
+    "output": lambda stack: {"output": S3Prefix(stack.elsewhere, "models/")},
+    "channels['images']": lambda stack: {"channels": {"images": S3Channel(stack.elsewhere, "images/")}},
+    "channels['images'].objects": lambda stack: {
+        "channels": {
+            "images": S3Channel(
+                stack.bucket, "list", data_type="ManifestFile", objects=S3Prefix(stack.elsewhere, "images/")
+            )
+        }
+    },
+    "channels['point']": lambda stack: {"channels": {"point": S3Channel(S3AccessPoint(ELSEWHERE), "images/")}},
+    "checkpoints": lambda stack: {"checkpoints": S3Prefix(stack.elsewhere, "checkpoints/")},
+    "spot.checkpoints": lambda stack: {"spot": Spot(S3Prefix(stack.elsewhere, "checkpoints/"), 100_000)},
+    "debugger.output": lambda stack: {"debugger": Debugger(S3Prefix(stack.elsewhere, "tensors/"))},
+    "volume_key": lambda stack: {
+        "job": DataParallelJob(InstanceGroup(CPU)),
+        "volume_key": kms.Key.from_key_arn(stack, "Key", "arn:aws:kms:eu-west-1:123456789012:key/1"),
+    },
+    "output_key": lambda stack: {
+        "output_key": kms.Key.from_key_arn(stack, "Key", "arn:aws:kms:eu-west-1:123456789012:key/1")
+    },
+    "network": lambda stack: {
+        "network": TrainingNetwork.from_vpc(
+            stack,
+            "Network",
+            ec2.Vpc.from_vpc_attributes(
+                stack,
+                "Vpc",
+                vpc_id="vpc-1",
+                region="eu-west-1",
+                availability_zones=["eu-west-1a"],
+                private_subnet_ids=["subnet-1"],
+            ),
+        )
+    },
+    "image": lambda stack: {
+        "image": TrainingImage.from_uri(stack, "Uri", "123456789012.dkr.ecr.eu-west-1.amazonaws.com/jobs:1")
+    },
+}
+
+
+@pytest.mark.parametrize("prop", IN_ANOTHER_REGION)
+def test_what_is_known_to_be_in_another_region_than_the_job_is_refused(prop: str) -> None:
+    stack = Stack()
+    message = message_of(lambda: stack.workflow(**IN_ANOTHER_REGION[prop](stack)))
+    assert message.startswith(f"{prop} must be in the region of the stack, 'us-east-1', where its jobs run, like ")
+    assert message.endswith(", got 'eu-west-1'")
+
+
+@pytest.mark.parametrize("prop", IN_ANOTHER_REGION)
+def test_what_is_in_another_region_is_taken_where_that_of_the_stack_is_not_known(prop: str) -> None:
+    stack = Stack(region=None)
+    stack.workflow(**IN_ANOTHER_REGION[prop](stack))
+
+
+def test_a_repository_of_another_region_is_refused() -> None:
+    stack = Stack()
+    repository = ecr.Repository.from_repository_arn(stack, "Repo", "arn:aws:ecr:eu-west-1:123456789012:repository/jobs")
+    image = TrainingImage.from_ecr_repository(stack, "Jobs", repository, "1")
+    assert message_of(lambda: stack.workflow(image=image)).endswith(", got 'eu-west-1'")
+
+
+def test_a_bucket_of_another_stack_in_another_region_is_refused() -> None:
+    app = cdk.App()
+    theirs = cdk.Stack(app, "Theirs", env=cdk.Environment(account="123456789012", region="eu-west-1"))
+    bucket = s3.Bucket(theirs, "Bucket", bucket_name="theirs-1")
+    stack = Stack()
+    assert message_of(lambda: stack.workflow(output=S3Prefix(bucket, "models/"))).startswith("output must be in the ")
+
+
+def test_a_type_that_the_region_lacks_is_warned_of_with_regions_that_have_it() -> None:
+    stack = Stack("eu-west-1")
+    stack.workflow("ml.g6.xlarge")
+    text = stack.warnings()["instance-type-not-in-region"]
+    assert "'ml.g6.xlarge' is not among the instance types that EC2 offered in 'eu-west-1'" in text
+    assert "eu-central-1" in text
+    assert "or unlisted('ml.g6.xlarge') where AWS differs by now" in text
+
+
+@pytest.mark.parametrize(
+    ("region", "instance_type"),
+    [
+        ("us-east-1", "ml.g6.xlarge"),
+        ("eu-west-1", unlisted("ml.g6.xlarge")),
+        ("eu-west-1", "ml.p3.2xlarge"),
+        ("us-gov-west-1", "ml.g6.xlarge"),
+        (None, "ml.g6.xlarge"),
+    ],
+)
+def test_a_type_is_not_warned_of_where_it_is_or_where_nothing_is_known(region: str | None, instance_type: str) -> None:
+    stack = Stack(region)
+    stack.workflow(instance_type)
+    assert "instance-type-not-in-region" not in stack.warnings()
+
+
+def test_what_regions_lack_is_what_ec2_does_not_offer_there() -> None:
+    spec = find_spec("moto")
+    assert spec is not None
+    assert spec.origin is not None
+    recorded = Path(spec.origin).parent / "ec2" / "resources" / "instance_type_offerings" / "region"
+    offers = {
+        path.name.removesuffix(".json.gz"): {
+            f"ml.{one['InstanceType']}" for one in json.loads(gzip.decompress(path.read_bytes()))
+        }
+        for path in recorded.glob("*.json.gz")
+    }
+    offered = set().union(*offers.values())
+    for region, types in offers.items():
+        assert {name for name in training_instance_types() if lacks(region, name)} == {
+            name for name in training_instance_types() if name in offered and name not in types
+        }
+    assert {family(name) for name in training_instance_types() - offered} == {"p2", "p3", "p6e-gb200"}
+
+
+@pytest.mark.parametrize("seconds", [2, 59, cdk.Duration.seconds(30)])
+def test_a_time_in_which_no_job_trains_is_warned_of(seconds: Any) -> None:
+    stack = Stack()
+    stack.workflow(max_runtime=seconds)
+    assert (
+        "a plain number is seconds, so say hours like max_runtime=Duration.hours("
+        in (stack.warnings()["short-max-runtime"])
+    )
+
+
+@pytest.mark.parametrize("seconds", [60, cdk.Duration.hours(1), None])
+def test_a_time_in_which_a_job_may_train_is_not_warned_of(seconds: Any) -> None:
+    stack = Stack()
+    stack.workflow(max_runtime=seconds)
+    assert stack.warnings() == {}
+
+
+def test_an_execution_that_ends_before_a_job_could_begin_is_warned_of() -> None:
+    stack = Stack()
+    stack.workflow(timeout=6)
+    assert "timeout is 6 seconds" in stack.warnings()["short-timeout"]
+
+
+def test_a_channel_that_what_jobs_make_is_part_of_is_warned_of() -> None:
+    stack = Stack()
+    stack.workflow(channels={"all": S3Channel(stack.bucket)}, checkpoints=S3Prefix(stack.bucket, "checkpoints/"))
+    text = stack.warnings()["channel-holds-output"]
+    assert "channels['all'] is all that begins with ''" in text
+
+
+def test_a_channel_beside_what_jobs_make_is_not_warned_of() -> None:
+    stack = Stack()
+    other = s3.Bucket.from_bucket_name(stack, "Other", "other")
+    stack.workflow(channels={"images": S3Channel(stack.bucket, "images/"), "other": S3Channel(other)})
+    assert stack.warnings() == {}
+
+
+def test_the_warnings_can_be_acknowledged() -> None:
+    stack = Stack()
+    stack.workflow(CPU, max_runtime=2)
+    for id in list(stack.warnings()):
+        answer = cdk.Acknowledgment(id=f"annotation::cdk-sagemaker-training:{id}", reason="it is a trial")
+        cdk.Validations.of(stack).acknowledge(answer)
+    assert stack.warnings() == {}
