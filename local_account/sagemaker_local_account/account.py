@@ -21,6 +21,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from .faults import Faults
 from .gate import Gate
+from .limits import Limits
 from .spec import Fidelity
 from .state import (
     DEFAULT_STATE,
@@ -51,6 +52,8 @@ class LocalAccount:
         devices: accelerators per instance type that jobs see instead of the type's own, such as {"ml.p4d.24xlarge": 2}; also of a
             type that AWS has by now and the account does not know, which it then takes.
         fidelity: "strict" gives hosts names that nobody resolves, as AWS's machines have, instead of "algo-1" and so on.
+        limits: what each host of a job may take of this machine's memory, processes and disk; docs/local-account.md has what
+            becomes of one that takes more.
         enforce_iam: evaluate the permissions of every role and user, as AWS does; docs/permissions.md has which.
 
     ``faults`` are what shall go wrong; see `faults.py`.
@@ -63,6 +66,7 @@ class LocalAccount:
         port: int = 0,
         devices: Mapping[str, int] | None = None,
         fidelity: Fidelity = "default",
+        limits: Limits | None = None,
         enforce_iam: bool = False,
     ) -> None:
         self.state = state.absolute()
@@ -70,6 +74,7 @@ class LocalAccount:
         self._port = port
         self._devices = dict(devices or {})
         self._fidelity = fidelity
+        self._limits = limits or Limits()
         self._enforce_iam = enforce_iam
         self._lock: IO[str] | None = None
         self._server: BaseWSGIServer | None = None
@@ -143,6 +148,7 @@ class LocalAccount:
                 faults=self.faults,
                 devices=self._devices,
                 fidelity=self._fidelity,
+                limits=self._limits,
                 enforce_iam=self._enforce_iam,
                 environment=self.environment,
             )

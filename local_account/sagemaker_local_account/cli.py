@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from . import cli_faults
+from .limits import Limits
 from .spec import Fidelity
 from .state import BIN, DEFAULT_STATE, AccountError, environment_of, running_account
 
@@ -32,6 +33,7 @@ class Options:
     port: int
     devices: dict[str, int]
     fidelity: Fidelity
+    limits: Limits
     enforce_iam: bool
 
     def account(self) -> LocalAccount:
@@ -42,6 +44,7 @@ class Options:
             port=self.port,
             devices=self.devices,
             fidelity=self.fidelity,
+            limits=self.limits,
             enforce_iam=self.enforce_iam,
         )
 
@@ -61,6 +64,13 @@ Devices = Annotated[
 ]
 HowAlike = Annotated[
     Fidelity, typer.Option(help="strict: each host has a name of its own that nobody resolves, as AWS's machines have.")
+]
+HostMemory = Annotated[
+    str, typer.Option(help="The most memory of each host of a job: a share of this machine's, or a size like 8GiB.")
+]
+HostProcesses = Annotated[int, typer.Option(help="The most processes and threads of each host of a job.")]
+HostDisk = Annotated[
+    str, typer.Option(help="The most disk of the hosts of a job: a share of what is free, or a size like 20GiB.")
 ]
 EnforceIam = Annotated[
     bool, typer.Option("--enforce-iam", help="Evaluate the permissions of every role and user, as AWS does.")
@@ -83,13 +93,18 @@ def start(
     port: Port = 0,
     devices: Devices = None,
     fidelity: HowAlike = "default",
+    host_memory: HostMemory = Limits.memory,
+    host_processes: HostProcesses = Limits.processes,
+    host_disk: HostDisk = Limits.disk,
     enforce_iam: EnforceIam = False,
 ) -> None:
     """An AWS account on this machine, in which SageMaker training jobs run for real.
 
     Without a command it starts one, prints what to export, and runs until Ctrl-C.
     """
-    context.obj = Options(state, port, _devices(devices), fidelity, enforce_iam)
+    context.obj = Options(
+        state, port, _devices(devices), fidelity, Limits(host_memory, host_processes, host_disk), enforce_iam
+    )
     if context.invoked_subcommand is None:
         _serve(context.obj)
 

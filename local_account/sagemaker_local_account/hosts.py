@@ -13,6 +13,7 @@ import json
 import logging
 import os
 import queue
+import re
 import selectors
 import shutil
 import signal
@@ -21,12 +22,13 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from . import cpu_groups, leftovers
+from . import control_groups, leftovers
 from .devices import DEVICES_PATH
+from .limit_watch import LimitWatch
 from .spec import HostPlan, JobPlan
 
 SYSTEM_FOLDERS = tuple(Path(path) for path in ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc", "/nix", "/gnu"))
@@ -57,10 +59,11 @@ class RunningJob:
         self._waiting = {host.name for host in plan.hosts}
         self._failed: str | None = None
         self._supervisor: subprocess.Popen[bytes] | None = None
+        self._watch: LimitWatch | None = None
         self._control: socket.socket | None = None
         self._reader: threading.Thread | None = None
         self._closing = threading.Lock()
-        self._groups: dict[str, Path] = {}
+        self._groups: dict[str, control_groups.Group] = {}
 
     def start(self) -> None:
         """Start every host. Returns when each has its process; raises HostError, with nothing left, when one cannot."""
@@ -69,7 +72,7 @@ class RunningJob:
         pipes = {host.name: os.pipe() for host in self._plan.hosts}
         outputs = {name: write for name, (_, write) in pipes.items()}
         package = Path(__file__).parent.parent
-        self._groups = cpu_groups.make(self._plan)
+        self._groups = control_groups.make(self._plan)
         try:
             job = _as_json(self._plan, outputs, self._groups)
             with leftovers.held(self._plan.folder) as folder:
@@ -93,6 +96,8 @@ class RunningJob:
         lines = {name: _Lines(read, functools.partial(self._give, name)) for name, (read, _) in pipes.items()}
         self._reader = threading.Thread(target=self._read, args=(self._control, lines), daemon=True)
         self._reader.start()
+        self._watch = LimitWatch(self._plan.hosts, self._groups, self.kill_host)
+        self._watch.start()
         assert self._supervisor.stdin is not None
         with contextlib.suppress(BrokenPipeError), self._supervisor.stdin as stdin:
             stdin.write(request)
@@ -127,9 +132,15 @@ class RunningJob:
         self.lost.add(name)
         self._command([name], None)
 
+    def exceeded(self, name: str) -> str | None:
+        """Why a host was ended, or ended by itself, that took more than its limits: a FailureReason. None where it did not."""
+        return self._watch.reason(name) if self._watch is not None else None
+
     def close(self) -> None:
         """End all that is left. Afterwards no process of the job is there, and no mount."""
         with self._closing:
+            if self._watch is not None:
+                self._watch.close()
             if self._control is not None:
                 self._control.shutdown(socket.SHUT_WR)
             if self._supervisor is not None:
@@ -139,7 +150,7 @@ class RunningJob:
             if self._control is not None:
                 self._control.close()
             self._control = self._supervisor = self._reader = None
-            cpu_groups.remove(self._groups)
+            control_groups.remove(self._groups)
             self._remove_root_folders()
 
     def _remove_root_folders(self) -> None:
@@ -177,9 +188,13 @@ class RunningJob:
         if name is not None and "code" in content:
             # Its processes are gone, so what they wrote is all there is.
             lines[name].finish()
+            if self._watch is not None and name is not None:
+                self._watch.ended(name, content["code"])
         with self._changed:
             if "failed" in content and self._waiting and self._failed is None:
                 self._failed = f"{name or 'the network'} could not be started: {content['failed']}"
+            if name is not None and "process" in content and self._watch is not None:
+                self._watch.processes[name] = content["process"]
             if "started" in content:
                 self._waiting.discard(name)
             if name is not None and "code" in content:
@@ -273,7 +288,7 @@ def _likely_reason(failure: str) -> str:
     return ""
 
 
-def _as_json(plan: JobPlan, outputs: dict[str, int], groups: dict[str, Path]) -> dict[str, Any]:
+def _as_json(plan: JobPlan, outputs: dict[str, int], groups: Mapping[str, control_groups.Group]) -> dict[str, Any]:
     """What `namespaces.py` reads."""
     addresses = "".join(f"{host.address} {host.name}\n" for host in plan.hosts)
     return {
@@ -282,7 +297,8 @@ def _as_json(plan: JobPlan, outputs: dict[str, int], groups: dict[str, Path]) ->
             {
                 **_host_as_json(host, addresses),
                 "output": outputs[host.name],
-                "cpu_group": str(groups[host.name]) if groups else None,
+                "control_groups": [str(path) for path in groups[host.name].paths] if groups else [],
+                "most_processes": _most_processes(host, groups.get(host.name)),
             }
             for host in plan.hosts
         ],
@@ -320,7 +336,17 @@ def _host_as_json(host: HostPlan, addresses: str) -> dict[str, Any]:
         "working_directory": host.working_directory,
         "starts_after": host.starts_after,
         "disk_mebibytes": host.disk_mebibytes,
+        # As much of the host's memory as Linux has it of a machine's (tmpfs(5)).
+        "shared_memory": host.limits.memory // 2 if host.limits is not None else None,
     }
+
+
+def _most_processes(host: HostPlan, group: control_groups.Group | None) -> int | None:
+    """What RLIMIT_NPROC is to be; None where a control group does it, or where the kernel would count the user's others too."""
+    release = tuple(int(number) for number in re.findall(r"\d+", os.uname().release)[:2])
+    if host.limits is None or (group is not None and group.bounds("pids")) or release < (5, 14):
+        return None
+    return host.limits.processes
 
 
 def _python_folders(python: Path) -> list[Path]:

@@ -19,10 +19,12 @@ from .faults import Faults, FullDisk, Interruption, LateHost
 from .file_systems import FileSystems, sources
 from .hosts import HostError
 from .images import ImageError, ImageStore
+from .limit_watch import disk_usage
+from .limits import Limits, readable
 from .logs import JobLogs, Metrics
 from .plan import CHECKPOINTS, config_files, plan_job, s3_source
 from .safe_paths import JobFolder, UnsafePath
-from .spec import Fidelity, JobPlan
+from .spec import Fidelity, HostPlan, JobPlan
 from .storage import (
     Checkpoints,
     StorageError,
@@ -56,6 +58,7 @@ class Surroundings:
     credentials: Callable[[str, str], Mapping[str, str]]
     devices: Mapping[str, int]
     fidelity: Fidelity
+    limits: Limits
     faults: Faults
     on_change: Callable[[dict[str, Any]], None]
 
@@ -307,6 +310,12 @@ class Job:
                     host,
                     starts_after=late.seconds if late else 0.0,
                     disk_mebibytes=full.mebibytes if full else None,
+                    limits=around.limits.of_host(
+                        host.instance_type,
+                        self.request["ResourceConfig"].get("VolumeSizeInGB"),
+                        len(plan.hosts),
+                        around.folder,
+                    ),
                 )
             )
         return dataclasses.replace(plan, hosts=tuple(hosts))
@@ -337,6 +346,8 @@ class Job:
                 below = JobFolder(ml(host), f"input/data/{channel['ChannelName']}")
                 distribution = source.get("S3DataDistributionType", "FullyReplicated")
                 download(s3, share_of(objects, number, len(hosts), distribution), below)
+        for host in plan.hosts:
+            _check_space(host)
         mounts = tuple(
             self._around.file_systems.mount(name, source, self.request["VpcConfig"])
             for name, source in sources(self.request)
@@ -413,6 +424,16 @@ class Job:
             self._around.on_change(described)
         except Exception:
             _log.exception("the change of %s to %s was not announced", self.name, secondary)
+
+
+def _check_space(host: HostPlan) -> None:
+    """Raise StorageError where a host's volume does not hold what it downloads."""
+    if host.limits is not None and (used := disk_usage(host.folder)) > host.limits.disk:
+        # The service's words: aws/sagemaker-python-sdk 128.
+        raise StorageError(
+            f"ClientError: Data download failed:Insufficient disk space: {host.name} has {readable(host.limits.disk)}, and its "
+            f"channels take {readable(used)}"
+        )
 
 
 def _now() -> datetime:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from . import cpu_groups
+from . import control_groups
 from .state import AccountError
 
 _MOST_SECONDS = 30.0
@@ -41,7 +41,7 @@ def clear(jobs: Path) -> None:
                     f"processes of an earlier account still use {job}; end them, or choose another --state"
                 )
             time.sleep(_LOOK_SECONDS)
-    cpu_groups.remove_left(jobs)
+    control_groups.remove_left(jobs)
     shutil.rmtree(jobs, ignore_errors=True)
     jobs.mkdir(parents=True, exist_ok=True)
 

@@ -21,6 +21,7 @@ import contextlib
 import ctypes
 import json
 import os
+import resource
 import selectors
 import signal
 import socket
@@ -65,6 +66,9 @@ def main() -> None:
         with contextlib.suppress(ChildProcessError):
             while True:
                 os.wait()
+        for group in {group for host in job["hosts"] for group in host["control_groups"]}:
+            with contextlib.suppress(OSError):  # an account that lives has removed it, or will
+                os.rmdir(group)
 
 
 def fork(run: Callable[[int], None], report: socket.socket) -> int:
@@ -176,14 +180,15 @@ def _start_keeper(job: dict[str, Any], host: dict[str, Any], report: socket.sock
 
     def keep(parent: int) -> None:
         near.close()
-        if host["cpu_group"]:
-            _join(host["cpu_group"])
+        for group in host["control_groups"]:
+            _join(group)
         _unshare(CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWNET | CLONE_NEWPID, parent)
         with open("/proc/self/ns/net") as namespace:
             descriptor = array.array("i", [namespace.fileno()])
             far.sendmsg([b"!"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptor)])
         volume = disk.Volume(host["own"][disk.PATH], host["disk_mebibytes"]) if host["disk_mebibytes"] else None
         command = fork(lambda _: _init(job, host, volume, far, report), report)
+        _tell(report, {"process": command})
         code = _code_of(command, report)
         if volume is not None and code != -signal.SIGKILL:  # what a lost machine had on its disk is lost with it
             volume.copy_back()
@@ -196,7 +201,7 @@ def _start_keeper(job: dict[str, Any], host: dict[str, Any], report: socket.sock
 
 
 def _join(group: str) -> None:
-    """Have this process and its children share the processor as one; a host that cannot runs without."""
+    """Move this process, and so its children, into a control group; a host that cannot be runs without."""
     with contextlib.suppress(OSError), open(f"{group}/cgroup.procs", "w") as processes:
         processes.write("0")
 
@@ -207,7 +212,14 @@ def _init(
     """Process 1 of a host: makes what it sees, and becomes its command."""
     _die_with_parent()
     socket.sethostname(host["hostname"])
-    rootfs.build(host["rootfs"], image=host["image"], own=host["own"], read_only=host["read_only"], etc=host["etc"])
+    rootfs.build(
+        host["rootfs"],
+        image=host["image"],
+        own=host["own"],
+        read_only=host["read_only"],
+        etc=host["etc"],
+        shared_memory=host["shared_memory"],
+    )
     if volume is not None:
         volume.mount(host["rootfs"])
     for mount in host["mounts"]:
@@ -228,6 +240,17 @@ def _init(
             descriptor = array.array("i", [listener.fileno()])
             report.sendmsg([b'{"started": true}'], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptor)])
     _run(host)
+
+
+def _bound(most_processes: int | None) -> None:
+    """Bound the processes of the host's user namespace, and offer them to the kernel first where memory runs out.
+
+    Since Linux 5.14 (commit 21d1c5e386bc) RLIMIT_NPROC counts those of a user namespace; root of the machine is never held to it.
+    """
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as adjustment:
+        adjustment.write("500")  # of 1,000 (proc(5)): before the account, and before what else the person runs
+    if most_processes is not None:
+        resource.setrlimit(resource.RLIMIT_NPROC, (most_processes, most_processes))
 
 
 def _code_of(command: int, report: socket.socket) -> int:
@@ -263,6 +286,7 @@ def _run(host: dict[str, Any]) -> None:
         for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores these, its children should not
             signal.signal(ignored, signal.SIG_DFL)
         os.chdir(host["working_directory"])
+        _bound(host["most_processes"])
         for capability in range(64):  # more than there are: the others are refused
             if capability not in CAPABILITIES:
                 _libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)

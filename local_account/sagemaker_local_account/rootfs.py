@@ -25,13 +25,20 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def build(
-    root: str, *, image: str, own: Mapping[str, str], read_only: Mapping[str, str], etc: Mapping[str, str]
+    root: str,
+    *,
+    image: str,
+    own: Mapping[str, str],
+    read_only: Mapping[str, str],
+    etc: Mapping[str, str],
+    shared_memory: int | None = None,
 ) -> None:
     """Build it in the folder `root`, in a mount namespace of this process's own.
 
     ``own`` are the host's own folders by the path at which it sees and writes them, ``read_only`` likewise what it only
     reads, ``etc`` the text of its own files in /etc. The image's files are copied: a host may write to them, as in a
-    container, and no other host may see that. Where there is one already, in ``own`` or ``etc``, it is left.
+    container, and no other host may see that. Where there is one already, in ``own`` or ``etc``, it is left. ``shared_memory``
+    is the size of /dev/shm in bytes; None is half of the machine's memory.
     """
     _mount("none", "/", None, MS_REC | MS_PRIVATE)
     os.makedirs(root, exist_ok=True)
@@ -48,7 +55,7 @@ def build(
         with open(f"{root}/etc/{name}", "w") as file:
             file.write(text)
     _lay(root, image, [f"etc/{name}" for name in etc])
-    _add_kernel_folders(root)
+    _add_kernel_folders(root, shared_memory)
 
 
 def enter(root: str) -> None:
@@ -133,7 +140,7 @@ def _copy(source: str, target: str) -> None:
         _copy(f"{source}/{name}", f"{target}/{name}")
 
 
-def _add_kernel_folders(root: str) -> None:
+def _add_kernel_folders(root: str, shared_memory: int | None) -> None:
     _mount("proc", f"{root}/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
     # The settings of the whole machine's kernel are among these.
     for name in ("sys", "sysrq-trigger"):
@@ -150,7 +157,8 @@ def _add_kernel_folders(root: str) -> None:
             _bind(f"/dev/{name}", f"{root}/dev/{name}")
     for name, where in (("fd", ""), ("stdin", "/0"), ("stdout", "/1"), ("stderr", "/2")):
         os.symlink(f"/proc/self/fd{where}", f"{root}/dev/{name}")
-    for name, kind, data in (("shm", "tmpfs", "mode=1777"), ("pts", "devpts", "newinstance,ptmxmode=0666,mode=620")):
+    shm = "mode=1777" if shared_memory is None else f"mode=1777,size={shared_memory}"
+    for name, kind, data in (("shm", "tmpfs", shm), ("pts", "devpts", "newinstance,ptmxmode=0666,mode=620")):
         os.makedirs(f"{root}/dev/{name}")
         _mount(kind, f"{root}/dev/{name}", kind, MS_NOSUID | MS_NODEV, data)
     os.symlink("pts/ptmx", f"{root}/dev/ptmx")

@@ -44,6 +44,7 @@ from .faults import Faults
 from .file_systems import FileSystems
 from .gate import KEY, SERVICE, IssuedKey
 from .images import ImageStore
+from .limits import Limits
 from .permissions import Caller, Enforced, Permissions
 from .responses import BUCKET, Responses
 from .sagemaker_api import TARGET_PREFIX as OF_SAGEMAKER
@@ -72,6 +73,7 @@ class Services:
         faults: Faults,
         devices: Mapping[str, int],
         fidelity: Fidelity,
+        limits: Limits,
         enforce_iam: bool,
         environment: Callable[[], Mapping[str, str]],
     ) -> None:
@@ -108,6 +110,7 @@ class Services:
             on_change=events.training_job_changed,
             devices=devices,
             fidelity=fidelity,
+            limits=limits,
             faults=faults,
         )
         file_systems.open()  # now that no host of an earlier account runs any more

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from .limits import HostLimits
+
 # How like AWS's a host is. "strict": gethostname(2) gives a name such as AWS's machines have (NCCL's lines in ultralytics/yolov5
 # issue 12811 begin with `ip-10-0-103-105`), which resolves to nothing; by default it gives `algo-1`, which is easier to read.
 Fidelity = Literal["default", "strict"]
@@ -29,7 +31,8 @@ class HostPlan:
     ``folder/home`` as ``home``. ``root`` is the image's tree of files, laid over the machine's own system folders. ``python`` is
     the environment folder whose ``bin`` comes first on the host's PATH. ``starts_after`` seconds its command starts;
     ``disk_mebibytes`` is what fits under ``/opt/ml``, None for as much as the machine's disk. ``mounts`` lie over all else.
-    ``hostname`` is what gethostname(2) gives there, ``name`` where it is None; only ``name`` has an address.
+    ``hostname`` is what gethostname(2) gives there, ``name`` where it is None; only ``name`` has an address. A host that takes
+    more than ``limits`` is ended; None bounds nothing.
     """
 
     name: str
@@ -49,6 +52,7 @@ class HostPlan:
     mounts: tuple[Mount, ...] = ()
     hostname: str | None = None
     home: str = "/root"
+    limits: HostLimits | None = None
 
 
 @dataclass(frozen=True)

@@ -110,7 +110,7 @@ class Training:
     def _see(self, ended: tuple[str, int] | None) -> None:
         """A host that fails of its own is the end of all."""
         if ended and ended[1] and self._failure is None and self._ended_by == "itself":
-            self._failure = reason_of(self._end_of(*ended))
+            self._failure = self._hosts.exceeded(ended[0]) or reason_of(self._end_of(*ended))
             self._terminate(PEERS_SECONDS)
 
     def _end_of(self, name: str, code: int) -> HostEnd:

@@ -17,6 +17,7 @@ from .faults import Faults, Quota
 from .file_systems import FileSystems
 from .images import ImageStore
 from .job import Job, Surroundings, check_devices
+from .limits import Limits
 from .permissions import AccessDenied, Permissions
 from .plan import groups_of
 from .service_errors import ServiceError, check, refused
@@ -36,7 +37,8 @@ class TrainingJobs:
     ``root`` gives the account's own client of a service; ``sessions`` and ``clients`` act as the jobs' roles, as far as
     ``permissions`` let them; ``file_systems`` is what is mounted into them. ``on_change`` gets a job's
     description each time its status changes. ``devices`` are the accelerators of a type, where it shall have fewer than it has;
-    ``fidelity`` is how like AWS's a host is; ``faults`` is what shall go wrong.
+    ``fidelity`` is how like AWS's a host is; ``limits`` are what a host may take of this machine; ``faults`` is what shall go
+    wrong.
     """
 
     def __init__(
@@ -55,6 +57,7 @@ class TrainingJobs:
         on_change: Callable[[dict[str, Any]], None],
         devices: Mapping[str, int],
         fidelity: Fidelity,
+        limits: Limits,
         faults: Faults,
     ) -> None:
         self._arn = f"arn:aws:sagemaker:{region}:{account_id}:training-job/"
@@ -80,6 +83,7 @@ class TrainingJobs:
             credentials=lambda role, job: sessions.of(role, SERVICE, job),
             devices=devices,
             fidelity=fidelity,
+            limits=limits,
             faults=faults,
             on_change=on_change,
         )

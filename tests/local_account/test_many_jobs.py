@@ -10,7 +10,7 @@ import pytest
 from running_account import Running
 from shell_jobs import ShellJobs
 
-from sagemaker_local_account import cpu_groups
+from sagemaker_local_account import control_groups
 
 WARM_UP, SOAK, AT_ONCE = 40, 200, 8
 MOST_KILOBYTES_PER_JOB = 32  # what it was, what it said and made, in the account's memory
@@ -129,7 +129,9 @@ def test_four_jobs_at_once_run_to_their_ends(jobs: ShellJobs) -> None:
     assert jobs.statuses(names) == ["Completed"] * 4
 
 
-@pytest.mark.skipif(not cpu_groups.available(), reason="this user may not make control groups of the processor here")
+@pytest.mark.skipif(
+    not control_groups.available(), reason="this user may not make control groups of the processor here"
+)
 def test_a_host_of_eight_processes_takes_no_more_of_the_processor_than_one_of_one(jobs: ShellJobs) -> None:
     name = jobs.create_python("fair", COMPUTES, 2)
     assert jobs.statuses([name]) == ["Completed"]

@@ -1,0 +1,120 @@
+"""What a job's host may take of this machine: memory, processes and disk."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+_UNITS = {"": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
+_AMOUNT = re.compile(r"(?P<number>\d+(\.\d+)?)(?P<unit>%|[KMGT]iB)?")
+_GIB = 2**30
+
+
+@dataclass(frozen=True)
+class HostLimits:
+    """Of one host: ``memory`` and ``disk`` in bytes, ``processes`` with their threads, at a time.
+
+    ``of_type`` says that the memory is the instance type's own, and ``of_volume`` that the disk is VolumeSizeInGB: AWS ends a
+    job there too. Where they are False, it is this machine that has no more for the host.
+    """
+
+    memory: int
+    processes: int
+    disk: int
+    of_type: bool = False
+    of_volume: bool = False
+
+    def memory_reason(self, host: str) -> str:
+        """The FailureReason of a host that is out of memory.
+
+        The first sentence is the service's (app/grandchallenge/components/backends/amazon_sagemaker_base.py of
+        comic/grand-challenge.org, which compares a training job's FailureReason with it, and sees exit codes -9, 1 and 137).
+        """
+        reason = (
+            "ClientError: Please use an instance type with more memory, or reduce the size of job data processed on an "
+            "instance."
+        )
+        if self.of_type:
+            return reason
+        return f"{reason} On this machine {host} has {readable(self.memory)} (local-account --host-memory)"
+
+    def processes_reason(self, host: str) -> str:
+        """Of a host that is out of processes. AWS documents no such limit; the words are fork(2)'s for EAGAIN."""
+        return (
+            f"AlgorithmError: Resource temporarily unavailable: {host} reached {self.processes} processes and threads, the "
+            "most that a host has on this machine (local-account --host-processes), exit code: 137"
+        )
+
+    def disk_reason(self, host: str) -> str:
+        """Of a host whose volume is full. On AWS the script gets ENOSPC, whose words these are."""
+        why = "VolumeSizeInGB" if self.of_volume else "what this machine has for it, local-account --host-disk"
+        return (
+            f"AlgorithmError: [Errno 28] No space left on device: {host} has {readable(self.disk)} of disk ({why}), "
+            "exit code: 137"
+        )
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The most that the hosts of an account's jobs may take.
+
+    Args:
+        memory: of each host, a share of this machine's memory such as "50%", or a size such as "8GiB". A host has no more
+            than its instance type either.
+        processes: of each host, threads included.
+        disk: of each job, a share of what is free under the account's folder when the job starts, or a size. A host has no more
+            than VolumeSizeInGB either.
+    """
+
+    memory: str = "50%"
+    processes: int = 4096
+    disk: str = "50%"
+
+    def __post_init__(self) -> None:
+        for option, text in (("host_memory", self.memory), ("host_disk", self.disk)):
+            if _amount(text, _GIB) is None:
+                raise ValueError(f"{option} must be a share like '50%' or a size like '8GiB', got {text!r}")
+        if self.processes < 1:
+            raise ValueError(f"host_processes must be at least 1, like 4096, got {self.processes}")
+
+    def of_host(self, instance_type: str, volume_gib: int | None, hosts: int, folder: Path) -> HostLimits:
+        """Of each of a job's ``hosts`` that has this type and volume and works under ``folder``."""
+        memory = _amount(self.memory, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")) or 0
+        disk = (_amount(self.disk, shutil.disk_usage(folder).free) or 0) // hosts
+        of_type = _memory_of(instance_type)
+        volume = volume_gib * _GIB if volume_gib else None
+        return HostLimits(
+            memory=min(memory, of_type or memory),
+            processes=self.processes,
+            disk=min(disk, volume or disk),
+            of_type=of_type is not None and of_type <= memory,
+            of_volume=volume is not None and volume <= disk,
+        )
+
+
+def readable(size: int) -> str:
+    """A size in the largest unit of which there is one: ``1.5 GiB``."""
+    unit = next(unit for unit in reversed(_UNITS) if size >= _UNITS[unit] or not unit)
+    return f"{size / _UNITS[unit]:.4g} {unit or 'bytes'}"
+
+
+def _amount(text: str, whole: int) -> int | None:
+    """The bytes that a share of ``whole`` or a size is; None where the text is neither, or is nothing."""
+    match = _AMOUNT.fullmatch(text)
+    if match is None:
+        return None
+    number, unit = float(match["number"]), match["unit"] or ""
+    if number <= 0 or (unit == "%" and number > 100):
+        return None
+    return int(number / 100 * whole) if unit == "%" else int(number * _UNITS[unit])
+
+
+def _memory_of(instance_type: str) -> int | None:
+    """The bytes of memory of an ``ml.`` type: those of EC2's type of that name, as moto has them; None of what it lacks."""
+    from moto.ec2.models.instance_types import INSTANCE_TYPES
+
+    found = INSTANCE_TYPES.get(instance_type.removeprefix("ml."))
+    return int(found["MemoryInfo"]["SizeInMiB"]) * 2**20 if found else None

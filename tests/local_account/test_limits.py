@@ -1,0 +1,141 @@
+"""What a job takes of this machine, each way as a real job: it ends with its reason, and nothing else ends.
+
+Each program is bounded by itself too, so that a limit that fails takes little of the machine that the test runs on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from shell_jobs import BUCKET, ShellJobs, channel
+
+from sagemaker_local_account import control_groups
+from sagemaker_local_account.account import LocalAccount
+from sagemaker_local_account.limits import Limits
+
+MORE_MEMORY = "Please use an instance type with more memory, or reduce the size of job data processed on an instance."
+OUT_OF_MEMORY = f"ClientError: {MORE_MEMORY}"
+FORKS = """
+import os, time
+for _ in range(10):
+    try:
+        os.fork()
+    except OSError:
+        pass
+time.sleep(100)
+"""
+ALLOCATES = """
+import time
+held = [b"x" * (16 << 20) for _ in range(48)]
+time.sleep(100)
+"""
+FILLS = """
+import time
+with open("/opt/ml/checkpoints/big" if {checkpoints} else "/tmp/big", "wb") as file:
+    for _ in range(200):
+        file.write(b"x" * (1 << 20))
+time.sleep(100)
+"""
+NEIGHBOUR = "neighbour"
+
+
+@pytest.fixture(scope="module")
+def jobs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ShellJobs]:
+    limits = Limits(memory="200MiB", processes=100, disk="64MiB")
+    with LocalAccount(state=tmp_path_factory.mktemp("account"), limits=limits) as account:
+        jobs = ShellJobs(account.environment(), account.state)
+        jobs.create(NEIGHBOUR, "sleep 1000")
+        yield jobs
+
+
+@pytest.fixture(autouse=True)
+def _the_neighbour_goes_on(jobs: ShellJobs) -> Iterator[None]:
+    yield
+    assert jobs.sagemaker.describe_training_job(TrainingJobName=NEIGHBOUR)["TrainingJobStatus"] == "InProgress"
+
+
+@pytest.fixture(params=["with control groups", "without"])
+def groups(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Jobs that start now are bounded by the kernel, as far as this user may have it so, or looked at by the account."""
+    if request.param == "without":
+        monkeypatch.setattr(control_groups, "_parents", dict)
+    return str(request.param).replace(" ", "-")
+
+
+def reason(jobs: ShellJobs, name: str) -> str:
+    ended = jobs.ended(name)
+    assert ended["TrainingJobStatus"] == "Failed", ended
+    return str(ended["FailureReason"])
+
+
+def test_a_fork_bomb_ends_with_the_number_of_processes_it_reached(jobs: ShellJobs, groups: str) -> None:
+    name = jobs.create_python(f"forks-{groups}", FORKS)
+    assert reason(jobs, name) == (
+        "AlgorithmError: Resource temporarily unavailable: algo-1 reached 100 processes and threads, the most that a host has "
+        "on this machine (local-account --host-processes), exit code: 137"
+    )
+
+
+def test_a_job_out_of_memory_ends_in_aws_s_words(jobs: ShellJobs, groups: str) -> None:
+    name = jobs.create_python(f"allocates-{groups}", ALLOCATES)
+    assert reason(jobs, name) == f"{OUT_OF_MEMORY} On this machine algo-1 has 200 MiB (local-account --host-memory)"
+
+
+def test_a_host_ends_that_waits_for_a_process_out_of_memory_in_vain(jobs: ShellJobs) -> None:
+    jobs.s3.put_object(Bucket=BUCKET, Key="waits/main.py", Body=ALLOCATES.encode())
+    code = [channel("code", f"s3://{BUCKET}/waits/")]
+    jobs.create("waits", "python /opt/ml/input/data/code/main.py & sleep 100", InputDataConfig=code)
+    assert reason(jobs, "waits").startswith(OUT_OF_MEMORY)
+
+
+@pytest.mark.parametrize("checkpoints", [True, False])
+def test_a_job_whose_volume_is_full_ends_for_want_of_space(jobs: ShellJobs, checkpoints: bool) -> None:
+    place = "checkpoints" if checkpoints else "tmp"
+    program = f"import os; os.makedirs('/opt/ml/checkpoints', exist_ok=True)\n{FILLS.format(checkpoints=checkpoints)}"
+    name = jobs.create_python(f"fills-{place}", program)
+    assert reason(jobs, name) == (
+        "AlgorithmError: [Errno 28] No space left on device: algo-1 has 64 MiB of disk (what this machine has for it, "
+        "local-account --host-disk), exit code: 137"
+    )
+
+
+def test_channels_that_a_volume_does_not_hold_fail_the_download(jobs: ShellJobs) -> None:
+    for number in range(5):
+        jobs.s3.put_object(Bucket=BUCKET, Key=f"large/{number}", Body=b"x" * (16 << 20))
+    jobs.create("large", "true", InputDataConfig=[channel("large", f"s3://{BUCKET}/large/")])
+    assert reason(jobs, "large").startswith(
+        "ClientError: Data download failed:Insufficient disk space: algo-1 has 64 MiB"
+    )
+
+
+def test_the_kernel_ends_a_job_s_processes_before_the_account(jobs: ShellJobs) -> None:
+    jobs.create("first", "cat /proc/self/oom_score_adj; df -k /dev/shm | tail -1")
+    assert jobs.statuses(["first"]) == ["Completed"]
+    [score, shared] = jobs.said("first")["algo-1"]
+    assert score == "500"
+    assert shared.split()[1] == str(100 * 1024), "half of its memory"
+
+
+def test_a_host_has_no_more_than_its_instance_type_and_volume(tmp_path: Path) -> None:
+    limits = Limits(memory="1000GiB", disk="1000GiB").of_host("ml.m5.large", 30, 1, tmp_path)
+    assert (limits.memory, limits.disk, limits.of_type, limits.of_volume) == (8 << 30, 30 << 30, True, True)
+    assert limits.memory_reason("algo-1") == OUT_OF_MEMORY
+    assert "algo-1 has 30 GiB of disk (VolumeSizeInGB)" in limits.disk_reason("algo-1")
+
+
+def test_a_type_that_nobody_knows_has_the_share_of_this_machine(tmp_path: Path) -> None:
+    limits = Limits(memory="2GiB", disk="20GiB").of_host("ml.p9.large", None, 4, tmp_path)
+    assert (limits.memory, limits.disk, limits.of_type, limits.of_volume) == (2 << 30, 5 << 30, False, False)
+
+
+@pytest.mark.parametrize("text", ["half", "0%", "101%", "8GB", "-1GiB", ""])
+def test_an_amount_that_is_none_is_refused_by_its_name(text: str) -> None:
+    with pytest.raises(ValueError, match=f"host_disk must be a share like '50%' or a size like '8GiB', got '{text}'"):
+        Limits(disk=text)
+
+
+def test_less_than_one_process_is_refused() -> None:
+    with pytest.raises(ValueError, match="host_processes must be at least 1, like 4096, got 0"):
+        Limits(processes=0)
