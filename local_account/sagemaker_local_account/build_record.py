@@ -14,8 +14,6 @@ from moto.logs.models import logs_backends
 
 from .state import ACCOUNT_ID, REGION
 
-_LONGEST_LINE = 256 * 1024 - 26  # an event of CloudWatch Logs, less what it counts for itself
-
 
 class Phases:
     """The phases of a build, each ended before the next begins. ``noted`` is the file to which its host writes its own."""
@@ -87,7 +85,7 @@ class BuildLog:
             backend.ensure_log_group(self.group)
             backend.ensure_log_stream(self.group, self.stream)
             # The service takes no empty message.
-            event = {"timestamp": round(time.time() * 1000), "message": text[:_LONGEST_LINE] or " "}
+            event = {"timestamp": round(time.time() * 1000), "message": text or " "}
             backend.put_log_events(self.group, self.stream, [event])
 
     def described(self) -> dict[str, Any]:

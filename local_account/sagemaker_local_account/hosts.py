@@ -29,6 +29,7 @@ from typing import Any
 from . import control_groups, leftovers
 from .devices import DEVICES_PATH
 from .limit_watch import LimitWatch
+from .log_lines import Lines
 from .spec import HostPlan, JobPlan
 
 SYSTEM_FOLDERS = tuple(Path(path) for path in ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc", "/nix", "/gnu"))
@@ -93,7 +94,7 @@ class RunningJob:
             theirs.close()
             for write in outputs.values():
                 os.close(write)
-        lines = {name: _Lines(read, functools.partial(self._give, name)) for name, (read, _) in pipes.items()}
+        lines = {name: Lines(read, functools.partial(self._give, name)) for name, (read, _) in pipes.items()}
         self._reader = threading.Thread(target=self._read, args=(self._control, lines), daemon=True)
         self._reader.start()
         self._watch = LimitWatch(self._plan.hosts, self._groups, self.kill_host)
@@ -162,7 +163,7 @@ class RunningJob:
             if self._control is not None and hosts:
                 self._control.send(json.dumps({"hosts": hosts, "signal": signum}).encode())
 
-    def _read(self, control: socket.socket, lines: dict[str, _Lines]) -> None:
+    def _read(self, control: socket.socket, lines: dict[str, Lines]) -> None:
         """Until the supervisor is gone: lines, and what it tells of the hosts."""
         with selectors.DefaultSelector() as selector:
             selector.register(control, selectors.EVENT_READ)
@@ -183,7 +184,7 @@ class RunningJob:
         for source in lines.values():
             os.close(source.fileno())
 
-    def _hear(self, content: dict[str, Any], lines: dict[str, _Lines]) -> None:
+    def _hear(self, content: dict[str, Any], lines: dict[str, Lines]) -> None:
         name = content.get("host")
         if name is not None and "code" in content:
             # Its processes are gone, so what they wrote is all there is.
@@ -207,38 +208,6 @@ class RunningJob:
             self._on_line(name, line)
         except Exception:
             logging.getLogger(__name__).exception("a line of %s was lost", name)
-
-
-class _Lines:
-    """Passes on the lines that arrive at a pipe's end."""
-
-    def __init__(self, descriptor: int, give: Callable[[str], None]) -> None:
-        os.set_blocking(descriptor, False)
-        self._descriptor = descriptor
-        self._give = give
-        self._partial = b""
-
-    def fileno(self) -> int:
-        return self._descriptor
-
-    def read(self) -> bool:
-        """Pass on the lines that are complete with what is there. False when nothing is."""
-        try:
-            data = os.read(self._descriptor, 1 << 16)
-        except BlockingIOError:
-            return False
-        *lines, self._partial = (self._partial + data).split(b"\n")
-        for line in lines:
-            self._give(line.decode(errors="replace"))
-        return bool(data)
-
-    def finish(self) -> None:
-        """Pass on all that is there, a last line without an end too."""
-        while self.read():
-            pass
-        if self._partial:
-            self._give(self._partial.decode(errors="replace"))
-            self._partial = b""
 
 
 @functools.cache

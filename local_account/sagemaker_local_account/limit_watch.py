@@ -37,6 +37,7 @@ class LimitWatch:
         self._gone: set[str] = set()
         self._closed = threading.Event()
         self._next_processes = 0.0
+        self._soonest_disk = 0.0
         self._next_disk = time.monotonic() + _DISK_SECONDS
         self._free = min((_free(host.folder) for host in self._hosts.values()), default=0)
         self._thread = threading.Thread(target=self._run, name="limits", daemon=True)
@@ -92,10 +93,13 @@ class LimitWatch:
                 unbounded = self._of_processes(name)
                 if unbounded is not None:
                     found.setdefault(name, unbounded)
-            self._next_processes = time.monotonic() + _PROCESS_SECONDS
-        if names and (now >= self._next_disk or self._may_be_full()):
+            # No more than a tenth of a core, however many processes this machine has.
+            self._next_processes = time.monotonic() + max(_PROCESS_SECONDS, 10 * (time.monotonic() - now))
+        if names and (now >= self._next_disk or (now >= self._soonest_disk and self._may_be_full())):
+            began = time.monotonic()
             found = {**self._fullest(names), **found}
-            self._next_disk = time.monotonic() + _DISK_SECONDS
+            ended = time.monotonic()
+            self._soonest_disk, self._next_disk = ended + 10 * (ended - began), ended + _DISK_SECONDS
         return found
 
     def _of_processes(self, name: str) -> Exceeded | None:
@@ -106,9 +110,10 @@ class LimitWatch:
             return None
         from . import process_use  # psutil, which takes a twentieth of a second to import
 
-        if "pids" not in in_kernel and process_use.threads(first) >= limits.processes:
+        processes = process_use.tree(first)
+        if "pids" not in in_kernel and process_use.threads(processes) >= limits.processes:
             return "processes"
-        if "memory" not in in_kernel and process_use.exceeds(first, limits.memory):
+        if "memory" not in in_kernel and process_use.exceed(processes, limits.memory):
             return "memory"
         return None
 

@@ -8,6 +8,8 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+from .failure_reasons import OUT_OF_MEMORY
+
 _UNITS = {"": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 _AMOUNT = re.compile(r"(?P<number>\d+(\.\d+)?)(?P<unit>%|[KMGT]iB)?")
 _GIB = 2**30
@@ -33,13 +35,9 @@ class HostLimits:
         The first sentence is the service's (app/grandchallenge/components/backends/amazon_sagemaker_base.py of
         comic/grand-challenge.org, which compares a training job's FailureReason with it, and sees exit codes -9, 1 and 137).
         """
-        reason = (
-            "ClientError: Please use an instance type with more memory, or reduce the size of job data processed on an "
-            "instance."
-        )
         if self.of_type:
-            return reason
-        return f"{reason} On this machine {host} has {readable(self.memory)} (local-account --host-memory)"
+            return OUT_OF_MEMORY
+        return f"{OUT_OF_MEMORY} On this machine {host} has {readable(self.memory)} (local-account --host-memory)"
 
     def processes_reason(self, host: str) -> str:
         """Of a host that is out of processes. AWS documents no such limit; the words are fork(2)'s for EAGAIN."""

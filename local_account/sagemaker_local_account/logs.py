@@ -8,7 +8,7 @@ import queue
 import re
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,8 +17,10 @@ from botocore.exceptions import ClientError
 LOG_GROUP = "/aws/sagemaker/TrainingJobs"
 NAMESPACE = "/aws/sagemaker/TrainingJobs"
 _BATCH_SECONDS = 0.2
-_MOST_EVENTS = 1_000  # of one PutMetricData; PutLogEvents takes 10,000
-_LONGEST_LINE = 256 * 1024 - 26  # an event of CloudWatch Logs, less what it counts for itself
+_MOST_METRICS = 1_000  # of one PutMetricData
+# Of one PutLogEvents (CloudWatch Logs API, PutLogEvents): events, their bytes, and what each counts besides its message.
+_MOST_EVENTS, _MOST_BYTES, _BYTES_EACH = 10_000, 1_048_576, 26
+_MOST_WAITING = 16 * 2**20  # bytes of lines that are not sent yet
 
 _log = logging.getLogger(__name__)
 
@@ -50,7 +52,7 @@ class Metrics:
 
 
 class JobLogs:
-    """Sends a job's lines on, from a thread of its own, so that no host waits for the account."""
+    """Sends a job's lines on, from a thread of its own; a host waits for the account only when that is 16 MiB behind."""
 
     def __init__(self, job_name: str, *, logs: Any, cloudwatch: Any, metrics: Metrics) -> None:
         self._job_name = job_name
@@ -58,11 +60,16 @@ class JobLogs:
         self._cloudwatch = cloudwatch
         self._metrics = metrics
         self._lines: queue.Queue[tuple[str, datetime, str] | None] = queue.Queue()
+        self._waiting = 0
+        self._sent = threading.Condition()
         self._streams: dict[str, str] = {}
         self._thread = threading.Thread(target=self._send, name=f"{job_name} logs", daemon=True)
         self._thread.start()
 
     def line(self, host: str, text: str) -> None:
+        with self._sent:
+            self._sent.wait_for(lambda: self._waiting < _MOST_WAITING)
+            self._waiting += len(text) + _BYTES_EACH
         self._lines.put((host, datetime.now(UTC), text))
 
     def close(self) -> None:
@@ -84,6 +91,9 @@ class JobLogs:
                     del sends[name]
                 except Exception:
                     _log.exception("%d lines of %s were lost", len(batch), self._job_name)
+            with self._sent:
+                self._waiting -= sum(len(text) + _BYTES_EACH for _, _, text in batch)
+                self._sent.notify_all()
 
     def _batch(self) -> tuple[list[tuple[str, datetime, str]], bool]:
         """The lines until a moment after the first, and whether there may be more."""
@@ -105,10 +115,11 @@ class JobLogs:
         by_host: dict[str, list[dict[str, Any]]] = {}
         for host, when, text in batch:
             # The service takes no empty message.
-            event = {"timestamp": round(when.timestamp() * 1000), "message": text[:_LONGEST_LINE] or " "}
+            event = {"timestamp": round(when.timestamp() * 1000), "message": text or " "}
             by_host.setdefault(host, []).append(event)
         for host, events in by_host.items():
-            self._logs.put_log_events(logGroupName=LOG_GROUP, logStreamName=self._stream(host), logEvents=events)
+            for some in _requests(events):
+                self._logs.put_log_events(logGroupName=LOG_GROUP, logStreamName=self._stream(host), logEvents=some)
 
     def _stream(self, host: str) -> str:
         if host not in self._streams:
@@ -131,5 +142,20 @@ class JobLogs:
         found = [
             {**metric, "Dimensions": dimensions} for _, when, text in batch for metric in self._metrics.read(text, when)
         ]
-        for first in range(0, len(found), _MOST_EVENTS):
-            self._cloudwatch.put_metric_data(Namespace=NAMESPACE, MetricData=found[first : first + _MOST_EVENTS])
+        for first in range(0, len(found), _MOST_METRICS):
+            self._cloudwatch.put_metric_data(Namespace=NAMESPACE, MetricData=found[first : first + _MOST_METRICS])
+
+
+def _requests(events: Sequence[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    """The events in as many requests as they take, in their order."""
+    some: list[dict[str, Any]] = []
+    size = 0
+    for event in events:
+        more = len(event["message"].encode()) + _BYTES_EACH
+        if some and (size + more > _MOST_BYTES or len(some) == _MOST_EVENTS):
+            yield some
+            some, size = [], 0
+        some.append(event)
+        size += more
+    if some:
+        yield some

@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 
 import psutil
 
 
-def threads(first: int) -> int:
-    """How many threads a process and those that descend from it have."""
-    return sum(map(_threads, _tree(first)))
-
-
-def exceeds(first: int, most: int) -> bool:
-    """Whether a process and those that descend from it have more than ``most`` bytes of memory."""
-    processes = _tree(first)
-    # Pages that processes share count in each of them; to count them once takes longer.
-    return all(sum(map(count, processes)) > most for count in (_resident, _proportional))
-
-
-def _tree(first: int) -> list[psutil.Process]:
+def tree(first: int) -> list[psutil.Process]:
+    """A process and those that descend from it; none where it has ended."""
     with contextlib.suppress(psutil.Error):
         process = psutil.Process(first)
         return [process, *process.children(recursive=True)]
     return []
+
+
+def threads(processes: Sequence[psutil.Process]) -> int:
+    """How many threads they have."""
+    return sum(map(_threads, processes))
+
+
+def exceed(processes: Sequence[psutil.Process], most: int) -> bool:
+    """Whether they have more than ``most`` bytes of memory."""
+    # Pages that processes share count in each of them; to count them once takes longer.
+    return all(sum(map(count, processes)) > most for count in (_resident, _proportional))
 
 
 def _threads(process: psutil.Process) -> int:

@@ -5,15 +5,24 @@ Each program is bounded by itself too, so that a limit that fails takes little o
 
 from __future__ import annotations
 
+import io
+import tarfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import boto3
 import pytest
+from moto.logs.models import logs_backends
 from shell_jobs import BUCKET, ShellJobs, channel
 
-from sagemaker_local_account import control_groups
+from sagemaker_local_account import control_groups, log_events
 from sagemaker_local_account.account import LocalAccount
 from sagemaker_local_account.limits import Limits
+from sagemaker_local_account.log_lines import parts
+from sagemaker_local_account.logs import JobLogs, Metrics
+from sagemaker_local_account.state import ACCOUNT_ID, REGION
 
 MORE_MEMORY = "Please use an instance type with more memory, or reduce the size of job data processed on an instance."
 OUT_OF_MEMORY = f"ClientError: {MORE_MEMORY}"
@@ -139,3 +148,118 @@ def test_an_amount_that_is_none_is_refused_by_its_name(text: str) -> None:
 def test_less_than_one_process_is_refused() -> None:
     with pytest.raises(ValueError, match="host_processes must be at least 1, like 4096, got 0"):
         Limits(processes=0)
+
+
+def events(jobs: ShellJobs, name: str, **which: Any) -> list[str]:
+    """Of the one host of a job: the messages of a page of its log."""
+    logs, group = jobs.client("logs"), "/aws/sagemaker/TrainingJobs"
+    [stream] = logs.describe_log_streams(logGroupName=group, logStreamNamePrefix=f"{name}/")["logStreams"]
+    page = logs.get_log_events(logGroupName=group, logStreamName=stream["logStreamName"], **which)
+    return [event["message"] for event in page["events"]]
+
+
+@pytest.mark.soak
+def test_of_a_million_lines_the_last_are_kept(jobs: ShellJobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    most = 8 << 20
+    monkeypatch.setattr(log_events, "MOST_BYTES", most)
+    jobs.create("million", "seq 1000000")
+    assert jobs.statuses(["million"]) == ["Completed"]
+    [first] = events(jobs, "million", startFromHead=True, limit=1)
+    last = events(jobs, "million", limit=3)
+    assert last == ["999998", "999999", "1000000"]
+    assert 10_000 < 1_000_000 - int(first) < most // 400
+
+
+def test_a_line_of_ten_megabytes_comes_in_events_of_256_kilobytes(jobs: ShellJobs) -> None:
+    jobs.create("long", "head -c 10000000 /dev/zero | tr '\\0' x; echo; echo after")
+    assert jobs.statuses(["long"]) == ["Completed"]
+    *parts, last = events(jobs, "long", startFromHead=True)
+    assert last == "after"
+    assert [len(part) for part in parts] == [262_118] * 38 + [10_000_000 - 38 * 262_118]
+
+
+def test_output_that_is_no_text_comes_as_text(jobs: ShellJobs) -> None:
+    jobs.create("binary", "head -c 1000000 /dev/urandom; echo; printf '\\377 after'")
+    assert jobs.statuses(["binary"]) == ["Completed"]
+    *noise, last = events(jobs, "binary", startFromHead=True)
+    assert last == "\ufffd after"
+    assert 300_000 < sum(map(len, noise)) < 1_000_000
+    assert max(len(event.encode()) for event in noise) <= 262_118
+
+
+@pytest.mark.parametrize("compression", ["GZIP", pytest.param("NONE", marks=pytest.mark.soak)])
+def test_a_model_of_ten_thousand_files_is_uploaded_whole(jobs: ShellJobs, compression: str) -> None:
+    name = f"files-{compression.lower()}"
+    output = {"S3OutputPath": f"s3://{BUCKET}/models", "CompressionType": compression}
+    jobs.create(name, "cd /opt/ml/model; seq 10000 | split -l 1 -a 5 -d - f", OutputDataConfig=output)
+    ended = jobs.ended(name)
+    assert ended["TrainingJobStatus"] == "Completed", ended
+    key = ended["ModelArtifacts"]["S3ModelArtifacts"].removeprefix(f"s3://{BUCKET}/")
+    if compression == "GZIP":
+        body = jobs.s3.get_object(Bucket=BUCKET, Key=key)["Body"].read()
+        with tarfile.open(fileobj=io.BytesIO(body)) as archive:
+            names = archive.getnames()
+    else:
+        pages = jobs.s3.get_paginator("list_objects_v2").paginate(Bucket=BUCKET, Prefix=key)
+        names = [entry["Key"].removeprefix(key) for page in pages for entry in page["Contents"]]
+    assert sorted(names) == [f"f{number:05}" for number in range(10_000)]
+
+
+def test_a_reader_of_a_log_goes_on_where_it_was_when_the_oldest_events_go(
+    jobs: ShellJobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs, stream = jobs.client("logs"), {"logGroupName": "read", "logStreamName": "slowly"}
+    logs.create_log_group(logGroupName="read")
+    logs.create_log_stream(**stream)
+
+    def put(first: int, last: int) -> None:
+        now = round(time.time() * 1000)
+        lines = [{"timestamp": now, "message": f"{number:01000}"} for number in range(first, last)]
+        logs.put_log_events(**stream, logEvents=lines)
+
+    for first in range(0, 10_000, 1_000):
+        put(first, first + 1_000)
+    token = logs.get_log_events(**stream, startFromHead=True, limit=9_000)["nextForwardToken"]
+    held = sum(getattr(other, "kept_bytes", 0) for other in streams())
+    monkeypatch.setattr(log_events, "MOST_BYTES", held)
+    put(10_000, 10_010)
+    page = logs.get_log_events(**stream, nextToken=token, limit=10)["events"]
+    assert [int(event["message"]) for event in page] == [*range(9_000, 9_010)]
+    assert int(logs.get_log_events(**stream, startFromHead=True, limit=1)["events"][0]["message"]) > 0
+
+
+def streams() -> list[Any]:
+    """All log streams of the account."""
+    groups = logs_backends[ACCOUNT_ID][REGION].groups.values()
+    return [stream for group in groups for stream in group.streams.values()]
+
+
+def test_a_character_is_not_split_between_events() -> None:
+    line = "x" + "\u20ac" * 100_000
+    assert "".join(parts(line)) == line
+    assert [len(part.encode()) for part in parts(line)] == [262_117, 300_001 - 262_117]
+
+
+def test_requests_for_events_are_no_larger_than_the_service_takes() -> None:
+    sent: list[list[dict[str, Any]]] = []
+
+    class Logs:
+        exceptions = boto3.client(
+            "logs", region_name=REGION, aws_access_key_id="a", aws_secret_access_key="b"
+        ).exceptions
+
+        def put_log_events(self, logEvents: list[dict[str, Any]], **_: str) -> None:
+            sent.append(logEvents)
+
+        def __getattr__(self, name: str) -> Any:
+            return lambda **_: {}
+
+    logs = JobLogs("job", logs=Logs(), cloudwatch=None, metrics=Metrics([]))
+    for _ in range(12):
+        logs.line("algo-1", "x" * 262_118)
+    for _ in range(25_000):
+        logs.line("algo-1", "")
+    logs.close()
+    sizes = [(len(some), sum(len(event["message"]) + 26 for event in some)) for some in sent]
+    assert sum(count for count, _ in sizes) == 25_012
+    assert all(count <= 10_000 and size <= 1_048_576 for count, size in sizes)
