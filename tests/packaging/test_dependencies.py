@@ -5,6 +5,7 @@ import tomllib
 from pathlib import Path
 
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 ROOT = Path(__file__).parents[2]
@@ -16,3 +17,17 @@ def test_the_tests_run_with_the_lowest_aws_cdk_lib_that_the_wheel_takes() -> Non
     [lowest] = [Version(one.version) for one in taken.specifier if one.operator == ">="]
     [pinned] = re.findall(r"^aws-cdk-lib==(.*)$", (ROOT / "requirements.txt").read_text(), re.MULTILINE)
     assert Version(pinned) == lowest
+
+
+def test_each_package_is_pinned_in_one_file_and_what_images_install_in_one_that_the_demo_installs() -> None:
+    files = {name: names_in(ROOT / f"requirements{name}.txt") for name in ("", "-jobs", "-dev")}
+    named = [name for names in files.values() for name in names]
+    assert sorted(set(named)) == sorted(named)
+    needed = {name for file in (ROOT / "training_code").glob("*/requirements.txt") for name in names_in(file)}
+    assert {"torch", "pyarrow", "scikit-learn"} <= needed | {"torch"} <= {*files[""], *files["-jobs"]}
+
+
+def names_in(file: Path) -> list[str]:
+    """The packages of a requirements file."""
+    lines = (line.partition("#")[0].strip() for line in file.read_text().splitlines())
+    return [canonicalize_name(Requirement(line).name) for line in lines if line]
