@@ -25,6 +25,7 @@ from .trees import digest, locate
 
 # What installs, and is nothing to a job; Dockerfiles bring it up to date as a matter of course.
 _TOOLS = ("pip", "wheel")
+SHARED = "SAGEMAKER_LOCAL_ACCOUNT_VENVS"
 
 
 def python_for(
@@ -33,7 +34,8 @@ def python_for(
     """The environment folder with what an image's base brings and what it installs; ``root`` has the image's files.
 
     It is the account's own where that satisfies everything. Else it is a virtual environment, made once and kept, that lies
-    over the account's own: only what that lacks is installed.
+    over the account's own: only what that lacks is installed. It is kept in the account's folder, or in the folder that
+    SAGEMAKER_LOCAL_ACCOUNT_VENVS names, which accounts may share: its name is the hash of all that it is made from.
 
     Raises:
         ImageError: a requirement cannot be had; the text names it and the Dockerfile's line.
@@ -42,7 +44,7 @@ def python_for(
     wanted = [*lacking, *(text for install in installs for text in [*missing(install.requirements), *install.folders])]
     if not wanted:
         return Path(sys.prefix)
-    folder = state / "venvs" / _key(base, installs, root)
+    folder = Path(os.environ.get(SHARED) or state / "venvs") / _key(base, installs, root)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with folder.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
+import hashlib
 import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,20 +25,22 @@ VERSIONS = {
 
 
 @pytest.fixture(scope="session")
-def python_of(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], str]]:
-    """The Python of a version's environment, which has exactly the packages that its jobs take."""
-    folder = tmp_path_factory.mktemp("environments")
+def python_of(pytestconfig: pytest.Config) -> Callable[[str], str]:
+    """The Python of a version's environment, which has exactly the packages that its jobs take, kept until these change."""
 
     def made(version: str) -> str:
-        home = folder / version
-        if not home.exists():
-            subprocess.run([sys.executable, "-m", "venv", str(home)], check=True)
+        requirements = HERE / f"requirements-{version}.txt"
+        assert pytestconfig.cache
+        home = pytestconfig.cache.mkdir(f"sdk-{version}-{hashlib.sha256(requirements.read_bytes()).hexdigest()[:12]}")
+        installed = home / ".installed"
+        if not installed.exists():
+            subprocess.run([sys.executable, "-m", "venv", "--clear", str(home)], check=True)
             install = [str(home / "bin" / "pip"), "install", "--quiet", "--no-deps", "--no-compile"]
-            subprocess.run([*install, "-r", str(HERE / f"requirements-{version}.txt")], check=True)
+            subprocess.run([*install, "-r", str(requirements)], check=True)
+            installed.touch()
         return str(home / "bin" / "python")
 
-    yield made
-    shutil.rmtree(folder)
+    return made
 
 
 class Outside:

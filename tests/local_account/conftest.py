@@ -70,6 +70,7 @@ class Wheels:
 
 @pytest.fixture
 def wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Wheels:
+    monkeypatch.delenv("SAGEMAKER_LOCAL_ACCOUNT_VENVS", raising=False)
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "index"))

@@ -131,6 +131,15 @@ def test_an_environment_is_made_once(builds: Builds, wheels: Wheels):
     assert not any("virtual environment" in note for note in second.notes)
 
 
+def test_accounts_share_the_environments_in_a_folder_that_is_named_for_it(
+    builds: Builds, wheels: Wheels, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("SAGEMAKER_LOCAL_ACCOUNT_VENVS", str(tmp_path / "shared"))
+    image = builds.build("RUN pip install jobtools==1.0")
+    assert image.python.parent == tmp_path / "shared"
+    assert not (builds.state / "venvs").exists()
+
+
 def test_images_that_ask_for_different_versions_have_different_environments(builds: Builds, wheels: Wheels):
     one, two = (builds.build(f"RUN pip install jobtools=={version}") for version in ("1.0", "2.0"))
     assert [version(image) for image in (one, two)] == ["1.0", "2.0"]
