@@ -11,6 +11,8 @@ HERE = Path(__file__).parent
 LIMITS = {"constructs": 300, "examples": 300, "permissions": 300, "sdk_requests": 300}
 LIMIT = 600
 SOAK_LIMIT = 1_800
+# The folders whose files are long begin first, so that no process is left alone with one at the end.
+FIRST = ("aws", "end_to_end", "clients", "packaging", "training_code", "local_account", "examples", "permissions")
 
 # CDK's template validator takes seconds for each synthesis. It runs where it is what is tested, in test_examples.py.
 os.environ.setdefault("CDK_VALIDATION", "false")
@@ -24,11 +26,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Accounts of all tests share the virtual environments that their images need, until pytest's cache is cleared."""
+    if config.pluginmanager.hasplugin("cacheprovider"):
+        os.environ.setdefault("SAGEMAKER_LOCAL_ACCOUNT_VENVS", str(config.cache.mkdir("venvs")))
+
+
+def kind_of(item: pytest.Item) -> str:
+    """The folder that a test is in."""
+    return item.path.relative_to(HERE).parts[0]
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: FIRST.index(kind_of(item)) if kind_of(item) in FIRST else len(FIRST))
     if config.getoption("--aws"):  # a job on AWS waits for its machines; run.py prints how long at most
         return
     for item in items:
         if item.get_closest_marker("timeout") is None:
-            kind = item.path.relative_to(HERE).parts[0]
-            limit = SOAK_LIMIT if item.get_closest_marker("soak") else LIMITS.get(kind, LIMIT)
+            limit = SOAK_LIMIT if item.get_closest_marker("soak") else LIMITS.get(kind_of(item), LIMIT)
             item.add_marker(pytest.mark.timeout(limit))

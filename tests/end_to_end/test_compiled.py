@@ -201,6 +201,7 @@ def test_tensorflows_xla_that_compiles_again_fails_the_job(deployed: Deployed, t
     assert any("compiled again: the batch was" in line for line in said)
 
 
+@pytest.mark.soak  # a minute of two cores: TensorFlow starts four times
 def test_an_interrupted_tensorflow_job_goes_on_where_all_hosts_stopped(
     deployed: Deployed, tensorflow: dict[str, str], broken: Any
 ) -> None:
@@ -211,6 +212,7 @@ def test_an_interrupted_tensorflow_job_goes_on_where_all_hosts_stopped(
     assert numbers(said, r".*from step (\d+)") == [0, 0, stopped, stopped]
 
 
+@pytest.mark.soak  # installs a PyTorch of its own
 def test_pytorch_xla_trains_in_an_environment_of_its_own(deployed: Deployed, xla: dict[str, str]) -> None:
     said = completed(deployed, xla["XlaArn"])
     assert any("1 of 1 processes, compiler xla" in line for line in said)

@@ -127,8 +127,10 @@ def test_a_killed_run_repeats_no_step_that_was_checkpointed(tmp_path: Path, eage
     assert second.losses == {step: loss for step, loss in eager.losses.items() if step > 40}
 
 
-def test_padding_to_the_longest_is_caught_and_the_shapes_are_named(tmp_path: Path, uneven_lines: Path) -> None:
-    ended = run(tmp_path, "--pad=longest", "--compiler=inductor", **channel(uneven_lines))
+def test_padding_to_the_longest_is_caught_and_the_shapes_are_named(
+    tmp_path: Path, uneven_lines: Path, cache: dict[str, str]
+) -> None:
+    ended = run(tmp_path, "--pad=longest", "--compiler=inductor", **channel(uneven_lines), **cache)
     assert ended.code == 1, ended.output
     [said] = [line for line in ended.output.splitlines() if line.startswith("guard.CompiledAgain: ")]
     assert re.search(
@@ -137,9 +139,9 @@ def test_padding_to_the_longest_is_caught_and_the_shapes_are_named(tmp_path: Pat
     assert "tensor 'tokens' size mismatch at index 1. expected " in said
 
 
-def test_compiling_again_only_warns_when_told_so(tmp_path: Path, uneven_lines: Path) -> None:
+def test_compiling_again_only_warns_when_told_so(tmp_path: Path, uneven_lines: Path, cache: dict[str, str]) -> None:
     arguments = ("--steps=2", "--pad=longest", "--compiler=inductor", "--on-recompile=warn")
-    ended = run(tmp_path, *arguments, **channel(uneven_lines))
+    ended = run(tmp_path, *arguments, **channel(uneven_lines), **cache)
     assert ended.code == 0, ended.output
     assert "compiled again, 2 graphs after 1" in ended.output
 
