@@ -9,23 +9,18 @@ import io
 import tarfile
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-import boto3
 import pytest
 from moto.logs.models import logs_backends
 from shell_jobs import BUCKET, ShellJobs, channel
 
 from sagemaker_local_account import control_groups, log_events
 from sagemaker_local_account.account import LocalAccount
+from sagemaker_local_account.failure_reasons import OUT_OF_MEMORY
 from sagemaker_local_account.limits import Limits
-from sagemaker_local_account.log_lines import parts
-from sagemaker_local_account.logs import JobLogs, Metrics
 from sagemaker_local_account.state import ACCOUNT_ID, REGION
 
-MORE_MEMORY = "Please use an instance type with more memory, or reduce the size of job data processed on an instance."
-OUT_OF_MEMORY = f"ClientError: {MORE_MEMORY}"
 FORKS = """
 import os, time
 for _ in range(10):
@@ -127,29 +122,6 @@ def test_the_kernel_ends_a_job_s_processes_before_the_account(jobs: ShellJobs) -
     assert shared.split()[1] == str(100 * 1024), "half of its memory"
 
 
-def test_a_host_has_no_more_than_its_instance_type_and_volume(tmp_path: Path) -> None:
-    limits = Limits(memory="1000GiB", disk="1000GiB").of_host("ml.m5.large", 30, 1, tmp_path)
-    assert (limits.memory, limits.disk, limits.of_type, limits.of_volume) == (8 << 30, 30 << 30, True, True)
-    assert limits.memory_reason("algo-1") == OUT_OF_MEMORY
-    assert "algo-1 has 30 GiB of disk (VolumeSizeInGB)" in limits.disk_reason("algo-1")
-
-
-def test_a_type_that_nobody_knows_has_the_share_of_this_machine(tmp_path: Path) -> None:
-    limits = Limits(memory="2GiB", disk="20GiB").of_host("ml.p9.large", None, 4, tmp_path)
-    assert (limits.memory, limits.disk, limits.of_type, limits.of_volume) == (2 << 30, 5 << 30, False, False)
-
-
-@pytest.mark.parametrize("text", ["half", "0%", "101%", "8GB", "-1GiB", ""])
-def test_an_amount_that_is_none_is_refused_by_its_name(text: str) -> None:
-    with pytest.raises(ValueError, match=f"host_disk must be a share like '50%' or a size like '8GiB', got '{text}'"):
-        Limits(disk=text)
-
-
-def test_less_than_one_process_is_refused() -> None:
-    with pytest.raises(ValueError, match="host_processes must be at least 1, like 4096, got 0"):
-        Limits(processes=0)
-
-
 def events(jobs: ShellJobs, name: str, **which: Any) -> list[str]:
     """Of the one host of a job: the messages of a page of its log."""
     logs, group = jobs.client("logs"), "/aws/sagemaker/TrainingJobs"
@@ -232,34 +204,3 @@ def streams() -> list[Any]:
     """All log streams of the account."""
     groups = logs_backends[ACCOUNT_ID][REGION].groups.values()
     return [stream for group in groups for stream in group.streams.values()]
-
-
-def test_a_character_is_not_split_between_events() -> None:
-    line = "x" + "\u20ac" * 100_000
-    assert "".join(parts(line)) == line
-    assert [len(part.encode()) for part in parts(line)] == [262_117, 300_001 - 262_117]
-
-
-def test_requests_for_events_are_no_larger_than_the_service_takes() -> None:
-    sent: list[list[dict[str, Any]]] = []
-
-    class Logs:
-        exceptions = boto3.client(
-            "logs", region_name=REGION, aws_access_key_id="a", aws_secret_access_key="b"
-        ).exceptions
-
-        def put_log_events(self, logEvents: list[dict[str, Any]], **_: str) -> None:
-            sent.append(logEvents)
-
-        def __getattr__(self, name: str) -> Any:
-            return lambda **_: {}
-
-    logs = JobLogs("job", logs=Logs(), cloudwatch=None, metrics=Metrics([]))
-    for _ in range(12):
-        logs.line("algo-1", "x" * 262_118)
-    for _ in range(25_000):
-        logs.line("algo-1", "")
-    logs.close()
-    sizes = [(len(some), sum(len(event["message"]) + 26 for event in some)) for some in sent]
-    assert sum(count for count, _ in sizes) == 25_012
-    assert all(count <= 10_000 and size <= 1_048_576 for count, size in sizes)
