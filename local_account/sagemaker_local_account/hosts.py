@@ -34,6 +34,11 @@ from .spec import HostPlan, JobPlan
 
 SYSTEM_FOLDERS = tuple(Path(path) for path in ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc", "/nix", "/gnu"))
 MESSAGE_BYTES = 65536
+# A host's users, unless its image has its own files of them. The machine's are no matter of a job's.
+USERS = {
+    "group": "root:x:0:\ntty:x:5:\nnogroup:x:65534:\n",
+    "passwd": "root:x:0:0:root:/root:/bin/bash\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n",
+}
 
 # -I and -S keep the account's environment and site packages out of it, which also halves the time that it takes to start.
 SUPERVISOR = "import sys; sys.path.append(sys.argv[1]); from sagemaker_local_account.namespaces import main; main()"
@@ -295,6 +300,7 @@ def _host_as_json(host: HostPlan, addresses: str) -> dict[str, Any]:
             for mount in host.mounts
         ],
         "etc": {
+            **{name: text for name, text in USERS.items() if not (host.root / "etc" / name).is_file()},
             # ::1 is left out: the endpoint listens on 127.0.0.1, and some clients try only the first address.
             "hosts": f"127.0.0.1 localhost\n{addresses}",
             "hostname": f"{host.hostname or host.name}\n",

@@ -34,7 +34,7 @@ from typing import Any
 from . import disk, netlink, rootfs
 
 CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWIPC = 0x20000, 0x4000000, 0x8000000
-CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = 0x10000000, 0x20000000, 0x40000000
+CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET, CLONE_NEWCGROUP = 0x10000000, 0x20000000, 0x40000000, 0x2000000
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 MESSAGE_BYTES = 65536
 PR_CAPBSET_DROP = 24
@@ -42,6 +42,8 @@ PR_CAPBSET_DROP = 24
 # setgid, setuid, setpcap, net_bind_service, net_raw, sys_chroot, mknod, audit_write, setfcap. With sys_admin besides, a
 # command could make the machine's folders writable again.
 CAPABILITIES = (0, 1, 3, 4, 5, 6, 7, 8, 10, 13, 18, 27, 29, 31)
+# keyctl(2), whose number is the machine's.
+SYS_KEYCTL, KEYCTL_JOIN_SESSION_KEYRING = {"x86_64": 250, "aarch64": 219}, 1
 NOT_FOUND, NOT_EXECUTABLE = 127, 126  # a shell's exit codes for these, and Docker's
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -182,7 +184,7 @@ def _start_keeper(job: dict[str, Any], host: dict[str, Any], report: socket.sock
         near.close()
         for group in host["control_groups"]:
             _join(group)
-        _unshare(CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWNET | CLONE_NEWPID, parent)
+        _unshare(CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWNET | CLONE_NEWPID | CLONE_NEWCGROUP, parent)
         with open("/proc/self/ns/net") as namespace:
             descriptor = array.array("i", [namespace.fileno()])
             far.sendmsg([b"!"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptor)])
@@ -211,6 +213,7 @@ def _init(
 ) -> None:
     """Process 1 of a host: makes what it sees, and becomes its command."""
     _die_with_parent()
+    _leave_keyring()
     socket.sethostname(host["hostname"])
     rootfs.build(
         host["rootfs"],
@@ -251,6 +254,13 @@ def _bound(most_processes: int | None) -> None:
         adjustment.write("500")  # of 1,000 (proc(5)): before the account, and before what else the person runs
     if most_processes is not None:
         resource.setrlimit(resource.RLIMIT_NPROC, (most_processes, most_processes))
+
+
+def _leave_keyring() -> None:
+    """Have an empty session keyring in place of the person's, which may hold tickets and the keys of file systems."""
+    number = SYS_KEYCTL.get(os.uname().machine)
+    if number is not None:  # a kernel without keyrings refuses
+        _libc.syscall(ctypes.c_long(number), ctypes.c_long(KEYCTL_JOIN_SESSION_KEYRING), None)
 
 
 def _code_of(command: int, report: socket.socket) -> int:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import fnmatch
 import os
 import shutil
 from collections.abc import Mapping, Sequence
@@ -20,6 +21,92 @@ SYS_MOUNT_SETATTR, AT_FDCWD, AT_RECURSIVE, MOUNT_ATTR_RDONLY = 442, -100, 0x8000
 SYSTEM = ("bin", "etc", "gnu", "lib", "lib32", "lib64", "libx32", "nix", "sbin", "usr")
 EMPTY = ("dev", "home", "mnt", "opt", "proc", "root", "run", "srv", "sys", "tmp", "var/log", "var/tmp")
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
+# Of /etc, what programs read and that is no secret: patterns of names, as in fnmatch(3). Not there, among others: shadow, ssh,
+# ssl/private, pip.conf, npmrc, gitconfig, environment and machine-id; passwd and group are a host's own.
+ETC = (
+    *(
+        "alternatives",
+        "bash.bashrc",
+        "bashrc",
+        "crypto-policies",
+        "debian_version",
+        "fonts",
+        "gai.conf",
+        "host.conf",
+        "inputrc",
+    ),
+    *(
+        "java*",
+        "ld.so.*",
+        "locale.*",
+        "localtime",
+        "lsb-release",
+        "magic*",
+        "mime.types",
+        "mtab",
+        "networks",
+        "nsswitch.conf",
+    ),
+    *(
+        "openmpi*",
+        "os-release",
+        "perl",
+        "pki/ca-trust",
+        "pki/java",
+        "pki/tls/cert.pem",
+        "pki/tls/certs",
+        "profile",
+        "protocols",
+    ),
+    *("python*", "*-release", "rpc", "services", "shells", "ssl/cert.pem", "ssl/certs", "ssl/openssl.cnf", "static"),
+    *("terminfo", "timezone", "xml"),
+)
+# Of /proc, what Docker covers by its defaults (moby's oci/defaults.go, MaskedPaths), and what else is of the machine's kernel and
+# disks and of no use to programs: how it was started, its modules, its memory's addresses and their names.
+PROC_COVERED = (
+    *(
+        "acpi",
+        "asound",
+        "buddyinfo",
+        "cmdline",
+        "config.gz",
+        "consoles",
+        "dma",
+        "interrupts",
+        "iomem",
+        "ioports",
+        "kallsyms",
+    ),
+    *(
+        "kcore",
+        "key-users",
+        "keys",
+        "kmsg",
+        "kpagecgroup",
+        "kpagecount",
+        "kpageflags",
+        "latency_stats",
+        "modules",
+        "mtrr",
+    ),
+    *(
+        "pagetypeinfo",
+        "partitions",
+        "sched_debug",
+        "scsi",
+        "slabinfo",
+        "swaps",
+        "timer_list",
+        "timer_stats",
+        "vmallocinfo",
+    ),
+)
+# Likewise its ReadonlyPaths: settings of the whole machine's kernel.
+PROC_READ_ONLY = ("bus", "fs", "irq", "sys", "sysrq-trigger")
+# Of /sys, processors, their memory, and the host's own network. Not there: disks, other devices, serial numbers.
+SYS = ("devices/system", "kernel/mm/hugepages", "kernel/mm/transparent_hugepage")
+SYS_OF_NETWORK = ("class/net", "devices/virtual/net")
+ETC_SPLIT = sorted({"etc", *(f"etc/{os.path.dirname(path)}" for path in ETC if "/" in path)})
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -87,7 +174,7 @@ def _lay(root: str, image: str, taken: Sequence[str]) -> None:
     for name, target in links.items():
         layers.setdefault(target, []).append(f"{image}/{name}")
     layers = {path: [layer for layer in found if os.path.isdir(layer)] for path, found in layers.items()}
-    split = [*taken, *(path for path, found in layers.items() if found)]
+    split = [*taken, *(path for path, found in layers.items() if found), *ETC_SPLIT]
     for name in present:
         if name in links:
             os.symlink(os.readlink(f"/{name}"), f"{root}/{name}")
@@ -113,7 +200,7 @@ def _lay_one(
             _make_read_only(target)
     elif os.path.isdir(machine) and (above or any(f"{inner}/".startswith(f"{path}/") for inner in split)):
         os.makedirs(target, exist_ok=True)
-        names = [name for name in os.listdir(machine) if not _replaced(name, above)]
+        names = [name for name in os.listdir(machine) if _shown(f"{path}/{name}") and not _replaced(name, above)]
         for name in names:
             _lay_one(root, f"{path}/{name}", above, layers, split)
         for folder in above:
@@ -122,6 +209,15 @@ def _lay_one(
     else:
         _bind(machine, target)
         _make_read_only(target)
+
+
+def _shown(path: str) -> bool:
+    """Whether a host sees what the machine has at a path: all but what of /etc is not in ETC."""
+    if not path.startswith("etc/"):
+        return True
+    return path in ETC_SPLIT or any(
+        fnmatch.fnmatchcase(path, f"etc/{shown}") or path.startswith(f"etc/{shown}/") for shown in ETC
+    )
 
 
 def _replaced(name: str, folders: Sequence[str]) -> bool:
@@ -142,16 +238,16 @@ def _copy(source: str, target: str) -> None:
 
 def _add_kernel_folders(root: str, shared_memory: int | None) -> None:
     _mount("proc", f"{root}/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
-    # The settings of the whole machine's kernel are among these.
-    for name in ("sys", "sysrq-trigger"):
+    for name in PROC_READ_ONLY:
         if os.path.exists(f"{root}/proc/{name}"):
             _bind(f"{root}/proc/{name}", f"{root}/proc/{name}")
             _make_read_only(f"{root}/proc/{name}")
-    try:
-        _mount("sysfs", f"{root}/sys", "sysfs", MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC)
-    except PermissionError:  # the kernel refuses where a part of the machine's /sys is covered
-        _bind("/sys", f"{root}/sys")
-        _make_read_only(f"{root}/sys")
+    for name in PROC_COVERED:
+        if os.path.isdir(f"{root}/proc/{name}"):
+            _mount("tmpfs", f"{root}/proc/{name}", "tmpfs", MS_RDONLY)
+        elif os.path.exists(f"{root}/proc/{name}"):
+            _mount("/dev/null", f"{root}/proc/{name}", None, MS_BIND)
+    _add_sys(root)
     for name in DEVICES:
         if os.path.exists(f"/dev/{name}"):
             _bind(f"/dev/{name}", f"{root}/dev/{name}")
@@ -162,6 +258,23 @@ def _add_kernel_folders(root: str, shared_memory: int | None) -> None:
         os.makedirs(f"{root}/dev/{name}")
         _mount(kind, f"{root}/dev/{name}", kind, MS_NOSUID | MS_NODEV, data)
     os.symlink("pts/ptmx", f"{root}/dev/ptmx")
+
+
+def _add_sys(root: str) -> None:
+    """/sys with what is in SYS, from a sysfs that has the host's own network, or from the machine's without any."""
+    _mount("tmpfs", f"{root}/sys", "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, "size=64k")
+    source, shown = f"{root}/mnt", [*SYS, *SYS_OF_NETWORK]
+    try:
+        _mount("sysfs", source, "sysfs", MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC)
+    except PermissionError:  # the kernel refuses where a part of the machine's /sys is covered
+        source, shown = "/sys", [*SYS]
+    for name in shown:
+        if os.path.isdir(f"{source}/{name}"):
+            _bind(f"{source}/{name}", f"{root}/sys/{name}")
+    os.makedirs(f"{root}/sys/fs/cgroup")
+    if source != "/sys":
+        _check(_libc.umount2(source.encode(), MNT_DETACH), f"umount {source}")
+    _make_read_only(f"{root}/sys")
 
 
 def _bind(source: str, target: str) -> None:

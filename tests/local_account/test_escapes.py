@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import io
 import json
+import socket
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
+import visible
 from shell_jobs import BUCKET, ShellJobs, channel
 
 from sagemaker_local_account.account import LocalAccount
@@ -206,6 +209,35 @@ def test_a_channel_whose_name_is_no_folder_is_the_users_mistake(escapes: Escapes
     escapes.put("data/a", "a")
     escapes.create("dots", "true", InputDataConfig=[channel("..", f"s3://{BUCKET}/data/")])
     assert escapes.reason("dots").startswith("ClientError: a path must stay in its folder")
+
+
+def test_a_job_sees_what_the_list_has_with_a_reason_and_nothing_else(
+    escapes: Escapes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PERSONS_TOKEN", SECRET)
+    with socket.create_server(("", 0)) as others:  # a server of another program on this machine
+        port = others.getsockname()[1]
+        addresses = [a.address for found in psutil.net_if_addrs().values() for a in found if a.family == socket.AF_INET]
+        places = [("MACHINE", address, port) for address in addresses]
+        places += [("METADATA", "169.254.169.254", 80), ("OUTSIDE", "192.0.2.1", 443)]
+        escapes.put("look/train.py", Path(__file__).with_name("look_around.py").read_text())
+        escapes.create(
+            "look",
+            "python /opt/ml/input/data/code/train.py",
+            InputDataConfig=[channel("code", f"s3://{BUCKET}/look/")],
+            Environment={
+                "PROBED": " ".join(f"{name},{address},{number}" for name, address, number in places),
+                "PYTHON_FOLDERS": ":".join(visible.python_folders(escapes.account.state)),
+            },
+        )
+        assert escapes.statuses(["look"]) == ["Completed"]
+    of_test = ("environment PATH=", "environment PROBED=", "environment PYTHON_FOLDERS=")
+    lines = [line for line in escapes.said("look")["algo-1"] if not line.startswith(of_test)]
+    endpoint = {str(escapes.account.description.port): "ENDPOINT"}
+    seen, expected = visible.seen(lines, escapes.account.state, endpoint), visible.expected()
+    assert seen - {line.text for line in expected} == set(), "what no line of visible.txt has"
+    assert {line.text for line in expected if line.everywhere} - seen == set(), "what is not there any more"
+    assert [line.text for line in expected if not line.reason] == []
 
 
 def manifest(escapes: Escapes, name: str, content: Any, program: str = "true") -> None:

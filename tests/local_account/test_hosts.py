@@ -1,3 +1,4 @@
+import ctypes
 import http.server
 import os
 import queue
@@ -15,6 +16,7 @@ from host_jobs import ENVIRONMENT, FOREVER, SECONDS, Job, said
 
 from sagemaker_local_account.devices import write_stand_ins
 from sagemaker_local_account.hosts import HostError
+from sagemaker_local_account.namespaces import KEYCTL_JOIN_SESSION_KEYRING, SYS_KEYCTL
 
 
 def gate(folder: Path, name: str) -> Path:
@@ -116,9 +118,40 @@ def test_a_host_sees_no_file_of_the_machine_outside_its_system_folders(tmp_path:
     assert said(tmp_path, f"import os; print(os.path.exists({str(secret)!r}))") == [("algo-1", "False")]
 
 
+def test_a_host_sees_of_the_machines_settings_what_programs_read_and_no_secret(tmp_path: Path):
+    program = "import os; print(*os.listdir('/etc')); print(*os.listdir('/etc/ssl')); print(open('/etc/passwd').read())"
+    settings, ssl, *passwd = [line for _, line in said(tmp_path, program)]
+    assert {"hosts", "nsswitch.conf", "passwd", "ssl"} <= set(settings.split())
+    secret = {
+        "shadow",
+        "gshadow",
+        "ssh",
+        "pip.conf",
+        "npmrc",
+        "gitconfig",
+        "environment",
+        "machine-id",
+        "sudoers",
+        "fstab",
+    }
+    assert secret & set(os.listdir("/etc")), "the machine has some of these"
+    assert not secret & set(settings.split())
+    assert "certs" in ssl.split()
+    assert "private" not in ssl.split()
+    assert [line.split(":")[0] for line in passwd if line] == ["root", "nobody"]
+
+
+def test_an_images_own_users_are_a_hosts(tmp_path: Path):
+    (tmp_path / "image" / "etc").mkdir(parents=True)
+    (tmp_path / "image" / "etc" / "passwd").write_text(
+        "root:x:0:0:root:/root:/bin/sh\ntrainer:x:1000:1000::/app:/bin/sh\n"
+    )
+    assert said(tmp_path, "import pwd; print(pwd.getpwuid(1000).pw_name)") == [("algo-1", "trainer")]
+
+
 def test_the_machines_system_folders_are_read_only(tmp_path: Path):
     program = """
-for path in ("/usr/x", "/etc/passwd", "/proc/sys/kernel/hostname"):
+for path in ("/usr/x", "/etc/nsswitch.conf", "/proc/sys/kernel/hostname"):
     try:
         open(path, "a").write("x")
     except OSError:  # read-only, or for an ordinary user not even permitted
@@ -127,14 +160,46 @@ for path in ("/usr/x", "/etc/passwd", "/proc/sys/kernel/hostname"):
     assert [line for _, line in said(tmp_path, program)] == ["refused"] * 3
 
 
+def test_a_host_has_no_key_of_the_persons_keyring(tmp_path: Path):
+    libc = ctypes.CDLL(None, use_errno=True)
+    keyctl = SYS_KEYCTL[os.uname().machine]
+    assert libc.syscall(ctypes.c_long(keyctl), ctypes.c_long(KEYCTL_JOIN_SESSION_KEYRING), None) > 0
+    subprocess.run([sys.executable, "-c", KEYS, str(keyctl), "add"], check=True)
+    search = [sys.executable, "-c", KEYS, str(keyctl), "search"]
+    assert subprocess.run(search, capture_output=True, text=True).stdout == "found\n"
+    assert said(tmp_path, ("python", *search[1:])) == [("algo-1", "Required key not available")]
+
+
+KEYS = """
+import ctypes, os, sys
+libc = ctypes.CDLL(None, use_errno=True)
+number, session = int(sys.argv[1]), -3
+if sys.argv[2] == "add":  # add_key(2), whose number is two before keyctl's
+    key = libc.syscall(number - 2, b"user", b"persons-key", b"secret", ctypes.c_size_t(6), session)
+else:
+    key = libc.syscall(number, 10, session, b"user", b"persons-key", 0)
+print("found" if key > 0 else os.strerror(ctypes.get_errno()))
+"""
+
+
 def test_a_host_cannot_make_the_machines_folders_writable(tmp_path: Path):
     program = """
 import ctypes, os
 libc = ctypes.CDLL(None, use_errno=True)
 libc.mount(b"none", b"/usr", None, 32 | 4096, None)
 print(os.strerror(ctypes.get_errno()))
+# In namespaces that it makes itself, where it may mount, what is read-only and what is covered stays so.
+assert libc.unshare(0x10000000 | 0x20000) == 0
+result = libc.mount(b"none", b"/usr", None, 32 | 4096, None)
+print("/usr", os.strerror(ctypes.get_errno()) if result else "done")
+result = libc.umount2(b"/proc/keys", 2)
+print("/proc/keys", os.strerror(ctypes.get_errno()) if result else "done")
 """
-    assert said(tmp_path, program) == [("algo-1", "Operation not permitted")]
+    assert said(tmp_path, program) == [
+        ("algo-1", "Operation not permitted"),
+        ("algo-1", "/usr Operation not permitted"),
+        ("algo-1", "/proc/keys Invalid argument"),
+    ]
 
 
 def test_the_images_files_are_at_their_own_paths(tmp_path: Path):
