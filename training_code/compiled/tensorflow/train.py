@@ -17,7 +17,6 @@ import argparse
 import json
 import os
 import resource
-import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -26,6 +25,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 from common.job import Job, use_the_jobs_network
+from common.tensorflow_stop import Stop
 from model import PADDING, loss_of, network, pieces
 
 # -- Config -----------------------------------------------------------------------------------------------------------
@@ -182,27 +182,6 @@ class CompilationGuard:
 
 
 # -- Run --------------------------------------------------------------------------------------------------------------
-
-
-class Stop:
-    """SIGTERM, on which all hosts stop after the same step. To be made after the strategy, whose services take the signal."""
-
-    def __init__(self, strategy: tf.distribute.Strategy, hosts: int, every: int) -> None:
-        self._strategy, self._every = strategy, every
-        self._alone, self._told = hosts == 1, False
-        signal.signal(signal.SIGTERM, self._tell)
-
-    def _tell(self, *_: object) -> None:
-        self._told = True
-
-    def agreed(self, step: int) -> bool:
-        """After each step, on every host: whether any was told to stop. They are asked in each ``every``-th step."""
-        if self._alone:
-            return self._told
-        if step % self._every:
-            return False
-        told = self._strategy.experimental_distribute_values_from_function(lambda _: tf.constant(float(self._told)))
-        return float(self._strategy.reduce(tf.distribute.ReduceOp.SUM, told, axis=None)) > 0
 
 
 def train(job: Job, options: argparse.Namespace) -> None:

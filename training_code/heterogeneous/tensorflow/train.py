@@ -18,7 +18,6 @@ import argparse
 import contextlib
 import json
 import os
-import signal
 import sys
 import threading
 import time
@@ -29,6 +28,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 from common.job import Job, use_the_jobs_network
+from common.tensorflow_stop import Stop
 from end import DataServiceError
 from model import accuracy, distorted, held_out, network, training_digits
 from service import Cluster, attended, serve
@@ -167,27 +167,6 @@ def step_of(
 
 
 # -- Run --------------------------------------------------------------------------------------------------------------
-
-
-class Stop:
-    """SIGTERM, on which all hosts stop after the same step. To be made after the strategy, whose services take the signal."""
-
-    def __init__(self, strategy: tf.distribute.Strategy, hosts: int, every: int) -> None:
-        self._strategy, self._every = strategy, every
-        self._alone, self._told = hosts == 1, False
-        signal.signal(signal.SIGTERM, self._tell)
-
-    def _tell(self, *_: object) -> None:
-        self._told = True
-
-    def agreed(self, step: int) -> bool:
-        """After each step, on every host: whether any was told to stop. They are asked in each ``every``-th step."""
-        if self._alone:
-            return self._told
-        if step % self._every:
-            return False
-        told = self._strategy.experimental_distribute_values_from_function(lambda _: tf.constant(float(self._told)))
-        return float(self._strategy.reduce(tf.distribute.ReduceOp.SUM, told, axis=None)) > 0
 
 
 def train(job: Job, cluster: Cluster | None, options: argparse.Namespace) -> None:
