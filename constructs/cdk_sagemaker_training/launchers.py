@@ -66,8 +66,7 @@ class Mpi:
         _check_mpi_options(self.custom_mpi_options)
 
     def hyperparameters(self, group: InstanceGroup) -> Mapping[str, str]:
-        _check_not_trainium(self, group)
-        _check_processes_fit(group, self.processes_per_host)
+        _check_group(self, group)
         return {
             "sagemaker_mpi_enabled": "true",
             **_processes(self.processes_per_host),
@@ -141,8 +140,7 @@ class PyTorchDdp:
         _check_processes(self.processes_per_host)
 
     def hyperparameters(self, group: InstanceGroup) -> Mapping[str, str]:
-        _check_not_trainium(self, group)
-        _check_processes_fit(group, self.processes_per_host)
+        _check_group(self, group)
         return {
             "sagemaker_pytorch_ddp_enabled": "true",
             "sagemaker_instance_type": json.dumps(group.instance_type),
@@ -209,14 +207,16 @@ def _check_processes(processes_per_host: int | None) -> None:
         check_count("processes_per_host", processes_per_host)
 
 
-def _check_processes_fit(group: InstanceGroup, processes_per_host: int | None) -> None:
-    facts = instance_facts(group.instance_type)
-    if facts is None or not facts.devices or processes_per_host is None or is_unresolved(processes_per_host):
+def _check_group(launcher: Mpi | PyTorchDdp, group: InstanceGroup) -> None:
+    """What holds where each process takes an accelerator of its own. Raises ``ValueError``."""
+    _check_not_trainium(launcher, group)
+    facts, processes = instance_facts(group.instance_type), launcher.processes_per_host
+    if facts is None or not facts.devices or processes is None or is_unresolved(processes):
         return
-    if processes_per_host > facts.processes:
+    if processes > facts.processes:
         raise ValueError(
             f"processes_per_host must be at most the {facts.processes} accelerators of {group.instance_type}, "
-            f"like {facts.processes}{way_out(group.instance_type)}, got {processes_per_host}"
+            f"like {facts.processes}{way_out(group.instance_type)}, got {processes}"
         )
 
 

@@ -107,9 +107,7 @@ def machines(deployed: Deployed, tmp_path_factory: pytest.TempPathFactory) -> di
 def test_an_execution_that_is_stopped_leaves_no_training_job_running(
     deployed: Deployed, machines: dict[str, str], kind: str
 ) -> None:
-    execution = deployed.start(machines[f"{kind}WaitArn"])
-    job = deployed.the_job_of(execution, until="Training")
-    deployed.client("stepfunctions").stop_execution(executionArn=execution)
+    execution, job = stopped(deployed, machines[f"{kind}WaitArn"])
     assert deployed.ended(execution)["status"] == "ABORTED"
     assert ended(deployed, job)["TrainingJobStatus"] == "Stopped"
 
@@ -221,9 +219,7 @@ def test_a_job_that_waits_for_its_training_plan_is_polled_by_one_execution_after
 def test_an_execution_that_is_stopped_leaves_neither_its_job_nor_its_poller_running(
     deployed: Deployed, machines: dict[str, str]
 ) -> None:
-    execution = deployed.start(machines["PlannedWaitArn"])
-    job = deployed.the_job_of(execution, until="Training")
-    deployed.client("stepfunctions").stop_execution(executionArn=execution)
+    _, job = stopped(deployed, machines["PlannedWaitArn"])
     assert ended(deployed, job)["TrainingJobStatus"] == "Stopped"
     wait_until(
         lambda: {it["status"] for it in executions_of_poller(deployed, "PlannedWait")} <= {"ABORTED", "SUCCEEDED"}
@@ -315,6 +311,14 @@ class TestAJobOfTwoGroupsOfTwoHosts:
 
     def test_adds_up_over_the_ranks_of_the_group_that_trains(self, reports: dict[str, Any]) -> None:
         assert {report["sum over ranks"] for report in reports.values() if "RANK" in report["torchrun"]} == {2.0}
+
+
+def stopped(deployed: Deployed, machine: str) -> tuple[str, dict[str, Any]]:
+    """An execution that is stopped while its job trains, and that job."""
+    execution = deployed.start(machine)
+    job = deployed.the_job_of(execution, until="Training")
+    deployed.client("stepfunctions").stop_execution(executionArn=execution)
+    return execution, job
 
 
 def ended(deployed: Deployed, job: dict[str, Any]) -> dict[str, Any]:
