@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from . import leftovers
 from .faults import Faults
 from .gate import Gate
 from .limits import Limits
@@ -56,7 +57,8 @@ class LocalAccount:
             becomes of one that takes more.
         enforce_iam: evaluate the permissions of every role and user, as AWS does; docs/permissions.md has which.
 
-    ``faults`` are what shall go wrong; see `faults.py`.
+    ``faults`` are what shall go wrong; see `faults.py`. ``lost`` says, once it has started, what the account before it on the
+    folder lost because it was killed; None where it was not.
     """
 
     def __init__(
@@ -70,6 +72,7 @@ class LocalAccount:
         enforce_iam: bool = False,
     ) -> None:
         self.state = state.absolute()
+        self.lost: str | None = None
         self.faults = Faults()
         self._port = port
         self._devices = dict(devices or {})
@@ -82,6 +85,7 @@ class LocalAccount:
         self._log_handler: logging.Handler | None = None
         self._set_aside: dict[str, str] = {}
         self._description: RunningAccount | None = None
+        self._described = False
         self._services: Any = None
 
     @property
@@ -107,12 +111,18 @@ class LocalAccount:
     def start(self) -> LocalAccount:
         """Begin to listen; return once requests are answered."""
         make_private(self.state)
-        self._lock = lock(self.state)
+        try:
+            self._lock = lock(self.state)
+        except OSError as error:
+            raise AccountError(f"the state folder {self.state} cannot be used: {error}") from error
         if not _running.acquire(blocking=False):
             self._lock.close()
             raise AccountError("another LocalAccount is running in this process; close it first")
         try:
             self._start()
+        except OSError as error:
+            self.close()
+            raise AccountError(f"the state folder {self.state} cannot be used: {error}") from error
         except BaseException:
             self.close()
             raise
@@ -128,6 +138,10 @@ class LocalAccount:
         from . import server
 
         self._log_handler = server.log_to(self.state / "account.log")
+        self.lost = leftovers.lost(self.state)
+        if self.lost is not None:
+            _log.warning("%s", self.lost)
+        leftovers.clear_written(self.state)
         listener = server.listen(self._port)
         port = listener.getsockname()[1]
         self._description = RunningAccount(
@@ -159,8 +173,9 @@ class LocalAccount:
         self._server = server.make(listener, gate)
         self._thread = threading.Thread(target=self._server.serve_forever, name="local-account", daemon=True)
         self._thread.start()
-        describe(self.state, self._description)
         write_commands(self.state)
+        describe(self.state, self._description)
+        self._described = True
 
     def close(self) -> None:
         """End every job and execution, stop listening, and give the state folder free."""
@@ -178,7 +193,9 @@ class LocalAccount:
             from . import stepfunctions
 
             stepfunctions.stop_all()
-            (self.state / "account.json").unlink(missing_ok=True)
+            if self._described:  # else it is that of an account that was killed
+                (self.state / "account.json").unlink(missing_ok=True)
+                self._described = False
             os.environ.pop("MOTO_PORT", None)
             self._description = None
         if self._log_handler is not None:

@@ -11,6 +11,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from . import atomic_files
 from .container_start import CONTAINER_ENV, UNKNOWN, Start, start_of
 from .references import ACCOUNT_ID, ECR_REGISTRY, ImageError, Reference
 
@@ -69,8 +70,7 @@ class Base:
             file = root / path.lstrip("/")
             if not file.exists():
                 file.parent.mkdir(parents=True, exist_ok=True)
-                file.write_text(text)
-                file.chmod(0o755)
+                atomic_files.write(file, text, mode=0o755)
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,12 @@ import contextlib
 import json
 import os
 import socket
-import subprocess
 import threading
 from collections.abc import Mapping
 from pathlib import Path
 
+from . import leftovers
+from .bound_process import BoundProcess
 from .build_host import SOCKET
 
 _MOST_BYTES = 1 << 20
@@ -24,10 +25,10 @@ class DockerDaemon:
     """
 
     def __init__(self, folder: Path, home: Path, environment: Mapping[str, str]) -> None:
-        self._home = home
+        self._home, self._folder = home, home.parent
         self._config = folder / "docker"  # a build begins without log-ins, and its own are nobody else's
         self._environment = environment
-        self._running: set[subprocess.Popen[bytes]] = set()
+        self._running: set[BoundProcess] = set()
         self._socket = socket.socket(socket.AF_UNIX)
         directory = os.open(folder, os.O_RDONLY)
         # By way of the folder: the path of a socket may not be longer than 108 characters.
@@ -41,7 +42,7 @@ class DockerDaemon:
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
         for running in [*self._running]:
-            running.terminate()
+            running.kill()
 
     def _accept(self) -> None:
         while True:
@@ -71,14 +72,18 @@ class DockerDaemon:
             os.write(descriptors[2], problem.encode())
             return 1
         stdin, stdout, stderr = descriptors
-        with subprocess.Popen(
-            [self._environment["CDK_DOCKER"], "--config", str(self._config), *arguments],
-            cwd=directory,
-            env=self._environment,
-            stdin=stdin,
-            stdout=stdout,
-            stderr=stderr,
-        ) as running:
+        with (
+            leftovers.held(self._folder) as held,
+            BoundProcess(
+                [self._environment["CDK_DOCKER"], "--config", str(self._config), *arguments],
+                cwd=directory,
+                env=self._environment,
+                held=held,
+                stdin=stdin,
+                stdout=stdout,
+                stderr=stderr,
+            ) as running,
+        ):
             self._running.add(running)
             code = running.wait()
         self._running.discard(running)

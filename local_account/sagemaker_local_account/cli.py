@@ -118,6 +118,7 @@ def run(context: typer.Context, command: Annotated[list[str], typer.Argument(hel
         sys.exit(_call(command, environment_of(running, options.state.absolute())))
     _warn()
     with options.account() as account:
+        _warn_of_losses(account)
         code = _call(command, account.environment())
     sys.exit(code)
 
@@ -129,6 +130,7 @@ def _serve(options: Options) -> None:
         signal.signal(number, lambda *_: told_to_stop.set())
     _warn()
     with options.account() as account:
+        _warn_of_losses(account)
         _print_exports(account.environment(), account.state)
         print(f"# The account answers at {account.endpoint_url}; its log is {account.state / 'account.log'}.")
         print("# Paste the lines above into another terminal. Ctrl-C ends the account and its jobs.", flush=True)
@@ -142,6 +144,11 @@ def _warn() -> None:
     reason = namespaces_refused()
     if reason:
         print(f"local-account: warning: training jobs cannot run here: {reason}", file=sys.stderr)
+
+
+def _warn_of_losses(account: LocalAccount) -> None:
+    if account.lost is not None:
+        print(f"local-account: warning: {account.lost}", file=sys.stderr, flush=True)
 
 
 def _print_exports(environment: dict[str, str], state: Path) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import builtins
 import copy
-import shutil
 import threading
 import uuid
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from . import leftovers
 from .build import Build, Surroundings
 from .service_errors import ServiceError, check
 from .state import ACCOUNT_ID, REGION
@@ -43,7 +43,7 @@ class CodeBuild:
     """The CodeBuild of one account."""
 
     def __init__(self, around: Surroundings) -> None:
-        shutil.rmtree(around.folder, ignore_errors=True)  # of an account that was killed
+        leftovers.clear(around.folder)  # of an account that was killed
         self._around = around
         self._lock = threading.Lock()
         self._projects: dict[str, dict[str, Any]] = {}

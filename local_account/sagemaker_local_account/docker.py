@@ -14,6 +14,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from . import atomic_files
 from .base_images import AWS_ACCOUNTS, PUBLIC_REGISTRY
 from .docker_logins import DockerLogins
 from .images import ImageError, ImageStore, own_reference
@@ -36,6 +37,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _run(given, config)
     except ImageError as error:
         print(f"docker (the local account's): {error}", file=sys.stderr)
+        return 1
+    except OSError as error:
+        if not atomic_files.is_disk_full(error):
+            raise
+        print(f"docker (the local account's): the disk of {_state()} is full: {error}", file=sys.stderr)
         return 1
 
 

@@ -6,11 +6,11 @@ The folder is one of the account's own: its tokens are nothing to the user's rea
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from . import atomic_files
 from .base_images import AWS_ACCOUNTS, PUBLIC_REGISTRY
 from .references import ECR_REGISTRY, ImageError, Reference
 
@@ -49,6 +49,4 @@ class DockerLogins:
 
     def _write(self, content: Mapping[str, Any]) -> None:
         self._file.parent.mkdir(parents=True, exist_ok=True)
-        partial = self._file.with_suffix(f".{os.getpid()}")
-        partial.write_text(json.dumps(content))
-        partial.replace(self._file)
+        atomic_files.write(self._file, json.dumps(content), mode=0o600)

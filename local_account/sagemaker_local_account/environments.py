@@ -19,6 +19,8 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from . import atomic_files
+from .bound_process import BoundProcess
 from .pip_install import PipInstall, requirement_of
 from .references import ImageError
 from .trees import digest, locate
@@ -37,6 +39,8 @@ def python_for(
     over the account's own: only what that lacks is installed. It is kept in the account's folder, or in the folder that
     SAGEMAKER_LOCAL_ACCOUNT_VENVS names, which accounts may share: its name is the hash of all that it is made from.
 
+    What installs ends with the account, however that ends, and no other account begins before it has.
+
     Raises:
         ImageError: a requirement cannot be had; the text names it and the Dockerfile's line.
     """
@@ -52,11 +56,11 @@ def python_for(
             say(f"installing {', '.join(wanted)} into a virtual environment of the image's own")
             shutil.rmtree(folder, ignore_errors=True)
             try:
-                _make(folder, lacking, installs, root)
+                _make(folder, lacking, installs, root, lock.fileno())
             except BaseException:
                 shutil.rmtree(folder, ignore_errors=True)
                 raise
-            (folder / "complete").touch()
+            atomic_files.write(folder / "complete", "")
     return folder
 
 
@@ -101,20 +105,20 @@ def _key(base: Sequence[str], installs: Sequence[PipInstall], root: Path) -> str
     return hashlib.sha256(json.dumps([sys.version, own, [*base], asked]).encode()).hexdigest()[:16]
 
 
-def _make(folder: Path, base: Sequence[str], installs: Sequence[PipInstall], root: Path) -> None:
+def _make(folder: Path, base: Sequence[str], installs: Sequence[PipInstall], root: Path, held: int) -> None:
     python = folder / "bin" / "python"
-    _run([sys.executable, "-m", "venv", "--without-pip", str(folder)], "python -m venv")
+    _run([sys.executable, "-m", "venv", "--without-pip", str(folder)], "python -m venv", held)
     lines = [f"import site; site.addsitedir({path!r})" for path in site.getsitepackages()]
     [packages] = folder.glob("lib/python*/site-packages")
     (packages / "the_accounts_own.pth").write_text("\n".join(lines))
     if _installed("pip") is None:
-        _run([str(python), "-m", "ensurepip"], "python -m ensurepip")
+        _run([str(python), "-m", "ensurepip"], "python -m ensurepip", held)
     pip = [str(python), "-m", "pip", "install", "--disable-pip-version-check", "--no-input", "--quiet"]
     if base:
-        _run([*pip, *base], "FROM")
+        _run([*pip, *base], "FROM", held)
     for install in installs:
-        with tempfile.TemporaryDirectory() as scratch:
-            _run([*pip, *_arguments(install, root, Path(scratch))], install.place)
+        with tempfile.TemporaryDirectory(dir=folder) as scratch:
+            _run([*pip, *_arguments(install, root, Path(scratch))], install.place, held)
     _add_scripts(folder)
 
 
@@ -165,16 +169,18 @@ def _add_scripts(folder: Path) -> None:
         copy.chmod(0o755)
 
 
-def _run(command: list[str], place: str) -> None:
+def _run(command: list[str], place: str, held: int) -> None:
     environment = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "PYTHONHOME")}
-    done = subprocess.run(
+    with BoundProcess(
         command,
+        held=held,
         text=True,
         env=environment,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-    )
+    ) as process:
+        done = process.run()
     if done.returncode:
         lines = done.stdout.splitlines()
         said = " ".join([line for line in lines if line.startswith("ERROR:")] or lines[-5:])

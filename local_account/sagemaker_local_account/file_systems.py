@@ -78,7 +78,11 @@ class FileSystems:
         @functools.wraps(moto_creates)
         def create(*args: Any, **details: Any) -> Any:
             created = moto_creates(*args, **details)
-            self.folder(created.file_system_id)
+            try:
+                self.folder(created.file_system_id)
+            except OSError:  # a full disk: there is no file system then
+                args[0].delete_file_system(created.file_system_id)
+                raise
             return created
 
         return create

@@ -23,6 +23,8 @@ from typing import Any
 from moto.awslambda.models import LambdaFunction
 from moto.core.exceptions import JsonRESTError
 
+from . import atomic_files, leftovers
+from .bound_process import BoundProcess
 from .clients import OF_JOBS, Clients
 from .sessions import Sessions
 
@@ -79,9 +81,13 @@ class Call:
 
 
 class Functions:
-    """Calls the functions of one account."""
+    """Calls the functions of one account, each call with a folder of its own in ``folder``, which is cleared."""
 
-    def __init__(self, clients: Clients, sessions: Sessions, environment: Callable[[], Mapping[str, str]]) -> None:
+    def __init__(
+        self, folder: Path, clients: Clients, sessions: Sessions, environment: Callable[[], Mapping[str, str]]
+    ) -> None:
+        leftovers.clear(folder)  # of an account that was killed
+        self._folder = folder
         self._clients, self._sessions, self._environment = clients, sessions, environment
 
     def call(self, function: LambdaFunction, event: Any) -> Call:
@@ -94,9 +100,10 @@ class Functions:
         stream = f"{time.strftime('%Y/%m/%d', time.gmtime())}/[$LATEST]{uuid.uuid4().hex}"
         group = getattr(function, "account_log_group", function.logs_group_name)
         seconds = float(function.timeout)
-        with tempfile.TemporaryDirectory() as folder:
+        with tempfile.TemporaryDirectory(dir=self._folder) as folder, leftovers.held(Path(folder)) as held:
             code, result = Path(folder, "code"), Path(folder, "result.json")
-            zipfile.ZipFile(io.BytesIO(function.code_bytes)).extractall(code)
+            with atomic_files.naming_full_disk(self._folder):
+                zipfile.ZipFile(io.BytesIO(function.code_bytes)).extractall(code)
             context = {
                 "aws_request_id": request_id,
                 "function_name": function.function_name,
@@ -111,15 +118,16 @@ class Functions:
             command = [sys.executable, "-P", str(_RUNTIME)]
             variables = self._variables(function, keys, folder)
             try:
-                done = subprocess.run(
-                    command, input=json.dumps(given), cwd=code, env=variables, timeout=seconds, text=True,
-                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                )  # fmt: skip
+                with BoundProcess(
+                    command, held=held, cwd=code, env=variables, text=True,
+                    stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                ) as process:  # fmt: skip
+                    done = process.run(json.dumps(given), seconds)
                 payload, failed, printed = result.read_text() if result.exists() else "", done.returncode, done.stdout
             except subprocess.TimeoutExpired as expired:
                 message = f"{request_id} Task timed out after {seconds:.2f} seconds"
                 payload, failed = json.dumps({"errorMessage": message, "errorType": "Sandbox.Timedout"}), 1
-                printed = (expired.stdout or b"").decode(errors="replace") + message
+                printed = str(expired.stdout or "") + message
         self._keep(group, stream, printed, keys)
         return Call(payload, bool(failed), printed)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -16,6 +15,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from . import atomic_files, leftovers
 from .base_images import deep_learning_container
 from .builder import Builder, Stage
 from .environments import python_for
@@ -84,7 +84,10 @@ class ImageStore:
             notes.append(text)
             note(text)
 
-        with tempfile.TemporaryDirectory(dir=self._folder) as scratch:
+        with (
+            leftovers.held(self._folder),
+            tempfile.TemporaryDirectory(prefix=leftovers.UNFINISHED, dir=self._folder) as scratch,
+        ):
             builder = Builder(
                 context,
                 dockerfile,
@@ -98,13 +101,14 @@ class ImageStore:
             stage = builder.build(target)
             python = python_for(stage.base, stage.installs, stage.root, self._state, noted)
             id = self._keep(stage, notes)
-        for name in names:
-            self._name("tags", name, id)
+            for name in names:
+                self._name("tags", name, id)
         return replace(self._load(id, python), notes=notes)
 
     def tag(self, source: str, target: str) -> None:
         """Give an image another name."""
-        self._name("tags", reference(target), self._id("tags", source))
+        with leftovers.held(self._folder):
+            self._name("tags", reference(target), self._id("tags", source))
 
     def inspect(self, name: str) -> Image | None:
         """The image of a name or an id; None where there is none."""
@@ -127,9 +131,10 @@ class ImageStore:
         id = self._id("tags", name)
         named = own_reference(name)
         given = register(id, named)
-        if given:
-            self._name("registry", replace(named, digest=given), id)
-        self._name("registry", named, id)
+        with leftovers.held(self._folder):
+            if given:
+                self._name("registry", replace(named, digest=given), id)
+            self._name("registry", named, id)
         return id
 
     def resolve(self, uri: str) -> Image:
@@ -173,7 +178,7 @@ class ImageStore:
             whole = Path(tempfile.mkdtemp(dir=stage.root.parent))
             stage.root.chmod(0o755)
             stage.root.rename(whole / "root")
-            (whole / "image.json").write_text(json.dumps({**settings, "notes": notes}, indent=2))
+            atomic_files.write(whole / "image.json", json.dumps({**settings, "notes": notes}, indent=2))
             try:
                 whole.rename(folder)
             except OSError:  # another process was quicker with the same image
@@ -216,10 +221,7 @@ class ImageStore:
         return found
 
     def _name(self, kind: str, name: Reference, id: str) -> None:
-        descriptor, partial = tempfile.mkstemp(dir=self._folder)
-        with open(descriptor, "w") as file:
-            json.dump({"name": str(name), "id": id}, file)
-        os.replace(partial, self._file_of(kind, name))
+        atomic_files.write(self._file_of(kind, name), json.dumps({"name": str(name), "id": id}))
 
     def _named(self, kind: str, name: Reference) -> str | None:
         file = self._file_of(kind, name)

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from . import atomic_files
 from .devices import accelerators, write_stand_ins
 from .faults import Faults, FullDisk, Interruption, LateHost
 from .file_systems import FileSystems, sources
@@ -159,14 +160,8 @@ class Job:
     def _run(self) -> None:
         try:
             end = self._live()
-        except (JobFailed, HostError, ImageError, StorageError) as error:
-            end = End("Failed", "Failed", "Training job failed", str(error))
-        except UnsafePath as error:
-            end = End("Failed", "Failed", "Training job failed", f"ClientError: {error.strerror}")
         except Exception as error:
-            _log.exception("%s failed", self.name)
-            reason = f"InternalServerError: {type(error).__name__}: {error}"
-            end = End("Failed", "Failed", "Training job failed", reason)
+            end = End("Failed", "Failed", "Training job failed", self._reason_of(error))
         shutil.rmtree(self._folder, ignore_errors=True)
         with self._lock:
             now = _now()
@@ -179,6 +174,19 @@ class Job:
                 self._ended["FailureReason"] = end.reason[:_LONGEST_REASON]
             self._times["TrainingEndTime"] = now
         self._change(end.secondary, end.message, status=end.status)
+
+    def _reason_of(self, error: Exception) -> str:
+        """Why an error failed the job: a FailureReason."""
+        if isinstance(error, (JobFailed, ImageError, StorageError)):
+            return str(error)
+        if isinstance(error, UnsafePath):
+            return f"ClientError: {error.strerror}"
+        if atomic_files.is_disk_full(error):
+            return f"ClientError: Insufficient disk space: the disk of {self._around.folder} is full: {error}"
+        if isinstance(error, HostError):
+            return str(error)
+        _log.error("%s failed", self.name, exc_info=error)
+        return f"InternalServerError: {type(error).__name__}: {error}"
 
     def _live(self) -> End:
         plan = None
@@ -202,11 +210,11 @@ class Job:
         job tries others."""
         self._times.setdefault("TrainingStartTime", _now())
         self._change("Downloading", "Downloading input data")
-        with space_for("Data download"):
+        with space_for("Data download", self._around.folder):
             plan = self._download(plan)
         if self._stop.is_set():
             return STOPPED
-        with space_for("Checkpoint download"):
+        with space_for("Checkpoint download", self._around.folder):
             checkpoints = self._checkpoints(plan)
         self._change("Training", "Training image download completed. Training in progress.")
         outcome = self._train(plan, checkpoints)
@@ -222,8 +230,13 @@ class Job:
             return None
         if outcome.failure is None:
             self._change("Uploading", "Uploading generated training model")
-        with space_for("Artifact upload"):
-            self._upload(plan)
+        try:
+            with space_for("Artifact upload", self._around.folder):
+                self._upload(plan)
+        except StorageError as error:
+            if outcome.failure is None:
+                raise
+            _log.warning("%s: %s", self.name, error)  # what failed first is the reason
         if outcome.failure is not None:
             return End("Failed", "Failed", "Training job failed", outcome.failure)
         return ENDS.get(outcome.ended_by) or End("Completed", "Completed", "Training job completed")

@@ -122,10 +122,12 @@ class Link:
             with refusals(f"Import failed for {self.uri}"):
                 fetch(s3, bucket, key, folder, new)
             folder.rename(new, name)  # at once, for jobs that read it
-        except (FileExistsError, IsADirectoryError, NotADirectoryError, UnsafePath):
+        except OSError as error:
             with contextlib.suppress(OSError):
                 folder.remove(new)
-            return None
+            if isinstance(error, (FileExistsError, IsADirectoryError, NotADirectoryError, UnsafePath)):
+                return None
+            raise
         return _on_disk(folder.status(path))
 
     def _objects(self, s3: Any, permissions: Permissions) -> Mapping[str, tuple[str, str]]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import socket
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -63,8 +65,35 @@ def internal_failure(environ: WSGIEnvironment, start_response: StartResponse, lo
     return answers.error(environ, start_response, "500 Internal Server Error", "InternalFailure", message)
 
 
+def disk_full(
+    environ: WSGIEnvironment, start_response: StartResponse, state: Path, error: Exception
+) -> Iterable[bytes]:
+    """Refuse what takes space that is not there; not with a status that AWS's clients try again (500, 502, 503, 504)."""
+    message = f"the disk of the local account's folder {state} is full: {error}. Make room, and try again"
+    _log.warning("%s %s: %s", environ["REQUEST_METHOD"], environ["REQUEST_URI"], message)
+    return answers.error(environ, start_response, "507 Insufficient Storage", "InsufficientStorage", message)
+
+
+class LogFile(logging.FileHandler):
+    """The account's log. Lines for which its disk has no room are lost, and nothing else is."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            super().emit(record)
+        except OSError:  # it could not be opened
+            self.handleError(record)
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handleError(record)
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            super().close()
+
+
 def log_to(path: Path) -> logging.Handler:
-    handler = logging.FileHandler(path, mode="w", delay=True)
+    handler = LogFile(path, mode="w", delay=True)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     for name in LOGGERS:
         logger = logging.getLogger(name)

@@ -17,6 +17,7 @@ from werkzeug.wsgi import get_input_stream
 
 from . import (
     answers,
+    atomic_files,
     build_resources,
     clients,
     cloudformation,
@@ -26,9 +27,11 @@ from . import (
     events,
     functions,
     keys,
+    leftovers,
     log_events,
     lustre_resources,
     notifications,
+    s3_files,
     server,
     sessions,
     simulation,
@@ -91,7 +94,7 @@ class Services:
         }
         self._complete_moto()
         file_systems = FileSystems(
-            state / "file-systems",
+            state / leftovers.FILE_SYSTEMS,
             Place(ACCOUNT_ID, REGION),
             self._permissions,
             self._clients.client("s3", REGION, self._root_keys, clients.OF_JOBS),
@@ -118,13 +121,18 @@ class Services:
         self._clock = cloudwatch.Clock()
         self._builds = CodeBuild(
             Surroundings(
-                state / "builds", account.endpoint_url, self._root_keys, self._clients, self._sessions, environment
+                state / leftovers.BUILDS,
+                account.endpoint_url,
+                self._root_keys,
+                self._clients,
+                self._sessions,
+                environment,
             )
         )
         self._responses = Responses(self._clients.client("s3", REGION, self._root_keys, clients.OF_BUILDS))
         build_resources.install(self._builds, self._responses)
         custom_resources.install(self._responses)
-        functions.install(functions.Functions(self._clients, self._sessions, environment))
+        functions.install(functions.Functions(state / leftovers.FUNCTIONS, self._clients, self._sessions, environment))
         # By the beginning of X-Amz-Target; all else is moto's.
         self._apis: dict[str, Any] = {
             OF_ACCOUNT: Control(faults, is_root=lambda environ: environ[KEY] == account.access_key_id),
@@ -158,6 +166,7 @@ class Services:
             role_keys = self._sessions.of(role_arn, stepfunctions.SERVICE, machine_arn)
             return self._clients.client(service, region, role_keys, clients.OF_STATES)
 
+        s3_files.install(self._state / "s3")
         sessions.install(self._account.access_key_id)
         stepfunctions.install(of_states, self._permissions)
         cloudformation.install()
@@ -186,7 +195,9 @@ class Services:
             # moto's word for an operation that it lacks. A 500 would be tried again by every client.
             message = f"the local account does not have this operation: {error}"
             return answers.error(environ, start_response, "400 Bad Request", "UnknownOperationException", message)
-        except Exception:
+        except Exception as error:
+            if atomic_files.is_disk_full(error):
+                return server.disk_full(environ, start_response, self._state, error)
             _log.exception("%s %s", environ["REQUEST_METHOD"], environ["REQUEST_URI"])
             return server.internal_failure(environ, start_response, self._state / "account.log")
         return answer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -11,6 +12,8 @@ import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO
+
+from . import atomic_files
 
 ACCOUNT_ID = "123456789012"  # moto's default; documented, so that stacks may pin it
 REGION = "us-east-1"
@@ -124,9 +127,10 @@ def running_account(state: Path) -> RunningAccount | None:
         lock(state.absolute()).close()
     except AccountError:
         path = state.absolute() / "account.json"
-        if path.exists():
-            return RunningAccount(**json.loads(path.read_text()))
-        return None
+        found = RunningAccount(**json.loads(path.read_text())) if path.exists() else None
+        # Until an account has started, the file may be of one that was killed.
+        owner = (state.absolute() / "account.lock").read_text()
+        return found if found is not None and str(found.pid) == owner else None
     except FileNotFoundError:
         return None
     return None
@@ -138,13 +142,16 @@ def make_private(state: Path) -> None:
         state.mkdir(mode=0o700, parents=True, exist_ok=True)
         state.chmod(0o700)
         (state / "aws-config").touch(mode=0o600)
-        (state / SDK_DEFAULTS).write_text(json.dumps(_DEFAULTS))
+        atomic_files.write(state / SDK_DEFAULTS, json.dumps(_DEFAULTS))
     except OSError as error:
-        raise AccountError(f"the state folder cannot be used: {error}") from error
+        raise AccountError(f"the state folder {state} cannot be used: {error}") from error
 
 
 def lock(state: Path) -> IO[str]:
-    """Take the state folder, or say who has it. The kernel gives it free when its owner ends, however it ends."""
+    """Take the state folder, or say who has it. The kernel gives it free when its owner ends, however it ends.
+
+    Raises AccountError where another has it, and OSError where its disk is full.
+    """
     file = open(state / "account.lock", "a+")  # noqa: SIM115 - held for as long as the account runs
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -156,18 +163,20 @@ def lock(state: Path) -> IO[str]:
             f"another local account uses the state folder {state} (process {owner}); "
             "stop it, or choose another folder with --state"
         ) from None
-    file.truncate(0)
-    file.write(str(os.getpid()))
-    file.flush()
+    try:
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+    except OSError:
+        with contextlib.suppress(OSError):
+            file.close()
+        raise
     return file
 
 
 def describe(state: Path, account: RunningAccount) -> None:
     """Write `account.json`, by which another terminal finds the account; its keys are for this user's eyes only."""
-    path = state / "account.json"
-    path.unlink(missing_ok=True)
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-        json.dump(asdict(account), file)
+    atomic_files.write(state / "account.json", json.dumps(asdict(account)), mode=0o600)
 
 
 def write_commands(state: Path) -> None:
@@ -190,5 +199,4 @@ def write_commands(state: Path) -> None:
 def _write_command(state: Path, name: str, line: str) -> None:
     path = state / BIN / name
     path.parent.mkdir(exist_ok=True)
-    path.write_text(f"#!/bin/sh\n{line}\n")
-    path.chmod(0o700)
+    atomic_files.write(path, f"#!/bin/sh\n{line}\n", mode=0o700)

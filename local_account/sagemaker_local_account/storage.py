@@ -17,6 +17,7 @@ from typing import IO, Any
 from boto3.exceptions import S3UploadFailedError
 from botocore.exceptions import ClientError
 
+from . import atomic_files
 from .safe_paths import JobFolder, UnsafePath
 
 _BLOCK = 1 << 20
@@ -28,14 +29,15 @@ class StorageError(Exception):
 
 
 @contextlib.contextmanager
-def space_for(what: str) -> Iterator[None]:
-    """Say of a full disk what it made impossible, in the service's words."""
+def space_for(what: str, folder: Path) -> Iterator[None]:
+    """Say of a full disk what it made impossible, in the service's words, and which disk: that of ``folder``."""
     try:
         yield
     except OSError as error:
-        # copytree tells of several errors by their texts only.
-        if any(os.strerror(number) in str(error) for number in (errno.ENOSPC, errno.EDQUOT)):
-            raise StorageError(f"ClientError: {what} failed:Insufficient disk space: {error}") from error
+        if atomic_files.is_disk_full(error):
+            raise StorageError(
+                f"ClientError: {what} failed:Insufficient disk space: the disk of {folder} is full: {error}"
+            ) from error
         raise
 
 

@@ -71,7 +71,7 @@ class TrainingJobs:
         self._jobs: dict[str, Job] = {}
         check_devices(devices)
         self._newer_types = frozenset(filter(is_newer, devices))
-        folder = state / "jobs"
+        folder = state / leftovers.JOBS
         leftovers.clear(folder)
         self._surroundings = Surroundings(
             folder=folder,

@@ -9,6 +9,35 @@ from botocore.exceptions import ClientError
 from running_account import Running
 
 WAITING = {"Delay": 1, "MaxAttempts": 30}
+_TRUST = {"Effect": "Allow", "Principal": {"Service": "lambda.amazonaws.com"}, "Action": "sts:AssumeRole"}
+_CODE = """
+import cfnresponse, subprocess
+def handler(event, context):
+    subprocess.Popen(["sleep", "1000"])
+    cfnresponse.send(event, context, "SUCCESS", {})
+"""
+# Some resources, one of which a function makes, that leaves a process behind.
+WITH_A_FUNCTION = {
+    "Resources": {
+        "Bucket": {"Type": "AWS::S3::Bucket"},
+        "FileSystem": {"Type": "AWS::EFS::FileSystem"},
+        "Role": {"Type": "AWS::IAM::Role", "Properties": {"AssumeRolePolicyDocument": {"Statement": [_TRUST]}}},
+        "Function": {
+            "Type": "AWS::Lambda::Function",
+            "Properties": {
+                "Code": {"ZipFile": _CODE},
+                "Handler": "index.handler",
+                "Role": {"Fn::GetAtt": ["Role", "Arn"]},
+                "Runtime": "python3.13",
+                "Timeout": 60,
+            },
+        },
+        "Custom": {
+            "Type": "Custom::Thing",
+            "Properties": {"ServiceToken": {"Fn::GetAtt": ["Function", "Arn"]}},
+        },
+    }
+}
 
 
 def deploy(running: Running, name: str, resources: dict[str, Any], **top: Any) -> dict[str, str]:

@@ -226,9 +226,9 @@ def test_a_job_on_a_machine_without_namespaces_fails_by_the_setting_to_change(
 
 @pytest.fixture(scope="module")
 def small_disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ShellJobs]:
-    """An account whose state folder lies on a disk of 4 MB."""
+    """An account whose state folder lies on a disk of 12 MB, which also holds its objects."""
     state = tmp_path_factory.mktemp("state")
-    disk = f"mount -t tmpfs -o size=4m none {shlex.quote(str(state))}"
+    disk = f"mount -t tmpfs -o size=12m none {shlex.quote(str(state))}"
     with Serving(state, within=within(disk)) as serving:
         yield ShellJobs(serving.exports, Path(f"/proc/{serving.process.pid}/root{state}"))
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from account_process import Serving
+from account_process import Serving, lives, marked
 from botocore.exceptions import ClientError
 from shell_jobs import AN_ERROR_RATHER_THAN_A_HANG, ShellJobs, client_of
 
@@ -24,23 +24,6 @@ def until(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < limit
         time.sleep(0.01)
-
-
-def marked(mark: str) -> set[int]:
-    """The processes that have a text in their environment or their command line."""
-    found = set()
-    for folder in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            if mark.encode() in (folder / "environ").read_bytes() + (folder / "cmdline").read_bytes():
-                found.add(int(folder.name))
-    return found
-
-
-def lives(process: psutil.Process) -> bool:
-    """Whether it is more than an entry in the table, which stays until the machine's process 1 looks."""
-    with contextlib.suppress(psutil.NoSuchProcess):
-        return process.status() != psutil.STATUS_ZOMBIE
-    return False
 
 
 def namespaces_of(processes: list[psutil.Process]) -> set[str]:
