@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any, Literal
 
+from cdk_sagemaker_training.model_artifacts import ModelCheck
 from cdk_sagemaker_training.polling import Intervals, poll_state
 from cdk_sagemaker_training.retries import retry
 
@@ -40,11 +41,12 @@ def training_definition(
     poller_arn: str | None,
     timeout_seconds: int | None,
     partition: str,
+    models: ModelCheck | None,
 ) -> dict[str, Any]:
     """Runs one job after the other, each as ``_states`` says; ``requests`` has their Parameters by their name's suffix.
 
     Jobs are polled at ``intervals``, or by the state machine ``poller_arn``. Without ``timeout_seconds`` an execution ends when
-    Step Functions ends it, after a year ("Quotas related to state machine executions").
+    Step Functions ends it, after a year ("Quotas related to state machine executions"). ``models`` looks for the last job's.
 
     The states of a job with a suffix have it before their names: `compile` has `CompileCreate`.
     """
@@ -52,6 +54,9 @@ def training_definition(
     firsts = [_state_name(suffix, "FirstAttempt") for suffix in requests]
     for (suffix, request), following in zip(requests.items(), [*firsts[1:], None], strict=True):
         own = _states(request, prefix, suffix, integration, attempts, intervals, poller_arn, partition)
+        if models is not None and following is None:
+            own["IsOver"]["Choices"][0]["Next"] = "FindModel"
+            own |= models.states(partition, _OWN)
         own = states_of_job(suffix, own)
         if following is not None:
             own[_state_name(suffix, "Completed")] = {"Type": "Pass", "Next": following}

@@ -56,7 +56,13 @@ KNOWN: Mapping[str, Known] = {
     **_of(
         "TrainingWorkflow", Known("deployment", "since a state machine has one number for all executions"), "timeout"
     ),
-    **_of("TrainingWorkflow", Known("synth", "since the states follow from it"), "attempts", "integration"),
+    **_of(
+        "TrainingWorkflow",
+        Known("synth", "since the states follow from it"),
+        "attempts",
+        "integration",
+        "missing_model",
+    ),
     **_of("TrainingTask", _EXECUTION, "unique_by"),
     **_of("InstanceGroup", _EXECUTION, "instance_type", "instance_count"),
     **_of("InstancePreference", _EXECUTION, "instance_type", "instance_count"),

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
+_OF_SAGEMAKER = (
+    "SageMaker.AmazonSageMakerException",
+    "SageMaker.SageMakerException",
+    "SageMaker.SdkClientException",
+)
 
-def retry(times: int) -> dict[str, Any]:
-    """Throttling, refusals and errors of the service, which Step Functions does not tell apart for SageMaker."""
+
+def retry(times: int, *errors: str) -> dict[str, Any]:
+    """Throttling, refusals and errors of the service, which Step Functions does not tell apart for SageMaker.
+
+    ``errors`` are those of another service.
+    """
     return {
-        "ErrorEquals": [
-            "SageMaker.AmazonSageMakerException",
-            "SageMaker.SageMakerException",
-            "SageMaker.SdkClientException",
-        ],
+        "ErrorEquals": list(errors or _OF_SAGEMAKER),
         "IntervalSeconds": 1,
         "BackoffRate": 2,
         "MaxAttempts": times,

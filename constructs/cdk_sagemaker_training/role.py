@@ -201,13 +201,13 @@ class TrainingRole(Construct):
 
     def _allow_list(self, bucket: s3.IBucket | S3AccessPoint, prefix: str) -> None:
         # A listing is of the bucket, so what narrows it to the prefix is a condition.
-        for place, condition in _also_behind(bucket):
+        for place, condition in also_behind(bucket):
             self._allow(
                 ["s3:ListBucket"], [place.bucket_arn], {"StringLike": {"s3:prefix": [f"{prefix}*"]}, **condition}
             )
 
     def _allow_objects(self, actions: list[str], bucket: s3.IBucket | S3AccessPoint, prefix: str) -> None:
-        for place, condition in _also_behind(bucket):
+        for place, condition in also_behind(bucket):
             self._allow(actions, [place.arn_for_objects(f"{prefix}*")], condition or None, why=_WHY_OBJECTS)
 
     def _allow(
@@ -226,7 +226,7 @@ class TrainingRole(Construct):
             self._answers.add_wildcards(resources, why)
 
 
-def _also_behind(bucket: s3.IBucket | S3AccessPoint) -> list[tuple[s3.IBucket | S3AccessPoint, dict[str, Any]]]:
+def also_behind(bucket: s3.IBucket | S3AccessPoint) -> list[tuple[s3.IBucket | S3AccessPoint, dict[str, Any]]]:
     """A bucket, or an access point and the bucket behind it, each with the condition on which it may be used."""
     behind = bucket.bucket if isinstance(bucket, S3AccessPoint) else None
     if behind is None:

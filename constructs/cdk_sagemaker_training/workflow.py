@@ -18,6 +18,7 @@ from cdk_sagemaker_training.jsonpath import expression
 from cdk_sagemaker_training.launch import Launch
 from cdk_sagemaker_training.machine_policies import machine_policies, reserved_capacity
 from cdk_sagemaker_training.machines import answer_review, default_logs, make_state_machine
+from cdk_sagemaker_training.model_artifacts import MissingModel, model_check
 from cdk_sagemaker_training.polling import MOST_SECONDS, Intervals, Poller
 from cdk_sagemaker_training.prop_types import checked
 from cdk_sagemaker_training.props import TrainingProps
@@ -51,6 +52,10 @@ class TrainingWorkflow(Construct):
     - A kind that makes several jobs, such as one that compiles ahead of the one that trains, has them run one after the other.
     - ``attempts`` is how often a job that fails is run, 1 to 30. Calls that AWS throttles or answers with an error are
       repeated in any case, and a call whose answer was lost never starts a second job.
+    - ``missing_model`` is what becomes of a job that completes and leaves nothing in ``/opt/ml/model``, of which SageMaker
+      uploads nothing and says nothing: ``"warn"`` adds ``Warnings``, a list of text, to the execution's output, ``"fail"`` ends
+      it with the error ``TrainingJobWithoutModel``, ``"ignore"`` looks for no model, which the others do by listing the output's
+      prefix. Of an ``output`` with a ``subfolder`` of the execution's input there is no warning.
     - Each execution has its checkpoints in ``<prefix>/<execution name>/``, for all its attempts. ``resume_from`` names an older
       execution whose checkpoints are used, and continued, instead: a name, or a place in the execution's input, such as
       ``sfn.JsonPath.string_at("$.resume_from")``.
@@ -78,6 +83,7 @@ class TrainingWorkflow(Construct):
         resume_from: str | None = None,
         integration: Integration | None = None,
         attempts: int = 1,
+        missing_model: MissingModel = "warn",
         timeout: Duration | int | None = None,
         logs: sfn.LogOptions | None = None,
         retain_jobs: bool = False,
@@ -97,6 +103,7 @@ class TrainingWorkflow(Construct):
                 check_sync_takes(request, "integration='poll'", props, integration)
         launch.advise_unlisted(integration)
         launch.advise(short_time_advice("timeout", timeout))
+        models = model_check(missing_model, props["output"])
         reserved = reserved_capacity(launch.stack, requests.values())
         jobs = attempts * len(requests)
         longest = jobs * (_longest_seconds(launch) + _UPLOAD_SECONDS)
@@ -116,9 +123,11 @@ class TrainingWorkflow(Construct):
             poller_arn=None if poller is None else poller.state_machine.state_machine_arn,
             timeout_seconds=timeout_seconds,
             partition=launch.partition,
+            models=models,
         )
         self.state_machine = make_state_machine(self, launch.stack.to_json_string(definition), log_options)
-        for statement in machine_policies(launch, requests.values(), sync=self.integration == "sync"):
+        statements = machine_policies(launch, requests.values(), sync=self.integration == "sync")
+        for statement in (*statements, *(models.policies() if models else ())):
             self.state_machine.add_to_role_policy(statement)
         self.stopper = Stopper(self, "Stopper", launch=launch, state_machine=self.state_machine, logs=log_options)
         executions = [self.stopper.executions_arn]

@@ -230,15 +230,18 @@ class Job:
             return None
         if outcome.failure is None:
             self._change("Uploading", "Uploading generated training model")
+        has_model = False
         try:
             with space_for("Artifact upload", self._around.folder):
-                self._upload(plan)
+                has_model = self._upload(plan)
         except StorageError as error:
             if outcome.failure is None:
                 raise
             _log.warning("%s: %s", self.name, error)  # what failed first is the reason
         if outcome.failure is not None:
             return End("Failed", "Failed", "Training job failed", outcome.failure)
+        if not has_model:
+            _log.warning("%s ended without a model: nothing is in /opt/ml/model, so nothing was uploaded", self.name)
         return ENDS.get(outcome.ended_by) or End("Completed", "Completed", "Training job completed")
 
     def _deadlines(self) -> dict[EndedBy, float]:
@@ -402,18 +405,28 @@ class Job:
             self._training = None
             logs.close()
 
-    def _upload(self, plan: JobPlan) -> None:
+    def _upload(self, plan: JobPlan) -> bool:
+        """Upload what the hosts left; whether a model is among it.
+
+        Of an empty folder nothing is uploaded, and ModelArtifacts is described all the same (aws/sagemaker-python-sdk 608, 3455).
+        """
         s3, config = self._client("s3"), self.request["OutputDataConfig"]
         output = f"{config['S3OutputPath'].rstrip('/')}/{self.name}/output"
         key, compressed = config.get("KmsKeyId"), config.get("CompressionType", "GZIP") == "GZIP"
 
-        def upload_all(folder: str, name: str) -> str:
+        def upload_all(folder: str, name: str) -> None:
             folders = [JobFolder(ml(host), folder) for host in plan.hosts]
-            return upload(s3, folders, f"{output}/{name}", key, compressed=compressed, scratch=self._folder)
+            upload(s3, folders, f"{output}/{name}", key, compressed=compressed, scratch=self._folder)
 
-        self._ended["ModelArtifacts"] = {"S3ModelArtifacts": upload_all("model", "model")}
-        if any(holds_files(JobFolder(ml(host), "output/data")) for host in plan.hosts):
-            upload_all("output/data", "output")
+        def holds(folder: str) -> bool:
+            return any(holds_files(JobFolder(ml(host), folder)) for host in plan.hosts)
+
+        place = f"{output}/model.tar.gz" if compressed else f"{output}/model/"
+        self._ended["ModelArtifacts"] = {"S3ModelArtifacts": place}
+        for folder, name in (("model", "model"), ("output/data", "output")):
+            if holds(folder):
+                upload_all(folder, name)
+        return holds("model")
 
     def _change(self, secondary: str, message: str, *, status: str | None = None) -> None:
         with self._lock:

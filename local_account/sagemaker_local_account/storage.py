@@ -223,11 +223,11 @@ def _files(folder: JobFolder) -> dict[str, _Version]:
 
 def upload(
     s3: Any, folders: Sequence[JobFolder], uri: str, kms_key_id: str | None, *, compressed: bool, scratch: Path
-) -> str:
+) -> None:
     """Upload what is in all the folders, as one .tar.gz or as it is; of files with one name the last folder's.
 
     Links stay links in an archive, and are left out of what is uploaded as it is. ``scratch`` is a folder of the account's own.
-    Returns where it went: ``uri`` with ``.tar.gz``, or with a slash.
+    It goes to ``uri`` with ``.tar.gz``, or with a slash.
     """
     place = f"{uri}.tar.gz" if compressed else f"{uri}/"
     bucket, key = split(place)
@@ -240,14 +240,13 @@ def upload(
                     _write_archive(archive, found)
                     archive.seek(0)
                     s3.upload_fileobj(archive, bucket, key, ExtraArgs=extra)
-                return place
+                return
             for path, (folder, status) in found.items():
                 if stat.S_ISREG(status.st_mode):
                     with folder.open(path) as file:
                         s3.upload_fileobj(file, bucket, _key(f"{key}{path}"), ExtraArgs=extra)
         except (UnsafePath, PermissionError) as error:
             raise StorageError(f"ClientError: Artifact upload failed for {place}: {error.strerror}") from error
-    return place
 
 
 def _merged(folders: Sequence[JobFolder]) -> dict[str, tuple[JobFolder, os.stat_result]]:

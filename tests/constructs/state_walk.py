@@ -35,7 +35,7 @@ class Walk:
         while name:
             state = definition["States"][name]
             events += _ENTERED_AND_EXITED
-            name = state.get("Next")
+            entered, name = name, state.get("Next")
             match state["Type"]:
                 case "Pass":
                     _put(data, state.get("ResultPath", "$"), _filled(state.get("Parameters", {}), data))
@@ -44,7 +44,7 @@ class Walk:
                 case "Choice":
                     rules = [rule["Next"] for rule in state["Choices"] if _holds(rule, data)]
                     name = [*rules, state["Default"]][0]
-                    if machine == "workflow" and self._status() != "InProgress":
+                    if (machine, entered) == ("workflow", "IsOver") and self._status() != "InProgress":
                         self.noticed.append(self.now - self.ends[-1])
                 case "Task":
                     events += self._call(state, data)
@@ -54,7 +54,9 @@ class Walk:
         if "startExecution" in state["Resource"]:
             self._execute("poller", self.poller, _filled(state["Parameters"]["Input"], data))
             return _OF_A_RUN
-        if "create" in state["Resource"]:
+        if "listObjects" in state["Resource"]:
+            _put(data, state["ResultPath"], {"Objects": 1})
+        elif "create" in state["Resource"]:
             self.ends.append(self.now + self.seconds)
         elif "ResultSelector" in state:
             _put(data, state["ResultPath"], {"Status": self._status()})
@@ -103,4 +105,6 @@ def _holds(rule: Mapping[str, Any], data: dict[str, Any]) -> bool:
         return bool(value == rule["StringEquals"])
     if "NumericLessThan" in rule:
         return bool(value < rule["NumericLessThan"])
+    if "NumericEquals" in rule:
+        return bool(value == rule["NumericEquals"])
     return bool(value >= rule["NumericGreaterThanEquals"])

@@ -300,7 +300,7 @@ def test_a_job_that_cannot_be_described_is_stopped_before_the_error_is_passed_on
 def test_every_call_is_repeated_when_aws_throttles_or_fails(either: Rendered) -> None:
     states = [*either.states.values(), either.stopper["States"]["DescribeExecution"]]
     tasks = [state for state in states if state["Type"] == "Task"]
-    assert len(tasks) == 5
+    assert len(tasks) == 6
     assert all(task["Retry"][0]["JitterStrategy"] == "FULL" for task in tasks)
 
 

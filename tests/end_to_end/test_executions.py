@@ -72,6 +72,7 @@ class Executions(cdk.Stack):
         self.workflow("Report", FOUR_HOSTS, "report", channels={"letters": S3Channel(self.bucket, "letters/")})
         self.workflow("Listen", FOUR_HOSTS, "listen")
         self.workflow("NoScript", KINDS["Sync"], "report", environment={"SAGEMAKER_PROGRAM": "missing.py"})
+        self.workflow("NoModel", KINDS["Sync"], "keep", missing_model="fail")
         self.workflow("NoData", KINDS["Sync"], "report", channels={"letters": S3Channel(self.bucket, "nothing/")})
 
     def workflow(self, name: str, job: Any, do: str, **more: Any) -> TrainingWorkflow:
@@ -194,6 +195,17 @@ def test_a_script_that_is_missing_is_named(deployed: Deployed, machines: dict[st
     assert "missing.py" in described["cause"]
 
 
+def test_an_execution_whose_job_leaves_no_model_fails_where_it_must_have_one(
+    deployed: Deployed, machines: dict[str, str]
+) -> None:
+    execution = deployed.start(machines["NoModelArn"])
+    described = deployed.ended(execution)
+    job = deployed.the_job_of(execution)
+    assert job["TrainingJobStatus"] == "Completed"
+    assert (described["status"], described["error"]) == ("FAILED", "TrainingJobWithoutModel")
+    assert described["cause"].startswith(f"{job['TrainingJobName']}: the job completed without a model")
+
+
 def executions_of_poller(deployed: Deployed, workflow: str) -> list[dict[str, Any]]:
     states = deployed.client("stepfunctions")
     machines = states.list_state_machines()["stateMachines"]
@@ -211,7 +223,11 @@ def test_a_job_that_waits_for_its_training_plan_is_polled_by_one_execution_after
     deployed.account.faults.mend(scheduled)
     described = deployed.ended(execution)
     assert described["status"] == "SUCCEEDED", described.get("cause")
-    assert json.loads(described["output"])["TrainingJobStatus"] == "Completed"
+    output = json.loads(described["output"])
+    assert output["TrainingJobStatus"] == "Completed"
+    # It leaves a checkpoint, and no model.
+    [warning] = output["Warnings"]
+    assert warning.startswith("the job completed without a model")
     polled = executions_of_poller(deployed, "PlannedKeep")
     assert {it["status"] for it in polled} == {"SUCCEEDED"}
 
@@ -265,6 +281,7 @@ def reports(deployed: Deployed, machines: dict[str, str]) -> dict[str, dict[str,
     execution = deployed.start(machines["ReportArn"])
     described = deployed.ended(execution)
     assert described["status"] == "SUCCEEDED", described.get("cause")
+    assert "Warnings" not in json.loads(described["output"])
     uri = json.loads(described["output"])["ModelArtifacts"]["S3ModelArtifacts"]
     bucket, key = uri.removeprefix("s3://").split("/", 1)
     body = deployed.client("s3").get_object(Bucket=bucket, Key=key)["Body"].read()

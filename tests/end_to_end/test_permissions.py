@@ -375,6 +375,13 @@ def test_an_execution_that_waits_by_sync_is_denied(account: Account, action: str
     assert denied(action) in account.history_without(account.outputs["syncArn"], action)
 
 
+def test_an_execution_does_not_look_for_its_model_without(account: Account) -> None:
+    [action] = actions("machine", "a job without a model is not warned of")
+    history = account.history_without(account.outputs["syncArn"], action)
+    assert denied(action) in history
+    assert "ExecutionSucceeded" in history
+
+
 CAPACITY = PLAN.replace(":training-plan/spring", ":reserved-capacity/*")
 
 

@@ -136,6 +136,15 @@ def test_what_a_job_leaves_in_its_model_folder_is_its_artefact(jobs: Jobs) -> No
     assert jobs.archive(uri) == {"deep/model.bin": "weights\n"}
 
 
+def test_of_an_empty_model_folder_nothing_is_uploaded_and_its_place_is_described_all_the_same(jobs: Jobs) -> None:
+    job = jobs.run("echo step > /opt/ml/output/data/step")
+    assert job["TrainingJobStatus"] == "Completed"
+    output = f"models/{job['TrainingJobName']}/output"
+    assert job["ModelArtifacts"]["S3ModelArtifacts"] == f"s3://jobs-bucket/{output}/model.tar.gz"
+    found = jobs.s3.list_objects_v2(Bucket="jobs-bucket", Prefix=output)["Contents"]
+    assert [one["Key"] for one in found] == [f"{output}/output.tar.gz"]
+
+
 def test_all_hosts_models_are_one_artefact(jobs: Jobs) -> None:
     job = jobs.run("echo $(hostname) > /opt/ml/model/$(hostname)", ResourceConfig=groups(one=1, two=2))
     assert jobs.archive(job["ModelArtifacts"]["S3ModelArtifacts"]) == {

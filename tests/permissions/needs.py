@@ -12,6 +12,8 @@ from statements import filled_in, statements
 
 # IAM's prefix of a service, where Step Functions names it otherwise.
 PREFIXES = {"eventbridge": "events", "sfn": "states", "cloudwatchlogs": "logs"}
+# The permission of a call whose name is not that of its API.
+NAMED_OTHERWISE = {"s3:ListObjectsV2": "s3:ListBucket"}
 # What an optimised integration stands for: whose list of which source.
 INTEGRATIONS = {
     "sagemaker:createTrainingJob.sync": ("sagemaker-iam", "machine"),
@@ -59,7 +61,8 @@ def needs(template: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 def _actions(call: str) -> Iterator[str]:
     if call.startswith("aws-sdk:"):
         _, service, operation = call.split(":")
-        yield f"{PREFIXES.get(service, service)}:{operation[:1].upper()}{operation[1:]}"
+        action = f"{PREFIXES.get(service, service)}:{operation[:1].upper()}{operation[1:]}"
+        yield NAMED_OTHERWISE.get(action, action)
     elif call in INTEGRATIONS:
         source, holder = INTEGRATIONS[call]
         yield from RECORDED[source][holder]
