@@ -15,7 +15,7 @@ import logging
 import os
 import secrets
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -25,7 +25,9 @@ from .gate import Gate
 from .limits import Limits
 from .spec import Fidelity
 from .state import (
+    CONFIG,
     DEFAULT_STATE,
+    REGION,
     AccountError,
     RunningAccount,
     describe,
@@ -56,6 +58,8 @@ class LocalAccount:
         limits: what each host of a job may take of this machine's memory, processes and disk; docs/local-account.md has what
             becomes of one that takes more.
         enforce_iam: evaluate the permissions of every role and user, as AWS does; docs/permissions.md has which.
+        regions: where it answers, such as ["eu-west-1", "us-east-1"]; the first is that of clients that name none. A request for
+            any other is refused.
 
     ``faults`` are what shall go wrong; see `faults.py`. ``lost`` says, once it has started, what the account before it on the
     folder lost because it was killed; None where it was not.
@@ -70,6 +74,7 @@ class LocalAccount:
         fidelity: Fidelity = "default",
         limits: Limits | None = None,
         enforce_iam: bool = False,
+        regions: Sequence[str] = (REGION,),
     ) -> None:
         self.state = state.absolute()
         self.lost: str | None = None
@@ -79,6 +84,10 @@ class LocalAccount:
         self._fidelity = fidelity
         self._limits = limits or Limits()
         self._enforce_iam = enforce_iam
+        # Imported here, with botocore: `local-account run` in a second terminal does not need it.
+        from .regions import checked
+
+        self._regions = checked(regions)
         self._lock: IO[str] | None = None
         self._server: BaseWSGIServer | None = None
         self._thread: threading.Thread | None = None
@@ -96,8 +105,12 @@ class LocalAccount:
 
     @property
     def jobs(self) -> Any:
-        """The `TrainingJobs` of a running account."""
-        return self._services.jobs
+        """The `TrainingJobs` of a running account, in its first region; `jobs_in` has those of the others."""
+        return self.jobs_in(self.description.region)
+
+    def jobs_in(self, region: str) -> Any:
+        """The `TrainingJobs` of a region of a running account."""
+        return self._services.jobs[region]
 
     @property
     def endpoint_url(self) -> str:
@@ -133,7 +146,7 @@ class LocalAccount:
         # back when the account is closed.
         self._set_aside = {name: os.environ.pop(name) for name in [*os.environ] if name.startswith("AWS_")}
         for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
-            os.environ[name] = str(self.state / "aws-config")
+            os.environ[name] = str(self.state / CONFIG)
 
         from . import server
 
@@ -149,6 +162,7 @@ class LocalAccount:
             port=port,
             access_key_id="AKIA" + base64.b32encode(secrets.token_bytes(10)).decode(),
             secret_access_key=secrets.token_urlsafe(30),
+            regions=self._regions,
         )
         # moto's interpreter and its Lambda call back to this port; 5000 if unset.
         os.environ["MOTO_PORT"] = str(port)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import uuid
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -13,6 +14,9 @@ if TYPE_CHECKING:
 
 # A refused request's body is read up to here, so that the client sees the answer instead of a broken connection.
 DRAINED_BYTES = 8 * 1024 * 1024
+
+# The protocol "rest-xml" in botocore's models, by what signs.
+REST_WITH_XML = frozenset({"cloudfront", "route53", "s3"})
 
 
 def error(
@@ -45,7 +49,13 @@ def access_denied(
 
 
 def speaks_json(environ: WSGIEnvironment) -> bool:
-    return "HTTP_X_AMZ_TARGET" in environ or "json" in environ.get("CONTENT_TYPE", "")
+    content = environ.get("CONTENT_TYPE", "")
+    if "HTTP_X_AMZ_TARGET" in environ or "json" in content:
+        return True
+    # REST with JSON: a request without a body has nothing that says so but its service.
+    signed = re.search(r"/([\w-]+)/aws4_request", environ.get("HTTP_AUTHORIZATION", ""))
+    query = content.startswith("application/x-www-form-urlencoded") or "Action=" in environ.get("QUERY_STRING", "")
+    return signed is not None and not query and signed[1] not in REST_WITH_XML
 
 
 def _xml(environ: WSGIEnvironment, error: str) -> str:

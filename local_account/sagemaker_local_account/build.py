@@ -19,6 +19,7 @@ from typing import Any
 from botocore.exceptions import BotoCoreError, ClientError
 
 from . import build_host
+from .api_calls import Place
 from .build_docker import DockerDaemon
 from .build_record import BuildLog, Phases
 from .buildspec import Buildspec, BuildspecError, is_inline, parse
@@ -26,7 +27,6 @@ from .clients import OF_BUILDS, Clients
 from .hosts import HostError, RunningJob
 from .sessions import Sessions
 from .spec import HostPlan, JobPlan
-from .state import ACCOUNT_ID, REGION
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _HOST = "build"
@@ -38,6 +38,7 @@ _log = logging.getLogger(__name__)
 class Surroundings:
     """What a build needs of its account; ``environment`` is that of the account's clients outside."""
 
+    place: Place
     folder: Path
     endpoint_url: str
     root_keys: Mapping[str, str]
@@ -50,7 +51,7 @@ class Surroundings:
         return self.sessions.of(project["serviceRole"], "codebuild.amazonaws.com", project["arn"])
 
     def client(self, service: str, keys: Mapping[str, str]) -> Any:
-        return self.clients.client(service, REGION, keys, OF_BUILDS)
+        return self.clients.client(service, self.place.region, keys, OF_BUILDS)
 
 
 class BuildFailed(Exception):
@@ -65,9 +66,10 @@ class Build:
     """A build that runs on a thread of its own. ``description()`` is what BatchGetBuilds answers."""
 
     def __init__(self, project: Mapping[str, Any], uuid: str, number: int, surroundings: Surroundings) -> None:
+        place = surroundings.place
         self.project = project
         self.id = f"{project['name']}:{uuid}"
-        self.arn = f"arn:aws:codebuild:{REGION}:{ACCOUNT_ID}:build/{self.id}"
+        self.arn = f"arn:aws:codebuild:{place.region}:{place.account}:build/{self.id}"
         self.number = number
         self.status = "IN_PROGRESS"
         self.ended = threading.Event()
@@ -80,7 +82,7 @@ class Build:
         self._started = datetime.now(UTC)
         self._end: dict[str, datetime] = {}
         self._phases = Phases(self._own / build_host.PHASES)
-        self._build_log = BuildLog(project, uuid)
+        self._build_log = BuildLog(project, uuid, place)
         self._asked_to_stop = threading.Event()
         self._hosts: RunningJob | None = None
         self._thread = threading.Thread(target=self._run, name=self.id, daemon=True)
@@ -156,7 +158,7 @@ class Build:
         host = self._host(spec, {**spec.variables, **environment})
         if not self.project["environment"].get("privilegedMode"):
             return self._run_host(host)
-        outside = {**self._around.environment(), **self._around.keys(self.project)}
+        outside = {**self._around.environment(), **self._region(), **self._around.keys(self.project)}
         daemon = DockerDaemon(self._own, self._home, outside)
         try:
             return self._run_host(host)
@@ -232,13 +234,16 @@ class Build:
             return "TIMED_OUT"
         return "SUCCEEDED" if codes[_HOST] == 0 else "FAILED"
 
+    def _region(self) -> dict[str, str]:
+        region = self._around.place.region
+        return {"AWS_DEFAULT_REGION": region, "AWS_REGION": region}
+
     def _environment(self) -> dict[str, str]:
         """What the build's commands find. Source: "Environment variables in build environments", CodeBuild's user guide."""
         environment = self.project["environment"]
         return {
             **{variable["name"]: variable["value"] for variable in environment.get("environmentVariables", [])},
-            "AWS_DEFAULT_REGION": REGION,
-            "AWS_REGION": REGION,
+            **self._region(),
             "AWS_ENDPOINT_URL": self._around.endpoint_url,
             "AWS_PAGER": "",
             **self._around.keys(self.project),

@@ -12,7 +12,7 @@ from typing import Any
 
 from moto.logs.models import logs_backends
 
-from .state import ACCOUNT_ID, REGION
+from .api_calls import Place
 
 
 class Phases:
@@ -73,7 +73,8 @@ class Phases:
 class BuildLog:
     """The lines of a build in CloudWatch Logs, where its project's ``logsConfig`` wants them."""
 
-    def __init__(self, project: Mapping[str, Any], uuid: str) -> None:
+    def __init__(self, project: Mapping[str, Any], uuid: str, place: Place) -> None:
+        self._place = place
         config = project.get("logsConfig", {}).get("cloudWatchLogs", {})
         self._wanted = config.get("status", "ENABLED") == "ENABLED"
         self.group = config.get("groupName", f"/aws/codebuild/{project['name']}")
@@ -81,7 +82,7 @@ class BuildLog:
 
     def line(self, text: str) -> None:
         if self._wanted:
-            backend = logs_backends[ACCOUNT_ID][REGION]
+            backend = logs_backends[self._place.account][self._place.region]
             backend.ensure_log_group(self.group)
             backend.ensure_log_stream(self.group, self.stream)
             # The service takes no empty message.
@@ -92,11 +93,12 @@ class BuildLog:
         """A build's ``logs``."""
         if not self._wanted:
             return {"cloudWatchLogs": {"status": "DISABLED"}}
+        logs = f"arn:aws:logs:{self._place.region}:{self._place.account}"
         return {
             "groupName": self.group,
             "streamName": self.stream,
             "cloudWatchLogs": {"status": "ENABLED"},
-            "cloudWatchLogsArn": f"arn:aws:logs:{REGION}:{ACCOUNT_ID}:log-group:{self.group}:log-stream:{self.stream}",
+            "cloudWatchLogsArn": f"{logs}:log-group:{self.group}:log-stream:{self.stream}",
         }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Mapping
 from typing import Any
 
 from moto.awslambda.models import lambda_backends
@@ -13,11 +14,11 @@ from .emulated import Emulated, Properties
 from .responses import Responses
 
 _SPELLED_OTHERWISE = {"BuildSpec": "buildspec"}
-_of_the_account: tuple[CodeBuild, Responses]
+_of_the_account: tuple[Mapping[str, CodeBuild], Responses]
 
 
-def install(builds: CodeBuild, responses: Responses) -> None:
-    """Give the resources of this module the account's CodeBuild."""
+def install(builds: Mapping[str, CodeBuild], responses: Responses) -> None:
+    """Give the resources of this module the CodeBuild of each of the account's regions."""
     global _of_the_account
     _of_the_account = (builds, responses)
 
@@ -26,7 +27,7 @@ class Project(Emulated):
     """`AWS::CodeBuild::Project`."""
 
     def attributes(self) -> dict[str, str]:
-        [project] = _of_the_account[0].describe_projects({"names": [self.physical_resource_id]})["projects"]
+        [project] = self._builds.describe_projects({"names": [self.physical_resource_id]})["projects"]
         return {"Arn": project["arn"], "Id": self.physical_resource_id}
 
     @staticmethod
@@ -34,19 +35,23 @@ class Project(Emulated):
         return "Name"
 
     def create(self) -> None:
-        _of_the_account[0].create_project(self._request(self.properties))
+        self._builds.create_project(self._request(self.properties))
 
     def update(self, former: Properties) -> None:
         if self.properties.get("Name") != former.get("Name"):
             raise NotImplementedError
-        builds, _responses = _of_the_account
+        builds = self._builds
         request = self._request(self.properties)
         # What the template no longer says is as it was before it said so.
         builds.delete_project({"name": request["name"]})
         builds.create_project(request)
 
     def delete(self, account_id: str, region_name: str) -> None:
-        _of_the_account[0].delete_project({"name": self.physical_resource_id})
+        self._builds.delete_project({"name": self.physical_resource_id})
+
+    @property
+    def _builds(self) -> CodeBuild:
+        return _of_the_account[0][self.region_name]
 
     def _request(self, properties: Properties) -> dict[str, Any]:
         return {**_as_in_the_api(properties), "name": self.physical_resource_id}
@@ -62,11 +67,11 @@ class ContainerImageBuild(Emulated):
         return {"ImageTag": self.physical_resource_id}
 
     def create(self) -> None:
-        builds, responses = _of_the_account
+        builds, responses = _of_the_account[0][self.region_name], _of_the_account[1]
         given = self.properties
         uri = given["repositoryUri"]
         tag = given.get("imageTag") or f"{given.get('tagPrefix') or ''}{secrets.token_hex(16)}"
-        name, url = responses.url()
+        name, url = responses.url(self.region_name)
         variables = {
             "responseURL": url,
             "stackId": "",

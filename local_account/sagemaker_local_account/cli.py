@@ -19,7 +19,7 @@ import typer
 from . import cli_faults
 from .limits import Limits
 from .spec import Fidelity
-from .state import BIN, DEFAULT_STATE, AccountError, environment_of, running_account
+from .state import BIN, DEFAULT_STATE, REGION, AccountError, environment_of, running_account
 
 if TYPE_CHECKING:
     from .account import LocalAccount
@@ -35,6 +35,7 @@ class Options:
     fidelity: Fidelity
     limits: Limits
     enforce_iam: bool
+    regions: list[str]
 
     def account(self) -> LocalAccount:
         from .account import LocalAccount
@@ -46,6 +47,7 @@ class Options:
             fidelity=self.fidelity,
             limits=self.limits,
             enforce_iam=self.enforce_iam,
+            regions=self.regions,
         )
 
 
@@ -76,6 +78,15 @@ EnforceIam = Annotated[
     bool, typer.Option("--enforce-iam", help="Evaluate the permissions of every role and user, as AWS does.")
 ]
 
+Regions = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="REGION",
+        help="A region of AWS that the account has; several by repeating it, of which clients have the first by default. "
+        "us-east-1 unless said.",
+    ),
+]
+
 
 def main() -> None:
     """Run the command line; an error of the account's is one line, and exit code 1."""
@@ -97,14 +108,14 @@ def start(
     host_processes: HostProcesses = Limits.processes,
     host_disk: HostDisk = Limits.disk,
     enforce_iam: EnforceIam = False,
+    region: Regions = None,
 ) -> None:
     """An AWS account on this machine, in which SageMaker training jobs run for real.
 
     Without a command it starts one, prints what to export, and runs until Ctrl-C.
     """
-    context.obj = Options(
-        state, port, _devices(devices), fidelity, Limits(host_memory, host_processes, host_disk), enforce_iam
-    )
+    limits = Limits(host_memory, host_processes, host_disk)
+    context.obj = Options(state, port, _devices(devices), fidelity, limits, enforce_iam, region or [REGION])
     if context.invoked_subcommand is None:
         _serve(context.obj)
 
@@ -158,7 +169,8 @@ def _print_exports(environment: dict[str, str], state: Path) -> None:
     print(f"PATH={shlex.quote(str(state / BIN))}:$PATH")
     # What would lead elsewhere in spite of these.
     print(
-        "unset AWS_PROFILE AWS_DEFAULT_PROFILE AWS_SESSION_TOKEN $(env | sed -n 's/^\\(AWS_ENDPOINT_URL_[^=]*\\)=.*/\\1/p')"
+        "unset AWS_PROFILE AWS_DEFAULT_PROFILE AWS_SESSION_TOKEN AWS_SECURITY_TOKEN "
+        "$(env | sed -n 's/^\\(AWS_ENDPOINT_URL_[^=]*\\)=.*/\\1/p')"
     )
 
 

@@ -10,14 +10,11 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from . import leftovers
 from .build import Build, Surroundings
 from .service_errors import ServiceError, check
-from .state import ACCOUNT_ID, REGION
 
 _DEFAULTS: dict[str, Any] = {
     "cache": {"type": "NO_CACHE"},
-    "encryptionKey": f"arn:aws:kms:{REGION}:{ACCOUNT_ID}:alias/aws/s3",
     "queuedTimeoutInMinutes": 480,
     "timeoutInMinutes": 60,
 }
@@ -40,10 +37,9 @@ _OVERRIDES = {
 
 
 class CodeBuild:
-    """The CodeBuild of one account."""
+    """The CodeBuild of one region of an account."""
 
     def __init__(self, around: Surroundings) -> None:
-        leftovers.clear(around.folder)  # of an account that was killed
         self._around = around
         self._lock = threading.Lock()
         self._projects: dict[str, dict[str, Any]] = {}
@@ -57,10 +53,13 @@ class CodeBuild:
     def create_project(self, request: dict[str, Any]) -> dict[str, Any]:
         _check("CreateProject", request)
         name = request["name"]
-        project = {**_DEFAULTS, **request, "arn": _arn(name), "created": _now(), "lastModified": _now()}
+        place = self._around.place
+        key = f"arn:aws:kms:{place.region}:{place.account}:alias/aws/s3"
+        own = {"arn": self._arn(name), "created": _now(), "lastModified": _now()}
+        project = {**_DEFAULTS, "encryptionKey": key, **request, **own}
         with self._lock:
             if name in self._projects:
-                raise ServiceError("ResourceAlreadyExistsException", f"Project already exists: {_arn(name)}")
+                raise ServiceError("ResourceAlreadyExistsException", f"Project already exists: {self._arn(name)}")
             self._projects[name] = project
         return {"project": project}
 
@@ -141,8 +140,12 @@ class CodeBuild:
         with self._lock:
             project = self._projects.get(name.rpartition("project/")[2])
         if project is None:
-            raise ServiceError("ResourceNotFoundException", f"Project cannot be found: {_arn(name)}")
+            raise ServiceError("ResourceNotFoundException", f"Project cannot be found: {self._arn(name)}")
         return project
+
+    def _arn(self, name: str) -> str:
+        place = self._around.place
+        return f"arn:aws:codebuild:{place.region}:{place.account}:project/{name}"
 
 
 def _with_overrides(project: Mapping[str, Any], request: Mapping[str, Any]) -> dict[str, Any]:
@@ -194,10 +197,6 @@ def _check(operation: str, request: Mapping[str, Any]) -> None:
 
 def _invalid(message: str) -> ServiceError:
     return ServiceError("InvalidInputException", message)
-
-
-def _arn(name: str) -> str:
-    return f"arn:aws:codebuild:{REGION}:{ACCOUNT_ID}:project/{name}"
 
 
 def _now() -> datetime:

@@ -69,7 +69,7 @@ class CustomResource(Emulated):
 
     def send(self, request_type: str, properties: Properties, **more: Any) -> dict[str, Any]:
         """Send the function a request; its response. Raises ValidationError with the reason why it failed."""
-        name, url = _responses.url()
+        name, url = _responses.url(self.region_name)
         function = lambda_backends[self.account_id][self.region_name].get_function(properties["ServiceToken"])
         request = {
             "RequestType": request_type,

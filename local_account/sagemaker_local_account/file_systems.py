@@ -23,7 +23,6 @@ from moto.efs.models import EFSBackend, efs_backends
 from moto.fsx.models import FSxBackend, fsx_backends
 
 from . import reachable
-from .api_calls import Place
 from .lustre_links import Link
 from .permissions import Permissions
 from .policies import Call, NotEvaluated, principals, verdict
@@ -57,11 +56,11 @@ class FileSystem:
 
 
 class FileSystems:
-    """The file systems of one account. ``s3`` is the account's own client, by which links with buckets are kept."""
+    """The file systems of one account, in all its regions. ``s3`` is the client by which links with buckets are kept."""
 
-    def __init__(self, folder: Path, place: Place, permissions: Permissions, s3: Any) -> None:
+    def __init__(self, folder: Path, account: str, permissions: Permissions, s3: Any) -> None:
         self._folder = folder
-        self._place = place
+        self._account = account
         self._permissions = permissions
         self._s3 = s3
         self._lock = threading.Lock()
@@ -105,13 +104,13 @@ class FileSystems:
 
     def add_link(self, link: Link) -> None:
         """Link a folder of a file system with a bucket. Raises StorageError where FSx cannot read that."""
-        self._lustre(link.file_system_id)
+        self._lustre(link.file_system_id, link.region)
         with self._lock:
             link.begin(self._s3, self._permissions, self.folder(link.file_system_id))
             self.links[link.id] = link
 
-    def check(self, request: Mapping[str, Any]) -> None:
-        """Refuse a job whose channels are on file systems that are not there, or cannot be mounted without a network."""
+    def check(self, request: Mapping[str, Any], region: str) -> None:
+        """Refuse a job whose channels are on file systems that its region lacks, or that cannot be mounted without a network."""
         for name, source in sources(request):
             if not request.get("VpcConfig"):
                 raise refused(
@@ -119,11 +118,11 @@ class FileSystems:
                     f"got none with channel {name}"
                 )
             try:
-                self._find(source)
+                self._find(source, region)
             except LookupError as error:
                 raise refused(f"channel {name}: {error}") from None
 
-    def mount(self, name: str, source: Mapping[str, Any], network: Mapping[str, Any]) -> Mount:
+    def mount(self, name: str, source: Mapping[str, Any], network: Mapping[str, Any], region: str) -> Mount:
         """A channel as its hosts see it, with what the buckets that its file system is linked to hold by now.
 
         Raises:
@@ -132,11 +131,11 @@ class FileSystems:
         directory = source["DirectoryPath"]
         unable = f"ClientError: Unable to mount file system: {source['FileSystemId']}, directory path: {directory}. "
         try:
-            found = self._find(source)
+            found = self._find(source, region)
         except LookupError as error:
             raise StorageError(f"{unable}{error}") from None
         read_only = source["FileSystemAccessMode"] == "ro"
-        self._check_network(found, network, unable)
+        self._check_network(found, network, ec2_backends[self._account][region], unable)
         self._check_policy(found, unable, read_only=read_only)
         with self._lock:
             root = self.folder(found.id)
@@ -163,29 +162,30 @@ class FileSystems:
     def _links_of(self, id: str) -> list[Link]:
         return [link for link in self.links.values() if link.file_system_id == id]
 
-    def _find(self, source: Mapping[str, Any]) -> FileSystem:
-        """Raises LookupError where the account has no such file system of that type."""
+    def _find(self, source: Mapping[str, Any], region: str) -> FileSystem:
+        """Raises LookupError where the region has no such file system of that type."""
         find = {"EFS": self._efs, "FSxLustre": self._lustre}[source["FileSystemType"]]
-        return find(source["FileSystemId"])
+        return find(source["FileSystemId"], region)
 
-    def _lustre(self, id: str) -> FileSystem:
-        found = fsx_backends[self._place.account][self._place.region].file_systems.get(id)
+    def _lustre(self, id: str, region: str) -> FileSystem:
+        found = fsx_backends[self._account][region].file_systems.get(id)
         if found is None or found.file_system_type != "LUSTRE":
-            raise LookupError(f"File system '{id}' does not exist: the account has no FSx for Lustre of that id")
+            raise LookupError(
+                f"File system '{id}' does not exist: the account has no FSx for Lustre of that id in {region}"
+            )
         doors = tuple(Door(subnet, tuple(found.security_group_ids or ())) for subnet in found.subnet_ids)
         return FileSystem(
             id, found.resource_arn, LUSTRE_PORT, doors, (found.lustre_configuration or {}).get("MountName", "")
         )
 
-    def _efs(self, id: str) -> FileSystem:
-        found = efs_backends[self._place.account][self._place.region].file_systems_by_id.get(id)
+    def _efs(self, id: str, region: str) -> FileSystem:
+        found = efs_backends[self._account][region].file_systems_by_id.get(id)
         if found is None:
-            raise LookupError(f"File system '{id}' does not exist: the account has no EFS of that id")
+            raise LookupError(f"File system '{id}' does not exist: the account has no EFS of that id in {region}")
         doors = tuple(Door(it.subnet_id, tuple(it.security_groups or ())) for it in found.iter_mount_targets())
         return FileSystem(id, found.file_system_arn, NFS_PORT, doors, policy=found.file_system_policy)
 
-    def _check_network(self, found: FileSystem, network: Mapping[str, Any], unable: str) -> None:
-        ec2 = ec2_backends[self._place.account][self._place.region]
+    def _check_network(self, found: FileSystem, network: Mapping[str, Any], ec2: Any, unable: str) -> None:
         hosts = [Door(subnet, tuple(network["SecurityGroupIds"])) for subnet in network["Subnets"]]
         reason = reachable.why_not(ec2, hosts, found.doors, found.port)
         if reason:

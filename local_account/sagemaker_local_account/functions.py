@@ -128,13 +128,15 @@ class Functions:
                 message = f"{request_id} Task timed out after {seconds:.2f} seconds"
                 payload, failed = json.dumps({"errorMessage": message, "errorType": "Sandbox.Timedout"}), 1
                 printed = str(expired.stdout or "") + message
-        self._keep(group, stream, printed, keys)
+        self._keep(function.region, group, stream, printed, keys)
         return Call(payload, bool(failed), printed)
 
     def _variables(self, function: LambdaFunction, keys: Mapping[str, str], folder: str) -> dict[str, str]:
         passed_on = self._environment()
         return {
             **{name: passed_on[name] for name in _PASSED_ON if name in passed_on},
+            "AWS_DEFAULT_REGION": function.region,
+            "AWS_REGION": function.region,
             **function.environment_vars,
             **keys,
             "AWS_LAMBDA_FUNCTION_NAME": function.function_name,
@@ -146,8 +148,8 @@ class Functions:
             "_HANDLER": str(function.handler),
         }
 
-    def _keep(self, group: str, stream: str, printed: str, keys: Mapping[str, str]) -> None:
-        logs = self._clients.client("logs", self._environment()["AWS_REGION"], keys, OF_JOBS)
+    def _keep(self, region: str, group: str, stream: str, printed: str, keys: Mapping[str, str]) -> None:
+        logs = self._clients.client("logs", region, keys, OF_JOBS)
         now = round(time.time() * 1000)
         events = [{"timestamp": now, "message": line} for line in printed.splitlines() if line]
         try:

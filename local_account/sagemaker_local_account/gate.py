@@ -26,8 +26,8 @@ from . import answers
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
-# Where a request that has passed says who signed it, and for which service.
-KEY, SERVICE = "local_account.access_key_id", "local_account.service"
+# Where a request that has passed says who signed it, and for which service and region.
+KEY, SERVICE, REGION = "local_account.access_key_id", "local_account.service", "local_account.region"
 
 # AWS refuses a signature made more than this long ago (or ahead).
 CLOCK_SKEW = datetime.timedelta(minutes=15)
@@ -117,7 +117,8 @@ class Gate:
         _check_time(signature)
         if not hmac.compare_digest(_expected(environ, signature, key).encode(), signature.signature.encode()):
             raise Refused("SignatureDoesNotMatch", "the signature does not match the request and the secret access key")
-        environ[KEY], environ[SERVICE] = signature.access_key_id, signature.scope.split("/")[2]
+        _, environ[REGION], environ[SERVICE], _ = signature.scope.split("/")
+        environ[KEY] = signature.access_key_id
 
 
 def _signature_of(environ: WSGIEnvironment) -> _Signature | None:

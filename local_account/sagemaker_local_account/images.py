@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from . import atomic_files, leftovers
-from .base_images import deep_learning_container
+from .base_images import AWS_ACCOUNTS, deep_learning_container
 from .builder import Builder, Stage
 from .environments import python_for
 from .pip_install import PipInstall
-from .references import ACCOUNT_ID, ImageError, Reference, reference
+from .references import ACCOUNT_ID, ECR_REGISTRY, ImageError, Reference, reference
 from .trees import digest
 
 __all__ = ["Image", "ImageError", "ImageStore", "own_reference"]
@@ -147,7 +147,7 @@ class ImageStore:
         if container is None:
             raise ImageError(
                 f"ClientError: Cannot find the requested image: {uri}. Images are pushed to the account by `cdk deploy`, "
-                "and of AWS's own it has the PyTorch and TensorFlow training containers"
+                f"and of AWS's own it has the PyTorch and TensorFlow training containers{_of_another_account(named)}"
             )
         start = container.start
         root = self._folder / f"base-{hashlib.sha256(start.source.encode()).hexdigest()[:12]}"
@@ -231,6 +231,14 @@ class ImageStore:
     def _file_of(self, kind: str, name: Reference) -> Path:
         # By a hash: a name may be longer than a file's name.
         return self._folder / kind / f"{hashlib.sha256(str(name).encode()).hexdigest()[:32]}.json"
+
+
+def _of_another_account(image: Reference) -> str:
+    """What to add of an image that is in a registry of neither the account nor AWS."""
+    registry = ECR_REGISTRY.fullmatch(image.registry)
+    if registry is None or registry["account"] in AWS_ACCOUNTS | {ACCOUNT_ID}:
+        return ""
+    return f"; that is the registry of account {registry['account']}, and the local account is {ACCOUNT_ID}"
 
 
 def own_reference(name: str) -> Reference:

@@ -365,7 +365,7 @@ class Job:
         for host in plan.hosts:
             _check_space(host)
         mounts = tuple(
-            self._around.file_systems.mount(name, source, self.request["VpcConfig"])
+            self._around.file_systems.mount(name, source, self.request["VpcConfig"], self._around.region)
             for name, source in sources(self.request)
         )
         return dataclasses.replace(plan, hosts=tuple(dataclasses.replace(host, mounts=mounts) for host in plan.hosts))

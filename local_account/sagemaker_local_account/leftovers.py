@@ -18,7 +18,8 @@ _MOST_SECONDS = 30.0
 _LOOK_SECONDS = 0.01
 
 
-# The folders of what ends with the account, each with a folder for each job, build, call of a function, or file system.
+# The folders of what ends with the account, each with a folder for each build, call of a function, or file system; that of jobs
+# has one for each region, with one for each job.
 JOBS, BUILDS, FUNCTIONS, FILE_SYSTEMS = "jobs", "builds", "functions", "file-systems"
 # How the names of folders begin in which images are built.
 UNFINISHED = ".build-"
@@ -36,8 +37,12 @@ def lost(state: Path) -> str | None:
         return None
     ran = [
         f"{what} {name}"
-        for what, folder in (("training job", JOBS), ("build", BUILDS), ("file system", FILE_SYSTEMS))
-        for name in sorted(path.name for path in (state / folder).glob("*/"))
+        for what, folders in (
+            ("training job", f"{JOBS}/*/*/"),
+            ("build", f"{BUILDS}/*/"),
+            ("file system", f"{FILE_SYSTEMS}/*/"),
+        )
+        for name in sorted(path.name for path in state.glob(folders))
     ]
     return (
         f"the account before this one on {state} (process {owner}) was killed. Lost is all that it held: stacks, buckets with "

@@ -53,6 +53,10 @@ class Link:
     import_at_first: bool = False
     _known: dict[str, _Version] = field(default_factory=dict)
 
+    @property
+    def region(self) -> str:
+        return self.arn.split(":")[3]
+
     def begin(self, s3: Any, permissions: Permissions, root: Path) -> None:
         """What is there already is shown only where the link asks for it."""
         self._folder(root).make()

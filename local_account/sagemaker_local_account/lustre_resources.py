@@ -71,9 +71,10 @@ def _with_mount_name(create: Any) -> Any:
 
 
 def _describe_links(self: FSxResponse) -> str:
-    """DescribeDataRepositoryAssociations, by their ids; without any, of all."""
+    """DescribeDataRepositoryAssociations, by their ids; without any, of all of the region."""
     wanted = json.loads(self.body).get("AssociationIds")
-    links = [link for link in _of_the_account.links.values() if not wanted or link.id in wanted]
+    here = [link for link in _of_the_account.links.values() if link.region == self.region]
+    links = [link for link in here if not wanted or link.id in wanted]
     return json.dumps(
         {
             "Associations": [

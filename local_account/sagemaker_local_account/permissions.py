@@ -16,7 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 from . import answers, api_calls, resource_policies
 from .api_calls import Place
+from .gate import REGION
 from .policies import Call, Document, NotEvaluated, principals, verdict
+from .regions import WITHOUT_REGION
+from .resource_policies import region_of
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
@@ -49,17 +52,21 @@ class AccessDenied(Exception):
 
 
 class Permissions:
-    """The permissions of one account. Without ``enforced`` everything is allowed."""
+    """The permissions of one account. Without ``enforced`` everything is allowed.
+
+    ``place`` has the region of calls that name none.
+    """
 
     def __init__(self, place: Place, *, enforced: bool) -> None:
         self._place = place
         self.enforced = enforced
 
-    def check(self, caller: Caller, call: Call) -> None:
-        """Raise `AccessDenied` unless the caller may do this."""
+    def check(self, caller: Caller, call: Call, region: str = "") -> None:
+        """Raise `AccessDenied` unless the caller may do this, in the region of the resource unless another is said."""
         if not self.enforced or caller.is_root:
             return
-        call = replace(call, context={**self._context_of(caller), **call.context})
+        region = region or region_of(call.resource) or self._place.region
+        call = replace(call, context={**self._context_of(caller, region), **call.context})
         for one in [call, *resource_policies.calls_with(call, self._place)]:
             self._check_one(caller, one)
 
@@ -67,9 +74,11 @@ class Permissions:
         """Raise `AccessDenied` unless the caller may make this request of a service."""
         if caller.is_root:
             return
-        for call in api_calls.calls_of(environ, service, self._place):
+        # Global services are in us-east-1 (IAM's guide, aws:RequestedRegion).
+        region = "us-east-1" if service in WITHOUT_REGION - {"sts"} else environ[REGION]
+        for call in api_calls.calls_of(environ, service, replace(self._place, region=environ[REGION])):
             if call.action != "sts:GetCallerIdentity":  # who one is may always be asked
-                self.check(caller, call)
+                self.check(caller, call, region)
 
     def role(self, arn: str, session: str) -> Caller:
         """A role as a service acts under it. Raises LookupError where there is none."""
@@ -77,6 +86,9 @@ class Permissions:
         from moto.iam.models import iam_backends
 
         iam = iam_backends[self._place.account]["aws"]
+        account = f"{arn}:::::".split(":")[4]
+        if account not in ("", self._place.account):
+            raise LookupError(f"the role {arn!r} is of another account; the local account is {self._place.account}")
         try:
             role = iam.get_role_by_arn(arn)
         except NotFoundException:
@@ -162,7 +174,7 @@ class Permissions:
         if not allowed:
             raise LookupError(f"the policy of {call.resource} does not let {service} do {call.action}")
 
-    def _context_of(self, caller: Caller) -> dict[str, tuple[str, ...]]:
+    def _context_of(self, caller: Caller, region: str) -> dict[str, tuple[str, ...]]:
         now = time.time()
         return {
             "aws:currenttime": (time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now)),),
@@ -170,7 +182,7 @@ class Permissions:
             "aws:principalaccount": (self._place.account,),
             "aws:principalarn": (caller.identity,),
             "aws:principaltype": (caller.kind,),
-            "aws:requestedregion": (self._place.region,),
+            "aws:requestedregion": (region,),
             "aws:resourceaccount": (self._place.account,),
             "aws:viaawsservice": ("false",),
             "kms:calleraccount": (self._place.account,),

@@ -14,11 +14,17 @@ _KEY_ACTIONS = {"s3:GetObject": ("kms:Decrypt",), "s3:PutObject": ("kms:Generate
 def of(arn: str, place: Place) -> Document | None:
     """The policy of a bucket (for its objects too), a repository, a key, a topic or a queue. None where it has none."""
     service = arn.split(":")[2:3]
+    place = Place(place.account, region_of(arn) or place.region)
     find = {"s3": _of_bucket, "ecr": _of_repository, "kms": _of_key, "sns": _of_topic, "sqs": _of_queue}.get(
         service[0] if service else ""
     )
     found = find(arn, place) if find else None
     return json.loads(found) if isinstance(found, str | bytes) else found
+
+
+def region_of(arn: str) -> str:
+    """The region in an ARN; "" in those that have none, as of S3 and IAM, and for "*"."""
+    return f"{arn}::::".split(":")[3]
 
 
 def calls_with(call: Call, place: Place) -> list[Call]:
@@ -27,7 +33,8 @@ def calls_with(call: Call, place: Place) -> list[Call]:
         return []
     name = call.resource.removeprefix("arn:aws:s3:::").partition("/")
     key = _key_of_object(call, name[0], name[2], place)
-    via = (f"s3.{place.region}.amazonaws.com",)
+    bucket = _bucket(name[0], place)
+    via = (f"s3.{place.region if bucket is None else bucket.region_name}.amazonaws.com",)
     return [Call(action, key, {**call.context, "kms:viaservice": via}) for action in _KEY_ACTIONS[call.action] if key]
 
 
@@ -59,6 +66,7 @@ def _key_of_object(call: Call, bucket_name: str, key: str, place: Place) -> str 
         rule = bucket.encryption["Rule"]
         default = (rule[0] if isinstance(rule, list) else rule).get("ApplyServerSideEncryptionByDefault", {})
         encryption, key_id = default.get("SSEAlgorithm"), default.get("KMSMasterKeyID")
+    place = Place(place.account, bucket.region_name)
     # A bucket that is encrypted with AWS's own key for S3 asks nothing of its callers.
     return key_arn(key_id, place) if encryption in ("aws:kms", "aws:kms:dsse") and key_id else None
 

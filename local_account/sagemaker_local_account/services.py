@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -11,7 +12,6 @@ from moto.core.base_backend import BackendDict
 from moto.core.config import default_user_config
 from moto.core.model_instances import reset_model_data
 from moto.iam.models import iam_backends
-from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 from moto.sts.models import sts_backends
 from werkzeug.wsgi import get_input_stream
 
@@ -43,17 +43,19 @@ from .codebuild import CodeBuild
 from .codebuild_api import CODEBUILD_TARGET, ECR_PUBLIC_TARGET, codebuild_api, ecr_public_api
 from .control import TARGET_PREFIX as OF_ACCOUNT
 from .control import Control
+from .dispatch import MotoServices, UnknownService
 from .faults import Faults
 from .file_systems import FileSystems
-from .gate import KEY, SERVICE, IssuedKey
+from .gate import KEY, REGION, SERVICE, IssuedKey
 from .images import ImageStore
 from .limits import Limits
 from .permissions import Caller, Enforced, Permissions
+from .regions import Regional
 from .responses import BUCKET, Responses
 from .sagemaker_api import TARGET_PREFIX as OF_SAGEMAKER
 from .sagemaker_api import sagemaker_api
 from .spec import Fidelity
-from .state import ACCOUNT_ID, REGION, RunningAccount
+from .state import RunningAccount
 from .training_jobs import TrainingJobs
 
 if TYPE_CHECKING:
@@ -85,7 +87,8 @@ class Services:
         BackendDict.reset()
         reset_model_data()
         self._account, self._state, self._faults = account, state, faults
-        self._permissions = Permissions(Place(ACCOUNT_ID, REGION), enforced=enforce_iam)
+        first = Place(account.account_id, account.region)
+        self._permissions = Permissions(first, enforced=enforce_iam)
         self._sessions = sessions.Sessions(self._permissions)
         self._clients = clients.Clients(account.endpoint_url)
         self._root_keys = {
@@ -95,71 +98,90 @@ class Services:
         self._complete_moto()
         file_systems = FileSystems(
             state / leftovers.FILE_SYSTEMS,
-            Place(ACCOUNT_ID, REGION),
+            account.account_id,
             self._permissions,
-            self._clients.client("s3", REGION, self._root_keys, clients.OF_JOBS),
+            self._clients.client("s3", account.region, self._root_keys, clients.OF_JOBS),
         )
-        self.jobs = TrainingJobs(
-            state=state,
-            endpoint_url=account.endpoint_url,
-            region=REGION,
-            account_id=ACCOUNT_ID,
-            root=lambda service: self._clients.client(service, REGION, self._root_keys, clients.OF_JOBS),
-            clients=self._clients,
-            sessions=self._sessions,
-            permissions=self._permissions,
-            images=ImageStore(state),
-            file_systems=file_systems,
-            on_change=events.training_job_changed,
-            devices=devices,
-            fidelity=fidelity,
-            limits=limits,
-            faults=faults,
-        )
+        images = ImageStore(state)
+        for former in (state / leftovers.JOBS).glob("*/"):  # a folder of jobs for each region
+            leftovers.clear(former)
+        self.jobs = {
+            region: TrainingJobs(
+                folder=state / leftovers.JOBS / region,
+                endpoint_url=account.endpoint_url,
+                place=Place(account.account_id, region),
+                root=functools.partial(self._client_of_root, region),
+                clients=self._clients,
+                sessions=self._sessions,
+                permissions=self._permissions,
+                images=images,
+                file_systems=file_systems,
+                on_change=events.training_job_changed,
+                devices=devices,
+                fidelity=fidelity,
+                limits=limits,
+                faults=faults,
+            )
+            for region in account.regions
+        }
         file_systems.open()  # now that no host of an earlier account runs any more
         lustre_resources.install(file_systems)
         self._clock = cloudwatch.Clock()
-        self._builds = CodeBuild(
-            Surroundings(
-                state / leftovers.BUILDS,
-                account.endpoint_url,
-                self._root_keys,
-                self._clients,
-                self._sessions,
-                environment,
+        leftovers.clear(state / leftovers.BUILDS)  # of an account that was killed
+        self._builds = {
+            region: CodeBuild(
+                Surroundings(
+                    Place(account.account_id, region),
+                    state / leftovers.BUILDS,
+                    account.endpoint_url,
+                    self._root_keys,
+                    self._clients,
+                    self._sessions,
+                    environment,
+                )
             )
+            for region in account.regions
+        }
+        self._responses = Responses(
+            lambda region: self._clients.client("s3", region, self._root_keys, clients.OF_BUILDS)
         )
-        self._responses = Responses(self._clients.client("s3", REGION, self._root_keys, clients.OF_BUILDS))
         build_resources.install(self._builds, self._responses)
         custom_resources.install(self._responses)
         functions.install(functions.Functions(state / leftovers.FUNCTIONS, self._clients, self._sessions, environment))
-        # By the beginning of X-Amz-Target; all else is moto's.
-        self._apis: dict[str, Any] = {
+        # By the beginning of X-Amz-Target, those of each region by their region too; all else is moto's.
+        self._apis: dict[str | tuple[str, str], Any] = {
             OF_ACCOUNT: Control(faults, is_root=lambda environ: environ[KEY] == account.access_key_id),
-            OF_SAGEMAKER: sagemaker_api(self.jobs, faults),
-            CODEBUILD_TARGET: codebuild_api(self._builds),
             ECR_PUBLIC_TARGET: ecr_public_api(),
+            **{(OF_SAGEMAKER, region): sagemaker_api(jobs, faults) for region, jobs in self.jobs.items()},
+            **{(CODEBUILD_TARGET, region): codebuild_api(builds) for region, builds in self._builds.items()},
         }
-        self._moto = DomainDispatcherApplication(create_backend_app)
-        self.app = Enforced(self._route, self._permissions, self._caller_of)
+        self._moto = MotoServices()
+        self.app = Regional(
+            Enforced(self._route, self._permissions, self._caller_of), account.account_id, account.regions
+        )
 
     def issued(self, access_key_id: str) -> IssuedKey | None:
         """A key that this account gave out: its root's, a role's session's, or an IAM user's that is active."""
         if access_key_id == self._account.access_key_id:
             return IssuedKey(access_key_id, self._account.secret_access_key)
-        role = sts_backends[ACCOUNT_ID]["aws"].get_assumed_role_from_access_key(access_key_id)
+        role = sts_backends[self._account.account_id]["aws"].get_assumed_role_from_access_key(access_key_id)
         if role is not None:
             return IssuedKey(access_key_id, role.secret_access_key, role.session_token)
-        key = iam_backends[ACCOUNT_ID]["aws"].access_keys.get(access_key_id)
+        key = iam_backends[self._account.account_id]["aws"].access_keys.get(access_key_id)
         if key is None or key.status != "Active":
             return None
         return IssuedKey(access_key_id, key.secret_access_key)
 
     def close(self) -> None:
         """End every build and job, and what watches alarms."""
-        self._builds.close()
-        self.jobs.close()
+        for builds in self._builds.values():
+            builds.close()
+        for jobs in self.jobs.values():
+            jobs.close()
         self._clock.close()
+
+    def _client_of_root(self, region: str, service: str) -> Any:
+        return self._clients.client(service, region, self._root_keys, clients.OF_JOBS)
 
     def _complete_moto(self) -> None:
         def of_states(service: str, region: str, role_arn: str, machine_arn: str) -> Any:
@@ -182,15 +204,17 @@ class Services:
 
     def _route(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         target, dot, _ = environ.get("HTTP_X_AMZ_TARGET", "").partition(".")
-        app = self._apis.get(target + dot, self._moto)
+        app = self._apis.get((target + dot, environ[REGION])) or self._apis.get(target + dot, self._moto)
         # It ends where the body ends, so that an error's answer may read what is left of a body that was read or was not.
         environ["wsgi.input"] = get_input_stream(environ)
         try:
-            if environ["PATH_INFO"].startswith(f"/{BUCKET}/"):
+            if environ["PATH_INFO"].startswith(f"/{BUCKET}"):
                 return self._responses(environ, start_response)
             if environ[SERVICE] == "s3":
                 return self._faults.slowly(app, environ, start_response)
             answer: Iterable[bytes] = app(environ, start_response)
+        except UnknownService as error:
+            return answers.error(environ, start_response, "400 Bad Request", "UnknownOperationException", str(error))
         except NotImplementedError as error:
             # moto's word for an operation that it lacks. A 500 would be tried again by every client.
             message = f"the local account does not have this operation: {error}"

@@ -9,6 +9,7 @@ import os
 import shlex
 import shutil
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO
@@ -16,9 +17,10 @@ from typing import IO
 from . import atomic_files
 
 ACCOUNT_ID = "123456789012"  # moto's default; documented, so that stacks may pin it
-REGION = "us-east-1"
+REGION = "us-east-1"  # that of an account that is started without any
 DEFAULT_STATE = Path(".local-account")
 BIN = "bin"  # the folder of the account's own commands
+CONFIG = "aws-config"  # what AWS's clients read in place of ~/.aws/config and ~/.aws/credentials
 
 # What else of the caller's environment goes on into environment(): where to look and how to talk to package indexes and
 # terminals. Nothing of AWS's: an inherited profile, token or endpoint could lead to a real account.
@@ -45,17 +47,6 @@ PASSED_ON_PREFIXES = ("PIP_", "UV_", "npm_config_", "NPM_CONFIG_", "XDG_")
 # buckets. Without it the SDK asks sts.amazonaws.com for its bucket's name, whatever AWS_ENDPOINT_URL says, and tells AWS of
 # each of its uses.
 SDK_DEFAULTS = "sagemaker-config.yaml"
-_DEFAULTS = {
-    "SchemaVersion": "1.0",
-    "SageMaker": {
-        "PythonSDK": {
-            "Modules": {
-                "Session": {"DefaultS3Bucket": f"sagemaker-{REGION}-{ACCOUNT_ID}"},
-                "TelemetryOptOut": True,
-            }
-        }
-    },
-}
 
 
 class AccountError(Exception):
@@ -70,8 +61,13 @@ class RunningAccount:
     port: int
     access_key_id: str
     secret_access_key: str
-    region: str = REGION
+    regions: Sequence[str] = (REGION,)
     account_id: str = ACCOUNT_ID
+
+    @property
+    def region(self) -> str:
+        """The region of its clients that name none: the first that it was started with."""
+        return self.regions[0]
 
     @property
     def endpoint_url(self) -> str:
@@ -83,7 +79,7 @@ def environment_of(account: RunningAccount, state: Path) -> dict[str, str]:
     """The environment of a command that shall use an account: built from nothing, so that nothing inherited leads elsewhere.
 
     PATH begins with the account's own commands, then this Python's (node, cdk's jsii and local-account); the AWS configuration
-    files are named and empty; there is no proxy between a client and the account.
+    file has the account's endpoint and region once more; there is no proxy between a client and the account.
     """
     environment = {
         name: value for name, value in os.environ.items() if name in PASSED_ON or name.startswith(PASSED_ON_PREFIXES)
@@ -93,18 +89,22 @@ def environment_of(account: RunningAccount, state: Path) -> dict[str, str]:
     node_modules = Path.cwd() / "node_modules" / ".bin"
     own = [str(state / BIN), f"{sys.prefix}/bin", *([str(node_modules)] if node_modules.is_dir() else [])]
     environment["PATH"] = os.pathsep.join([*own, os.environ.get("PATH", os.defpath)])
-    empty = state / "aws-config"
+    config = state / CONFIG
     environment |= {
         "AWS_ACCESS_KEY_ID": account.access_key_id,
         "AWS_SECRET_ACCESS_KEY": account.secret_access_key,
         "AWS_REGION": account.region,
         "AWS_DEFAULT_REGION": account.region,
         "AWS_ENDPOINT_URL": account.endpoint_url,
-        "AWS_CONFIG_FILE": str(empty),
-        "AWS_SHARED_CREDENTIALS_FILE": str(empty),
+        "AWS_CONFIG_FILE": str(config),
+        "AWS_SHARED_CREDENTIALS_FILE": str(config),
         "SAGEMAKER_ADMIN_CONFIG_OVERRIDE": str(state / SDK_DEFAULTS),
         "SAGEMAKER_USER_CONFIG_OVERRIDE": str(state / SDK_DEFAULTS),
         "AWS_EC2_METADATA_DISABLED": "true",
+        # Inherited where the lines are pasted into a terminal, it would take the endpoint away.
+        "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS": "false",
+        # Clients of some services and operations put a name before the endpoint's, as in "data-localhost", which is no host.
+        "AWS_DISABLE_HOST_PREFIX_INJECTION": "true",
         "AWS_PAGER": "",
         "NO_PROXY": "localhost,127.0.0.1,.localhost",
         "no_proxy": "localhost,127.0.0.1,.localhost",
@@ -115,6 +115,7 @@ def environment_of(account: RunningAccount, state: Path) -> dict[str, str]:
         "CDK_HOME": str(state / "cdk"),
         "CDK_DISABLE_CLI_TELEMETRY": "true",
         "CDK_DISABLE_VERSION_CHECK": "true",
+        "CDK_NOTICES": "false",
         "JSII_SILENCE_WARNING_UNTESTED_NODE_VERSION": "true",
         "SAGEMAKER_LOCAL_ACCOUNT_STATE": str(state),
     }
@@ -141,8 +142,8 @@ def make_private(state: Path) -> None:
     try:
         state.mkdir(mode=0o700, parents=True, exist_ok=True)
         state.chmod(0o700)
-        (state / "aws-config").touch(mode=0o600)
-        atomic_files.write(state / SDK_DEFAULTS, json.dumps(_DEFAULTS))
+        # Empty until the account answers: the account itself has it as its own, so that none of the user's is read.
+        atomic_files.write(state / CONFIG, "", mode=0o600)
     except OSError as error:
         raise AccountError(f"the state folder {state} cannot be used: {error}") from error
 
@@ -175,7 +176,16 @@ def lock(state: Path) -> IO[str]:
 
 
 def describe(state: Path, account: RunningAccount) -> None:
-    """Write `account.json`, by which another terminal finds the account; its keys are for this user's eyes only."""
+    """Write what an account's clients read, and last `account.json`, by which another terminal finds it; its keys are for this
+    user's eyes only."""
+    config = f"[default]\nregion = {account.region}\nendpoint_url = {account.endpoint_url}\n"
+    atomic_files.write(state / CONFIG, config, mode=0o600)
+    modules = {
+        "Session": {"DefaultS3Bucket": f"sagemaker-{account.region}-{account.account_id}"},
+        "TelemetryOptOut": True,
+    }
+    defaults = {"SchemaVersion": "1.0", "SageMaker": {"PythonSDK": {"Modules": modules}}}
+    atomic_files.write(state / SDK_DEFAULTS, json.dumps(defaults))
     atomic_files.write(state / "account.json", json.dumps(asdict(account)), mode=0o600)
 
 

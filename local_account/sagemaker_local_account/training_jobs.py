@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from . import leftovers, prerequisites, sagemaker_calls
+from . import prerequisites, sagemaker_calls
 from .api_calls import Place
 from .clients import OF_JOBS, Clients
 from .devices import is_newer
@@ -32,7 +32,7 @@ _LISTED = 10
 
 
 class TrainingJobs:
-    """The training jobs of one account, each of which runs on this machine.
+    """The training jobs of one region of an account, each of which runs on this machine, in ``folder``.
 
     ``root`` gives the account's own client of a service; ``sessions`` and ``clients`` act as the jobs' roles, as far as
     ``permissions`` let them; ``file_systems`` is what is mounted into them. ``on_change`` gets a job's
@@ -44,10 +44,9 @@ class TrainingJobs:
     def __init__(
         self,
         *,
-        state: Path,
+        folder: Path,
         endpoint_url: str,
-        region: str,
-        account_id: str,
+        place: Place,
         root: Callable[[str], Any],
         clients: Clients,
         sessions: Sessions,
@@ -60,9 +59,9 @@ class TrainingJobs:
         limits: Limits,
         faults: Faults,
     ) -> None:
-        self._arn = f"arn:aws:sagemaker:{region}:{account_id}:training-job/"
+        self._arn = f"arn:aws:sagemaker:{place.region}:{place.account}:training-job/"
         self._root = root
-        self._place = Place(account_id, region)
+        self._place = place
         self._sessions = sessions
         self._permissions = permissions
         self._faults = faults
@@ -71,13 +70,12 @@ class TrainingJobs:
         self._jobs: dict[str, Job] = {}
         check_devices(devices)
         self._newer_types = frozenset(filter(is_newer, devices))
-        folder = state / leftovers.JOBS
-        leftovers.clear(folder)
+        folder.mkdir(parents=True, exist_ok=True)
         self._surroundings = Surroundings(
             folder=folder,
             endpoint_url=endpoint_url,
-            region=region,
-            client=lambda service, keys: clients.client(service, region, keys, OF_JOBS),
+            region=place.region,
+            client=lambda service, keys: clients.client(service, place.region, keys, OF_JOBS),
             images=images,
             file_systems=file_systems,
             credentials=lambda role, job: sessions.of(role, SERVICE, job),
@@ -93,7 +91,7 @@ class TrainingJobs:
         check_rules(request)
         name = request["TrainingJobName"]
         prerequisites.check_buckets(request, self._place.region, self._root("s3"))
-        self._file_systems.check(request)
+        self._file_systems.check(request, self._place.region)
         # An ARN has the job's name in lower case.
         arn = self._arn + name.lower()
         self._check_role(request, arn)
@@ -194,7 +192,7 @@ class TrainingJobs:
         }.items():
             for call in calls:
                 try:
-                    self._permissions.check(role, call)
+                    self._permissions.check(role, call, self._place.region)
                 except AccessDenied as denied:
                     raise refused(f"{what}: {denied}") from None
 

@@ -12,14 +12,15 @@ from sagemaker_local_account.account import LocalAccount
 
 @pytest.fixture(scope="module")
 def deployed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
-    """Its hosts are called as AWS's are where the module says ``FIDELITY = "strict"``."""
+    """Its hosts are called as AWS's are where the module says ``FIDELITY = "strict"``; ``REGIONS`` are its regions."""
     state = tmp_path_factory.mktemp("account")
     if request.config.getoption("--aws"):
         with closing(OnAws(AwsAccount(state))) as on_aws:
             yield on_aws
         return
     fidelity = getattr(request.module, "FIDELITY", "default")
-    with LocalAccount(state=state, fidelity=fidelity, enforce_iam=True) as account:
+    regions = getattr(request.module, "REGIONS", ("us-east-1",))
+    with LocalAccount(state=state, fidelity=fidelity, enforce_iam=True, regions=regions) as account:
         deployed = Deployed(account)
-        deployed.cdk("bootstrap", "aws://123456789012/us-east-1")
+        deployed.cdk("bootstrap", f"aws://123456789012/{regions[0]}")
         yield deployed

@@ -44,12 +44,12 @@ class Deployed:
 
     account: LocalAccount
 
-    def client(self, service: str) -> Any:
+    def client(self, service: str, region: str | None = None) -> Any:
         environment = self.account.environment()
         return boto3.client(
             service,
             endpoint_url=environment["AWS_ENDPOINT_URL"],
-            region_name=environment["AWS_REGION"],
+            region_name=region or environment["AWS_REGION"],
             aws_access_key_id=environment["AWS_ACCESS_KEY_ID"],
             aws_secret_access_key=environment["AWS_SECRET_ACCESS_KEY"],
             # Lists of jobs are throttled as on AWS, which waiting for a job in a loop runs into.
@@ -57,7 +57,12 @@ class Deployed:
         )
 
     def cdk(self, *arguments: str) -> str:
-        done = subprocess.run(
+        done = self.cdk_called(*arguments)
+        assert done.returncode == 0, done.stdout
+        return done.stdout
+
+    def cdk_called(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
             ["cdk", *arguments],
             cwd=self.account.state,
             env=self.account.environment(),
@@ -66,8 +71,6 @@ class Deployed:
             stderr=subprocess.STDOUT,
             text=True,
         )
-        assert done.returncode == 0, done.stdout
-        return done.stdout
 
     def deploy(self, stack: cdk.Stack) -> dict[str, str]:
         """Deploy a stack of an App of its own with the real CLI; its outputs."""

@@ -21,13 +21,12 @@ class Running:
 
     def client(self, service: str, **options: Any) -> Any:
         environment = self.account.environment()
-        keys = {
+        own = {
+            "region_name": "us-east-1",
             "aws_access_key_id": environment["AWS_ACCESS_KEY_ID"],
             "aws_secret_access_key": environment["AWS_SECRET_ACCESS_KEY"],
         }
-        return boto3.client(
-            service, region_name="us-east-1", endpoint_url=self.account.endpoint_url, **{**keys, **options}
-        )
+        return boto3.client(service, endpoint_url=self.account.endpoint_url, **{**own, **options})
 
     def role(self, name: str, service: str) -> str:
         """A role that a service may take on; its ARN."""

@@ -29,7 +29,7 @@ ENTRIES = {
     *("account.json", "account.lock", "account.log", "aws-config", "bin", "builds", "file-systems", "functions"),
     *("images", "jobs", "s3", "sagemaker-config.yaml", "venvs"),
 }
-EMPTY = ("builds", "file-systems", "functions", "jobs", "s3")
+EMPTY = ("builds", "file-systems", "functions", "jobs/us-east-1", "s3")
 
 
 class Work:
@@ -134,7 +134,7 @@ class Killings:
         assert (f"(process {self.owner}) was killed" in said) == bool(self.owner)
         assert all(f"training job {name}" in said for name in self.ran)
         self.owner = serving.process.pid
-        self.ran = [path.name for path in (self.state / "jobs").iterdir()]
+        self.ran = [path.name for path in (self.state / "jobs").glob("*/*")]
 
 
 def drill(state: Path, moments: int, seed: int) -> None:

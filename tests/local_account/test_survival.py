@@ -55,7 +55,7 @@ class Killed:
             # Each of four hosts has its shell and two others.
             until(lambda: len(marked(self.mark)) >= 12)
             self.family = psutil.Process(serving.process.pid).children(recursive=True)
-            self.folders_in_use = [leftovers.in_use(folder) for folder in (state / "jobs").iterdir()]
+            self.folders_in_use = [leftovers.in_use(folder) for folder in (state / "jobs" / "us-east-1").iterdir()]
             self.namespaces = namespaces_of(self.family) - namespaces_of([psutil.Process()])
             serving.end(signal.SIGKILL)
 
@@ -73,7 +73,7 @@ def state(killed: Killed, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def folders_left(state: Path) -> list[Path]:
     """What lay in the folder of jobs when the account was dead."""
-    return [*(state / "jobs").iterdir()]
+    return [*(state / "jobs" / "us-east-1").iterdir()]
 
 
 @pytest.fixture(scope="module")
@@ -134,7 +134,7 @@ def test_the_next_account_has_no_jobs(jobs: ShellJobs) -> None:
 
 def test_the_next_account_removes_the_folders_of_jobs(folders_left: list[Path], state: Path, next_one: Serving) -> None:
     assert folders_left
-    assert [*(state / "jobs").iterdir()] == []
+    assert [*(state / "jobs" / "us-east-1").iterdir()] == []
 
 
 def test_the_next_account_removes_the_control_groups(killed: Killed, next_one: Serving) -> None:

@@ -417,7 +417,7 @@ def test_tags_are_added_listed_and_deleted(jobs: Jobs) -> None:
 
 def test_a_job_leaves_no_folder(jobs: Jobs) -> None:
     name = jobs.run("true")["TrainingJobName"]
-    assert not (jobs.running.account.state / "jobs" / name).exists()
+    assert not (jobs.running.account.state / "jobs" / "us-east-1" / name).exists()
 
 
 def _has_said(jobs: Jobs, name: str, line: str) -> bool:
