@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -63,26 +62,6 @@ def test_boto3_creates_a_job_of_two_groups_reads_its_log_and_fetches_its_model(
     assert (job["TrainingJobStatus"], groups_of(job)) == ("Completed", {"data_group": 1, "dnn_group": 2})
     assert sorted(event["message"] for event in found["events"]) == LINES
     assert files_of(tmp_path / "model.tar.gz") == WEIGHTS
-
-
-# Read-only, of services for which version 1 of the CLI has endpoints of its own.
-WITH_ENDPOINTS_OF_THEIR_OWN = {
-    "docdb": "describe-db-clusters",
-    "emr": "list-clusters",
-    "health": "describe-events",
-    "neptune": "describe-db-clusters",
-    "rds": "describe-db-instances",
-    "sqs": "list-queues",
-}
-
-
-@pytest.mark.parametrize("service", WITH_ENDPOINTS_OF_THEIR_OWN)
-def test_a_service_with_an_endpoint_of_its_own_in_the_aws_cli_is_called_here(place: Place, service: str) -> None:
-    command = ["aws", "--debug", service, WITH_ENDPOINTS_OF_THEIR_OWN[service]]
-    done = subprocess.run(command, env=place.running.account.environment(), text=True, capture_output=True, check=False)
-    called = re.findall(r"Making request for .*?'url': '([^']+)'", done.stderr, re.DOTALL)
-    assert called, done.stderr
-    assert {url.rpartition("/")[0] or url for url in called} == {place.running.account.endpoint_url}
 
 
 def test_every_client_of_the_aws_cli_has_the_accounts_endpoint(place: Place) -> None:

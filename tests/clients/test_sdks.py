@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import loopback
 import pytest
 from two_groups import BUCKET, IMAGE, LINES, SOURCE, WEIGHTS, Place, files_of, groups_of
 
@@ -43,29 +42,6 @@ def python_of(pytestconfig: pytest.Config) -> Callable[[str], str]:
     return made
 
 
-class Outside:
-    """All that is not on this machine, to a client that heeds its proxy: who asks for it is noted and gets nothing."""
-
-    def __init__(self) -> None:
-        self.asked: list[str] = []
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
-        threading.Thread(target=self._note, daemon=True).start()
-
-    def _note(self) -> None:
-        while True:
-            try:
-                connection, _ = self._listener.accept()
-            except OSError:
-                return
-            with connection:
-                self.asked.append(connection.recv(4096).decode(errors="replace").partition("\r\n")[0])
-
-    def close(self) -> None:
-        self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-
-
 @dataclass(frozen=True)
 class Ran:
     """What came of a user's script."""
@@ -75,7 +51,7 @@ class Ran:
     model: Path
     job: dict[str, Any]
     uploads: list[str]
-    asked_outside: list[str]
+    sought: list[str]
 
 
 @pytest.fixture(scope="module", params=VERSIONS)
@@ -88,26 +64,21 @@ def ran(
     version = request.param
     image, bucket = VERSIONS[version]
     folder = tmp_path_factory.mktemp(version)
-    outside = Outside()
     own_bucket = [BUCKET] if version == "v2" else []
-    done = subprocess.run(
+    done = loopback.run(
         [python_of(version), str(HERE / f"sdk_{version}.py"), image, place.role, str(SOURCE), str(folder), *own_bucket],
-        cwd=folder,
-        env={**place.running.account.environment(), "HTTPS_PROXY": outside.url, "HTTP_PROXY": outside.url},
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
+        place.running.account.environment(),
+        folder,
     )
-    outside.close()
     sagemaker, s3 = place.running.client("sagemaker"), place.running.client("s3")
     [job] = sagemaker.list_training_jobs(NameContains=f"sdk-{version}")["TrainingJobSummaries"] or [{}]
     return Ran(
-        code=done.returncode,
-        printed=done.stdout,
+        code=done.code,
+        printed=done.output + done.errors,
         model=folder / "model.tar.gz",
         job=sagemaker.describe_training_job(TrainingJobName=job["TrainingJobName"]) if job else {},
         uploads=[entry["Key"] for entry in s3.list_objects_v2(Bucket=bucket).get("Contents", [])] if job else [],
-        asked_outside=outside.asked,
+        sought=done.sought,
     )
 
 
@@ -133,5 +104,5 @@ def test_it_uploads_the_source_that_the_job_runs(ran: Ran) -> None:
     assert [key for key in ran.uploads if name in key and key.endswith(sources)], ran.uploads
 
 
-def test_it_asks_nobody_but_the_account(ran: Ran) -> None:
-    assert ran.asked_outside == []
+def test_it_seeks_nothing_but_the_account(ran: Ran) -> None:
+    assert ran.sought == []
