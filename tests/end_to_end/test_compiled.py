@@ -220,6 +220,7 @@ def test_pytorch_xla_trains_in_an_environment_of_its_own(deployed: Deployed, xla
     assert last < first
 
 
+@pytest.mark.soak  # compiles twice; test_compiled_train.py has the same without an account
 def test_a_script_that_pads_to_the_longest_fails_the_job(deployed: Deployed, pytorch: dict[str, str]) -> None:
     execution = deployed.start(pytorch["LongestArn"])
     assert deployed.ended(execution)["status"] == "FAILED"

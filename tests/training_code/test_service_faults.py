@@ -189,8 +189,9 @@ def test_a_data_host_with_full_disks_serves_every_sample(start: Start, tmp_path:
 # -- no process grows
 
 
-def test_no_process_grows_over_100000_batches(serve: Serve) -> None:
-    [server] = serve(dataset=Numbers(100_000, side=1), batch_size=1)
+@pytest.mark.parametrize("count", [30_000, pytest.param(100_000, marks=pytest.mark.soak)])
+def test_no_process_grows_over_many_batches(serve: Serve, count: int) -> None:
+    [server] = serve(dataset=Numbers(count, side=1), batch_size=1)
     with BatchReader(addresses([server]), job="job") as reader:
         batches = iter(reader)
         first = numbers(next(batches) for _ in range(10_000))
@@ -199,5 +200,5 @@ def test_no_process_grows_over_100000_batches(serve: Serve) -> None:
         before = [process.memory_info().rss for process in processes]
         rest = sum(1 for _ in batches)
         grown = [process.memory_info().rss - was for process, was in zip(processes, before, strict=True)]
-    assert len(first) + 1 + rest == 100_000
+    assert len(first) + 1 + rest == count
     assert max(grown) < 8 * 2**20, grown
