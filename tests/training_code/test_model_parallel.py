@@ -16,9 +16,10 @@ HERE = Path(__file__).parent
 TRAINING_CODE = HERE.parents[1] / "training_code"
 KIND = TRAINING_CODE / "model_parallel"
 SECONDS = 400  # until a launch that would hang fails
-STEPS = 20
+ALONE_STEPS, STEPS = 20, 8
 COMMON = "--log-every 1 --checkpoint-every 0 --width 32 --heads 8 --hidden 64 --context 16 --batch-size 16 --text-bytes 200000"
 TWO, FOUR, EIGHT = (f"--steps {STEPS} --layers {layers}" for layers in (2, 4, 8))  # as few as the stages allow
+AS_LONG = "2 layers for as many steps"
 RECOMPUTED = "--activation-checkpointing"
 
 ON_FOUR_RANKS = {
@@ -96,9 +97,8 @@ def environment() -> dict[str, str]:
 
 def launch(folder: Path, ranks: int, layouts: dict[str, str]) -> Launch:
     pairs = [(folder_of(name), [*COMMON.split(), *arguments.split()]) for name, arguments in layouts.items()]
-    torchrun = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
     ended = subprocess.run(
-        [sys.executable, *torchrun, HERE / "parallel_layouts.py", folder, json.dumps(pairs)],
+        [sys.executable, HERE / "parallel_layouts.py", str(ranks), folder, json.dumps(pairs)],
         env=environment() | {"TORCHINDUCTOR_CACHE_DIR": str(folder / "compiler-cache")},
         capture_output=True,
         text=True,
@@ -111,7 +111,8 @@ def launch(folder: Path, ranks: int, layouts: dict[str, str]) -> Launch:
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> Launch:
     """One process, with as many layers as the layouts have."""
-    return launch(tmp_path_factory.mktemp("alone"), 1, {"2 layers": TWO, "4 layers": FOUR, "8 layers": EIGHT})
+    sizes = {f"{layers} layers": f"--steps {ALONE_STEPS} --layers {layers}" for layers in (2, 4, 8)}
+    return launch(tmp_path_factory.mktemp("alone"), 1, sizes | {AS_LONG: TWO})
 
 
 @pytest.fixture(scope="module")
@@ -160,7 +161,7 @@ def test_compiled_layers_have_the_losses_of_one_process(alone: Launch, two: Laun
 
 def test_the_loss_falls(alone: Launch) -> None:
     losses = alone.losses("4 layers")
-    assert losses[STEPS] < losses[1] - 0.5
+    assert losses[ALONE_STEPS] < losses[1] - 0.5
 
 
 def test_each_rank_says_what_it_holds(four: Launch) -> None:
@@ -188,7 +189,10 @@ def test_the_model_is_left_as_one_plain_file(
 ) -> None:
     """It is loaded by a process that knows no mesh, and predicts as the one that a single process left."""
     folder = request.getfixturevalue(launched).folder
-    files = [alone.folder / "2-layers" / "model" / "model.pt", folder / folder_of(layout) / "model" / "model.pt"]
+    files = [
+        alone.folder / folder_of(AS_LONG) / "model" / "model.pt",
+        folder / folder_of(layout) / "model" / "model.pt",
+    ]
     code = (
         "import sys, torch; from exported_model import load\n"
         "one, other = map(load, sys.argv[1:])\n"
