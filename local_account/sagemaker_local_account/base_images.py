@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import re
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from . import atomic_files
+from .container_packages import listed
 from .container_start import CONTAINER_ENV, UNKNOWN, Start, start_of
+from .pip_install import requirement_name
 from .references import ACCOUNT_ID, ECR_REGISTRY, ImageError, Reference
 
 # The accounts in which AWS keeps its containers, over all regions ("image_uri_config" of the SageMaker Python SDK; that of
@@ -56,12 +58,16 @@ TENSORFLOW_MODULE = "sagemaker_tensorflow_container.training:main"
 
 @dataclass(frozen=True)
 class Base:
-    """What an image begins with: its environment, requirements in pip's words, and how it starts, where that is known."""
+    """What an image begins with: its environment, requirements in pip's words, and how it starts, where that is known.
+
+    ``listed``: what AWS lists besides ``requirements``, which is there as far as the account has it or a file imports it.
+    """
 
     env: dict[str, str]
     requirements: list[str]
     notes: list[str]
     start: Start = UNKNOWN
+    listed: list[str] = field(default_factory=list)
 
     def write_files(self, root: Path) -> None:
         """Write what its entry point needs into an image's folder, which is made where there is none."""
@@ -92,6 +98,8 @@ CONTAINERS = {
     "huggingface-pytorch-training": PYTORCH,
     "tensorflow-training": TENSORFLOW,
 }
+# Of what the Hugging Face containers have besides, what nearly every script imports is there whether a file does or not.
+_HUGGING_FACE = ("accelerate", "datasets", "evaluate", "huggingface-hub", "peft")
 # Those of them that AWS publishes in ECR's public gallery too ("public_registry" in aws/deep-learning-containers, August 2026).
 PUBLIC_CONTAINERS = ("pytorch", "pytorch-training", "tensorflow-training")
 
@@ -114,14 +122,24 @@ def deep_learning_container(image: Reference) -> Base | None:
         requirements += ["sagemaker-training", framework.toolkit]
         start = start_of(name, (int(version[1]), int(version[2])))
         env |= {**start.env, "SAGEMAKER_TRAINING_MODULE": framework.module}
+    others = listed(name, f"{version[1]}.{version[2]}", image.tag) if "-ec2" not in image.tag else None
+    of_tag = (framework.package, "tensorflow", "tensorflow-cpu")
+    lines = [line for line in others.requirements if requirement_name(line) not in of_tag] if others else []
     if transformers := re.search(r"-transformers(\d+)\.(\d+)", image.tag):
         requirements.append(f"transformers=={transformers[1]}.{transformers[2]}.*")
+    requirements += [
+        line for line in lines if name.startswith("huggingface") and requirement_name(line) in _HUGGING_FACE
+    ]
+    named = {requirement_name(line) for line in requirements}
+    lines = [line for line in lines if requirement_name(line) not in named]
     notes = [
         f"{image}: its files are not on this machine; it stands for {', '.join(requirements)} and their environment"
     ]
+    if others is not None:
+        notes.append(f"{image}: of its other packages it has what the image's files import ({others.source})")
     if python := re.search(r"-py(3)(\d+)", image.tag):
         notes += _other_python(str(image), f"{python[1]}.{python[2]}")
-    return Base(env, requirements, notes, start)
+    return Base(env, requirements, notes, start, lines)
 
 
 def base_of(image: Reference) -> Base:

@@ -19,6 +19,7 @@ from .dockerfile import BuildError, Instruction, as_json_list, command, expand, 
 from .dockerignore import ignored_by
 from .pip_install import PipInstall
 from .references import ImageError, Reference, reference
+from .training_toolkit import has_a_command, requirements_at_start
 from .trees import locate
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  # Docker's, where an image says no other
@@ -44,6 +45,7 @@ class Stage:
     root: Path
     env: dict[str, str] = field(default_factory=dict)
     base: list[str] = field(default_factory=list)
+    listed: list[str] = field(default_factory=list)
     installs: list[PipInstall] = field(default_factory=list)
     entrypoint: list[str] = field(default_factory=list)
     cmd: list[str] = field(default_factory=list)
@@ -63,6 +65,7 @@ class Stage:
             root=root,
             env={**self.env},
             base=[*self.base],
+            listed=[*self.listed],
             installs=[*self.installs],
             entrypoint=[*self.entrypoint],
             cmd=[*self.cmd],
@@ -127,8 +130,16 @@ class Builder:
         for name in sorted(set(self._given) - self._declared - set(_PLATFORM_ARGS)):
             self._note(f"{self._name}: no ARG declares the build argument {name}")
         stage = self._stages[-1]
-        if not _has_a_command(stage):
-            self._note(f"{self._name}: has neither an ENTRYPOINT nor the command `train`, which SageMaker starts")
+        if not has_a_command(stage):
+            self._note(
+                f"{self._name}: has neither an ENTRYPOINT nor the command `train`, which SageMaker starts; jobs of it fail"
+            )
+        install = requirements_at_start(stage, self._name)
+        if install is not None:
+            stage.installs.append(install)
+            self._note(
+                f"{install.place} is installed with the image; on AWS the training toolkit installs it whenever a host starts"
+            )
         return stage
 
     def _apply(self, instruction: Instruction) -> None:
@@ -165,6 +176,7 @@ class Builder:
                 root=root,
                 env={**base.env},
                 base=[*base.requirements],
+                listed=[*base.listed],
                 entrypoint=[*base.start.entrypoint],
                 cmd=[*base.start.cmd],
                 workdir=base.start.workdir,
@@ -255,11 +267,3 @@ class Builder:
             return locate(stage.root, path)
 
         return find
-
-
-def _has_a_command(stage: Stage) -> bool:
-    if stage.entrypoint or "SAGEMAKER_TRAINING_MODULE" in stage.env:
-        return True
-    asked = " ".join(line for install in stage.installs for line in install.requirements).replace("_", "-")
-    folders = stage.variables["PATH"].split(":")
-    return "sagemaker-" in asked or any(locate(stage.root, f"{folder}/train").is_file() for folder in folders)

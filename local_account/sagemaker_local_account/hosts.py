@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib.metadata
 import json
 import logging
 import os
@@ -17,6 +18,7 @@ import re
 import selectors
 import shutil
 import signal
+import site
 import socket
 import subprocess
 import sys
@@ -30,6 +32,7 @@ from . import control_groups, leftovers
 from .devices import DEVICES_PATH
 from .limit_watch import LimitWatch
 from .log_lines import Lines
+from .namespaces import NO_COMMAND
 from .spec import HostPlan, JobPlan
 
 SYSTEM_FOLDERS = tuple(Path(path) for path in ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc", "/nix", "/gnu"))
@@ -39,6 +42,7 @@ USERS = {
     "group": "root:x:0:\ntty:x:5:\nnogroup:x:65534:\n",
     "passwd": "root:x:0:0:root:/root:/bin/bash\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n",
 }
+COULD_NOT = " could not be started: "
 
 # -I and -S keep the account's environment and site packages out of it, which also halves the time that it takes to start.
 SUPERVISOR = "import sys; sys.path.append(sys.argv[1]); from sagemaker_local_account.namespaces import main; main()"
@@ -46,6 +50,10 @@ SUPERVISOR = "import sys; sys.path.append(sys.argv[1]); from sagemaker_local_acc
 
 class HostError(Exception):
     """A host could not be started; the text says which and why."""
+
+
+class CommandError(HostError):
+    """A host's command is not in its image; the text begins with the words of `docker run` for it."""
 
 
 class RunningJob:
@@ -111,6 +119,9 @@ class RunningJob:
             self._changed.wait_for(lambda: not self._waiting or self._failed is not None)
         if self._failed is not None:
             self.close()
+            host, _, words = self._failed.partition(COULD_NOT)
+            if words.startswith(NO_COMMAND):
+                raise CommandError(f"{words} ({host})")
             raise HostError(f"{self._failed}{_likely_reason(self._failed)}")
 
     def wait(self, timeout: float | None = None) -> dict[str, int] | None:
@@ -198,7 +209,7 @@ class RunningJob:
                 self._watch.ended(name, content["code"])
         with self._changed:
             if "failed" in content and self._waiting and self._failed is None:
-                self._failed = f"{name or 'the network'} could not be started: {content['failed']}"
+                self._failed = f"{name or 'the network'}{COULD_NOT}{content['failed']}"
             if name is not None and "process" in content and self._watch is not None:
                 self._watch.processes[name] = content["process"]
             if "started" in content:
@@ -291,6 +302,7 @@ def _host_as_json(host: HostPlan, addresses: str) -> dict[str, Any]:
         "name": host.name,
         "hostname": host.hostname or host.name,
         "address": host.address,
+        "hidden": [] if host.python == Path(sys.prefix) else _own_commands(),
         "rootfs": str(host.folder.absolute() / "rootfs"),
         "image": str(host.root.absolute()),
         "own": {path: str(folder.absolute()) for path, folder in own.items()},
@@ -324,10 +336,23 @@ def _most_processes(host: HostPlan, group: control_groups.Group | None) -> int |
     return host.limits.processes
 
 
+@functools.cache
+def _own_commands() -> list[str]:
+    """The commands of the account's own packages that a host would find in a system folder, such as /usr/local/bin/train."""
+    if not any(Path(sys.prefix).is_relative_to(folder) for folder in SYSTEM_FOLDERS):
+        return []
+    packages = importlib.metadata.Distribution.discover(path=site.getsitepackages())
+    files = [str(package.locate_file(file)) for package in packages for file in package.files or []]
+    commands = [os.path.normpath(file) for file in files if file.startswith("/") and "/../" in file]
+    return [path for path in commands if os.path.dirname(path) == f"{sys.prefix}/bin"]
+
+
 def _python_folders(python: Path) -> list[Path]:
-    """The folders outside the system's that the environment `python` lives in: its own and those of its interpreter."""
+    """The folders outside the system's that the environment `python` lives in: its own, those of its interpreter, and, where
+    it is an image's, those of packages into which its links lead."""
     python = python.absolute()
-    folders = {python, Path(sys.prefix), Path(sys.base_prefix)}
+    folders = {python, Path(sys.base_prefix)}
+    folders |= {Path(sys.prefix)} if python == Path(sys.prefix) else {Path(path) for path in site.getsitepackages()}
     # A virtual environment's interpreter is a link, often to another link.
     link = python / "bin" / "python3"
     while link.is_symlink():

@@ -99,7 +99,7 @@ class ImageStore:
                 note=noted,
             )
             stage = builder.build(target)
-            python = python_for(stage.base, stage.installs, stage.root, self._state, noted)
+            python = python_for(stage.base, stage.listed, stage.installs, stage.root, self._state, noted)
             id = self._keep(stage, notes)
             for name in names:
                 self._name("tags", name, id)
@@ -152,7 +152,7 @@ class ImageStore:
         start = container.start
         root = self._folder / f"base-{hashlib.sha256(start.source.encode()).hexdigest()[:12]}"
         container.write_files(root)
-        python = python_for(container.requirements, [], root, self._state, lambda note: None)
+        python = python_for(container.requirements, container.listed, [], root, self._state, lambda note: None)
         return Image(
             uri, root, container.env, [*start.entrypoint], [*start.cmd], start.workdir, python, container.notes
         )
@@ -160,7 +160,7 @@ class ImageStore:
     def _python(self, id: str) -> Path:
         # Each time anew: the account's own environment may have changed since the image was built.
         stage = self._stage_of(id)
-        return python_for(stage.base, stage.installs, stage.root, self._state, lambda note: None)
+        return python_for(stage.base, stage.listed, stage.installs, stage.root, self._state, lambda note: None)
 
     def _keep(self, stage: Stage, notes: list[str]) -> str:
         settings: dict[str, Any] = {
@@ -170,6 +170,7 @@ class ImageStore:
             "workdir": stage.workdir,
             "shell": stage.shell,
             "base": stage.base,
+            "listed": stage.listed,
             "installs": [asdict(install) for install in stage.installs],
         }
         id = hashlib.sha256(f"{digest(stage.root)} {json.dumps(settings)}".encode()).hexdigest()
@@ -197,6 +198,7 @@ class ImageStore:
     def _stage_of(self, id: str) -> Stage:
         settings = self._settings(id)
         own = {name: settings[name] for name in ("env", "entrypoint", "cmd", "workdir", "shell", "base")}
+        own["listed"] = settings.get("listed", [])  # of an earlier release's image there is none
         installs = [PipInstall.of(install) for install in settings["installs"]]
         return Stage(root=self._folder / id / "root", installs=installs, **own)
 

@@ -23,6 +23,7 @@ import json
 import os
 import resource
 import selectors
+import shutil
 import signal
 import socket
 import sys
@@ -44,6 +45,7 @@ PR_CAPBSET_DROP = 24
 CAPABILITIES = (0, 1, 3, 4, 5, 6, 7, 8, 10, 13, 18, 27, 29, 31)
 # keyctl(2), whose number is the machine's.
 SYS_KEYCTL, KEYCTL_JOIN_SESSION_KEYRING = {"x86_64": 250, "aarch64": 219}, 1
+NO_COMMAND = "exec:"  # how the refusal of a command that is not there begins
 NOT_FOUND, NOT_EXECUTABLE = 127, 126  # a shell's exit codes for these, and Docker's
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -222,6 +224,7 @@ def _init(
         read_only=host["read_only"],
         etc=host["etc"],
         shared_memory=host["shared_memory"],
+        hidden=host["hidden"],
     )
     if volume is not None:
         volume.mount(host["rootfs"])
@@ -234,6 +237,7 @@ def _init(
         links.up("eth0")
     rootfs.enter(host["rootfs"])
     os.makedirs(host["working_directory"], exist_ok=True)
+    _require_command(host)
     # Until the command begins. From then on process 1 gets only the signals that it handles, and SIGKILL (pid_namespaces(7)).
     signal.signal(signal.SIGTERM, lambda *_: os._exit(128 + signal.SIGTERM))
     if job["endpoint_port"] is None:
@@ -261,6 +265,19 @@ def _leave_keyring() -> None:
     number = SYS_KEYCTL.get(os.uname().machine)
     if number is not None:  # a kernel without keyrings refuses
         _libc.syscall(ctypes.c_long(number), ctypes.c_long(KEYCTL_JOIN_SESSION_KEYRING), None)
+
+
+def _require_command(host: dict[str, Any]) -> None:
+    """Refuse a command that cannot be started, as `docker run` does before there is a container, and in its words."""
+    os.chdir(host["working_directory"])
+    command = host["command"][0]
+    if shutil.which(command, path=host["environment"].get("PATH", os.defpath)) is None:
+        why = "executable file not found in $PATH"
+        if "/" in command:
+            why = "permission denied" if os.path.exists(command) else f"stat {command}: no such file or directory"
+        refused = f'{NO_COMMAND} "{command}": {why}'
+        os.write(host["output"], f"{refused}\n".encode())
+        raise FileNotFoundError(refused)
 
 
 def _code_of(command: int, report: socket.socket) -> int:

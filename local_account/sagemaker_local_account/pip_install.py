@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
 
 from .references import ImageError
 
@@ -79,6 +80,12 @@ def requirement_of(line: str) -> Requirement | None:
     """A line of a requirements file as a requirement; None where it names a place, such as a URL."""
     text = re.split(r"\s+--", line)[0]
     return None if _ELSEWHERE.match(text) else Requirement(text)
+
+
+def requirement_name(line: str) -> str:
+    """The package that a requirement names, in the one way to write it; nothing where it names a place."""
+    found = requirement_of(line)
+    return canonicalize_name(found.name) if found else ""
 
 
 def pip_install(words: Sequence[str], place: str, workdir: str, find: Callable[[str], Path]) -> PipInstall | None:

@@ -119,13 +119,15 @@ def build(
     read_only: Mapping[str, str],
     etc: Mapping[str, str],
     shared_memory: int | None = None,
+    hidden: Sequence[str] = (),
 ) -> None:
     """Build it in the folder `root`, in a mount namespace of this process's own.
 
     ``own`` are the host's own folders by the path at which it sees and writes them, ``read_only`` likewise what it only
     reads, ``etc`` the text of its own files in /etc. The image's files are copied: a host may write to them, as in a
     container, and no other host may see that. Where there is one already, in ``own`` or ``etc``, it is left. ``shared_memory``
-    is the size of /dev/shm in bytes; None is half of the machine's memory.
+    is the size of /dev/shm in bytes; None is half of the machine's memory. ``hidden`` are files of the machine's system
+    folders that a host does not see.
     """
     _mount("none", "/", None, MS_REC | MS_PRIVATE)
     os.makedirs(root, exist_ok=True)
@@ -141,7 +143,7 @@ def build(
     for name, text in etc.items():
         with open(f"{root}/etc/{name}", "w") as file:
             file.write(text)
-    _lay(root, image, [f"etc/{name}" for name in etc])
+    _lay(root, image, [f"etc/{name}" for name in etc], [os.path.realpath(path)[1:] for path in hidden])
     _add_kernel_folders(root, shared_memory)
 
 
@@ -165,8 +167,8 @@ def mount_tmpfs(target: str, data: str) -> None:
     _mount("tmpfs", target, "tmpfs", MS_NOSUID | MS_NODEV, data)
 
 
-def _lay(root: str, image: str, taken: Sequence[str]) -> None:
-    """The machine's system folders and the image's files, where `root` has nothing at a path in `taken`."""
+def _lay(root: str, image: str, taken: Sequence[str], hidden: Sequence[str]) -> None:
+    """The machine's system folders but `hidden`, and the image's files, where `root` has nothing at a path in `taken`."""
     present = [name for name in SYSTEM if os.path.lexists(f"/{name}")]
     # On most machines /bin, /lib and others are links into /usr: the image's /bin/x then goes where /usr/bin/x does.
     links = {name: os.path.realpath(f"/{name}")[1:] for name in present if os.path.islink(f"/{name}")}
@@ -174,19 +176,24 @@ def _lay(root: str, image: str, taken: Sequence[str]) -> None:
     for name, target in links.items():
         layers.setdefault(target, []).append(f"{image}/{name}")
     layers = {path: [layer for layer in found if os.path.isdir(layer)] for path, found in layers.items()}
-    split = [*taken, *(path for path, found in layers.items() if found), *ETC_SPLIT]
+    split = [*taken, *hidden, *(path for path, found in layers.items() if found), *ETC_SPLIT]
     for name in present:
         if name in links:
             os.symlink(os.readlink(f"/{name}"), f"{root}/{name}")
         else:
-            _lay_one(root, name, [], layers, split)
+            _lay_one(root, name, [], layers, split, hidden)
     for name in sorted(os.listdir(image)):
         if name not in present:
             _copy(f"{image}/{name}", f"{root}/{name}")
 
 
 def _lay_one(
-    root: str, path: str, folders: Sequence[str], layers: Mapping[str, Sequence[str]], split: Sequence[str]
+    root: str,
+    path: str,
+    folders: Sequence[str],
+    layers: Mapping[str, Sequence[str]],
+    split: Sequence[str],
+    hidden: Sequence[str],
 ) -> None:
     """The machine's `path` as it is, or, where the image or a host's own file comes into it, made of its entries."""
     machine, target = f"/{path}", f"{root}/{path}"
@@ -202,7 +209,8 @@ def _lay_one(
         os.makedirs(target, exist_ok=True)
         names = [name for name in os.listdir(machine) if _shown(f"{path}/{name}") and not _replaced(name, above)]
         for name in names:
-            _lay_one(root, f"{path}/{name}", above, layers, split)
+            if f"{path}/{name}" not in hidden:
+                _lay_one(root, f"{path}/{name}", above, layers, split, hidden)
         for folder in above:
             for name in set(os.listdir(folder)) - set(names):
                 _copy(f"{folder}/{name}", f"{target}/{name}")

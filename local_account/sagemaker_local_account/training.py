@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from .failure_reasons import LONGEST_REASON, HostEnd, oom_kills, reason_of
 from .faults import Faults, Interruption, LostHost, Moment
-from .hosts import RunningJob
+from .hosts import CommandError, RunningJob
 from .safe_paths import JobFolder
 from .spec import HostPlan, JobPlan
 from .storage import Checkpoints
@@ -93,6 +93,14 @@ class Training:
                     next_look = time.monotonic() + CHECKPOINT_SECONDS
             while ended := self._hosts.first_exit(0):
                 self._see(ended)
+        except CommandError as error:
+            # Of a training job's container without `train`: aws/amazon-sagemaker-examples issues 739 (the line in its log) and
+            # 3650 (the reason).
+            self._failure = (
+                f"ClientError: Artifact upload failed:API error (400): OCI runtime create failed: {error}. SageMaker starts "
+                "an image as `docker run IMAGE train`: the image has to have an ENTRYPOINT or a command `train`, which "
+                "`pip install sagemaker-training` brings"
+            )
         finally:
             self._hosts.close()
         return Outcome(self._ended_by, self._failure, self._interruption)

@@ -5,18 +5,32 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
+from importlib.metadata import Distribution
 from pathlib import Path
 from typing import Any
 
 import botocore.session
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
-from sagemaker_local_account import training
-from sagemaker_local_account.base_images import Base, base_of
+from sagemaker_local_account import container_packages, training
+from sagemaker_local_account.base_images import Base, base_of, deep_learning_container
 from sagemaker_local_account.container_start import ENV_OF_FILES
+from sagemaker_local_account.environments import missing, python_for
 from sagemaker_local_account.references import reference
 
 RECORDED: dict[str, dict[str, Any]] = json.loads((Path(__file__).parent / "recorded.json").read_text())
+# What AWS's pyproject.toml of a container, or its Dockerfile, names.
+LISTS: dict[str, list[str]] = json.loads((Path(__file__).parent / "lists.json").read_text())
+# Of that, what is not here, and why.
+NOT_HERE = {
+    "tensorflow": "tensorflow-cpu stands in for it",
+    "vllm": "brings PyTorch for CUDA along, and starts on no CPU",
+}
+TABLE: dict[str, dict[str, Any]] = json.loads(
+    (Path(container_packages.__file__).parent / "container_packages.json").read_text()
+)
 PAGE = (Path(__file__).parents[2] / "docs" / "container.md").read_text()
 ENTRYPOINT = "/opt/ml/code/common/entrypoint.py"
 TRAINING_CODE = Path(__file__).parents[2] / "training_code"
@@ -102,3 +116,67 @@ def test_the_page_has_each_fact_with_its_source(image: str) -> None:
         *recorded["env"],
     ]
     assert [fact for fact in facts if f"`{fact}`" not in PAGE] == []
+
+
+def of_container(container: str) -> Base:
+    """`pytorch 2.13-gpu` as the account has it."""
+    repository, version, flavour = re.fullmatch(r"(\S+) ([\d.]+)-(\w+)", container).groups()  # type: ignore[union-attr]
+    found = deep_learning_container(
+        reference(f"763104351884.dkr.ecr.us-east-1.amazonaws.com/{repository}:{version}-{flavour}-sagemaker")
+    )
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("container", LISTS)
+def test_a_container_has_the_packages_that_awss_sources_list(container: str) -> None:
+    base = of_container(container)
+    has = {canonicalize_name(Requirement(line).name): Requirement(line) for line in [*base.requirements, *base.listed]}
+    wanted = {canonicalize_name(Requirement(line).name): Requirement(line) for line in LISTS[container]}
+    unneeded = {name for name in wanted if re.match(r"nvidia-|cuda-", name)}
+    assert set(wanted) - set(has) - unneeded - set(NOT_HERE) == set()
+    for name in set(wanted) & set(has):
+        [here] = [one.version for one in has[name].specifier] or [None]
+        if here is not None:  # a version of the framework's is that of the tag, `2.12.*`
+            [there] = [one.version for one in wanted[name].specifier if one.operator == "=="] or [here]
+            assert has[name].specifier.contains(there) or wanted[name].specifier.contains(here), name
+
+
+@pytest.mark.parametrize(
+    "container",
+    ["pytorch 2.13-cpu", "pytorch 2.13-gpu", "tensorflow-training 2.21-gpu", "huggingface-pytorch-training 2.11-gpu"],
+)
+def test_a_container_has_no_package_of_the_accounts_that_awss_sources_do_not_list(
+    container: str, tmp_path: Path
+) -> None:
+    base = of_container(container)
+    lacking = missing(base.requirements)  # which would be installed
+    own = [line for line in base.requirements if line not in lacking]
+    python = python_for(own, base.listed, [], tmp_path, tmp_path, print)
+    there = {
+        canonicalize_name(one.name) for one in Distribution.discover(path=[str(*python.glob("lib/*/site-packages"))])
+    }
+    assert {"numpy", "pyyaml", "scikit-learn"} < there
+    assert there - {canonicalize_name(name) for name in TABLE[container]["packages"]} == set()
+
+
+@pytest.mark.parametrize(("first", "then"), [("pytorch 2.11-gpu", "huggingface-pytorch-training 2.11-gpu")])
+def test_a_container_that_begins_with_another_has_its_packages(first: str, then: str) -> None:
+    assert set(TABLE[first]["packages"]) < set(TABLE[then]["packages"])
+
+
+def test_a_tag_that_is_not_recorded_has_the_packages_of_the_nearest_of_any_version() -> None:
+    near = {Requirement(line).name: line for line in of_container("pytorch 2.14-cpu").listed}
+    recorded = {Requirement(line).name: line for line in of_container("pytorch 2.13-cpu").listed}
+    assert set(near) == set(recorded)
+    assert (near["pandas"], recorded["pandas"]) == (
+        "pandas",
+        f"pandas=={TABLE['pytorch 2.13-cpu']['packages']['pandas']}",
+    )
+
+
+@pytest.mark.parametrize("container", TABLE)
+def test_the_page_has_the_source_of_each_list_of_packages(container: str) -> None:
+    missing = [path for path in TABLE[container]["source"].split(", over ") if f"`{path}`" not in PAGE]
+    assert missing == []
+    assert (TABLE[container]["commit"][:10], TABLE[container]["date"]) == ("e0ecedea6a", "2026-08-21")

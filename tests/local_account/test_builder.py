@@ -231,7 +231,8 @@ def test_what_does_nothing_in_docker_either_is_not_noted(builds: Builds):
 
 def test_an_image_without_anything_to_start_is_noted(builds: Builds):
     assert (
-        "Dockerfile: has neither an ENTRYPOINT nor the command `train`, which SageMaker starts" in builds.build().notes
+        "Dockerfile: has neither an ENTRYPOINT nor the command `train`, which SageMaker starts; jobs of it fail"
+        in builds.build().notes
     )
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import six
 
 from sagemaker_local_account.images import Image
 
@@ -19,19 +20,24 @@ if TYPE_CHECKING:
 DLC = "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch:2.13-cpu-amzn2023-sagemaker"
 
 
+def installs(image: Image) -> list[str]:
+    """The notes on what was installed: what the account's own environment has is only linked."""
+    return [note for note in image.notes if note.startswith("installing")]
+
+
 def test_any_run_but_pip_install_is_skipped_with_a_note(builds: Builds):
     notes = builds.build("RUN apt-get update && apt-get install -y git").notes
     assert "Dockerfile:2: skipped: RUN apt-get update && apt-get install -y git" in notes
 
 
-def test_what_the_accounts_own_environment_satisfies_needs_no_other(builds: Builds):
+def test_what_the_accounts_own_environment_satisfies_is_not_installed(builds: Builds):
     builds.file(
         "requirements.txt", "packaging>=24  # read\nbotocore ; python_version >= '3.11'\nnothing ; python_version < '3'"
     )
     image = builds.build(
         "COPY requirements.txt /opt/", "WORKDIR /opt", "RUN pip install --no-cache-dir -r requirements.txt"
     )
-    assert image.python == Path(sys.prefix)
+    assert not installs(image)
 
 
 @pytest.mark.parametrize(
@@ -49,7 +55,8 @@ def test_what_the_accounts_own_environment_satisfies_needs_no_other(builds: Buil
 def test_pip_is_known_in_its_forms(builds: Builds, command: str):
     image = builds.build(f"RUN {command}")
     assert not any("skipped" in note for note in image.notes)
-    assert image.python == Path(sys.prefix)
+    assert not installs(image)
+    assert run(image, "python", "-c", "import packaging; print(packaging.__name__)") == "packaging"
 
 
 def test_lines_of_a_here_document_are_commands(builds: Builds):
@@ -70,13 +77,13 @@ def test_a_requirements_file_is_looked_for_where_cd_leads(builds: Builds):
     image = builds.build(
         "COPY requirements.txt /opt/jobs/", "WORKDIR /opt", "RUN cd jobs && pip install -r requirements.txt"
     )
-    assert image.python == Path(sys.prefix)
+    assert not installs(image)
 
 
 def test_a_requirements_file_can_be_mounted(builds: Builds):
     builds.file("requirements.txt", "packaging")
     mount = "--mount=type=bind,source=requirements.txt,target=/tmp/requirements.txt"
-    assert builds.build(f"RUN {mount} pip install -r /tmp/requirements.txt").python == Path(sys.prefix)
+    assert not installs(builds.build(f"RUN {mount} pip install -r /tmp/requirements.txt"))
 
 
 def test_a_word_that_is_no_requirement_is_refused(builds: Builds):
@@ -112,16 +119,58 @@ def version(image: Image, package: str = "jobtools") -> str:
     return run(image, "python", "-c", f"import {package}; print({package}.version)")
 
 
-def test_what_is_lacking_is_installed_over_the_accounts_own_environment(builds: Builds, wheels: Wheels):
-    image = builds.build("RUN pip install jobtools==1.0")
+def fails(image: Image, program: str) -> str:
+    """The last line that a Python program says, which the image's environment does not let run."""
+    environment = {"PATH": f"{image.python}/bin:{os.environ['PATH']}"}
+    done = subprocess.run(["python", "-c", program], env=environment, text=True, capture_output=True)
+    assert done.returncode == 1, done.stdout
+    return done.stderr.splitlines()[-1]
+
+
+def test_what_is_lacking_is_installed_beside_what_the_account_has_of_it(builds: Builds, wheels: Wheels):
+    image = builds.build("RUN pip install jobtools==1.0 packaging")
     assert image.python.parent == builds.state / "venvs"
     assert run(image, "python", "-c", "import jobtools, packaging; print(jobtools.version)") == "1.0"
 
 
-def test_the_accounts_commands_run_with_the_images_own_environment(builds: Builds, wheels: Wheels):
+def test_an_image_has_no_package_that_it_does_not_install(builds: Builds):
+    assert fails(builds.build(), "import yaml, moto") == "ModuleNotFoundError: No module named 'yaml'"
+
+
+def test_a_virtual_environment_of_its_own_has_no_package_of_the_accounts(builds: Builds, wheels: Wheels):
     image = builds.build("RUN pip install jobtools==1.0")
+    assert fails(image, "import jobtools, yaml") == "ModuleNotFoundError: No module named 'yaml'"
+
+
+def test_an_image_has_what_its_packages_need_in_turn_and_what_shares_a_folder_with_it(builds: Builds):
+    image = builds.build("RUN pip install gevent")
+    assert run(image, "python", "-c", "import gevent, greenlet, zope.event, zope.interface; print(zope.event.__name__)")
+    assert fails(image, "import requests") == "ModuleNotFoundError: No module named 'requests'"
+
+
+def test_no_dependencies_come_with_no_deps(builds: Builds):
+    image = builds.build("RUN pip install --no-deps botocore")
+    assert fails(image, "import botocore.session") == "ModuleNotFoundError: No module named 'jmespath'"
+
+
+def test_a_newer_package_takes_the_place_of_the_accounts_own_which_stays_as_it_is(builds: Builds, wheels: Wheels):
+    wheels.add("six", "99.0")
+    image = builds.build("RUN pip install python-dateutil six==99.0")
+    assert version(image, "six") == "99.0"
+    assert six.__version__ != "99.0"
+    assert "99" not in Path(six.__file__).read_text()
+
+
+def test_the_commands_of_its_packages_run_with_the_images_own_environment(builds: Builds, wheels: Wheels):
+    image = builds.build("RUN pip install jobtools==1.0 pytest")
     test = builds.file("test_it.py", "import jobtools\n\ndef test_it(): pass\n")
     assert "1 passed" in run(image, "pytest", "-p", "no:cacheprovider", str(test))
+
+
+def test_an_image_has_no_command_of_a_package_that_it_does_not_install(builds: Builds):
+    commands = {path.name for path in (builds.build("RUN pip install sagemaker-training").python / "bin").iterdir()}
+    assert "train" in commands
+    assert not commands & {"torchrun", "moto_server", "pytest"}
 
 
 def test_an_environment_is_made_once(builds: Builds, wheels: Wheels):
@@ -185,6 +234,7 @@ def test_processes_that_build_the_same_at_once_make_one_environment(builds: Buil
 
 def test_an_environment_that_another_process_makes_is_waited_for(builds: Builds, wheels: Wheels):
     made = builds.build("RUN pip install jobtools==1.0").python
+    (made / "complete").unlink()
     (builds.context / "Dockerfile").write_text("FROM python:3.11\nRUN pip install jobtools==1.0\n")
     with made.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -232,3 +282,81 @@ def test_tensorflow_for_cpus_and_the_toolkit_stand_for_awss_container_for_tensor
     found = [version(image, name) for name in ("tensorflow_cpu", "sagemaker_tensorflow_training")]
     assert found == ["2.21.0", "20.4.1"]
     assert image.env["SAGEMAKER_TRAINING_MODULE"] == "sagemaker_tensorflow_container.training:main"
+
+
+CODE = ("ENV SAGEMAKER_PROGRAM=train.py", "COPY requirements.txt /opt/ml/code/")
+
+
+def test_a_requirements_file_that_the_toolkit_would_install_at_start_is_installed_with_the_image(
+    builds: Builds, wheels: Wheels
+):
+    builds.file("requirements.txt", "jobtools==1.0\n")
+    image = builds.build(*CODE)
+    assert version(image) == "1.0"
+    assert (
+        "Dockerfile: /opt/ml/code/requirements.txt is installed with the image; on AWS the training toolkit installs it "
+        "whenever a host starts"
+    ) in image.notes
+
+
+def test_a_requirements_file_for_the_toolkit_that_cannot_be_had_fails_the_build(builds: Builds, wheels: Wheels):
+    builds.file("requirements.txt", "jobtools==3.0\n")
+    assert builds.refused(*CODE).startswith("Dockerfile: /opt/ml/code/requirements.txt: jobtools==3.0 cannot be had")
+
+
+@pytest.mark.parametrize("line", ["git+https://example.com/tools.git", "tools @ https://example.com/tools.whl"])
+def test_a_requirements_file_for_the_toolkit_that_needs_a_network_at_start_is_refused(builds: Builds, line: str):
+    builds.file("requirements.txt", line)
+    assert f"{line} must be installed by the Dockerfile" in builds.refused(*CODE)
+
+
+def test_a_requirements_file_of_an_image_without_the_toolkits_script_is_no_requirement(builds: Builds, wheels: Wheels):
+    builds.file("requirements.txt", "jobtools==3.0\n")
+    assert not installs(builds.build(CODE[1]))
+
+
+LISTED = f"FROM {DLC}"
+
+
+def test_what_awss_container_has_and_the_account_has_not_is_installed_where_a_file_imports_it(
+    builds: Builds, wheels: Wheels
+):
+    wheels.add("einops", "0.8.2")
+    builds.file("train.py", "import os, einops.layers as layers\n")
+    with_import, without = builds.build("COPY train.py /opt/", base=LISTED), builds.build(base=LISTED)
+    assert version(with_import, "einops") == "0.8.2"
+    assert fails(without, "import einops") == "ModuleNotFoundError: No module named 'einops'"
+
+
+def test_what_awss_container_has_and_cannot_be_had_here_is_noted(builds: Builds, wheels: Wheels):
+    wheels.add("einops", "0.8.2")
+    builds.file("train.py", "from deepspeed import zero\nimport einops\n")
+    image = builds.build("COPY train.py /opt/", base=LISTED)
+    assert version(image, "einops") == "0.8.2"
+    assert any(
+        note.startswith("FROM: deepspeed==0.19.2 cannot be had") and note.endswith("a job that imports it fails")
+        for note in image.notes
+    )
+
+
+def test_a_package_that_awss_container_lacks_is_not_installed_by_an_import(builds: Builds, wheels: Wheels):
+    builds.file("train.py", "import jobtools\n")
+    image = builds.build("COPY train.py /opt/", base=LISTED)
+    assert fails(image, "import jobtools") == "ModuleNotFoundError: No module named 'jobtools'"
+
+
+def test_the_hugging_face_container_has_what_awss_dockerfile_installs(builds: Builds, wheels: Wheels):
+    container = "huggingface-pytorch-training:2.11.0-transformers5.13.1-gpu-py312-cu130-amzn2023"
+    own = {
+        "torch": "2.11.0",
+        "transformers": "5.13.1",
+        "accelerate": "1.14.0",
+        "datasets": "5.0.0",
+        "evaluate": "0.4.6",
+    }
+    own |= {"huggingface_hub": "1.23.0", "peft": "0.19.1"}
+    for name, number in own.items():
+        wheels.add(name, number)
+    image = builds.build(base=f"FROM {DLC.partition('/')[0]}/{container}")
+    program = f"print([__import__(name).version for name in {[*own]}])"
+    assert run(image, "python", "-c", program) == str([*own.values()])

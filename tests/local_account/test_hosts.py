@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import venv
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,8 +15,9 @@ import psutil
 import pytest
 from host_jobs import ENVIRONMENT, FOREVER, SECONDS, Job, said
 
+from sagemaker_local_account import hosts
 from sagemaker_local_account.devices import write_stand_ins
-from sagemaker_local_account.hosts import HostError
+from sagemaker_local_account.hosts import CommandError, HostError
 from sagemaker_local_account.namespaces import KEYCTL_JOIN_SESSION_KEYRING, SYS_KEYCTL
 
 
@@ -254,10 +256,34 @@ def test_no_address_outside_the_job_is_reachable(tmp_path: Path):
 
 
 def test_exit_codes_come_by_host_and_are_negative_for_a_signal(tmp_path: Path):
-    with Job(tmp_path, ("true",), "exit(3)", FOREVER, ("nothing-like-it",)) as job:
+    with Job(tmp_path, ("true",), "exit(3)", FOREVER, ("sh", "-c", "nothing-like-it")) as job:
         job.line()
         job.kill_host("algo-3")
         assert job.wait(SECONDS) == {"algo-1": 0, "algo-2": 3, "algo-3": -9, "algo-4": 127}
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("train", 'exec: "train": executable file not found in $PATH (algo-1)'),
+        ("/opt/train", 'exec: "/opt/train": stat /opt/train: no such file or directory (algo-1)'),
+        ("/etc/hostname", 'exec: "/etc/hostname": permission denied (algo-1)'),
+    ],
+)
+def test_a_host_whose_command_is_not_there_is_not_started(tmp_path: Path, command: str, message: str):
+    job = Job(tmp_path, (command,), environment={"PATH": "/usr/bin:/bin"})
+    with pytest.raises(CommandError) as error:
+        job.start()
+    assert str(error.value) == message
+    assert job.all_lines() == [("algo-1", message.removesuffix(" (algo-1)"))]
+
+
+def test_a_host_does_not_see_hidden_commands_of_system_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(hosts, "_own_commands", lambda: ["/usr/bin/env"])
+    python = tmp_path / "environment"
+    venv.EnvBuilder(symlinks=True).create(python)
+    program = ("sh", "-c", "ls /usr/bin/env /usr/bin/ls 2>&1")
+    assert said(tmp_path, program, python=python)[1:] == [("algo-1", "/usr/bin/ls")]
 
 
 def test_waiting_for_hosts_that_run_ends_with_the_timeout(tmp_path: Path):

@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -99,7 +97,7 @@ def test_a_push_to_another_registry_is_refused_by_name(builds: Builds, registry:
 def test_a_deep_learning_container_is_an_image_with_no_file_but_its_entry_points(builds: Builds):
     image = builds.store.resolve(DLC)
     files = [str(path.relative_to(image.root)) for path in image.root.rglob("*") if path.is_file()]
-    assert (files, image.python) == (["usr/local/bin/start_with_right_hostname.sh"], Path(sys.prefix))
+    assert files == ["usr/local/bin/start_with_right_hostname.sh"]
     assert (image.entrypoint, image.workdir) == (["bash", "-m", "start_with_right_hostname.sh"], "/workspace")
     assert image.env["SAGEMAKER_TRAINING_MODULE"] == "sagemaker_pytorch_container.training:main"
 

@@ -1,0 +1,115 @@
+"""What a job sees of its image: the command that starts it, the packages that it may import, and nothing of the account's own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from shell_jobs import ShellJobs
+
+from sagemaker_local_account.account import LocalAccount
+from sagemaker_local_account.images import Image, ImageStore
+
+REGISTRY = "123456789012.dkr.ecr.us-east-1.amazonaws.com"
+# Of AWS's own, whose toolkit runs train.py and writes why that failed.
+PYTORCH = (
+    "FROM public.ecr.aws/deep-learning-containers/pytorch:2.13-cpu-amzn2023-sagemaker",
+    "ENV SAGEMAKER_PROGRAM=train.py SAGEMAKER_SUBMIT_DIRECTORY=/opt/ml/code",
+    "COPY . /opt/ml/code/",
+)
+
+
+class ImageJobs(ShellJobs):
+    """The account, and jobs of images that a test writes."""
+
+    def __init__(self, account: LocalAccount) -> None:
+        super().__init__(account.environment(), account.state)
+        self._store = ImageStore(account.state)
+        self._count = 0
+
+    def build(self, context: Path, *lines: str) -> Image:
+        self._count += 1
+        (context.parent / "Dockerfile").write_text("\n".join(lines))
+        uri = f"{REGISTRY}/image-{self._count}:1"
+        image = self._store.build(context, context.parent / "Dockerfile", [uri])
+        self._store.push(uri)
+        return image
+
+    def run(self, **members: Any) -> dict[str, Any]:
+        """A job of the image that was built last."""
+        request = self.request(f"job-{self._count}", "", **members)
+        uri = f"{REGISTRY}/image-{self._count}:1"
+        request["AlgorithmSpecification"] = {"TrainingImage": uri, "TrainingInputMode": "File"}
+        self.sagemaker.create_training_job(**request)
+        return self.ended(request["TrainingJobName"])
+
+
+@pytest.fixture(scope="module")
+def jobs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ImageJobs]:
+    with LocalAccount(state=tmp_path_factory.mktemp("account")) as account:
+        yield ImageJobs(account)
+
+
+@pytest.fixture
+def context(tmp_path: Path) -> Callable[..., Path]:
+    """A context with these files."""
+
+    def write(**files: str) -> Path:
+        folder = tmp_path / "context"
+        folder.mkdir(exist_ok=True)
+        for name, text in files.items():
+            (folder / name.replace("_", ".")).write_text(text)
+        return folder
+
+    return write
+
+
+def test_an_image_without_an_entry_point_and_without_train_fails_as_on_aws(
+    jobs: ImageJobs, context: Callable[..., Path]
+):
+    jobs.build(context(), "FROM python:3.11")
+    job = jobs.run()
+    assert job["TrainingJobStatus"] == "Failed"
+    assert job["FailureReason"].startswith(
+        "ClientError: Artifact upload failed:API error (400): OCI runtime create failed: "
+        'exec: "train": executable file not found in $PATH'
+    )
+    assert jobs.said(job["TrainingJobName"]) == {"algo-1": ['exec: "train": executable file not found in $PATH']}
+
+
+@pytest.fixture(scope="module")
+def ended(jobs: ImageJobs, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """A job of AWS's container, with a requirements.txt beside its script, which imports what nothing installs."""
+    context = tmp_path_factory.mktemp("image") / "context"
+    context.mkdir()
+    (context / "requirements.txt").write_text("xmltodict\n")
+    (context / "train.py").write_text("import sklearn, xmltodict\nprint('has these', flush=True)\nimport moto\n")
+    jobs.build(context, *PYTORCH)
+    return jobs.run()
+
+
+def test_a_script_that_imports_what_its_image_lacks_fails(ended: dict[str, Any]):
+    assert ended["TrainingJobStatus"] == "Failed"
+    # The toolkit parts what a script says where it comes in two pieces.
+    assert re.search(r"ModuleNotFoundError[\s:]+No module named 'moto'", ended["FailureReason"])
+
+
+def test_a_script_has_what_awss_container_lists_and_its_requirements_txt(jobs: ImageJobs, ended: dict[str, Any]):
+    assert "has these" in jobs.said(ended["TrainingJobName"])["algo-1"]
+
+
+def test_a_job_sees_the_standard_library_and_what_its_image_installs(jobs: ImageJobs, context: Callable[..., Path]):
+    program = "from importlib import metadata; print(sorted(one.name for one in metadata.distributions()))"
+    jobs.build(context(), "FROM python:3.11", "RUN pip install requests", f'ENTRYPOINT ["python", "-c", "{program}"]')
+    job = jobs.run()
+    seen = jobs.said(job["TrainingJobName"])["algo-1"]
+    assert set(eval(seen[0])) - {"pip", "setuptools", "wheel"} == {
+        "requests",
+        "certifi",
+        "charset-normalizer",
+        "idna",
+        "urllib3",
+    }
