@@ -32,7 +32,9 @@ def expected() -> list[Line]:
 
 def python_folders(state: Path) -> list[str]:
     """Where the interpreters and packages are that a host has: this test's own, and those of images."""
-    return [sys.prefix, sys.base_prefix, os.path.realpath(sys.base_prefix), str(state / "venvs")]
+    shared = os.environ.get("SAGEMAKER_LOCAL_ACCOUNT_VENVS")
+    images = [str(state / "venvs"), *([shared] if shared else [])]
+    return [sys.prefix, sys.base_prefix, os.path.realpath(sys.base_prefix), *images]
 
 
 def seen(lines: Iterable[str], state: Path, names: Mapping[str, str]) -> set[str]:
