@@ -1,4 +1,4 @@
-# demo (KIND=compiled or model-parallel for another) | test | test-fast | soak | test-aws | check | synth | bench | docs; each sets up what
+# demo (KIND=compiled or model-parallel for another) | test | test-fast | soak | test-aws | check | synth | bench | moto | docs; each sets up what
 # it needs, once.
 PYTHON ?= python3
 KIND ?= heterogeneous
@@ -8,7 +8,7 @@ export PYTHONDONTWRITEBYTECODE := 1
 
 PIP_INSTALL := $(VENV)/bin/pip install --disable-pip-version-check
 
-.PHONY: demo test test-fast soak test-aws check synth bench docs setup clean
+.PHONY: demo test test-fast soak test-aws check synth bench moto docs setup clean
 
 setup: $(VENV)/.installed node_modules/.installed
 
@@ -63,6 +63,11 @@ bench: setup
 	python benchmarks/model_parallel.py
 	python benchmarks/data_service.py
 	python benchmarks/heterogeneous.py
+
+# Which parts of the newest moto are not what the account's replacements were written for.
+moto: setup
+	$(VENV)/bin/pip install --quiet --disable-pip-version-check --upgrade --no-deps --target build/moto moto
+	PYTHONPATH=build/moto python -m sagemaker_local_account.check_moto
 
 docs: setup
 	python -m sagemaker_local_account.reference docs

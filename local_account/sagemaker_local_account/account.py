@@ -144,7 +144,8 @@ class LocalAccount:
     def _start(self) -> None:
         # moto and the account's own clients read these: an inherited profile or endpoint must not lead elsewhere. They are
         # back when the account is closed.
-        self._set_aside = {name: os.environ.pop(name) for name in [*os.environ] if name.startswith("AWS_")}
+        ours = ("AWS_", "MOTO_PORT")
+        self._set_aside = {name: os.environ.pop(name) for name in [*os.environ] if name.startswith(ours)}
         for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
             os.environ[name] = str(self.state / CONFIG)
 
@@ -204,9 +205,10 @@ class LocalAccount:
             self._thread.join()
             self._thread = None
         if self._description is not None:
-            from . import stepfunctions
+            from . import patches, stepfunctions
 
             stepfunctions.stop_all()
+            patches.undo_all()
             if self._described:  # else it is that of an account that was killed
                 (self.state / "account.json").unlink(missing_ok=True)
                 self._described = False

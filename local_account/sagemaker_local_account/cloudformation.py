@@ -26,6 +26,7 @@ from moto.cloudformation.responses import CloudFormationResponse
 from moto.core.responses import ActionResult, EmptyResult
 
 from . import background, functions, resource_types, resources
+from .patches import patch
 from .stack_resources import ResourceFailed, Resources, reason, references
 
 _log = logging.getLogger(__name__)
@@ -34,11 +35,13 @@ _log = logging.getLogger(__name__)
 def install() -> None:
     """Make moto's CloudFormation this account's; call it before its first use in an account."""
     resources.install()
-    models.ResourceMap = Resources
-    cloudformation_backends.backend = Backend
-    CloudFormationResponse.describe_change_set = _describe_change_set
-    CloudFormationResponse.execute_change_set = _execute_change_set
-    CloudFormationResponse.delete_change_set = _delete_change_set
+    patch(models, "ResourceMap", Resources)
+    patch(Stack, "create_resources", _create_resources, "self")
+    patch(Stack, "stack_parameters", property(_given))
+    patch(cloudformation_backends, "backend", Backend)
+    patch(CloudFormationResponse, "describe_change_set", _describe_change_set, "self")
+    patch(CloudFormationResponse, "execute_change_set", _execute_change_set, "self")
+    patch(CloudFormationResponse, "delete_change_set", _delete_change_set, "self")
 
 
 class ChangeSetNotFound(CloudFormationError):
@@ -156,16 +159,10 @@ def _create_resources(stack: Stack) -> None:
     background.begin(lambda: _create(stack))
 
 
-Stack.create_resources = _create_resources
-
-
 def _given(stack: Stack) -> dict[str, Any]:
     """Its parameters as they were given; moto has the values of SSM parameters, and takes those for names at the next change."""
     defaults = {name: about.get("Default") for name, about in stack.template_dict.get("Parameters", {}).items()}
     return {**defaults, **stack.parameters}
-
-
-Stack.stack_parameters = property(_given)
 
 
 def _create(stack: Stack) -> None:

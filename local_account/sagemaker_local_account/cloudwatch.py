@@ -26,6 +26,7 @@ from moto.sqs.models import sqs_backends
 
 from . import alarm_messages, alarms
 from .alarms import COMPARISONS, MISSING, STATISTICS, Datum, Rule
+from .patches import patch
 
 _log = logging.getLogger(__name__)
 
@@ -47,7 +48,7 @@ _NOT_EVALUATED = {
 
 def install() -> None:
     """Make moto's CloudWatch this account's; call it before its first use in an account."""
-    cloudwatch_backends.backend = Backend
+    patch(cloudwatch_backends, "backend", Backend)
 
 
 class Clock:

@@ -19,11 +19,12 @@ from moto.ec2.models.vpn_gateway import VPCGatewayAttachment
 
 from .completion import Completion
 from .emulated import Emulated, Properties, is_true
+from .patches import CREATE, patch
 
 
 def install() -> None:
     """Replace moto's associations of route tables with subnets."""
-    SubnetRouteTableAssociation.create_from_cloudformation_json = classmethod(_create_association)  # type: ignore
+    patch(SubnetRouteTableAssociation, "create_from_cloudformation_json", _create_association, CREATE)
 
 
 class RestrictDefaultSecurityGroup(Emulated):

@@ -24,6 +24,7 @@ from moto.sqs.models import sqs_backends
 from moto.stepfunctions.parser.asl.utils.json_path import NoSuchJsonPathError, extract_json
 from moto.stepfunctions.parser.models import stepfunctions_parser_backends
 
+from .patches import patch
 from .permissions import Permissions
 from .policies import Call
 
@@ -48,9 +49,15 @@ class _Under:
 
 def install(permissions: Permissions) -> None:
     _Under.permissions = permissions
-    Rule.send_to_targets = _send_to_targets
-    EventsBackend.put_rule = _put_rule
-    EventsBackend.put_targets = _put_targets
+    patch(Rule, "send_to_targets", _send_to_targets, "self, original_event, transform_input")
+    patch(
+        EventsBackend,
+        "put_rule",
+        _put_rule,
+        "self, name, description, event_bus_arn, event_pattern, role_arn, scheduled_expression, state, "
+        "managed_by, tags",
+    )
+    patch(EventsBackend, "put_targets", _put_targets, "self, name, event_bus_arn, targets")
 
 
 def refuse(rule: str, targets: list[dict[str, Any]]) -> None:

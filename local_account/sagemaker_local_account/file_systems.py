@@ -24,6 +24,7 @@ from moto.fsx.models import FSxBackend, fsx_backends
 
 from . import reachable
 from .lustre_links import Link
+from .patches import patch
 from .permissions import Permissions
 from .policies import Call, NotEvaluated, principals, verdict
 from .reachable import Door
@@ -38,8 +39,23 @@ _log = logging.getLogger(__name__)
 LUSTRE_PORT, NFS_PORT = 988, 2049
 # All that a request says of a mount is a path, so that no role authorizes it: it is what EFS calls an anonymous client, and root.
 _OF_A_CLIENT = ("elasticfilesystem:ClientMount", "elasticfilesystem:ClientRootAccess")
-_OF_MOTO: dict[Any, tuple[Any, Any]] = {
-    backend: (backend.create_file_system, backend.delete_file_system) for backend in (EFSBackend, FSxBackend)
+# The parameters of moto's creation and deletion of a file system.
+FSX_CREATION = (
+    "self, client_request_token, file_system_type, storage_capacity, storage_type, subnet_ids, "
+    "security_group_ids, tags, kms_key_id, windows_configuration, lustre_configuration, "
+    "ontap_configuration, file_system_type_version, open_zfs_configuration"
+)
+_SIGNATURES: dict[Any, tuple[str, str]] = {
+    EFSBackend: (
+        "self, creation_token, performance_mode, encrypted, kms_key_id, throughput_mode, "
+        "provisioned_throughput_in_mibps, availability_zone_name, backup, tags",
+        "self, file_system_id",
+    ),
+    FSxBackend: (
+        FSX_CREATION,
+        "self, file_system_id, client_request_token, windows_configuration, lustre_configuration, "
+        "open_zfs_configuration",
+    ),
 }
 
 
@@ -69,9 +85,9 @@ class FileSystems:
     def open(self) -> None:
         """Take the folder: what an earlier account held there ended with it. What moto makes and deletes has its part in it."""
         shutil.rmtree(self._folder, ignore_errors=True)
-        for backend, (create, delete) in _OF_MOTO.items():
-            backend.create_file_system = self._with_folder(create)
-            backend.delete_file_system = self._without_folder(delete)
+        for backend, (creation, deletion) in _SIGNATURES.items():
+            patch(backend, "create_file_system", self._with_folder(backend.create_file_system), creation)
+            patch(backend, "delete_file_system", self._without_folder(backend.delete_file_system), deletion)
 
     def _with_folder(self, moto_creates: Any) -> Any:
         @functools.wraps(moto_creates)

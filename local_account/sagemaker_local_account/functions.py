@@ -26,6 +26,7 @@ from moto.core.exceptions import JsonRESTError
 from . import atomic_files, leftovers
 from .bound_process import BoundProcess
 from .clients import OF_JOBS, Clients
+from .patches import CREATE, patch
 from .sessions import Sessions
 
 SERVICE = "lambda.amazonaws.com"
@@ -164,8 +165,8 @@ def install(functions: Functions) -> None:
     """Make moto's functions call processes; a renewed call renews the account."""
     global _of_the_account
     _of_the_account = functions
-    LambdaFunction.invoke = _invoke
-    LambdaFunction.create_from_cloudformation_json = classmethod(_created)
+    patch(LambdaFunction, "invoke", _invoke, "self, body, request_headers, response_headers")
+    patch(LambdaFunction, "create_from_cloudformation_json", _created, CREATE)
 
 
 def of_the_account() -> Functions:

@@ -9,13 +9,15 @@ from typing import Any
 
 from moto.iam.models import ManagedPolicy, Role, iam_backends
 
+from .patches import CREATE, UPDATE, patch
+
 _moto_create_role = Role.create_from_cloudformation_json
 
 
 def install() -> None:
-    Role.create_from_cloudformation_json = classmethod(_create_role)  # type: ignore
-    Role.update_from_cloudformation_json = classmethod(_update_role)
-    ManagedPolicy.update_from_cloudformation_json = classmethod(_update_policy)
+    patch(Role, "create_from_cloudformation_json", _create_role, CREATE)
+    patch(Role, "update_from_cloudformation_json", _update_role, UPDATE)
+    patch(ManagedPolicy, "update_from_cloudformation_json", _update_policy, UPDATE)
 
 
 def _delete_role(role: Role, account_id: str, region_name: str) -> None:

@@ -25,6 +25,8 @@ from moto.stepfunctions.parser.asl.eval.environment import Environment
 from moto.stepfunctions.parser.asl.eval.program_state import ProgramRunning
 from moto.stepfunctions.parser.utils import camel_to_snake_case
 
+from .patches import patch
+
 # How often a wait looks whether its execution was ended meanwhile.
 LOOK_SECONDS = 0.2
 
@@ -37,21 +39,34 @@ _environment = threading.local()
 
 
 def install() -> None:
-    if Program.eval is _evaluate_program:
-        return
-    Program.eval = _evaluate_program
-    Environment.set_error = _only_while_running(Environment.set_error)
-    Environment.set_timed_out = _only_while_running(Environment.set_timed_out)
+    patch(Program, "eval", _evaluate_program, "self, env")
+    patch(Environment, "set_error", _only_while_running(Environment.set_error), "self, error")
+    patch(Environment, "set_timed_out", _only_while_running(Environment.set_timed_out), "self")
     make_frame = Environment.as_inner_frame_of.__func__
-    Environment.as_inner_frame_of = classmethod(_with_parent(make_frame))
-    WaitFunction._wait_interval = _wait_interval
-    Timestamp._get_wait_seconds = _in_utc(Timestamp._get_wait_seconds)
-    retrier_decl.time = _StoppableSleep
+    patch(
+        Environment,
+        "as_inner_frame_of",
+        _with_parent(make_frame),
+        "cls, env, variable_store, event_history_frame_cache",
+    )
+    patch(WaitFunction, "_wait_interval", _wait_interval, "self, env, wait_seconds")
+    patch(Timestamp, "_get_wait_seconds", _in_utc(Timestamp._get_wait_seconds), "self, env")
+    patch(retrier_decl, "time", _StoppableSleep)
     evaluate_retrier = retrier_decl.RetrierDecl._eval_body
-    retrier_decl.RetrierDecl._eval_body = _knowing_environment(evaluate_retrier)
-    ErrorEqualsDecl._eval_body = _error_equals
-    StateTaskService._normalise_parameters = _normalise_parameters
-    StateTaskService._normalise_response = _normalise_response
+    patch(retrier_decl.RetrierDecl, "_eval_body", _knowing_environment(evaluate_retrier), "self, env")
+    patch(ErrorEqualsDecl, "_eval_body", _error_equals, "self, env")
+    patch(
+        StateTaskService,
+        "_normalise_parameters",
+        _normalise_parameters,
+        "self, parameters, boto_service_name, service_action_name",
+    )
+    patch(
+        StateTaskService,
+        "_normalise_response",
+        _normalise_response,
+        "self, response, boto_service_name, service_action_name",
+    )
 
 
 def parent_of(env: Environment) -> Environment | None:

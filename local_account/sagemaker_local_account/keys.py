@@ -15,13 +15,15 @@ from moto.core.exceptions import JsonRESTError
 from moto.kms.models import KmsBackend, kms_backends
 
 from .emulated import Emulated, Properties, is_true
+from .patches import patch
 
 _DAYS = 30  # PendingWindowInDays unless said
 
 
 def install() -> None:
-    for name, operation in _GUARDED.items():
-        setattr(KmsBackend, name, operation)
+    patch(KmsBackend, "decrypt", _decrypt, "self, ciphertext_blob, encryption_context, key_id")
+    for name, parameters in _WITH_A_KEY.items():
+        patch(KmsBackend, name, _only_with_an_enabled_key(name), parameters)
 
 
 def _only_with_an_enabled_key(name: str) -> Any:
@@ -42,9 +44,10 @@ def _decrypt(self: KmsBackend, ciphertext_blob: bytes, *args: Any, **details: An
 
 
 _moto_decrypt = KmsBackend.decrypt
-_GUARDED = {
-    "decrypt": _decrypt,
-    **{name: _only_with_an_enabled_key(name) for name in ("encrypt", "generate_data_key", "create_grant")},
+_WITH_A_KEY = {
+    "encrypt": "self, key_id, plaintext, encryption_context",
+    "generate_data_key": "self, key_id, encryption_context, number_of_bytes, key_spec",
+    "create_grant": "self, key_id, grantee_principal, operations, name, constraints, retiring_principal",
 }
 
 

@@ -11,6 +11,8 @@ from typing import Any
 from moto.logs.models import LogStream, logs_backends
 from moto.logs.responses import LogsResponse
 
+from .patches import patch
+
 MOST_BYTES = 256 * 2**20  # of all events of an account
 _BYTES_EACH = 400  # that an event of moto's takes besides its message
 _moto_filter_log_events = LogsResponse.filter_log_events
@@ -20,9 +22,14 @@ _log = logging.getLogger(__name__)
 
 
 def install() -> None:
-    LogsResponse.filter_log_events = _filter_log_events
-    LogStream.put_log_events = _put_log_events
-    LogStream.get_log_events = _get_log_events
+    patch(LogsResponse, "filter_log_events", _filter_log_events, "self")
+    patch(LogStream, "put_log_events", _put_log_events, "self, log_events")
+    patch(
+        LogStream,
+        "get_log_events",
+        _get_log_events,
+        "self, start_time, end_time, limit, next_token, start_from_head",
+    )
 
 
 def _put_log_events(self: Any, log_events: list[dict[str, Any]]) -> str:

@@ -9,14 +9,15 @@ from moto.logs.models import LogGroup, logs_backends
 
 from .completion import Completion
 from .emulated import Emulated, Properties
+from .patches import UPDATE, patch
 
 _moto_log_group_attribute = LogGroup.get_cfn_attribute
 
 
 def install() -> None:
     """Replace moto's update and Arn of log groups."""
-    LogGroup.update_from_cloudformation_json = classmethod(_update_log_group)
-    LogGroup.get_cfn_attribute = _log_group_attribute
+    patch(LogGroup, "update_from_cloudformation_json", _update_log_group, UPDATE)
+    patch(LogGroup, "get_cfn_attribute", _log_group_attribute, "self, attribute_name")
 
 
 class LogGroupPolicy(Emulated):

@@ -17,8 +17,9 @@ from moto.fsx.responses import FSxResponse
 from . import reachable
 from .api_calls import Place
 from .emulated import Emulated, Properties, replace_unless
-from .file_systems import LUSTRE_PORT, FileSystems
+from .file_systems import FSX_CREATION, LUSTRE_PORT, FileSystems
 from .lustre_links import Link
+from .patches import add, patch
 from .reachable import Door
 from .resource_policies import key_arn
 from .storage import StorageError
@@ -30,8 +31,13 @@ def install(file_systems: FileSystems) -> None:
     """Give the resources of this module the account's file systems, which have been opened."""
     global _of_the_account
     _of_the_account = file_systems
-    FSxBackend.create_file_system = _in_its_network(_with_mount_name(FSxBackend.create_file_system))
-    FSxResponse.describe_data_repository_associations = _describe_links
+    patch(
+        FSxBackend,
+        "create_file_system",
+        _in_its_network(_with_mount_name(FSxBackend.create_file_system)),
+        FSX_CREATION,
+    )
+    add(FSxResponse, "describe_data_repository_associations", _describe_links)
 
 
 def _in_its_network(create: Any) -> Any:

@@ -15,6 +15,7 @@ import requests
 from moto.sns.exceptions import SNSInvalidParameter
 from moto.sns.models import SNSBackend, Subscription
 
+from .patches import patch
 from .permissions import Permissions
 from .policies import Call
 
@@ -38,9 +39,14 @@ class _Under:
 
 def install(permissions: Permissions) -> None:
     _Under.permissions = permissions
-    SNSBackend.subscribe = _subscribe
-    SNSBackend.set_subscription_attributes = _set_subscription_attributes
-    Subscription.publish = _publish
+    patch(SNSBackend, "subscribe", _subscribe, "self, topic_arn, endpoint, protocol")
+    patch(SNSBackend, "set_subscription_attributes", _set_subscription_attributes, "self, arn, name, value")
+    patch(
+        Subscription,
+        "publish",
+        _publish,
+        "self, message, message_id, subject, message_attributes, group_id, deduplication_id, message_structure",
+    )
 
 
 def undeliverable(protocol: str, endpoint: str) -> str:

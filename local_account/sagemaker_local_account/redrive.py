@@ -17,6 +17,7 @@ from moto.stepfunctions.parser.asl.eval.environment import Environment
 from moto.stepfunctions.parser.backend.execution_worker import ExecutionWorker
 
 from . import events
+from .patches import patch
 
 DAYS = 14
 MOST_EVENTS = 24_999
@@ -31,8 +32,7 @@ class ExecutionNotRedrivable(AWSError):
 
 def install() -> None:
     """Remember the state that each execution entered last."""
-    if CommonStateField._eval_body is not _eval_body:
-        CommonStateField._eval_body = _eval_body
+    patch(CommonStateField, "_eval_body", _eval_body, "self, env")
 
 
 def _eval_body(self: CommonStateField, env: Environment) -> None:

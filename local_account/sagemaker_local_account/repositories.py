@@ -15,13 +15,14 @@ from moto.cloudformation.exceptions import ValidationError
 from moto.ecr.models import Repository, RepositoryUpdateProperty, ecr_backends
 
 from .emulated import Properties
+from .patches import CREATE, UPDATE, patch
 
 _moto_create = Repository.create_from_cloudformation_json
 
 
 def install() -> None:
-    Repository.create_from_cloudformation_json = classmethod(_create)  # type: ignore
-    Repository.update_from_cloudformation_json = classmethod(_update)  # type: ignore
+    patch(Repository, "create_from_cloudformation_json", _create, CREATE)
+    patch(Repository, "update_from_cloudformation_json", _update, UPDATE)
 
 
 def _delete(repository: Repository, account_id: str, region_name: str) -> None:

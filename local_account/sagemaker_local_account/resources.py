@@ -33,6 +33,7 @@ from . import (
 from .completion import Completion, completed
 from .custom_resources import CustomResource, is_custom
 from .emulated import Emulated
+from .patches import CREATE, UPDATE, patch
 from .resource_types import TYPES
 
 # Types that a stack makes as soon as what they depend on is there, before anything else: FSx refuses a file system unless its
@@ -116,8 +117,8 @@ def _name_that_fits(resource_type: str, stack_name: str, logical_id: str) -> str
 
 def install() -> None:
     """Replace what moto's own types do by halves; the types of this package register by being defined."""
-    parsing.resource_class_from_type = class_of
-    parsing.generate_resource_name = _name_that_fits
+    patch(parsing, "resource_class_from_type", class_of, "resource_type")
+    patch(parsing, "generate_resource_name", _name_that_fits, "resource_type, stack_name, logical_id")
     # Its table of types is made once, at the first use.
     for table in (parsing.get_model_list, parsing.get_model_map, parsing.get_name_type_map):
         table.cache_clear()
@@ -125,6 +126,6 @@ def install() -> None:
         service.install()
     stepfunctions_resources.install()
     for of, (create, update) in _COMPLETED.items():
-        of.create_from_cloudformation_json = classmethod(create)
+        patch(of, "create_from_cloudformation_json", create, CREATE)
         if update is not None:
-            of.update_from_cloudformation_json = classmethod(update)
+            patch(of, "update_from_cloudformation_json", update, UPDATE)

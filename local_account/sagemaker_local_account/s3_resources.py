@@ -12,11 +12,12 @@ from moto.s3.models import FakeBucket, get_canned_acl, s3_backends
 
 from .completion import Completion
 from .emulated import Emulated, Properties, is_true
+from .patches import patch
 
 
 def install() -> None:
     """Replace moto's evaluation of a bucket's policy."""
-    FakeBucket.get_permission = _get_permission
+    patch(FakeBucket, "get_permission", _get_permission, "self, action, resource")
 
 
 class AutoDeleteObjects(Emulated):

@@ -9,14 +9,20 @@ from moto.ec2.models import ec2_backends
 from moto.ec2.models.security_groups import SecurityGroup, SecurityGroupBackend
 
 from .emulated import Emulated, Properties
+from .patches import CREATE, patch
 
 _moto_creates = SecurityGroupBackend.create_security_group
 
 
 def install() -> None:
     """Give moto's security groups what they lack."""
-    SecurityGroup.create_from_cloudformation_json = classmethod(_create_security_group)  # type: ignore
-    SecurityGroupBackend.create_security_group = _create
+    patch(SecurityGroup, "create_from_cloudformation_json", _create_security_group, CREATE)
+    patch(
+        SecurityGroupBackend,
+        "create_security_group",
+        _create,
+        "self, name, description, vpc_id, tags, force, is_default",
+    )
 
 
 @functools.wraps(_moto_creates)

@@ -49,6 +49,7 @@ from .file_systems import FileSystems
 from .gate import KEY, REGION, SERVICE, IssuedKey
 from .images import ImageStore
 from .limits import Limits
+from .patches import patch_item
 from .permissions import Caller, Enforced, Permissions
 from .regions import Regional
 from .responses import BUCKET, Responses
@@ -82,8 +83,8 @@ class Services:
         enforce_iam: bool,
         environment: Callable[[], Mapping[str, str]],
     ) -> None:
-        default_user_config["stepfunctions"] = {"execute_state_machine": True}
-        default_user_config["iam"] = {"load_aws_managed_policies": True}
+        patch_item(default_user_config, "stepfunctions", {"execute_state_machine": True})
+        patch_item(default_user_config, "iam", {"load_aws_managed_policies": True})
         BackendDict.reset()
         reset_model_data()
         self._account, self._state, self._faults = account, state, faults

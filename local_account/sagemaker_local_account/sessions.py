@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 from moto.sts.models import STSBackend, sts_backends
 
+from .patches import patch
 from .permissions import Permissions
 from .state import ACCOUNT_ID, REGION
 
@@ -64,7 +65,7 @@ def install(root_key_id: str) -> None:
         known: tuple[str, str, str] = _moto_get_caller_identity(self, access_key_id, region)
         return known
 
-    STSBackend.get_caller_identity = get_caller_identity
+    patch(STSBackend, "get_caller_identity", get_caller_identity, "self, access_key_id, region")
 
 
 def session_name(service: str) -> str:

@@ -13,6 +13,7 @@ from moto.core.responses import ActionResult
 from moto.iam.exceptions import InvalidInput, NoSuchEntity
 from moto.iam.responses import IamResponse
 
+from .patches import add
 from .permissions import Caller, Permissions
 from .policies import Call, Document, NotEvaluated, verdict
 
@@ -28,7 +29,7 @@ def install(permissions: Permissions) -> None:
         results = simulated(permissions, response._get_params())
         return ActionResult({"EvaluationResults": results, "IsTruncated": False})
 
-    IamResponse.simulate_principal_policy = simulate_principal_policy
+    add(IamResponse, "simulate_principal_policy", simulate_principal_policy)
 
 
 def simulated(permissions: Permissions, request: Mapping[str, Any]) -> list[dict[str, Any]]:

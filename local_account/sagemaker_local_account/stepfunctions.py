@@ -36,6 +36,7 @@ from moto.stepfunctions.parser.models import StepFunctionsParserBackend, stepfun
 from moto.stepfunctions.responses import StepFunctionResponse
 
 from . import events, interpreter, redrive, training_task
+from .patches import add, patch
 from .permissions import AccessDenied, Permissions
 from .policies import Call
 
@@ -64,19 +65,19 @@ def install(client_of_role: Callable[[str, str, str, str], Any], permissions: Pe
     Backend.permissions = permissions
     # moto's CloudFormation creates state machines in the backend that does not execute them, where the API, told to
     # execute, never looks. On AWS there is one Step Functions.
-    stepfunctions_models.stepfunctions_backends = stepfunctions_parser_backends
-    stepfunctions_parser_backends.backend = Backend
+    patch(stepfunctions_models, "stepfunctions_backends", stepfunctions_parser_backends)
+    patch(stepfunctions_parser_backends, "backend", Backend)
     _replace_client_of_states(client_of_role)
     # moto's has no code, which clients then show as "An error occurred ()".
-    InvalidDefinition.TYPE = "InvalidDefinition"
+    patch(InvalidDefinition, "TYPE", "InvalidDefinition")
     interpreter.install()
     redrive.install()
     training_task.install()
     # moto drops StopExecution's error and cause, and the stop date of an execution that timed out.
-    StepFunctionResponse.stop_execution = _stop_execution
-    StepFunctionResponse.describe_execution = _describe_execution
-    StepFunctionResponse.list_executions = _list_executions
-    StepFunctionResponse.redrive_execution = _redrive_execution
+    patch(StepFunctionResponse, "stop_execution", _stop_execution, "self")
+    patch(StepFunctionResponse, "describe_execution", _describe_execution, "self")
+    patch(StepFunctionResponse, "list_executions", _list_executions, "self")
+    add(StepFunctionResponse, "redrive_execution", _redrive_execution)
 
 
 def _replace_client_of_states(client_of_role: Callable[[str, str, str, str], Any]) -> None:
@@ -87,13 +88,13 @@ def _replace_client_of_states(client_of_role: Callable[[str, str, str, str], Any
             raise NotImplementedError(f"the local account does not know as which role this state calls {service}")
         return client_of_role(service, region, state_credentials.role_arn, state_credentials.machine_arn)
 
-    StateTask._eval_state_credentials = _credentials_of_state
+    patch(StateTask, "_eval_state_credentials", _credentials_of_state, "self, env")
     # Each module has the function under a name of its own.
     for name, module in [*sys.modules.items()]:
         if name.startswith(("moto.stepfunctions.parser.", training_task.__name__)) and "boto_client_for" in vars(
             module
         ):
-            vars(module)["boto_client_for"] = client_for
+            patch(module, "boto_client_for", client_for, "region, service, state_credentials")
 
 
 def _credentials_of_state(self: StateTask, env: Environment) -> StateCredentials:

@@ -9,16 +9,17 @@ from moto.stepfunctions import models as stepfunctions_models
 from moto.stepfunctions.models import StateMachine
 
 from .emulated import Properties
+from .patches import CREATE, UPDATE, patch
 
 _moto_state_machine_attribute = StateMachine.get_cfn_attribute
 
 
 def install() -> None:
     """Replace moto's creation and update of state machines."""
-    StateMachine.create_from_cloudformation_json = classmethod(_create_state_machine)  # type: ignore
-    StateMachine.update_from_cloudformation_json = classmethod(_update_state_machine)
-    StateMachine.get_cfn_attribute = _state_machine_attribute
-    StateMachine.has_cfn_attr = classmethod(lambda cls, attr: attr in ("Arn", "Name"))
+    patch(StateMachine, "create_from_cloudformation_json", _create_state_machine, CREATE)
+    patch(StateMachine, "update_from_cloudformation_json", _update_state_machine, UPDATE)
+    patch(StateMachine, "get_cfn_attribute", _state_machine_attribute, "self, attribute_name")
+    patch(StateMachine, "has_cfn_attr", lambda cls, attr: attr in ("Arn", "Name"), "cls, attr")
 
 
 def _create_state_machine(

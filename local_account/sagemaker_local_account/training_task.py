@@ -40,6 +40,7 @@ from moto.stepfunctions.parser.asl.utils.encoding import to_json_str
 
 from .events import with_times_in_milliseconds
 from .interpreter import parent_of
+from .patches import patch
 
 _log = logging.getLogger(__name__)
 
@@ -95,7 +96,7 @@ _sagemaker = ServiceModel(Loader().load_service_model("sagemaker", "service-2"),
 
 def install() -> None:
     """Hand out this module's tasks for SageMaker, and moto's for everything else."""
-    state_task_factory.state_task_service_for = _task_for
+    patch(state_task_factory, "state_task_service_for", _task_for, "service_name")
 
 
 def _task_for(service_name: str) -> Any:

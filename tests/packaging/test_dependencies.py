@@ -31,3 +31,10 @@ def names_in(file: Path) -> list[str]:
     """The packages of a requirements file."""
     lines = (line.partition("#")[0].strip() for line in file.read_text().splitlines())
     return [canonicalize_name(Requirement(line).name) for line in lines if line]
+
+
+def test_the_wheel_takes_the_one_moto_that_the_tests_run_with() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    taken = {str(Requirement(one).specifier) for extra in extras.values() for one in extra if one.startswith("moto")}
+    [pinned] = re.findall(r"^moto==(.*)$", (ROOT / "requirements.txt").read_text(), re.MULTILINE)
+    assert taken == {f"=={pinned}"}
