@@ -89,7 +89,7 @@ def test_a_job_without_room_fails_by_the_name_of_the_disk(
         jobs.create(name, "true", InputDataConfig=[channel("data", f"s3://{BUCKET}/data/")])
         reason = jobs.statuses([name])[0]
     assert reason.startswith("ClientError: Data download failed:")
-    assert f"Insufficient disk space: the disk of {serving.state}/jobs is full" in reason
+    assert f"Insufficient disk space: the disk of {serving.state}/jobs/us-east-1 is full" in reason
 
 
 def test_a_job_that_fills_the_disk_leaves_the_account_and_another_job_alone(jobs: ShellJobs) -> None:
