@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from . import leftovers
+from .call_log import CallLog
 from .faults import Faults
 from .gate import Gate
 from .limits import Limits
@@ -185,7 +186,8 @@ class LocalAccount:
             listener.close()
             raise
         gate = Gate(self._services.app, port=port, issued=self._services.issued)
-        self._server = server.make(listener, gate)
+        calls = CallLog(gate, caller_of=self._services.caller_of, log=self.state / "account.log")
+        self._server = server.make(listener, calls)
         self._thread = threading.Thread(target=self._server.serve_forever, name="local-account", daemon=True)
         self._thread.start()
         write_commands(self.state)

@@ -15,6 +15,7 @@ from botocore.session import get_session
 from moto.sns.models import sns_backends
 
 from . import alarms, events
+from .log_failures import log_failure
 
 _log = logging.getLogger(__name__)
 
@@ -42,8 +43,8 @@ def _publish(topic: str, alarm: Any, former: dict[str, Any], state: dict[str, An
     subject = f'{state["value"]}: "{alarm.name}" in {message["Region"]}'[:_LONGEST_SUBJECT]
     try:
         sns_backends[account][region].publish(json.dumps(message), topic, subject=subject)
-    except Exception:
-        _log.exception("alarm %s: not published to %s", alarm.name, topic)
+    except Exception as error:
+        log_failure(_log, error, "alarm %s: not published to %s", alarm.name, topic)
 
 
 def _notification(alarm: Any, former: dict[str, Any], state: dict[str, Any]) -> dict[str, Any]:

@@ -12,6 +12,8 @@ from xml.sax.saxutils import escape
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
 
+REQUEST_ID = "local_account.request_id"  # where a request's own is, which is in its answer and in the log
+
 # A refused request's body is read up to here, so that the client sees the answer instead of a broken connection.
 DRAINED_BYTES = 8 * 1024 * 1024
 
@@ -26,7 +28,7 @@ def error(
     remaining = min(int(environ.get("CONTENT_LENGTH") or 0), DRAINED_BYTES)
     while remaining > 0 and (chunk := environ["wsgi.input"].read(min(remaining, 65536))):
         remaining -= len(chunk)
-    headers = [("x-amzn-errortype", code), ("x-amzn-RequestId", str(uuid.uuid4())), ("Connection", "close")]
+    headers = [("x-amzn-errortype", code), ("x-amzn-RequestId", _request_id(environ)), ("Connection", "close")]
     if speaks_json(environ):
         headers.append(("Content-Type", "application/x-amz-json-1.1"))
         body = json.dumps({"__type": code, "message": message}).encode()
@@ -48,6 +50,10 @@ def access_denied(
     return error(environ, start_response, "403 Forbidden", code, message)
 
 
+def _request_id(environ: WSGIEnvironment) -> str:
+    return environ.get(REQUEST_ID) or str(uuid.uuid4())
+
+
 def speaks_json(environ: WSGIEnvironment) -> bool:
     content = environ.get("CONTENT_TYPE", "")
     if "HTTP_X_AMZ_TARGET" in environ or "json" in content:
@@ -61,6 +67,7 @@ def speaks_json(environ: WSGIEnvironment) -> bool:
 def _xml(environ: WSGIEnvironment, error: str) -> str:
     if not environ.get("CONTENT_TYPE", "").startswith("application/x-www-form-urlencoded"):
         return f"<Error>{error}</Error>"
+    id = _request_id(environ)
     if "/ec2/" in environ.get("HTTP_AUTHORIZATION", ""):
-        return f"<Response><Errors><Error>{error}</Error></Errors><RequestID>{uuid.uuid4()}</RequestID></Response>"
-    return f"<ErrorResponse><Error><Type>Sender</Type>{error}</Error></ErrorResponse>"
+        return f"<Response><Errors><Error>{error}</Error></Errors><RequestID>{id}</RequestID></Response>"
+    return f"<ErrorResponse><Error><Type>Sender</Type>{error}</Error><RequestId>{id}</RequestId></ErrorResponse>"

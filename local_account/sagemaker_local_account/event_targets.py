@@ -24,6 +24,7 @@ from moto.sqs.models import sqs_backends
 from moto.stepfunctions.parser.asl.utils.json_path import NoSuchJsonPathError, extract_json
 from moto.stepfunctions.parser.models import stepfunctions_parser_backends
 
+from .log_failures import log_failure
 from .patches import patch
 from .permissions import Permissions
 from .policies import Call
@@ -108,8 +109,8 @@ def _send_to_targets(self: Rule, original_event: Any, transform_input: bool = Tr
                 alone = copy.copy(self)
                 alone.targets = [target]
                 _moto_send_to_targets(alone, original_event, transform_input)
-        except Exception:
-            _log.exception("rule %s: event not delivered to %s", self.name, target["Arn"])
+        except Exception as error:
+            log_failure(_log, error, "rule %s: event not delivered to %s", self.name, target["Arn"])
             _to_dead_letters(self.arn, target, original_event)
 
 
@@ -167,8 +168,8 @@ def _to_dead_letters(rule_arn: str, target: dict[str, Any], event: Any) -> None:
     if queue:
         try:
             _to_queue(rule_arn, {"Arn": queue}, _target_input({}, event))
-        except Exception:
-            _log.exception("event not delivered to the dead-letter queue %s", queue)
+        except Exception as error:
+            log_failure(_log, error, "event not delivered to the dead-letter queue %s", queue)
 
 
 def _place(arn: str) -> tuple[str, str]:

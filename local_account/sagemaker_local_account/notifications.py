@@ -15,6 +15,7 @@ import requests
 from moto.sns.exceptions import SNSInvalidParameter
 from moto.sns.models import SNSBackend, Subscription
 
+from .log_failures import log_failure
 from .patches import patch
 from .permissions import Permissions
 from .policies import Call
@@ -124,5 +125,7 @@ def _post(subscription: Subscription, message: str, message_id: str, details: di
 def _tried(subscription: Subscription, message_id: str, deliver: Any) -> None:
     try:
         deliver()
-    except Exception:
-        _log.exception("%s: message %s not delivered to %s", subscription.topic.arn, message_id, subscription.endpoint)
+    except Exception as error:
+        log_failure(
+            _log, error, "%s: message %s not delivered to %s", subscription.topic.arn, message_id, subscription.endpoint
+        )

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import answers
+from .call_log import Formatter
 from .state import AccountError
 
 if TYPE_CHECKING:
@@ -49,7 +50,9 @@ def make(listener: socket.socket, app: Any) -> BaseWSGIServer:
         protocol_version = "HTTP/1.1"
 
         def log(self, type: str, message: str, *args: Any) -> None:
-            _log.log(logging.ERROR if type == "error" else logging.INFO, message, *args)
+            """What is no call: a request that is no HTTP. Calls have lines of their own."""
+            if type == "error":
+                _log.warning("%s", " ".join((message % args if args else message).split()))
 
     server = make_server(
         "127.0.0.1", listener.getsockname()[1], app, threaded=True, request_handler=Handler, fd=listener.fileno()
@@ -57,12 +60,6 @@ def make(listener: socket.socket, app: Any) -> BaseWSGIServer:
     listener.close()
     server.daemon_threads = True  # type: ignore[attr-defined]
     return server
-
-
-def internal_failure(environ: WSGIEnvironment, start_response: StartResponse, log: Path) -> Iterable[bytes]:
-    """What a client is told of an error of the account's own, in the shape of AWS's."""
-    message = f"the local account failed to answer; its log says why: {log}"
-    return answers.error(environ, start_response, "500 Internal Server Error", "InternalFailure", message)
 
 
 def disk_full(
@@ -94,7 +91,7 @@ class LogFile(logging.FileHandler):
 
 def log_to(path: Path) -> logging.Handler:
     handler = LogFile(path, mode="w", delay=True)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    handler.setFormatter(Formatter())
     for name in LOGGERS:
         logger = logging.getLogger(name)
         logger.addHandler(handler)

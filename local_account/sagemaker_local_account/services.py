@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import logging
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -61,8 +60,6 @@ from .training_jobs import TrainingJobs
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
-
-_log = logging.getLogger(__name__)
 
 
 class Services:
@@ -173,6 +170,16 @@ class Services:
             return None
         return IssuedKey(access_key_id, key.secret_access_key)
 
+    def caller_of(self, access_key_id: str) -> str:
+        """The ARN of whose key that is, as CloudTrail has it in userIdentity: the root's, a role's session's or a user's."""
+        if access_key_id == self._account.access_key_id:
+            return f"arn:aws:iam::{ACCOUNT_ID}:root"
+        session = sts_backends[ACCOUNT_ID]["aws"].get_assumed_role_from_access_key(access_key_id)
+        if session is not None:
+            return str(session.arn)
+        key = iam_backends[ACCOUNT_ID]["aws"].access_keys.get(access_key_id)
+        return f"arn:aws:iam::{ACCOUNT_ID}:user/{key.user_name}" if key is not None else "-"
+
     def close(self) -> None:
         """End every build and job, and what watches alarms."""
         for builds in self._builds.values():
@@ -223,6 +230,5 @@ class Services:
         except Exception as error:
             if atomic_files.is_disk_full(error):
                 return server.disk_full(environ, start_response, self._state, error)
-            _log.exception("%s %s", environ["REQUEST_METHOD"], environ["REQUEST_URI"])
-            return server.internal_failure(environ, start_response, self._state / "account.log")
+            raise  # to `call_log.py`
         return answer

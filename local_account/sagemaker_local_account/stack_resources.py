@@ -13,6 +13,7 @@ from moto.ec2.models import ec2_backends
 from moto.ec2.models.core import TaggedEC2Resource
 
 from . import resources
+from .log_failures import log_failure
 
 _log = logging.getLogger(__name__)
 
@@ -61,7 +62,7 @@ class Resources(ResourceMap):
         except ResourceFailed:
             raise
         except Exception as error:
-            _log.exception("%s was not created", key)
+            log_failure(_log, error, "%s was not created", key)
             self._event(key, None, "CREATE_FAILED", reason(error))
             raise ResourceFailed(f"{key} ({definition['Type']}): {reason(error)}") from error
         self._parsed_resources[key] = resource
@@ -135,7 +136,7 @@ class Resources(ResourceMap):
         except ResourceFailed:
             raise
         except Exception as error:
-            _log.exception("%s was not updated", name)
+            log_failure(_log, error, "%s was not updated", name)
             self._event(name, original, "UPDATE_FAILED", reason(error))
             raise ResourceFailed(f"{name} ({definition['Type']}): {reason(error)}") from error
         self._parsed_resources[name] = changed
@@ -193,7 +194,7 @@ class Resources(ResourceMap):
             try:
                 self._delete(name, resource, definition)
             except Exception as error:
-                _log.exception("%s was not deleted", name)
+                log_failure(_log, error, "%s was not deleted", name)
                 self._event(name, resource, "DELETE_FAILED", reason(error), definition=definition)
                 failures.append(f"{name} ({definition['Type']}): {reason(error)}")
                 kept.add(name)
