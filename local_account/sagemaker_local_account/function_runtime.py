@@ -27,7 +27,7 @@ class Context:
 
 
 def main() -> int:
-    given = json.load(sys.stdin)
+    given = json.loads(Path(sys.argv[1]).read_text())
     result = Path(given["result"])
     sys.path.insert(0, os.getcwd())
     try:

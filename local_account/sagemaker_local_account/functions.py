@@ -1,4 +1,4 @@
-"""Lambda functions in Python, each call of which is a process of this machine, under the function's role.
+"""Lambda functions in Python, each call of which is a process in a host of its own, as jobs have them, under the function's role.
 
 moto starts a container of Docker's for each, or, without Docker, gives an error of that as the function's own. Here the code is
 the function's, and the interpreter, with boto3, this account's own, whatever the Runtime. It writes its log under its role.
@@ -6,10 +6,11 @@ the function's, and the interpreter, with boto3, this account's own, whatever th
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import logging
-import subprocess
+import shutil
 import sys
 import tempfile
 import time
@@ -24,24 +25,26 @@ from moto.awslambda.models import LambdaFunction
 from moto.core.exceptions import JsonRESTError
 
 from . import atomic_files, leftovers
-from .bound_process import BoundProcess
 from .clients import OF_JOBS, Clients
+from .hosts import HostError, RunningJob
 from .patches import CREATE, patch
+from .safe_paths import JobFolder
 from .sessions import Sessions
+from .spec import HostPlan, JobPlan
 
 SERVICE = "lambda.amazonaws.com"
+# Where Lambda has a function's code, and its runtime ("Defined runtime environment variables").
+_TASK, _RUNTIMES = "/var/task", "/var/runtime"
+_HOST, _RESULT = "function", "result.json"
 _RUNTIME = Path(__file__).with_name("function_runtime.py")
 # Of the environment of the account's clients: what leads to the account, and nothing of its root's.
 _PASSED_ON = (
-    "AWS_CONFIG_FILE",
     "AWS_DEFAULT_REGION",
     "AWS_EC2_METADATA_DISABLED",
     "AWS_ENDPOINT_URL",
     "AWS_REGION",
-    "AWS_SHARED_CREDENTIALS_FILE",
     "LANG",
     "NO_PROXY",
-    "PATH",
     "no_proxy",
 )
 # The properties of AWS::Lambda::Function that a function is run by.
@@ -101,51 +104,83 @@ class Functions:
         stream = f"{time.strftime('%Y/%m/%d', time.gmtime())}/[$LATEST]{uuid.uuid4().hex}"
         group = getattr(function, "account_log_group", function.logs_group_name)
         seconds = float(function.timeout)
-        with tempfile.TemporaryDirectory(dir=self._folder) as folder, leftovers.held(Path(folder)) as held:
-            code, result = Path(folder, "code"), Path(folder, "result.json")
-            with atomic_files.naming_full_disk(self._folder):
-                zipfile.ZipFile(io.BytesIO(function.code_bytes)).extractall(code)
-            context = {
-                "aws_request_id": request_id,
-                "function_name": function.function_name,
-                "function_version": "$LATEST",
-                "invoked_function_arn": function.function_arn,
-                "log_group_name": group,
-                "log_stream_name": stream,
-                "memory_limit_in_mb": str(function.memory_size),
-            }
-            given = {"event": event, "context": context, "seconds": seconds, "result": str(result)}
-            # Not with this package's folder in front of the modules that the code imports.
-            command = [sys.executable, "-P", str(_RUNTIME)]
-            variables = self._variables(function, keys, folder)
-            try:
-                with BoundProcess(
-                    command, held=held, cwd=code, env=variables, text=True,
-                    stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                ) as process:  # fmt: skip
-                    done = process.run(json.dumps(given), seconds)
-                payload, failed, printed = result.read_text() if result.exists() else "", done.returncode, done.stdout
-            except subprocess.TimeoutExpired as expired:
-                message = f"{request_id} Task timed out after {seconds:.2f} seconds"
-                payload, failed = json.dumps({"errorMessage": message, "errorType": "Sandbox.Timedout"}), 1
-                printed = str(expired.stdout or "") + message
-        self._keep(function.region, group, stream, printed, keys)
-        return Call(payload, bool(failed), printed)
+        context = {
+            "aws_request_id": request_id,
+            "function_name": function.function_name,
+            "function_version": "$LATEST",
+            "invoked_function_arn": function.function_arn,
+            "log_group_name": group,
+            "log_stream_name": stream,
+            "memory_limit_in_mb": str(function.memory_size),
+        }
+        given = {"event": event, "context": context, "seconds": seconds, "result": f"/tmp/{_RESULT}"}
+        called = self._run(function, self._variables(function, keys), given, seconds)
+        if called is None:
+            message = f"{request_id} Task timed out after {seconds:.2f} seconds"
+            called = Call(json.dumps({"errorMessage": message, "errorType": "Sandbox.Timedout"}), True, message)
+        self._keep(function.region, group, stream, called.printed, keys)
+        return called
 
-    def _variables(self, function: LambdaFunction, keys: Mapping[str, str], folder: str) -> dict[str, str]:
+    def _run(
+        self, function: LambdaFunction, variables: Mapping[str, str], given: Mapping[str, Any], seconds: float
+    ) -> Call | None:
+        """Run a function's process in a host of its own, as jobs have one: who may call the account's API may give it any code.
+        None where it has not ended by then."""
+        lines: list[str] = []
+        with tempfile.TemporaryDirectory(dir=self._folder) as name:
+            folder = Path(name).absolute()
+            task, runtime = folder / "image" / _TASK[1:], folder / "image" / _RUNTIMES[1:]
+            with atomic_files.naming_full_disk(self._folder):
+                zipfile.ZipFile(io.BytesIO(function.code_bytes)).extractall(task)
+            runtime.mkdir(parents=True)
+            shutil.copy(_RUNTIME, runtime)
+            (runtime / "call.json").write_text(json.dumps(given))
+            # -P: not with this package's folder in front of the modules that the code imports.
+            command = (sys.executable, "-P", f"{_RUNTIMES}/{_RUNTIME.name}", f"{_RUNTIMES}/call.json")
+            host = HostPlan(
+                name=_HOST,
+                group=None,
+                instance_type="",
+                instance_count_of_group=1,
+                address="10.0.0.1",
+                accelerators=0,
+                folder=folder / "host",
+                root=folder / "image",
+                python=Path(sys.prefix),
+                environment=variables,
+                command=command,
+                working_directory=_TASK,
+            )
+            plan = JobPlan(folder.name, (host,), int(variables["AWS_ENDPOINT_URL"].rpartition(":")[2]), folder)
+            running = RunningJob(plan, on_line=lambda _, line: lines.append(line))
+            try:
+                running.start()
+                codes = running.wait(seconds)
+            except HostError as error:
+                return Call(json.dumps({"errorMessage": str(error), "errorType": "Sandbox.Failure"}), True, str(error))
+            finally:
+                running.close()
+            payload = ""
+            with contextlib.suppress(FileNotFoundError), JobFolder(host.folder, "tmp").open(_RESULT) as result:
+                payload = result.read().decode()
+        return None if codes is None else Call(payload, bool(codes[_HOST]), "\n".join(lines))
+
+    def _variables(self, function: LambdaFunction, keys: Mapping[str, str]) -> dict[str, str]:
         passed_on = self._environment()
         return {
             **{name: passed_on[name] for name in _PASSED_ON if name in passed_on},
             "AWS_DEFAULT_REGION": function.region,
             "AWS_REGION": function.region,
+            "PATH": f"{sys.prefix}/bin:/usr/local/bin:/usr/bin:/bin",
             **function.environment_vars,
             **keys,
             "AWS_LAMBDA_FUNCTION_NAME": function.function_name,
             "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": str(function.memory_size),
-            "LAMBDA_TASK_ROOT": f"{folder}/code",
+            "HOME": "/root",
+            "LAMBDA_TASK_ROOT": _TASK,
             "PYTHONDONTWRITEBYTECODE": "1",
             "PYTHONUNBUFFERED": "1",
-            "TMPDIR": folder,
+            "TMPDIR": "/tmp",
             "_HANDLER": str(function.handler),
         }
 

@@ -99,6 +99,9 @@ class Gate:
         host = environ.get("HTTP_HOST", "")
         if not self._host.fullmatch(host):
             raise Refused("AccessDenied", f"Host must be 'localhost:{self._port}', got {host!r}")
+        if environ.get("PATH_INFO", "").startswith("/moto-api"):
+            # It would empty the account, or write a file, for whoever has any key.
+            raise Refused("AccessDenied", "the API of moto itself is no part of the account")
         signature = _signature_of(environ)
         if signature is None:
             raise Refused(

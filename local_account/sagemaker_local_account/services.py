@@ -29,6 +29,7 @@ from . import (
     leftovers,
     log_events,
     lustre_resources,
+    moto_limits,
     notifications,
     s3_files,
     server,
@@ -173,12 +174,12 @@ class Services:
     def caller_of(self, access_key_id: str) -> str:
         """The ARN of whose key that is, as CloudTrail has it in userIdentity: the root's, a role's session's or a user's."""
         if access_key_id == self._account.access_key_id:
-            return f"arn:aws:iam::{ACCOUNT_ID}:root"
-        session = sts_backends[ACCOUNT_ID]["aws"].get_assumed_role_from_access_key(access_key_id)
+            return f"arn:aws:iam::{self._account.account_id}:root"
+        session = sts_backends[self._account.account_id]["aws"].get_assumed_role_from_access_key(access_key_id)
         if session is not None:
             return str(session.arn)
-        key = iam_backends[ACCOUNT_ID]["aws"].access_keys.get(access_key_id)
-        return f"arn:aws:iam::{ACCOUNT_ID}:user/{key.user_name}" if key is not None else "-"
+        key = iam_backends[self._account.account_id]["aws"].access_keys.get(access_key_id)
+        return f"arn:aws:iam::{self._account.account_id}:user/{key.user_name}" if key is not None else "-"
 
     def close(self) -> None:
         """End every build and job, and what watches alarms."""
@@ -205,6 +206,7 @@ class Services:
         event_targets.install(self._permissions)
         keys.install()
         log_events.install()
+        moto_limits.install()
         simulation.install(self._permissions)
 
     def _caller_of(self, environ: WSGIEnvironment) -> tuple[Caller, str]:

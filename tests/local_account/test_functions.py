@@ -126,20 +126,63 @@ def test_a_function_that_cannot_be_run_is_refused_by_its_property_and_name(
         deploy(running, "Refused", resources(1, **properties))
 
 
-def test_a_function_is_invoked_and_its_error_is_the_answer(running: Running) -> None:
-    lambda_, role = running.client("lambda"), running.role("Invoked", "lambda.amazonaws.com")
+def create(running: Running, name: str, code: str) -> Any:
+    """A function of a module `main`; the client that invokes it."""
+    lambda_, role = running.client("lambda"), running.role(f"Role-of-{name}", "lambda.amazonaws.com")
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w") as zipped:
-        zipped.writestr("main.py", "def handler(event, context): return {'twice': 2 * event['number']}")
+        zipped.writestr("main.py", code)
     lambda_.create_function(
-        FunctionName="invoked",
+        FunctionName=name,
         Runtime="python3.13",
         Role=role,
         Handler="main.handler",
         Code={"ZipFile": archive.getvalue()},
     )
+    return lambda_
+
+
+def test_a_function_is_invoked_and_its_error_is_the_answer(running: Running) -> None:
+    lambda_ = create(running, "invoked", "def handler(event, context): return {'twice': 2 * event['number']}")
     answer = lambda_.invoke(FunctionName="invoked", Payload=b'{"number": 4}')
     assert json.load(answer["Payload"]) == {"twice": 8}
     answer = lambda_.invoke(FunctionName="invoked", Payload=b"{}")
     assert answer["FunctionError"] == "Unhandled"
     assert json.load(answer["Payload"])["errorType"] == "KeyError"
+
+
+LOOK = """
+import os
+def handler(event, context):
+    try:
+        os.symlink(event["file"], "/tmp/link")
+        os.open(event["file"], os.O_RDONLY)
+    except OSError as error:
+        found = error.strerror
+    processes = [name for name in os.listdir("/proc") if name.isdigit()]
+    return [found, os.getcwd(), processes, os.environ["LAMBDA_TASK_ROOT"], os.listdir("/home")]
+"""
+
+
+def test_a_function_sees_no_file_and_no_process_of_the_person_who_runs_the_account(running: Running) -> None:
+    keys = running.account.state / "account.json"
+    assert keys.exists()
+    lambda_ = create(running, "looking", LOOK)
+    answer = lambda_.invoke(FunctionName="looking", Payload=json.dumps({"file": str(keys)}).encode())
+    assert json.load(answer["Payload"]) == ["No such file or directory", "/var/task", ["1"], "/var/task", []]
+
+
+def test_an_answer_that_is_a_link_is_no_way_to_a_file(running: Running) -> None:
+    keys = running.account.state / "account.json"
+    plant = (
+        f"import os\ndef handler(event, context):\n    os.symlink({str(keys)!r}, '/tmp/result.json')\n    os._exit(0)\n"
+    )
+    answer = create(running, "planting", plant).invoke(FunctionName="planting", Payload=b"{}")
+    assert answer["Payload"].read() == b""
+
+
+def test_a_function_that_takes_longer_than_its_timeout_is_ended(running: Running) -> None:
+    lambda_ = create(running, "endless", "import signal\ndef handler(event, context): signal.pause()")
+    lambda_.update_function_configuration(FunctionName="endless", Timeout=1)
+    answer = lambda_.invoke(FunctionName="endless", Payload=b"{}")
+    assert json.load(answer["Payload"])["errorType"] == "Sandbox.Timedout"

@@ -1,6 +1,7 @@
 """Who may speak to the account: asked of a running one, over HTTP."""
 
 import http.client
+import socket
 from urllib.parse import urlsplit
 
 import boto3
@@ -10,21 +11,22 @@ from botocore.awsrequest import AWSRequest
 from botocore.config import Config
 from botocore.credentials import Credentials
 from botocore.exceptions import ClientError
+from moto.utilities.docker_utilities import DockerModel
 from running_account import Running
 
 BODY = "Action=GetCallerIdentity&Version=2011-06-15"
 
 
-def answer(running: Running, *, secret: str = "", **headers: str) -> tuple[int, str]:
+def answer(running: Running, *, secret: str = "", path: str = "/", **headers: str) -> tuple[int, str]:
     """The status and text of a signed request for one's identity, with more headers than were signed."""
     environment = running.account.environment()
     key = Credentials(environment["AWS_ACCESS_KEY_ID"], secret or environment["AWS_SECRET_ACCESS_KEY"])
     form = {"Content-Type": "application/x-www-form-urlencoded"}
-    request = AWSRequest("POST", f"{running.account.endpoint_url}/", data=BODY, headers=form)
+    request = AWSRequest("POST", f"{running.account.endpoint_url}{path}", data=BODY, headers=form)
     SigV4Auth(key, "sts", "us-east-1").add_auth(request)
     place = urlsplit(running.account.endpoint_url)
     connection = http.client.HTTPConnection("127.0.0.1", place.port)
-    connection.request("POST", "/", BODY, {"Host": place.netloc, **dict(request.headers), **headers})
+    connection.request("POST", path, BODY, {"Host": place.netloc, **dict(request.headers), **headers})
     response = connection.getresponse()
     return response.status, response.read().decode()
 
@@ -47,6 +49,34 @@ def test_a_request_to_another_host_is_refused(running: Running) -> None:
 
 def test_a_request_signed_with_another_secret_is_refused(running: Running) -> None:
     assert answer(running, secret="another")[0] == 403
+
+
+def test_the_api_of_moto_itself_is_refused_to_whoever_has_keys(running: Running) -> None:
+    status, text = answer(running, path="/moto-api/reset")
+    assert status == 403
+    assert "moto" in text
+
+
+def test_no_container_of_dockers_is_started(running: Running) -> None:
+    with pytest.raises(NotImplementedError, match="runs no containers"):
+        DockerModel().docker_client  # noqa: B018 - a property
+
+
+def test_nothing_is_sent_to_an_http_endpoint_for_firehose(running: Running) -> None:
+    role = running.role("Delivering", "firehose.amazonaws.com")
+    bucket = {"RoleARN": role, "BucketARN": "arn:aws:s3:::presigned"}
+    firehose = running.client("firehose")
+    with socket.create_server(("127.0.0.1", 0)) as others:
+        others.setblocking(False)
+        endpoint = {"Url": f"http://127.0.0.1:{others.getsockname()[1]}/", "Name": "others"}
+        firehose.create_delivery_stream(
+            DeliveryStreamName="out",
+            HttpEndpointDestinationConfiguration={"EndpointConfiguration": endpoint, "S3Configuration": bucket},
+        )
+        with pytest.raises(ClientError, match="sends nothing to HTTP endpoints"):
+            firehose.put_record(DeliveryStreamName="out", Record={"Data": b"content"})
+        with pytest.raises(BlockingIOError):
+            others.accept()
 
 
 def test_a_request_without_a_signature_is_refused(running: Running) -> None:
