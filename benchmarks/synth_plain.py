@@ -22,7 +22,7 @@ from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
-SDK = "arn:aws:states:::aws-sdk:sagemaker"
+SDK = "arn:aws:states:::aws-sdk"
 HANDLER = Path(__file__).parents[1] / "constructs" / "cdk_sagemaker_training" / "deletion_handler.py"
 LEFT = "A training job whose execution has ended may still run: it could not be stopped for an hour"
 UNDELIVERED = "A training job may still run: the end of its execution was not delivered to what stops the job"
@@ -68,7 +68,7 @@ class Training(Construct):
             "StateMachine",
             logs=kept,
             definition_body=sfn.DefinitionBody.from_chainable(
-                self.definition(prefix, request(role, bucket, repository))
+                self.definition(prefix, request(role, bucket, repository), bucket)
             ),
             comment="Runs a training job",
             timeout=cdk.Duration.hours(26),
@@ -76,12 +76,13 @@ class Training(Construct):
         jobs = f"arn:aws:sagemaker:us-east-1:123456789012:training-job/{prefix}-*"
         actions = ["CreateTrainingJob", "DescribeTrainingJob", "StopTrainingJob", "AddTags"]
         allow(machine, [f"sagemaker:{action}" for action in actions], jobs)
+        allow(machine, ["s3:ListBucket"], bucket.bucket_arn, {"StringLike": {"s3:prefix": ["models/*"]}})
         passing = {"StringEquals": {"iam:PassedToService": "sagemaker.amazonaws.com"}}
         allow(machine, ["iam:PassRole"], role.role_arn, passing)
         stopper = Stopper(self, "Stopper", machine, prefix, jobs, kept)
         stop_on_deletion(self, machine, prefix, jobs, [role, bucket, group, machine, stopper])
 
-    def definition(self, prefix: str, request: dict[str, Any]) -> sfn.IChainable:
+    def definition(self, prefix: str, request: dict[str, Any], bucket: s3.IBucket) -> sfn.IChainable:
         states = Construct(self, "States")
 
         def state(id: str, state_json: dict[str, Any]) -> sfn.CustomState:
@@ -115,10 +116,11 @@ class Training(Construct):
         stop = state("Stop", call("stopTrainingJob", NAME, "$.Training.Stopped", 3))
         error = sfn.Fail(states, "Error", error_path="$.Training.Error.Error", cause_path="$.Training.Error.Cause")
         completed = state("Completed", {"Type": "Pass", "InputPath": "$.Training.Job"})
+        found = self.look_for_model(states, bucket, completed)
         status = "$.Training.Job.TrainingJobStatus"
         over = (
             sfn.Choice(states, "IsOver")
-            .when(sfn.Condition.string_equals(status, "Completed"), completed)
+            .when(sfn.Condition.string_equals(status, "Completed"), found)
             .when(sfn.Condition.string_equals(status, "Failed"), failed(states, "Failed", "FailureReason"))
             .when(sfn.Condition.string_equals(status, "Stopped"), failed(states, "Stopped", "SecondaryStatus"))
             .when(sfn.Condition.number_less_than("$.Training.Seconds", 36), longer)
@@ -132,6 +134,29 @@ class Training(Construct):
         find.next(over)
         longer.next(wait)
         return first.next(create).next(wait).next(describe).next(over)
+
+    def look_for_model(self, states: Construct, bucket: s3.IBucket, completed: sfn.CustomState) -> sfn.IChainable:
+        """The execution's output has a warning where the job left nothing to upload, for which SageMaker completes it too."""
+        listing = {
+            "Type": "Task",
+            "Resource": f"{SDK}:s3:listObjectsV2",
+            "Parameters": {
+                "Bucket": bucket.bucket_name,
+                "Prefix.$": "States.Format('{}{}/output/model', 'models/', $.Training.JobName)",
+                "MaxKeys": 1,
+            },
+            "ResultSelector": {"Objects.$": "$.KeyCount"},
+            "ResultPath": "$.Training.Model",
+            "Retry": [retry(["S3.S3Exception", "S3.SdkClientException"], 3)],
+        }
+        find = sfn.CustomState(states, "FindModel", state_json=listing)
+        find.add_catch(completed, errors=["States.ALL"], result_path="$.Training.Error")
+        said = "the job completed without a model: it left nothing in /opt/ml/model, and nothing is at S3ModelArtifacts"
+        warned = {"Type": "Pass", "Result": [said], "ResultPath": "$.Training.Job.Warnings"}
+        without = sfn.CustomState(states, "WithoutModel", state_json=warned)
+        without.next(completed)
+        nothing = sfn.Condition.number_equals("$.Training.Model.Objects", 0)
+        return find.next(sfn.Choice(states, "HasModel").when(nothing, without).otherwise(completed))
 
 
 class Stopper(Construct):
@@ -377,7 +402,7 @@ def call(action: str, parameters: dict[str, Any], result_path: str, attempts: in
     errors = [f"SageMaker.{name}" for name in ("AmazonSageMakerException", "SageMakerException", "SdkClientException")]
     return {
         "Type": "Task",
-        "Resource": f"{SDK}:{action}",
+        "Resource": f"{SDK}:sagemaker:{action}",
         "Parameters": parameters,
         "ResultPath": result_path,
         "Retry": [retry(errors, attempts)],

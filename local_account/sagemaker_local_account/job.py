@@ -312,6 +312,8 @@ class Job:
                 "AWS_REGION": around.region,
                 "TRAINING_JOB_ARN": self.arn,
                 "TRAINING_JOB_NAME": self.name,
+                # No host reaches an index of packages: pip says at once what the image lacks, and retries nothing.
+                "PIP_NO_INDEX": "1",
                 **({} if isolated else {"AWS_ENDPOINT_URL": around.endpoint_url, **self._credentials()}),
             },
             devices=around.devices,

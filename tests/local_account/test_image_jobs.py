@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import re
+import tarfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from shell_jobs import ShellJobs
+from shell_jobs import BUCKET, ShellJobs
 
 from sagemaker_local_account.account import LocalAccount
 from sagemaker_local_account.images import Image, ImageStore
@@ -99,6 +101,26 @@ def test_a_script_that_imports_what_its_image_lacks_fails(ended: dict[str, Any])
 
 def test_a_script_has_what_awss_container_lists_and_its_requirements_txt(jobs: ImageJobs, ended: dict[str, Any]):
     assert "has these" in jobs.said(ended["TrainingJobName"])["algo-1"]
+
+
+def test_code_in_s3_with_a_requirements_txt_that_the_image_does_not_meet_fails_by_the_packages_name(
+    jobs: ImageJobs, context: Callable[..., Path]
+):
+    jobs.build(context(), PYTORCH[0])
+    with io.BytesIO() as code:
+        with tarfile.open(fileobj=code, mode="w:gz") as tar:
+            for name, text in (("train.py", b"print('trains')"), ("requirements.txt", b"moto\n")):
+                about = tarfile.TarInfo(name)
+                about.size = len(text)
+                tar.addfile(about, io.BytesIO(text))
+        jobs.s3.put_object(Bucket=BUCKET, Key="code/sourcedir.tar.gz", Body=code.getvalue())
+    where = {"sagemaker_program": "train.py", "sagemaker_submit_directory": f"s3://{BUCKET}/code/sourcedir.tar.gz"}
+    job = jobs.run(HyperParameters=where)
+    assert job["TrainingJobStatus"] == "Failed"
+    assert "InstallRequirementsError" in job["FailureReason"]
+    said = jobs.said(job["TrainingJobName"])["algo-1"]
+    assert any("No matching distribution found for moto" in line for line in said)
+    assert not any("Retrying" in line for line in said)
 
 
 def test_a_job_sees_the_standard_library_and_what_its_image_installs(jobs: ImageJobs, context: Callable[..., Path]):

@@ -99,6 +99,8 @@ class Killings:
                 process.wait(part * self.seconds["start"])
             self.family = psutil.Process(process.pid).children(recursive=True)
             process.kill()
+        # On a quick machine it may have started already.
+        self.owner = json.loads((self.state / "account.json").read_text())["pid"]
 
     def kill_in(self, phase: Callable[[Work], None], part: float) -> None:
         """Kill the next account after this part of the time that a phase takes; all phases before have gone well."""
