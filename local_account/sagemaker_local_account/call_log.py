@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import re
+import socket
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
@@ -58,10 +59,11 @@ class CallLog:
         call = _Call(environ, start_response)
         try:
             call.body = self._app(environ, call.start)
-        except ConnectionError:
-            self._write(call, "ClientDisconnected")
-            raise
-        except Exception:
+        except Exception as error:
+            if isinstance(error, ConnectionError) and _has_left(environ):
+                self._write(call, "ClientDisconnected")
+                raise
+            # Also where a connection of the account's own broke: without an answer the client would wait for ever.
             call.body = self._failed(call)
         return _Answer(self, call)
 
@@ -82,6 +84,16 @@ class CallLog:
             "/".join(filter(None, [call.status or "-", error or call.error_code()])),
             round((time.monotonic() - call.began) * 1000),
         )
+
+
+def _has_left(environ: WSGIEnvironment) -> bool:
+    """Whether the client has closed its connection."""
+    try:
+        return environ["werkzeug.socket"].recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b""
+    except BlockingIOError:
+        return False
+    except (KeyError, OSError):
+        return True
 
 
 class _Call:
