@@ -79,7 +79,7 @@ def test_a_refusal_says_who_may_not_do_what_on_what(running: Running) -> None:
         ("iam", lambda c: c.list_roles(), "AccessDenied"),
         ("cloudformation", lambda c: c.describe_stacks(), "AccessDenied"),
         ("ec2", lambda c: c.describe_vpcs(), "UnauthorizedOperation"),
-        ("lambda", lambda c: c.list_functions(), "AccessDenied"),
+        ("lambda", lambda c: c.list_functions(), "AccessDeniedException"),
     ],
 )
 def test_each_service_refuses_in_its_own_way(running: Running, service: str, call: Any, code: str) -> None:
