@@ -15,6 +15,7 @@ import logging
 import os
 import secrets
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _running = threading.Lock()
+_UNWINDING_SECONDS = 1.0
 
 
 class LocalAccount:
@@ -97,6 +99,7 @@ class LocalAccount:
         self._description: RunningAccount | None = None
         self._described = False
         self._services: Any = None
+        self._threads_before: frozenset[threading.Thread] = frozenset()
 
     @property
     def description(self) -> RunningAccount:
@@ -150,8 +153,10 @@ class LocalAccount:
         for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
             os.environ[name] = str(self.state / CONFIG)
 
-        from . import server
+        from . import patches, server
 
+        patches.undo_all()
+        self._threads_before = frozenset(threading.enumerate())
         self._log_handler = server.log_to(self.state / "account.log")
         self.lost = leftovers.lost(self.state)
         if self.lost is not None:
@@ -210,7 +215,8 @@ class LocalAccount:
             from . import patches, stepfunctions
 
             stepfunctions.stop_all()
-            patches.undo_all()
+            if not _still_running(self._threads_before):
+                patches.undo_all()  # else the next account does so: what still runs was written for moto with them
             if self._described:  # else it is that of an account that was killed
                 (self.state / "account.json").unlink(missing_ok=True)
                 self._described = False
@@ -234,3 +240,13 @@ class LocalAccount:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _still_running(before: frozenset[threading.Thread]) -> bool:
+    """Whether a thread of the account goes on a second after its end, but for those that wait for a client's next request."""
+    ours = {*threading.enumerate()} - before - {threading.current_thread()}
+    late = [thread for thread in ours if not thread.name.endswith("(process_request_thread)")]
+    deadline = time.monotonic() + _UNWINDING_SECONDS
+    for thread in late:
+        thread.join(max(deadline - time.monotonic(), 0))
+    return any(thread.is_alive() for thread in late)

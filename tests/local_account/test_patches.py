@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -105,6 +106,19 @@ def test_a_closed_account_leaves_moto_and_the_environment_as_they_were(
         assert os.environ.get("AWS_PROFILE") is None
     assert changed(before) == []
     assert dict(os.environ) == environment
+
+
+def test_what_outlives_its_account_still_finds_moto_as_it_was_written_for(tmp_path: Path) -> None:
+    replaced, over = STSBackend.get_caller_identity, threading.Event()
+    with LocalAccount(state=tmp_path / "state"):
+        late = threading.Thread(target=over.wait, daemon=True)
+        late.start()
+    assert STSBackend.get_caller_identity is not replaced
+    over.set()
+    late.join()
+    with LocalAccount(state=tmp_path / "state"):
+        pass
+    assert STSBackend.get_caller_identity is replaced
 
 
 def test_an_account_does_not_start_on_a_moto_that_does_not_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
