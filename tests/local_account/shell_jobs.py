@@ -90,8 +90,8 @@ class ShellJobs:
             InputDataConfig=[channel("code", f"s3://{BUCKET}/{name}/")],
         )
 
-    def ended(self, name: str) -> dict[str, Any]:
-        limit = time.monotonic() + AN_ERROR_RATHER_THAN_A_HANG
+    def ended(self, name: str, seconds: float = AN_ERROR_RATHER_THAN_A_HANG) -> dict[str, Any]:
+        limit = time.monotonic() + seconds
         while time.monotonic() < limit:
             job: dict[str, Any] = self.sagemaker.describe_training_job(TrainingJobName=name)
             if job["TrainingJobStatus"] not in ("InProgress", "Stopping"):
