@@ -20,10 +20,10 @@ SECONDS = 60  # until a test that would hang fails
 SCRIPT = """
 import signal, sys, time
 def stop(*_):
-    print("checkpoint", flush=True)
+    print("checkpoint" + "\\n", end="", flush=True)  # in one piece, beside other workers
     sys.exit({code})
 signal.signal(signal.SIGTERM, stop)
-print("training", flush=True)
+print("training" + "\\n", end="", flush=True)
 while True:
     time.sleep(0.01)
 """
