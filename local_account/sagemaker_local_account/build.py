@@ -200,16 +200,11 @@ class Build:
         docker.write_text(f'#!/bin/sh\nexec {shlex.join(program)} docker "$@"\n')
         docker.chmod(0o755)
         (self._folder / "image").mkdir()
-        return HostPlan(
+        return HostPlan.alone(
             name=_HOST,
-            group=None,
             instance_type=self.project["environment"]["computeType"],
-            instance_count_of_group=1,
-            address="10.0.0.1",
-            accelerators=0,
             folder=self._folder,
             root=self._folder / "image",
-            python=Path(sys.prefix),
             environment=environment,
             command=(*program, "drive"),
             working_directory=str(self._source),

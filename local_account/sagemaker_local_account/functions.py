@@ -137,16 +137,10 @@ class Functions:
             (runtime / "call.json").write_text(json.dumps(given))
             # -P: not with this package's folder in front of the modules that the code imports.
             command = (sys.executable, "-P", f"{_RUNTIMES}/{_RUNTIME.name}", f"{_RUNTIMES}/call.json")
-            host = HostPlan(
+            host = HostPlan.alone(
                 name=_HOST,
-                group=None,
-                instance_type="",
-                instance_count_of_group=1,
-                address="10.0.0.1",
-                accelerators=0,
                 folder=folder / "host",
                 root=folder / "image",
-                python=Path(sys.prefix),
                 environment=variables,
                 command=command,
                 working_directory=_TASK,

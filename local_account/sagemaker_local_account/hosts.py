@@ -234,16 +234,11 @@ def namespaces_refused() -> str | None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "image").mkdir()
-        host = HostPlan(
+        host = HostPlan.alone(
             name="algo-1",
-            group=None,
             instance_type="ml.m5.large",
-            instance_count_of_group=1,
-            address="10.0.0.1",
-            accelerators=0,
             folder=folder / "host",
             root=folder / "image",
-            python=Path(sys.prefix),
             environment={"PATH": "/usr/bin:/bin"},
             command=("true",),
             working_directory="/",

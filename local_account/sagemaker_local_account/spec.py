@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from .limits import HostLimits
 
@@ -53,6 +54,33 @@ class HostPlan:
     hostname: str | None = None
     home: str = "/root"
     limits: HostLimits | None = None
+
+    @classmethod
+    def alone(
+        cls,
+        name: str,
+        folder: Path,
+        root: Path,
+        environment: Mapping[str, str],
+        command: tuple[str, ...],
+        working_directory: str,
+        **more: Any,
+    ) -> HostPlan:
+        """One host without others, on the account's own Python: a build, a function, a trial. ``more`` are further fields."""
+        return cls(
+            name=name,
+            group=None,
+            instance_count_of_group=1,
+            address="10.0.0.1",
+            accelerators=0,
+            folder=folder,
+            root=root,
+            python=Path(sys.prefix),
+            environment=environment,
+            command=command,
+            working_directory=working_directory,
+            **{"instance_type": "", **more},
+        )
 
 
 @dataclass(frozen=True)
