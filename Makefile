@@ -8,7 +8,7 @@ export PYTHONDONTWRITEBYTECODE := 1
 
 PIP_INSTALL := $(VENV)/bin/pip install --disable-pip-version-check
 
-.PHONY: demo test test-fast soak test-aws check synth bench moto docs setup clean
+.PHONY: demo test test-fast soak test-aws check synth bench gpu-smoke moto docs setup clean
 
 setup: $(VENV)/.installed node_modules/.installed
 
@@ -32,10 +32,9 @@ demo: $(VENV)/.runs node_modules/.installed
 	python demo.py --kind $(KIND)
 
 # A file's tests share an account, so that they stay in one process, and wait for its jobs: three processes keep two cores busy. Files
-# begin in the order of tests/conftest.py. Tests that are marked aws run once, by test-aws against an account on this machine
-# (tests/aws/test_run.py).
+# begin in the order of tests/conftest.py.
 test: setup check
-	python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder -m "not aws and not soak"
+	python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder -m "not soak"
 
 # The constructs alone.
 test-fast: setup
@@ -53,15 +52,21 @@ check: setup
 	ruff check .
 	ruff format --check .
 	mypy
+	lint-imports
 
 synth: setup
 	cdk synth --quiet
+
+# Needs GPUs, and a Python with PyTorch for them.
+gpu-smoke:
+	python3 benchmarks/gpu_smoke.py
 
 bench: setup
 	python benchmarks/synth.py
 	python benchmarks/compiled.py
 	python benchmarks/model_parallel.py
 	python benchmarks/data_service.py
+	python benchmarks/scale.py
 	python benchmarks/heterogeneous.py
 
 # Which parts of the newest moto are not what the account's replacements were written for.
@@ -70,8 +75,9 @@ moto: setup
 	PYTHONPATH=build/moto python -m sagemaker_local_account.check_moto
 
 docs: setup
-	python -m sagemaker_local_account.reference docs
-	python -m cdk_sagemaker_training.reference docs
+	python -m sagemaker_local_account.docs_generator docs
+	python -m cdk_sagemaker_training.docs_generator docs
+	python docs/draw_architecture.py
 
 clean:
-	rm -rf $(VENV) node_modules cdk.out build dist .local-account .mypy_cache .hypothesis .pytest_cache .ruff_cache
+	rm -rf $(VENV) node_modules cdk.out build dist .local-account .mypy_cache .hypothesis .pytest_cache .ruff_cache .import_linter_cache

@@ -28,7 +28,7 @@ from rich.console import Console
 from rich.table import Table
 
 from sagemaker_local_account.account import LocalAccount
-from sagemaker_local_account.state import AccountError
+from sagemaker_local_account.core.state import AccountError
 
 HERE = Path(__file__).parent
 LEAST_ACCURACY = 0.90
@@ -93,10 +93,21 @@ def run(console: Console, account: LocalAccount, kind: Kind) -> None:
         return session.client(service, endpoint_url=environment["AWS_ENDPOINT_URL"])
 
     with step(console, "cdk bootstrap"):
-        cdk(environment, "bootstrap")
-    outputs_file = account.state / "outputs.json"
+        # With the account and region named, the CLI need not synthesize the app to find them.
+        cdk(environment, "bootstrap", f"aws://{environment['CDK_DEFAULT_ACCOUNT']}/{environment['CDK_DEFAULT_REGION']}")
+    outputs_file, assembly = account.state / "outputs.json", str(account.state / "cdk.out")
     with step(console, f"cdk deploy {kind.stack}"):
-        cdk(environment, "deploy", kind.stack, "--require-approval", "never", "--outputs-file", str(outputs_file))
+        cdk(
+            environment,
+            "deploy",
+            kind.stack,
+            "--require-approval",
+            "never",
+            "--outputs-file",
+            str(outputs_file),
+            "--output",
+            assembly,
+        )
     outputs = json.loads(outputs_file.read_text())[kind.stack]
     bucket, machine = outputs["BucketName"], outputs["StateMachineArn"]
     try:
@@ -115,7 +126,7 @@ def run(console: Console, account: LocalAccount, kind: Kind) -> None:
     finally:
         with step(console, "cdk destroy"):
             empty(client("s3"), bucket)
-            cdk(environment, "destroy", kind.stack, "--force")
+            cdk(environment, "destroy", kind.stack, "--force", "--app", assembly)
 
 
 @contextmanager

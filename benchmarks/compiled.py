@@ -1,9 +1,9 @@
-"""What compiling a training step gives and costs: eager and compiled side by side, in turn, in one process.
+"""Measures compiled training steps against eager ones, alternating in one process.
 
     python benchmarks/compiled.py [--rounds 15] [--json]                 # on the CPU: a small model
     python benchmarks/compiled.py --model gpt2 [--largest] [--json]      # on a GPU: bfloat16, sequence 512; or --model bert
 
-A round is some steps of each, whichever comes first changing with the round, so that a slower minute is neither's alone. FLOPs
+A round is some steps of each, in alternating order, so that a slower minute affects both. FLOPs
 are 6 for each parameter and token, and 12 x layers x width x sequence for attention; utilisation is of the GPU's dense peak in
 bfloat16. XLA is measured where this Python has torch_xla, and has no limit. Then train.py is started twice with one cache.
 Ends with 1 where a limit is missed: compiled is as fast as eager on the CPU, and 1.5 times as fast on a GPU; and a second start
@@ -113,7 +113,7 @@ def stepper(size: Size, device: torch.device, kind: str, mode: str, batch: int) 
 
 
 def masked(tokens: Tensor) -> Tensor:
-    """What a BERT is asked: each seventh or so of the tokens; -1 where it is not."""
+    """BERT's targets: about every seventh token; -1 elsewhere."""
     return tokens.where(torch.rand(tokens.shape, device=tokens.device) < 0.15, -1)
 
 
@@ -134,15 +134,15 @@ def measure(name: str, device: torch.device, options: argparse.Namespace) -> dic
 
         steps["xla"] = stepper(size, torch_xla.device(), "xla", options.mode, size.batch)
     guard = CompilationGuard(DynamoCompilations())
-    first = {kind: timed(step, 1) for kind, step in steps.items()}
-    guard.check(1, {})
-    for step in steps.values():
-        timed(step, options.steps)
+    with guard.step(1, {}):
+        first = {kind: timed(step, 1) for kind, step in steps.items()}
     seconds: dict[str, list[float]] = {kind: [] for kind in steps}
-    for number in range(options.rounds):
-        for kind in steps if number % 2 == 0 else reversed(steps):
-            seconds[kind].append(timed(steps[kind], options.steps))
-    guard.check(2, {})
+    with guard.step(2, {}):
+        for step in steps.values():
+            timed(step, options.steps)
+        for number in range(options.rounds):
+            for kind in steps if number % 2 == 0 else reversed(steps):
+                seconds[kind].append(timed(steps[kind], options.steps))
     medians = {kind: statistics.median(found) for kind, found in seconds.items()}
     return {
         "steps": {kind: summary(found, first[kind], size, device) for kind, found in seconds.items()},

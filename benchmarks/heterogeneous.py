@@ -1,6 +1,6 @@
 """AWS's article on heterogeneous clusters in miniature, and how throughput grows with data hosts: time emulated, data real.
 
-    python benchmarks/heterogeneous.py [--rounds 3] [--seconds 20] [--streams 2] [--docs docs] [--json]
+    python benchmarks/heterogeneous.py [--rounds 3] [--seconds 20] [--docs docs] [--json]
 
 Preprocessing and the training step take declared amounts of time on declared numbers of vCPUs, and sleep instead of working;
 everything else is the data service of training_code/heterogeneous with batches of the article's real size: a server for each
@@ -37,7 +37,6 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=20, help="that are counted of each, and at least 60 batches")
-    parser.add_argument("--streams", type=int, default=2, help="connections to each host")
     parser.add_argument("--setups", type=int, nargs="*", choices=range(len(SETUPS)), default=range(len(SETUPS)))
     parser.add_argument(
         "--hosts", type=int, nargs="*", default=GROWTH_HOSTS, help="numbers of data hosts to grow through"
@@ -73,16 +72,14 @@ def play(setup: Setup, options: argparse.Namespace) -> float:
         Host(host.vcpus // setup.vcpus_of_worker, host.seconds / setup.vcpus_of_worker, setup.batch)
         for host in setup.hosts
     )
-    return step_seconds(
-        data, training, setup.step, ASYNCHRONOUS * setup.workers, counted(setup.ideal, options), options.streams
-    )
+    return step_seconds(data, training, setup.step, ASYNCHRONOUS * setup.workers, counted(setup.ideal, options))
 
 
 def grow(hosts: int, options: argparse.Namespace) -> float:
     # As well until what was made while the hosts were greeted is used up.
     warmup = 100 + ASYNCHRONOUS * hosts * GROWTH_HOST.workers
     seconds = max(GROWTH_STEP, GROWTH_HOST.seconds / (hosts * GROWTH_HOST.workers))
-    return step_seconds([GROWTH_HOST] * hosts, None, GROWTH_STEP, warmup, counted(seconds, options), options.streams)
+    return step_seconds([GROWTH_HOST] * hosts, None, GROWTH_STEP, warmup, counted(seconds, options))
 
 
 def counted(seconds: float, options: argparse.Namespace) -> int:

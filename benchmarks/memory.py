@@ -1,12 +1,12 @@
-"""What each layout of a model-parallel training takes on each of four ranks, measured: parameters, optimizer state, activations.
+"""Measures the memory of each layout of a model-parallel training on four ranks: parameters, optimizer state, activations.
 
     python benchmarks/memory.py [--json] [--write docs/memory-by-layout.md]
 
 Four real ranks over gloo on this machine's CPU; torchrun starts them. A model of 12 layers takes two steps in each layout.
-Parameters and optimizer state are the bytes of each rank's own tensors, the most of all ranks, beside the ideal share:
-all of them divided by the ranks that divide them. Activations are the most bytes that autograd has kept at once on any
-rank, seen by hooks on the tensors that it saves; parameters are not counted, nor what recomputing a layer keeps during
-its backward. Ends with 1 where parameters or optimizer state of any layout are more than 10 % off their ideal share.
+Parameters and optimizer state are the bytes of each rank's local tensors, the maximum of all ranks, and the ideal share:
+the total divided by the number of ranks that shard it. Activations are the peak of the bytes that autograd saves on any
+rank, measured by hooks; parameters, and activations that recomputing a layer saves during its backward, are not counted. It
+exits with 1 where parameters or optimizer state of any layout are more than 10 % off their ideal share.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ LAYOUTS = {
 
 
 class Saved:
-    """Counts the bytes that autograd keeps for the backward: ``most`` is what it had at once. Storages are counted once."""
+    """Counts the bytes that autograd saves for the backward; ``most`` is the peak. Storages are counted once."""
 
     def __init__(self) -> None:
         self._holders: dict[int, int] = {}
@@ -54,8 +54,8 @@ class Saved:
         base = tensor._base if tensor._is_view() else tensor
         if base.is_leaf and base.requires_grad:  # a parameter, gathered or not
             return (tensor,)
-        local = getattr(tensor, "_local_tensor", tensor)  # of a DTensor, this rank's piece
-        # A collective's result that is not waited for yet is a tensor of its own kind around the one that has the memory.
+        local = getattr(tensor, "_local_tensor", tensor)  # of a DTensor, this rank's shard
+        # An AsyncCollectiveTensor wraps the tensor that has the memory.
         storage = getattr(local, "elem", local).untyped_storage()
         pointer, size = storage.data_ptr(), storage.nbytes()
         holder = Holder(tensor)
@@ -66,8 +66,8 @@ class Saved:
         weakref.finalize(holder, self._let_go, pointer, size)
         return holder
 
-    def unpack(self, held: Any) -> Any:
-        return held.tensor if isinstance(held, Holder) else held[0]
+    def unpack(self, saved: Any) -> Any:
+        return saved.tensor if isinstance(saved, Holder) else saved[0]
 
     def _let_go(self, pointer: int, size: int) -> None:
         self._holders[pointer] -= 1
@@ -80,19 +80,20 @@ class Holder:
         self.tensor = tensor
 
 
-def measure() -> None:
-    """On each rank: every layout in turn; rank 0 prints what all found as JSON."""
+def measure(layouts: list[str]) -> None:
+    """On each rank: the layouts in turn; rank 0 prints all results as JSON."""
     import torch
     import torch.distributed as dist
     import train
     from common.job import Job
+    from common.process_group import process_group
 
     job = Job.here()
     torch.set_num_threads(1)
     found = {}
-    with train.process_group(job, train.config([])) as device:
-        for name, arguments in LAYOUTS.items():
-            options = train.config([*MODEL.split(), "--steps", "2", *arguments.split()])
+    with process_group(job) as device:
+        for name in layouts:
+            options = train.config([*MODEL.split(), "--steps", "2", *LAYOUTS[name].split()])
             everyones: list[dict[str, int]] = [{}] * RANKS
             dist.all_gather_object(everyones, measured(train, job, options, device))
             found[name] = everyones
@@ -112,7 +113,7 @@ def measured(train: Any, job: Any, options: argparse.Namespace, device: Any) -> 
         saved = Saved()
         with torch.autograd.graph.saved_tensors_hooks(saved.pack, saved.unpack):
             train.step(training, tokens, targets)
-    sizes = train.held(torch.nn.ModuleList(training.parts.values()))
+    sizes = train.local_size(torch.nn.ModuleList(training.stage_modules.values()))
     return {
         "parameters": sizes[1],
         "optimizer": train.optimizer_bytes(training.optimizers),
@@ -130,7 +131,7 @@ def launch() -> dict[str, list[dict[str, int]]]:
         "OMP_NUM_THREADS": "1",
         "PYTHONDONTWRITEBYTECODE": "1",
     }
-    command = [sys.executable, *torchrun, __file__, "--measure"]
+    command = [sys.executable, *torchrun, __file__, "--measure", *LAYOUTS]
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
     return dict(json.loads(done.stdout.splitlines()[-1]))
 
@@ -174,7 +175,7 @@ def document(rows: list[Row]) -> str:
     lines = [
         "# What each layout takes on each rank",
         "",
-        "Made by `python benchmarks/memory.py --write docs/memory-by-layout.md`, which says how it is measured.",
+        "Made by `python benchmarks/memory.py --write docs/memory-by-layout.md`, whose docstring describes the measurement.",
         f"KiB on the rank that has the most, of {RANKS} ranks over gloo, in fp32; in brackets, against the ideal share.",
         f"The model: `{MODEL}`.",
         "",
@@ -198,10 +199,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", action="store_true", help="print everything measured as one object, not as a table")
     parser.add_argument("--write", type=Path, help="write the table to this file too")
-    parser.add_argument("--measure", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--measure", nargs="+", choices=LAYOUTS, help="as one of the ranks, which torchrun starts")
     options = parser.parse_args()
     if options.measure:
-        measure()
+        measure(options.measure)
         return 0
     table = rows(launch())
     print(json.dumps([dataclasses.asdict(row) for row in table], indent=2) if options.json else document(table))

@@ -1,15 +1,15 @@
-"""What a training step of training_code/model_parallel costs, beside the plainest PyTorch loop of the same layout.
+"""Measures a training step of training_code/model_parallel against a plain PyTorch loop with the same layout.
 
     python benchmarks/model_parallel.py [--pairs 10] [--ranks 1 2 4] [--json]
 
 For each number of ranks, which torchrun starts, both train the same model on the same batches, sharded by FSDP2, in the
-same processes: ours as train.py's loop does it, asking each step whether to stop, and the plain one with nothing but
-fully_shard and AdamW. They run in turn, some steps each, and each as often first as second; a pair's ratio is ours over
-the plain one's time. Cost against the number of ranks: the global batch grows with them. Ends with 1 where the median of
-the ratios is above 1.03 for any number of ranks.
+same processes: ours with train.py's loop, which checks for SIGTERM at each step, and the plain one with only fully_shard and
+AdamW. They alternate, some steps each, in alternating order; a pair's ratio is ours over the plain one's time. Cost against the
+number of ranks: the global batch grows with them. Ends with 1 where the median of the ratios is above 1.03 for any number of
+ranks.
 
 On GPUs, where there are some, the model is larger and in bf16, and the table has tokens/s and the share of the peak that
-`--peak-tflops` says a GPU has (model FLOPs utilisation). THIS HAS NOT BEEN RUN: there was no GPU to run it on.
+a GPU has according to `--peak-tflops` (model FLOPs utilisation). THIS HAS NOT BEEN RUN: there was no GPU to run it on.
 """
 
 from __future__ import annotations
@@ -40,13 +40,14 @@ def measure(pairs: int) -> None:
     import torch.distributed as dist
     import train
     from common.job import Job
+    from common.process_group import process_group
     from watch import Watch
 
     job = Job.here()
     torch.set_num_threads(1)
     model = LARGE if torch.cuda.is_available() else SMALL
     options = train.config([*model.split(), "--batch-size", str(SEQUENCES * job.ranks), "--steps", str(STEPS)])
-    with Watch(job, options.silence, options.ask_every) as watch, train.process_group(job, options) as device:
+    with Watch(job, options.heartbeat_timeout, options.ask_every) as watch, process_group(job) as device:
         training = train.Training(options, train.degrees_of(options, job), device)
         batches = [(tokens, targets) for _, tokens, targets in train.batches(training, job, options, 1)]
         sides = {"ours": ours(train, training, watch, batches), "plain": plain(training, options, device, batches)}
@@ -64,7 +65,9 @@ def measure(pairs: int) -> None:
                 dist.barrier()
                 seconds[name] = (time.perf_counter() - began) / STEPS
             found.append(seconds)
-        flops = 6 * sum(parameter.numel() for part in training.parts.values() for parameter in part.parameters())
+        flops = 6 * sum(
+            parameter.numel() for part in training.stage_modules.values() for parameter in part.parameters()
+        )
         flops += (
             6 * options.layers * options.width * options.context
         )  # of a token: causal attention, forward and backward

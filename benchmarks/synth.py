@@ -1,4 +1,4 @@
-"""What synthesizing training workflows costs, beside the same templates written with plain aws-cdk-lib.
+"""Measures the synthesis of training workflows against the same templates written with plain aws-cdk-lib.
 
     python benchmarks/synth.py [--runs 5] [--json]
 
@@ -96,7 +96,7 @@ def measure(runs: int) -> list[dict[str, Any]]:
         measured: dict[str, list[dict[str, float]]] = {app: [] for app in APPS}
         for number in range(runs):
             progress(f"validator {'on' if validator else 'off'}, {workflows} workflows, run {number + 1} of {runs}")
-            # In turn, and each as often before as after the other, so that a slower minute is neither's alone.
+            # In alternating order, so that a slower minute affects both.
             for app in APPS if number % 2 == 0 else reversed(APPS):
                 with tempfile.TemporaryDirectory() as out:
                     measured[app].append(run(app, workflows, validator, out))

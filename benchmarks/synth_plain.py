@@ -1,7 +1,7 @@
-"""The same app with aws-cdk-lib alone, as one writes it for what CDK's own task cannot say.
+"""The same app with aws-cdk-lib alone, with custom states where CDK's own task lacks a property.
 
-Its templates are those of `synth_ours.py`, resource by resource, which the benchmark checks: each state that
-has no construct of its own is a `CustomState`, and each policy is written by hand.
+Its templates are those of `synth_ours.py`, resource by resource, which the benchmark checks: states without a construct are
+`CustomState`s, and policies are written by hand.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
 SDK = "arn:aws:states:::aws-sdk"
-HANDLER = Path(__file__).parents[1] / "constructs" / "cdk_sagemaker_training" / "deletion_handler.py"
+HANDLER = Path(__file__).parents[1] / "constructs" / "cdk_sagemaker_training" / "workflow" / "deletion_handler.py"
 LEFT = "A training job whose execution has ended may still run: it could not be stopped for an hour"
 UNDELIVERED = "A training job may still run: the end of its execution was not delivered to what stops the job"
 NAME = {"TrainingJobName.$": "$.Training.JobName"}

@@ -1,6 +1,7 @@
 """Settings for every test."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -45,3 +46,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if item.get_closest_marker("timeout") is None:
             limit = SOAK_LIMIT if item.get_closest_marker("soak") else LIMITS.get(kind_of(item), LIMIT)
             item.add_marker(pytest.mark.timeout(limit))
+
+
+@pytest.fixture(scope="session")
+def programs_of(pytestconfig: pytest.Config) -> Callable[[Path], Path]:
+    """The folder of programs of an environment that a requirements file lists, for what pins other versions than the project."""
+    from virtual_environments import of_requirements
+
+    assert pytestconfig.cache
+    cache = pytestconfig.cache.mkdir("environments")
+    return lambda requirements: of_requirements(cache, requirements)

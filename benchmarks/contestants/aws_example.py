@@ -1,10 +1,10 @@
-"""AWS's published example of a PyTorch data service over gRPC, with its own code, which is not here to be shipped.
+"""AWS's published example of a PyTorch data service over gRPC, with its own code, which is not included here.
 
 Fetch it with `git clone --depth 1 https://github.com/aws/amazon-sagemaker-examples`; the folder is
 training/heterogeneous-clusters/pt.grpc.sagemaker/code. Its train_data.py runs as it is; the reading side is its RemoteDataset
-in its DataLoader, without its model. Two things are ours, so that it runs here at all: what is in `standin`, which gives the
-run's samples in place of MNIST's; and its protocol, compiled anew from its own .proto, since its compiled one asks for
-protobuf 3.20 of 2022. It listens on ports 6000 and 16000 of all addresses, and knows no others.
+in its DataLoader, without its model. Two parts are ours: `standin`, which replaces MNIST by the run's samples; and its protocol,
+compiled again from its own .proto, since its compiled one requires protobuf 3.20 of 2022. It listens on ports 6000 and 16000 of
+all addresses, which cannot be changed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from window import ENDLESS, Run, measure
+from harness import ENDLESS, Run, measure
 
 STANDIN = Path(__file__).parent / "standin"
 PORT = 6000
@@ -73,7 +73,7 @@ def listens() -> bool:
 def main() -> None:
     run, example = Run.here(), Path(os.environ["AWS_EXAMPLE"])
     if listens():
-        raise SystemExit(f"port {PORT} is taken, and the example knows no other")
+        raise SystemExit(f"port {PORT} is taken, which the example cannot change")
     paths = [str(STANDIN), str(STANDIN.parent)]
     with tempfile.TemporaryDirectory() as folder:
         code = copy_of(example, Path(folder))

@@ -1,11 +1,11 @@
-"""PyTorch's own DataLoader on the training host: no network, worker processes hand batches over in shared memory."""
+"""PyTorch's DataLoader on the training host: worker processes pass batches in shared memory, without a network."""
 
 from __future__ import annotations
 
 import torch
+from harness import Run, measure
 from samples import dataset_of
 from torch.utils.data import DataLoader
-from window import Run, measure
 
 if __name__ == "__main__":
     torch.set_num_threads(1)

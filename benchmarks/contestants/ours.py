@@ -6,11 +6,10 @@ import sys
 from pathlib import Path
 
 import torch
+from harness import Run, data_host, measure, serve_until_closed, serving
 from samples import dataset_of
-from window import Run, data_host, measure, serve_until_closed, serving
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "training_code"))
-sys.path.insert(0, str(Path(__file__).parents[2] / "training_code" / "heterogeneous"))
 
 from data_service import BatchReader, BatchServer
 
@@ -25,7 +24,7 @@ def serve(run: Run) -> None:
 
 def main() -> None:
     run = Run.here()
-    with data_host() as port, BatchReader([f"127.0.0.1:{port}"], job=JOB, streams=run.streams) as reader:
+    with data_host() as port, BatchReader([f"127.0.0.1:{port}"], job=JOB) as reader:
         measure(run, ((batch["image"], batch["label"]) for batch in reader.epoch(0)))
 
 

@@ -1,7 +1,7 @@
-"""Ray Data's streaming iterator, on a cluster of two nodes: one prepares, the other one reads.
+"""Ray Data's streaming iterator, on a cluster of two nodes, of which one prepares and the other reads.
 
-Both are on this machine, each with an object store of its own: on a single node Ray hands blocks over in shared memory and
-no network is in it. A block is a batch.
+Both are on this machine, each with its own object store: on a single node Ray passes blocks in shared memory, without a network.
+A block is a batch.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 
 import numpy as np
 import ray
+from harness import POOL, Run, measure, pool
 from ray.cluster_utils import Cluster
-from window import POOL, Run, measure, pool
 
 BLOCKS = 20_000  # more than a run reads; each one costs the driver memory
 
 
 class Ready:
-    """Gives ready batches; Ray copies each into its object store."""
+    """Returns ready batches; Ray copies each into its object store."""
 
     def __init__(self, batch_size: int) -> None:
         self._pool = pool(batch_size)

@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 
 import torch
+from harness import ENDLESS, POOL, Run, pool
 from torch import Tensor
 from torch.utils.data import Dataset
-from window import ENDLESS, POOL, Run, pool
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "training_code" / "heterogeneous"))
 
@@ -16,7 +16,7 @@ from model import Digits
 
 
 class Ready(Dataset[dict[str, Tensor]]):
-    """Preprocessing taken out: each sample is a whole batch that lies in memory, to be read with a batch size of 1."""
+    """No preprocessing: each sample is a whole batch in memory, to be read with a batch size of 1."""
 
     def __init__(self, batch_size: int) -> None:
         self._batch_size, self._pool = batch_size, []  # filled in the worker, not pickled to it
@@ -34,7 +34,7 @@ class Ready(Dataset[dict[str, Tensor]]):
 
 
 class Repeated(Dataset[dict[str, Tensor]]):
-    """The digits of training_code/heterogeneous over and over, each turned, made noisy and blurred anew."""
+    """The digits of training_code/heterogeneous repeatedly, each rotated, made noisy and blurred again."""
 
     def __init__(self, batch_size: int) -> None:
         self._digits, self._length = Digits(), ENDLESS * batch_size

@@ -1,4 +1,4 @@
-"""Raw TCP as the limit: a thread for each stream on either side, memory allocated once, nothing but the batches' bytes."""
+"""Raw TCP as the upper limit: a thread per stream on either side, memory allocated once, and only the batches' bytes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterator
 
 import numpy as np
-from window import SIDE, Run, data_host, measure, pool, serve_until_closed, serving
+from harness import SIDE, Run, data_host, measure, pool, serve_until_closed, serving
 
 PLACES = 3  # batches a stream's receiver has memory for: one is being read, one waits, one arrives
 

@@ -1,7 +1,7 @@
-"""tf.data service: a dispatcher and a worker process for each stream, none of them in the process that reads.
+"""tf.data service: a dispatcher and a worker process per stream, none of them in the reading process.
 
-A worker in the reading process would hand its batches over without the network, which is not what is compared here.
-Compression is off and the batches are outside of the graph's constants, as a fast pipeline would have them.
+A worker in the reading process would pass its batches without the network, which is not compared here. Compression is off and the
+batches are not constants of the graph, as in a fast pipeline.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import os
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import tensorflow as tf
-from window import POOL, SIDE, Run, data_host, measure, pool, serve_until_closed, serving
+from harness import POOL, SIDE, Run, data_host, measure, pool, serve_until_closed, serving
 
 service = tf.data.experimental.service
 

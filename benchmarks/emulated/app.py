@@ -1,4 +1,4 @@
-"""The setup of AWS's first table with data hosts, as a heterogeneous job whose machines only pretend to work."""
+"""The setup of AWS's first table with data hosts, as a heterogeneous job with emulated work."""
 
 from __future__ import annotations
 

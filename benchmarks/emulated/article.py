@@ -36,9 +36,9 @@ class Machine:
 
 @dataclass(frozen=True)
 class Setup:
-    """One row: the training host, its data hosts, the training step's own seconds, a batch's shape, AWS's seconds for a step.
+    """One row: the training host, its data hosts, the training step's own seconds, a batch's shape, AWS's seconds per step.
 
-    ``vcpus_of_worker``: how many vCPUs one worker process plays, by taking that much less time; it divides every host's.
+    ``vcpus_of_worker``: the number of vCPUs that one worker process emulates by a shorter time; it divides every host's number.
     """
 
     name: str
@@ -64,11 +64,11 @@ class Setup:
 
     @property
     def ideal(self) -> float:
-        """Seconds of a step when neither the step nor any vCPU ever waits for the other."""
+        """Seconds per step without any waiting."""
         return max(self.step, 1 / sum(machine.vcpus / machine.seconds for machine in self.hosts))
 
     def dollars(self, seconds: float) -> float:
-        """What a step of so many seconds costs."""
+        """The cost of a step of the given seconds."""
         return sum(machine.dollars for machine in self.hosts) * seconds / 3600
 
 

@@ -14,10 +14,10 @@ GOLDEN = 0.6180339887498949
 
 
 class Costly(Dataset[Tensor]):
-    """Batches of float32 that take ``seconds`` each; a sample is a whole batch, to be read with a batch size of 1.
+    """Batches of float32 that take ``seconds`` each, +- 20 %; a sample is a whole batch, to be read with a batch size of 1.
 
-    Give or take a fifth: real batches differ, and workers that all ended at one moment would make bursts of the machine's own
-    work, which is not what is emulated. Multiples of the golden ratio spread evenly, so that few batches have the mean already.
+    The times vary, since real batches do, and workers that end at the same time would cause bursts of the machine's real work.
+    Multiples of the golden ratio are evenly distributed, so that few batches already have the mean.
     """
 
     def __init__(self, shape: Sequence[int], seconds: float) -> None:

@@ -17,7 +17,6 @@ from pathlib import Path
 import torch
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "training_code"))
-sys.path.insert(0, str(Path(__file__).parents[2] / "training_code" / "heterogeneous"))
 sys.path.insert(0, str(Path(__file__).parent))
 
 from costly import Costly
@@ -55,16 +54,14 @@ def started(host: Host) -> Iterator[int]:
         process.wait()
 
 
-def step_seconds(
-    data: Sequence[Host], local: Host | None, step: float, warmup: int, counted: int, streams: int
-) -> float:
+def step_seconds(data: Sequence[Host], local: Host | None, step: float, warmup: int, counted: int) -> float:
     """Mean seconds of a training step, whose own part is ``step``; ``local`` is what the training host prepares itself."""
     with contextlib.ExitStack() as stack:
         ports = [stack.enter_context(started(host)) for host in data]
         if local is not None:
             ports.append(stack.enter_context(local.server()).port)
         servers = [f"127.0.0.1:{port}" for port in ports]
-        reader = stack.enter_context(BatchReader(servers, job=JOB, streams=streams))
+        reader = stack.enter_context(BatchReader(servers, job=JOB))
         began = 0.0
         for number, _ in enumerate(reader.epoch(0)):
             if number == warmup:
@@ -76,9 +73,9 @@ def step_seconds(
 
 
 def main() -> None:
-    asked = json.loads(sys.argv[1])
+    arguments = json.loads(sys.argv[1])
     torch.set_num_threads(1)
-    with Host(asked["workers"], asked["seconds"], tuple(asked["shape"])).server() as server:
+    with Host(arguments["workers"], arguments["seconds"], tuple(arguments["shape"])).server() as server:
         print(server.port, flush=True)
         sys.stdin.read()
 

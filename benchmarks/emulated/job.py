@@ -1,9 +1,9 @@
-"""The emulation as a training job: deployed to the account on this machine, started through the state machine.
+"""The emulation as a training job, deployed to the local account and started through the state machine.
 
     python benchmarks/emulated/job.py
 
-It plays ResNet-50 on 96 + 144 vCPUs, the 96 as local workers, and takes a minute. Ends with 1 where the step is not within 5 %
-of the ideal, which local workers that are asked only when the training has had to wait do not reach.
+It emulates ResNet-50 on 96 + 144 vCPUs, the 96 as local workers, and takes a minute. It exits with 1 where the step is not within
+5 % of the ideal, which is not reached where local workers are used only after the training has waited.
 """
 
 from __future__ import annotations

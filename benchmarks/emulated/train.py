@@ -7,7 +7,6 @@ import time
 from itertools import islice
 
 import torch
-from common.job import Job
 from costly import Costly
 from data_service import read_batches
 
@@ -23,10 +22,9 @@ def main() -> None:
     parser.add_argument("--steps", type=int, required=True, help="steps that are")
     options, _ = parser.parse_known_args()
     torch.set_num_threads(1)
-    job = Job.here()
     dataset = Costly((options.samples, 32, 32, 3), options.seconds)
     with read_batches(
-        dataset, batch_size=1, shuffle=False, workers=options.workers, local_workers=options.local_workers, job=job
+        dataset, batch_size=1, shuffle=False, workers=options.workers, local_workers=options.local_workers
     ) as batches:
         began = 0.0
         for number, _ in enumerate(islice(batches, options.warmup + options.steps + 1)):

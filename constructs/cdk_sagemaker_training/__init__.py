@@ -5,55 +5,64 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from cdk_sagemaker_training.advice import Advice
-from cdk_sagemaker_training.bucket import TrainingBucket
-from cdk_sagemaker_training.capacity import PrivateRegistry, UltraServers
-from cdk_sagemaker_training.compiled import CompiledJob
-from cdk_sagemaker_training.compiled_practice import (
-    SuggestedBatchSize,
-    rescaled_learning_rate,
-    suggested_batch_sizes,
-)
-from cdk_sagemaker_training.compilers import Neuron, TensorFlowXla, TorchCompile, TorchXla
-from cdk_sagemaker_training.data import S3AccessPoint, S3Channel, S3Prefix, Spot, WarmPool
-from cdk_sagemaker_training.efa import efa_environment
-from cdk_sagemaker_training.file_systems import EfsChannel, FsxLustreChannel
-from cdk_sagemaker_training.image import TrainingImage
-from cdk_sagemaker_training.jobs import (
-    Compiler,
-    DataParallelJob,
-    HeterogeneousJob,
-    InstanceGroup,
-    InstancePreference,
-    JobRequest,
-    TrainingJob,
-)
-from cdk_sagemaker_training.launchers import Mpi, MultiWorkerMirrored, ParameterServer, PyTorchDdp, SmDdp, Torchrun
-from cdk_sagemaker_training.model_parallel import ModelParallelJob
-from cdk_sagemaker_training.observability import (
-    Debugger,
-    DebuggerRule,
-    Experiment,
-    Mlflow,
-    Profiler,
-    TensorBoard,
-)
-from cdk_sagemaker_training.packaged import training_code_path
-from cdk_sagemaker_training.parallelism import NativeParallelism
-from cdk_sagemaker_training.props import TrainingProps
-from cdk_sagemaker_training.role import TrainingRole
-from cdk_sagemaker_training.smp import SmpV1, SmpV2
-from cdk_sagemaker_training.training_compiler import PyTorchXla, TrainingCompiler
-from cdk_sagemaker_training.unlisted import unlisted
-from cdk_sagemaker_training.workflow import TrainingWorkflow
-
+# For editors and type checkers.
 if TYPE_CHECKING:
-    from cdk_sagemaker_training.lustre import LustreFileSystem
-    from cdk_sagemaker_training.network import TrainingNetwork
-    from cdk_sagemaker_training.task import TrainingTask
+    from cdk_sagemaker_training.core.unlisted import unlisted
+    from cdk_sagemaker_training.data.capacity import PrivateRegistry, Spot, UltraServers, WarmPool
+    from cdk_sagemaker_training.data.code import TrainingCode
+    from cdk_sagemaker_training.data.file_systems import EfsChannel, FsxLustreChannel
+    from cdk_sagemaker_training.data.observability import (
+        Debugger,
+        DebuggerRule,
+        Experiment,
+        Mlflow,
+        Profiler,
+        TensorBoard,
+    )
+    from cdk_sagemaker_training.data.s3 import S3AccessPoint, S3Channel, S3Prefix
+    from cdk_sagemaker_training.jobs.advice import Advice
+    from cdk_sagemaker_training.jobs.compiled import CompiledJob
+    from cdk_sagemaker_training.jobs.compiled_practice import (
+        SuggestedBatchSize,
+        rescaled_learning_rate,
+        suggested_batch_sizes,
+    )
+    from cdk_sagemaker_training.jobs.compilers import Neuron, TensorFlowXla, TorchCompile, TorchXla
+    from cdk_sagemaker_training.jobs.efa import efa_environment
+    from cdk_sagemaker_training.jobs.heterogeneous import HeterogeneousJob
+    from cdk_sagemaker_training.jobs.kinds import (
+        Compiler,
+        DataParallelJob,
+        InstanceGroup,
+        InstancePreference,
+        JobRequest,
+        TrainingJob,
+    )
+    from cdk_sagemaker_training.jobs.launchers import Mpi, PyTorchDdp, SmDdp, Torchrun
+    from cdk_sagemaker_training.jobs.model_parallel import ModelParallelJob
+    from cdk_sagemaker_training.jobs.parallelism import NativeParallelism
+    from cdk_sagemaker_training.jobs.ray import Ray
+    from cdk_sagemaker_training.jobs.smp_v1 import SmpV1
+    from cdk_sagemaker_training.jobs.smp_v2 import SmpV2
+    from cdk_sagemaker_training.jobs.tensorflow_launchers import MultiWorkerMirrored, ParameterServer
+    from cdk_sagemaker_training.jobs.training_compiler import PyTorchXla, TrainingCompiler
+    from cdk_sagemaker_training.packaged import training_code_path
+    from cdk_sagemaker_training.request.props import TrainingProps
+    from cdk_sagemaker_training.resources.bucket import TrainingBucket
+    from cdk_sagemaker_training.resources.image import TrainingImage
+    from cdk_sagemaker_training.resources.lustre import LustreFileSystem
+    from cdk_sagemaker_training.resources.network import TrainingNetwork
+    from cdk_sagemaker_training.resources.role import TrainingRole
+    from cdk_sagemaker_training.workflow.causes import Cause
+    from cdk_sagemaker_training.workflow.input_fields import ChoiceField, NumberField, TextField
+    from cdk_sagemaker_training.workflow.retry_policy import Retry, default_retries
+    from cdk_sagemaker_training.workflow.training_task import TrainingTask
+    from cdk_sagemaker_training.workflow.training_workflow import TrainingWorkflow
 
 __all__ = [
     "Advice",
+    "Cause",
+    "ChoiceField",
     "CompiledJob",
     "Compiler",
     "DataParallelJob",
@@ -73,11 +82,14 @@ __all__ = [
     "MultiWorkerMirrored",
     "NativeParallelism",
     "Neuron",
+    "NumberField",
     "ParameterServer",
     "PrivateRegistry",
     "Profiler",
     "PyTorchDdp",
     "PyTorchXla",
+    "Ray",
+    "Retry",
     "S3AccessPoint",
     "S3Channel",
     "S3Prefix",
@@ -88,10 +100,12 @@ __all__ = [
     "SuggestedBatchSize",
     "TensorBoard",
     "TensorFlowXla",
+    "TextField",
     "TorchCompile",
     "TorchXla",
     "Torchrun",
     "TrainingBucket",
+    "TrainingCode",
     "TrainingCompiler",
     "TrainingImage",
     "TrainingJob",
@@ -102,6 +116,7 @@ __all__ = [
     "TrainingWorkflow",
     "UltraServers",
     "WarmPool",
+    "default_retries",
     "efa_environment",
     "rescaled_learning_rate",
     "suggested_batch_sizes",
@@ -109,12 +124,98 @@ __all__ = [
     "unlisted",
 ]
 
-# Imported when first used, as aws_cdk does with its own modules: what these stand on (aws_ec2, aws_fsx, aws_stepfunctions_tasks)
-# takes as long to import as five workflows take to synthesize.
-_IMPORTED_WHEN_USED = {"LustreFileSystem": "lustre", "TrainingNetwork": "network", "TrainingTask": "task"}
+# Each name is imported on first use (PEP 562), as aws_cdk does with its own modules: `cdk_sagemaker_training.client` and the
+# command line do without aws_cdk, which takes a second to import, and a stack without a network without aws_ec2.
+_MODULES = {
+    "core.unlisted": ("unlisted",),
+    "data.capacity": (
+        "PrivateRegistry",
+        "Spot",
+        "UltraServers",
+        "WarmPool",
+    ),
+    "data.code": ("TrainingCode",),
+    "data.file_systems": (
+        "EfsChannel",
+        "FsxLustreChannel",
+    ),
+    "data.observability": (
+        "Debugger",
+        "DebuggerRule",
+        "Experiment",
+        "Mlflow",
+        "Profiler",
+        "TensorBoard",
+    ),
+    "data.s3": (
+        "S3AccessPoint",
+        "S3Channel",
+        "S3Prefix",
+    ),
+    "jobs.advice": ("Advice",),
+    "jobs.compiled": ("CompiledJob",),
+    "jobs.compiled_practice": (
+        "SuggestedBatchSize",
+        "rescaled_learning_rate",
+        "suggested_batch_sizes",
+    ),
+    "jobs.compilers": (
+        "Neuron",
+        "TensorFlowXla",
+        "TorchCompile",
+        "TorchXla",
+    ),
+    "jobs.efa": ("efa_environment",),
+    "jobs.heterogeneous": ("HeterogeneousJob",),
+    "jobs.kinds": (
+        "Compiler",
+        "DataParallelJob",
+        "InstanceGroup",
+        "InstancePreference",
+        "JobRequest",
+        "TrainingJob",
+    ),
+    "jobs.launchers": (
+        "Mpi",
+        "PyTorchDdp",
+        "SmDdp",
+        "Torchrun",
+    ),
+    "jobs.model_parallel": ("ModelParallelJob",),
+    "jobs.parallelism": ("NativeParallelism",),
+    "jobs.ray": ("Ray",),
+    "jobs.smp_v1": ("SmpV1",),
+    "jobs.smp_v2": ("SmpV2",),
+    "jobs.tensorflow_launchers": (
+        "MultiWorkerMirrored",
+        "ParameterServer",
+    ),
+    "jobs.training_compiler": (
+        "PyTorchXla",
+        "TrainingCompiler",
+    ),
+    "packaged": ("training_code_path",),
+    "request.props": ("TrainingProps",),
+    "resources.bucket": ("TrainingBucket",),
+    "resources.image": ("TrainingImage",),
+    "resources.lustre": ("LustreFileSystem",),
+    "resources.network": ("TrainingNetwork",),
+    "resources.role": ("TrainingRole",),
+    "workflow.causes": ("Cause",),
+    "workflow.input_fields": ("ChoiceField", "NumberField", "TextField"),
+    "workflow.retry_policy": ("Retry", "default_retries"),
+    "workflow.training_task": ("TrainingTask",),
+    "workflow.training_workflow": ("TrainingWorkflow",),
+}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _IMPORTED_WHEN_USED:
+    if name not in _MODULE_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_IMPORTED_WHEN_USED[name]}"), name)
+    value = globals()[name] = getattr(importlib.import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

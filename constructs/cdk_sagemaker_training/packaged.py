@@ -1,11 +1,11 @@
-"""The training code that travels with the library."""
+"""The training code that is packaged with the library."""
 
 from __future__ import annotations
 
 import shutil
 from pathlib import Path
 
-from cdk_sagemaker_training.prop_types import checked
+from cdk_sagemaker_training.props.prop_types import checked
 
 _INSTALLED = Path(__file__).parent / "training_code"
 _CHECKED_OUT = Path(__file__).parents[2] / "training_code"
@@ -13,10 +13,14 @@ _CHECKED_OUT = Path(__file__).parents[2] / "training_code"
 
 @checked
 def training_code_path(kind: str | None = None) -> str:
-    """The folder of the packaged training code, for ``TrainingImage(directory=...)``.
+    """Return the path of the packaged training code, for ``TrainingImage(directory=...)``.
 
-    Without ``kind`` it is the build context of every kind's Dockerfile; with one, such as ``"heterogeneous"``, that
-    kind's folder in it. Raises ``ValueError`` for a kind that is not packaged.
+    Args:
+        kind: A kind of job like ``"heterogeneous"``, for its folder; None for the folder that contains all kinds, the build
+            context of their Dockerfiles.
+
+    Raises:
+        ValueError: The kind has no packaged training code.
     """
     root = _INSTALLED if _INSTALLED.is_dir() else _CHECKED_OUT
     if kind is None:
@@ -30,16 +34,27 @@ def training_code_path(kind: str | None = None) -> str:
 
 
 def copy_training_code(kind: str, directory: Path) -> list[Path]:
-    """Copy one kind's training code, and the files it shares, into a new folder, to be edited and built from there.
+    """Copy one kind's training code, and the files that it shares, into a new folder.
 
-    Returns the files written. Raises ``ValueError`` for an unknown kind and ``FileExistsError`` where ``directory``
-    holds files.
+    Args:
+        kind: A kind of job like ``"heterogeneous"``.
+        directory: The folder, new or empty.
+
+    Returns:
+        The files that were written, sorted.
+
+    Raises:
+        ValueError: The kind has no packaged training code.
+        FileExistsError: ``directory`` contains files.
     """
     source = Path(training_code_path(kind))
     if directory.exists() and any(directory.iterdir()):
         raise FileExistsError(
             f"directory must be new or empty so that nothing is overwritten, like 'training', got {str(directory)!r}"
         )
-    for folder in (source, source.parent / "common"):
+    # What the kind's Dockerfile copies besides its own folder.
+    dockerfile = (source / "Dockerfile").read_text()
+    shared = [source.parent / name for name in ("common", "data_service") if f"COPY {name} " in dockerfile]
+    for folder in (source, *shared):
         shutil.copytree(folder, directory / folder.name, ignore=shutil.ignore_patterns("__pycache__"))
     return sorted(path for path in directory.rglob("*") if path.is_file())

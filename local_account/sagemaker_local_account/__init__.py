@@ -1,0 +1,1 @@
+"""An AWS account on this machine, in which SageMaker training jobs run."""

@@ -1,16 +1,17 @@
-"""The account itself: moto's server in this process, on loopback, behind the gate, with training jobs that run.
+"""The local account: moto's server in this process, on loopback, with request authentication and training jobs that run.
 
     with LocalAccount(state=Path(".local-account")) as account:
         subprocess.run(["cdk", "deploy"], env=account.environment())
 
-moto keeps its services in module globals, so a process holds one account at a time; a closed account leaves them empty
-for the next. Everything is in memory except what lies in the state folder (mode 0700): the log, the images, the jobs'
-working folders, and `account.json` (mode 0600), by which another terminal finds a running account.
+moto's state is in module globals, so a process has one account at a time, and each account begins empty. Its resources are in
+memory, except for the state folder (mode 0700): the log, images, the jobs' folders, and `account.json` (mode 0600), with which
+another terminal finds a running account.
 """
 
 from __future__ import annotations
 
 import base64
+import contextlib
 import logging
 import os
 import secrets
@@ -20,13 +21,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from . import leftovers
-from .call_log import CallLog
-from .faults import Faults
-from .gate import Gate
-from .limits import Limits
-from .spec import Fidelity
-from .state import (
+from sagemaker_local_account.core.clock import CLOCK, Clock
+from sagemaker_local_account.core.state import (
     CONFIG,
     DEFAULT_STATE,
     REGION,
@@ -38,6 +34,12 @@ from .state import (
     make_private,
     write_commands,
 )
+from sagemaker_local_account.faults import Faults
+from sagemaker_local_account.http.call_log import CallLog
+from sagemaker_local_account.iam.authentication import SigV4Authentication
+from sagemaker_local_account.runtime import leftovers
+from sagemaker_local_account.runtime.limits import Limits
+from sagemaker_local_account.runtime.spec import Fidelity
 
 if TYPE_CHECKING:
     from werkzeug.serving import BaseWSGIServer
@@ -50,22 +52,20 @@ _UNWINDING_SECONDS = 1.0
 class LocalAccount:
     """An AWS account on this machine.
 
-    While it runs, this process's own AWS_* variables are set aside.
+    While it runs, this process's AWS_* variables are removed.
+
+    ``faults`` are the injected faults (`faults.py`). ``lost`` is, after the start, what was lost when the previous account on the
+    folder was killed; None where it was not.
 
     Args:
-        state: the account's folder, made with mode 0700; `./.local-account` unless said.
-        port: where it listens on 127.0.0.1; 0 takes a free port.
-        devices: accelerators per instance type that jobs see instead of the type's own, such as {"ml.p4d.24xlarge": 2}; also of a
-            type that AWS has by now and the account does not know, which it then takes.
-        fidelity: "strict" gives hosts names that nobody resolves, as AWS's machines have, instead of "algo-1" and so on.
-        limits: what each host of a job may take of this machine's memory, processes and disk; docs/local-account.md has what
-            becomes of one that takes more.
-        enforce_iam: evaluate the permissions of every role and user, as AWS does; docs/permissions.md has which.
-        regions: where it answers, such as ["eu-west-1", "us-east-1"]; the first is that of clients that name none. A request for
-            any other is refused.
-
-    ``faults`` are what shall go wrong; see `faults.py`. ``lost`` says, once it has started, what the account before it on the
-    folder lost because it was killed; None where it was not.
+        state: the state folder, made with mode 0700; by default `./.local-account`.
+        port: the port on 127.0.0.1; 0 for a free one.
+        devices: accelerators per instance type instead of the type's own, such as {"ml.p4d.24xlarge": 2}; also for instance types
+            that the account lacks.
+        fidelity: "strict" sets host names that do not resolve, as on AWS's machines, instead of "algo-1" and so on.
+        limits: the memory, processes and disk of each host of a job (docs/local-account.md).
+        enforce_iam: evaluate the permissions of roles and users (docs/permissions.md).
+        regions: such as ["eu-west-1", "us-east-1"]; the first is the default of clients. Requests for other regions are rejected.
     """
 
     def __init__(
@@ -87,10 +87,10 @@ class LocalAccount:
         self._fidelity = fidelity
         self._limits = limits or Limits()
         self._enforce_iam = enforce_iam
-        # Imported here, with botocore: `local-account run` in a second terminal does not need it.
-        from .regions import checked
+        # Imported here, with botocore, which `local-account run` in a second terminal does not need.
+        from sagemaker_local_account.iam.regions import validated
 
-        self._regions = checked(regions)
+        self._regions = validated(regions)
         self._lock: IO[str] | None = None
         self._server: BaseWSGIServer | None = None
         self._thread: threading.Thread | None = None
@@ -103,17 +103,23 @@ class LocalAccount:
 
     @property
     def description(self) -> RunningAccount:
+        """The process, port, root keys and regions of the running account; raises AccountError before its start."""
         if self._description is None:
             raise AccountError("the account is not running: call start(), or use it in a with statement")
         return self._description
 
     @property
+    def clock(self) -> Clock:
+        """The account's clock, which `advance(seconds)` advances."""
+        return CLOCK
+
+    @property
     def jobs(self) -> Any:
-        """The `TrainingJobs` of a running account, in its first region; `jobs_in` has those of the others."""
+        """The `TrainingJobs` of the first region; see `jobs_in` for others."""
         return self.jobs_in(self.description.region)
 
     def jobs_in(self, region: str) -> Any:
-        """The `TrainingJobs` of a region of a running account."""
+        """Returns the `TrainingJobs` of a region."""
         return self._services.jobs[region]
 
     @property
@@ -122,11 +128,17 @@ class LocalAccount:
         return self.description.endpoint_url
 
     def environment(self) -> dict[str, str]:
-        """The whole environment for a command that shall use this account; see `environment_of`."""
+        """Returns the environment for a command that uses this account; see `environment_of`."""
         return environment_of(self.description, self.state)
 
     def start(self) -> LocalAccount:
-        """Begin to listen; return once requests are answered."""
+        """Starts the account; returns when it answers requests.
+
+        Raises:
+            AccountError: the folder is in use or cannot be written, the port cannot be bound, or another account is running in
+            this
+                process.
+        """
         make_private(self.state)
         try:
             self._lock = lock(self.state)
@@ -146,19 +158,21 @@ class LocalAccount:
         return self
 
     def _start(self) -> None:
-        # moto and the account's own clients read these: an inherited profile or endpoint must not lead elsewhere. They are
-        # back when the account is closed.
+        # moto and the account's own clients read these: an inherited profile or endpoint must not lead to another account. They
+        # are restored when the account is closed.
         ours = ("AWS_", "MOTO_PORT")
         self._set_aside = {name: os.environ.pop(name) for name in [*os.environ] if name.startswith(ours)}
         for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
             os.environ[name] = str(self.state / CONFIG)
 
-        from . import patches, server
+        from sagemaker_local_account.core import patches
+        from sagemaker_local_account.http import server
 
         patches.undo_all()
+        CLOCK.reset()
         self._threads_before = frozenset(threading.enumerate())
         self._log_handler = server.log_to(self.state / "account.log")
-        self.lost = leftovers.lost(self.state)
+        self.lost = leftovers.losses(self.state)
         if self.lost is not None:
             _log.warning("%s", self.lost)
         leftovers.clear_written(self.state)
@@ -171,10 +185,10 @@ class LocalAccount:
             secret_access_key=secrets.token_urlsafe(30),
             regions=self._regions,
         )
-        # moto's interpreter and its Lambda call back to this port; 5000 if unset.
+        # The port that moto's interpreter and Lambda call back; 5000 if unset.
         os.environ["MOTO_PORT"] = str(port)
-        # Imported here: moto takes a second and 150 MB that `local-account run` in a second terminal does not need.
-        from .services import Services
+        # Imported here: moto takes a second and 150 MB, and `local-account run` in a second terminal does not need it.
+        from sagemaker_local_account.services import Services
 
         try:
             self._services = Services(
@@ -190,8 +204,8 @@ class LocalAccount:
         except BaseException:
             listener.close()
             raise
-        gate = Gate(self._services.app, port=port, issued=self._services.issued)
-        calls = CallLog(gate, caller_of=self._services.caller_of, log=self.state / "account.log")
+        authenticated = SigV4Authentication(self._services.app, port=port, issued=self._services.issued)
+        calls = CallLog(authenticated, caller_of=self._services.caller_of, log=self.state / "account.log")
         self._server = server.make(listener, calls)
         self._thread = threading.Thread(target=self._server.serve_forever, name="local-account", daemon=True)
         self._thread.start()
@@ -200,7 +214,7 @@ class LocalAccount:
         self._described = True
 
     def close(self) -> None:
-        """End every job and execution, stop listening, and give the state folder free."""
+        """Ends all jobs, builds and executions, closes the port, and releases the state folder."""
         if self._services is not None:
             self._services.close()
             self._services = None
@@ -212,18 +226,19 @@ class LocalAccount:
             self._thread.join()
             self._thread = None
         if self._description is not None:
-            from . import patches, stepfunctions
+            from sagemaker_local_account.core import patches
+            from sagemaker_local_account.stepfunctions import backend
 
-            stepfunctions.stop_all()
+            backend.stop_all()
             if not _still_running(self._threads_before):
-                patches.undo_all()  # else the next account does so: what still runs was written for moto with them
-            if self._described:  # else it is that of an account that was killed
+                patches.undo_all()  # else the next account does so: running threads depend on them
+            if self._described:  # else the file is that of an account that was killed
                 (self.state / "account.json").unlink(missing_ok=True)
                 self._described = False
             os.environ.pop("MOTO_PORT", None)
             self._description = None
         if self._log_handler is not None:
-            from . import server
+            from sagemaker_local_account.http import server
 
             server.stop_log(self._log_handler)
             self._log_handler = None
@@ -243,10 +258,13 @@ class LocalAccount:
 
 
 def _still_running(before: frozenset[threading.Thread]) -> bool:
-    """Whether a thread of the account goes on a second after its end, but for those that wait for a client's next request."""
+    """Whether a thread of the account still runs after a second, except those that wait for a client's next request."""
     ours = {*threading.enumerate()} - before - {threading.current_thread()}
     late = [thread for thread in ours if not thread.name.endswith("(process_request_thread)")]
     deadline = time.monotonic() + _UNWINDING_SECONDS
     for thread in late:
-        thread.join(max(deadline - time.monotonic(), 0))
+        while thread.ident is None and time.monotonic() < deadline:
+            time.sleep(0.001)  # enumerate() includes threads that are being started, which cannot be joined
+        with contextlib.suppress(RuntimeError):
+            thread.join(max(deadline - time.monotonic(), 0))
     return any(thread.is_alive() for thread in late)

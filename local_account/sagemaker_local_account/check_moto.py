@@ -1,6 +1,6 @@
-"""Whether the installed moto is one that this account can be built on: `make moto` installs the newest and runs this.
+"""Checks that all patches fit the installed moto: `make moto` installs the newest version and runs this.
 
-Prints each part of moto that is not what its replacement was written for, and ends with 1 where there is one.
+It prints each patched part of moto that does not fit, and exits with 1 where there is one.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ import tempfile
 from importlib.metadata import version
 from pathlib import Path
 
-from . import patches
-from .account import LocalAccount
+from sagemaker_local_account.account import LocalAccount
+from sagemaker_local_account.core import patches
 
 
 def main() -> int:
+    """Starts an account and prints the patches that do not fit; returns the exit code."""
     with (
         tempfile.TemporaryDirectory() as folder,
         patches.collected() as misfits,

@@ -1,11 +1,11 @@
 """The command `local-account`: an AWS account on this machine.
 
-Light to import: a command that runs in an account of another terminal needs none of what the account itself is made of.
+It imports little: a command for an account in another terminal does not need the account's own modules.
 """
 
 from __future__ import annotations
 
-import shlex
+import os
 import signal
 import subprocess
 import sys
@@ -16,20 +16,26 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from . import cli_faults
-from .limits import Limits
-from .spec import Fidelity
-from .state import BIN, DEFAULT_STATE, REGION, AccountError, environment_of, running_account
+from sagemaker_local_account import cli_faults, cli_lifecycle
+from sagemaker_local_account.core.state import DEFAULT_STATE, REGION, AccountError, environment_of, running_account
+from sagemaker_local_account.runtime.limits import Limits
+from sagemaker_local_account.runtime.spec import Fidelity
 
 if TYPE_CHECKING:
-    from .account import LocalAccount
+    from sagemaker_local_account.account import LocalAccount
 
 
 @dataclass(frozen=True)
 class Options:
-    """What the command line says of the account."""
+    """The options of the command line.
+
+    ``state`` is the folder of an account that is started; ``running_state`` is that of commands for one that runs. ``arguments``
+    are the options again, as they are typed, without --state.
+    """
 
     state: Path
+    running_state: Path
+    arguments: tuple[str, ...]
     port: int
     devices: dict[str, int]
     fidelity: Fidelity
@@ -38,7 +44,8 @@ class Options:
     regions: list[str]
 
     def account(self) -> LocalAccount:
-        from .account import LocalAccount
+        """Returns an account with these options, which is not started."""
+        from sagemaker_local_account.account import LocalAccount
 
         return LocalAccount(
             state=self.state,
@@ -55,41 +62,60 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 app.add_typer(cli_faults.app, name="break")
 app.command("mend")(cli_faults.mend)
 app.command("faults")(cli_faults.faults)
+app.command("advance")(cli_faults.advance)
+for _command in (
+    cli_lifecycle.up,
+    cli_lifecycle.status,
+    cli_lifecycle.stop,
+    cli_lifecycle.logs,
+    cli_lifecycle.env,
+    cli_lifecycle.reset,
+    cli_lifecycle.prune,
+):
+    app.command()(_command)
 
-State = Annotated[Path, typer.Option(help="The account's folder.")]
-Port = Annotated[int, typer.Option(help="The port of 127.0.0.1 that it listens on; 0 takes a free one.")]
+State = Annotated[
+    Path | None,
+    typer.Option(
+        help="The account's folder, by default .local-account; of commands for a running account, the exported one.",
+        show_default=False,
+    ),
+]
+Port = Annotated[int, typer.Option(help="The port on 127.0.0.1; 0 for a free one.")]
 Devices = Annotated[
     list[str] | None,
     typer.Option(
-        metavar="TYPE=N", help="N accelerators in each ml.* machine of a type, instead of its own, or of a newer type."
+        metavar="TYPE=N",
+        help="N accelerators per machine of an ml.* type, instead of the type's own; also for newer types.",
     ),
 ]
 HowAlike = Annotated[
-    Fidelity, typer.Option(help="strict: each host has a name of its own that nobody resolves, as AWS's machines have.")
+    Fidelity, typer.Option(help="strict: host names that do not resolve, as on AWS's machines, instead of algo-1.")
 ]
 HostMemory = Annotated[
-    str, typer.Option(help="The most memory of each host of a job: a share of this machine's, or a size like 8GiB.")
+    str, typer.Option(help="The memory limit of each host of a job: a share of this machine's, or a size like 8GiB.")
 ]
-HostProcesses = Annotated[int, typer.Option(help="The most processes and threads of each host of a job.")]
+HostProcesses = Annotated[int, typer.Option(help="The limit of processes and threads of each host of a job.")]
 HostDisk = Annotated[
-    str, typer.Option(help="The most disk of the hosts of a job: a share of what is free, or a size like 20GiB.")
+    str, typer.Option(help="The disk limit of a job's hosts together: a share of the free space, or a size like 20GiB.")
 ]
 EnforceIam = Annotated[
     bool, typer.Option("--enforce-iam", help="Evaluate the permissions of every role and user, as AWS does.")
 ]
 
+Detach = Annotated[bool, typer.Option("--detach", help="Return once it answers; it outlives this terminal.")]
+
 Regions = Annotated[
     list[str] | None,
     typer.Option(
         metavar="REGION",
-        help="A region of AWS that the account has; several by repeating it, of which clients have the first by default. "
-        "us-east-1 unless said.",
+        help="A region of the account, by default us-east-1; can be repeated. The first is the default of clients.",
     ),
 ]
 
 
 def main() -> None:
-    """Run the command line; an error of the account's is one line, and exit code 1."""
+    """Runs the command line; an error is printed in one line, with exit code 1."""
     try:
         app()
     except (AccountError, ValueError) as error:
@@ -100,7 +126,7 @@ def main() -> None:
 @app.callback(invoke_without_command=True)
 def start(
     context: typer.Context,
-    state: State = DEFAULT_STATE,
+    state: State = None,
     port: Port = 0,
     devices: Devices = None,
     fidelity: HowAlike = "default",
@@ -109,24 +135,53 @@ def start(
     host_disk: HostDisk = Limits.disk,
     enforce_iam: EnforceIam = False,
     region: Regions = None,
+    detach: Detach = False,
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_print_version)
+    ] = False,
 ) -> None:
     """An AWS account on this machine, in which SageMaker training jobs run for real.
 
     Without a command it starts one, prints what to export, and runs until Ctrl-C.
     """
     limits = Limits(host_memory, host_processes, host_disk)
-    context.obj = Options(state, port, _devices(devices), fidelity, limits, enforce_iam, region or [REGION])
-    if context.invoked_subcommand is None:
+    running = state or Path(os.environ.get("SAGEMAKER_LOCAL_ACCOUNT_STATE") or DEFAULT_STATE)
+    # The options again, for the account's own process.
+    given = [
+        f"--port={port}",
+        f"--fidelity={fidelity}",
+        f"--host-memory={host_memory}",
+        f"--host-processes={host_processes}",
+    ]
+    given += [f"--host-disk={host_disk}", *(["--enforce-iam"] if enforce_iam else [])]
+    given += [f"--devices={it}" for it in devices or []] + [f"--region={it}" for it in region or []]
+    context.obj = Options(
+        state or DEFAULT_STATE,
+        running,
+        tuple(given),
+        port,
+        _devices(devices),
+        fidelity,
+        limits,
+        enforce_iam,
+        region or [REGION],
+    )
+    if context.invoked_subcommand is not None:
+        return
+    if detach:
+        started = cli_lifecycle.start_detached(context.obj.state.absolute(), given)
+        print(cli_lifecycle.exports(started, context.obj.state.absolute()))
+    else:
         _serve(context.obj)
 
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def run(context: typer.Context, command: Annotated[list[str], typer.Argument(help="What to run, after --.")]) -> None:
-    """Run a command with the account that runs on the state folder, else with one of its own, which ends with the command."""
+    """Run a command with the account that runs on the state folder, else with a new one, which ends with the command."""
     options: Options = context.obj
-    running = running_account(options.state)
+    running = running_account(options.running_state)
     if running is not None:
-        sys.exit(_call(command, environment_of(running, options.state.absolute())))
+        sys.exit(_call(command, environment_of(running, options.running_state.absolute())))
     _warn()
     with options.account() as account:
         _warn_of_losses(account)
@@ -135,22 +190,22 @@ def run(context: typer.Context, command: Annotated[list[str], typer.Argument(hel
 
 
 def _serve(options: Options) -> None:
-    # Before anything is started, so that however early the signal comes, everything is ended.
-    told_to_stop = threading.Event()
+    # Installed before the start, so that an early signal also ends everything.
+    stop_requested = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda *_: told_to_stop.set())
+        signal.signal(number, lambda *_: stop_requested.set())
     _warn()
     with options.account() as account:
         _warn_of_losses(account)
-        _print_exports(account.environment(), account.state)
+        print(cli_lifecycle.exports(account.description, account.state))
         print(f"# The account answers at {account.endpoint_url}; its log is {account.state / 'account.log'}.")
         print("# Paste the lines above into another terminal. Ctrl-C ends the account and its jobs.", flush=True)
-        told_to_stop.wait()
+        stop_requested.wait()
 
 
 def _warn() -> None:
-    """Say beforehand that jobs will fail; the rest of the account works without them."""
-    from .hosts import namespaces_refused
+    """Warns where jobs cannot run; the rest of the account works."""
+    from sagemaker_local_account.runtime.namespace_check import namespaces_refused
 
     reason = namespaces_refused()
     if reason:
@@ -162,30 +217,26 @@ def _warn_of_losses(account: LocalAccount) -> None:
         print(f"local-account: warning: {account.lost}", file=sys.stderr, flush=True)
 
 
-def _print_exports(environment: dict[str, str], state: Path) -> None:
-    for name, value in environment.items():
-        if name.startswith(("AWS_", "CDK_", "SAGEMAKER_")):
-            print(f"export {name}={shlex.quote(value)}")
-    print(f"PATH={shlex.quote(str(state / BIN))}:$PATH")
-    # What would lead elsewhere in spite of these.
-    print(
-        "unset AWS_PROFILE AWS_DEFAULT_PROFILE AWS_SESSION_TOKEN AWS_SECURITY_TOKEN "
-        "$(env | sed -n 's/^\\(AWS_ENDPOINT_URL_[^=]*\\)=.*/\\1/p')"
-    )
+def _print_version(value: bool) -> None:
+    if value:
+        from importlib.metadata import version
+
+        print(version("cdk-sagemaker-training"))
+        raise typer.Exit
 
 
 def _call(command: list[str], environment: dict[str, str]) -> int:
-    """Run a command to its end; its exit code, as a shell gives it."""
+    """Runs a command; returns its exit code as a shell does."""
     try:
         with subprocess.Popen(command, env=environment) as process:
-            # Ctrl-C reaches the command too; this waits for it to end, and for nothing else.
+            # Ctrl-C also reaches the command; this process waits for its end.
             previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
             try:
                 code = process.wait()
             finally:
                 signal.signal(signal.SIGINT, previous)
     except FileNotFoundError:
-        raise AccountError(f"there is no command {command[0]!r} on the PATH") from None
+        raise AccountError(f"the command {command[0]!r} is not on the PATH") from None
     return code if code >= 0 else 128 - code
 
 

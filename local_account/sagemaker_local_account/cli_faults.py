@@ -1,14 +1,17 @@
-"""`local-account break ...`: let something go wrong in the account that runs on the state folder."""
+"""`local-account break ...` and `advance`: faults and the clock of the account that runs on the state folder."""
 
 from __future__ import annotations
 
 import dataclasses
+import re
 from typing import Annotated, Any
 
 import typer
 
-from . import control
-from .faults import (
+from sagemaker_local_account import control_api
+from sagemaker_local_account.cli_lifecycle import running_in
+from sagemaker_local_account.core.state import AccountError, RunningAccount
+from sagemaker_local_account.faults import (
     Capacity,
     Fault,
     FullDisk,
@@ -20,23 +23,22 @@ from .faults import (
     SlowS3,
     Throttling,
 )
-from .state import AccountError, RunningAccount, running_account
 
-app = typer.Typer(help="Let something go wrong; `mend` ends it.", no_args_is_help=True)
+app = typer.Typer(help="Inject a fault; `mend` removes it.", no_args_is_help=True)
 
-Times = Annotated[int | None, typer.Option(help="How often; until it is mended, unless said.")]
+Times = Annotated[int | None, typer.Option(help="How often; by default until it is mended.")]
 Once = Annotated[int, typer.Option(help="How often.")]
 Job = Annotated[str, typer.Option(help="Only jobs with this in their names.")]
 InstanceType = Annotated[str, typer.Argument(help="Like ml.p4d.24xlarge.")]
 Host = Annotated[str, typer.Argument(help="Like algo-2.")]
 At = Annotated[str | None, typer.Option(help="When a line matches this regular expression, like 'step 20 '.")]
-Within = Annotated[float, typer.Option(help="Else at a moment drawn from the first seconds of training.")]
-Seed = Annotated[int, typer.Option(help="With which that moment is drawn.")]
+Within = Annotated[float, typer.Option(help="Else at a random time in the first seconds of training.")]
+Seed = Annotated[int, typer.Option(help="The seed of that random time.")]
 
 
 @app.command()
 def capacity(context: typer.Context, instance_type: InstanceType, times: Times = None, job: Job = "") -> None:
-    """No machine of a type is to be had: jobs fail with a CapacityError, or wait for it with max_pending."""
+    """There is no capacity for an instance type: jobs fail with a CapacityError, or wait with max_pending."""
     _add(context, Capacity(instance_type, times=times, job=job))
 
 
@@ -46,7 +48,7 @@ def training_plan(
     plan: Annotated[str, typer.Argument(help="Its ARN.")],
     job: Job = "",
 ) -> None:
-    """A training plan has not started: its jobs stay Pending until this is mended."""
+    """A training plan has not started: its jobs are Pending until this is mended."""
     _add(context, ScheduledPlan(plan, times=None, job=job))
 
 
@@ -58,7 +60,7 @@ def quota(
     times: Times = None,
     job: Job = "",
 ) -> None:
-    """CreateTrainingJob is refused with ResourceLimitExceeded beyond a number of machines."""
+    """CreateTrainingJob fails with ResourceLimitExceeded beyond a number of machines."""
     _add(context, Quota(instance_type, limit, times=times, job=job))
 
 
@@ -68,7 +70,7 @@ def throttling(
     operation: Annotated[str, typer.Argument(help="Of SageMaker.")] = "CreateTrainingJob",
     times: Once = 1,
 ) -> None:
-    """An operation is refused as called too often."""
+    """An operation fails with ThrottlingException."""
     _add(context, Throttling(operation, times=times))
 
 
@@ -82,7 +84,7 @@ def interruption(
     times: Once = 1,
     job: Job = "",
 ) -> None:
-    """Spot machines are taken back from managed spot training jobs."""
+    """Managed spot training jobs are interrupted."""
     _add(context, Interruption(at, within, seed, away, times=times, job=job))
 
 
@@ -96,7 +98,7 @@ def lost_host(
     times: Once = 1,
     job: Job = "",
 ) -> None:
-    """A machine is lost, with all that runs on it."""
+    """A machine fails, with all its processes."""
     _add(context, LostHost(at, within, seed, host, times=times, job=job))
 
 
@@ -136,29 +138,36 @@ def slow_s3(
 
 
 def mend(
-    context: typer.Context, name: Annotated[str, typer.Argument(help="As `faults` shows it; all unless said.")] = ""
+    context: typer.Context, name: Annotated[str, typer.Argument(help="As printed by `faults`; by default all.")] = ""
 ) -> None:
-    """Let a fault, or all of them, not happen any more."""
+    """Remove a fault, or all faults."""
     account = _running(context)
-    for each in [name] if name else control.ask(account, "ListFaults", {}):
-        control.ask(account, "MendFault", {"name": each})
+    for fault in [name] if name else control_api.call_operation(account, "ListFaults", {}):
+        control_api.call_operation(account, "MendFault", {"name": fault})
 
 
 def faults(context: typer.Context) -> None:
-    """What is still to go wrong."""
-    for name, fault in control.ask(_running(context), "ListFaults", {}).items():
-        said = ", ".join(f"{key} {value}" for key, value in fault.items() if key != "kind" and value not in (None, ""))
-        print(f"{name}: {said}")
+    """List the injected faults."""
+    for name, fault in control_api.call_operation(_running(context), "ListFaults", {}).items():
+        values = ", ".join(
+            f"{key} {value}" for key, value in fault.items() if key != "kind" and value not in (None, "")
+        )
+        print(f"{name}: {values}")
+
+
+def advance(context: typer.Context, time: Annotated[str, typer.Argument(help="Like 90s, 20m, 6h or 2d.")]) -> None:
+    """Advance the account's clock: waits of state machines, and limits of jobs, pass at once."""
+    parsed = re.fullmatch(r"(\d+)([smhd])", time)
+    if parsed is None:
+        raise AccountError(f"the time must be a number and s, m, h or d, like 20m, got {time!r}")
+    seconds = int(parsed[1]) * {"s": 1, "m": 60, "h": 3_600, "d": 86_400}[parsed[2]]
+    print(control_api.call_operation(_running(context), "AdvanceClock", {"seconds": seconds}))
 
 
 def _add(context: typer.Context, fault: Fault) -> None:
     members: dict[str, Any] = {"kind": type(fault).__name__, **dataclasses.asdict(fault)}
-    print(control.ask(_running(context), "AddFault", members))
+    print(control_api.call_operation(_running(context), "AddFault", members))
 
 
 def _running(context: typer.Context) -> RunningAccount:
-    state = context.find_root().obj.state
-    running = running_account(state)
-    if running is None:
-        raise AccountError(f"no local account runs on the state folder {state}; start one, or say --state")
-    return running
+    return running_in(context)[1]

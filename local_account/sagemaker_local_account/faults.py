@@ -1,9 +1,9 @@
-"""What shall go wrong, and when: the faults that AWS has by chance and a developer wants on demand.
+"""Fault injection: what goes wrong by chance on AWS, on demand.
 
     account.faults.add(Capacity("ml.p4d.24xlarge", times=2))
 
-`local-account break` says the same in a terminal; `docs/faults.md` shows what each looks like to a job and to its state
-machine. A fault happens ``times`` times, or, with None, until it is mended.
+`local-account break` does the same in a terminal; `docs/faults.md` shows the effect of each fault on a job and its state machine.
+A fault occurs ``times`` times, or with None until it is mended.
 """
 
 from __future__ import annotations
@@ -25,7 +25,12 @@ _BLOCK = 64 * 1024
 
 @dataclass(frozen=True, kw_only=True)
 class Fault:
-    """``times`` it happens. ``job``: only to jobs with this in their names."""
+    """A fault.
+
+    Args:
+        times: how often it occurs; None for until it is mended.
+        job: only for jobs with this text in their names.
+    """
 
     times: int | None = 1
     job: str = ""
@@ -37,21 +42,21 @@ class Fault:
 
 @dataclass(frozen=True)
 class Capacity(Fault):
-    """There is no machine of a type to be had: jobs on it fail with a CapacityError, or wait for MaxPendingTimeInSeconds."""
+    """There is no capacity for an instance type: jobs fail with a CapacityError, or wait for MaxPendingTimeInSeconds."""
 
     instance_type: str
 
 
 @dataclass(frozen=True)
 class ScheduledPlan(Fault):
-    """A training plan, by its ARN, has not started: its jobs stay Pending until this is mended, whatever ``times`` says."""
+    """A training plan, given by its ARN, has not started: its jobs are Pending until this is mended; ``times`` is ignored."""
 
     plan: str
 
 
 @dataclass(frozen=True)
 class Quota(Fault):
-    """The account may use ``limit`` machines of a type at a time: a Create beyond that is ResourceLimitExceeded."""
+    """A quota of ``limit`` machines of a type: CreateTrainingJob beyond it fails with ResourceLimitExceeded."""
 
     instance_type: str
     limit: int = 0
@@ -59,15 +64,20 @@ class Quota(Fault):
 
 @dataclass(frozen=True)
 class Throttling(Fault):
-    """SageMaker refuses an operation, such as CreateTrainingJob, as called too often."""
+    """An operation of SageMaker, such as CreateTrainingJob, fails with ThrottlingException."""
 
     operation: str
 
 
 @dataclass(frozen=True)
 class _DuringTraining(Fault):
-    """Happens once a line matches ``at`` (a regular expression), else within ``within`` seconds of training, at a moment
-    drawn with ``seed``; at once where neither is said."""
+    """A fault during training.
+
+    Args:
+        at: a regular expression: the fault occurs when a line of the job's output matches.
+        within: without ``at`` the fault occurs at a random time in the first ``within`` seconds of training.
+        seed: of that random time.
+    """
 
     at: str | None = None
     within: float = 0
@@ -87,14 +97,14 @@ class _DuringTraining(Fault):
 
 @dataclass(frozen=True)
 class Interruption(_DuringTraining):
-    """Spot machines are taken back from a managed spot training job; after ``away`` seconds there are others."""
+    """A managed spot training job is interrupted; after ``away`` seconds there is capacity again."""
 
     away: float = 0
 
 
 @dataclass(frozen=True)
 class LostHost(_DuringTraining):
-    """A machine is lost, with all that runs on it."""
+    """A machine fails, with all its processes."""
 
     host: str = "algo-1"
 
@@ -109,7 +119,7 @@ class LateHost(Fault):
 
 @dataclass(frozen=True)
 class FullDisk(Fault):
-    """A host's volume holds no more than some MiB under /opt/ml."""
+    """A host's volume at /opt/ml has a size of ``mebibytes``."""
 
     host: str
     mebibytes: int
@@ -117,7 +127,7 @@ class FullDisk(Fault):
 
 @dataclass(frozen=True)
 class SlowS3(Fault):
-    """S3 answers after ``latency`` seconds, with ``bytes_per_second`` (0: as fast as it can)."""
+    """S3 answers after ``latency`` seconds, with ``bytes_per_second`` (0: unlimited)."""
 
     bytes_per_second: float = 0
     latency: float = 0
@@ -131,93 +141,99 @@ F = TypeVar("F", bound=Fault)
 
 
 class Faults:
-    """The faults of one account. Any thread may use it."""
+    """The faults of one account; thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._faults: dict[str, Fault] = {}
-        self._left: dict[str, int | None] = {}
+        self._remaining: dict[str, int | None] = {}
         self._count = 0
 
     def add(self, fault: Fault) -> str:
-        """Let it go wrong from now on; the name by which it can be mended."""
+        """Adds a fault; returns its name."""
         with self._lock:
             self._count += 1
             name = f"{type(fault).__name__}-{self._count}"
-            self._faults[name], self._left[name] = fault, fault.times
+            self._faults[name], self._remaining[name] = fault, fault.times
             return name
 
     def mend(self, name: str) -> None:
-        """End a fault. Raises LookupError where there is none of the name, or it has happened as often as it should."""
+        """Removes a fault.
+
+        Raises:
+            LookupError: there is none of the name, or it has occurred ``times`` times.
+        """
         with self._lock:
             if name not in self._faults:
                 raise LookupError(f"there is no fault {name!r}; there are {', '.join(self._faults) or 'none'}")
-            del self._faults[name], self._left[name]
+            del self._faults[name], self._remaining[name]
 
-    def left(self) -> dict[str, dict[str, Any]]:
-        """Each fault by its name: its kind, what it says, and how often it is still to happen."""
+    def remaining(self) -> dict[str, dict[str, Any]]:
+        """Returns the members of each fault by name, with its kind and the remaining ``times``."""
         with self._lock:
             return {
-                name: {"kind": type(fault).__name__, **dataclasses.asdict(fault), "times": self._left[name]}
+                name: {"kind": type(fault).__name__, **dataclasses.asdict(fault), "times": self._remaining[name]}
                 for name, fault in self._faults.items()
             }
 
     def of(self, kind: type[F], *, job: str = "") -> list[F]:
-        """The faults of a kind that are still to happen to a job of this name."""
+        """Returns the remaining faults of a kind for a job's name."""
         with self._lock:
             return [fault for fault in self._faults.values() if isinstance(fault, kind) and fault.job in job]
 
-    def take(self, fault: Fault) -> bool:
-        """Let a fault happen; False where it has happened often enough, or was mended."""
+    def consume(self, fault: Fault) -> bool:
+        """Counts an occurrence of a fault; returns False where it has occurred ``times`` times, or was mended."""
         with self._lock:
             name = next((name for name, other in self._faults.items() if other == fault), None)
             if name is None:
                 return False
-            left = self._left[name]
-            if left is not None:
-                self._left[name] = left - 1
-                if left == 1:
-                    del self._faults[name], self._left[name]
+            remaining = self._remaining[name]
+            if remaining is not None:
+                self._remaining[name] = remaining - 1
+                if remaining == 1:
+                    del self._faults[name], self._remaining[name]
             return True
 
-    def take_one(self, kind: type[F], *, job: str = "", **members: Any) -> F | None:
-        """Let the first fault of a kind happen whose members are as said; None where there is none."""
+    def consume_first(self, kind: type[F], *, job: str = "", **members: Any) -> F | None:
+        """Counts an occurrence of the first fault of a kind with the given members, and returns it; None without one."""
         for fault in self.of(kind, job=job):
-            if all(getattr(fault, name) == value for name, value in members.items()) and self.take(fault):
+            if all(getattr(fault, name) == value for name, value in members.items()) and self.consume(fault):
                 return fault
         return None
 
-    def slowly(self, app: WSGIApplication, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        """The answer to a request of S3, as slowly as a `SlowS3` says."""
-        fault = self.take_one(SlowS3)
+    def delayed(self, app: WSGIApplication, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        """Answers a request to S3, delayed by a `SlowS3`."""
+        fault = self.consume_first(SlowS3)
         if fault is None:
             return app(environ, start_response)
         time.sleep(fault.latency)
         if fault.bytes_per_second:
             time.sleep(int(environ.get("CONTENT_LENGTH") or 0) / fault.bytes_per_second)
-        return _dripping(app(environ, start_response), fault.bytes_per_second)
+        return _throttled(app(environ, start_response), fault.bytes_per_second)
 
 
-class Moment:
-    """When a fault of a training job is due: at a line, or ``seconds`` after the start of its training."""
+class FaultTrigger:
+    """The time of a fault during training: at a matching line, or ``seconds`` after the trigger's construction."""
 
     def __init__(self, fault: _DuringTraining) -> None:
         self.fault = fault
         self._pattern = re.compile(fault.at) if fault.at is not None else None
-        self._heard = False
+        self._matched = False
         self.seconds = random.Random(fault.seed).uniform(0, fault.within)
         self._from = time.monotonic() + self.seconds
 
-    def hear(self, line: str) -> None:
+    def observe(self, line: str) -> None:
+        """Matches a line of the job's output."""
         if self._pattern is not None and self._pattern.search(line):
-            self._heard = True
+            self._matched = True
 
     @property
     def due(self) -> bool:
-        return self._heard if self._pattern is not None else time.monotonic() >= self._from
+        """Whether the fault is to occur now."""
+        return self._matched if self._pattern is not None else time.monotonic() >= self._from
 
 
-def _dripping(answer: Iterable[bytes], bytes_per_second: float) -> Iterator[bytes]:
+def _throttled(answer: Iterable[bytes], bytes_per_second: float) -> Iterator[bytes]:
     for part in answer:
         for first in range(0, len(part), _BLOCK):
             block = part[first : first + _BLOCK]

@@ -1,4 +1,4 @@
-"""The services of one account behind one WSGI application: moto's, and those of this package in the places of some."""
+"""The services of one account behind one WSGI application: moto's, of which some are replaced by this package's."""
 
 from __future__ import annotations
 
@@ -14,59 +14,58 @@ from moto.iam.models import iam_backends
 from moto.sts.models import sts_backends
 from werkzeug.wsgi import get_input_stream
 
-from . import (
-    answers,
-    atomic_files,
-    build_resources,
-    clients,
-    cloudformation,
-    cloudwatch,
-    custom_resources,
-    event_targets,
-    events,
-    functions,
-    keys,
-    leftovers,
-    log_events,
-    lustre_resources,
-    moto_limits,
-    notifications,
-    s3_files,
-    server,
-    sessions,
-    simulation,
-    stepfunctions,
-)
-from .api_calls import Place
-from .build import Surroundings
-from .codebuild import CodeBuild
-from .codebuild_api import CODEBUILD_TARGET, ECR_PUBLIC_TARGET, codebuild_api, ecr_public_api
-from .control import TARGET_PREFIX as OF_ACCOUNT
-from .control import Control
-from .dispatch import MotoServices, UnknownService
-from .faults import Faults
-from .file_systems import FileSystems
-from .gate import KEY, REGION, SERVICE, IssuedKey
-from .images import ImageStore
-from .limits import Limits
-from .patches import patch_item
-from .permissions import Caller, Enforced, Permissions
-from .regions import Regional
-from .responses import BUCKET, Responses
-from .sagemaker_api import TARGET_PREFIX as OF_SAGEMAKER
-from .sagemaker_api import sagemaker_api
-from .spec import Fidelity
-from .state import RunningAccount
-from .training_jobs import TrainingJobs
+from sagemaker_local_account.awslambda import functions
+from sagemaker_local_account.cloudformation import custom_resources, engine
+from sagemaker_local_account.cloudformation.custom_resource_responses import BUCKET, Responses
+from sagemaker_local_account.cloudformation.resources import codebuild
+from sagemaker_local_account.cloudformation.resources import fsx as fsx_resources
+from sagemaker_local_account.codebuild.api import CODEBUILD_TARGET, ECR_PUBLIC_TARGET, codebuild_api, ecr_public_api
+from sagemaker_local_account.codebuild.projects import CodeBuild
+from sagemaker_local_account.codebuild.run import BuildContext
+from sagemaker_local_account.control_api import TARGET_PREFIX as OF_ACCOUNT
+from sagemaker_local_account.control_api import Control
+from sagemaker_local_account.core import atomic_files, clients, error_responses
+from sagemaker_local_account.core.patches import patch_item
+from sagemaker_local_account.core.state import RunningAccount
+from sagemaker_local_account.events import bus, cloudwatch, log_events, sns, targets
+from sagemaker_local_account.faults import Faults
+from sagemaker_local_account.http import moto_limits, server
+from sagemaker_local_account.http.dispatch import MotoServices, UnknownService
+from sagemaker_local_account.iam import simulation, sts
+from sagemaker_local_account.iam.api_calls import Location
+from sagemaker_local_account.iam.authentication import KEY, REGION, SERVICE, IssuedKey
+from sagemaker_local_account.iam.authorizer import Authorizer, Caller, IamEnforcement
+from sagemaker_local_account.iam.regions import RegionCheck
+from sagemaker_local_account.images.image_store import ImageStore
+from sagemaker_local_account.kms import key_states
+from sagemaker_local_account.runtime import leftovers
+from sagemaker_local_account.runtime.limits import Limits
+from sagemaker_local_account.runtime.spec import Fidelity
+from sagemaker_local_account.sagemaker.api import TARGET_PREFIX as OF_SAGEMAKER
+from sagemaker_local_account.sagemaker.api import sagemaker_api
+from sagemaker_local_account.sagemaker.job_store import TrainingJobs
+from sagemaker_local_account.stepfunctions import backend
+from sagemaker_local_account.storage import fsx, s3_files
+from sagemaker_local_account.storage.file_systems import FileSystems
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
 
 
 class Services:
-    """All services of an account. moto has one set of them in a process, which this empties and takes.
+    """The services of an account; moto's, of which a process has one set, are reset.
 
-    ``app`` answers requests that the gate let pass; ``environment`` is that of the account's clients outside.
+    ``app`` is the WSGI application for authenticated requests.
+
+    Args:
+        account: the account's port, root keys and regions.
+        state: the state folder.
+        faults: the faults to inject.
+        devices: accelerators per instance type, instead of the type's own.
+        fidelity: how closely hosts resemble AWS's.
+        limits: the memory, processes and disk of hosts.
+        enforce_iam: whether to evaluate permissions.
+        environment: returns the environment of the account's clients.
     """
 
     def __init__(
@@ -86,9 +85,9 @@ class Services:
         BackendDict.reset()
         reset_model_data()
         self._account, self._state, self._faults = account, state, faults
-        first = Place(account.account_id, account.region)
-        self._permissions = Permissions(first, enforced=enforce_iam)
-        self._sessions = sessions.Sessions(self._permissions)
+        first = Location(account.account_id, account.region)
+        self._authorizer = Authorizer(first, enforced=enforce_iam)
+        self._sessions = sts.RoleSessions(self._authorizer)
         self._clients = clients.Clients(account.endpoint_url)
         self._root_keys = {
             "AWS_ACCESS_KEY_ID": account.access_key_id,
@@ -98,7 +97,7 @@ class Services:
         file_systems = FileSystems(
             state / leftovers.FILE_SYSTEMS,
             account.account_id,
-            self._permissions,
+            self._authorizer,
             self._clients.client("s3", account.region, self._root_keys, clients.OF_JOBS),
         )
         images = ImageStore(state)
@@ -108,14 +107,14 @@ class Services:
             region: TrainingJobs(
                 folder=state / leftovers.JOBS / region,
                 endpoint_url=account.endpoint_url,
-                place=Place(account.account_id, region),
+                location=Location(account.account_id, region),
                 root=functools.partial(self._client_of_root, region),
                 clients=self._clients,
                 sessions=self._sessions,
-                permissions=self._permissions,
+                authorizer=self._authorizer,
                 images=images,
                 file_systems=file_systems,
-                on_change=events.training_job_changed,
+                on_change=bus.training_job_changed,
                 devices=devices,
                 fidelity=fidelity,
                 limits=limits,
@@ -123,14 +122,15 @@ class Services:
             )
             for region in account.regions
         }
-        file_systems.open()  # now that no host of an earlier account runs any more
-        lustre_resources.install(file_systems)
-        self._clock = cloudwatch.Clock()
+        file_systems.open()  # after all hosts of an earlier account have ended
+        fsx.install(file_systems)
+        fsx_resources.install(file_systems)
+        self._alarms = cloudwatch.AlarmScheduler()
         leftovers.clear(state / leftovers.BUILDS)  # of an account that was killed
         self._builds = {
             region: CodeBuild(
-                Surroundings(
-                    Place(account.account_id, region),
+                BuildContext(
+                    Location(account.account_id, region),
                     state / leftovers.BUILDS,
                     account.endpoint_url,
                     self._root_keys,
@@ -144,10 +144,10 @@ class Services:
         self._responses = Responses(
             lambda region: self._clients.client("s3", region, self._root_keys, clients.OF_BUILDS)
         )
-        build_resources.install(self._builds, self._responses)
+        codebuild.install(self._builds, self._responses)
         custom_resources.install(self._responses)
         functions.install(functions.Functions(state / leftovers.FUNCTIONS, self._clients, self._sessions, environment))
-        # By the beginning of X-Amz-Target, those of each region by their region too; all else is moto's.
+        # By the prefix of X-Amz-Target, and for regional services by the region; all others are moto's.
         self._apis: dict[str | tuple[str, str], Any] = {
             OF_ACCOUNT: Control(faults, is_root=lambda environ: environ[KEY] == account.access_key_id),
             ECR_PUBLIC_TARGET: ecr_public_api(),
@@ -155,12 +155,12 @@ class Services:
             **{(CODEBUILD_TARGET, region): codebuild_api(builds) for region, builds in self._builds.items()},
         }
         self._moto = MotoServices()
-        self.app = Regional(
-            Enforced(self._route, self._permissions, self._caller_of), account.account_id, account.regions
+        self.app = RegionCheck(
+            IamEnforcement(self._route, self._authorizer, self._caller_of), account.account_id, account.regions
         )
 
     def issued(self, access_key_id: str) -> IssuedKey | None:
-        """A key that this account gave out: its root's, a role's session's, or an IAM user's that is active."""
+        """Returns a key of this account: the root's, a role's session's, or an active key of an IAM user; else None."""
         if access_key_id == self._account.access_key_id:
             return IssuedKey(access_key_id, self._account.secret_access_key)
         role = sts_backends[self._account.account_id]["aws"].get_assumed_role_from_access_key(access_key_id)
@@ -172,7 +172,7 @@ class Services:
         return IssuedKey(access_key_id, key.secret_access_key)
 
     def caller_of(self, access_key_id: str) -> str:
-        """The ARN of whose key that is, as CloudTrail has it in userIdentity: the root's, a role's session's or a user's."""
+        """Returns the ARN of an access key's principal, as in CloudTrail's userIdentity; `-` for an unknown key."""
         if access_key_id == self._account.access_key_id:
             return f"arn:aws:iam::{self._account.account_id}:root"
         session = sts_backends[self._account.account_id]["aws"].get_assumed_role_from_access_key(access_key_id)
@@ -182,55 +182,59 @@ class Services:
         return f"arn:aws:iam::{self._account.account_id}:user/{key.user_name}" if key is not None else "-"
 
     def close(self) -> None:
-        """End every build and job, and what watches alarms."""
+        """Ends all builds and jobs, and the evaluation of alarms."""
         for builds in self._builds.values():
             builds.close()
         for jobs in self.jobs.values():
             jobs.close()
-        self._clock.close()
+        self._alarms.close()
 
     def _client_of_root(self, region: str, service: str) -> Any:
         return self._clients.client(service, region, self._root_keys, clients.OF_JOBS)
 
     def _complete_moto(self) -> None:
         def of_states(service: str, region: str, role_arn: str, machine_arn: str) -> Any:
-            role_keys = self._sessions.of(role_arn, stepfunctions.SERVICE, machine_arn)
+            role_keys = self._sessions.credentials(role_arn, backend.SERVICE, machine_arn)
             return self._clients.client(service, region, role_keys, clients.OF_STATES)
 
         s3_files.install(self._state / "s3")
-        sessions.install(self._account.access_key_id)
-        stepfunctions.install(of_states, self._permissions)
-        cloudformation.install()
+        sts.install(self._account.access_key_id)
+        backend.install(of_states, self._authorizer)
+        engine.install()
         cloudwatch.install()
-        notifications.install(self._permissions)
-        event_targets.install(self._permissions)
-        keys.install()
+        sns.install(self._authorizer)
+        targets.install(self._authorizer)
+        key_states.install()
         log_events.install()
         moto_limits.install()
-        simulation.install(self._permissions)
+        simulation.install(self._authorizer)
 
     def _caller_of(self, environ: WSGIEnvironment) -> tuple[Caller, str]:
-        return self._permissions.caller(environ[KEY], self._account.access_key_id), environ[SERVICE]
+        return self._authorizer.caller(environ[KEY], self._account.access_key_id), environ[SERVICE]
 
     def _route(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         target, dot, _ = environ.get("HTTP_X_AMZ_TARGET", "").partition(".")
         app = self._apis.get((target + dot, environ[REGION])) or self._apis.get(target + dot, self._moto)
-        # It ends where the body ends, so that an error's answer may read what is left of a body that was read or was not.
+        # Limited to the body's length, so that an error response can read the rest of a partly read body.
         environ["wsgi.input"] = get_input_stream(environ)
         try:
             if environ["PATH_INFO"].startswith(f"/{BUCKET}"):
                 return self._responses(environ, start_response)
             if environ[SERVICE] == "s3":
-                return self._faults.slowly(app, environ, start_response)
+                return self._faults.delayed(app, environ, start_response)
             answer: Iterable[bytes] = app(environ, start_response)
         except UnknownService as error:
-            return answers.error(environ, start_response, "400 Bad Request", "UnknownOperationException", str(error))
+            return error_responses.error(
+                environ, start_response, "400 Bad Request", "UnknownOperationException", str(error)
+            )
         except NotImplementedError as error:
-            # moto's word for an operation that it lacks. A 500 would be tried again by every client.
-            message = f"the local account does not have this operation: {error}"
-            return answers.error(environ, start_response, "400 Bad Request", "UnknownOperationException", message)
+            # moto's exception for an operation that it lacks. Clients would retry a 500.
+            message = f"the local account does not support this operation: {error}"
+            return error_responses.error(
+                environ, start_response, "400 Bad Request", "UnknownOperationException", message
+            )
         except Exception as error:
             if atomic_files.is_disk_full(error):
                 return server.disk_full(environ, start_response, self._state, error)
-            raise  # to `call_log.py`
+            raise  # handled by CallLog
         return answer

@@ -1,19 +1,13 @@
-"""The AWS account of the caller's credentials, in place of one on this machine, for the tests that are marked `aws`."""
+"""The AWS account of the caller's credentials."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
-import aws_cdk as cdk
 import boto3
 from botocore.exceptions import BotoCoreError, ClientError
-from deployed import Deployed
 
-LOG_GROUP = "/aws/sagemaker/TrainingJobs"
 BOOTSTRAP_PARAMETER = "/cdk-bootstrap/hnb659fds/version"
 # Stacks of these tests begin with this, so that none is a user's.
 STACK_PREFIX = "CdkSagemakerTrainingTests"
@@ -51,66 +45,3 @@ class AwsAccount:
     def environment(self) -> dict[str, str]:
         """The caller's own environment, with the region said to each client alike."""
         return {**os.environ, "AWS_REGION": self.region, "AWS_DEFAULT_REGION": self.region}
-
-
-class OnAws(Deployed):
-    """What is deployed in the caller's account, and taken down again by ``close``."""
-
-    def __init__(self, account: AwsAccount) -> None:
-        self.account: Any = account
-        self._assemblies: dict[str, str] = {}
-        self._jobs: dict[str, dict[str, Any]] = {}
-
-    def client(self, service: str) -> Any:
-        return boto3.client(service, region_name=self.account.region)
-
-    def deploy(self, stack: cdk.Stack) -> dict[str, str]:
-        assert stack.stack_name.startswith(STACK_PREFIX), stack.stack_name
-        with suppress(ClientError):
-            self.client("cloudformation").describe_stacks(StackName=stack.stack_name)
-            raise AssertionError(f"the stack {stack.stack_name} is there already: delete what an earlier run has left")
-        app = cdk.App.of(stack)
-        assert isinstance(app, cdk.App)
-        self._assemblies[stack.stack_name] = app.synth().directory
-        return super().deploy(stack)
-
-    def jobs_of(self, execution: str) -> list[dict[str, Any]]:
-        jobs = super().jobs_of(execution)
-        self._jobs.update({job["TrainingJobName"]: job for job in jobs})
-        return jobs
-
-    def close(self) -> None:
-        """Stop what still runs, and delete all that the tests made, but the records of their jobs, which SageMaker keeps."""
-        for name in self._jobs:
-            with suppress(ClientError):  # it is over
-                self.client("sagemaker").stop_training_job(TrainingJobName=name)
-            self._delete_log_streams(name)
-        for stack, assembly in reversed(self._assemblies.items()):
-            for bucket in self._resources(stack, "AWS::S3::Bucket"):
-                self._empty(bucket)
-            self.cdk("destroy", "--app", assembly, "--force", stack)
-
-    def _resources(self, stack: str, kind: str) -> Iterator[str]:
-        try:
-            pages = list(self.client("cloudformation").get_paginator("list_stack_resources").paginate(StackName=stack))
-        except ClientError:  # its deployment never began
-            return
-        for page in pages:
-            for resource in page["StackResourceSummaries"]:
-                if resource["ResourceType"] == kind and "PhysicalResourceId" in resource:
-                    yield resource["PhysicalResourceId"]
-
-    def _empty(self, bucket: str) -> None:
-        s3 = self.client("s3")
-        for page in s3.get_paginator("list_objects_v2").paginate(Bucket=bucket):
-            for item in page.get("Contents", []):
-                s3.delete_object(Bucket=bucket, Key=item["Key"])
-
-    def _delete_log_streams(self, job: str) -> None:
-        logs = self.client("logs")
-        with suppress(logs.exceptions.ResourceNotFoundException):
-            pages = logs.get_paginator("describe_log_streams").paginate(
-                logGroupName=LOG_GROUP, logStreamNamePrefix=f"{job}/"
-            )
-            for stream in [stream for page in pages for stream in page["logStreams"]]:
-                logs.delete_log_stream(logGroupName=LOG_GROUP, logStreamName=stream["logStreamName"])

@@ -19,7 +19,6 @@ ROOT = HERE.parents[1]
 sys.path[:0] = [str(ROOT), str(HERE), str(HERE.parent / "end_to_end")]
 
 from aws_account import AwsAccount, NoAccount  # noqa: E402
-from aws_plan import Collector, plan  # noqa: E402
 
 TESTS = [str(HERE.parent / "end_to_end")]
 REFUSED = 2
@@ -32,16 +31,19 @@ def main() -> int:
         "--only", default="", metavar="EXPRESSION", help="of the marked tests those that pytest's -k selects"
     )
     options = arguments.parse_args()
-    # aws_cdk, which is imported above, brings typeguard along, whose plugin pytest would rather import itself.
-    quiet = ["-W", "ignore::pytest.PytestAssertRewriteWarning", "-p", "no:typeguard"]
-    selected = [*quiet, "-m", "aws", "-k", options.only, "-p", "no:cacheprovider", *TESTS]
-    collector = Collector()
     try:
         account = AwsAccount(Path.cwd())
         account.check_bootstrapped()
     except NoAccount as error:
         print(f"test-aws: {error}", file=sys.stderr)
         return REFUSED
+    # Imported here: whoever has no account need not wait for aws_cdk.
+    from aws_plan import Collector, plan
+
+    # aws_cdk, which is imported above, brings typeguard along, whose plugin pytest would rather import itself.
+    quiet = ["-W", "ignore::pytest.PytestAssertRewriteWarning", "-p", "no:typeguard"]
+    selected = [*quiet, "-m", "aws", "-k", options.only, "-p", "no:cacheprovider", *TESTS]
+    collector = Collector()
     with contextlib.redirect_stdout(io.StringIO()) as said:
         collected = pytest.main(["--collect-only", *selected], plugins=[collector])
     if collected != pytest.ExitCode.OK:

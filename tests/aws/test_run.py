@@ -7,12 +7,14 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import boto3
 import pytest
 from account_process import Serving
 
 HERE = Path(__file__).parent
+LOG_GROUP = "/aws/sagemaker/TrainingJobs"
 # What makes the process that pytest-xdist started one of its own is not for the tests that the command runs.
 OURS = ("PYTEST_XDIST", "PYTEST_CURRENT_TEST", "AWS_")
 
@@ -46,6 +48,23 @@ def bootstrapped(exports: dict[str, str]) -> dict[str, str]:
     return exports
 
 
+def client(exports: dict[str, str], service: str) -> Any:
+    keys = exports["AWS_ACCESS_KEY_ID"], exports["AWS_SECRET_ACCESS_KEY"]
+    return boto3.Session(*keys, region_name=exports["AWS_REGION"]).client(
+        service, endpoint_url=exports["AWS_ENDPOINT_URL"]
+    )
+
+
+def nothing_is_left(exports: dict[str, str]) -> None:
+    """There is nothing but the bootstrap's stack with its bucket."""
+    stacks = [stack["StackName"] for stack in client(exports, "cloudformation").describe_stacks()["Stacks"]]
+    assert stacks == ["CDKToolkit"]
+    assert len(client(exports, "s3").list_buckets()["Buckets"]) == 1
+    groups = client(exports, "logs").describe_log_groups(logGroupNamePrefix=LOG_GROUP)["logGroups"]
+    for group in groups:
+        assert client(exports, "logs").describe_log_streams(logGroupName=group["logGroupName"])["logStreams"] == []
+
+
 def test_without_credentials_it_says_so_and_ends_with_2(tmp_path: Path) -> None:
     none = {"HOME": str(tmp_path), "AWS_EC2_METADATA_DISABLED": "true"}
     done = run("--yes", **none)
@@ -69,21 +88,18 @@ def test_it_prints_what_it_would_create_and_cost_and_refuses_without_yes(bootstr
     assert done.stdout == golden.read_text()
 
 
-@pytest.mark.timeout(1_800)  # all tests that are marked aws
-def test_agreed_to_it_passes_and_leaves_no_stack_bucket_or_log_stream(bootstrapped: dict[str, str]) -> None:
+def test_agreed_to_it_runs_a_test_and_leaves_no_stack_and_no_bucket(bootstrapped: dict[str, str]) -> None:
+    done = run("--yes", "--only", "efs_is_mounted_without_a_role", **bootstrapped)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 passed" in done.stdout
+    nothing_is_left(bootstrapped)
+
+
+@pytest.mark.soak  # make test has each of these tests in its own file
+def test_agreed_to_it_runs_all_tests_and_leaves_no_stack_bucket_or_log_stream(bootstrapped: dict[str, str]) -> None:
     done = run("--yes", **bootstrapped)
     assert done.returncode == 0, done.stdout + done.stderr
-    session = boto3.Session(
-        bootstrapped["AWS_ACCESS_KEY_ID"], bootstrapped["AWS_SECRET_ACCESS_KEY"], region_name=bootstrapped["AWS_REGION"]
-    )
-
-    def client(service: str):
-        return session.client(service, endpoint_url=bootstrapped["AWS_ENDPOINT_URL"])
-
-    stacks = [stack["StackName"] for stack in client("cloudformation").describe_stacks()["Stacks"]]
-    assert stacks == ["CDKToolkit"]
-    assert len(client("s3").list_buckets()["Buckets"]) == 1  # the bootstrap's
-    jobs = client("sagemaker").list_training_jobs(MaxResults=100)["TrainingJobSummaries"]
+    jobs = client(bootstrapped, "sagemaker").list_training_jobs(MaxResults=100)["TrainingJobSummaries"]
     assert len(jobs) > 10
     assert {job["TrainingJobStatus"] for job in jobs} == {"Completed", "Failed", "Stopped"}
-    assert client("logs").describe_log_streams(logGroupName="/aws/sagemaker/TrainingJobs")["logStreams"] == []
+    nothing_is_left(bootstrapped)

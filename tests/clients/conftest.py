@@ -9,7 +9,7 @@ from running_account import Running
 from two_groups import BUCKET, IMAGE, SOURCE, Place
 
 from sagemaker_local_account.account import LocalAccount
-from sagemaker_local_account.images import ImageStore
+from sagemaker_local_account.images.image_store import ImageStore
 
 
 @pytest.fixture(scope="module")

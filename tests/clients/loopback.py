@@ -20,8 +20,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sagemaker_local_account import netlink
-from sagemaker_local_account.namespaces import relay
+from sagemaker_local_account.runtime import netlink
+from sagemaker_local_account.runtime.supervisor import relay
 
 NAME_SERVER = "127.0.0.53"
 RESOLVER = Path("/etc/resolv.conf")

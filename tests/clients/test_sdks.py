@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,25 +20,6 @@ VERSIONS = {
 }
 
 
-@pytest.fixture(scope="session")
-def python_of(pytestconfig: pytest.Config) -> Callable[[str], str]:
-    """The Python of a version's environment, which has exactly the packages that its jobs take, kept until these change."""
-
-    def made(version: str) -> str:
-        requirements = HERE / f"requirements-{version}.txt"
-        assert pytestconfig.cache
-        home = pytestconfig.cache.mkdir(f"sdk-{version}-{hashlib.sha256(requirements.read_bytes()).hexdigest()[:12]}")
-        installed = home / ".installed"
-        if not installed.exists():
-            subprocess.run([sys.executable, "-m", "venv", "--clear", str(home)], check=True)
-            install = [str(home / "bin" / "pip"), "install", "--quiet", "--no-deps", "--no-compile"]
-            subprocess.run([*install, "-r", str(requirements)], check=True)
-            installed.touch()
-        return str(home / "bin" / "python")
-
-    return made
-
-
 @dataclass(frozen=True)
 class Ran:
     """What came of a user's script."""
@@ -58,15 +36,16 @@ class Ran:
 def ran(
     request: pytest.FixtureRequest,
     place: Place,
-    python_of: Callable[[str], str],
+    programs_of: Callable[[Path], Path],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Ran:
     version = request.param
     image, bucket = VERSIONS[version]
     folder = tmp_path_factory.mktemp(version)
     own_bucket = [BUCKET] if version == "v2" else []
+    python = programs_of(HERE / f"requirements-{version}.txt") / "python"
     done = loopback.run(
-        [python_of(version), str(HERE / f"sdk_{version}.py"), image, place.role, str(SOURCE), str(folder), *own_bucket],
+        [str(python), str(HERE / f"sdk_{version}.py"), image, place.role, str(SOURCE), str(folder), *own_bucket],
         place.running.account.environment(),
         folder,
     )

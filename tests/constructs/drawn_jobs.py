@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import aws_cdk as cdk
 from hypothesis import strategies as st
-from whole_requests import BUCKET, EFS, FUNCTION, KEY, LUSTRE, NETWORK, PLAN, RULES_IMAGE, TRACKING_SERVER
+from whole_requests import (
+    BUCKET,
+    EFS,
+    FUNCTION,
+    KEY,
+    LUSTRE,
+    NETWORK,
+    PLAN,
+    RULES_IMAGE,
+    TRACKING_SERVER,
+    key_at,
+    network_of,
+    size_of,
+)
 
 from cdk_sagemaker_training import (
     CompiledJob,
@@ -30,6 +44,7 @@ from cdk_sagemaker_training import (
     PrivateRegistry,
     Profiler,
     PyTorchXla,
+    Ray,
     S3Channel,
     S3Prefix,
     SmDdp,
@@ -56,7 +71,8 @@ JUNK = st.one_of(
     st.none(),
     st.booleans(),
     st.integers(-2, 2**33),
-    st.floats(),
+    # Numbers that begin with these bytes are tokens in the CDK's encoding (aws-cdk-lib/core/lib/private/encoding.ts).
+    st.floats().filter(lambda number: struct.pack(">d", number)[:2] != b"\xfb\xff"),
     st.text(max_size=8),
     st.sampled_from(["", "x" * 2600, "a b", "/", "aws:", "\n", "é"]),
     st.sampled_from([TEXT_TOKEN, NUMBER_TOKEN]),
@@ -130,6 +146,7 @@ class Surface:
             MultiWorkerMirrored(),
             ParameterServer(),
             PyTorchXla(),
+            Ray(),
         ]
         compilers: list[Any] = [
             None,
@@ -243,22 +260,22 @@ class Surface:
             "container_entrypoint": self.either(commands),
             "container_arguments": self.either(commands),
             "private_registry": st.sampled_from([PrivateRegistry(), PrivateRegistry(FUNCTION)]),
-            "output_kms_key": self.either(st.just(KEY)),
+            "output_key": self.either(st.just(key_at(KEY))),
             "output_compression": self.either(st.sampled_from(["GZIP", "NONE"])),
-            "volume_size_gb": self.either(st.integers(1, 16_384)),
-            "volume_kms_key": self.either(st.just(KEY)),
-            "max_pending_seconds": self.either(st.integers(1800, 2_419_200)),
+            "volume_size": self.either(st.integers(1, 16_384).map(size_of)),
+            "volume_key": self.either(st.just(key_at(KEY))),
+            "max_pending": self.either(st.integers(1800, 2_419_200)),
             "maximum_retry_attempts": self.either(st.integers(1, 30)),
-            "max_runtime_seconds": self.either(st.integers(1, 3600)),
-            "checkpoint_s3_uri": self.either(st.just("s3://bucket/checkpoints/")),
+            "max_runtime": self.either(st.integers(1, 3600)),
+            "checkpoints": self.place,
             "channels": self.channels(),
             "tags": self.texts(WORD),
             **dict.fromkeys(flags, self.either(st.booleans())),
             **self.watchers(),
         }
         if self.wild:
-            return self._few({**optional, **self.capacity(), "vpc_config": st.just(NETWORK)})
-        always = {"job": self.jobs(), "vpc_config": st.just(NETWORK)}
+            return self._few({**optional, **self.capacity(), "network": st.just(network_of(NETWORK))})
+        always = {"job": self.jobs(), "network": st.just(network_of(NETWORK))}
         capacity = [st.fixed_dictionaries({name: value}) for name, value in self.capacity().items()]
         all_of_one_kind = st.fixed_dictionaries(always, optional=optional)
         return st.tuples(all_of_one_kind, st.one_of(st.just({}), *capacity)).map(lambda parts: {**parts[0], **parts[1]})

@@ -13,7 +13,7 @@ from aws_cdk import aws_fsx as fsx
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
-from aws_cdk import aws_s3 as s3
+from stacks import UserStack
 
 from cdk_sagemaker_training import (
     DataParallelJob,
@@ -29,7 +29,6 @@ from cdk_sagemaker_training import (
     Profiler,
     S3AccessPoint,
     S3Channel,
-    S3Prefix,
     Spot,
     TensorBoard,
     TrainingImage,
@@ -47,13 +46,11 @@ RULES_IMAGE = "503895931360.dkr.ecr.us-east-1.amazonaws.com/sagemaker-debugger-r
 KEY = "1234abcd-12ab-34cd-56ef-1234567890ab"
 
 
-class Stack(cdk.Stack):
+class Stack(UserStack):
     """A stack with what the cases' jobs use, all of which there is already."""
 
     def __init__(self) -> None:
-        account = cdk.Environment(account="123456789012", region="us-east-1")
-        super().__init__(cdk.App(), "Stack", env=account, analytics_reporting=False)
-        self.bucket = s3.Bucket.from_bucket_name(self, "Bucket", "bucket")
+        super().__init__()
         self.role = iam.Role.from_role_arn(self, "Role", "arn:aws:iam::123456789012:role/Training")
         self.image = self.image_of("123456789012.dkr.ecr.us-east-1.amazonaws.com/training:1")
         self.in_registry = self.image_of("registry.example.com/team/training:1")
@@ -87,26 +84,16 @@ class Stack(cdk.Stack):
     def image_of(self, uri: str) -> TrainingImage:
         return TrainingImage.from_uri(self, f"Image{uri.split('.')[0]}", uri)
 
-    def at(self, prefix: str) -> S3Prefix:
-        return S3Prefix(self.bucket, prefix)
-
     def s3(self, prefix: str = "training/", **props: Any) -> dict[str, Any]:
         return {"training": S3Channel(self.bucket, prefix, **props)}
 
     def spot(self, max_wait: int = 7200, **props: Any) -> dict[str, Any]:
-        spot = Spot(self.at("checkpoints/"), max_wait=max_wait)
+        spot = Spot(self.place("checkpoints/"), max_wait=max_wait)
         return {"spot": spot, "max_runtime": cdk.Duration.hours(1), **props}
 
-    def workflow(self, id: str, **props: Any) -> TrainingWorkflow:
-        plain = {
-            "job": ON_CPUS,
-            "image": self.image,
-            "output": self.at("models/"),
-            "channels": self.s3(),
-            "role": self.role,
-            "profiler": OFF,
-        }
-        return TrainingWorkflow(self, id, **{**plain, **props})
+    def workflow(self, id: str = "Training", **props: Any) -> TrainingWorkflow:
+        plain = {"job": ON_CPUS, "channels": self.s3(), "role": self.role, "profiler": OFF}
+        return super().workflow(id, **{**plain, **props})
 
 
 def beside_data(launcher: Mpi | None = Mpi(8)) -> HeterogeneousJob:  # noqa: B008
@@ -124,11 +111,11 @@ def debugger(stack: Stack) -> Debugger:
         parameters={"rule_to_invoke": "LossNotDecreasing"},
         instance_type="ml.t3.medium",
         volume_size_gb=10,
-        output=stack.at("rules/"),
+        output=stack.place("rules/"),
         local_path="/opt/ml/processing/output/rule",
     )
     return Debugger(
-        stack.at("tensors/"),
+        stack.place("tensors/"),
         collections={"losses": {"save_interval": "100"}},
         hook_parameters={"save_interval": "500"},
         rules=[rule],
@@ -138,7 +125,7 @@ def debugger(stack: Stack) -> Debugger:
 
 def report(stack: Stack) -> DebuggerRule:
     return DebuggerRule(
-        "Report", RULES_IMAGE, parameters={"rule_to_invoke": "ProfilerReport"}, output=stack.at("rules/")
+        "Report", RULES_IMAGE, parameters={"rule_to_invoke": "ProfilerReport"}, output=stack.place("rules/")
     )
 
 
@@ -152,7 +139,7 @@ def profiler(stack: Stack) -> Profiler:
         local_path="/opt/ml/processing/output/own",
     )
     return Profiler(
-        stack.at("profile/"),
+        stack.place("profile/"),
         interval_milliseconds=500,
         parameters={"CPUProfilingDuration": "3600", "SMPFileRotationSecs": "600"},
         rules=[report(stack), own],
@@ -170,14 +157,14 @@ SAME: dict[str, Props] = {
         "channels": stack.s3(input_mode="Pipe", compression="Gzip", record_wrapper="RecordIO", shuffle_seed=7)
     },
     "members_manifest": lambda stack: {
-        "channels": stack.s3("train.manifest", data_type="ManifestFile", objects=stack.at("images/"))
+        "channels": stack.s3("train.manifest", data_type="ManifestFile", objects=stack.place("images/"))
     },
     "members_augmented_manifest": lambda stack: {
         "channels": stack.s3(
             "labels.manifest",
             data_type="AugmentedManifestFile",
             attribute_names=["source-ref", "label"],
-            objects=stack.at("images/"),
+            objects=stack.place("images/"),
             record_wrapper="RecordIO",
             input_mode="Pipe",
         )
@@ -201,9 +188,9 @@ SAME: dict[str, Props] = {
         "network": stack.network,
     },
     "members_spot": lambda stack: stack.spot(),
-    "members_checkpoints": lambda stack: {"checkpoints": stack.at("checkpoints/")},
+    "members_checkpoints": lambda stack: {"checkpoints": stack.place("checkpoints/")},
     "members_checkpoint_path": lambda stack: {
-        "checkpoints": stack.at("checkpoints/"),
+        "checkpoints": stack.place("checkpoints/"),
         "checkpoint_local_path": "/opt/ml/input/kept",
     },
     "members_spot_without_checkpoints": lambda stack: {
@@ -249,7 +236,7 @@ SAME: dict[str, Props] = {
     "members_debugger": lambda stack: {"debugger": debugger(stack)},
     "members_profiler": lambda stack: {"profiler": profiler(stack)},
     "members_tensorboard": lambda stack: {
-        "tensorboard": TensorBoard(stack.at("tensorboard/"), "/opt/ml/output/tensorboard")
+        "tensorboard": TensorBoard(stack.place("tensorboard/"), "/opt/ml/output/tensorboard")
     },
     "members_experiment": lambda stack: {"experiment": Experiment("digits", "one", "first", "run")},
     "members_groups_mpi": lambda stack: {

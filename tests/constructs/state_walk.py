@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 # Of a state that is entered and exited; a Task has three in between, or four where it waits for what it started.
@@ -15,12 +17,19 @@ _OF_A_RUN = 4
 
 @dataclass
 class Walk:
-    """Executions of ``workflow`` and its ``poller``, whose jobs each run for ``seconds`` and then end as ``status``."""
+    """Executions of ``workflow`` and its ``poller``, whose jobs each run for ``seconds`` and then end as ``status``.
+
+    Failed ones have ``reason``. The first ``refused`` calls that create a job fail with ``refusal``, a pair of error and message.
+    """
 
     workflow: Mapping[str, Any]
     poller: Mapping[str, Any]
     seconds: float
     status: str
+    reason: str = ""
+    refusal: tuple[str, str] = ("", "")
+    refused: int = 0
+    visited: list[str] = field(default_factory=list)
     now: float = 0.0
     ends: list[float] = field(default_factory=list)
     histories: dict[str, list[int]] = field(default_factory=lambda: {"workflow": [], "poller": []})
@@ -35,6 +44,8 @@ class Walk:
         while name:
             state = definition["States"][name]
             events += _ENTERED_AND_EXITED
+            if machine == "workflow":
+                self.visited.append(name)
             entered, name = name, state.get("Next")
             match state["Type"]:
                 case "Pass":
@@ -48,7 +59,23 @@ class Walk:
                         self.noticed.append(self.now - self.ends[-1])
                 case "Task":
                     events += self._call(state, data)
+                    if self._fails(state, data):
+                        name = state["Catch"][0]["Next"]
         self.histories[machine].append(events)
+
+    def _fails(self, state: Mapping[str, Any], data: dict[str, Any]) -> bool:
+        """Whether a call fails: what creates a job, or describes one that was not created."""
+        if "createTrainingJob" in state["Resource"] and self.refused > 0:
+            self.refused -= 1
+            self.ends.pop()
+            _put(data, state["Catch"][0]["ResultPath"], dict(zip(("Error", "Cause"), self.refusal, strict=True)))
+            self._missing = True
+            return True
+        if "createTrainingJob" in state["Resource"]:
+            self._missing = False
+        return self._missing and "describeTrainingJob" in state["Resource"]
+
+    _missing = False
 
     def _call(self, state: Mapping[str, Any], data: dict[str, Any]) -> int:
         if "startExecution" in state["Resource"]:
@@ -58,18 +85,40 @@ class Walk:
             _put(data, state["ResultPath"], {"Objects": 1})
         elif "create" in state["Resource"]:
             self.ends.append(self.now + self.seconds)
+            if state["Resource"].endswith(".sync") and not self.refused:
+                self.now = self.ends[-1]
+                job = {
+                    "TrainingJobStatus": self._status(),
+                    "SecondaryStatus": self._status(),
+                    "FailureReason": self.reason,
+                }
+                _put(data, state["ResultPath"], job)
         elif "ResultSelector" in state:
             _put(data, state["ResultPath"], {"Status": self._status()})
         else:
-            _put(data, state["ResultPath"], {"TrainingJobStatus": self._status()})
+            job = {"TrainingJobStatus": self._status(), "SecondaryStatus": self._status(), "FailureReason": self.reason}
+            _put(data, state["ResultPath"], job)
         return _OF_A_CALL
 
     def _status(self) -> str:
-        return self.status if self.now >= self.ends[-1] else "InProgress"
+        return self.status if self.ends and self.now >= self.ends[-1] else "InProgress"
+
+
+@cache
+def _names(path: str) -> tuple[str, ...]:
+    """The names in a path like ``$.Training.Job``."""
+    return tuple(path.split(".")[1:])
+
+
+@cache
+def _sum(formula: str) -> tuple[str, int] | None:
+    """The path and the number that a formula adds, None of any other formula."""
+    added = re.fullmatch(r"States\.MathAdd\((\S+), (\d+)\)", formula)
+    return (added[1], int(added[2])) if added else None
 
 
 def _found(data: Any, path: str) -> Any:
-    for name in path.split(".")[1:]:
+    for name in _names(path):
         data = data[name]
     return data
 
@@ -79,28 +128,38 @@ def _put(data: dict[str, Any], path: str, value: dict[str, Any]) -> None:
         data.clear()
         data.update(value)
         return
-    *parents, last = path.split(".")
-    _found(data, ".".join(parents))[last] = value
+    *parents, last = _names(path)
+    for name in parents:
+        data = data[name]
+    data[last] = value
 
 
 def _filled(parameters: Mapping[str, Any], data: dict[str, Any]) -> dict[str, Any]:
-    return {
+    filled = {
         name.removesuffix(".$"): _evaluated(value, data) if name.endswith(".$") else value
         for name, value in parameters.items()
     }
+    return copy.deepcopy(filled)
 
 
 def _evaluated(formula: str, data: dict[str, Any]) -> Any:
     if formula.startswith("$."):
         return _found(data, formula)
-    added = re.fullmatch(r"States\.MathAdd\((\S+), (\d+)\)", formula)
-    return _found(data, added[1]) + int(added[2]) if added else formula
+    if formula.startswith("States.ArrayGetItem("):
+        array, index = formula.removeprefix("States.ArrayGetItem(").removesuffix(")").split(", ")
+        return _found(data, array)[_found(data, index)]
+    added = _sum(formula)
+    return _found(data, added[0]) + added[1] if added else formula
 
 
 def _holds(rule: Mapping[str, Any], data: dict[str, Any]) -> bool:
     if "And" in rule:
         return all(_holds(each, data) for each in rule["And"])
+    if "Or" in rule:
+        return any(_holds(each, data) for each in rule["Or"])
     value = _found(data, rule["Variable"])
+    if "StringMatches" in rule:
+        return bool(re.fullmatch(".*".join(map(re.escape, rule["StringMatches"].split("*"))), value, re.DOTALL))
     if "StringEquals" in rule:
         return bool(value == rule["StringEquals"])
     if "NumericLessThan" in rule:

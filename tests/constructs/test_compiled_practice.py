@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from cdk_sagemaker_training import rescaled_learning_rate, suggested_batch_sizes
-from cdk_sagemaker_training.compiled_practice import _rows
+from cdk_sagemaker_training.jobs.compiled_practice import _rows
 
 
 def test_a_batch_of_four_times_the_size_takes_four_times_the_learning_rate() -> None:

@@ -3,13 +3,12 @@
 from collections.abc import Callable
 from typing import Any
 
-import aws_cdk as cdk
 import pytest
 from aws_cdk import aws_ecr as ecr
-from aws_cdk import aws_s3 as s3
-from aws_cdk.assertions import Template
+from aws_cdk import aws_iam as iam
 from rendered import create_requests
 from sdk_recordings import canonical, cases_of, recorded
+from stacks import UserStack
 
 from cdk_sagemaker_training import (
     CompiledJob,
@@ -28,24 +27,16 @@ from cdk_sagemaker_training import (
     TorchXla,
     TrainingCompiler,
     TrainingImage,
-    TrainingWorkflow,
 )
 
-ROLE = "arn:aws:iam::123456789012:role/Training"
 
-
-class Stack(cdk.Stack):
+class Stack(UserStack):
     """A stack with a workflow for each case, whose names are those of the recordings."""
 
     def __init__(self, region: str = "us-east-1") -> None:
-        super().__init__(
-            cdk.App(),
-            "Stack",
-            env=cdk.Environment(account="123456789012", region=region),
-            analytics_reporting=False,
-        )
-        self.bucket = s3.Bucket.from_bucket_name(self, "Bucket", "bucket")
+        super().__init__(region)
         self.images: dict[str, TrainingImage] = {}
+        self.role = iam.Role.from_role_arn(self, "Role", "arn:aws:iam::123456789012:role/Training")
 
     def aws(self, framework: Any, version: str) -> TrainingImage:
         name = f"{framework}{version}"
@@ -57,16 +48,14 @@ class Stack(cdk.Stack):
         repository = ecr.Repository.from_repository_name(self, f"{base}Repository", "training")
         return TrainingImage.from_ecr_repository(self, f"{base}Image", repository, "xla", base=base)
 
-    def workflow(self, name: str, job: Any, image: TrainingImage) -> None:
-        TrainingWorkflow(
-            self,
+    def train(self, name: str, job: Any, image: TrainingImage) -> None:
+        self.workflow(
             name,
             job=job,
             image=image,
-            output=S3Prefix(self.bucket, "models/"),
             channels={"training": S3Channel(self.bucket, "training/")},
             hyperparameters={"batch_size": 64, "learning_rate": 0.0001, "model": "gpt2"},
-            role=cdk.aws_iam.Role.from_role_arn(self, f"{name}Role", ROLE),
+            role=self.role,
         )
 
 
@@ -196,8 +185,8 @@ def ours() -> dict[str, Any]:
     stack = Stack()
     ids = {name: f"Job{number}" for number, name in enumerate(SAME)}
     for name, make in SAME.items():
-        stack.workflow(ids[name], *make(stack))
-    requests = create_requests(dict(Template.from_stack(stack).to_json()))
+        stack.train(ids[name], *make(stack))
+    requests = create_requests(stack.template())
     found = {
         name: {key.split(".")[1]: value for key, value in requests.items() if key.startswith(f"{logical}StateMachine")}
         for name, logical in ids.items()
@@ -233,7 +222,7 @@ def test_what_the_sdk_refuses_is_refused(name: str) -> None:
     stack = Stack()
     [prop] = [prop for ending, prop in PROPS.items() if name.endswith(ending)]
     with pytest.raises(ValueError, match=f"^{prop} must be "):
-        stack.workflow("Training", *REFUSED[name](stack))
+        stack.train("Training", *REFUSED[name](stack))
 
 
 def test_each_recording_is_compared() -> None:
@@ -249,26 +238,27 @@ def test_a_short_version_is_the_whole_one_of_which_the_sdk_keeps_a_tag_that_the_
 def test_tensorflow_2_9_1_is_taken_which_the_guide_lists_and_the_sdk_refuses() -> None:
     assert "Unsupported tensorflow version: 2.9.1" in recorded("smtc_refused_tensorflow_2.9.1")["refused"]
     stack = Stack()
-    stack.workflow("Training", smtc(), stack.own("tensorflow-training:2.9.1-gpu-py39-cu112-ubuntu20.04-sagemaker"))
+    stack.train("Training", smtc(), stack.own("tensorflow-training:2.9.1-gpu-py39-cu112-ubuntu20.04-sagemaker"))
+    assert stack.request()["HyperParameters"]["sagemaker_training_compiler_enabled"] == "true"
 
 
 def test_tensorflow_2_12_is_refused_which_the_sdk_lets_pass() -> None:
     assert "request" in recorded("smtc_tensorflow_2.12")
     stack = Stack()
-    with pytest.raises(ValueError, match="image must be a container that"):
-        stack.workflow("Training", smtc(), stack.own("tensorflow-training:2.12.0-gpu-py310"))
+    with pytest.raises(ValueError, match="image must be a container with"):
+        stack.train("Training", smtc(), stack.own("tensorflow-training:2.12.0-gpu-py310"))
 
 
 def test_pytorchs_launcher_is_refused_with_tensorflow_which_the_sdk_lets_pass() -> None:
     hyperparameters = recorded("smtc_tensorflow_xla")["request"]["HyperParameters"]
     assert hyperparameters["sagemaker_pytorch_xla_multi_worker_enabled"] == "true"
     stack = Stack()
-    with pytest.raises(ValueError, match="image must be a container that"):
-        stack.workflow("Training", smtc(launcher=PyTorchXla()), stack.aws("tensorflow", "2.11"))
+    with pytest.raises(ValueError, match="image must be a container with"):
+        stack.train("Training", smtc(launcher=PyTorchXla()), stack.aws("tensorflow", "2.11"))
 
 
 def test_an_image_of_ones_own_has_to_say_what_it_is_built_from_which_the_sdk_asks_of_nobody_with_tensorflow() -> None:
     assert "request" in recorded("smtc_tensorflow_own_image")
     stack = Stack()
-    with pytest.raises(ValueError, match="image must be a container that"):
-        stack.workflow("Training", smtc(), stack.own())
+    with pytest.raises(ValueError, match="image must be a container with"):
+        stack.train("Training", smtc(), stack.own())

@@ -1,13 +1,13 @@
+"""Workflows of compiled jobs: the job that compiles ahead, the images that a compiler is in, and what is warned of."""
+
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import aws_cdk as cdk
 import pytest
-from aws_cdk import aws_ecr as ecr
-from aws_cdk import aws_s3 as s3
-from aws_cdk.assertions import Annotations, Template
-from rendered import definitions, lint, resolved
+from rendered import lint
+from stacks import UserStack, message_of
 
 from cdk_sagemaker_training import (
     CompiledJob,
@@ -15,12 +15,10 @@ from cdk_sagemaker_training import (
     InstanceGroup,
     Neuron,
     PyTorchXla,
-    S3Prefix,
     Spot,
     Torchrun,
     TrainingCompiler,
     TrainingImage,
-    TrainingTask,
     TrainingWorkflow,
 )
 
@@ -29,65 +27,31 @@ ON_ONE_GPU = CompiledJob(InstanceGroup("ml.g5.4xlarge"), compiler=COMPILER)
 ON_MANY = CompiledJob(InstanceGroup("ml.p4d.24xlarge"), compiler=COMPILER, launcher=PyTorchXla())
 
 
-class Stack(cdk.Stack):
-    """A stack with what a workflow needs beside its job and image."""
+class Stack(UserStack):
+    """A stack whose jobs may be compiled for Trainium."""
 
-    def __init__(self) -> None:
-        super().__init__(
-            cdk.App(),
-            "Stack",
-            env=cdk.Environment(account="123456789012", region="us-east-1"),
-            analytics_reporting=False,
-        )
-        self.bucket = s3.Bucket.from_bucket_name(self, "Bucket", "bucket")
-
-    def image(self, base: str | None = None) -> TrainingImage:
-        repository = ecr.Repository.from_repository_name(self, "Repository", "images")
-        return TrainingImage.from_ecr_repository(self, "Image", repository, "1", base=base)
-
-    def workflow(self, job: Any, image: TrainingImage, **props: Any) -> TrainingWorkflow:
-        return TrainingWorkflow(
-            self, "Training", job=job, image=image, output=S3Prefix(self.bucket, "models/"), **props
-        )
+    def own_image(self, base: str | None = None) -> TrainingImage:
+        return self.image_from("images", base=base) if base else self.image
 
     def neuron(self, **props: Any) -> TrainingWorkflow:
-        cache = S3Prefix(self.bucket, "neuron-cache/")
         job = CompiledJob(
             InstanceGroup("ml.trn1.32xlarge", 2),
-            compiler=Neuron(cache=cache, trial={"steps": 10}),
+            compiler=Neuron(cache=self.place("neuron-cache/"), trial={"steps": 10}),
             launcher=Torchrun(),
         )
-        return self.workflow(
-            job,
-            TrainingImage.from_neuron(self, "Image"),
-            hyperparameters={"steps": 5_000, "batch-size": 8},
-            **props,
-        )
+        image = TrainingImage.from_neuron(self, "Image")
+        return self.workflow(job=job, image=image, hyperparameters={"steps": 5_000, "batch-size": 8}, **props)
 
     def definition(self) -> dict[str, Any]:
-        [definition] = [
-            one for one in definitions(self.template()).values() if any("Create" in name for name in one["States"])
-        ]
-        return definition
-
-    def template(self) -> dict[str, Any]:
-        return dict(Template.from_stack(self).to_json())
-
-    def warnings(self) -> list[str]:
-        found = Annotations.from_stack(self).find_warning("*", cdk.assertions.Match.any_value())
-        return [str(one.entry.data) for one in found]
-
-
-def message_of(make: Any) -> str:
-    with pytest.raises(ValueError) as raised:
-        make()
-    return str(raised.value)
+        """The definition of the state machine that creates the jobs."""
+        [found] = [one for one in self.machines().values() if any("Create" in name for name in one["States"])]
+        return found
 
 
 @pytest.fixture(scope="module")
 def neuron() -> dict[str, Any]:
     stack = Stack()
-    stack.neuron(checkpoints=S3Prefix(stack.bucket, "checkpoints/"), attempts=2)
+    stack.neuron(checkpoints=stack.place("checkpoints/"), attempts=2)
     return stack.definition()
 
 
@@ -136,20 +100,14 @@ def test_the_job_that_compiles_ahead_differs_in_these_members(neuron: dict[str, 
 
 def test_the_time_of_an_execution_is_that_of_all_its_jobs(neuron: dict[str, Any]) -> None:
     one_job = Stack()
-    one_job.workflow(ON_ONE_GPU, one_job.image("pytorch-trcomp-training:1.13.1-gpu-py39"))
+    one_job.workflow(job=ON_ONE_GPU, image=one_job.own_image("pytorch-trcomp-training:1.13.1-gpu-py39"))
     assert neuron["TimeoutSeconds"] == 4 * one_job.definition()["TimeoutSeconds"]
 
 
 def test_a_job_may_use_its_compilers_cache() -> None:
     stack = Stack()
     stack.neuron()
-    statements = [
-        resolved(statement)
-        for resource in stack.template()["Resources"].values()
-        if resource["Type"] == "AWS::IAM::Policy"
-        for statement in resource["Properties"]["PolicyDocument"]["Statement"]
-    ]
-    of_cache = [one for one in statements if one["Resource"] == "arn:aws:s3:::bucket/neuron-cache/*"]
+    of_cache = [one for one in stack.statements(role=None) if one["Resource"] == "arn:aws:s3:::bucket/neuron-cache/*"]
     assert sorted(str(one["Action"]) for one in of_cache) == [
         "['s3:AbortMultipartUpload', 's3:PutObject']",
         "s3:GetObject",
@@ -158,26 +116,16 @@ def test_a_job_may_use_its_compilers_cache() -> None:
 
 def test_a_task_state_runs_one_job() -> None:
     stack = Stack()
-    cache = S3Prefix(stack.bucket, "neuron-cache/")
+    cache = stack.place("neuron-cache/")
     job = CompiledJob(InstanceGroup("ml.trn1.32xlarge"), compiler=Neuron(cache=cache), launcher=Torchrun())
-    message = message_of(
-        lambda: TrainingTask(
-            stack,
-            "Train",
-            job=job,
-            image=TrainingImage.from_neuron(stack, "Image"),
-            output=S3Prefix(stack.bucket, "models/"),
-        )
-    )
+    message = message_of(lambda: stack.task(job=job, image=TrainingImage.from_neuron(stack, "Image")))
     assert message.endswith("got CompiledJob with 2: use TrainingWorkflow(...).as_task(...)")
 
 
 def test_a_task_state_does_not_take_what_turns_the_profiler_off() -> None:
     stack = Stack()
-    image = stack.image("pytorch-trcomp-training:1.13.1-gpu-py39")
-    message = message_of(
-        lambda: TrainingTask(stack, "Train", job=ON_ONE_GPU, image=image, output=S3Prefix(stack.bucket, "models/"))
-    )
+    image = stack.own_image("pytorch-trcomp-training:1.13.1-gpu-py39")
+    message = message_of(lambda: stack.task(job=ON_ONE_GPU, image=image))
     assert message.startswith("job must be what `sagemaker:createTrainingJob.sync` is known to take")
     assert "got ProfilerConfig: use TrainingWorkflow(...).as_task(...), or " in message
 
@@ -190,7 +138,7 @@ def test_jobs_whose_names_could_be_one_are_refused(suffixes: list[str]) -> None:
             return [replace(request, name_suffix=suffix) for suffix in suffixes]
 
     stack = Stack()
-    assert message_of(lambda: stack.workflow(Several(), stack.image())) == (
+    assert message_of(lambda: stack.workflow(job=Several(), image=stack.own_image())) == (
         "job must make requests whose name_suffix is a word, or nothing, that begins with a letter of its own, "
         f"like ['compile', ''], got {suffixes}"
     )
@@ -199,37 +147,36 @@ def test_jobs_whose_names_could_be_one_are_refused(suffixes: list[str]) -> None:
 def test_advice_becomes_warnings_that_can_be_acknowledged() -> None:
     stack = Stack()
     job = CompiledJob(InstanceGroup("ml.p3.2xlarge", 2), compiler=TrainingCompiler(debug=True), launcher=PyTorchXla())
-    stack.workflow(job, TrainingImage.from_training_compiler(stack, "Image", "pytorch", "1.13.1"))
+    stack.workflow(job=job, image=TrainingImage.from_training_compiler(stack, "Image", "pytorch", "1.13.1"))
     cdk.Validations.of(stack).acknowledge(
         cdk.Acknowledgment(
             id="annotation::cdk-sagemaker-training:training-compiler-end-of-life",
             reason="moved to torch.compile next year",
         )
     )
-    ids = [text.rsplit("cdk-sagemaker-training:", 1)[1].rstrip("]") for text in stack.warnings()]
-    assert sorted(ids) == ["no-efa", "scale-up-first", "training-compiler-debug"]
+    assert sorted(stack.warned()) == ["no-efa", "scale-up-first", "training-compiler-debug"]
 
 
 def test_a_cache_that_is_not_among_the_checkpoints_is_told() -> None:
     stack = Stack()
-    checkpoints = S3Prefix(stack.bucket, "checkpoints/")
+    checkpoints = stack.place("checkpoints/")
     spot = Spot(checkpoints, max_wait=100_000, local_path="/opt/ml/kept")
-    stack.workflow(CompiledJob(InstanceGroup("ml.g5.xlarge")), stack.image(), spot=spot)
+    stack.workflow(job=CompiledJob(InstanceGroup("ml.g5.xlarge")), image=stack.own_image(), spot=spot)
     [warning] = stack.warnings()
-    assert "/opt/ml/checkpoints/compiler-cache does not lie below /opt/ml/kept" in warning
+    assert "/opt/ml/checkpoints/compiler-cache is not below /opt/ml/kept" in warning
     assert "TorchCompile(cache_directory='/opt/ml/kept/compiler-cache')" in warning
 
 
 def test_a_cache_among_the_checkpoints_is_not_told_of() -> None:
     stack = Stack()
-    checkpoints = S3Prefix(stack.bucket, "checkpoints/")
-    stack.workflow(CompiledJob(InstanceGroup("ml.g5.xlarge")), stack.image(), checkpoints=checkpoints)
+    checkpoints = stack.place("checkpoints/")
+    stack.workflow(job=CompiledJob(InstanceGroup("ml.g5.xlarge")), image=stack.own_image(), checkpoints=checkpoints)
     assert stack.warnings() == []
 
 
 def test_a_data_parallel_job_without_a_compiler_on_one_machine_warns_of_nothing() -> None:
     stack = Stack()
-    stack.workflow(DataParallelJob(InstanceGroup("ml.g5.xlarge")), stack.image())
+    stack.workflow(job=DataParallelJob(InstanceGroup("ml.g5.xlarge")), image=stack.own_image())
     assert stack.warnings() == []
 
 
@@ -248,9 +195,9 @@ def test_a_data_parallel_job_without_a_compiler_on_one_machine_warns_of_nothing(
 )
 def test_an_image_without_a_version_that_it_supports_is_refused(base: str | None) -> None:
     stack = Stack()
-    message = message_of(lambda: stack.workflow(ON_ONE_GPU, stack.image(base)))
+    message = message_of(lambda: stack.workflow(job=ON_ONE_GPU, image=stack.own_image(base)))
     assert message.startswith(
-        "image must be a container that the job's compiler and launcher are in, or built from one, "
+        "image must be a container with the job's compiler and launcher, or built from one, "
         "like 'pytorch-trcomp-training:1.12[.-]*gpu*' of ["
     )
     assert message.endswith(f"got {base!r}")
@@ -266,7 +213,7 @@ def test_an_image_without_a_version_that_it_supports_is_refused(base: str | None
 )
 def test_its_launcher_is_in_newer_pytorch_containers_only(base: str) -> None:
     stack = Stack()
-    assert message_of(lambda: stack.workflow(ON_MANY, stack.image(base))).endswith(f"got {base!r}")
+    assert message_of(lambda: stack.workflow(job=ON_MANY, image=stack.own_image(base))).endswith(f"got {base!r}")
 
 
 @pytest.mark.parametrize(
@@ -279,7 +226,7 @@ def test_its_launcher_is_in_newer_pytorch_containers_only(base: str) -> None:
 )
 def test_an_image_of_ones_own_is_taken_that_was_built_from_a_container_with_it(base: str) -> None:
     stack = Stack()
-    stack.workflow(ON_MANY, stack.image(base))
+    stack.workflow(job=ON_MANY, image=stack.own_image(base))
     assert stack.definition()["States"]["Create"]["Parameters"]["ProfilerConfig"] == {"DisableProfiler": True}
 
 
@@ -298,4 +245,5 @@ def test_an_image_is_known_by_what_its_dockerfile_is_built_from(dockerfile: str,
     image = TrainingImage(stack, "Image", directory=str(tmp_path), build_args=args, builder="docker")
     assert image.base is not None
     assert image.base.startswith(f"pytorch-trcomp-training:{base}-gpu-py3")
-    stack.workflow(ON_ONE_GPU, image)
+    workflow = stack.workflow(job=ON_ONE_GPU, image=image)
+    assert workflow.image is image

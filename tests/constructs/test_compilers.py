@@ -3,6 +3,7 @@ from typing import Any
 import aws_cdk as cdk
 import pytest
 from aws_cdk import aws_s3 as s3
+from stacks import message_of
 
 from cdk_sagemaker_training import (
     CompiledJob,
@@ -33,12 +34,6 @@ INDUCTOR = {
 
 def cache() -> S3Prefix:
     return S3Prefix(s3.Bucket.from_bucket_name(cdk.Stack(), "Bucket", "bucket"), "neuron-cache/")
-
-
-def message_of(make: Any) -> str:
-    with pytest.raises(ValueError) as raised:
-        make()
-    return str(raised.value)
 
 
 def request_of(job: Any) -> JobRequest:
@@ -111,7 +106,7 @@ def test_the_group_that_trains_of_a_heterogeneous_job_is_compiled() -> None:
         ),
         (
             lambda: Neuron(cache=cache(), compile_ahead=False, trial={"steps": 10}),
-            "trial must be left out without compile_ahead, whose job it is for, like trial={}, got {'steps': 10}",
+            "trial must be left out without compile_ahead, whose job it configures, like trial={}, got {'steps': 10}",
         ),
     ],
 )
@@ -208,7 +203,7 @@ def test_tensorflow_clusters_by_itself_where_told_to() -> None:
 def test_the_training_compilers_launcher_is_refused_with_other_compilers(compiler: Compiler) -> None:
     message = message_of(lambda: CompiledJob(GPU, compiler=compiler, launcher=PyTorchXla()))
     assert message == (
-        "launcher must be one that starts in the containers of this job, like Torchrun(): PyTorchXla is only in those of "
+        "launcher must be one that the containers of this job contain, like Torchrun(): PyTorchXla is only in those of "
         f"compiler=TrainingCompiler(), got compiler={compiler!r}"
     )
 

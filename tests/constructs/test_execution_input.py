@@ -11,8 +11,8 @@ import pytest
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 from member_cases import RULES_IMAGE, Stack
-from rendered import definitions, lint
-from test_wrong_kinds import NEEDED, NUMBERS, TAKERS, annotations, is_whole
+from rendered import lint
+from takers import NEEDED, NUMBERS, TAKERS, annotations, is_whole
 
 from cdk_sagemaker_training import (
     DataParallelJob,
@@ -27,12 +27,12 @@ from cdk_sagemaker_training import (
     Spot,
     TrainingImage,
     TrainingTask,
-    TrainingWorkflow,
 )
-from cdk_sagemaker_training.execution_input import KNOWN
-from cdk_sagemaker_training.launch import Launch
+from cdk_sagemaker_training.docs_generator import known
+from cdk_sagemaker_training.workflow.launch import Launch
 
 STACK = Stack()
+KNOWN = known()
 PLACE = sfn.JsonPath.string_at("$.place")
 NUMBER = sfn.JsonPath.number_at("$.place")
 GROUP = InstanceGroup("ml.p4d.24xlarge", 2)
@@ -197,7 +197,7 @@ def test_text_around_a_place_in_the_input_and_lists_with_one_are_made_by_the_sta
 def test_a_place_in_the_input_inside_a_hyperparameter_is_refused() -> None:
     with pytest.raises(ValueError) as raised:
         requests_of({"hyperparameters": {"layers": [1, {"size": PLACE}]}}, "Nested")
-    assert str(raised.value).startswith("hyperparameters['layers'] must be known when the app is synthesized unless ")
+    assert str(raised.value).startswith("hyperparameters['layers'] must be known at synthesis, except ")
 
 
 def test_a_place_of_checkpoints_that_an_execution_chooses_is_refused() -> None:
@@ -205,7 +205,7 @@ def test_a_place_of_checkpoints_that_an_execution_chooses_is_refused() -> None:
     for given in ({"checkpoints": place}, {"spot": Spot(place, max_wait=86_400)}):
         with pytest.raises(ValueError) as raised:
             requests_of(given, f"Checkpoints{len(given)}{next(iter(given))}")
-        assert str(raised.value).startswith("checkpoints.subfolder must be left out, since what lies there is the same")
+        assert str(raised.value).startswith("checkpoints.subfolder must be left out, since this location is the same")
 
 
 @pytest.mark.parametrize(
@@ -215,11 +215,11 @@ def test_a_place_of_checkpoints_that_an_execution_chooses_is_refused() -> None:
         ({"subfolder": PLACE}, "prefix must end with a slash before a subfolder, since "),
         (
             {"prefix": "datasets/", "subfolder": ""},
-            "subfolder must be how keys go on after prefix, like 'digits/', got ''",
+            "subfolder must continue the prefix without a leading slash, like 'digits/', got ''",
         ),
         (
             {"prefix": "datasets/", "subfolder": "/a"},
-            "subfolder must be how keys go on after prefix, like 'digits/', got",
+            "subfolder must continue the prefix without a leading slash, like 'digits/', got",
         ),
     ],
 )
@@ -244,23 +244,17 @@ def test_the_definitions_of_jobs_that_executions_decide_are_states_language() ->
         "environment": {"DATA": f"a/{PLACE}"},
         "checkpoints": S3Prefix(stack.bucket, "checkpoints/"),
         "max_runtime": cdk.Duration.seconds(NUMBER),
-        "debugger": Debugger(stack.at("tensors/"), rules=[DebuggerRule("Loss", RULES_IMAGE, {"a": PLACE})]),
+        "debugger": Debugger(stack.place("tensors/"), rules=[DebuggerRule("Loss", RULES_IMAGE, {"a": PLACE})]),
         "resume_from": PLACE,
     }
     stack.workflow("Training", **given)
-    machines = definitions(stack_template(stack))
+    machines = stack.machines()
     assert lint(machines) == []
-
-
-def stack_template(stack: cdk.Stack) -> dict[str, Any]:
-    from aws_cdk.assertions import Template
-
-    return dict(Template.from_stack(stack).to_json())
 
 
 def test_a_task_of_its_own_takes_what_tells_its_jobs_apart_from_the_input() -> None:
     task = TrainingTask(
-        STACK, "ByPlace", job=DataParallelJob(GROUP), image=STACK.image, output=STACK.at("models/"), unique_by=PLACE
+        STACK, "ByPlace", job=DataParallelJob(GROUP), image=STACK.image, output=STACK.place("models/"), unique_by=PLACE
     )
     state = task.to_state_json(sfn.QueryLanguage.JSON_PATH)
     assert "$.place" in state["Parameters"]["TrainingJobName.$"]
@@ -268,13 +262,5 @@ def test_a_task_of_its_own_takes_what_tells_its_jobs_apart_from_the_input() -> N
 
 def test_a_workflow_resumes_the_execution_that_its_input_names() -> None:
     stack = Stack()
-    TrainingWorkflow(
-        stack,
-        "Resuming",
-        job=DataParallelJob(GROUP),
-        image=stack.image,
-        output=stack.at("models/"),
-        checkpoints=stack.at("checkpoints/"),
-        resume_from=PLACE,
-    )
-    assert "$.place" in json.dumps(definitions(stack_template(stack)))
+    stack.workflow(checkpoints=stack.place("checkpoints/"), resume_from=PLACE)
+    assert "$.place" in json.dumps(stack.machines())

@@ -61,10 +61,10 @@ def test_a_dockerfile_that_copies_everything_takes_everything(directory: Path) -
 
 
 def test_a_directory_without_a_dockerfile_is_refused_with_those_below_it(directory: Path) -> None:
-    with pytest.raises(ValueError, match="directory must hold the Dockerfile that file names") as raised:
+    with pytest.raises(ValueError, match="directory must contain the Dockerfile that file names") as raised:
         staged(directory, "Dockerfile")
     assert str(raised.value) == (
-        "directory must hold the Dockerfile that file names, like file='kind/Dockerfile', "
+        "directory must contain the Dockerfile that file names, like file='kind/Dockerfile', "
         f"got {str(directory)!r} without 'Dockerfile'"
     )
 
@@ -137,7 +137,7 @@ def test_a_deep_learning_container_in_a_region_of_no_known_account_is_refused_un
     with pytest.raises(ValueError) as raised:
         TrainingImage.from_dlc(stack, "Image", "pytorch-training", "2.6.0-gpu-py312")
     assert str(raised.value) == (
-        "account_id must be given in a region whose account for AWS's containers is not known, like '763104351884', "
+        "account_id must be set in a region whose account for AWS's containers is not known, like '763104351884', "
         "got None in 'eu-nowhere-1'"
     )
     other = TrainingImage.from_dlc(stack, "Other", "pytorch-training", "2.6.0-gpu-py312", account_id="111122223333")

@@ -15,8 +15,8 @@ from aws_cdk import aws_kms as kms
 from aws_cdk.assertions import Match, Template
 
 from cdk_sagemaker_training import TrainingImage, TrainingRole, training_code_path
-from cdk_sagemaker_training.dockerfile import parent_images
-from cdk_sagemaker_training.image_uri import IN_ECR
+from cdk_sagemaker_training.core.image_uri import IN_ECR
+from cdk_sagemaker_training.resources.dockerfile import parent_images
 
 OF_AWS = "763104351884.dkr.ecr.us-east-1.amazonaws.com"
 PUBLIC = "public.ecr.aws/deep-learning-containers"
@@ -237,11 +237,11 @@ def test_an_image_that_codebuild_builds_may_be_pulled_by_the_role_that_is_grante
         ({"builder": "kaniko"}, "builder must be one of 'docker', 'codebuild', like 'codebuild', got 'kaniko'"),
         (
             {"builder": "docker", "max_images": 3},
-            "max_images must be left out, or come with builder='codebuild', like max_images=None, got it with builder='docker'",
+            "max_images must be left out, or used with builder='codebuild', like max_images=None, got it with builder='docker'",
         ),
         (
             {"builder": "docker", "removal_policy": cdk.RemovalPolicy.DESTROY},
-            "removal_policy must be left out, or come with builder='codebuild', like removal_policy=None, "
+            "removal_policy must be left out, or used with builder='codebuild', like removal_policy=None, "
             "got it with builder='docker'",
         ),
         ({"max_images": 0}, "max_images must be a whole number from 1 to 1000, like 10, got 0"),
@@ -258,7 +258,7 @@ def test_a_repository_with_what_makes_it_void_is_refused(directory: Path, builde
     stack = cdk.Stack()
     own = ecr.Repository(stack, "Own")
     prop = {"docker": "repository", "codebuild": "max_images"}[builder]
-    with pytest.raises(ValueError, match=f"^{prop} must be left out, or come with"):
+    with pytest.raises(ValueError, match=f"^{prop} must be left out, or used with"):
         TrainingImage(
             stack,
             "Image",

@@ -153,7 +153,7 @@ def test_an_image_of_a_uri_that_is_known_only_later_is_pulled_from_each_reposito
 
 def test_pulling_from_repositories_of_any_name_is_warned_of() -> None:
     [warning] = Pulled(parameter).warnings()
-    assert warning.startswith("image_uri does not hold the name of one repository when the app is synthesized")
+    assert warning.startswith("image_uri does not contain the full name of a repository at synthesis")
     assert "TrainingImage.from_ecr_repository(" in warning
 
 

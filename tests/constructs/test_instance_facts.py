@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from aws_cdk import CfnParameter, Stack
 
-from cdk_sagemaker_training.instance_facts import family, instance_facts
-from cdk_sagemaker_training.service_model import training_instance_types
+from cdk_sagemaker_training.facts.instance_facts import family, instance_facts
+from cdk_sagemaker_training.facts.service_model import training_instance_types
 
 
 @pytest.mark.parametrize(

@@ -5,13 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import aws_cdk as cdk
 import pytest
-from aws_cdk import aws_ecr as ecr
-from aws_cdk import aws_s3 as s3
-from aws_cdk.assertions import Template
-from rendered import create_requests, resolved
-from whole_requests import BUCKET, PLAN, request_of
+from stacks import RenderedWorkflow, message_of
+from whole_requests import BUCKET, PLAN, key_at, request_of
 
 from cdk_sagemaker_training import (
     CompiledJob,
@@ -26,21 +22,13 @@ from cdk_sagemaker_training import (
     Spot,
     Torchrun,
     TorchXla,
-    TrainingImage,
-    TrainingWorkflow,
     UltraServers,
 )
-from cdk_sagemaker_training.addresses import check_addresses
+from cdk_sagemaker_training.resources.addresses import check_addresses
 
 P5, P4D, G5 = "ml.p5.48xlarge", "ml.p4d.24xlarge", "ml.g5.12xlarge"
 EITHER = InstanceGroup([P5, P4D], 2)
 EACH = InstanceGroup([InstancePreference(P5, 1, PLAN), InstancePreference(G5, 2)])
-
-
-def message_of(make: Callable[[], Any]) -> str:
-    with pytest.raises(ValueError) as raised:
-        make()
-    return str(raised.value)
 
 
 def test_types_are_sent_in_their_order_with_one_count_for_the_job() -> None:
@@ -77,12 +65,12 @@ def test_degrees_must_fit_each_of_the_types() -> None:
         (lambda: InstanceGroup([P5, P4D, P5]), "instance_type must list each type once", f"got {P5!r} twice"),
         (
             lambda: InstanceGroup([InstancePreference(P5, 1), P4D]),
-            "instance_count must be said of each InstancePreference, or once for the job",
+            "instance_count must be set on each InstancePreference, or once for the job",
             "got [1, None] with None for the job",
         ),
         (
             lambda: InstanceGroup([InstancePreference(P5, 1), InstancePreference(P4D, 2)], 2),
-            "instance_count must be said of each InstancePreference, or once for the job",
+            "instance_count must be set on each InstancePreference, or once for the job",
             "got [1, 2] with 2 for the job",
         ),
         (
@@ -106,13 +94,13 @@ def test_degrees_must_fit_each_of_the_types() -> None:
             lambda: HeterogeneousJob(
                 {"data": InstanceGroup(["ml.c5.xlarge", "ml.m5.xlarge"])}, DataParallelJob(InstanceGroup(P5)), "dnn"
             ),
-            "groups must be of one type each, since SageMaker chooses among types for a whole job only",
+            "groups must have one type each, since InstancePreferences apply to a whole job only",
             "got 2 types for 'data'",
         ),
         (
             lambda: HeterogeneousJob({"data": InstanceGroup("ml.c5.xlarge")}, DataParallelJob(EITHER), "dnn"),
-            "train must be a job whose machines can be a group beside others",
-            "(InstancePreferences), which excludes groups",
+            "train must be a job that can run in one of several groups",
+            "(InstancePreferences), which exclude instance groups",
         ),
         (
             lambda: request_of(DataParallelJob(EITHER), spot=Spot(S3Prefix(BUCKET), 7200)),
@@ -132,8 +120,8 @@ def test_degrees_must_fit_each_of_the_types() -> None:
             f"with {['ml.p6e-gb200.36xlarge', P5]}",
         ),
         (
-            lambda: request_of(DataParallelJob(InstanceGroup(["ml.c5.xlarge", G5])), volume_kms_key="key"),
-            "volume_key must be left out of a job on machines with disks of their own",
+            lambda: request_of(DataParallelJob(InstanceGroup(["ml.c5.xlarge", G5])), volume_key=key_at("key")),
+            "volume_key must be left out of a job on machines with local disks",
             f"got a key with {G5!r}",
         ),
         (
@@ -150,15 +138,13 @@ def test_what_a_choice_among_types_excludes_is_refused(make: Callable[[], Any], 
 
 
 def test_a_workflow_polls_and_may_use_the_plan_of_a_preference() -> None:
-    stack = cdk.Stack(cdk.App(), "Stack", env=cdk.Environment(account="123456789012", region="us-east-1"))
-    bucket = s3.Bucket.from_bucket_name(stack, "Bucket", "bucket")
-    repository = ecr.Repository.from_repository_name(stack, "Repository", "images")
-    image = TrainingImage.from_ecr_repository(stack, "Image", repository, "1")
-    job = DataParallelJob(EACH)
-    workflow = TrainingWorkflow(stack, "Training", job=job, image=image, output=S3Prefix(bucket, "models/"))
-    assert workflow.integration == "poll"
-    template = dict(Template.from_stack(stack).to_json())
-    [request] = create_requests(template).values()
-    assert [one["InstanceType"] for one in request["ResourceConfig"]["InstancePreferences"]] == [P5, G5]
-    assert PLAN in str(resolved(template))
-    assert "reserved-capacity/*" in str(resolved(template))
+    rendered = RenderedWorkflow(job=DataParallelJob(EACH))
+    assert rendered.workflow.integration == "poll"
+    preferences = rendered.request["ResourceConfig"]["InstancePreferences"]
+    assert [one["InstanceType"] for one in preferences] == [P5, G5]
+    creating = [
+        one["Resource"]
+        for one in rendered.statements("TrainingStateMachineRole")
+        if one["Action"] == "sagemaker:CreateTrainingJob"
+    ]
+    assert creating == [[PLAN, "arn:aws:sagemaker:us-east-1:123456789012:reserved-capacity/*"]]

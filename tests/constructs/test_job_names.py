@@ -7,13 +7,10 @@ import re
 from fnmatch import fnmatchcase
 
 import pytest
-from aws_cdk import aws_stepfunctions as sfn
-from test_workflow import HOMOGENEOUS, Stack
-
-from cdk_sagemaker_training import S3Prefix, TrainingTask
+from stacks import UserStack
 
 
-def patterns(stack: Stack) -> list[str]:
+def patterns(stack: UserStack) -> list[str]:
     """The names of jobs that the policies of each workflow of a stack are for, in the order of the workflows."""
     policies = [one for one in stack.template()["Resources"].values() if one["Type"] == "AWS::IAM::Policy"]
     statements = [one for policy in policies for one in policy["Properties"]["PolicyDocument"]["Statement"]]
@@ -22,7 +19,7 @@ def patterns(stack: Stack) -> list[str]:
 
 
 def of_workflows(*ids: str) -> list[str]:
-    stack = Stack()
+    stack = UserStack()
     for id in ids:
         stack.workflow(id)
     return patterns(stack)
@@ -68,19 +65,17 @@ def test_a_prefix_of_an_id_in_another_script_is_the_same_beside_others() -> None
 
 
 def test_a_prefix_is_for_other_jobs_than_one_that_is_given() -> None:
-    stack = Stack()
-    stack.workflow("Given", job_name_prefix="Stack-Train")
+    stack = UserStack()
+    stack.workflow("Given", job_name_prefix="UserStack-Train")
     stack.workflow("Train")
     given, default = patterns(stack)
-    assert given == "Stack-Train-*"
+    assert given == "UserStack-Train-*"
     assert not overlap(given.lower(), default)
 
 
 def test_tasks_and_workflows_have_prefixes_of_their_own() -> None:
-    stack = Stack()
+    stack = UserStack()
     stack.workflow("Train")
-    output = S3Prefix(stack.bucket, "models/")
-    task = TrainingTask(stack, "train", job=HOMOGENEOUS, image=stack.image, output=output)
-    sfn.StateMachine(stack, "Machine", definition_body=sfn.DefinitionBody.from_chainable(task))
+    stack.machine_of(stack.task("train"))
     workflow, of_task = patterns(stack)
     assert not overlap(workflow, of_task)

@@ -1,14 +1,9 @@
 import pytest
+from stacks import message_of
 
 from cdk_sagemaker_training import DataParallelJob, HeterogeneousJob, InstanceGroup, Torchrun
 
 ONE_GPU = DataParallelJob(InstanceGroup("ml.g5.xlarge"))
-
-
-def message_of(make) -> str:
-    with pytest.raises(ValueError) as raised:
-        make()
-    return str(raised.value)
 
 
 def test_an_ec2_type_is_refused_with_the_sagemaker_type_that_was_meant() -> None:

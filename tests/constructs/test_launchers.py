@@ -1,6 +1,7 @@
 from typing import Any
 
 import pytest
+from stacks import message_of
 
 from cdk_sagemaker_training import (
     DataParallelJob,
@@ -11,12 +12,6 @@ from cdk_sagemaker_training import (
     SmDdp,
     Torchrun,
 )
-
-
-def message_of(make: Any) -> str:
-    with pytest.raises(ValueError) as raised:
-        make()
-    return str(raised.value)
 
 
 def advice_of(job: DataParallelJob) -> dict[str, str]:
@@ -66,8 +61,8 @@ def test_trainium_takes_torchrun_only(launcher: Any) -> None:
 
 def test_smddp_is_refused_on_a_type_without_its_network_naming_those_that_have_it() -> None:
     assert message_of(lambda: DataParallelJob(InstanceGroup("ml.g5.48xlarge"), SmDdp())) == (
-        "launcher must be one that ml.g5.48xlarge takes, like Torchrun(), or unlisted('ml.g5.48xlarge') where AWS differs by "
-        "now, got SmDdp(launch_by='mpi'), which takes "
+        "launcher must be one that ml.g5.48xlarge supports, like Torchrun(), or unlisted('ml.g5.48xlarge') where AWS differs by "
+        "now, got SmDdp(launch_by='mpi'), which supports "
         "ml.p3.16xlarge, ml.p3dn.24xlarge, ml.p4d.24xlarge, ml.p4de.24xlarge"
     )
 
@@ -109,7 +104,7 @@ def test_several_machines_are_advised_to_be_one_larger_machine_with_the_familys_
     text = advice_of(DataParallelJob(InstanceGroup("ml.g7e.12xlarge", 2), Torchrun()))["scale-up-first"]
     assert text == (
         "instance_count=2 of ml.g7e.12xlarge has 4 accelerators on 2 machines, where one ml.g7e.24xlarge has 4: a larger "
-        "machine trains faster than several small ones, since what they exchange stays inside it. Accelerators by size: "
+        "machine trains faster than several small ones, since gradients stay inside it. Accelerators by size: "
         "ml.g7e.2xlarge 1, ml.g7e.4xlarge 1, ml.g7e.8xlarge 1, ml.g7e.12xlarge 2, ml.g7e.24xlarge 4, ml.g7e.48xlarge 8"
     )
 
@@ -126,4 +121,4 @@ def test_an_uneven_number_of_machines_is_advised_to_be_the_next_larger_one() -> 
 def test_several_small_machines_are_advised_on_efa_too() -> None:
     found = advice_of(DataParallelJob(InstanceGroup("ml.g5.xlarge", 2), Torchrun()))
     assert set(found) == {"scale-up-first", "no-efa"}
-    assert "over TCP at each step, at 10 Gbit/s at most: take a type with EFA" in found["no-efa"]
+    assert "over TCP at each step, at 10 Gbit/s at most: use a type with EFA" in found["no-efa"]

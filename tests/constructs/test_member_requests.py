@@ -23,7 +23,8 @@ from cdk_sagemaker_training import (
     TrainingWorkflow,
     WarmPool,
 )
-from cdk_sagemaker_training.reference import OURS, members, said
+from cdk_sagemaker_training.docs_generator import cell, members
+from cdk_sagemaker_training.docs_generator import ours as ours_by_path
 
 # Requests that differ on purpose, each with a test of its own below; all others are equal.
 DIFFERENT: dict[str, Any] = {
@@ -144,7 +145,7 @@ REFUSED: dict[str, tuple[str, Any]] = {
     "loose_augmented_manifest": (
         "attribute_names",
         lambda stack: {
-            "channels": stack.s3("labels.manifest", data_type="AugmentedManifestFile", objects=stack.at("images/"))
+            "channels": stack.s3("labels.manifest", data_type="AugmentedManifestFile", objects=stack.place("images/"))
         },
     ),
     "loose_channel_of_no_group": (
@@ -201,9 +202,9 @@ NOT_IN_THE_SDK = {
 
 
 def test_each_member_of_ours_is_in_a_request_that_was_compared_but_for_those_that_the_sdk_lacks() -> None:
-    ours = {member for member in members() if said(OURS, member)}
+    supported = {member for member in members() if cell(ours_by_path(), member)}
     compared = {path for case in SAME for path in members_of(recorded(case)["request"])}
-    assert ours - compared == NOT_IN_THE_SDK
+    assert supported - compared == NOT_IN_THE_SDK
 
 
 def members_of(value: Any, path: str = "") -> Iterator[str]:

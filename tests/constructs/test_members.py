@@ -10,13 +10,25 @@ from typing import Any
 
 import pytest
 from aws_cdk import aws_stepfunctions_tasks as tasks
-from whole_requests import BUCKET, EFS, KEY, LUSTRE, NETWORK, ON_ULTRASERVERS, PLAN, request_of, whole_requests
+from whole_requests import (
+    BUCKET,
+    EFS,
+    KEY,
+    LUSTRE,
+    NETWORK,
+    ON_ULTRASERVERS,
+    PLAN,
+    network_of,
+    request_of,
+    whole_requests,
+)
 
 from cdk_sagemaker_training import EfsChannel, FsxLustreChannel, Profiler, S3Channel, S3Prefix, UltraServers
-from cdk_sagemaker_training.props import PROPS
-from cdk_sagemaker_training.reference import CDK, LEFT_OUT, OURS, SDK, members, page, said
-from cdk_sagemaker_training.request import PROP_NAMES
+from cdk_sagemaker_training.docs_generator import CDK, LEFT_OUT, SDK, cell, members, ours, page
+from cdk_sagemaker_training.request.props import prop_names, table
 
+OURS = ours()
+PROP_NAMES = prop_names()
 DOCS = Path(__file__).parents[2] / "docs"
 
 
@@ -38,7 +50,7 @@ def test_the_page_of_members_is_what_make_docs_writes() -> None:
 
 @pytest.mark.parametrize("member", members())
 def test_a_member_is_either_ours_or_left_out_for_a_reason(member: str) -> None:
-    assert bool(said(OURS, member)) != bool(said(LEFT_OUT, member))
+    assert bool(cell(OURS, member)) != bool(cell(LEFT_OUT, member))
 
 
 @pytest.mark.parametrize("path", sorted({*OURS, *LEFT_OUT, *CDK, *SDK, *PROP_NAMES}))
@@ -48,15 +60,13 @@ def test_a_path_of_the_tables_leads_to_members_of_the_service(path: str) -> None
 
 def test_the_members_that_the_table_calls_ours_are_those_that_requests_have() -> None:
     rendered = {path for request in whole_requests() for path in paths_of(request)}
-    assert rendered == {member for member in members() if said(OURS, member)}
+    assert rendered == {member for member in members() if cell(OURS, member)}
 
 
 def test_each_member_that_is_ours_is_named_by_a_prop_that_there_is() -> None:
-    props = {said(PROP_NAMES, member).split(".")[0] for member in members() if said(OURS, member)}
-    assert props - {""} <= PROPS
-    assert {member for member in members() if said(OURS, member) and not said(PROP_NAMES, member)} == {
-        "AlgorithmSpecification.TrainingInputMode"
-    }
+    props = {cell(PROP_NAMES, member).split(".")[0] for member in members() if cell(OURS, member)}
+    # `code` adds to the hyperparameters and the channels, which have props of their own.
+    assert props == {*table()} - {"code"}
 
 
 @pytest.mark.parametrize("name", sorted(CDK))
@@ -235,7 +245,7 @@ def test_a_manifest_is_a_channel_of_its_own_data_type() -> None:
 
 @pytest.mark.parametrize(("directory", "path"), [("/", "/x7jq3bmv"), ("/images", "/x7jq3bmv/images")])
 def test_a_lustre_directory_begins_with_the_file_systems_mount_name(directory: str, path: str) -> None:
-    [channel] = request_of(channels={"images": FsxLustreChannel(LUSTRE, directory)}, vpc_config=NETWORK)[
+    [channel] = request_of(channels={"images": FsxLustreChannel(LUSTRE, directory)}, network=network_of(NETWORK))[
         "InputDataConfig"
     ]
     assert channel["DataSource"]["FileSystemDataSource"]["DirectoryPath"] == path
@@ -244,12 +254,12 @@ def test_a_lustre_directory_begins_with_the_file_systems_mount_name(directory: s
 def test_an_imported_lustre_file_system_is_mounted_by_the_name_that_is_given() -> None:
     imported: Any = SimpleNamespace(file_system_id="fs-0123456789abcdef0")
     channel = FsxLustreChannel(imported, mount_name="fsx")
-    [rendered] = request_of(channels={"images": channel}, vpc_config=NETWORK)["InputDataConfig"]
+    [rendered] = request_of(channels={"images": channel}, network=network_of(NETWORK))["InputDataConfig"]
     assert rendered["DataSource"]["FileSystemDataSource"]["DirectoryPath"] == "/fsx"
 
 
 def test_the_whole_of_an_efs_file_system_is_its_root() -> None:
-    [channel] = request_of(channels={"images": EfsChannel(EFS)}, vpc_config=NETWORK)["InputDataConfig"]
+    [channel] = request_of(channels={"images": EfsChannel(EFS)}, network=network_of(NETWORK))["InputDataConfig"]
     assert channel["DataSource"]["FileSystemDataSource"]["DirectoryPath"] == "/"
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from sdk_recordings import canonical, cases_of, recorded
+from whole_requests import image_at, request_of
 
 from cdk_sagemaker_training import (
     DataParallelJob,
@@ -24,7 +25,6 @@ from cdk_sagemaker_training import (
     Torchrun,
     TrainingJob,
 )
-from cdk_sagemaker_training.request import create_training_job
 
 BUCKET: Any = SimpleNamespace(bucket_name="bucket")
 # Where our requests differ on purpose, each with a test of its own below.
@@ -41,16 +41,12 @@ DIFFERENT = {
 
 def asked_by_us(job: TrainingJob, case: str, **hyperparameters: Any) -> dict[str, Any]:
     """Our request, of the image that the SDK chooses, which has a test of its own below."""
-    [job_request] = job.requests()
-    request = create_training_job(
-        job_request=job_request,
-        training_job_name="job",
-        image_uri=recorded(case)["request"]["AlgorithmSpecification"]["TrainingImage"],
-        role_arn="arn:aws:iam::123456789012:role/Training",
-        output=S3Prefix(BUCKET, "models/"),
+    request = request_of(
+        job,
+        image=image_at(recorded(case)["request"]["AlgorithmSpecification"]["TrainingImage"]),
         channels={"training": S3Channel(BUCKET, "training/")},
         hyperparameters={"epochs": 3, **hyperparameters},
-        max_runtime_seconds=86_400,
+        max_runtime=86_400,
         profiler=Profiler(disable=True),
     )
     return canonical(request)

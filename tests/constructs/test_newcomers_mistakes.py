@@ -15,7 +15,8 @@ from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_ecr as ecr
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
-from aws_cdk.assertions import Annotations, Match
+from rendered import resolved
+from stacks import UserStack, message_of
 
 from cdk_sagemaker_training import (
     DataParallelJob,
@@ -31,22 +32,20 @@ from cdk_sagemaker_training import (
     TrainingWorkflow,
     unlisted,
 )
-from cdk_sagemaker_training.instance_facts import family
-from cdk_sagemaker_training.regions import lacks
-from cdk_sagemaker_training.service_model import training_instance_types
+from cdk_sagemaker_training.facts.instance_facts import family
+from cdk_sagemaker_training.facts.service_model import training_instance_types
+from cdk_sagemaker_training.request.regions import lacks
 
 CPU, GPU, TRAINIUM = "ml.c5.xlarge", "ml.g5.xlarge", "ml.trn1.2xlarge"
 OF_AWS = "763104351884.dkr.ecr.us-east-1.amazonaws.com"
 ELSEWHERE = "arn:aws:s3:eu-west-1:123456789012:accesspoint/images"
 
 
-class Stack(cdk.Stack):
+class Stack(UserStack):
     """A stack with what an example has, one thing of which each test gets wrong."""
 
     def __init__(self, region: str | None = "us-east-1") -> None:
-        env = cdk.Environment(account="123456789012", region=region) if region else None
-        super().__init__(cdk.App(), "Stack", env=env, analytics_reporting=False)
-        self.bucket = s3.Bucket.from_bucket_name(self, "Bucket", "bucket")
+        super().__init__(region)
         self.elsewhere = s3.Bucket.from_bucket_attributes(
             self, "Elsewhere", bucket_name="elsewhere", region="eu-west-1"
         )
@@ -54,22 +53,10 @@ class Stack(cdk.Stack):
     def dlc(self, repository: str, tag: str) -> TrainingImage:
         return TrainingImage.from_dlc(self, "Image", repository, tag)
 
-    def workflow(self, instance_type: str = GPU, **props: Any) -> TrainingWorkflow:
-        image = props.pop("image", None) or self.dlc("pytorch-training", "2.6.0-gpu-py312")
-        plain = {"job": DataParallelJob(InstanceGroup(instance_type)), "output": S3Prefix(self.bucket, "models/")}
-        return TrainingWorkflow(self, "Training", image=image, **{**plain, **props})
-
-    def warnings(self) -> dict[str, str]:
-        """The text of each warning, by its id."""
-        found = Annotations.from_stack(self).find_warning("*", Match.any_value())
-        texts = [str(one.entry.data) for one in found]
-        return {text.rsplit("cdk-sagemaker-training:", 1)[1].rstrip("]"): text for text in texts}
-
-
-def message_of(make: Callable[[], Any]) -> str:
-    with pytest.raises(ValueError) as raised:
-        make()
-    return str(raised.value)
+    def workflow(self, instance_type: str = GPU, **props: Any) -> TrainingWorkflow:  # type: ignore[override]
+        if "image" not in props:
+            props["image"] = self.dlc("pytorch-training", "2.6.0-gpu-py312")
+        return super().workflow(**{"job": DataParallelJob(InstanceGroup(instance_type)), **props})
 
 
 def dockerfile(folder: Path, text: str) -> str:
@@ -100,13 +87,14 @@ def test_a_misspelt_container_in_a_dockerfile_is_refused(registry: str, tmp_path
         "each FROM of file 'Dockerfile' must name a repository that AWS has for its containers, like 'pytorch', "
         "or unlisted('Dockerfile') where AWS differs by now, got 'pytorhc'"
     )
-    TrainingImage(Stack(), "Image", directory=folder, file=unlisted("Dockerfile"), builder="docker")
+    taken = TrainingImage(Stack(), "Image", directory=folder, file=unlisted("Dockerfile"), builder="docker")
+    assert taken.base == "pytorhc:2.13-cpu-amzn2023-sagemaker"
 
 
 def test_a_container_of_another_registry_may_have_any_name(tmp_path: Path) -> None:
     folder = dockerfile(tmp_path, "FROM 123456789012.dkr.ecr.us-east-1.amazonaws.com/pytorhc:1\n")
-    TrainingImage(Stack(), "Image", directory=folder)
-    TrainingImage.from_dlc(Stack(), "Image", "our-own", "1", account_id="123456789012")
+    assert TrainingImage(Stack(), "Image", directory=folder).base == "pytorhc:1"
+    assert TrainingImage.from_dlc(Stack(), "Image", "our-own", "1", account_id="123456789012").base == "our-own:1"
 
 
 @pytest.mark.parametrize(
@@ -131,7 +119,7 @@ def test_a_container_of_another_registry_may_have_any_name(tmp_path: Path) -> No
 def test_an_image_for_other_machines_is_warned_of(tag: str, instance_type: str, text: str) -> None:
     stack = Stack()
     stack.workflow(instance_type, image=stack.dlc("pytorch", tag))
-    assert f"image 'pytorch:{tag}' {text}" in stack.warnings()["image-for-other-machines"]
+    assert f"image 'pytorch:{tag}' {text}" in stack.warnings("image-for-other-machines")[0]
 
 
 @pytest.mark.parametrize(
@@ -147,21 +135,21 @@ def test_an_image_for_other_machines_is_warned_of(tag: str, instance_type: str, 
 def test_an_image_for_these_machines_or_for_unknown_ones_is_not_warned_of(tag: str, instance_type: str) -> None:
     stack = Stack()
     stack.workflow(instance_type, image=stack.dlc("pytorch", tag))
-    assert "image-for-other-machines" not in stack.warnings()
+    assert "image-for-other-machines" not in stack.warned()
 
 
 def test_an_image_for_gpus_may_be_on_a_group_without_beside_one_with_them() -> None:
     stack = Stack()
     train = DataParallelJob(InstanceGroup(GPU))
     stack.workflow(job=HeterogeneousJob({"data": InstanceGroup(CPU)}, train, "dnn"))
-    assert stack.warnings() == {}
+    assert stack.warnings() == []
 
 
 def test_an_image_that_is_built_is_for_the_machines_that_its_base_is_for(tmp_path: Path) -> None:
     stack = Stack()
     folder = dockerfile(tmp_path, "FROM public.ecr.aws/deep-learning-containers/pytorch:2.13-cpu-amzn2023-sagemaker\n")
     stack.workflow(image=TrainingImage(stack, "Image", directory=folder, builder="docker"))
-    assert set(stack.warnings()) == {"image-for-other-machines"}
+    assert set(stack.warned()) == {"image-for-other-machines"}
 
 
 @pytest.mark.parametrize(
@@ -176,10 +164,10 @@ def test_a_container_without_the_toolkit_is_warned_of_where_the_job_has_no_comma
 ) -> None:
     stack = Stack()
     stack.workflow(image=stack.dlc(repository, tag))
-    assert text in stack.warnings()["image-without-toolkit"]
+    assert text in stack.warnings("image-without-toolkit")[0]
     other = Stack()
     other.workflow(image=other.dlc(repository, tag), container_entrypoint=["python", "train.py"])
-    assert other.warnings() == {}
+    assert other.warnings() == []
 
 
 # By the prop: what of it lies in eu-west-1, where the stack is in us-east-1.
@@ -224,6 +212,22 @@ IN_ANOTHER_REGION: dict[str, Callable[[Stack], dict[str, Any]]] = {
 }
 
 
+# What a template has of each.
+WHERE_IT_LIES = {
+    "output": "s3://elsewhere/models/",
+    "channels['images']": "s3://elsewhere/images/",
+    "channels['images'].objects": "s3:::elsewhere/images/*",
+    "channels['point']": ELSEWHERE,
+    "checkpoints": "s3://elsewhere/checkpoints/",
+    "spot.checkpoints": "s3://elsewhere/checkpoints/",
+    "debugger.output": "s3://elsewhere/tensors/",
+    "volume_key": "arn:aws:kms:eu-west-1:123456789012:key/1",
+    "output_key": "arn:aws:kms:eu-west-1:123456789012:key/1",
+    "network": "subnet-1",
+    "image": "123456789012.dkr.ecr.eu-west-1.amazonaws.com/jobs:1",
+}
+
+
 @pytest.mark.parametrize("prop", IN_ANOTHER_REGION)
 def test_what_is_known_to_be_in_another_region_than_the_job_is_refused(prop: str) -> None:
     stack = Stack()
@@ -235,7 +239,8 @@ def test_what_is_known_to_be_in_another_region_than_the_job_is_refused(prop: str
 @pytest.mark.parametrize("prop", IN_ANOTHER_REGION)
 def test_what_is_in_another_region_is_taken_where_that_of_the_stack_is_not_known(prop: str) -> None:
     stack = Stack(region=None)
-    stack.workflow(**IN_ANOTHER_REGION[prop](stack))
+    stack.workflow(**{"image": stack.image, **IN_ANOTHER_REGION[prop](stack)})
+    assert WHERE_IT_LIES[prop] in str(resolved(stack.template()))
 
 
 def test_a_repository_of_another_region_is_refused() -> None:
@@ -256,7 +261,7 @@ def test_a_bucket_of_another_stack_in_another_region_is_refused() -> None:
 def test_a_type_that_the_region_lacks_is_warned_of_with_regions_that_have_it() -> None:
     stack = Stack("eu-west-1")
     stack.workflow("ml.g6.xlarge")
-    text = stack.warnings()["instance-type-not-in-region"]
+    [text] = stack.warnings("instance-type-not-in-region")
     assert "'ml.g6.xlarge' is not among the instance types that EC2 offered in 'eu-west-1'" in text
     assert "eu-central-1" in text
     assert "or unlisted('ml.g6.xlarge') where AWS differs by now" in text
@@ -275,7 +280,7 @@ def test_a_type_that_the_region_lacks_is_warned_of_with_regions_that_have_it() -
 def test_a_type_is_not_warned_of_where_it_is_or_where_nothing_is_known(region: str | None, instance_type: str) -> None:
     stack = Stack(region)
     stack.workflow(instance_type)
-    assert "instance-type-not-in-region" not in stack.warnings()
+    assert "instance-type-not-in-region" not in stack.warned()
 
 
 def test_what_regions_lack_is_what_ec2_does_not_offer_there() -> None:
@@ -302,8 +307,8 @@ def test_a_time_in_which_no_job_trains_is_warned_of(seconds: Any) -> None:
     stack = Stack()
     stack.workflow(max_runtime=seconds)
     assert (
-        "a plain number is seconds, so say hours like max_runtime=Duration.hours("
-        in (stack.warnings()["short-max-runtime"])
+        "A plain number is in seconds, so write hours like max_runtime=Duration.hours("
+        in stack.warnings("short-max-runtime")[0]
     )
 
 
@@ -311,33 +316,34 @@ def test_a_time_in_which_no_job_trains_is_warned_of(seconds: Any) -> None:
 def test_a_time_in_which_a_job_may_train_is_not_warned_of(seconds: Any) -> None:
     stack = Stack()
     stack.workflow(max_runtime=seconds)
-    assert stack.warnings() == {}
+    assert stack.warnings() == []
 
 
 def test_an_execution_that_ends_before_a_job_could_begin_is_warned_of() -> None:
     stack = Stack()
     stack.workflow(timeout=6)
-    assert "timeout is 6 seconds" in stack.warnings()["short-timeout"]
+    assert "timeout is 6 seconds" in stack.warnings("short-timeout")[0]
 
 
 def test_a_channel_that_what_jobs_make_is_part_of_is_warned_of() -> None:
     stack = Stack()
     stack.workflow(channels={"all": S3Channel(stack.bucket)}, checkpoints=S3Prefix(stack.bucket, "checkpoints/"))
-    text = stack.warnings()["channel-holds-output"]
-    assert "channels['all'] is all that begins with ''" in text
+    texts = stack.warnings("channel-holds-output")
+    for text, place in zip(texts, ("output at 'models/'", "checkpoints at 'checkpoints/'"), strict=True):
+        assert f"channels['all'] contains every key that begins with '', so also {place}, and each job" in text
 
 
 def test_a_channel_beside_what_jobs_make_is_not_warned_of() -> None:
     stack = Stack()
     other = s3.Bucket.from_bucket_name(stack, "Other", "other")
     stack.workflow(channels={"images": S3Channel(stack.bucket, "images/"), "other": S3Channel(other)})
-    assert stack.warnings() == {}
+    assert stack.warnings() == []
 
 
 def test_the_warnings_can_be_acknowledged() -> None:
     stack = Stack()
     stack.workflow(CPU, max_runtime=2)
-    for id in list(stack.warnings()):
+    for id in stack.warned():
         answer = cdk.Acknowledgment(id=f"annotation::cdk-sagemaker-training:{id}", reason="it is a trial")
         cdk.Validations.of(stack).acknowledge(answer)
-    assert stack.warnings() == {}
+    assert stack.warnings() == []

@@ -4,7 +4,7 @@ import pytest
 from whole_requests import request_of
 
 from cdk_sagemaker_training import DataParallelJob, HeterogeneousJob, InstanceGroup
-from cdk_sagemaker_training.instance_types import has_local_storage, is_newer
+from cdk_sagemaker_training.facts.instance_types import has_local_storage, is_newer
 
 
 @pytest.mark.parametrize(

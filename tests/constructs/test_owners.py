@@ -9,7 +9,8 @@ import aws_cdk as cdk
 import pytest
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk.assertions import Template
-from test_lookups import ENVIRONMENT, VPC_KEY, context, stack_of
+from looked_up import VPC_KEY, context
+from stacks import ENVIRONMENT, UserStack
 
 from cdk_sagemaker_training import TrainingNetwork, TrainingRole
 
@@ -38,7 +39,9 @@ def found_in(account: str | None) -> dict[str, Any]:
 
 @pytest.mark.parametrize(("recorded", "said"), [(OWNER, OWNER), ("123456789012", "*"), (None, "*")])
 def test_the_subnets_of_a_vpc_that_was_looked_up_are_its_owners(recorded: str | None, said: str) -> None:
-    assert owners(TrainingNetwork.from_lookup(stack_of(found_in(recorded)), "Network", vpc_name="shared")) == {said}
+    assert owners(TrainingNetwork.from_lookup(UserStack(context=found_in(recorded)), "Network", vpc_name="shared")) == {
+        said
+    }
 
 
 def test_the_subnets_of_an_imported_vpc_are_those_of_any_account() -> None:
@@ -69,5 +72,7 @@ def test_an_owner_that_is_no_account_is_refused(account: str) -> None:
 
 
 def test_an_owner_of_a_new_vpc_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"^owner_account must be left out of a new VPC, which is the stack's, "):
+    with pytest.raises(
+        ValueError, match=r"^owner_account must be left out with a new VPC, which is in the stack's account, "
+    ):
         TrainingNetwork(cdk.Stack(), "Network", owner_account=OWNER)

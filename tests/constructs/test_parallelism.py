@@ -3,8 +3,8 @@ from typing import Any
 
 import aws_cdk as cdk
 import pytest
-from aws_cdk import aws_s3 as s3
 from aws_cdk.assertions import Annotations, Match
+from stacks import UserStack, message_of
 
 from cdk_sagemaker_training import (
     Advice,
@@ -13,19 +13,10 @@ from cdk_sagemaker_training import (
     InstanceGroup,
     ModelParallelJob,
     NativeParallelism,
-    S3Prefix,
-    TrainingImage,
     TrainingJob,
-    TrainingWorkflow,
 )
 
 TWO_OF_TWO = InstanceGroup("ml.g7e.12xlarge", 2)  # two GPUs each, with EFA
-
-
-def message_of(make: Any) -> str:
-    with pytest.raises(ValueError) as raised:
-        make()
-    return str(raised.value)
 
 
 def advice_of(job: TrainingJob) -> dict[str, str]:
@@ -74,7 +65,11 @@ def test_machines_without_accelerators_can_have_several_processes() -> None:
 
 
 def test_each_core_of_trainium_has_a_process() -> None:
-    ModelParallelJob(InstanceGroup("ml.trn1.32xlarge"), NativeParallelism(data_shard=4, tensor=8))
+    trainium = InstanceGroup("ml.trn1.32xlarge")
+    [request] = ModelParallelJob(trainium, NativeParallelism(data_shard=4, tensor=8)).requests()
+    assert json.loads(request.environment["TRAINING_PARALLELISM"])["tensor"] == 8
+    message = message_of(lambda: ModelParallelJob(trainium, NativeParallelism(data_shard=4, tensor=4)))
+    assert "multiply to 32 processes" in message
 
 
 @pytest.mark.parametrize("name", ["data_shard", "data_replicate", "tensor", "pipeline", "microbatches"])
@@ -124,7 +119,8 @@ def test_there_are_as_many_microbatches_as_stages_unless_said() -> None:
 
 def test_a_count_that_only_the_deployment_knows_is_not_held_against_the_degrees() -> None:
     count = cdk.CfnParameter(cdk.Stack(), "Count", type="Number").value_as_number
-    ModelParallelJob(InstanceGroup("ml.g7e.12xlarge", count), NativeParallelism(data_shard=64))
+    [request] = ModelParallelJob(InstanceGroup("ml.g7e.12xlarge", count), NativeParallelism(data_shard=64)).requests()
+    assert request.resource_config == {"InstanceType": "ml.g7e.12xlarge", "InstanceCount": count}
 
 
 def test_a_good_layout_has_nothing_to_advise() -> None:
@@ -138,7 +134,7 @@ def test_tensor_parallel_across_machines_is_advised_against() -> None:
 
 def test_several_machines_without_efa_are_advised_against() -> None:
     job = ModelParallelJob(InstanceGroup("ml.g5.2xlarge", 2), NativeParallelism(data_shard=2))
-    assert "take a type with EFA, like ml.g5.8xlarge" in advice_of(job)["no-efa"]
+    assert "use a type with EFA, like ml.g5.8xlarge" in advice_of(job)["no-efa"]
 
 
 def test_several_machines_without_accelerators_are_nobodys_business() -> None:
@@ -149,22 +145,14 @@ def test_stages_with_nothing_to_do_are_advised_against() -> None:
     group = InstanceGroup("ml.p4d.24xlarge")
     job = ModelParallelJob(group, NativeParallelism(pipeline=8, microbatches=1, schedule="gpipe"))
     assert advice_of(job)["idle-pipeline-stages"] == (
-        "microbatches=1 for 8 pipeline stages leaves each stage with nothing to do 88% of the time, and at most 1 of them "
-        "busy at once: take at least 8, better 32"
+        "microbatches=1 for 8 pipeline stages leaves each stage idle 88% of the time, and at most 1 of them "
+        "busy at once: use at least 8, better 32"
     )
 
 
 def test_advice_becomes_warnings_of_the_construct_that_runs_the_job() -> None:
-    stack = cdk.Stack(cdk.App(), "Stack")
-    TrainingWorkflow(
-        stack,
-        "Training",
-        job=ModelParallelJob(TWO_OF_TWO, NativeParallelism(tensor=4)),
-        image=TrainingImage.from_dlc(
-            stack, "Image", "pytorch", "2.13-cu133-amzn2023-sagemaker", account_id="763104351884"
-        ),
-        output=S3Prefix(s3.Bucket(stack, "Bucket")),
-    )
+    stack = UserStack()
+    stack.workflow(job=ModelParallelJob(TWO_OF_TWO, NativeParallelism(tensor=4)))
     [warning] = Annotations.from_stack(stack).find_warning("/Stack/Training", Match.any_value())
     assert "tensor=4 does not divide" in str(warning.entry.data)
     assert "cdk-sagemaker-training:tensor-across-machines" in str(warning.entry.data)

@@ -7,13 +7,11 @@ from typing import Any
 
 import aws_cdk as cdk
 import pytest
-from aws_cdk import aws_ecr as ecr
-from aws_cdk import aws_s3 as s3
-from aws_cdk.assertions import Template
-from rendered import definitions, lint, resolved
+from rendered import lint
+from stacks import RenderedWorkflow
 from state_walk import Walk
 
-from cdk_sagemaker_training import DataParallelJob, InstanceGroup, S3Prefix, TrainingImage, TrainingWorkflow
+from cdk_sagemaker_training import DataParallelJob, InstanceGroup
 
 PLAN = "arn:aws:sagemaker:us-east-1:123456789012:training-plan/spring"
 DAY = 24 * 3_600
@@ -21,47 +19,24 @@ MOST_EVENTS = 25_000  # Step Functions, "Quotas related to state machine executi
 A_YEAR = 365 * DAY
 
 
-class Rendered:
-    """The template of a workflow that polls, and its machines."""
-
-    def __init__(self, **props: Any) -> None:
-        stack = cdk.Stack(cdk.App(), "Stack", env=cdk.Environment(account="123456789012", region="us-east-1"))
-        bucket = s3.Bucket.from_bucket_name(stack, "Bucket", "bucket")
-        repository = ecr.Repository.from_repository_name(stack, "Repository", "images")
-        TrainingWorkflow(
-            stack,
-            "Training",
-            job=DataParallelJob(InstanceGroup("ml.p4d.24xlarge")),
-            image=TrainingImage.from_ecr_repository(stack, "Image", repository, "1"),
-            output=S3Prefix(bucket, "models/"),
-            integration="poll",
-            **props,
-        )
-        self.template = dict(Template.from_stack(stack).to_json())
-        self.machines = definitions(self.template)
-        [self.workflow] = [value for value in self.machines.values() if "Create" in value["States"]]
-        self.pollers = {
-            name: value for name, value in self.machines.items() if value["Comment"] == "Polls a training job"
-        }
-
-    def statements_of(self, role: str) -> list[tuple[Any, Any]]:
-        return [
-            (statement["Action"], resolved(statement["Resource"]))
-            for resource in self.template["Resources"].values()
-            if resource["Type"] == "AWS::IAM::Policy"
-            and resource["Properties"]["Roles"][0]["Ref"].rstrip("0123456789ABCDEF") == role
-            for statement in resource["Properties"]["PolicyDocument"]["Statement"]
-            if "logs:CreateLogDelivery" not in statement["Action"]
-        ]
+class Rendered(RenderedWorkflow):
+    """A workflow that polls."""
 
     def walk(self, seconds: float, status: str = "Completed") -> Walk:
         [poller] = self.pollers.values() or [{}]
-        return Walk(self.workflow, poller, seconds, status).run()
+        return Walk(self.definition, poller, seconds, status).run()
+
+    def allowed(self, role: str) -> list[tuple[Any, Any]]:
+        """The actions and resources of a role, without those of its logs."""
+        statements = [one for one in self.statements(role) if "logs:CreateLogDelivery" not in one["Action"]]
+        return [(one["Action"], one["Resource"]) for one in statements]
 
 
 @cache
 def rendered(attempts: int = 1, days: float = 1, plan: str | None = None, timeout: int | None = None) -> Rendered:
     return Rendered(
+        job=DataParallelJob(InstanceGroup("ml.p4d.24xlarge")),
+        integration="poll",
         attempts=attempts,
         max_runtime=cdk.Duration.seconds(int(days * DAY)),
         **({} if plan is None else {"training_plan": plan}),
@@ -89,15 +64,15 @@ def test_a_year_of_waiting_for_a_training_plan_fits_into_the_histories() -> None
 
 def test_a_short_job_is_polled_by_the_execution_itself() -> None:
     assert not rendered().pollers
-    assert "Wait" in rendered().workflow["States"]
+    assert "Wait" in rendered().definition["States"]
 
 
 def test_an_execution_that_waits_for_a_training_plan_has_no_time_out_of_ours() -> None:
-    assert "TimeoutSeconds" not in rendered(plan=PLAN).workflow
+    assert "TimeoutSeconds" not in rendered(plan=PLAN).definition
 
 
 def test_an_execution_with_a_training_plan_has_the_time_out_that_is_given() -> None:
-    assert rendered(plan=PLAN, timeout=7_200).workflow["TimeoutSeconds"] == 7_200
+    assert rendered(plan=PLAN, timeout=7_200).definition["TimeoutSeconds"] == 7_200
     assert not rendered(plan=PLAN, timeout=7_200).pollers
 
 
@@ -108,17 +83,17 @@ def test_the_machines_of_a_long_job_pass_the_check_of_amazon_states_language() -
 def test_the_workflow_runs_executions_of_its_poller_only_and_stops_them_with_it() -> None:
     long = rendered(attempts=30, days=28)
     [poller] = long.pollers
-    granted = long.statements_of("TrainingStateMachineRole")
+    granted = long.allowed("TrainingStateMachineRole")
     assert ("states:StartExecution", f"{{{poller}}}") in granted
     [executions] = [resource for action, resource in granted if "states:StopExecution" in action]
     assert executions.startswith("arn:aws:states:us-east-1:123456789012:execution:{")
     [rule] = [resource for action, resource in granted if "events:PutRule" in action]
     assert rule.endswith(":rule/StepFunctionsGetEventsForStepFunctionsExecutionRule")
-    assert long.workflow["States"]["Poll"]["Resource"] == "arn:aws:states:::states:startExecution.sync:2"
+    assert long.definition["States"]["Poll"]["Resource"] == "arn:aws:states:::states:startExecution.sync:2"
 
 
 def test_the_poller_may_describe_the_workflows_jobs_and_do_nothing_else() -> None:
-    assert rendered(attempts=30, days=28).statements_of("TrainingPollerStateMachineRole") == [
+    assert rendered(attempts=30, days=28).allowed("TrainingPollerStateMachineRole") == [
         (
             "sagemaker:DescribeTrainingJob",
             "arn:aws:sagemaker:us-east-1:123456789012:training-job/stack-training-*",

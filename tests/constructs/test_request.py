@@ -1,56 +1,34 @@
 import json
 from decimal import Decimal
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from aws_cdk import Duration, Token
+from stacks import message_of
+from whole_requests import BUCKET, ON_GROUPS, request_of
 
 from cdk_sagemaker_training import (
     DataParallelJob,
-    HeterogeneousJob,
     InstanceGroup,
     S3Channel,
     S3Prefix,
     Spot,
-    Torchrun,
     WarmPool,
 )
-from cdk_sagemaker_training.hyperparameters import encode_hyperparameter
-from cdk_sagemaker_training.request import check_job_name_prefix, create_training_job
+from cdk_sagemaker_training.jobs.hyperparameters import encode_hyperparameter
+from cdk_sagemaker_training.request.rules import check_job_name_prefix
 
-BUCKET: Any = SimpleNamespace(bucket_name="bucket")
-HETEROGENEOUS = HeterogeneousJob(
-    groups={"data_group": InstanceGroup("ml.c5.xlarge", 2)},
-    train=DataParallelJob(InstanceGroup("ml.g5.xlarge"), launcher=Torchrun()),
-    train_group="dnn_group",
-)
-HOMOGENEOUS = DataParallelJob(InstanceGroup("ml.g5.xlarge"))
+ON_ONE_GPU = DataParallelJob(InstanceGroup("ml.g5.xlarge"))
 
 
-def request_of(job: Any = HETEROGENEOUS, **props: Any) -> dict[str, Any]:
-    return create_training_job(
-        **{
-            "job_request": job.requests()[0],
-            "training_job_name": "digits-1",
-            "image_uri": "123456789012.dkr.ecr.us-east-1.amazonaws.com/digits:1",
-            "role_arn": "arn:aws:iam::123456789012:role/Training",
-            "output": S3Prefix(BUCKET, "models/"),
-            "max_runtime_seconds": 3600,
-            **props,
-        }
-    )
-
-
-def refusal_of(job: Any = HETEROGENEOUS, **props: Any) -> str:
-    with pytest.raises(ValueError) as raised:
-        request_of(job, **props)
-    return str(raised.value)
+def refusal_of(job: Any = ON_GROUPS, **props: Any) -> str:
+    return message_of(lambda: request_of(job, **props))
 
 
 def test_a_heterogeneous_request_has_groups_and_neither_type_nor_count() -> None:
     assert request_of(
+        ON_GROUPS,
         hyperparameters={"epochs": 3},
         channels={
             "digits": S3Channel(BUCKET, "digits/", groups=["data_group"]),
@@ -111,13 +89,13 @@ def test_a_heterogeneous_request_has_groups_and_neither_type_nor_count() -> None
 
 
 def test_channels_without_groups_name_none() -> None:
-    [channel] = request_of(channels={"digits": S3Channel(BUCKET)})["InputDataConfig"]
+    [channel] = request_of(ON_GROUPS, channels={"digits": S3Channel(BUCKET)})["InputDataConfig"]
     assert "InstanceGroupNames" not in channel["DataSource"]["S3DataSource"]
 
 
 def test_spot_brings_its_checkpoints_and_its_waiting_time() -> None:
-    spot = Spot(S3Prefix(BUCKET, "checkpoints/"), max_wait=Duration.hours(2))
-    request = request_of(HOMOGENEOUS, spot=spot, checkpoint_s3_uri="s3://bucket/checkpoints/one/")
+    spot = Spot(S3Prefix(BUCKET, "checkpoints/one/"), max_wait=Duration.hours(2))
+    request = request_of(ON_ONE_GPU, spot=spot)
     assert request["EnableManagedSpotTraining"] is True
     assert request["CheckpointConfig"] == {
         "LocalPath": "/opt/ml/checkpoints",
@@ -127,7 +105,7 @@ def test_spot_brings_its_checkpoints_and_its_waiting_time() -> None:
 
 
 def test_a_spot_job_that_may_wait_for_less_than_it_may_run_is_refused() -> None:
-    message = refusal_of(HOMOGENEOUS, spot=Spot(S3Prefix(BUCKET), max_wait=60))
+    message = refusal_of(ON_ONE_GPU, spot=Spot(S3Prefix(BUCKET), max_wait=60))
     assert message.startswith("spot.max_wait must be at least max_runtime")
     assert message.endswith("like Duration.seconds(3600), got 60 seconds")
 
@@ -146,7 +124,7 @@ def test_a_group_of_a_channel_that_is_no_group_of_the_job_is_refused() -> None:
 
 
 def test_groups_on_a_channel_of_a_job_without_groups_are_refused() -> None:
-    message = refusal_of(HOMOGENEOUS, channels={"digits": S3Channel(BUCKET, groups=["data_group"])})
+    message = refusal_of(ON_ONE_GPU, channels={"digits": S3Channel(BUCKET, groups=["data_group"])})
     assert message.startswith("channels['digits'].groups must be left out of a job without instance groups")
 
 
@@ -168,7 +146,7 @@ def test_a_hyperparameter_over_2500_characters_is_refused() -> None:
 
 
 def test_more_than_100_hyperparameters_are_refused_the_jobs_own_included() -> None:
-    assert len(request_of(hyperparameters={f"h{n}": n for n in range(98)})["HyperParameters"]) == 100
+    assert len(request_of(ON_GROUPS, hyperparameters={f"h{n}": n for n in range(98)})["HyperParameters"]) == 100
     message = refusal_of(hyperparameters={f"h{n}": n for n in range(99)})
     assert message.startswith("hyperparameters must be at most 100")
     assert message.endswith("got 101")
@@ -176,13 +154,20 @@ def test_more_than_100_hyperparameters_are_refused_the_jobs_own_included() -> No
 
 def test_a_hyperparameter_that_the_job_sets_is_refused() -> None:
     message = refusal_of(hyperparameters={"sagemaker_torch_distributed_enabled": "false"})
-    assert message.startswith("hyperparameters must leave 'sagemaker_torch_distributed_enabled' to the job")
+    assert message.startswith(
+        "hyperparameters must not contain 'sagemaker_torch_distributed_enabled', which the job sets"
+    )
 
 
-@pytest.mark.parametrize("seconds", [0, 28 * 24 * 3600 + 1])
-def test_a_runtime_over_28_days_or_none_at_all_is_refused(seconds: int) -> None:
-    assert refusal_of(max_runtime_seconds=seconds) == (
-        f"max_runtime must be between 1 second and 28 days, like Duration.hours(6), got {seconds} seconds"
+def test_a_runtime_over_28_days_is_refused() -> None:
+    assert refusal_of(max_runtime=28 * 24 * 3600 + 1) == (
+        "max_runtime must be between 1 second and 28 days, like Duration.hours(6), got 2419201 seconds"
+    )
+
+
+def test_a_runtime_of_no_time_is_refused() -> None:
+    assert refusal_of(max_runtime=0) == (
+        "max_runtime must be a Duration or whole seconds, at least 1, like Duration.hours(6), got 0"
     )
 
 
@@ -245,7 +230,7 @@ def test_a_hyperparameter_that_holds_itself_is_refused() -> None:
     cycle: dict[str, Any] = {}
     cycle["again"] = [cycle]
     message = refusal_of(hyperparameters={"it": cycle})
-    assert message.startswith("hyperparameters['it'] must not hold itself, like [1, 2], got ")
+    assert message.startswith("hyperparameters['it'] must not contain itself, like [1, 2], got ")
 
 
 def test_a_hyperparameter_known_only_later_goes_as_the_text_that_it_is() -> None:
@@ -254,4 +239,4 @@ def test_a_hyperparameter_known_only_later_goes_as_the_text_that_it_is() -> None
 
 def test_a_number_known_only_later_is_refused_with_the_text_to_write_instead() -> None:
     message = refusal_of(hyperparameters={"it": Token.as_number({"Ref": "Steps"})})
-    assert message.startswith("hyperparameters['it'] must be text where it is known only later")
+    assert message.startswith("hyperparameters['it'] must be text if it is a token")

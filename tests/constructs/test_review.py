@@ -9,38 +9,19 @@ from aws_cdk import aws_logs as logs
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk.assertions import Match, Template
+from stacks import UserStack
 
 from cdk_sagemaker_training import (
     DataParallelJob,
     InstanceGroup,
-    S3Prefix,
     TrainingBucket,
-    TrainingImage,
     TrainingNetwork,
-    TrainingWorkflow,
 )
 
 
-def workflow(stack: cdk.Stack, **props: Any) -> TrainingWorkflow:
-    return TrainingWorkflow(
-        stack,
-        "Training",
-        job=DataParallelJob(InstanceGroup("ml.g5.xlarge", 2)),
-        image=TrainingImage.from_uri(stack, "Image", "123456789012.dkr.ecr.us-east-1.amazonaws.com/jobs:1"),
-        output=S3Prefix(s3.Bucket.from_bucket_name(stack, "Bucket", "data"), "models/"),
-        **props,
-    )
-
-
-def template(**props: Any) -> Template:
-    stack = cdk.Stack(cdk.App(), "Stack")
-    workflow(stack, **props)
-    return Template.from_stack(stack)
-
-
 def test_every_role_of_a_workflow_but_its_functions_is_taken_on_only_for_what_lies_in_its_account() -> None:
-    stack = cdk.Stack()
-    workflow(stack, network=TrainingNetwork(stack, "Network"))
+    stack = UserStack(region=None)
+    stack.workflow(network=TrainingNetwork(stack, "Network"))
     roles = Template.from_stack(stack).find_resources("AWS::IAM::Role").values()
     trusted = {}
     for role in roles:
@@ -55,7 +36,9 @@ def test_every_role_of_a_workflow_but_its_functions_is_taken_on_only_for_what_li
 
 
 def test_both_state_machines_keep_every_event_without_its_data_for_three_months() -> None:
-    found = template()
+    stack = UserStack()
+    stack.workflow()
+    found = Template.from_stack(stack)
     found.resource_properties_count_is(
         "AWS::StepFunctions::StateMachine",
         {"LoggingConfiguration": {"Level": "ALL", "IncludeExecutionData": False, "Destinations": Match.any_value()}},
@@ -68,9 +51,9 @@ def test_both_state_machines_keep_every_event_without_its_data_for_three_months(
 
 
 def test_what_is_kept_of_executions_can_be_said() -> None:
-    stack = cdk.Stack(cdk.App(), "Stack")
+    stack = UserStack()
     group = logs.LogGroup(stack, "Own", retention=logs.RetentionDays.TEN_YEARS)
-    workflow(stack, logs=sfn.LogOptions(destination=group, level=sfn.LogLevel.ERROR))
+    stack.workflow(logs=sfn.LogOptions(destination=group, level=sfn.LogLevel.ERROR))
     found = Template.from_stack(stack)
     of_executions = {"LogGroupName": Match.string_like_regexp("^/aws/vendedlogs/states/")}
     found.resource_properties_count_is("AWS::Logs::LogGroup", of_executions, 0)
@@ -80,24 +63,22 @@ def test_what_is_kept_of_executions_can_be_said() -> None:
 
 
 def test_a_job_whose_machines_do_not_fit_its_network_is_refused() -> None:
-    stack = cdk.Stack()
+    stack = UserStack()
+    nine, network = (
+        DataParallelJob(InstanceGroup("ml.g5.xlarge", 9)),
+        TrainingNetwork(stack, "Network", cidr="10.0.0.0/27"),
+    )
     with pytest.raises(
         ValueError, match=r"^network must have a subnet with addresses for all machines, .* for 9 machines$"
     ):
-        TrainingWorkflow(
-            stack,
-            "Training",
-            job=DataParallelJob(InstanceGroup("ml.g5.xlarge", 9)),
-            image=TrainingImage.from_uri(stack, "Image", "123456789012.dkr.ecr.us-east-1.amazonaws.com/jobs:1"),
-            output=S3Prefix(s3.Bucket.from_bucket_name(stack, "Bucket", "data"), "models/"),
-            network=TrainingNetwork(stack, "Network", cidr="10.0.0.0/27"),
-        )
+        stack.workflow(job=nine, network=network)
 
 
 @pytest.mark.parametrize(("encrypted", "rules"), [(True, 3), (False, 1)])
 def test_a_job_that_encrypts_the_traffic_between_its_hosts_has_the_rules_for_it(encrypted: bool, rules: int) -> None:
-    stack = cdk.Stack()
-    workflow(stack, network=TrainingNetwork(stack, "Network"), inter_container_encryption=encrypted)
+    stack = UserStack()
+    two = DataParallelJob(InstanceGroup("ml.g5.xlarge", 2))
+    stack.workflow(job=two, network=TrainingNetwork(stack, "Network"), inter_container_encryption=encrypted)
     Template.from_stack(stack).resource_count_is("AWS::EC2::SecurityGroupIngress", rules)
 
 

@@ -137,7 +137,7 @@ def test_a_new_role_reaches_no_further_than_its_boundary() -> None:
 def test_a_boundary_for_a_role_that_there_is_already_is_refused() -> None:
     stack = cdk.Stack()
     own = iam.Role(stack, "Own", assumed_by=iam.ServicePrincipal("sagemaker.amazonaws.com"))
-    with pytest.raises(ValueError, match=r"^permissions_boundary must be left out with a role that there is already"):
+    with pytest.raises(ValueError, match=r"^permissions_boundary must be left out with an existing role"):
         TrainingRole(stack, "Role", role=own, permissions_boundary=iam.ManagedPolicy(stack, "Boundary"))
 
 

@@ -1,8 +1,9 @@
 from typing import Any
 
 import pytest
+from service_rules import INPUT, breaches
 
-from cdk_sagemaker_training.service_model import check_request, training_instance_types
+from cdk_sagemaker_training.facts.service_model import check_request, training_instance_types
 
 LEAST: dict[str, Any] = {
     "TrainingJobName": "digits",
@@ -14,8 +15,22 @@ LEAST: dict[str, Any] = {
 }
 
 
-def test_the_least_request_passes() -> None:
-    check_request(LEAST)
+def refusal_of(request: dict[str, Any]) -> str | None:
+    """What is said to a request; None where it is taken."""
+    try:
+        check_request(request)
+    except ValueError as refusal:
+        return str(refusal)
+    return None
+
+
+def test_the_least_request_is_taken_and_without_any_of_its_members_it_is_not() -> None:
+    assert (refusal_of(LEAST), breaches(LEAST)) == (None, [])
+    assert {*INPUT.required_members} < {*LEAST}
+    for member in INPUT.required_members:
+        rest = {name: value for name, value in LEAST.items() if name != member}
+        assert refusal_of(rest) == f"{member} must be set"
+        assert breaches(rest)
 
 
 @pytest.mark.parametrize(
@@ -24,7 +39,7 @@ def test_the_least_request_passes() -> None:
         ({"TrainingJobName": "a b"}, "TrainingJobName must match"),
         ({"TrainingJobName": "a" * 64}, "TrainingJobName must be at most 63 characters, got 64 characters"),
         ({"TrainingJobNames": "a"}, "TrainingJobNames must be one of TrainingJobName, "),
-        ({"AlgorithmSpecification": {}}, "AlgorithmSpecification.TrainingInputMode must be given"),
+        ({"AlgorithmSpecification": {}}, "AlgorithmSpecification.TrainingInputMode must be set"),
         (
             {"AlgorithmSpecification": {"TrainingInputMode": "Fast"}},
             "AlgorithmSpecification.TrainingInputMode must be one of",
@@ -36,9 +51,8 @@ def test_the_least_request_passes() -> None:
     ],
 )
 def test_what_the_service_would_refuse_is_refused_by_its_path(change: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError) as raised:
-        check_request({**LEAST, **change})
-    assert message in str(raised.value)
+    assert message in str(refusal_of({**LEAST, **change}))
+    assert breaches({**LEAST, **change})
 
 
 def test_the_prop_is_named_where_it_is_known() -> None:
@@ -46,14 +60,11 @@ def test_the_prop_is_named_where_it_is_known() -> None:
         check_request({**LEAST, "StoppingCondition": {"MaxRuntimeInSeconds": 0}}, {"StoppingCondition": "max_runtime"})
 
 
-def test_what_is_known_only_later_is_passed_by() -> None:
-    check_request(
-        {
-            **{key: value for key, value in LEAST.items() if key != "TrainingJobName"},
-            "TrainingJobName.$": "$.name",
-            "RoleArn": "${Token[RoleArn.1]}",
-        }
-    )
+def test_what_is_known_only_later_is_passed_by_and_what_is_known_now_is_not() -> None:
+    later = {name: value for name, value in LEAST.items() if name != "TrainingJobName"}
+    later |= {"TrainingJobName.$": "$.name", "RoleArn": "${Token[RoleArn.1]}"}
+    assert refusal_of(later) is None
+    assert str(refusal_of({**later, "RoleArn": "Token[RoleArn.1]"})).startswith("RoleArn must ")
 
 
 def test_the_instance_types_are_those_of_the_service_model() -> None:

@@ -3,17 +3,12 @@ from typing import Any
 
 import aws_cdk as cdk
 import pytest
+from stacks import message_of
 
 from cdk_sagemaker_training import InstanceGroup, ModelParallelJob, SmpV1, SmpV2, TrainingImage
-from cdk_sagemaker_training.smp_parameters import V1, V2
+from cdk_sagemaker_training.facts.smp_parameters import V1, V2
 
 P4D = InstanceGroup("ml.p4d.24xlarge", 2)
-
-
-def message_of(make: Any) -> str:
-    with pytest.raises(ValueError) as raised:
-        make()
-    return str(raised.value)
 
 
 @pytest.mark.parametrize(("kind", "table"), [(SmpV1, V1), (SmpV2, V2)])
@@ -48,17 +43,17 @@ def test_a_weight_outside_0_to_1_is_refused() -> None:
 @pytest.mark.parametrize(
     ("given", "prop"),
     [
-        ({}, "pipeline_parallel_degree must be said"),
+        ({}, "pipeline_parallel_degree must be set"),
         (
             {"pipeline_parallel_degree": 2, "partitions": 2},
-            "partitions must be left out beside pipeline_parallel_degree",
+            "partitions must be left out with pipeline_parallel_degree",
         ),
-        ({"partitions": 2, "auto_partition": False}, "default_partition must be said with auto_partition=False"),
+        ({"partitions": 2, "auto_partition": False}, "default_partition must be set with auto_partition=False"),
         ({"partitions": 2, "default_partition": 2}, "default_partition must be less than 2"),
-        ({"partitions": 2, "ddp": True, "horovod": True}, "horovod must be left out beside ddp"),
+        ({"partitions": 2, "ddp": True, "horovod": True}, "horovod must be left out with ddp"),
         ({"partitions": 2, "tensor_parallel_degree": 2}, "ddp must be True with tensor_parallel_degree"),
         ({"partitions": 2, "ddp_port": 8888}, "ddp must be True with"),
-        ({"partitions": 2, "fp16": True, "bf16": True}, "bf16 must be left out beside fp16"),
+        ({"partitions": 2, "fp16": True, "bf16": True}, "bf16 must be left out with fp16"),
         ({"partitions": 2, "sharded_data_parallel_degree": 2}, "pipeline_parallel_degree must be 1"),
         (
             {"sharded_data_parallel_degree": 2, "shard_optimizer_state": True},

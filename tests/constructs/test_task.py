@@ -1,29 +1,27 @@
+"""A task state that runs one training job in a state machine of the user's own."""
+
 from dataclasses import replace
 from typing import Any
 
 import aws_cdk as cdk
 import pytest
-from aws_cdk import aws_ecr as ecr
 from aws_cdk import aws_iam as iam
-from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_stepfunctions as sfn
-from aws_cdk.assertions import Template
-from rendered import definitions, lint, resolved
+from rendered import lint
+from stacks import UserStack, message_of
 
 from cdk_sagemaker_training import (
     DataParallelJob,
     HeterogeneousJob,
     InstanceGroup,
     S3Channel,
-    S3Prefix,
     Spot,
     Torchrun,
-    TrainingImage,
     TrainingTask,
     WarmPool,
 )
 
-HOMOGENEOUS = DataParallelJob(InstanceGroup("ml.g5.xlarge", 2), launcher=Torchrun())
+ON_TWO_GPUS = DataParallelJob(InstanceGroup("ml.g5.xlarge", 2), launcher=Torchrun())
 HETEROGENEOUS = HeterogeneousJob(
     groups={"data_group": InstanceGroup("ml.c5.xlarge", 2)},
     train=DataParallelJob(InstanceGroup("ml.g5.xlarge")),
@@ -35,59 +33,36 @@ JOB_NAME = (
 )
 
 
-class Machine:
-    """A user's own state machine with one training task, in a stack of its own."""
-
-    def __init__(self, machine_props: dict[str, Any] | None = None, **props: Any) -> None:
-        self.stack = cdk.Stack(cdk.App(), "Stack", env=cdk.Environment(account="123456789012", region="us-east-1"))
-        self.bucket = s3.Bucket.from_bucket_name(self.stack, "Bucket", "bucket")
-        repository = ecr.Repository.from_repository_name(self.stack, "Repository", "images")
-        self.task = TrainingTask(
-            self.stack,
-            "Train",
-            **{
-                "job": HOMOGENEOUS,
-                "image": TrainingImage.from_ecr_repository(self.stack, "Image", repository, "1"),
-                "output": S3Prefix(self.bucket, "models/"),
-                **props,
-            },
-        )
-        self.machine_props = machine_props or {}
-
-    def definition(self) -> dict[str, Any]:
-        [definition] = definitions(self.template()).values()
-        return definition
-
-    def state(self) -> dict[str, Any]:
-        return dict(self.definition()["States"]["Train"])
-
-    def template(self) -> dict[str, Any]:
-        body = sfn.DefinitionBody.from_chainable(self.task)
-        sfn.StateMachine(self.stack, "Machine", definition_body=body, **self.machine_props)
-        return dict(Template.from_stack(self.stack).to_json())
+def state_of(stack: UserStack, task: TrainingTask) -> dict[str, Any]:
+    """The state of a task in a machine of the user's own."""
+    stack.machine_of(task)
+    [definition] = stack.machines().values()
+    return dict(definition["States"]["Train"])
 
 
-def bucket() -> s3.IBucket:
-    return s3.Bucket.from_bucket_name(cdk.Stack(), "Bucket", "bucket")
+def state(**props: Any) -> dict[str, Any]:
+    stack = UserStack()
+    return state_of(stack, stack.task(**{"job": ON_TWO_GPUS, **props}))
 
 
-def message_of(**props: Any) -> str:
-    with pytest.raises(ValueError) as raised:
-        Machine(**props)
-    return str(raised.value)
+def refusal_of(**props: Any) -> str:
+    return message_of(lambda: UserStack().task(**props))
 
 
 def test_the_state_holds_the_whole_request() -> None:
-    state = Machine(
-        channels={"images": S3Channel(bucket(), "images/")},
-        checkpoints=S3Prefix(bucket(), "checkpoints"),
+    stack = UserStack()
+    task = stack.task(
+        job=ON_TWO_GPUS,
+        channels={"images": S3Channel(stack.bucket, "images/")},
+        checkpoints=stack.place("checkpoints"),
         hyperparameters={"epochs": 4},
         environment={"LOG": "debug"},
         max_runtime=cdk.Duration.hours(6),
-    ).state()
-    role = state["Parameters"].pop("RoleArn")
+    )
+    found = state_of(stack, task)
+    role = found["Parameters"].pop("RoleArn")
     assert role.startswith("{TrainRole")
-    assert state == {
+    assert found == {
         "Type": "Task",
         "End": True,
         "Resource": "arn:aws:states:::sagemaker:createTrainingJob.sync",
@@ -127,47 +102,47 @@ def test_the_state_holds_the_whole_request() -> None:
 
 
 def test_the_state_has_the_props_of_every_task_state() -> None:
-    state = Machine(
+    found = state(
         comment="trains",
         result_path="$.trained",
         input_path="$.in",
         task_timeout=sfn.Timeout.duration(cdk.Duration.hours(7)),
-    ).state()
-    assert (state["Comment"], state["ResultPath"], state["InputPath"]) == ("trains", "$.trained", "$.in")
-    assert state["TimeoutSeconds"] == 25_200
+    )
+    assert (found["Comment"], found["ResultPath"], found["InputPath"]) == ("trains", "$.trained", "$.in")
+    assert found["TimeoutSeconds"] == 25_200
 
 
 def test_the_state_goes_on_retries_and_catches_as_cdks_own_tasks_do() -> None:
-    machine = Machine()
-    machine.task.add_retry(errors=["States.TaskFailed"], max_attempts=2)
-    machine.task.add_catch(sfn.Fail(machine.stack, "Sorry"), errors=["States.ALL"])
-    machine.task.next(sfn.Succeed(machine.stack, "Good"))
-    definition = machine.definition()
-    state = definition["States"]["Train"]
-    assert state["Retry"] == [{"ErrorEquals": ["States.TaskFailed"], "MaxAttempts": 2}]
-    assert [catch["Next"] for catch in state["Catch"]] == ["Sorry"]
-    assert state["Next"] == "Good"
-    assert lint({"Machine": definition}) == []
-
-
-def test_the_state_passes_the_check_of_amazon_states_language() -> None:
-    assert lint({"Machine": Machine(checkpoints=S3Prefix(bucket(), "c/")).definition()}) == []
+    stack = UserStack()
+    task = stack.task(checkpoints=stack.place("c/"))
+    task.add_retry(errors=["States.TaskFailed"], max_attempts=2)
+    task.add_catch(sfn.Fail(stack, "Sorry"), errors=["States.ALL"])
+    task.next(sfn.Succeed(stack, "Good"))
+    found = state_of(stack, task)
+    assert found["Retry"] == [{"ErrorEquals": ["States.TaskFailed"], "MaxAttempts": 2}]
+    assert [catch["Next"] for catch in found["Catch"]] == ["Sorry"]
+    assert found["Next"] == "Good"
+    assert lint(stack.machines()) == []
 
 
 def test_a_machine_in_jsonata_where_jsonpath_is_not_allowed_is_refused() -> None:
+    stack = UserStack()
+    task = stack.task()
     with pytest.raises(RuntimeError, match="'queryLanguage' can not be 'JSONPath' if set to 'JSONata'"):
-        Machine(machine_props={"query_language": sfn.QueryLanguage.JSONATA}).template()
+        stack.machine_of(task, query_language=sfn.QueryLanguage.JSONATA)
 
 
 def test_a_value_may_come_from_the_states_input() -> None:
-    state = Machine(hyperparameters={"steps": sfn.JsonPath.string_at("$.steps")}).state()
-    assert state["Parameters"]["HyperParameters"]["steps.$"] == "$.steps"
+    hyperparameters = state(hyperparameters={"steps": sfn.JsonPath.string_at("$.steps")})["Parameters"][
+        "HyperParameters"
+    ]
+    assert hyperparameters["steps.$"] == "$.steps"
 
 
 def test_jobs_of_a_map_are_told_apart_by_what_the_user_says() -> None:
-    parameters = Machine(unique_by=sfn.JsonPath.string_at("$.index"), checkpoints=S3Prefix(bucket())).state()[
-        "Parameters"
-    ]
+    stack = UserStack()
+    task = stack.task(unique_by=sfn.JsonPath.string_at("$.index"), checkpoints=stack.place())
+    parameters = state_of(stack, task)["Parameters"]
     assert parameters["TrainingJobName.$"] == (
         "States.Format('stack-train-{}', States.Hash("
         "States.Format('{}-{}-{}-{}-{}', $$.Execution.Id, $$.State.Name, "
@@ -179,20 +154,18 @@ def test_jobs_of_a_map_are_told_apart_by_what_the_user_says() -> None:
 
 
 def test_spot_is_what_sync_takes() -> None:
-    parameters = Machine(spot=Spot(S3Prefix(bucket(), "c/"), max_wait=cdk.Duration.days(2))).state()["Parameters"]
+    stack = UserStack()
+    task = stack.task(spot=Spot(stack.place("c/"), max_wait=cdk.Duration.days(2)))
+    parameters = state_of(stack, task)["Parameters"]
     assert parameters["EnableManagedSpotTraining"] is True
     assert parameters["StoppingCondition"]["MaxWaitTimeInSeconds"] == 172_800
 
 
 def test_the_machines_role_may_run_the_tasks_own_jobs_and_nothing_else() -> None:
-    template = Machine().template()
-    [policy] = [
-        resolved(value["Properties"]["PolicyDocument"]["Statement"])
-        for name, value in template["Resources"].items()
-        if name.startswith("MachineRoleDefaultPolicy")
-    ]
-    [role] = [name for name in template["Resources"] if name.startswith("TrainRole") and "Policy" not in name]
-    assert policy == [
+    stack = UserStack()
+    stack.machine_of(stack.task())
+    [role] = [name for name in stack.template()["Resources"] if name.startswith("TrainRole") and "Policy" not in name]
+    assert stack.statements("MachineRole") == [
         {
             "Action": [
                 "sagemaker:CreateTrainingJob",
@@ -221,9 +194,8 @@ def test_the_machines_role_may_run_the_tasks_own_jobs_and_nothing_else() -> None
 
 
 def test_a_role_that_there_is_already_runs_the_job() -> None:
-    stack = cdk.Stack()
-    own = iam.Role.from_role_arn(stack, "Own", "arn:aws:iam::123456789012:role/own")
-    assert Machine(role=own).state()["Parameters"]["RoleArn"] == "arn:aws:iam::123456789012:role/own"
+    own = iam.Role.from_role_arn(UserStack(), "Own", "arn:aws:iam::123456789012:role/own")
+    assert state(role=own)["Parameters"]["RoleArn"] == "arn:aws:iam::123456789012:role/own"
 
 
 @pytest.mark.parametrize(
@@ -237,7 +209,7 @@ def test_a_role_that_there_is_already_runs_the_job() -> None:
 def test_what_sync_is_not_known_to_take_is_refused_and_as_task_named(
     props: dict[str, Any], prop: str, member: str
 ) -> None:
-    assert message_of(**props) == (
+    assert refusal_of(**props) == (
         f"{prop} must be what `sagemaker:createTrainingJob.sync` is known to take, like one instance type and count, "
         f"got {member}: use TrainingWorkflow(...).as_task(...), "
         "or TrainingWorkflow(..., integration=unlisted('sync')) where AWS differs by now"
@@ -245,16 +217,16 @@ def test_what_sync_is_not_known_to_take_is_refused_and_as_task_named(
 
 
 def test_a_job_name_prefix_that_names_cannot_begin_with_is_refused() -> None:
-    assert message_of(job_name_prefix="digits_").endswith("like 'digits', got 'digits_'")
+    assert refusal_of(job_name_prefix="digits_").endswith("like 'digits', got 'digits_'")
 
 
 def test_a_job_of_several_requests_is_refused() -> None:
     class Twice:
         def requests(self) -> Any:
-            [request] = HOMOGENEOUS.requests()
+            [request] = ON_TWO_GPUS.requests()
             return [replace(request, name_suffix="first"), request]
 
-    assert message_of(job=Twice()) == (
+    assert refusal_of(job=Twice()) == (
         "job must be one that makes one request, like DataParallelJob(InstanceGroup('ml.g5.xlarge')), got Twice with 2: "
         "use TrainingWorkflow(...).as_task(...)"
     )

@@ -2,6 +2,7 @@ from typing import Any
 
 import aws_cdk as cdk
 import pytest
+from stacks import message_of
 
 from cdk_sagemaker_training import (
     CompiledJob,
@@ -17,12 +18,6 @@ from cdk_sagemaker_training import (
 
 ONE_GPU = InstanceGroup("ml.g5.4xlarge")
 EIGHT_GPUS = InstanceGroup("ml.p4d.24xlarge", 2)
-
-
-def message_of(make: Any) -> str:
-    with pytest.raises(ValueError) as raised:
-        make()
-    return str(raised.value)
 
 
 def request_of(job: Any) -> JobRequest:
@@ -46,7 +41,7 @@ def stack(region: str = "us-east-1") -> cdk.Stack:
 @pytest.mark.parametrize("instance_type", ["ml.p5.48xlarge", "ml.p4de.24xlarge", "ml.g6.xlarge", "ml.c5.xlarge"])
 def test_it_compiles_for_its_own_families_only(instance_type: str) -> None:
     assert message_of(lambda: job(InstanceGroup(instance_type))) == (
-        "instance_type must be of a family that TrainingCompiler compiles for, p3, p3dn, g4dn, p4d, g5, "
+        "instance_type must be of a family that TrainingCompiler supports, p3, p3dn, g4dn, p4d, g5, "
         f"like 'ml.g5.xlarge', or unlisted({instance_type!r}) where AWS differs by now, got {instance_type!r}"
     )
 
@@ -55,13 +50,13 @@ def test_it_is_refused_in_a_heterogeneous_job() -> None:
     message = message_of(
         lambda: HeterogeneousJob(groups={"data": InstanceGroup("ml.c5.xlarge")}, train=job(), train_group="dnn")
     )
-    assert message.startswith("train must be a job whose machines can be a group beside others, like DataParallelJob(")
-    assert message.endswith(": TrainingCompiler takes no instance groups")
+    assert message.startswith("train must be a job that can run in one of several groups, like DataParallelJob(")
+    assert message.endswith(": TrainingCompiler does not support instance groups")
 
 
 def test_other_launchers_are_refused() -> None:
     assert message_of(lambda: job(launcher=Torchrun())) == (
-        "launcher must be one that TrainingCompiler compiles under, like PyTorchXla() for PyTorch or launcher=None, "
+        "launcher must be one that TrainingCompiler supports, like PyTorchXla() for PyTorch or launcher=None, "
         "got sagemaker_torch_distributed_enabled"
     )
 

@@ -7,11 +7,9 @@ from typing import Any
 
 import aws_cdk as cdk
 import pytest
-from aws_cdk import aws_ecr as ecr
 from aws_cdk import aws_kms as kms
-from aws_cdk import aws_s3 as s3
-from aws_cdk.assertions import Annotations, Match, Template
-from rendered import create_requests
+from aws_cdk.assertions import Annotations, Match
+from stacks import UserStack
 from whole_requests import ON_CPUS, ON_GROUPS
 
 from cdk_sagemaker_training import (
@@ -23,7 +21,6 @@ from cdk_sagemaker_training import (
     Neuron,
     Profiler,
     S3Channel,
-    S3Prefix,
     SmDdp,
     SmpV1,
     SmpV2,
@@ -37,30 +34,22 @@ from cdk_sagemaker_training import (
     efa_environment,
     unlisted,
 )
-from cdk_sagemaker_training.reference import page
-from cdk_sagemaker_training.unlisted import LISTS, WARNING
+from cdk_sagemaker_training.core.unlisted import LISTS, WARNING
+from cdk_sagemaker_training.docs_generator import page
 
 G5, P4D = "ml.g5.48xlarge", "ml.p4d.24xlarge"
 
 
-class Stack(cdk.Stack):
+class Stack(UserStack):
     def __init__(self) -> None:
-        super().__init__(cdk.App(), "Stack", env=cdk.Environment(account="123456789012", region="us-east-1"))
-        self.bucket = s3.Bucket.from_bucket_name(self, "Bucket", "bucket")
+        super().__init__()
         self.key = kms.Key.from_key_arn(self, "Key", "arn:aws:kms:us-east-1:123456789012:key/1234")
 
-    def image(self, base: Any = None) -> TrainingImage:
-        repository = ecr.Repository.from_repository_name(self, "Repository", "images")
-        return TrainingImage.from_ecr_repository(self, "Image", repository, "1", base=base)
+    def workflow(self, job: Any = ON_CPUS, **props: Any) -> TrainingWorkflow:  # type: ignore[override]
+        return super().workflow(job=job, **props)
 
-    def place(self, prefix: str) -> S3Prefix:
-        return S3Prefix(self.bucket, prefix)
-
-    def workflow(self, job: Any = ON_CPUS, **props: Any) -> TrainingWorkflow:
-        image = props.pop("image", None) or self.image()
-        return TrainingWorkflow(self, "Training", job=job, image=image, output=self.place("models/"), **props)
-
-    def warnings(self) -> list[str]:
+    def unlisted_values(self) -> list[str]:
+        """The warnings of values that no list is held against: their ids are all the same."""
         found = Annotations.from_stack(self).find_warning("*", Match.string_like_regexp(f".*{WARNING}.*"))
         return [str(one.entry.data) for one in found]
 
@@ -144,7 +133,7 @@ REFUSED: list[tuple[str, Any, Use]] = [
     (
         "compiler-images",
         "pytorch-trcomp-training:2.0.0-gpu-py310",
-        lambda stack, it: stack.workflow(compiled(), image=stack.image(base=it)),
+        lambda stack, it: stack.workflow(compiled(), image=stack.image_from("images", base=it)),
     ),
     (
         "torch-compile-modes",
@@ -175,15 +164,15 @@ def test_a_refusal_that_rests_on_a_list_names_the_way_out(name: str, value: Any,
 def test_what_is_unlisted_is_taken_with_a_warning(name: str, value: Any, use: Use) -> None:
     stack = Stack()
     use(stack, unlisted(value))
-    warnings = stack.warnings()
+    warnings = stack.unlisted_values()
     assert warnings
-    assert all(" is unlisted: no list of this library is held against it" in one for one in warnings)
+    assert all(" is unlisted: it is not checked against this library's lists" in one for one in warnings)
     assert any(f"{value!r} is unlisted" in one for one in warnings)
 
 
 def test_a_region_that_a_container_is_not_listed_in_is_taken_with_an_unlisted_version() -> None:
-    def stack_of() -> cdk.Stack:
-        return cdk.Stack(cdk.App(), "Stack", env=cdk.Environment(account="123456789012", region="ap-south-2"))
+    def stack_of() -> UserStack:
+        return UserStack("ap-south-2")
 
     with pytest.raises(ValueError, match=r"^region must be one that has .*, or unlisted\('1.13.1'\) as the version "):
         TrainingImage.from_training_compiler(stack_of(), "Image", "pytorch", "1.13.1")
@@ -199,7 +188,7 @@ def test_every_list_is_walked_and_on_the_page_of_members() -> None:
 def test_an_unlisted_type_is_sent_as_it_stands() -> None:
     stack = Stack()
     stack.workflow(DataParallelJob(on(unlisted("ml.p9e.48xlarge"), 2), SmDdp()))
-    [request] = create_requests(dict(Template.from_stack(stack).to_json())).values()
+    request = stack.request()
     assert request["ResourceConfig"]["InstanceType"] == "ml.p9e.48xlarge"
     assert request["HyperParameters"]["sagemaker_instance_type"] == '"ml.p9e.48xlarge"'
 
@@ -207,7 +196,7 @@ def test_an_unlisted_type_is_sent_as_it_stands() -> None:
 def test_what_is_listed_is_not_warned_of() -> None:
     stack = Stack()
     stack.workflow(DataParallelJob(on(P4D), SmDdp()))
-    assert stack.warnings() == []
+    assert stack.unlisted_values() == []
 
 
 def test_the_warning_can_be_acknowledged() -> None:
@@ -215,7 +204,7 @@ def test_the_warning_can_be_acknowledged() -> None:
     stack.workflow(DataParallelJob(on(unlisted("ml.p9e.48xlarge"))))
     answer = cdk.Acknowledgment(id=f"annotation::{WARNING}", reason="in our account since Monday")
     cdk.Validations.of(stack).acknowledge(answer)
-    assert stack.warnings() == []
+    assert stack.unlisted_values() == []
 
 
 @pytest.mark.parametrize("instance_type", ["ml.p7.48xlarge", unlisted("ml.p9e.48xlarge")])

@@ -2,35 +2,28 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 from dataclasses import fields, is_dataclass
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from botocore.loaders import Loader
-from botocore.model import ServiceModel
-from botocore.validate import ParamValidator
 from drawn_jobs import Surface, made
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from test_refusals import REQUESTS
+from refused_requests import REQUESTS
+from service_rules import breaches
 from whole_requests import request_of
 
 import cdk_sagemaker_training
-from cdk_sagemaker_training.props import PROPS
-from cdk_sagemaker_training.request import PROP_NAMES, create_training_job
-from cdk_sagemaker_training.service_model import check_request
-from cdk_sagemaker_training.tokens import is_unresolved
+from cdk_sagemaker_training.request.props import prop_names, table
 
-MODEL = ServiceModel(Loader().load_service_model("sagemaker", "service-2"), "sagemaker")
-INPUT = MODEL.operation_model("CreateTrainingJob").input_shape
+# Which no list of SageMaker's types has yet.
+NEWER_TYPES = frozenset({"ml.p7.48xlarge"})
 # The props of the constructs, and those of the values that they take.
 VALUES = [getattr(cdk_sagemaker_training, name) for name in cdk_sagemaker_training.__all__]
 FIELDS = {field.name for value in VALUES if is_dataclass(value) for field in fields(value)}
-NAMED = PROPS | FIELDS | {prop.split(".")[0] for prop in PROP_NAMES.values()}
-NAMED |= {*inspect.signature(create_training_job).parameters}
+NAMED = {*table()} | FIELDS | {prop.split(".")[0] for prop in prop_names().values()}
 
 drawn = settings(
     deadline=None,
@@ -63,65 +56,104 @@ def names_a_prop(refusal: str) -> bool:
     return prop is not None and prop[0] in NAMED
 
 
-def check_with_botocore(request: dict[str, Any]) -> None:
-    """What an SDK checks before it sends (types, required members, ranges), and what it leaves to the service besides.
-
-    A request with a token in it goes to Step Functions, of whose placeholders the SDK's check knows nothing.
-    """
-    check_request(request, newer_values=frozenset({"ml.p7.48xlarge"}))
-    if not holds_token(request):
-        report = ParamValidator().validate(request, INPUT)
-        assert not report.has_errors(), report.generate_report()
-
-
-def holds_token(value: Any) -> bool:
-    if isinstance(value, dict | list):
-        return any(map(holds_token, value.values() if isinstance(value, dict) else value))
-    return is_unresolved(value)
-
-
-@settings(drawn, max_examples=700)
-@given(Surface(wild=False).props())
-def test_what_is_said_as_it_is_meant_is_a_request_that_botocore_takes_unless_props_exclude_each_other(
-    props: dict[str, Any],
-) -> None:
+def check_what_is_meant(props: dict[str, Any]) -> None:
+    """That props which are each right make a request that the service takes, unless they exclude each other."""
     result = request_or_refusal(props)
     if isinstance(result, dict):
-        check_with_botocore(result)
+        assert breaches(result, NEWER_TYPES) == []
     else:
-        # Alone each of these props is right, so that only a rule between two of them can have been broken.
-        assert re.match(
-            r"(warm_pool|training_plan|ultra_servers|remote_debug|volume_key) must |rules must each have a name", result
-        )
+        excluding = "checkpoints|warm_pool|training_plan|ultra_servers|remote_debug|volume_key"
+        assert re.match(rf"({excluding}) must |rules must each have a name", result)
 
 
-@settings(drawn, max_examples=1_500)
-@given(Surface(wild=True).props())
-def test_whatever_is_said_is_a_request_that_botocore_takes_or_a_prop_to_change(props: dict[str, Any]) -> None:
+def check_anything(props: dict[str, Any]) -> None:
+    """That any props make a request that the service takes, or are refused by the name of one of them."""
     result = request_or_refusal(props)
     if isinstance(result, dict):
-        check_with_botocore(result)
+        assert breaches(result, NEWER_TYPES) == []
     else:
         assert names_a_prop(result), result
 
 
-@settings(drawn, max_examples=500)
-@given(st.one_of(Surface(wild=False).kinds(), Surface(wild=True).kinds()))
-def test_each_kind_of_job_makes_requests_that_botocore_takes_or_names_a_prop_to_change(job: Any) -> None:
+def check_job(job: Any) -> None:
+    """That a job of any kind makes requests that the service takes, or is refused by the name of one of its props."""
     result = requests_or_refusal(job)
     if isinstance(result, str):
         assert names_a_prop(result), result
     else:
-        for request in result:
-            check_with_botocore(request)
+        assert [breaches(request, NEWER_TYPES) for request in result] == [[]] * len(result)
 
 
-@pytest.mark.parametrize(("job", "broken", "begins", "ends"), REQUESTS, ids=[row[2] for row in REQUESTS])
-@settings(drawn, max_examples=10)
-@given(props=Surface(wild=False).props())
-def test_a_broken_rule_is_refused_whatever_else_is_said(
-    job: Any, broken: dict[str, Any], begins: str, ends: str, props: dict[str, Any]
+MEANT = Surface(wild=False).props()
+ANYTHING = Surface(wild=True).props()
+JOBS = st.one_of(Surface(wild=False).kinds(), Surface(wild=True).kinds())
+
+
+@settings(drawn, max_examples=300)
+@given(MEANT)
+def test_what_is_said_as_it_is_meant_is_a_request_that_the_service_takes_unless_props_exclude_each_other(
+    props: dict[str, Any],
 ) -> None:
-    refusal = request_or_refusal({**props, "vpc_config": None, "job": job, **broken})
-    assert isinstance(refusal, str), begins
+    check_what_is_meant(props)
+
+
+@settings(drawn, max_examples=800)
+@given(ANYTHING)
+def test_whatever_is_said_is_a_request_that_the_service_takes_or_a_prop_to_change(props: dict[str, Any]) -> None:
+    check_anything(props)
+
+
+@settings(drawn, max_examples=250)
+@given(JOBS)
+def test_each_kind_of_job_makes_requests_that_the_service_takes_or_names_a_prop_to_change(job: Any) -> None:
+    check_job(job)
+
+
+@pytest.mark.soak
+@settings(drawn, max_examples=7_000)
+@given(MEANT)
+def test_thousands_of_jobs_as_they_are_meant_are_requests_that_the_service_takes(props: dict[str, Any]) -> None:
+    check_what_is_meant(props)
+
+
+@pytest.mark.soak
+@settings(drawn, max_examples=15_000)
+@given(ANYTHING)
+def test_thousands_of_jobs_of_anything_are_requests_that_the_service_takes_or_name_a_prop(
+    props: dict[str, Any],
+) -> None:
+    check_anything(props)
+
+
+@pytest.mark.soak
+@settings(drawn, max_examples=5_000)
+@given(JOBS)
+def test_thousands_of_jobs_of_each_kind_make_requests_that_the_service_takes_or_name_a_prop(job: Any) -> None:
+    check_job(job)
+
+
+def check_broken(job: Any, broken: dict[str, Any], props: dict[str, Any]) -> None:
+    """That what breaks a rule is refused beside any props."""
+    # The rows are about a job without a network that may run for an hour.
+    refusal = request_or_refusal({**props, "network": None, "max_runtime": 3_600, "job": job, **broken})
+    assert isinstance(refusal, str)
     assert names_a_prop(refusal), refusal
+
+
+BROKEN = [(job, broken) for job, broken, _, _ in REQUESTS]
+BEGIN = [begins for _, _, begins, _ in REQUESTS]
+
+
+@pytest.mark.parametrize(("job", "broken"), BROKEN, ids=BEGIN)
+@settings(drawn, max_examples=5)
+@given(props=MEANT)
+def test_a_broken_rule_is_refused_whatever_else_is_said(job: Any, broken: Any, props: dict[str, Any]) -> None:
+    check_broken(job, broken, props)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(("job", "broken"), BROKEN, ids=BEGIN)
+@settings(drawn, max_examples=100)
+@given(props=MEANT)
+def test_a_broken_rule_is_refused_beside_a_hundred_sets_of_props(job: Any, broken: Any, props: dict[str, Any]) -> None:
+    check_broken(job, broken, props)

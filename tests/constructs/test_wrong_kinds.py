@@ -2,85 +2,23 @@
 
 from __future__ import annotations
 
-import inspect
-import itertools
 import re
-from collections.abc import Callable
 from decimal import Decimal
-from typing import Any, ForwardRef
+from typing import Any
 
 import aws_cdk as cdk
 import pytest
 from aws_cdk import aws_s3 as s3
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from member_cases import RULES_IMAGE, Stack
+from takers import NEEDED, PLACE, PROPS, STACK, TAKERS, WITHOUT, is_whole, refusal_of
 
 import cdk_sagemaker_training as library
 from cdk_sagemaker_training import (
-    DataParallelJob,
-    InstanceGroup,
-    NativeParallelism,
     S3Prefix,
     TrainingImage,
     TrainingNetwork,
-    TrainingProps,
-    TrainingTask,
-    TrainingWorkflow,
 )
-
-STACK = Stack()
-PLACE = S3Prefix(STACK.bucket, "some/")
-GROUP = InstanceGroup("ml.g5.xlarge")
-JOB = DataParallelJob(GROUP)
-WORKFLOW = {"job": JOB, "image": STACK.image, "output": PLACE}
-SCOPED = {"scope": STACK, "id": "New"}
-# What is needed of each beside the prop that is wrong.
-NEEDED: dict[str, dict[str, Any]] = {
-    "Advice": {"id": "team:slow", "text": "Slow."},
-    "CompiledJob": {"group": GROUP},
-    "DataParallelJob": {"group": GROUP},
-    "Debugger": {"output": PLACE},
-    "DebuggerRule": {"name": "Loss", "evaluator_image": RULES_IMAGE},
-    "EfsChannel": {"file_system": STACK.efs},
-    "Experiment": {"experiment_name": "digits"},
-    "FsxLustreChannel": {"file_system": STACK.lustre, "mount_name": "fsx"},
-    "HeterogeneousJob": {"groups": {"data": GROUP}, "train": JOB, "train_group": "dnn"},
-    "InstanceGroup": {"instance_type": "ml.g5.xlarge"},
-    "InstancePreference": {"instance_type": "ml.g5.xlarge"},
-    "JobRequest": {"resource_config": {"InstanceType": "ml.g5.xlarge", "InstanceCount": 1}},
-    "LustreFileSystem": {**SCOPED, "network": STACK.network, "data": PLACE},
-    "Mlflow": {"resource_arn": "arn:aws:sagemaker:us-east-1:123456789012:mlflow-tracking-server/digits"},
-    "ModelParallelJob": {"group": GROUP, "parallelism": NativeParallelism()},
-    "Neuron": {"cache": PLACE},
-    "S3AccessPoint": {"arn": "arn:aws:s3:us-east-1:123456789012:accesspoint/images"},
-    "S3Channel": {"bucket": STACK.bucket, "prefix": "images/"},
-    "S3Prefix": {"bucket": STACK.bucket},
-    "SmpV1": {"pipeline_parallel_degree": 2},
-    "Spot": {"checkpoints": PLACE, "max_wait": 7200},
-    "TensorBoard": {"output": PLACE},
-    "TrainingBucket": SCOPED,
-    "TrainingImage": {**SCOPED, "directory": "training_code"},
-    "TrainingImage.from_dlc": {**SCOPED, "repository": "pytorch-training", "tag": "2.6.0-gpu-py312"},
-    "TrainingImage.from_ecr_repository": {**SCOPED, "repository": STACK.image.repository, "tag": "1"},
-    "TrainingImage.from_neuron": SCOPED,
-    "TrainingImage.from_training_compiler": {**SCOPED, "framework": "pytorch", "version": "1.13.1"},
-    "TrainingImage.from_uri": {**SCOPED, "image_uri": "registry.example.com/team/training:1"},
-    "TrainingNetwork": SCOPED,
-    "TrainingNetwork.from_lookup": SCOPED,
-    "TrainingNetwork.from_vpc": {**SCOPED, "vpc": STACK.network.vpc},
-    "TrainingRole": SCOPED,
-    "TrainingRole.from_role": {**SCOPED, "role": STACK.role},
-    "TrainingTask": {**SCOPED, **WORKFLOW},
-    "TrainingWorkflow": {**SCOPED, **WORKFLOW},
-    "UltraServers": {"counts": [1]},
-    "WarmPool": {"keep_alive": 600},
-    "efa_environment": {"instance_type": "ml.p4d.24xlarge"},
-    "rescaled_learning_rate": {"learning_rate": 0.1, "batch_size": 1, "new_batch_size": 2},
-    "suggested_batch_sizes": {"model": "gpt2"},
-}
-# Public names that take no props of their own: protocols, what the library makes, and what is checked with its taker.
-WITHOUT = {"Compiler", "SuggestedBatchSize", "TrainingJob", "TrainingProps"}
 
 
 class AClass:
@@ -127,52 +65,6 @@ SOME_TAKE = {
     "a value": (PLACE, "S3Prefix"),
     "a construct": (STACK, "Construct"),
 }
-NUMBERS = itertools.count()
-
-
-def takers() -> dict[str, Callable[..., Any]]:
-    """Every public value, construct and function, and what constructs are made by besides."""
-    found: dict[str, Callable[..., Any]] = {}
-    for name in set(library.__all__) - WITHOUT:
-        public = getattr(library, name)
-        found[name] = public
-        for method, made_by in inspect.getmembers(public, inspect.isfunction):
-            is_static = isinstance(inspect.getattr_static(public, method), staticmethod)
-            if is_static and method.startswith("from_") and "cdk_sagemaker" in made_by.__module__:
-                found[f"{name}.{method}"] = made_by
-    return found
-
-
-def annotations(taker: Callable[..., Any]) -> dict[str, str]:
-    """The text of each prop's annotation, by the prop's name."""
-    # Of a class of CDK's, whose metaclass hides what its constructor takes.
-    parameters = inspect.signature(taker.__init__ if inspect.isclass(taker) else taker).parameters.values()
-    own = {one.name: str(one.annotation) for one in parameters if one.kind is not one.VAR_KEYWORD}
-    if taker in (TrainingWorkflow, TrainingTask):
-        of_jobs = TrainingProps.__annotations__.items()
-        own |= {name: one.__forward_arg__ if isinstance(one, ForwardRef) else str(one) for name, one in of_jobs}
-    return {name: text for name, text in own.items() if name not in ("self", "kind")}
-
-
-TAKERS = takers()
-PROPS = [(name, prop, text) for name in sorted(TAKERS) for prop, text in sorted(annotations(TAKERS[name]).items())]
-
-
-def refusal_of(name: str, prop: str, value: Any) -> str | None:
-    """What is said to a prop with a value; None where it is taken."""
-    props = {**NEEDED.get(name, {}), prop: value}
-    if props.get("id") == "New":
-        props["id"] = f"New{next(NUMBERS)}"
-    try:
-        TAKERS[name](**props)
-    except (ValueError, TypeError) as refusal:
-        return str(refusal)
-    return None
-
-
-def is_whole(refusal: str | None, prop: str) -> bool:
-    """Whether a refusal begins with the prop and has the rule, an example and the value."""
-    return refusal is not None and bool(re.match(rf"{prop}\b.* must .*( like |one of ).*, got ", refusal, re.DOTALL))
 
 
 def test_every_public_name_that_takes_props_is_among_these() -> None:
@@ -204,18 +96,29 @@ nested = st.recursive(
 )
 
 
-@settings(
-    max_examples=1_000, deadline=None, database=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
-)
-@given(at=st.sampled_from(PROPS), value=nested)
-def test_what_holds_something_that_no_prop_takes_is_refused_by_the_props_name(
-    at: tuple[str, str, str], value: Any
-) -> None:
+drawn = settings(deadline=None, database=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+
+
+def check_nested(at: tuple[str, str, str], value: Any) -> None:
+    """That what holds something which no prop takes is refused by the prop's name."""
     name, prop, text = at
     # A kind of job of a user's own may hold what it likes in the members that the service has; the request is checked.
     if "Mapping[str, Any]" not in text or prop == "hyperparameters":
         refusal = refusal_of(name, prop, value)
         assert is_whole(refusal, prop), (name, prop, refusal)
+
+
+@settings(drawn, max_examples=500)
+@given(at=st.sampled_from(PROPS), value=nested)
+def test_what_holds_something_that_no_prop_takes_is_refused_by_the_props_name(at: Any, value: Any) -> None:
+    check_nested(at, value)
+
+
+@pytest.mark.soak
+@settings(drawn, max_examples=10_000)
+@given(at=st.sampled_from(PROPS), value=nested)
+def test_thousands_of_values_that_no_prop_takes_are_refused_by_the_props_name(at: Any, value: Any) -> None:
+    check_nested(at, value)
 
 
 def test_a_class_in_place_of_an_image_or_a_network_is_refused() -> None:

@@ -7,12 +7,13 @@ from aws_cdk import aws_ec2 as ec2
 from member_cases import Stack
 
 from cdk_sagemaker_training import InstanceGroup
-from cdk_sagemaker_training.props import PROPS
+from cdk_sagemaker_training.request.props import table
 
 KEY = "arn:aws:kms:us-east-1:123456789012:key/1234abcd-12ab-34cd-56ef-1234567890ab"
 WRONG: dict[str, tuple[Any, str]] = {
     "job": (InstanceGroup("ml.c5.xlarge"), "a kind of job, like DataParallelJob("),
     "image": ("123456789012.dkr.ecr.us-east-1.amazonaws.com/jobs:1", "a TrainingImage, like TrainingImage.from_dlc("),
+    "code": ("src", "a TrainingCode, like TrainingCode('src', entry_point='train.py')"),
     "output": ("s3://bucket/models/", "an S3Prefix, like S3Prefix(bucket, 'models/')"),
     "checkpoints": ("s3://bucket/checkpoints/", "an S3Prefix, like S3Prefix(bucket, 'checkpoints/')"),
     "channels": (["images/"], "a dict, like {'images': S3Channel("),
@@ -66,7 +67,7 @@ def test_another_thing_than_a_prop_has_to_be_is_refused(prop: str) -> None:
 
 
 def test_each_prop_that_is_no_number_flag_or_text_is_among_these() -> None:
-    assert {*WRONG, *PLAIN} == PROPS
+    assert {*WRONG, *PLAIN} == {*table()}
 
 
 def test_a_vpc_in_place_of_a_network_is_refused() -> None:

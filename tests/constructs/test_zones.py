@@ -9,7 +9,7 @@ import aws_cdk as cdk
 import pytest
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk.assertions import Template
-from test_lookups import ENVIRONMENT
+from stacks import ENVIRONMENT
 
 from cdk_sagemaker_training import TrainingNetwork
 

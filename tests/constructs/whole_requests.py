@@ -5,6 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import aws_cdk as cdk
+
 from cdk_sagemaker_training import (
     DataParallelJob,
     Debugger,
@@ -26,7 +28,10 @@ from cdk_sagemaker_training import (
     UltraServers,
     WarmPool,
 )
-from cdk_sagemaker_training.request import create_training_job
+from cdk_sagemaker_training.request.checkpoints import checkpoints_of
+from cdk_sagemaker_training.request.context import RequestContext
+from cdk_sagemaker_training.request.create_training_job import create_training_job
+from cdk_sagemaker_training.request.props import check_props
 
 BUCKET: Any = SimpleNamespace(bucket_name="bucket")
 LUSTRE: Any = SimpleNamespace(file_system_id="fs-0123456789abcdef0", mount_name="x7jq3bmv")
@@ -47,17 +52,48 @@ ON_GROUPS = HeterogeneousJob(
 )
 
 
-def request_of(job: Any = ON_CPUS, **props: Any) -> dict[str, Any]:
+def image_at(uri: str) -> Any:
+    """An image in ECR, of which only a deployment knows what it was built from."""
+    base = cdk.Token.as_string({"Ref": "Base"})
+    return SimpleNamespace(
+        image_uri=uri, grant_pull=None, repository="repository", base=base, check_files=lambda files: None
+    )
+
+
+def key_at(arn: str) -> Any:
+    return SimpleNamespace(key_arn=arn)
+
+
+def network_of(config: dict[str, Any]) -> Any:
+    return SimpleNamespace(vpc_config=lambda: config)
+
+
+def size_of(gibibytes: int) -> Any:
+    """A `Size` without a call into Node, which drawing hundreds of them would wait for."""
+    return SimpleNamespace(to_gibibytes=lambda rounding: gibibytes)
+
+
+def request_of(
+    job: Any = ON_CPUS, role_arn: str = "arn:aws:iam::123456789012:role/Training", **more: Any
+) -> dict[str, Any]:
+    """The first request of a job; its checkpoints are not in a folder of an execution."""
+    props: Any = {
+        "job": job,
+        "image": image_at("123456789012.dkr.ecr.us-east-1.amazonaws.com/digits:1"),
+        "output": S3Prefix(BUCKET, "models/"),
+        "max_runtime": 3600,
+        **more,
+    }
+    check_props("request_of", props)
+    place = checkpoints_of(props)
     return create_training_job(
-        **{
-            "job_request": job.requests()[0],
-            "training_job_name": "digits-1",
-            "image_uri": "123456789012.dkr.ecr.us-east-1.amazonaws.com/digits:1",
-            "role_arn": "arn:aws:iam::123456789012:role/Training",
-            "output": S3Prefix(BUCKET, "models/"),
-            "max_runtime_seconds": 3600,
-            **props,
-        }
+        RequestContext(
+            props=props,
+            job_request=job.requests()[0],
+            job_name="digits-1",
+            role_arn=role_arn,
+            checkpoint_uri=None if place is None else place.uri,
+        )
     )
 
 
@@ -94,17 +130,17 @@ def whole_requests() -> list[dict[str, Any]]:
         hyperparameters={"epochs": 3},
         environment={"A": "1"},
         warm_pool=WarmPool(600),
-        checkpoint_s3_uri="s3://bucket/checkpoints/",
-        volume_size_gb=100,
-        volume_kms_key=KEY,
-        max_pending_seconds=3600,
-        vpc_config=NETWORK,
+        checkpoints=S3Prefix(BUCKET, "checkpoints/"),
+        volume_size=size_of(100),
+        volume_key=key_at(KEY),
+        max_pending=3600,
+        network=network_of(NETWORK),
         metric_definitions={"loss": "loss=([0-9.]+)"},
         metrics_time_series=True,
         container_entrypoint=["python", "train.py"],
         container_arguments=["--fast"],
         private_registry=PrivateRegistry(FUNCTION),
-        output_kms_key=KEY,
+        output_key=key_at(KEY),
         output_compression="NONE",
         maximum_retry_attempts=3,
         network_isolation=True,
@@ -131,7 +167,6 @@ def whole_requests() -> list[dict[str, Any]]:
     on_spot = request_of(
         ON_GPUS,
         spot=Spot(S3Prefix(BUCKET, "checkpoints/"), max_wait=7200),
-        checkpoint_s3_uri="s3://bucket/checkpoints/one/",
         profiler=Profiler(rules=[rule]),
         remote_debug=True,
     )

@@ -63,7 +63,9 @@ LOCKS = {
 # Installed by a Dockerfile's own `uv pip install`, over the container that it begins with.
 DOCKERFILES = {"huggingface-pytorch-training 2.11-gpu": ("docker/huggingface/pytorch/Dockerfile", "pytorch 2.11-gpu")}
 LISTS = Path(__file__).parent / "lists.json"
-PACKAGES = Path(__file__).parents[2] / "local_account" / "sagemaker_local_account" / "container_packages.json"
+PACKAGES = (
+    Path(__file__).parents[2] / "local_account" / "sagemaker_local_account" / "images" / "container_packages.json"
+)
 CONTAINERS_PYTHON = {
     **{"sys_platform": "linux", "platform_system": "Linux", "os_name": "posix", "platform_machine": "x86_64"},
     **{"python_version": "3.12", "python_full_version": "3.12.12", "implementation_name": "cpython"},

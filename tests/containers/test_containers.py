@@ -11,14 +11,17 @@ from typing import Any
 
 import botocore.session
 import pytest
+import virtual_environments
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from sagemaker_local_account import container_packages, training
-from sagemaker_local_account.base_images import Base, base_of, deep_learning_container
-from sagemaker_local_account.container_start import ENV_OF_FILES
-from sagemaker_local_account.environments import missing, python_for
-from sagemaker_local_account.references import reference
+from sagemaker_local_account.core.image_names import reference
+from sagemaker_local_account.images import container_packages
+from sagemaker_local_account.images.base_images import Base, base_of, deep_learning_container
+from sagemaker_local_account.images.container_start import ENV_OF_FILES
+from sagemaker_local_account.images.environments import environment_for, missing
+from sagemaker_local_account.images.packages import closure
+from sagemaker_local_account.sagemaker import attempt
 
 RECORDED: dict[str, dict[str, Any]] = json.loads((Path(__file__).parent / "recorded.json").read_text())
 # What AWS's pyproject.toml of a container, or its Dockerfile, names.
@@ -94,7 +97,7 @@ def test_a_host_has_as_long_from_sigterm_to_sigkill_as_the_service_model_says(op
     text = re.sub(r"<[^>]+>", "", model.operation_model(operation).documentation)
     said = re.search(r"SIGTERM signal, which delays job termination for (\d+) seconds", text)
     assert said is not None
-    assert int(said[1]) == training.STOP_SECONDS
+    assert int(said[1]) == attempt.STOP_SECONDS
 
 
 @pytest.mark.parametrize(
@@ -152,12 +155,16 @@ def test_a_container_has_no_package_of_the_accounts_that_awss_sources_do_not_lis
     base = of_container(container)
     lacking = missing(base.requirements)  # which would be installed
     own = [line for line in base.requirements if line not in lacking]
-    python = python_for(own, base.listed, [], tmp_path, tmp_path, print)
+    python = environment_for(own, base.listed, [], tmp_path, tmp_path, print)
     there = {
         canonicalize_name(one.name) for one in Distribution.discover(path=[str(*python.glob("lib/*/site-packages"))])
     }
     assert {"numpy", "pyyaml", "scikit-learn"} < there
-    assert there - {canonicalize_name(name) for name in TABLE[container]["packages"]} == set()
+    listed = {canonicalize_name(name) for name in TABLE[container]["packages"]}
+    # AWS's Dockerfile of Hugging Face installs these by pip, with what they require, beside the packages of the lock file.
+    by_pip = [Requirement(name) for name in ("transformers", "tensorboard") if container.startswith("huggingface")]
+    required = closure(by_pip, virtual_environments.own_package)
+    assert there - listed - set(required) == set()
 
 
 @pytest.mark.parametrize(("first", "then"), [("pytorch 2.11-gpu", "huggingface-pytorch-training 2.11-gpu")])

@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
-from aws_account import AwsAccount, OnAws
+from aws_account import AwsAccount
 from deployed import Deployed
+from on_aws import OnAws
 
 from sagemaker_local_account.account import LocalAccount
 
@@ -22,5 +23,5 @@ def deployed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     regions = getattr(request.module, "REGIONS", ("us-east-1",))
     with LocalAccount(state=state, fidelity=fidelity, enforce_iam=True, regions=regions) as account:
         deployed = Deployed(account)
-        deployed.cdk("bootstrap", f"aws://123456789012/{regions[0]}")
+        deployed.bootstrap()
         yield deployed

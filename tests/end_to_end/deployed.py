@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import re
 import shutil
 import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -31,11 +34,21 @@ CLOCKS_DIFFER = timedelta(minutes=1)  # Step Functions' and SageMaker's
 
 @contextmanager
 def a_users_job() -> Iterator[str]:
-    """The folder of an image that a user has written, with the entry point that they have copied beside it."""
+    """The folder of images that a user has written, with the entry point that they have copied beside them.
+
+    ``pytorch.Dockerfile`` begins from AWS's container, whose toolkit imports PyTorch on each host, which takes seconds.
+    """
     with tempfile.TemporaryDirectory() as folder:
         shutil.copytree(A_USERS_JOB, folder, dirs_exist_ok=True)
         shutil.copy(Path(training_code_path()) / "common" / "entrypoint.py", folder)
         yield folder
+
+
+@cache
+def bootstrap_template() -> str:
+    """The CDK CLI's own."""
+    shown = subprocess.run(["cdk", "bootstrap", "--show-template"], cwd="/", capture_output=True, text=True, check=True)
+    return shown.stdout
 
 
 @dataclass
@@ -43,18 +56,22 @@ class Deployed:
     """An account with what is deployed in it."""
 
     account: LocalAccount
+    _clients: dict[tuple[str, str], Any] = field(default_factory=dict)
 
     def client(self, service: str, region: str | None = None) -> Any:
         environment = self.account.environment()
-        return boto3.client(
-            service,
-            endpoint_url=environment["AWS_ENDPOINT_URL"],
-            region_name=region or environment["AWS_REGION"],
-            aws_access_key_id=environment["AWS_ACCESS_KEY_ID"],
-            aws_secret_access_key=environment["AWS_SECRET_ACCESS_KEY"],
-            # Lists of jobs are throttled as on AWS, which waiting for a job in a loop runs into.
-            config=Config(retries={"mode": "standard", "total_max_attempts": 20}),
-        )
+        key = service, region or environment["AWS_REGION"]
+        if key not in self._clients:
+            self._clients[key] = boto3.client(
+                service,
+                endpoint_url=environment["AWS_ENDPOINT_URL"],
+                region_name=key[1],
+                aws_access_key_id=environment["AWS_ACCESS_KEY_ID"],
+                aws_secret_access_key=environment["AWS_SECRET_ACCESS_KEY"],
+                # Lists of jobs are throttled as on AWS, which waiting for a job in a loop runs into.
+                config=Config(retries={"mode": "standard", "total_max_attempts": 20}),
+            )
+        return self._clients[key]
 
     def cdk(self, *arguments: str) -> str:
         done = self.cdk_called(*arguments)
@@ -71,6 +88,17 @@ class Deployed:
             stderr=subprocess.STDOUT,
             text=True,
         )
+
+    def bootstrap(self) -> None:
+        """What `cdk bootstrap` does, without a start of the CLI for each account."""
+        cloudformation = self.client("cloudformation")
+        cloudformation.create_stack(
+            StackName="CDKToolkit",
+            TemplateBody=bootstrap_template(),
+            Capabilities=["CAPABILITY_NAMED_IAM"],
+            Parameters=[{"ParameterKey": "FileAssetsBucketKmsKeyId", "ParameterValue": "AWS_MANAGED_KEY"}],
+        )
+        cloudformation.get_waiter("stack_create_complete").wait(StackName="CDKToolkit", WaiterConfig={"Delay": 1})
 
     def deploy(self, stack: cdk.Stack) -> dict[str, str]:
         """Deploy a stack of an App of its own with the real CLI; its outputs."""
@@ -103,12 +131,18 @@ class Deployed:
         return found
 
     def the_job_of(self, execution: str, *, until: str = "") -> dict[str, Any]:
-        """The one job of an execution, as soon as it is in the secondary status `until` (if said)."""
+        """The one job of an execution, as soon as it is in the secondary status `until` (if said); fails once it cannot come."""
 
         def found() -> dict[str, Any] | None:
+            described = self.client("stepfunctions").describe_execution(executionArn=execution)
             jobs = self.jobs_of(execution)
             assert len(jobs) <= 1
-            return next((job for job in jobs if not until or job["SecondaryStatus"] == until), None)
+            for job in jobs:
+                if not until or job["SecondaryStatus"] == until:
+                    return job
+                assert_active(job, until)
+            assert described["status"] == "RUNNING", f"the execution ended without a job: {described}"
+            return None
 
         return wait_until(found)
 
@@ -119,17 +153,28 @@ class Deployed:
         )["events"]
         return [event["message"] for event in events]
 
-    def has_said(self, job_name: str, line: str) -> None:
-        """Returns once a line of the job's logs begins so."""
-        logs = self.client("logs")
+    def has_said(self, job_name: str, line: str) -> re.Match[str]:
+        """The first line of the job's logs that begins with the pattern, once there is one; fails if the job ends before."""
+        logs, sagemaker = self.client("logs"), self.client("sagemaker")
 
-        def heard() -> bool:
-            try:
-                return any(said.startswith(line) for said in self.said(job_name))
-            except logs.exceptions.ResourceNotFoundException:
-                return False
+        def heard() -> re.Match[str] | None:
+            job = sagemaker.describe_training_job(TrainingJobName=job_name)
+            said: list[str] = []
+            with contextlib.suppress(logs.exceptions.ResourceNotFoundException):
+                said = self.said(job_name)
+            found = next(filter(None, (re.match(line, text) for text in said)), None)
+            if found is None:
+                assert_active(job, line, *said)
+            return found
 
-        wait_until(heard)
+        return wait_until(heard)
+
+
+def assert_active(job: dict[str, Any], awaited: str, *said: str) -> None:
+    """Fails with the job's end, and what it said, where what is awaited of it can no longer come."""
+    status, reason = job["TrainingJobStatus"], job.get("FailureReason")
+    active = status in ("InProgress", "Stopping")
+    assert active, "\n".join([f"{job['TrainingJobName']} is {status} before {awaited!r}: {reason}", *said])
 
 
 def _unless(description: dict[str, Any], *, status: str) -> dict[str, Any] | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import re
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import aws_cdk as cdk
@@ -32,10 +32,14 @@ from cdk_sagemaker_training import (
 from sagemaker_local_account.faults import Interruption
 
 FIDELITY = "strict"  # hosts are called as AWS's are
+# The first test of a fixture waits for all of its jobs, which a busy machine makes long.
+pytestmark = pytest.mark.timeout(1_800)
 TYPE = "ml.m5.xlarge"
 SMALL = {"batch-size": 4, "sequence": 32, "width": 16, "layers": 1, "heads": 2}
 QUICK, FIFTY = {**SMALL, "steps": 20}, {**SMALL, "steps": 50}
 LONG = 400  # steps, so that the interruption comes long before the last one
+# Kernels without vector code, which g++ compiles in half the time.
+PLAIN_KERNELS = {"TORCHINDUCTOR_VEC_ISA_OK": "0", "TORCHINDUCTOR_COMPILE_THREADS": "1"}
 BYTES_OF_A_STEP = SMALL["batch-size"] * SMALL["sequence"]
 DIGITS = {"epochs": 3, "batch-size": 64, "shard": "true", "workers": 1}
 TEXT = b"\n\n\n".join(b"def answer_%d():\n    return %s" % (number, b"7" * (number % 9)) for number in range(1000))
@@ -87,8 +91,8 @@ def machines(deployed: Deployed, tmp_path_factory: pytest.TempPathFactory) -> An
 
 @pytest.fixture(scope="module")
 def pytorch(machines: Any) -> dict[str, str]:
-    jobs = {
-        "Inductor": {"job": CompiledJob(TWO, launcher=Torchrun())},
+    jobs: dict[str, dict[str, Any]] = {
+        "Inductor": {"job": CompiledJob(TWO, launcher=Torchrun()), "checkpoints": True},
         "Longest": {"job": CompiledJob(ONE), "hyperparameters": {**QUICK, "pad": "longest"}},
         "Spot": {
             "job": CompiledJob(ONE),
@@ -101,7 +105,38 @@ def pytorch(machines: Any) -> dict[str, str]:
             "checkpoints": True,
         },
     }
+    for job in jobs.values():
+        job["environment"] = PLAIN_KERNELS
     return dict(machines("CompiledPyTorch", jobs, file="compiled/Dockerfile"))
+
+
+@pytest.fixture(scope="module")
+def interrupted(deployed: Deployed, pytorch: dict[str, str]) -> tuple[str, list[str]]:
+    """The name of an execution whose spot job was interrupted once, with its compiled code kept, and what the job said."""
+    faults = deployed.account.faults
+    faults.add(Interruption("step 50 ", away=1))
+    ended = deployed.ended(deployed.start(pytorch["SpotArn"]))
+    assert not faults.remaining()
+    assert ended["status"] == "SUCCEEDED", ended.get("cause")
+    [job] = deployed.jobs_of(ended["executionArn"])
+    return ended["name"], deployed.said(job["TrainingJobName"])
+
+
+@pytest.fixture
+def compiled_before(
+    deployed: Deployed, pytorch: dict[str, str], interrupted: tuple[str, list[str]]
+) -> Callable[[str], None]:
+    """Puts what the interrupted job compiled where the job of an execution of that name has its checkpoints."""
+
+    def copy(execution: str) -> None:
+        s3, bucket = deployed.client("s3"), pytorch["BucketName"]
+        before = f"checkpoints/{interrupted[0]}/"
+        kept = s3.list_objects_v2(Bucket=bucket, Prefix=f"{before}compiler-cache/")["Contents"]
+        for key in (entry["Key"] for entry in kept):
+            to = f"checkpoints/{execution}/{key.removeprefix(before)}"
+            s3.copy_object(Bucket=bucket, Key=to, CopySource={"Bucket": bucket, "Key": key})
+
+    return copy
 
 
 @pytest.fixture(scope="module")
@@ -141,7 +176,7 @@ def digits(machines: Any) -> dict[str, str]:
         train=DataParallelJob(TWO, launcher=Torchrun(), compiler=TorchCompile()),
         train_group="dnn_group",
     )
-    jobs = {"Digits": {"job": job, "hyperparameters": DIGITS, "checkpoints": True}}
+    jobs = {"Digits": {"job": job, "hyperparameters": DIGITS, "checkpoints": True, "environment": PLAIN_KERNELS}}
     return dict(machines("CompiledDigits", jobs, file="heterogeneous/Dockerfile"))
 
 
@@ -149,13 +184,13 @@ def digits(machines: Any) -> dict[str, str]:
 def broken(deployed: Deployed) -> Iterator[Any]:
     faults = deployed.account.faults
     yield faults.add
-    for name in faults.left():
+    for name in faults.remaining():
         faults.mend(name)
 
 
-def completed(deployed: Deployed, machine: str) -> list[str]:
+def completed(deployed: Deployed, machine: str, name: str | None = None) -> list[str]:
     """What the hosts of an execution's job said; it succeeded."""
-    ended = deployed.ended(deployed.start(machine))
+    ended = deployed.ended(deployed.start(machine, name))
     assert ended["status"] == "SUCCEEDED", ended.get("cause")
     [job] = deployed.jobs_of(ended["executionArn"])
     return deployed.said(job["TrainingJobName"])
@@ -173,12 +208,15 @@ def numbers(said: list[str], pattern: str) -> list[float]:
     return [float(found[1]) for line in said if (found := re.match(pattern, line))]
 
 
-def test_inductor_trains_on_two_hosts(deployed: Deployed, pytorch: dict[str, str]) -> None:
-    said = completed(deployed, pytorch["InductorArn"])
+def test_inductor_trains_on_two_hosts_by_what_another_job_compiled(
+    deployed: Deployed, pytorch: dict[str, str], compiled_before: Callable[[str], None]
+) -> None:
+    compiled_before("two-hosts")
+    said = completed(deployed, pytorch["InductorArn"], "two-hosts")
     assert sum("1 of 2 processes, compiler inductor" in line for line in said) == 2
     [first, *_, last] = numbers(said, r"step \d+ loss ([0-9.]+)")
     assert last < first
-    assert numbers(said, r"compilations (\d+)") == [1]  # rank 0 alone says it
+    assert numbers(said, r"compilations 1, (\d+) graphs from the cache") == [2]  # rank 0 alone says it
 
 
 def test_tensorflow_trains_on_two_hosts_by_what_xla_compiles(deployed: Deployed, tensorflow: dict[str, str]) -> None:
@@ -229,15 +267,12 @@ def test_a_script_that_pads_to_the_longest_fails_the_job(deployed: Deployed, pyt
     assert any("compiled again" in line and "tokens was" in line for line in deployed.said(job["TrainingJobName"]))
 
 
-def test_an_interrupted_job_goes_on_with_its_steps_and_its_compiled_code(
-    deployed: Deployed, pytorch: dict[str, str], broken: Any
-) -> None:
-    broken(Interruption("step 50 ", away=1))
-    said = completed(deployed, pytorch["SpotArn"])
+def test_an_interrupted_job_goes_on_with_its_steps_and_its_compiled_code(interrupted: tuple[str, list[str]]) -> None:
+    _, said = interrupted
     [first, second] = numbers(said, r".*from step (\d+)")
     assert first == 0
     assert 50 <= second < LONG
-    assert numbers(said, r"told to end, kept the checkpoint of step (\d+)") == [second]
+    assert numbers(said, r"stopped by SIGTERM with the checkpoint of step (\d+)") == [second]
     steps = numbers(said, r"step (\d+) loss")
     assert steps[-1] == LONG
     assert numbers(said, r"compilations 1, (\d+) graphs from the cache") == [0, 2]
@@ -245,14 +280,17 @@ def test_an_interrupted_job_goes_on_with_its_steps_and_its_compiled_code(
     print("seconds of each start's first step:", [round(BYTES_OF_A_STEP / pace, 1) for pace in paces])
 
 
-def test_a_job_that_is_stopped_keeps_the_step_that_it_is_in(deployed: Deployed, pytorch: dict[str, str]) -> None:
-    execution = deployed.start(pytorch["EndlessArn"])
+def test_a_job_that_is_stopped_keeps_the_step_that_it_is_in(
+    deployed: Deployed, pytorch: dict[str, str], compiled_before: Callable[[str], None]
+) -> None:
+    compiled_before("stopped")
+    execution = deployed.start(pytorch["EndlessArn"], "stopped")
     name = deployed.the_job_of(execution, until="Training")["TrainingJobName"]
     deployed.has_said(name, "step 10 ")
     deployed.client("sagemaker").stop_training_job(TrainingJobName=name)
     assert deployed.ended(execution)["error"] == "TrainingJobStopped"
     said = deployed.said(name)
-    [kept] = numbers(said, r"told to end, kept the checkpoint of step (\d+)")
+    [kept] = numbers(said, r"stopped by SIGTERM with the checkpoint of step (\d+)")
     last = numbers(said, r"step (\d+) loss")[-1]
     assert last <= kept < last + 10
 

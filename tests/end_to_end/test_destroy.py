@@ -1,12 +1,16 @@
-"""What `cdk destroy` leaves of what `cdk deploy` made, for every example stack and for workflows whose jobs run."""
+"""Every example stack, from `cdk deploy` over its training to `cdk destroy`, and what that leaves of workflows whose jobs run."""
 
 from __future__ import annotations
 
+import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import aws_cdk as cdk
+import pytest
 from aws_cdk import aws_s3 as s3
+from demo import KINDS
 from deployed import ROOT, Deployed, a_users_job
 
 from cdk_sagemaker_training import (
@@ -17,6 +21,10 @@ from cdk_sagemaker_training import (
     TrainingNetwork,
     TrainingWorkflow,
 )
+
+FEW_STEPS = Path(__file__).parent / "app_of_few_steps.py"
+# The first test of a fixture waits for all of its jobs, which a busy machine makes long.
+pytestmark = pytest.mark.timeout(1_800)
 
 
 class Running(cdk.Stack):
@@ -57,11 +65,13 @@ def status(deployed: Deployed, job: str) -> str:
 def held(deployed: Deployed) -> dict[str, Any]:
     """What the account has of each kind that a stack may make.
 
-    Not the files and images of the bootstrap's own bucket and repository, which `cdk destroy` leaves on AWS too.
+    Not the files and images of the bootstrap's own bucket and repository, which `cdk destroy` leaves on AWS too, nor the log
+    group of training jobs, which SageMaker makes.
     """
     client = deployed.client
     ec2, iam, cloudwatch, efs, fsx = client("ec2"), client("iam"), client("cloudwatch"), client("efs"), client("fsx")
     on_efs = efs.describe_file_systems()["FileSystems"]
+    groups = client("logs").describe_log_groups()["logGroups"]
     return {
         "access points": efs.describe_access_points()["AccessPoints"],
         "acls": sorted(acl["NetworkAclId"] for acl in ec2.describe_network_acls()["NetworkAcls"]),
@@ -78,7 +88,7 @@ def held(deployed: Deployed) -> dict[str, Any]:
         "interfaces": ec2.describe_network_interfaces()["NetworkInterfaces"],
         "keys": client("kms").list_keys()["Keys"],
         "links": fsx.describe_data_repository_associations()["Associations"],
-        "log groups": sorted(group["logGroupName"] for group in client("logs").describe_log_groups()["logGroups"]),
+        "log groups": sorted({group["logGroupName"] for group in groups} - {"/aws/sagemaker/TrainingJobs"}),
         "machines": client("stepfunctions").list_state_machines()["stateMachines"],
         "mount targets": [
             target
@@ -102,17 +112,73 @@ def held(deployed: Deployed) -> dict[str, Any]:
     }
 
 
-def test_after_cdk_destroy_of_every_example_the_account_holds_what_it_held_before(deployed: Deployed) -> None:
+@dataclass(frozen=True)
+class Trained:
+    """An execution of an example that has ended, its job, and what the job's hosts said."""
+
+    execution: dict[str, Any]
+    job: dict[str, Any]
+    said: list[str]
+
+
+@dataclass(frozen=True)
+class Examples:
+    """The example stacks, deployed, trained and destroyed: what the account held at each point, and each kind's training."""
+
+    before: dict[str, Any]
+    deployed: dict[str, Any]
+    after: dict[str, Any]
+    trained: dict[str, Trained]
+
+
+@pytest.fixture(scope="module")
+def examples(deployed: Deployed) -> Examples:
+    """All of app.py's stacks by one command, and their jobs side by side, which take fewer steps."""
     before = held(deployed)
-    app = ("--app", f"python3 {ROOT / 'app.py'}")
-    deployed.cdk("deploy", "--all", "--require-approval", "never", *app)
+    app = ("--app", f"env PYTHONPATH={ROOT} python3 {FEW_STEPS}")
+    file, assembly = deployed.account.state / "outputs.json", str(deployed.account.state / "examples")
+    output = ("--outputs-file", str(file), "--output", assembly)
+    deployed.cdk("deploy", "--all", "--require-approval", "never", *output, *app)
     with_stacks = held(deployed)
-    deployed.cdk("destroy", "--all", "--force", *app)
-    assert held(deployed) == before
+    outputs = {name: json.loads(file.read_text())[kind.stack] for name, kind in KINDS.items()}
+    bucket = deployed.client("s3")
+    for name, kind in KINDS.items():
+        bucket.put_object(Bucket=outputs[name]["BucketName"], Key=kind.key, Body=kind.data())
+    started = {name: deployed.start(outputs[name]["StateMachineArn"]) for name in KINDS}
+    trained = {}
+    for name, execution in started.items():
+        ended = deployed.ended(execution)
+        [job] = deployed.jobs_of(execution)
+        trained[name] = Trained(ended, job, deployed.said(job["TrainingJobName"]))
+        for entry in bucket.list_objects_v2(Bucket=outputs[name]["BucketName"])["Contents"]:
+            bucket.delete_object(Bucket=outputs[name]["BucketName"], Key=entry["Key"])
+    deployed.cdk("destroy", "--all", "--force", "--app", assembly)
+    return Examples(before, with_stacks, held(deployed), trained)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_example_stack_trains_with_exactly_what_it_grants(examples: Examples, kind: str) -> None:
+    trained = examples.trained[kind]
+    assert trained.execution["status"] == "SUCCEEDED", trained.execution.get("cause")
+    defined = {metric["Name"] for metric in trained.job["AlgorithmSpecification"]["MetricDefinitions"]}
+    assert {metric["MetricName"] for metric in trained.job["FinalMetricDataList"]} == defined
+    assert trained.said
+
+
+def test_after_cdk_destroy_of_every_example_the_account_holds_what_it_held_before(examples: Examples) -> None:
+    assert examples.after == examples.before
     # A kind of which nothing came would prove nothing of its deletion: these are what the examples are made of.
-    assert {kind for kind, found in with_stacks.items() if found != before[kind]} >= {
+    assert {kind for kind, found in examples.deployed.items() if found != examples.before[kind]} >= {
         "buckets", "groups", "machines", "roles", "route tables", "rules", "stacks", "subnets", "vpcs"
     }  # fmt: skip
+
+
+def test_the_deletion_of_a_workflow_whose_execution_succeeded_waits_for_no_late_job(
+    deployed: Deployed, examples: Examples
+) -> None:
+    calls = (deployed.account.state / "account.log").read_text().splitlines()
+    looks = [line for line in calls if " ListExecutions " in line and "SageMakerTrainingJobsHandler" in line]
+    assert len(looks) == len(examples.trained)
 
 
 def test_jobs_are_stopped_and_over_before_what_they_need_goes_unless_they_are_retained(
@@ -136,7 +202,4 @@ def test_jobs_are_stopped_and_over_before_what_they_need_goes_unless_they_are_re
     last_of_first = names.index(("RenamedDeletion", "DELETE_COMPLETE"))
     assert names.index(("RenamedRole", "DELETE_IN_PROGRESS")) > last_of_first
     assert names.index(("Bucket", "DELETE_IN_PROGRESS")) > last_of_first
-    left = held(deployed)
-    # The jobs' own log group is SageMaker's.
-    left["log groups"].remove("/aws/sagemaker/TrainingJobs")
-    assert left == before
+    assert held(deployed) == before

@@ -22,10 +22,11 @@ from cdk_sagemaker_training import (
     S3Channel,
     S3Prefix,
     Torchrun,
+    TrainingCode,
     TrainingImage,
     TrainingWorkflow,
-    polling,
 )
+from cdk_sagemaker_training.workflow import polling
 from sagemaker_local_account.faults import Capacity, ScheduledPlan
 
 # By `.sync`, and, since `.sync` is not known to take instance groups, by the loop.
@@ -53,15 +54,24 @@ class Executions(cdk.Stack):
         super().__init__(app, f"{STACK_PREFIX}Executions")
         self.bucket = s3.Bucket(self, "Bucket", removal_policy=cdk.RemovalPolicy.DESTROY)
         with a_users_job() as folder:
-            self.image = TrainingImage(self, "Image", directory=folder, builder="docker")
+            self.image, self.pytorch = (
+                TrainingImage(self, id, directory=folder, file=file, builder="docker")
+                for id, file in (("Image", "Dockerfile"), ("PyTorchImage", "pytorch.Dockerfile"))
+            )
+            container = TrainingImage.from_dlc(self, "Container", "pytorch", "2.13-cpu-amzn2023-sagemaker")
+            code = TrainingCode(folder, "probe.py")
+            self.workflow("Fetched", KINDS["Sync"], "report", image=container, code=code)
+            self.workflow("Isolated", KINDS["Loop"], "report", image=container, code=code, network_isolation=True)
         cdk.CfnOutput(self, "BucketName", value=self.bucket.bucket_name)
         # Each execution of the poller polls twice, so that a job of seconds takes several.
         with mock.patch.object(polling, "POLLS", 2):
             for do in ("keep", "wait"):
                 self.workflow(f"Planned{do.capitalize()}", ON_A_PLAN, do, training_plan=PLAN)
         for kind, job in KINDS.items():
-            for do in ("wait", "keep", "fail"):
+            for do in ("wait", "keep"):
                 self.workflow(f"{kind}{do.capitalize()}", job, do)
+            # PyTorch's toolkit writes a script's error to the failure reason, the toolkit alone its exit code.
+            self.workflow(f"{kind}Fail", job, "fail", image=self.pytorch)
             self.workflow(f"{kind}TimesOut", job, "wait", timeout=cdk.Duration.seconds(15))
         resumed = self.workflow("Resumed", KINDS["Sync"], "keep", resume_from=sfn.JsonPath.string_at("$.checkpoints"))
         task = resumed.as_task(
@@ -69,9 +79,17 @@ class Executions(cdk.Stack):
         )
         outer = sfn.StateMachine(self, "Outer", definition_body=sfn.DefinitionBody.from_chainable(task))
         cdk.CfnOutput(self, "OuterArn", value=outer.state_machine_arn)
-        self.workflow("Report", FOUR_HOSTS, "report", channels={"letters": S3Channel(self.bucket, "letters/")})
-        self.workflow("Listen", FOUR_HOSTS, "listen")
-        self.workflow("NoScript", KINDS["Sync"], "report", environment={"SAGEMAKER_PROGRAM": "missing.py"})
+        self.workflow(
+            "Report",
+            FOUR_HOSTS,
+            "report",
+            image=self.pytorch,
+            channels={"letters": S3Channel(self.bucket, "letters/")},
+        )
+        self.workflow("Listen", KINDS["Loop"], "listen")
+        self.workflow(
+            "NoScript", KINDS["Sync"], "report", image=self.pytorch, environment={"SAGEMAKER_PROGRAM": "missing.py"}
+        )
         self.workflow("NoModel", KINDS["Sync"], "keep", missing_model="fail")
         self.workflow("NoData", KINDS["Sync"], "report", channels={"letters": S3Channel(self.bucket, "nothing/")})
 
@@ -80,12 +98,11 @@ class Executions(cdk.Stack):
             self,
             name,
             job=job,
-            image=self.image,
+            **{"image": self.image, **more},
             output=S3Prefix(self.bucket, "models/"),
             checkpoints=S3Prefix(self.bucket, f"checkpoints/{name}/"),
             hyperparameters={"do": do},
             max_runtime=cdk.Duration.minutes(30),
-            **more,
         )
         cdk.CfnOutput(self, f"{name}Arn", value=workflow.state_machine.state_machine_arn)
         return workflow
@@ -195,6 +212,18 @@ def test_a_script_that_is_missing_is_named(deployed: Deployed, machines: dict[st
     assert "missing.py" in described["cause"]
 
 
+@on_aws(jobs=2)
+def test_a_container_of_awss_runs_code_from_s3_and_without_a_network_from_a_channel(
+    deployed: Deployed, machines: dict[str, str]
+) -> None:
+    executions = [deployed.start(machines[name]) for name in ("FetchedArn", "IsolatedArn")]
+    [fetched], isolated = (reports_of(deployed, execution).values() for execution in executions)
+    assert fetched["sm"]["SM_MODULE_DIR"].startswith("s3://cdk-")
+    assert len(isolated) == 2
+    for report in isolated:
+        assert report["data"] == [report["sm"]["SM_MODULE_DIR"]]
+
+
 def test_an_execution_whose_job_leaves_no_model_fails_where_it_must_have_one(
     deployed: Deployed, machines: dict[str, str]
 ) -> None:
@@ -277,8 +306,11 @@ def test_two_jobs_on_the_same_fixed_port_of_all_addresses_do_not_meet(
 
 @pytest.fixture(scope="module")
 def reports(deployed: Deployed, machines: dict[str, str]) -> dict[str, dict[str, Any]]:
+    return reports_of(deployed, deployed.start(machines["ReportArn"]))
+
+
+def reports_of(deployed: Deployed, execution: str) -> dict[str, dict[str, Any]]:
     """What each process of the users' script saw, by the file that it wrote beside the model."""
-    execution = deployed.start(machines["ReportArn"])
     described = deployed.ended(execution)
     assert described["status"] == "SUCCEEDED", described.get("cause")
     assert "Warnings" not in json.loads(described["output"])

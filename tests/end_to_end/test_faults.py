@@ -93,7 +93,7 @@ def broken(deployed: Deployed) -> Iterator[Any]:
     """Breaks the account, and mends what is left of it."""
     faults = deployed.account.faults
     yield faults.add
-    for name in faults.left():
+    for name in faults.remaining():
         faults.mend(name)
 
 
@@ -263,13 +263,27 @@ def test_the_command_line_breaks_a_running_account(
     done = local_account(deployed, "break", *command)
     name = done.stdout.strip()
     assert done.returncode == 0, done.stdout
-    [(known, said)] = deployed.account.faults.left().items()
+    [(known, said)] = deployed.account.faults.remaining().items()
     assert known == name
     assert json.loads(json.dumps(said)).pop("kind") == type(fault).__name__
     assert deployed.account.faults.of(type(fault), job=fault.job) == [fault]
-    assert name in local_account(deployed, "faults").stdout
-    assert local_account(deployed, "mend", name).returncode == 0
-    assert deployed.account.faults.left() == {}
+
+
+def test_the_command_line_lists_the_faults_of_a_running_account_and_mends_them(deployed: Deployed, broken: Any) -> None:
+    kinds = (
+        Capacity(TYPE),
+        Quota(TYPE),
+        Throttling("StopTrainingJob"),
+        Interruption(),
+        LostHost(),
+        LateHost("algo-2", 1),
+    )
+    names = {broken(fault) for fault in (*kinds, FullDisk("algo-1", 64), SlowS3(1_000))}
+    listed = local_account(deployed, "faults").stdout
+    assert {name for name in names if name in listed} == names
+    mended = names.pop()
+    assert local_account(deployed, "mend", mended).returncode == 0
+    assert {*deployed.account.faults.remaining()} == names
 
 
 @pytest.mark.parametrize(

@@ -1,18 +1,24 @@
-"""The training code of app.py's heterogeneous stack, as jobs in an account."""
+"""The training code of heterogeneous jobs, that of app.py's stack and that with Ray, as jobs in an account."""
 
 from __future__ import annotations
 
+import contextlib
+import os
+import re
+import signal
+from pathlib import Path
 from typing import Any
 
 import aws_cdk as cdk
 import pytest
 from aws_cdk import aws_s3 as s3
-from deployed import Deployed, wait_until
+from deployed import Deployed
 
 from cdk_sagemaker_training import (
     DataParallelJob,
     HeterogeneousJob,
     InstanceGroup,
+    Ray,
     S3Prefix,
     Spot,
     Torchrun,
@@ -23,11 +29,14 @@ from cdk_sagemaker_training import (
 from sagemaker_local_account.faults import Interruption
 
 FIDELITY = "strict"  # hosts are called as AWS's are
-JOB = HeterogeneousJob(
-    groups={"data_group": InstanceGroup("ml.c5.xlarge", 2)},
-    train=DataParallelJob(InstanceGroup("ml.g5.xlarge"), launcher=Torchrun()),
-    train_group="dnn_group",
+DATA = {"data_group": InstanceGroup("ml.c5.xlarge", 2)}
+TORCHRUN, RAY = (
+    HeterogeneousJob(
+        groups=DATA, train=DataParallelJob(InstanceGroup("ml.g5.xlarge"), launcher=launcher), train_group="dnn_group"
+    )
+    for launcher in (Torchrun(), Ray(object_store_memory=cdk.Size.mebibytes(100)))
 )
+SAMPLES = 1437  # as many digits are trained on
 FOREVER = 1_000_000  # epochs
 
 
@@ -35,18 +44,27 @@ class Digits(cdk.Stack):
     def __init__(self, app: cdk.App) -> None:
         super().__init__(app, "Digits", env=cdk.Environment(account="123456789012", region="us-east-1"))
         bucket = s3.Bucket(self, "Bucket", removal_policy=cdk.RemovalPolicy.DESTROY)
-        image = TrainingImage(
-            self, "Image", directory=training_code_path(), file="heterogeneous/Dockerfile", builder="docker"
+        with_torchrun, with_ray = (
+            {
+                "job": job,
+                "image": TrainingImage(
+                    self, name, directory=training_code_path(), file=f"heterogeneous/{file}", builder="docker"
+                ),
+            }
+            for name, file, job in (("Image", "Dockerfile", TORCHRUN), ("RayImage", "ray_data/Dockerfile", RAY))
         )
         for name, props in {
-            "Endless": {"hyperparameters": {"epochs": FOREVER, "silence": 90}},
-            "Broken": {"hyperparameters": {"epochs": 1, "batch-size": -1}},
+            "Endless": {**with_torchrun, "hyperparameters": {"epochs": FOREVER, "heartbeat-timeout": 90}},
+            "Broken": {**with_torchrun, "hyperparameters": {"epochs": 1, "batch-size": -1}},
             "Spot": {
+                **with_torchrun,
                 "hyperparameters": {"epochs": 3},
                 "spot": Spot(S3Prefix(bucket, "checkpoints/"), max_wait=cdk.Duration.days(2)),
             },
+            "Ray": {**with_ray, "hyperparameters": {"epochs": 2, "data-tasks": 2}},
+            "RayEndless": {**with_ray, "hyperparameters": {"epochs": FOREVER, "data-tasks": 2}},
         }.items():
-            workflow = TrainingWorkflow(self, name, job=JOB, image=image, output=S3Prefix(bucket, "models/"), **props)
+            workflow = TrainingWorkflow(self, name, output=S3Prefix(bucket, "models/"), **props)
             cdk.CfnOutput(self, f"{name}Arn", value=workflow.state_machine.state_machine_arn)
 
 
@@ -59,16 +77,8 @@ def training(deployed: Deployed, machine: str) -> tuple[str, str]:
     """Start an execution; returns it and its job's name once the job has taken its first steps."""
     execution = deployed.start(machine)
     name = deployed.the_job_of(execution, until="Training")["TrainingJobName"]
-    wait_until(lambda: has_stepped(deployed, name))
+    deployed.has_said(name, "step ")
     return execution, name
-
-
-def has_stepped(deployed: Deployed, name: str) -> bool:
-    logs = deployed.client("logs")
-    try:
-        return any(line.startswith("step ") for line in deployed.said(name))
-    except logs.exceptions.ResourceNotFoundException:
-        return False
 
 
 def described(deployed: Deployed, name: str) -> dict[str, Any]:
@@ -129,3 +139,71 @@ def test_a_hyperparameter_that_the_script_refuses_fails_the_job(deployed: Deploy
     execution = deployed.start(machines["BrokenArn"])
     assert deployed.ended(execution)["status"] == "FAILED"
     assert deployed.the_job_of(execution)["TrainingJobStatus"] == "Failed"
+
+
+@pytest.fixture(scope="module")
+def said_with_ray(deployed: Deployed, machines: dict[str, str]) -> list[str]:
+    """The lines of all hosts of a job with Ray that has succeeded."""
+    execution = deployed.start(machines["RayArn"])
+    ended = deployed.ended(execution)
+    said = deployed.said(deployed.the_job_of(execution)["TrainingJobName"])
+    assert ended["status"] == "SUCCEEDED", "\n".join(said)
+    return said
+
+
+def test_every_host_is_a_node_of_ray_and_the_script_runs_once_where_the_head_is(said_with_ray: list[str]) -> None:
+    nodes = [line.split()[1:4] for line in said_with_ray if "is a node" in line]
+    assert sorted(group for _, _, group in nodes) == ["data_group", "data_group", "dnn_group"]
+    [head] = [host for host, _, group in nodes if group == "dnn_group"]
+    assert f"ray_cluster: 3 hosts have joined; train.py begins on {head}" in said_with_ray
+    assert len([line for line in said_with_ray if line.startswith("accuracy ")]) == 1
+
+
+def test_ray_data_preprocesses_every_digit_in_the_data_group_and_the_loss_falls(said_with_ray: list[str]) -> None:
+    epochs = [re.fullmatch(r"epoch \d loss ([\d.]+), samples by host: (.*)", line) for line in said_with_ray]
+    [first, last] = [epoch for epoch in epochs if epoch]
+    data_hosts = {line.split()[1] for line in said_with_ray if "of data_group is a node" in line}
+    for epoch in (first, last):
+        hosts = dict(part.split() for part in epoch[2].split(", "))
+        assert {*hosts} <= data_hosts
+        assert sum(map(int, hosts.values())) == SAMPLES
+    assert float(last[1]) < float(first[1])
+
+
+def test_the_other_hosts_end_when_the_script_on_rays_head_has_ended(said_with_ray: list[str]) -> None:
+    ended = r"ray_cluster: the script has ended on \S+ with exit code 0; (\S+) ends"
+    assert len({found[1] for line in said_with_ray if (found := re.fullmatch(ended, line))}) == 2
+
+
+@pytest.mark.soak
+def test_a_host_whose_raylet_is_killed_fails_the_job_with_a_reason_that_names_it(
+    deployed: Deployed, machines: dict[str, str]
+) -> None:
+    execution, name = training(deployed, machines["RayEndlessArn"])
+    [raylet] = raylets(name, "algo-1")
+    os.kill(raylet, signal.SIGKILL)
+    assert deployed.ended(execution)["status"] == "FAILED"
+    assert "algo-1" in described(deployed, name)["FailureReason"]
+
+
+@pytest.mark.soak
+def test_a_job_with_ray_that_is_stopped_keeps_the_step_that_it_is_in_and_ends_every_host(
+    deployed: Deployed, machines: dict[str, str]
+) -> None:
+    execution, name = training(deployed, machines["RayEndlessArn"])
+    deployed.client("sagemaker").stop_training_job(TrainingJobName=name)
+    assert deployed.ended(execution)["error"] == "TrainingJobStopped"
+    said = deployed.said(name)
+    assert len([line for line in said if line.startswith("stopped by SIGTERM with the checkpoint of step")]) == 1, said
+    assert len([line for line in said if line.endswith("ends") and "with exit code 0" in line]) == 2, said
+
+
+def raylets(job: str, host: str) -> list[int]:
+    """Ray's process on a host of a job, by its number here."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            variables = (folder / "environ").read_text().split("\0")
+            if {f"TRAINING_JOB_NAME={job}", f"SM_CURRENT_HOST={host}"} <= {*variables}:
+                found += [int(folder.name)] if (folder / "comm").read_text() == "raylet\n" else []
+    return found

@@ -221,7 +221,7 @@ def test_efs_is_mounted_without_a_role(deployed: Deployed, outputs: dict[str, st
 def test_permissions_of_file_systems_are_looked_at_when_the_job_is_created(
     deployed: Deployed, outputs: dict[str, str]
 ) -> None:
-    assert "looked at when the job is created" in PAGE
+    assert "checked when the job is created" in PAGE
     execution = deployed.start(outputs["LooksOut"])
     described = deployed.ended(execution)
     assert "elasticfilesystem:DescribeMountTargets" in described["cause"]

@@ -6,8 +6,6 @@ import json
 import re
 from typing import Any
 
-import cfnlint.api  # type: ignore[import-untyped]
-
 PSEUDO_PARAMETERS = {
     "AWS::AccountId": "123456789012",
     "AWS::Partition": "aws",
@@ -64,6 +62,8 @@ def lint(machines: dict[str, dict[str, Any]]) -> list[str]:
     cfn-lint's rule E3601 checks the shape, of literal text only, which is why the tokens are resolved first. Where a state
     goes it leaves unchecked.
     """
+    import cfnlint.api  # type: ignore[import-untyped]
+
     template = {
         "Resources": {
             name: {

@@ -8,11 +8,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import cfnlint.api  # type: ignore[import-untyped]
 import pytest
 from rendered import create_requests, definitions, lint
 
-from sagemaker_local_account.resource_types import TYPES, unheard
+from sagemaker_local_account.cloudformation.support_matrix import TYPES, unsupported
 
 ROOT = Path(__file__).parents[2]
 SNAPSHOTS = Path(__file__).parent / "snapshots"
@@ -163,6 +162,8 @@ OF_CDKS_WAY = {
 
 def linted(template: str) -> set[str]:
     """The rules of cfn-lint's that a template breaks, those that only inform among them."""
+    import cfnlint.api  # type: ignore[import-untyped]
+
     return {match.rule.id for match in cfnlint.api.lint_all(template)}
 
 
@@ -188,10 +189,14 @@ def files(folder: Path) -> list[str]:
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
 
 
+@pytest.fixture(scope="module")
+def without_flags(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return synthesize(tmp_path_factory.mktemp("without-flags"), context={})
+
+
 @pytest.mark.parametrize("stack", STACKS)
-def test_the_training_request_is_the_same_without_any_feature_flag(stack: str, tmp_path: Path) -> None:
-    assembly = synthesize(tmp_path / "out", context={})
-    requests = create_requests(template(assembly, stack))
+def test_the_training_request_is_the_same_without_any_feature_flag(without_flags: Path, stack: str) -> None:
+    requests = create_requests(template(without_flags, stack))
     assert requests == recorded(f"{stack}.requests.json", requests)
 
 
@@ -200,7 +205,7 @@ def test_the_local_account_vouches_for_every_resource_and_property_of_an_example
     resources = template(assembly, stack)["Resources"].values()
     types = {resource["Type"] for resource in resources}
     assert types <= TYPES.keys() | {"Custom::SageMakerTrainingJobs"}  # whose function the account runs
-    assert [name for it in resources for name in unheard(it["Type"], it.get("Properties", {}))] == []
+    assert [name for it in resources for name in unsupported(it["Type"], it.get("Properties", {}))] == []
 
 
 def test_every_type_that_the_local_account_vouches_for_is_in_its_list() -> None:

@@ -9,7 +9,7 @@ import pytest
 from running_account import NEWER_TYPE, Running
 
 from sagemaker_local_account.account import LocalAccount
-from sagemaker_local_account.images import Image, ImageError, ImageStore
+from sagemaker_local_account.images.image_store import Image, ImageError, ImageStore
 
 
 class Builds:

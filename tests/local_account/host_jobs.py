@@ -5,16 +5,16 @@ import queue
 import sys
 from pathlib import Path
 
-from sagemaker_local_account.devices import DEVICES_PATH
-from sagemaker_local_account.hosts import RunningJob
-from sagemaker_local_account.spec import HostPlan, JobPlan
+from sagemaker_local_account.runtime.devices import DEVICES_PATH
+from sagemaker_local_account.runtime.pod import Pod
+from sagemaker_local_account.runtime.spec import ContainerSpec, PodSpec
 
 SECONDS = 60  # until a test that would hang fails
 ENVIRONMENT = {"PATH": f"{DEVICES_PATH}:{sys.prefix}/bin:/usr/local/bin:/usr/bin:/bin", "PYTHONUNBUFFERED": "1"}
 FOREVER = "import signal; signal.signal(15, lambda *_: exit(7)); print('running'); signal.pause()"
 
 
-class Job(RunningJob):
+class Job(Pod):
     """A job whose lines can be waited for. Each of `programs` is the Python that a host runs, or a command."""
 
     def __init__(
@@ -27,10 +27,10 @@ class Job(RunningJob):
         self.image.mkdir(parents=True, exist_ok=True)
         hosts = tuple(self._host(number, program, plan) for number, program in enumerate(programs, 1))
         super().__init__(
-            JobPlan(folder.name, hosts, port, folder), on_line=lambda host, line: self.lines.put((host, line))
+            PodSpec(folder.name, hosts, port, folder), on_line=lambda host, line: self.lines.put((host, line))
         )
 
-    def _host(self, number: int, program: str | tuple[str, ...], plan: dict[str, object]) -> HostPlan:
+    def _host(self, number: int, program: str | tuple[str, ...], plan: dict[str, object]) -> ContainerSpec:
         values: dict[str, object] = {
             "name": f"algo-{number}",
             "group": None,
@@ -46,7 +46,7 @@ class Job(RunningJob):
             "command": ("python", "-c", program) if isinstance(program, str) else program,
             "working_directory": "/",
         }
-        return HostPlan(**{**values, **plan})  # type: ignore[arg-type]
+        return ContainerSpec(**{**values, **plan})  # type: ignore[arg-type]
 
     def line(self) -> tuple[str, str]:
         return self.lines.get(timeout=SECONDS)

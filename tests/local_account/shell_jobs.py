@@ -11,7 +11,7 @@ from typing import Any
 
 import boto3
 
-from sagemaker_local_account.images import ImageStore
+from sagemaker_local_account.images.image_store import ImageStore
 
 IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/shell:1"
 BUCKET = "shell-bucket"
@@ -91,12 +91,13 @@ class ShellJobs:
         )
 
     def ended(self, name: str, seconds: float = AN_ERROR_RATHER_THAN_A_HANG) -> dict[str, Any]:
-        limit = time.monotonic() + seconds
+        limit, look = time.monotonic() + seconds, 0.05
         while time.monotonic() < limit:
             job: dict[str, Any] = self.sagemaker.describe_training_job(TrainingJobName=name)
             if job["TrainingJobStatus"] not in ("InProgress", "Stopping"):
                 return job
-            time.sleep(0.05)
+            time.sleep(look)
+            look = min(1.2 * look, 0.5)  # a look takes milliseconds of the client and of the account
         raise AssertionError(job)
 
     def statuses(self, names: Sequence[str]) -> list[str]:

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from sagemaker_local_account.account import LocalAccount
-from sagemaker_local_account.state import AccountError
+from sagemaker_local_account.core.state import AccountError
 
 
 def test_a_closed_account_leaves_no_process_no_thread_and_no_port(tmp_path: Path) -> None:
@@ -38,7 +38,7 @@ def test_two_accounts_on_one_folder_are_refused(tmp_path: Path) -> None:
 def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(AccountError, match=f"port {port} of 127.0.0.1 cannot be had"):
+        with pytest.raises(AccountError, match=f"cannot bind 127.0.0.1:{port}"):
             LocalAccount(state=tmp_path, port=port).start()
 
 

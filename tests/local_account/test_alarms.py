@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
+from cdk_stacks import deploy, destroy, ids
 from running_account import Running
-from stacks import deploy, destroy, ids
 
-from sagemaker_local_account.alarms import Datum, Rule, judge
+from sagemaker_local_account.events.alarms import Datum, Rule, evaluate
 
 AN_ERROR_RATHER_THAN_A_HANG = 300  # seconds; no fact depends on it
 DIMENSIONS = [{"Name": "TrainingJobName", "Value": "mine"}]
@@ -269,7 +269,7 @@ def test_missing_data_are_treated_as_the_alarm_says_and_late_data_count(
         if mark in values
     ]
     judged = [
-        judge(Rule("Average", period, 3, of, "GreaterThanThreshold", 1.0, missing), found, now)
+        evaluate(Rule("Average", period, 3, of, "GreaterThanThreshold", 1.0, missing), found, now)
         for missing in ("missing", "ignore", "breaching", "notBreaching")
     ]
-    assert tuple(verdict and verdict.state for verdict in judged) == states
+    assert tuple(effect_of and effect_of.state for effect_of in judged) == states

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sagemaker_local_account import atomic_files
+from sagemaker_local_account.core import atomic_files
 
 
 def test_a_file_is_replaced_with_its_mode(tmp_path: Path) -> None:

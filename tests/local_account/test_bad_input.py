@@ -190,8 +190,8 @@ def test_a_port_in_use_is_one_line_and_exit_code_1(tmp_path: Path) -> None:
         done = subprocess.run([COMMAND, "--port", str(port)], cwd=tmp_path, text=True, capture_output=True)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
-        f"local-account: port {port} of 127.0.0.1 cannot be had (Address already in use); stop what listens there, "
-        "or choose another with --port (0 takes a free one)\n"
+        f"local-account: cannot bind 127.0.0.1:{port} (Address already in use); stop the process that listens there, "
+        "or choose another port with --port (0 for a free one)\n"
     )
 
 
@@ -213,7 +213,7 @@ def no_namespaces(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[st
 def test_a_machine_without_namespaces_is_told_of_at_the_start(no_namespaces: tuple[str, dict[str, Any]]) -> None:
     [line] = no_namespaces[0].splitlines()
     assert line.startswith("local-account: warning: training jobs cannot run here: ")
-    assert "`sudo sysctl user.max_user_namespaces=10000` would let it" in line
+    assert "`sudo sysctl user.max_user_namespaces=10000` would allow it" in line
 
 
 def test_a_job_on_a_machine_without_namespaces_fails_by_the_setting_to_change(
@@ -221,7 +221,7 @@ def test_a_job_on_a_machine_without_namespaces_fails_by_the_setting_to_change(
 ) -> None:
     _, job = no_namespaces
     assert job["TrainingJobStatus"] == "Failed"
-    assert "`sudo sysctl user.max_user_namespaces=10000` would let it" in job["FailureReason"]
+    assert "`sudo sysctl user.max_user_namespaces=10000` would allow it" in job["FailureReason"]
 
 
 @pytest.fixture(scope="module")

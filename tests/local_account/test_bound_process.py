@@ -13,16 +13,16 @@ import pytest
 from account_process import marked
 from shell_jobs import AN_ERROR_RATHER_THAN_A_HANG
 
-from sagemaker_local_account import leftovers
-from sagemaker_local_account.bound_process import BoundProcess
+from sagemaker_local_account.core.bound_process import BoundProcess
+from sagemaker_local_account.runtime import leftovers
 
 CALLER = """
 import sys
-from sagemaker_local_account import leftovers
-from sagemaker_local_account.bound_process import BoundProcess
+from sagemaker_local_account.core.bound_process import BoundProcess
+from sagemaker_local_account.runtime import leftovers
 from pathlib import Path
-with leftovers.held(Path(sys.argv[1])) as held:
-    BoundProcess(["sh", "-c", "setsid sleep 1000 & setsid sleep 1000 & wait"], held=held).wait()
+with leftovers.mark_in_use(Path(sys.argv[1])) as held:
+    BoundProcess(["sh", "-c", "setsid sleep 1000 & setsid sleep 1000 & wait"], keep_open=held).wait()
 """
 
 

@@ -53,8 +53,8 @@ from aws_cdk import (
 from aws_cdk import (
     aws_stepfunctions as sfn,
 )
+from cdk_stacks import deploy, destroy, ids
 from running_account import Running
-from stacks import deploy, destroy, ids
 
 TAGGED = {
     "AWS::ECR::Repository",

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from running_account import Running
 
-from sagemaker_local_account.safe_paths import JobFolder
-from sagemaker_local_account.storage import Checkpoints
+from sagemaker_local_account.core.safe_paths import JobFolder
+from sagemaker_local_account.storage.checkpoints import Checkpoints
 
 
 class Hosts:
@@ -31,7 +31,7 @@ class Hosts:
 
     def objects(self) -> dict[str, str]:
         """The texts that are under the prefix after the folders were looked at once more."""
-        self.checkpoints.keep()
+        self.checkpoints.sync()
         listed = self._s3.list_objects_v2(Bucket=self.bucket).get("Contents", [])
         return {
             entry["Key"].removeprefix("run/"): self._s3.get_object(Bucket=self.bucket, Key=entry["Key"])["Body"]
@@ -94,6 +94,6 @@ def test_a_folder_that_cannot_be_read_has_lost_nothing(hosts: Hosts, monkeypatch
 
     monkeypatch.setattr("os.scandir", refuse)
     with pytest.raises(PermissionError):
-        hosts.checkpoints.keep()
+        hosts.checkpoints.sync()
     monkeypatch.undo()
     assert hosts.objects() == {"old": "before"}

@@ -212,14 +212,14 @@ def test_a_part_of_a_buildspec_that_is_not_known_fails_the_build_by_its_name(bui
         builds.run(builds.project(source={"type": "NO_SOURCE", "buildspec": buildspec}))
     )
     assert (phase, code) == ("DOWNLOAD_SOURCE", "YAML_FILE_ERROR")
-    assert message == "buildspec: reports is not known to the local account; it knows version, env, phases"
+    assert message == "buildspec: reports is not supported by the local account; it supports version, env, phases"
 
 
 def test_a_source_that_is_not_there_fails_the_build_by_its_name(builds: Builds) -> None:
     build = builds.run(builds.project(source={"type": "S3", "location": "sources/none.zip"}))
     phase, _, message = failed_phase(build)
     assert phase == "DOWNLOAD_SOURCE"
-    assert message.startswith("source s3://sources/none.zip cannot be had")
+    assert message.startswith("cannot download source s3://sources/none.zip")
 
 
 def test_a_stopped_build_says_so(builds: Builds) -> None:
@@ -245,7 +245,7 @@ def test_a_projects_builds_are_listed_the_last_first(builds: Builds) -> None:
         ({"environmentTypeOverride": "ARM_CONTAINER"}, "environment.type must be LINUX_CONTAINER"),
         ({"imageOverride": "ubuntu:24.04"}, "environment.image must be one of CodeBuild's own"),
         ({"sourceTypeOverride": "GITHUB"}, "source.type must be S3 or NO_SOURCE"),
-        ({"debugSessionEnabled": True}, "does not have debugSessionEnabled of StartBuild"),
+        ({"debugSessionEnabled": True}, "does not support debugSessionEnabled of StartBuild"),
         (
             {"environmentVariablesOverride": [{"name": "A", "value": "a", "type": "SECRETS_MANAGER"}]},
             "environment variable 'A' must be PLAINTEXT",

@@ -49,7 +49,7 @@ def test_a_topic_reaches_only_a_queue_whose_policy_lets_it(enforcing: Running) -
     topics.publish(TopicArn=topic, Message="hello")
     until(lambda: arrived(enforcing, opened))
     assert arrived(enforcing, closed) == []
-    assert f"the policy of {closed_arn} does not let sns.amazonaws.com do sqs:SendMessage" in log(enforcing)
+    assert f"the policy of {closed_arn} does not allow sns.amazonaws.com the action sqs:SendMessage" in log(enforcing)
 
 
 def test_a_rule_reaches_only_a_queue_whose_policy_lets_it(enforcing: Running) -> None:
@@ -61,4 +61,6 @@ def test_a_rule_reaches_only_a_queue_whose_policy_lets_it(enforcing: Running) ->
     rules.put_events(Entries=[{"Source": "mine", "DetailType": "test", "Detail": "{}"}])
     until(lambda: arrived(enforcing, opened))
     assert arrived(enforcing, closed) == []
-    assert f"the policy of {closed_arn} does not let events.amazonaws.com do sqs:SendMessage" in log(enforcing)
+    assert f"the policy of {closed_arn} does not allow events.amazonaws.com the action sqs:SendMessage" in log(
+        enforcing
+    )

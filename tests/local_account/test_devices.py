@@ -5,7 +5,7 @@ import botocore.session
 import pytest
 from sagemaker_training import environment
 
-from sagemaker_local_account.devices import accelerators, write_stand_ins
+from sagemaker_local_account.runtime.devices import accelerators, write_stand_ins
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def test_a_p4d_has_eight_gpus():
 
 def test_a_trn1_has_sixteen_devices_of_two_cores():
     found = accelerators("ml.trn1.32xlarge")
-    assert (found.kind, found.count, found.cores_each) == ("neuron", 16, 2)
+    assert (found.kind, found.count, found.cores_per_device) == ("neuron", 16, 2)
 
 
 def test_a_c5_has_none():
@@ -78,7 +78,7 @@ def test_the_toolkit_counts_the_cores_of_neuron_devices(path: Path):
 
 def test_the_toolkit_takes_a_trn2_for_as_many_cores_as_its_devices_have():
     found = accelerators("ml.trn2.48xlarge")
-    assert environment.num_neurons("ml.trn2.48xlarge") == found.count * found.cores_each
+    assert environment.num_neurons("ml.trn2.48xlarge") == found.count * found.cores_per_device
 
 
 def test_a_gpu_machine_has_no_neuron_devices(path: Path):
@@ -97,7 +97,7 @@ def test_the_stand_in_fails_on_what_it_does_not_know(path: Path):
     write_stand_ins(path, "ml.g5.xlarge", 1)
     result = subprocess.run(["nvidia-smi", "--query-gpu=name"], capture_output=True, text=True)
     assert result.returncode == 1
-    assert "only knows -L | --list-gpus, got: --query-gpu=name" in result.stderr
+    assert "supports -L | --list-gpus only, got: --query-gpu=name" in result.stderr
 
 
 @pytest.mark.parametrize(

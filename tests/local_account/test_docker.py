@@ -11,7 +11,7 @@ import pytest
 import requests
 from moto.server import ThreadedMotoServer
 
-from sagemaker_local_account.images import ImageStore
+from sagemaker_local_account.images.image_store import ImageStore
 
 REGISTRY = "123456789012.dkr.ecr.us-east-1.amazonaws.com"
 ASSETS = f"{REGISTRY}/cdk-hnb659fds-container-assets-123456789012-us-east-1"
@@ -50,7 +50,7 @@ class Docker:
         }
 
     def run(self, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "sagemaker_local_account.docker", *arguments]
+        command = [sys.executable, "-m", "sagemaker_local_account.images.docker", *arguments]
         return subprocess.run(
             command, input=stdin, env=self.environment, cwd=self.context, text=True, capture_output=True, check=False
         )
@@ -121,7 +121,7 @@ def test_a_tag_that_ecr_keeps_as_it_is_is_not_pushed_over(docker: Docker, reposi
     docker.does("build", "--tag", f"{ASSETS}:1", ".")
     docker.does("push", f"{ASSETS}:1")
     docker.does("build", "--build-arg", "NAME=other", "--tag", f"{ASSETS}:1", ".")
-    assert "tags are immutable, and this one is another image's" in docker.refuses("push", f"{ASSETS}:1")
+    assert "tags are immutable, and another image has this tag" in docker.refuses("push", f"{ASSETS}:1")
     assert ImageStore(docker.state).resolve(f"{ASSETS}:1").env == {"NAME": "one"}
 
 
@@ -156,9 +156,9 @@ def test_an_image_in_an_account_of_awss_is_not_pulled_without_a_login(docker: Do
     refused = docker.refuses(*begins_with(docker, f"{OF_AWS}/{CONTAINER}"))
     assert f"Dockerfile:1: FROM: {OF_AWS}/{CONTAINER}: pull access denied" in refused
     assert refused.endswith(
-        "no basic auth credentials. Log in before, like `aws ecr get-login-password --region us-east-1 | docker login "
-        f"--username AWS --password-stdin {OF_AWS}`; AWS's containers also lie in public.ecr.aws/deep-learning-containers/, "
-        "which takes no log-in"
+        "no basic auth credentials. Log in first, like `aws ecr get-login-password --region us-east-1 | docker login "
+        f"--username AWS --password-stdin {OF_AWS}`; AWS's containers are also in public.ecr.aws/deep-learning-containers/, "
+        "which requires no login"
     )
 
 
@@ -176,7 +176,7 @@ def test_an_image_in_the_public_gallery_is_pulled_without_a_login(docker: Docker
 
 def test_a_container_that_aws_does_not_publish_in_the_gallery_is_not_there(docker: Docker):
     image = "public.ecr.aws/deep-learning-containers/huggingface-pytorch-training:2.9"
-    assert "of AWS's containers there it knows pytorch, pytorch-training, tensorflow-training" in docker.refuses(
+    assert "of AWS's containers there it supports pytorch, pytorch-training, tensorflow-training" in docker.refuses(
         *begins_with(docker, image)
     )
 
@@ -217,7 +217,7 @@ def test_a_build_prints_its_steps_and_notes(docker: Docker):
 
 def test_a_build_that_fails_ends_with_its_line_and_no_image(docker: Docker):
     (docker.context / "Dockerfile").write_text("FROM python:3.11\nONBUILD RUN make\n")
-    assert "Dockerfile:2: instruction ONBUILD is not known" in docker.refuses("build", "--tag", "jobs", ".")
+    assert "Dockerfile:2: instruction ONBUILD is not supported" in docker.refuses("build", "--tag", "jobs", ".")
     assert docker.run("inspect", "jobs").returncode == 1
 
 
@@ -231,7 +231,7 @@ def test_a_build_takes_the_dockerfile_and_the_target_that_it_is_given(docker: Do
 
 @pytest.mark.parametrize("option", ["--secret", "--ssh", "--build-context", "--squash"])
 def test_an_option_of_build_that_is_not_known_is_refused_by_name(docker: Docker, option: str):
-    assert f"build: option {option} is not known" in docker.refuses("build", option, "x=y", "--tag", "jobs", ".")
+    assert f"build: option {option} is not supported" in docker.refuses("build", option, "x=y", "--tag", "jobs", ".")
 
 
 def test_an_output_elsewhere_is_refused(docker: Docker):
@@ -244,7 +244,7 @@ def test_a_build_without_a_context_is_refused(docker: Docker):
 
 @pytest.mark.parametrize("command", ["run", "pull", "compose"])
 def test_a_command_that_is_not_known_is_refused_by_name(docker: Docker, command: str):
-    assert f"command {command!r} is not known to the local account; it knows build, images" in docker.refuses(
+    assert f"command {command!r} is not supported by the local account; it supports build, images" in docker.refuses(
         command, "x"
     )
 
@@ -265,6 +265,6 @@ def test_a_state_folder_must_be_said(docker: Docker):
 
 
 def test_a_command_that_calls_nothing_of_aws_does_not_load_its_client(docker: Docker):
-    program = "import sys, sagemaker_local_account.docker; print('boto3' in sys.modules, 'moto' in sys.modules)"
+    program = "import sys, sagemaker_local_account.images.docker; print('boto3' in sys.modules, 'moto' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], env=docker.environment, text=True, stdout=subprocess.PIPE)
     assert done.stdout.split() == ["False", "False"]

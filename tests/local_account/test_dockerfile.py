@@ -1,6 +1,15 @@
 import pytest
 
-from sagemaker_local_account.dockerfile import BuildError, Instruction, command, expand, expanded, pairs, parse, words
+from sagemaker_local_account.images.dockerfile import (
+    BuildError,
+    Instruction,
+    command,
+    expand,
+    expanded,
+    pairs,
+    parse,
+    words,
+)
 
 
 def only(text: str) -> Instruction:
@@ -54,13 +63,13 @@ def test_a_here_document_without_an_end_is_refused_by_its_line():
 
 def test_an_instruction_that_is_not_known_is_refused_by_name_and_line():
     with pytest.raises(
-        BuildError, match="Dockerfile:3: instruction ONBUILD is not known to the local account; it knows ADD"
+        BuildError, match="Dockerfile:3: instruction ONBUILD is not supported by the local account; it supports ADD"
     ):
         parse("FROM x\n\nONBUILD RUN ls\n")
 
 
 def test_a_word_that_is_no_instruction_is_refused_by_its_line():
-    with pytest.raises(BuildError, match=r"gpu\.Dockerfile:2: instruction PIP is not known"):
+    with pytest.raises(BuildError, match=r"gpu\.Dockerfile:2: instruction PIP is not supported"):
         parse("FROM x\npip install torch\n", "gpu.Dockerfile")
 
 

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from sagemaker_local_account.dockerignore import ignored_by, matcher
+from sagemaker_local_account.images.dockerignore import ignored_by, matcher
 
 
 @pytest.mark.parametrize(

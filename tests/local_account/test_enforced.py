@@ -246,4 +246,4 @@ def test_a_policy_that_is_not_evaluated_allows_nothing_and_is_named(running: Run
 def test_a_call_without_a_known_resource_says_so(running: Running) -> None:
     role = Role(running, "narrow", allow("sagemaker:ListModels", "arn:aws:sagemaker:*:*:model/*"))
     _, message = code_and_message(lambda: role.client("sagemaker").list_models())
-    assert "the local account knows no resource of it" in message
+    assert "the local account evaluates it without a resource" in message

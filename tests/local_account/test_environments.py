@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 import six
 
-from sagemaker_local_account.images import Image
+from sagemaker_local_account.images.image_store import Image
 
 if TYPE_CHECKING:
     from conftest import Builds, Wheels
@@ -67,7 +67,7 @@ def test_lines_of_a_here_document_are_commands(builds: Builds):
 def test_a_requirements_file_that_was_not_copied_is_refused_by_its_line(builds: Builds):
     message = builds.refused("RUN pip install -r /opt/requirements.txt")
     assert message == (
-        "Dockerfile:2: pip install: no file '/opt/requirements.txt' is in the image at this line; copy it before, like "
+        "Dockerfile:2: pip install: no file '/opt/requirements.txt' is in the image at this line; copy it first, like "
         "'COPY requirements.txt /opt/'"
     )
 
@@ -92,7 +92,7 @@ def test_a_word_that_is_no_requirement_is_refused(builds: Builds):
 
 
 def test_installing_into_another_folder_is_refused(builds: Builds):
-    message = "Dockerfile:2: pip install --target is not known to the local account"
+    message = "Dockerfile:2: pip install --target is not supported by the local account"
     assert builds.refused("RUN pip install --target /opt packaging") == message
 
 
@@ -102,12 +102,12 @@ def test_a_pip_install_within_another_command_is_refused_rather_than_skipped(bui
 
 def test_a_requirement_that_cannot_be_had_is_named_with_its_line(builds: Builds, wheels: Wheels):
     message = builds.refused("ENV A=1", "RUN pip install packaging jobtools==3.0")
-    assert message.startswith("Dockerfile:3: jobtools==3.0 cannot be had: ERROR: Could not find a version")
+    assert message.startswith("Dockerfile:3: cannot install jobtools==3.0: ERROR: Could not find a version")
 
 
 def test_a_base_that_cannot_be_had_is_named(builds: Builds, wheels: Wheels):
     message = builds.refused(base=f"FROM {DLC.replace('2.13', '1.4')}")
-    assert message.startswith("FROM: torch==1.4.* cannot be had")
+    assert message.startswith("FROM: cannot install torch==1.4.*")
 
 
 def run(image: Image, *command: str) -> str:
@@ -253,7 +253,7 @@ def start_build(builds: Builds) -> subprocess.Popen[bytes]:
         "SAGEMAKER_LOCAL_ACCOUNT_STATE": str(builds.state),
         "PYTHONPATH": os.pathsep.join(sys.path),
     }
-    command = [sys.executable, "-m", "sagemaker_local_account.docker", "build", "--quiet", "."]
+    command = [sys.executable, "-m", "sagemaker_local_account.images.docker", "build", "--quiet", "."]
     return subprocess.Popen(command, cwd=builds.context, env=environment, stdout=subprocess.PIPE)
 
 
@@ -301,7 +301,7 @@ def test_a_requirements_file_that_the_toolkit_would_install_at_start_is_installe
 
 def test_a_requirements_file_for_the_toolkit_that_cannot_be_had_fails_the_build(builds: Builds, wheels: Wheels):
     builds.file("requirements.txt", "jobtools==3.0\n")
-    assert builds.refused(*CODE).startswith("Dockerfile: /opt/ml/code/requirements.txt: jobtools==3.0 cannot be had")
+    assert builds.refused(*CODE).startswith("Dockerfile: /opt/ml/code/requirements.txt: cannot install jobtools==3.0")
 
 
 @pytest.mark.parametrize("line", ["git+https://example.com/tools.git", "tools @ https://example.com/tools.whl"])
@@ -334,7 +334,7 @@ def test_what_awss_container_has_and_cannot_be_had_here_is_noted(builds: Builds,
     image = builds.build("COPY train.py /opt/", base=LISTED)
     assert version(image, "einops") == "0.8.2"
     assert any(
-        note.startswith("FROM: deepspeed==0.19.2 cannot be had") and note.endswith("a job that imports it fails")
+        note.startswith("FROM: cannot install deepspeed==0.19.2") and note.endswith("a job that imports it fails")
         for note in image.notes
     )
 

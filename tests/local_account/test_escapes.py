@@ -103,7 +103,7 @@ def test_a_folder_that_is_replaced_by_a_link_fails_the_job(
     name = f"replaced-{request.node.callspec.id}"
     program = f"rm -rf /opt/ml/{folder}; ln -s {escapes.person} /opt/ml/{folder}"
     escapes.create(name, program, **more)
-    assert f"a link or a file is in the place of the folder '{folder}'" in escapes.reason(name)
+    assert f"a link or a file is in place of the folder '{folder}'" in escapes.reason(name)
     assert SECRET not in escapes.everything()
 
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError, WaiterError
+from cdk_stacks import deploy, destroy, ids, reasons
 from running_account import Running
-from stacks import deploy, destroy, ids, reasons
 from test_alarms import until
 
 PATTERN = {"source": ["mine"]}
@@ -129,7 +129,7 @@ def test_the_custom_resource_of_a_log_group_target_makes_its_policy(running: Run
 
 
 def test_a_schedule_is_refused(running: Running) -> None:
-    with pytest.raises(ClientError, match="keeps no schedules"):
+    with pytest.raises(ClientError, match="does not support schedules"):
         running.client("events").put_rule(Name="nightly", ScheduleExpression="rate(1 day)")
 
 
@@ -195,7 +195,7 @@ def test_what_would_leave_this_machine_is_noted_in_the_log_and_not_delivered(
     topics.subscribe(TopicArn=topic, Protocol=protocol, Endpoint=to)
     topics.publish(TopicArn=topic, Message="hello")
     log = (running.account.state / "account.log").read_text()
-    assert f"not delivered to {to}: the account sends nothing" in log
+    assert f"not delivered to {to}: the account does not send" in log
 
 
 def test_a_subscription_to_what_the_account_does_not_have_is_refused(running: Running) -> None:

@@ -4,57 +4,57 @@ from __future__ import annotations
 
 import pytest
 
-from sagemaker_local_account.faults import Capacity, Faults, Interruption, LateHost, LostHost, Moment
+from sagemaker_local_account.faults import Capacity, Faults, FaultTrigger, Interruption, LateHost, LostHost
 
 
 def test_a_fault_happens_as_often_as_it_says() -> None:
     faults = Faults()
     faults.add(Capacity("ml.g5.xlarge", times=2))
-    assert [faults.take_one(Capacity, instance_type="ml.g5.xlarge") is not None for _ in range(3)] == [
+    assert [faults.consume_first(Capacity, instance_type="ml.g5.xlarge") is not None for _ in range(3)] == [
         True,
         True,
         False,
     ]
-    assert faults.left() == {}
+    assert faults.remaining() == {}
 
 
 def test_a_fault_without_end_happens_until_it_is_mended() -> None:
     faults = Faults()
     name = faults.add(Capacity("ml.g5.xlarge", times=None))
-    assert all(faults.take_one(Capacity, instance_type="ml.g5.xlarge") for _ in range(10))
+    assert all(faults.consume_first(Capacity, instance_type="ml.g5.xlarge") for _ in range(10))
     faults.mend(name)
-    assert faults.take_one(Capacity, instance_type="ml.g5.xlarge") is None
+    assert faults.consume_first(Capacity, instance_type="ml.g5.xlarge") is None
 
 
 def test_a_fault_happens_to_the_jobs_and_the_things_that_it_names() -> None:
     faults = Faults()
     faults.add(LateHost("algo-2", 30, job="mine"))
-    assert faults.take_one(LateHost, job="yours-1", host="algo-2") is None
-    assert faults.take_one(LateHost, job="mine-1", host="algo-1") is None
-    assert faults.take_one(LateHost, job="mine-1", host="algo-2") == LateHost("algo-2", 30, job="mine")
+    assert faults.consume_first(LateHost, job="yours-1", host="algo-2") is None
+    assert faults.consume_first(LateHost, job="mine-1", host="algo-1") is None
+    assert faults.consume_first(LateHost, job="mine-1", host="algo-2") == LateHost("algo-2", 30, job="mine")
 
 
 def test_two_faults_that_say_the_same_both_happen() -> None:
     faults = Faults()
     names = [faults.add(Capacity("ml.g5.xlarge")) for _ in range(2)]
     assert len(set(names)) == 2
-    assert [faults.take_one(Capacity) is not None for _ in range(3)] == [True, True, False]
+    assert [faults.consume_first(Capacity) is not None for _ in range(3)] == [True, True, False]
 
 
 def test_a_moment_without_more_is_now() -> None:
-    assert Moment(LostHost()).due
+    assert FaultTrigger(LostHost()).due
 
 
 def test_a_moment_may_be_a_line() -> None:
-    moment = Moment(Interruption(r"step \d+0 "))
-    moment.hear("step 9 done")
-    assert not moment.due
-    moment.hear("step 10 done")
-    assert moment.due
+    trigger = FaultTrigger(Interruption(r"step \d+0 "))
+    trigger.observe("step 9 done")
+    assert not trigger.due
+    trigger.observe("step 10 done")
+    assert trigger.due
 
 
 def test_a_moment_may_be_drawn_and_is_the_same_with_the_same_seed() -> None:
-    drawn = [Moment(Interruption(within=1_000_000, seed=seed)).seconds for seed in (7, 7, 8)]
+    drawn = [FaultTrigger(Interruption(within=1_000_000, seed=seed)).seconds for seed in (7, 7, 8)]
     assert drawn[0] == drawn[1] != drawn[2]
     assert 0 <= drawn[0] <= 1_000_000
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError, WaiterError
+from cdk_stacks import deploy, destroy, reasons
 from running_account import Running
-from stacks import deploy, destroy, reasons
 
 from sagemaker_local_account.account import LocalAccount
 
@@ -31,6 +31,7 @@ def handler(event, context):
         boto3.client("s3").list_buckets()
     cfnresponse.send(event, context, "SUCCESS", {"Twice": number * 2}, physicalResourceId="it-" + number[:1])
 """
+UNNAMED_LOGS = {"Logs": {"Type": "AWS::Logs::LogGroup", "Properties": {}}}
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +96,7 @@ def test_a_custom_resource_is_made_changed_replaced_and_deleted_by_its_function(
 
 
 def test_what_a_resource_refers_to_stays_where_the_resource_is_not_deleted(running: Running) -> None:
-    deploy(running, "Staying", resources(3))
+    deploy(running, "Staying", {**resources(3), **UNNAMED_LOGS})
     stacks = running.client("cloudformation")
     stacks.delete_stack(StackName="Staying")
     [stack] = stacks.describe_stacks(StackName="Staying")["Stacks"]
@@ -107,7 +108,7 @@ def test_what_a_resource_refers_to_stays_where_the_resource_is_not_deleted(runni
 
 def test_a_function_does_what_its_role_lets_it(running: Running) -> None:
     with pytest.raises(WaiterError):
-        deploy(running, "Denied", {**resources(4), "Logs": {"Type": "AWS::Logs::LogGroup", "Properties": {}}})
+        deploy(running, "Denied", {**resources(4), **UNNAMED_LOGS})
     assert "is not authorized to perform: s3:ListAllMyBuckets" in reasons(running, "Denied")
 
 

@@ -15,10 +15,10 @@ import psutil
 import pytest
 from host_jobs import ENVIRONMENT, FOREVER, SECONDS, Job, said
 
-from sagemaker_local_account import hosts
-from sagemaker_local_account.devices import write_stand_ins
-from sagemaker_local_account.hosts import CommandError, HostError
-from sagemaker_local_account.namespaces import KEYCTL_JOIN_SESSION_KEYRING, SYS_KEYCTL
+from sagemaker_local_account.runtime import supervisor_request
+from sagemaker_local_account.runtime.devices import write_stand_ins
+from sagemaker_local_account.runtime.pod import CommandError, HostError
+from sagemaker_local_account.runtime.supervisor import KEYCTL_JOIN_SESSION_KEYRING, SYS_KEYCTL
 
 
 def gate(folder: Path, name: str) -> Path:
@@ -279,7 +279,7 @@ def test_a_host_whose_command_is_not_there_is_not_started(tmp_path: Path, comman
 
 
 def test_a_host_does_not_see_hidden_commands_of_system_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(hosts, "_own_commands", lambda: ["/usr/bin/env"])
+    monkeypatch.setattr(supervisor_request, "_own_commands", lambda: ["/usr/bin/env"])
     python = tmp_path / "environment"
     venv.EnvBuilder(symlinks=True).create(python)
     program = ("sh", "-c", "ls /usr/bin/env /usr/bin/ls 2>&1")
@@ -412,17 +412,17 @@ def test_no_mount_is_ever_seen_outside(tmp_path: Path):
 ACCOUNT = """
 import os, sys, threading
 from pathlib import Path
-from sagemaker_local_account.hosts import RunningJob
-from sagemaker_local_account.spec import HostPlan, JobPlan
+from sagemaker_local_account.runtime.pod import Pod
+from sagemaker_local_account.runtime.spec import ContainerSpec, PodSpec
 
 folder = Path(sys.argv[1])
 (folder / "image").mkdir()
 def host(number):
-    return HostPlan(
+    return ContainerSpec(
         f"algo-{number}", None, "ml.m5.large", 2, f"10.0.0.{number}", 0, folder / f"algo-{number}", folder / "image",
         Path(sys.prefix), {"PATH": "/usr/bin:/bin"}, ("sh", "-c", sys.argv[2]), "/",
     )
-job = RunningJob(JobPlan("job", (host(1), host(2)), 9, folder), on_line=lambda name, line: print(line, flush=True))
+job = Pod(PodSpec("job", (host(1), host(2)), 9, folder), on_line=lambda name, line: print(line, flush=True))
 job.start()
 print(job.wait(), flush=True)
 job.close()
@@ -484,7 +484,9 @@ def test_an_ordinary_user_may_run_hosts_and_is_root_in_there():
 
 
 def test_a_machine_that_refuses_namespaces_says_so():
-    program = "from sagemaker_local_account.hosts import namespaces_refused; print(namespaces_refused())"
+    program = (
+        "from sagemaker_local_account.runtime.namespace_check import namespaces_refused; print(namespaces_refused())"
+    )
     shell = 'echo 0 > /proc/sys/user/max_user_namespaces; exec "$0" -c "$1"'
     result = subprocess.run(
         ["unshare", "--user", "--map-root-user", "sh", "-c", shell, sys.executable, program],
@@ -493,4 +495,4 @@ def test_a_machine_that_refuses_namespaces_says_so():
         timeout=SECONDS,
     )
     assert "could not be started" in result.stdout
-    assert "`sudo sysctl user.max_user_namespaces=10000` would let it" in result.stdout
+    assert "`sudo sysctl user.max_user_namespaces=10000` would allow it" in result.stdout

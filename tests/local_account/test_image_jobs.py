@@ -13,7 +13,7 @@ import pytest
 from shell_jobs import BUCKET, ShellJobs
 
 from sagemaker_local_account.account import LocalAccount
-from sagemaker_local_account.images import Image, ImageStore
+from sagemaker_local_account.images.image_store import Image, ImageStore
 
 REGISTRY = "123456789012.dkr.ecr.us-east-1.amazonaws.com"
 # Of AWS's own, whose toolkit runs train.py and writes why that failed.

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sagemaker_local_account.images import ImageError, ImageStore
+from sagemaker_local_account.images.image_store import ImageError, ImageStore
 
 if TYPE_CHECKING:
     from conftest import Builds

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
+from cdk_stacks import deploy, destroy, ids
 from running_account import Running
-from stacks import deploy, destroy, ids
 
 ROOT = {"AWS": "arn:aws:iam::123456789012:root"}
 

@@ -16,8 +16,8 @@ from typing import Any
 import psutil
 import pytest
 from account_process import COMMAND, Serving, lives, marked
+from cdk_stacks import WITH_A_FUNCTION
 from shell_jobs import BUCKET, ShellJobs, channel
-from stacks import WITH_A_FUNCTION
 
 LARGE = b"x" * (12 << 20)  # an object that moto does not keep in memory
 TRAIN = (

@@ -8,13 +8,13 @@ from typing import Any
 import boto3
 import pytest
 
-from sagemaker_local_account import control_groups
-from sagemaker_local_account.failure_reasons import OUT_OF_MEMORY
-from sagemaker_local_account.limits import HostLimits, Limits
-from sagemaker_local_account.log_lines import parts
-from sagemaker_local_account.logs import JobLogs, Metrics
-from sagemaker_local_account.spec import HostPlan, JobPlan
-from sagemaker_local_account.state import REGION
+from sagemaker_local_account.core.failure_reasons import OUT_OF_MEMORY
+from sagemaker_local_account.core.state import REGION
+from sagemaker_local_account.runtime import control_groups
+from sagemaker_local_account.runtime.limits import HostLimits, Limits
+from sagemaker_local_account.runtime.log_lines import parts
+from sagemaker_local_account.runtime.spec import ContainerSpec, PodSpec
+from sagemaker_local_account.sagemaker.host_logs import JobLogs, Metrics
 
 
 def test_a_host_has_no_more_than_its_instance_type_and_volume(tmp_path: Path) -> None:
@@ -85,10 +85,10 @@ def test_a_group_of_version_2_has_its_limits_and_is_looked_at_for_what_they_refu
 
     monkeypatch.setattr(Path, "mkdir", with_files)
     limits = HostLimits(memory=1 << 20, processes=7, disk=1)
-    host = HostPlan(
+    host = ContainerSpec(
         "algo-1", None, "ml.m5.large", 1, "10.0.0.1", 0, tmp_path, tmp_path, tmp_path, {}, (), "/", limits=limits
     )
-    group = control_groups.make(JobPlan("job", (host,), None, tmp_path / "jobs" / "job"))["algo-1"]
+    group = control_groups.make(PodSpec("job", (host,), None, tmp_path / "jobs" / "job"))["algo-1"]
     [folder] = group.paths
     written = {name: (folder / name).read_text() for name in ("memory.max", "memory.swap.max", "pids.max")}
     assert written == {"memory.max": "1048576", "memory.swap.max": "0", "pids.max": "7"}

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError, WaiterError
+from cdk_stacks import deploy, destroy, reasons
 from running_account import Running
 from shell_jobs import ShellJobs, channel
-from stacks import deploy, destroy, reasons
 
 from sagemaker_local_account.account import LocalAccount
 from sagemaker_local_account.faults import FullDisk
@@ -148,8 +148,8 @@ class Files:
     def put(self, key: str, body: bytes) -> None:
         self.jobs.s3.put_object(Bucket=self.made["Bucket"], Key=key, Body=body)
 
-    def objects(self) -> set[str]:
-        listed = self.jobs.s3.list_objects_v2(Bucket=self.made["Bucket"])
+    def objects(self, prefix: str) -> set[str]:
+        listed = self.jobs.s3.list_objects_v2(Bucket=self.made["Bucket"], Prefix=prefix)
         return {entry["Key"] for entry in listed.get("Contents", [])}
 
 
@@ -192,7 +192,7 @@ def test_what_a_job_changes_goes_to_the_bucket_of_a_link_that_exports(files: Fil
     files.put("data/images/2", b"two")
     files.put("data/images", b"a file here is a folder there")
     files.run("rm 1; echo more >> 2; echo three > 3", files.source("Lustre", "/images"))
-    assert files.objects() == {"data/images", "data/images/2", "data/images/3"}
+    assert files.objects("data/images") == {"data/images", "data/images/2", "data/images/3"}
     body = files.jobs.s3.get_object(Bucket=files.made["Bucket"], Key="data/images/2")["Body"].read()
     assert body == b"twomore\n"
 
@@ -224,7 +224,7 @@ def test_hosts_that_security_groups_do_not_let_in_do_not_reach_a_file_system(
     network = {"Subnets": [files.made["Subnet"]], "SecurityGroupIds": [files.made["Strangers"]]}
     said = files.failure(files.source(name), VpcConfig=network)
     assert "File system connection timed out. Please ensure that mount target IP address" in said
-    assert f"lets in {files.made['Strangers']} at port {port}" in said
+    assert f"allows {files.made['Strangers']} on port {port}" in said
 
 
 def test_an_efs_without_a_mount_target_is_not_reached(files: Files) -> None:
@@ -248,7 +248,7 @@ def test_a_file_system_that_is_not_there_is_refused(files: Files) -> None:
     missing = files.source("Efs", FileSystemId="fs-0123456789abcdef0")
     assert "File system 'fs-0123456789abcdef0' does not exist" in files.refused(missing)
     other = files.source("Efs", FileSystemType="FSxLustre")
-    assert "has no FSx for Lustre of that id" in files.refused(other)
+    assert "has no FSx for Lustre file system with that id" in files.refused(other)
 
 
 def test_a_channel_has_one_source(files: Files) -> None:
@@ -302,7 +302,7 @@ def test_what_a_stack_changes_in_place_keeps_its_files(files: Files) -> None:
     [found] = files.running.client("fsx").describe_file_systems(FileSystemIds=[files.made["Lustre"]])["FileSystems"]
     assert (found["StorageCapacity"], found["Tags"]) == (2400, [{"Key": "a", "Value": "b"}])
     assert files.run("cat kept.txt; touch unexported", files.source("Lustre")) == {"algo-1": ["kept"]}
-    assert "data/unexported" not in files.objects()
+    assert "data/unexported" not in files.objects("data/unexported")
     assert "connection timed out" in files.failure(files.source("Efs"))
     assert deploy(files.running, "files", resources(), Outputs=OUTPUTS) == files.made
 

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from moto.sts.models import STSBackend
 
-from sagemaker_local_account import patches
 from sagemaker_local_account.account import LocalAccount
-from sagemaker_local_account.patches import PatchError, add, patch
+from sagemaker_local_account.core import patches
+from sagemaker_local_account.core.patches import PatchError, add, patch
 
 
 class Table:
@@ -44,7 +44,7 @@ def message_of(owner: Any, name: str, replacement: Any, parameters: str | None =
 
 
 def test_what_is_renamed_is_named(module: Any) -> None:
-    assert message_of(module, "Tables", Table) == "moto.tables.Tables is not there"
+    assert message_of(module, "Tables", Table) == "moto.tables.Tables does not exist"
 
 
 def test_other_parameters_are_named_beside_those_that_were_expected(module: Any) -> None:
@@ -64,7 +64,7 @@ def test_a_property_that_became_a_method_is_named(module: Any) -> None:
 
 
 def test_what_is_there_by_now_is_not_added(module: Any) -> None:
-    with pytest.raises(PatchError, match=r"Table\.put is there, and was not in the version"):
+    with pytest.raises(PatchError, match=r"Table\.put exists, and did not in the version"):
         add(Table, "put", len)
 
 
@@ -124,7 +124,7 @@ def test_what_outlives_its_account_still_finds_moto_as_it_was_written_for(tmp_pa
 def test_an_account_does_not_start_on_a_moto_that_does_not_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as renamed:
         renamed.delattr(STSBackend, "get_caller_identity")
-        with pytest.raises(PatchError, match=r"STSBackend\.get_caller_identity is not there; install the version"):
+        with pytest.raises(PatchError, match=r"STSBackend\.get_caller_identity does not exist; install the version"):
             LocalAccount(state=tmp_path / "state").start()
     with LocalAccount(state=tmp_path / "state"):
         pass

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sagemaker_local_account.policies import Call, NotEvaluated, verdict
+from sagemaker_local_account.iam.policies import Call, UnsupportedCondition, effect_of
 
 
 def allow(**statement: Any) -> dict[str, Any]:
@@ -21,12 +21,12 @@ READ = Call("s3:GetObject", "arn:aws:s3:::bucket/images/1.png", {"aws:principala
 
 
 def test_what_no_statement_is_about_is_not_allowed() -> None:
-    assert verdict([], READ) is None
-    assert verdict([allow(Action="s3:PutObject")], READ) is None
+    assert effect_of([], READ) is None
+    assert effect_of([allow(Action="s3:PutObject")], READ) is None
 
 
 def test_a_deny_beats_every_allow() -> None:
-    assert verdict([allow(), deny(Resource="arn:aws:s3:::bucket/images/*")], READ) == "Deny"
+    assert effect_of([allow(), deny(Resource="arn:aws:s3:::bucket/images/*")], READ) == "Deny"
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_actions_and_resources_match_as_iam_documents_it(statement: dict[str, An
         del document["Statement"][0]["Action"]
     if "NotResource" in statement:
         del document["Statement"][0]["Resource"]
-    assert (verdict([document], READ) == "Allow") is applies
+    assert (effect_of([document], READ) == "Allow") is applies
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_conditions_hold_as_iam_documents_it(
     condition: dict[str, Any], context: dict[str, tuple[str, ...]], holds: bool
 ) -> None:
     call = Call("s3:GetObject", "arn:aws:s3:::bucket", context)
-    assert (verdict([allow(Condition=condition)], call) == "Allow") is holds
+    assert (effect_of([allow(Condition=condition)], call) == "Allow") is holds
 
 
 @pytest.mark.parametrize(
@@ -103,11 +103,11 @@ def test_conditions_hold_as_iam_documents_it(
     ],
 )
 def test_what_is_not_evaluated_is_said(statement: dict[str, Any], said: str) -> None:
-    with pytest.raises(NotEvaluated) as error:
-        verdict([allow(**statement)], READ)
+    with pytest.raises(UnsupportedCondition) as error:
+        effect_of([allow(**statement)], READ)
     assert str(error.value) == said
 
 
 def test_a_condition_that_is_not_evaluated_does_not_matter_to_a_statement_about_something_else() -> None:
     condition = {"StringEquals": {"aws:SourceVpc": "vpc-1"}}
-    assert verdict([allow(), deny(Action="s3:PutObject", Condition=condition)], READ) == "Allow"
+    assert effect_of([allow(), deny(Action="s3:PutObject", Condition=condition)], READ) == "Allow"

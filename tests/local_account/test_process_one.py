@@ -10,9 +10,9 @@ import pytest
 from host_jobs import ENVIRONMENT, SECONDS, Job
 
 from cdk_sagemaker_training import training_code_path
-from sagemaker_local_account import container_start
-from sagemaker_local_account.base_images import base_of
-from sagemaker_local_account.references import reference
+from sagemaker_local_account.core.image_names import reference
+from sagemaker_local_account.images import container_start
+from sagemaker_local_account.images.base_images import base_of
 
 AWS = "public.ecr.aws/deep-learning-containers"
 PYTORCH, TENSORFLOW = container_start.PYTORCH, container_start.TENSORFLOW

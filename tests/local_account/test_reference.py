@@ -8,8 +8,8 @@ import pytest
 from botocore.loaders import Loader
 from botocore.model import ListShape, ServiceModel
 
-from sagemaker_local_account.members import INERT, REFUSED
-from sagemaker_local_account.reference import pages
+from sagemaker_local_account.docs_generator import pages
+from sagemaker_local_account.sagemaker.unsupported_fields import INERT, REFUSED
 
 DOCS = Path(__file__).parents[2] / "docs"
 

@@ -13,9 +13,9 @@ from running_account import Running
 from shell_jobs import IMAGE, ShellJobs
 
 from sagemaker_local_account.account import LocalAccount
-from sagemaker_local_account.images import ImageError, ImageStore
-from sagemaker_local_account.regions import PARTITION, WITHOUT_REGION
-from sagemaker_local_account.state import AccountError
+from sagemaker_local_account.core.state import AccountError
+from sagemaker_local_account.iam.regions import PARTITION, WITHOUT_REGION
+from sagemaker_local_account.images.image_store import ImageError, ImageStore
 
 REGIONS = ("us-east-1", "eu-west-1")
 
@@ -151,5 +151,7 @@ def test_a_role_of_another_account_is_refused_to_a_job(jobs: ShellJobs) -> None:
 
 def test_an_image_of_another_accounts_registry_is_refused_by_the_accounts_number(running: Running) -> None:
     uri = IMAGE.replace("123456789012", "999999999999")
-    with pytest.raises(ImageError, match="registry of account 999999999999, and the local account is 123456789012"):
+    with pytest.raises(
+        ImageError, match="registry belongs to account 999999999999, and the local account is 123456789012"
+    ):
         ImageStore(running.account.state).resolve(uri)

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
+from cdk_stacks import deploy, destroy, ids
 from running_account import Running
-from stacks import deploy, destroy, ids
 
-from sagemaker_local_account.resource_types import TYPES
+from sagemaker_local_account.cloudformation.support_matrix import TYPES
 
 DOCUMENT = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "s3:GetObject", "Resource": "*"}]}
 TRUST = {

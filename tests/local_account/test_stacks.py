@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError, WaiterError
+from cdk_stacks import WAITING, deploy, destroy, ids, reasons
 from running_account import Running
-from stacks import WAITING, deploy, destroy, ids, reasons
 
 ROLE = {
     "Type": "AWS::IAM::Role",
@@ -19,6 +19,20 @@ ROLE = {
 def test_a_stack_is_made_and_says_its_outputs(running: Running) -> None:
     outputs = deploy(running, "made", {"Role": ROLE}, Outputs={"Arn": {"Value": {"Fn::GetAtt": ["Role", "Arn"]}}})
     assert outputs == {"Arn": "arn:aws:iam::123456789012:role/StackRole"}
+
+
+def test_a_template_may_be_yaml_with_the_tags_of_cloudformation(running: Running) -> None:
+    client = running.client("cloudformation")
+    template = "Resources: {Logs: {Type: AWS::Logs::LogGroup}}\nOutputs: {Arn: {Value: !GetAtt Logs.Arn}}"
+    client.create_stack(StackName="yaml", TemplateBody=template)
+    client.get_waiter("stack_create_complete").wait(StackName="yaml", WaiterConfig=WAITING)
+    [stack] = client.describe_stacks(StackName="yaml")["Stacks"]
+    assert ids(running, "yaml")["Logs"] in stack["Outputs"][0]["OutputValue"]
+
+
+def test_a_template_that_is_neither_json_nor_yaml_is_refused(running: Running) -> None:
+    with pytest.raises(ClientError, match="Template format error: neither JSON nor YAML"):
+        running.client("cloudformation").create_stack(StackName="neither", TemplateBody='{"Resources": [')
 
 
 def test_a_type_that_nobody_knows_fails_the_deployment_with_type_and_logical_id(running: Running) -> None:
@@ -182,6 +196,6 @@ def test_a_change_set_that_is_gone_is_deleted_again_and_not_described(running: R
 
 
 def test_an_operation_that_is_not_there_is_refused_once_by_its_name(running: Running) -> None:
-    with pytest.raises(ClientError, match=r"does not have this operation.*lookup_events") as refused:
+    with pytest.raises(ClientError, match=r"does not support this operation.*lookup_events") as refused:
         running.client("cloudtrail").lookup_events()
     assert refused.value.response["ResponseMetadata"]["RetryAttempts"] == 0

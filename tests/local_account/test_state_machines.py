@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
+from moto.stepfunctions.parser.asl.eval.environment import Environment
+from moto.stepfunctions.parser.asl.parse import asl_parser
 from running_account import Running
+
+from sagemaker_local_account.stepfunctions.sagemaker_tasks import NestedExecution
 
 AN_ERROR_RATHER_THAN_A_HANG = 300
 NO_JOB = {"TrainingJobName": "no-such-job"}
@@ -167,6 +172,29 @@ def test_an_execution_started_as_a_state_gives_its_output(machines: Machines) ->
     assert machines.output(outer)["Output"] == {"sum": 2}
 
 
+@pytest.mark.parametrize("version", ["", ":2"])
+def test_an_execution_stopped_before_it_waits_for_the_one_it_started_stops_it(
+    machines: Machines, monkeypatch: pytest.MonkeyPatch, version: str
+) -> None:
+    start_nested = NestedExecution._eval_service_task
+
+    def start_and_be_stopped(self: NestedExecution, env: Environment, *args: Any, **kwargs: Any) -> None:
+        start_nested(self, env, *args, **kwargs)
+        execution = env.states.context_object.context_object_data["Execution"]["Id"]
+        stop = {"executionArn": execution}  # which waits until the execution has ended
+        threading.Thread(target=machines.client.stop_execution, kwargs=stop).start()
+        while env.is_running():
+            time.sleep(0.01)
+
+    monkeypatch.setattr(NestedExecution, "_eval_service_task", start_and_be_stopped)
+    inner = machines.create({"Only": {"Type": "Wait", "Seconds": 3600, "End": True}})
+    resource = f"arn:aws:states:::states:startExecution.sync{version}"
+    outer = {"Type": "Task", "Resource": resource, "Parameters": {"StateMachineArn": inner}, "End": True}
+    assert machines.ended(machines.start({"Run": outer}))["status"] == "ABORTED"
+    [started] = machines.client.list_executions(stateMachineArn=inner)["executions"]
+    assert machines.ended(started["executionArn"])["status"] == "ABORTED"
+
+
 def test_a_rule_on_an_executions_end_starts_another_machine_with_its_input(machines: Machines) -> None:
     events = machines.running.client("events")
     watched, started = machines.create(passing()), machines.create(passing(**{"status.$": "$.status"}))
@@ -240,3 +268,9 @@ def test_an_execution_that_succeeded_cannot_be_redriven(machines: Machines) -> N
     with pytest.raises(ClientError, match="Execution is SUCCEEDED and cannot be redriven") as refused:
         machines.client.redrive_execution(executionArn=execution)
     assert refused.value.response["Error"]["Code"] == "ExecutionNotRedrivable"
+
+
+def test_definitions_that_are_parsed_at_once_have_query_languages_of_their_own(machines: Machines) -> None:
+    one, other = asl_parser.Preprocessor(), asl_parser.Preprocessor()
+    one._query_language_per_scope.append(None)
+    assert other._query_language_per_scope == []

@@ -7,9 +7,9 @@ import pytest
 from host_jobs import ENVIRONMENT, Job
 
 from cdk_sagemaker_training import training_code_path
-from sagemaker_local_account.images import Image
-from sagemaker_local_account.plan import plan_job
-from sagemaker_local_account.spec import Fidelity
+from sagemaker_local_account.images.image_store import Image
+from sagemaker_local_account.runtime.spec import Fidelity
+from sagemaker_local_account.sagemaker.container_spec import pod_spec
 
 REQUEST = {
     "TrainingJobName": "digits",
@@ -38,7 +38,7 @@ except RuntimeError as error:
 
 def hostnames(fidelity: Fidelity) -> list[str | None]:
     image = Image("x", Path("root"), {}, ["train"], [], "/", Path("python"), [])
-    plan = plan_job(
+    plan = pod_spec(
         REQUEST, image=image, folder=Path("job"), endpoint_port=1, environment={}, devices={}, fidelity=fidelity
     )
     return [host.hostname for host in plan.hosts]

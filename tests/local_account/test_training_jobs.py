@@ -7,7 +7,7 @@ import json
 import shutil
 import tarfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,9 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 from running_account import NEWER_TYPE, Running
 
-from sagemaker_local_account import training, waiting
 from sagemaker_local_account.faults import Capacity, LostHost, ScheduledPlan
-from sagemaker_local_account.images import ImageStore
+from sagemaker_local_account.images.image_store import ImageStore
+from sagemaker_local_account.sagemaker import attempt
 
 IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/jobs:1"
 AN_ERROR_RATHER_THAN_A_HANG = 120
@@ -31,7 +31,9 @@ class Jobs:
 
     def __init__(self, running: Running, folder: Path) -> None:
         self.running = running
-        self.sagemaker, self.s3 = running.client("sagemaker"), running.client("s3")
+        # Jobs may be listed twice a second: whoever lists more often waits, and gives up after two tries by botocore's default.
+        patient = Config(retries={"mode": "standard", "total_max_attempts": 20})
+        self.sagemaker, self.s3 = running.client("sagemaker", config=patient), running.client("s3")
         self.s3.create_bucket(Bucket="jobs-bucket")
         self.role = running.role("Jobs", "sagemaker.amazonaws.com")
         (folder / "Dockerfile").write_text(DOCKERFILE)
@@ -303,8 +305,8 @@ def test_a_job_whose_time_is_over_is_stopped(jobs: Jobs) -> None:
 def test_a_command_that_does_not_handle_sigterm_is_killed_when_the_120_seconds_are_over(
     jobs: Jobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert training.STOP_SECONDS == 120
-    monkeypatch.setattr(training, "STOP_SECONDS", 0.5)
+    assert attempt.STOP_SECONDS == 120
+    monkeypatch.setattr(attempt, "STOP_SECONDS", 0.5)
     # Moved, so that what is there when it is killed is whole.
     name = jobs.create("echo ready; cd /opt/ml/model; while :; do date +%s.%N > new; mv new last; done")
     jobs.until(name, lambda job: job["SecondaryStatus"] == "Training" and _has_said(jobs, name, "ready"))
@@ -344,7 +346,10 @@ def test_an_image_that_was_not_pushed_fails_the_job(jobs: Jobs) -> None:
             "cannot be specified with InstanceGroups",
         ),
         ({"ResourceConfig": {**groups(one=1), "KeepAlivePeriodInSeconds": 60}}, "KeepAlivePeriodInSeconds"),
-        ({"InputDataConfig": [{**channel("pipe", "letters/"), "InputMode": "Pipe"}]}, "does not have input mode Pipe"),
+        (
+            {"InputDataConfig": [{**channel("pipe", "letters/"), "InputMode": "Pipe"}]},
+            "input mode must be File or FastFile",
+        ),
         (
             {
                 "ResourceConfig": groups(one=1),
@@ -495,7 +500,7 @@ def test_a_script_that_fails_is_not_tried_again(jobs: Jobs) -> None:
 def test_a_member_that_the_account_does_not_have_is_refused_by_name(
     jobs: Jobs, members: dict[str, Any], named: str
 ) -> None:
-    with pytest.raises(ClientError, match=f"the local account does not have {named} of CreateTrainingJob: "):
+    with pytest.raises(ClientError, match=f"the local account does not support {named} of CreateTrainingJob: "):
         jobs.create("true", **members)
 
 
@@ -506,19 +511,8 @@ def test_what_is_switched_off_is_not_refused(jobs: Jobs) -> None:
 
 PLAN = "arn:aws:sagemaker:us-east-1:123456789012:training-plan/spring"
 ON_A_GPU = {"InstanceType": "ml.g5.xlarge", "InstanceCount": 1, "VolumeSizeInGB": 1}
-PENDING_FOR_AN_HOUR = {"MaxRuntimeInSeconds": 600, "MaxPendingTimeInSeconds": 3600}
-
-
-@pytest.fixture
-def hours_pass(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
-    """Moves the clock by which jobs wait for machines."""
-    passed = [0.0]
-
-    def pass_hours(hours: float) -> None:
-        passed[0] += hours * 3600
-
-    monkeypatch.setattr(waiting, "monotonic", lambda: time.monotonic() + passed[0])
-    return pass_hours
+AN_HOUR = 3600
+PENDING_FOR_AN_HOUR = {"MaxRuntimeInSeconds": 600, "MaxPendingTimeInSeconds": AN_HOUR}
 
 
 def is_pending(job: dict[str, Any]) -> bool:
@@ -530,16 +524,14 @@ def test_a_job_of_a_training_plan_that_is_active_runs(jobs: Jobs) -> None:
     assert job["TrainingJobStatus"] == "Completed"
 
 
-def test_a_job_is_pending_until_its_training_plan_starts_which_does_not_count(
-    jobs: Jobs, hours_pass: Callable[[float], None]
-) -> None:
+def test_a_job_is_pending_until_its_training_plan_starts_which_does_not_count(jobs: Jobs) -> None:
     faults = jobs.running.account.faults
     scheduled = faults.add(ScheduledPlan(PLAN, times=None))
     name = jobs.create(
         "true", ResourceConfig={**ON_A_GPU, "TrainingPlanArn": PLAN}, StoppingCondition=PENDING_FOR_AN_HOUR
     )
     jobs.until(name, is_pending)
-    hours_pass(72)
+    jobs.running.account.clock.advance(72 * AN_HOUR)
     faults.mend(scheduled)
     job = jobs.ended(name)
     assert job["TrainingJobStatus"] == "Completed"
@@ -556,14 +548,12 @@ def test_a_job_that_waits_for_its_training_plan_can_be_stopped(jobs: Jobs) -> No
     faults.mend(scheduled)
 
 
-def test_a_job_that_waits_for_capacity_is_stopped_after_its_pending_time(
-    jobs: Jobs, hours_pass: Callable[[float], None]
-) -> None:
+def test_a_job_that_waits_for_capacity_is_stopped_after_its_pending_time(jobs: Jobs) -> None:
     faults = jobs.running.account.faults
     lacking = faults.add(Capacity("ml.g5.xlarge", times=None))
     name = jobs.create("true", ResourceConfig=ON_A_GPU, StoppingCondition=PENDING_FOR_AN_HOUR)
     jobs.until(name, is_pending)
-    hours_pass(1)
+    jobs.running.account.clock.advance(AN_HOUR)
     job = jobs.ended(name)
     faults.mend(lacking)
     assert job["TrainingJobStatus"] == "Stopped"

@@ -24,7 +24,7 @@ def test_each_package_is_pinned_in_one_file_and_what_images_install_in_one_that_
     named = [name for names in files.values() for name in names]
     assert sorted(set(named)) == sorted(named)
     needed = {name for file in (ROOT / "training_code").glob("*/requirements.txt") for name in names_in(file)}
-    assert {"torch", "pyarrow", "scikit-learn"} <= needed | {"torch"} <= {*files[""], *files["-jobs"]}
+    assert {"torch", "scikit-learn"} <= needed | {"torch"} <= {*files[""], *files["-jobs"]}
 
 
 def names_in(file: Path) -> list[str]:

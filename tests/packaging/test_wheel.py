@@ -8,8 +8,14 @@ import zipfile
 from pathlib import Path
 
 import pytest
+import virtual_environments
+from packaging.requirements import Requirement
+
+from sagemaker_local_account.images import packages
 
 ROOT = Path(__file__).parents[2]
+STACK = r"```python\n(import aws_cdk.*?)```"
+WITHOUT_TRAINING = ["sh", "-c", "echo weights > /opt/ml/model/weights"]
 # A user's own script: starts the deployed state machine and waits for it.
 TRAIN = """
 import json, time
@@ -54,10 +60,10 @@ def test_the_wheel_holds_both_packages_and_the_training_code(wheel: Path) -> Non
     assert {
         "cdk_sagemaker_training/__init__.py",
         "cdk_sagemaker_training/py.typed",
-        "cdk_sagemaker_training/containers.json",
-        "cdk_sagemaker_training/instances.json",
-        "cdk_sagemaker_training/regions.json",
-        "cdk_sagemaker_training/tested_batch_sizes.json",
+        "cdk_sagemaker_training/facts/containers.json",
+        "cdk_sagemaker_training/facts/instances.json",
+        "cdk_sagemaker_training/request/regions.json",
+        "cdk_sagemaker_training/jobs/tested_batch_sizes.json",
         "cdk_sagemaker_training/training_code/common/job.py",
         "cdk_sagemaker_training/training_code/common/entrypoint.py",
         "cdk_sagemaker_training/training_code/heterogeneous/Dockerfile",
@@ -68,27 +74,101 @@ def test_the_wheel_holds_both_packages_and_the_training_code(wheel: Path) -> Non
     assert not [name for name in names if name.startswith(("tests", "constructs/"))]
 
 
+@pytest.fixture(scope="module")
+def programs(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The programs of an environment with what the wheel and the training code require, which are links to the tests' own."""
+    jobs = (line.partition("#")[0].strip() for line in (ROOT / "requirements-jobs.txt").read_text().splitlines())
+    needed = [*requirements_of(wheel, "local"), *(Requirement(line) for line in jobs if line)]
+    linked = packages.closure(needed, virtual_environments.own_package).values()
+    programs = virtual_environments.make(tmp_path_factory.mktemp("environment") / "venv", linked)
+    # Fails by name where a link is of another version than the wheel takes.
+    virtual_environments.install(programs, "--no-index", f"{wheel}[local]", PIP_FIND_LINKS="")
+    return programs
+
+
+def test_the_readmes_stack_deploys_and_its_hosts_run_with_what_the_wheel_requires(
+    programs: Path, tmp_path: Path
+) -> None:
+    [app] = re.findall(STACK, (ROOT / "README.md").read_text(), re.DOTALL)
+    run_the_stack(
+        app.replace("max_runtime=", f"container_entrypoint={WITHOUT_TRAINING}, max_runtime="), programs, tmp_path
+    )
+
+
+def test_the_readmes_commands_lead_from_an_empty_folder_and_home_to_a_trained_model(
+    programs: Path, tmp_path: Path
+) -> None:
+    """The first of them, `pip install`, is the fixture's."""
+    [section] = re.findall(r"## In four commands\n.*?```console\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    install, *commands = [line.partition("#")[0].strip() for line in section.splitlines()]
+    assert install == "pip install 'cdk-sagemaker-training[local]'"
+    home, folder = tmp_path / "home", tmp_path / "mine"
+    home.mkdir()
+    folder.mkdir()
+    environment = {
+        "HOME": str(home),
+        "PATH": f"{programs}:{ROOT}/node_modules/.bin:/usr/local/bin:/usr/bin:/bin",
+        "SAGEMAKER_LOCAL_ACCOUNT_VENVS": os.environ["SAGEMAKER_LOCAL_ACCOUNT_VENVS"],
+    }
+
+    def type_in(command: str) -> str:
+        done = subprocess.run(
+            command,
+            shell=True,
+            cwd=folder,
+            env=environment,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+        assert done.returncode == 0, done.stdout
+        return done.stdout
+
+    try:
+        said = [type_in(command) for command in commands]
+        assert re.search(r"^algo-1  accuracy 0\.9\d+$|^algo-1  accuracy 1\.0+$", said[-1], re.MULTILINE), said[-1]
+        assert type_in("training-jobs download --to model").split()[-1] == "model/model.pt"
+    finally:
+        ended = type_in("training-jobs local stop")
+    assert ended == f"the account on {folder}/.local-account has ended\n"
+
+
+@pytest.mark.soak  # installs all that the wheel needs, and PyTorch for the job
 def test_the_readmes_stack_synthesizes_and_trains_with_the_wheel_alone(wheel: Path, tmp_path: Path) -> None:
     run([sys.executable, "-m", "venv", "venv"], tmp_path)
-    binaries = tmp_path / "venv" / "bin"
+    programs = tmp_path / "venv" / "bin"
     # Python compiles what it imports, in place of all that is installed.
-    install = [str(binaries / "pip"), "install", "--quiet", "--no-compile"]
+    install = [str(programs / "pip"), "install", "--quiet", "--no-compile"]
     run([*install, "-c", str(ROOT / "requirements.txt"), f"{wheel}[local]"], tmp_path)
-    [app] = re.findall(r"```python\n(import aws_cdk.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    (tmp_path / "app.py").write_text(app)
-    (tmp_path / "cdk.json").write_text('{"app": "python app.py"}')
-    (tmp_path / "train.py").write_text(TRAIN)
+    [app] = re.findall(STACK, (ROOT / "README.md").read_text(), re.DOTALL)
+    run_the_stack(app, programs, tmp_path)
+
+
+def requirements_of(wheel: Path, extra: str) -> list[Requirement]:
+    """What a wheel requires with an extra, without the conditions, which hold."""
+    [package] = packages.installed_in(str(wheel))
+    required = [Requirement(line) for line in package.requires or ()]
+    return [Requirement(str(one).partition(";")[0]) for one in required if packages.applies(one, {extra})]
+
+
+def run_the_stack(app: str, programs: Path, folder: Path) -> None:
+    """Deploy an app's stack and run its state machine, in an account of an environment."""
+    (folder / "app.py").write_text(app)
+    (folder / "cdk.json").write_text('{"app": "python app.py"}')
+    (folder / "train.py").write_text(TRAIN)
     said = run(
         [
-            str(binaries / "local-account"),
+            str(programs / "local-account"),
             "run",
             "--",
             "sh",
             "-ec",
-            "cdk bootstrap; cdk deploy --require-approval never --outputs-file outputs.json; python train.py",
+            "cdk bootstrap aws://123456789012/us-east-1; "
+            "cdk deploy --require-approval never --outputs-file outputs.json; "
+            "python train.py",
         ],
-        tmp_path,
-        PATH=f"{binaries}:{ROOT}/node_modules/.bin:/usr/local/bin:/usr/bin:/bin",
+        folder,
+        PATH=f"{programs}:{ROOT}/node_modules/.bin:/usr/local/bin:/usr/bin:/bin",
         PYTHONPATH="",
         PYTHONDONTWRITEBYTECODE="",
     )

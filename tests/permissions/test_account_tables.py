@@ -13,11 +13,12 @@ from botocore.loaders import Loader
 from iam_reference import GLOBAL_CONDITION_KEYS, actions_like, services, wrong_in
 from page import PAGE, exercised
 
-from sagemaker_local_account import api_calls, policies, s3_calls, sagemaker_calls
-from sagemaker_local_account.api_calls import Place
-from sagemaker_local_account.policies import Call
+from sagemaker_local_account.iam import api_calls, policies, s3_actions
+from sagemaker_local_account.iam.api_calls import Location
+from sagemaker_local_account.iam.policies import Call
+from sagemaker_local_account.sagemaker import role_calls
 
-PLACE = Place("123456789012", "us-east-1")
+PLACE = Location("123456789012", "us-east-1")
 NAMES = {"QueueUrl": "https://sqs.us-east-1.amazonaws.com/123456789012/queue"}
 ARNS = {
     "ResourceArn": "arn:aws:sagemaker:us-east-1:123456789012:training-job/digits",
@@ -121,10 +122,10 @@ def test_creating_a_job_takes_the_plan_of_each_type_that_it_may_run_on() -> None
 
 
 def of_the_jobs_role() -> Iterator[Call]:
-    yield from sagemaker_calls.image_calls(REQUEST)
-    yield from sagemaker_calls.network_calls(REQUEST, PLACE)
-    yield from sagemaker_calls.key_calls(REQUEST, PLACE)
-    yield from sagemaker_calls.file_system_calls(REQUEST, PLACE)
+    yield from role_calls.image_calls(REQUEST)
+    yield from role_calls.network_calls(REQUEST, PLACE)
+    yield from role_calls.key_calls(REQUEST, PLACE)
+    yield from role_calls.file_system_calls(REQUEST, PLACE)
 
 
 def test_what_sagemaker_does_as_the_jobs_role_is_of_actions_and_resources_that_iam_has() -> None:
@@ -153,7 +154,7 @@ def test_an_operation_of_s3_is_of_an_action_and_a_resource_that_iam_has(operatio
         "CONTENT_LENGTH": str(len(body)),
         "wsgi.input": io.BytesIO(body),
     }
-    assert wrong(s3_calls.calls_of(given)) == []
+    assert wrong(s3_actions.calls_of(given)) == []
 
 
 @pytest.mark.parametrize("key", sorted(policies.KNOWN_KEYS))

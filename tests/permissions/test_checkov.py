@@ -13,6 +13,7 @@ import pytest
 from reasons import Finding, needless, unexplained
 from under_review import STACKS, template_of
 
+HERE = Path(__file__).parent
 pytestmark = pytest.mark.soak
 
 # Why a finding stays: rule, and the resource's type and logical id. One that is found no more may not stand here.
@@ -52,11 +53,11 @@ REASONS: Mapping[Finding, str] = {
 
 
 @pytest.fixture(scope="module")
-def check(programs_of: Callable[[str], Path]) -> Callable[[Path], list[Finding]]:
+def check(programs_of: Callable[[Path], Path]) -> Callable[[Path], list[Finding]]:
     """What checkov finds in a folder of templates. It calls nobody: its rules come with it."""
 
     def run(folder: Path) -> list[Finding]:
-        programs = programs_of("checkov")
+        programs = programs_of(HERE / "requirements-checkov.txt")
         command = [str(programs / "checkov"), "--directory", str(folder), "--framework", "cloudformation"]
         done = subprocess.run(
             [*command, "--output", "json", "--compact", "--quiet", "--soft-fail", "--skip-download"],

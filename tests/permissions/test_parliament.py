@@ -38,10 +38,10 @@ REASONS: Mapping[Finding, str] = {
 
 
 @pytest.fixture(scope="module")
-def audit(programs_of: Callable[[str], Path]) -> Callable[[list[Any]], list[list[list[str]]]]:
+def audit(programs_of: Callable[[Path], Path]) -> Callable[[list[Any]], list[list[list[str]]]]:
     def run(statements: list[Any]) -> list[list[list[str]]]:
         done = subprocess.run(
-            [str(programs_of("parliament") / "python"), str(HERE / "audit.py")],
+            [str(programs_of(HERE / "requirements-parliament.txt") / "python"), str(HERE / "audit.py")],
             input=json.dumps(statements),
             stdout=subprocess.PIPE,
             text=True,

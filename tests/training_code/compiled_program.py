@@ -6,14 +6,13 @@ import contextlib
 import importlib.util
 import os
 import re
-import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
+
+from preloaded import start
 
 TRAINING_CODE = Path(__file__).parents[2] / "training_code"
 FOLDER = TRAINING_CODE / "compiled"
@@ -50,31 +49,15 @@ class Program:
     """A train.py that runs in ``folder``, with the processes that it starts."""
 
     def __init__(self, folder: Path, *arguments: str, processes: int = 1, **environment: str) -> None:
-        launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
-        settings = {
-            "PATH": os.environ["PATH"],
-            "HOME": str(folder),
-            "PYTHONPATH": str(TRAINING_CODE),
-            "PYTHONDONTWRITEBYTECODE": "1",
-            "OMP_NUM_THREADS": "1",
-            "TORCHINDUCTOR_COMPILE_THREADS": "1",
-        }
-        self.process = subprocess.Popen(
-            [sys.executable, *(launcher if processes > 1 else []), str(FOLDER / "train.py"), *SMALL, *arguments],
-            cwd=folder,
-            env=settings | environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
+        settings = {"PATH": os.environ["PATH"], "HOME": str(folder), "PYTHONPATH": str(TRAINING_CODE)}
+        command = [FOLDER / "train.py", *SMALL, *arguments]
+        self.process = start(command, cwd=folder, env=settings | environment, ranks=processes)
         self._watchdog = threading.Timer(SECONDS, self.process.kill)
         self._watchdog.start()
         self._lines: list[str] = []
 
     def until(self, beginning: str) -> None:
         """Return when it has printed a line that begins so."""
-        assert self.process.stdout is not None
         for line in self.process.stdout:
             self._lines.append(line)
             if line.startswith(beginning):
@@ -85,19 +68,12 @@ class Program:
         """Return when it has ended of itself."""
         rest = self.process.communicate()[0]
         self._watchdog.cancel()
-        return Ended(self.process.returncode, "".join(self._lines) + rest)
+        return Ended(self.process.wait(), "".join(self._lines) + rest)
 
     def close(self) -> None:
-        """End what is left of it: torchrun ends its processes, which are in sessions of their own."""
+        """End what is left of it."""
         self._watchdog.cancel()
-        self.process.terminate()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self.process.wait(10)
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
-        assert self.process.stdout is not None
-        self.process.stdout.close()
+        self.process.close()
 
 
 @contextlib.contextmanager

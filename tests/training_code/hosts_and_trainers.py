@@ -10,6 +10,8 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from serving import BATCH_SIZE, BatchReader, BatchServer, Numbers
 
+SECONDS = 100  # until what does not happen fails a test
 PROGRAM = Path(__file__).parent / "serving.py"
 Start = Callable[..., "Process"]
 Serve = Callable[..., list[BatchServer]]
@@ -109,29 +112,46 @@ def forever(reader: BatchReader) -> None:
         list(reader)
 
 
+def eventually(condition: Callable[[], object]) -> None:
+    """Return as soon as a condition holds; a test in which it never does fails after ``SECONDS``."""
+    until = time.monotonic() + SECONDS
+    while not condition():
+        assert time.monotonic() < until, f"not within {SECONDS} s"
+        time.sleep(0.01)
+
+
+@contextlib.contextmanager
+def bounded(reader: BatchReader) -> Iterator[None]:
+    """Close a reader from which nothing comes any more, so that the test fails; it would wait for ever."""
+    watchdog = threading.Timer(SECONDS, reader.close)
+    watchdog.start()
+    try:
+        yield
+    finally:
+        watchdog.cancel()
+
+
 def gone(processes: list[psutil.Process]) -> bool:
     _, alive = psutil.wait_procs(processes, timeout=60)
     return all(process.status() == psutil.STATUS_ZOMBIE for process in alive)
 
 
 def cut(servers: list[BatchServer], dice: random.Random) -> None:
-    """Break one of this process's connections to a data host: of Flight's, or one on which batches come."""
-    pids = {server.pid for server in servers}
-    theirs = {
-        (connection.raddr, connection.laddr)
-        for connection in psutil.net_connections("tcp")
-        if connection.pid in pids and connection.raddr
-    }
-    ours = [
-        connection
-        for connection in psutil.Process().net_connections("tcp")
-        if (connection.laddr, connection.raddr) in theirs
-    ]
+    """Break one of this process's connections to a data host, as soon as there is one again."""
+    while not (ours := connections_to(servers)):
+        pass
     with (
-        contextlib.suppress(OSError),
+        contextlib.suppress(OSError),  # gone just now
         socket.socket(fileno=os.dup(dice.choice(ours).fd)) as connection,
-    ):  # gone just now
+    ):
         connection.shutdown(socket.SHUT_RDWR)
+
+
+def connections_to(servers: list[BatchServer]) -> list[Any]:
+    """This process's own ends of its connections to data hosts."""
+    ports = {server.port for server in servers}
+    found = psutil.Process().net_connections("tcp")
+    return [one for one in found if one.status == psutil.CONN_ESTABLISHED and one.raddr and one.raddr.port in ports]
 
 
 def suspended(process: psutil.Process) -> contextlib.AbstractContextManager[None]:

@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
 TRAINING_CODE = Path(__file__).parents[2] / "training_code"
-sys.path[:0] = [str(TRAINING_CODE), str(TRAINING_CODE / "heterogeneous")]
+sys.path.insert(0, str(TRAINING_CODE))
 
 from data_service import BatchReader, BatchServer, DataHostLost, DataServiceError, TrainerFailed  # noqa: E402
 
@@ -119,7 +119,7 @@ def serve(
 
 def read(servers: list[str], epochs: int = 1, stop_after: int | None = None, **options: Any) -> None:
     """Read whole epochs; with ``stop_after`` wait for a line on standard input after so many batches."""
-    with BatchReader(servers, job="job", **{"patience": 60} | options) as reader:
+    with BatchReader(servers, job="job", **{"connect_timeout": 60} | options) as reader:
         for epoch in range(epochs):
             for number, batch in enumerate(reader.epoch(epoch)):
                 assert (batch["image"] == batch["number"][:, None, None]).all()

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 from collections import namedtuple
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pytest
 import serving  # noqa: F401, which finds the training code
 import torch
-from data_service.batches import Writing, collated, read
+from data_service.batches import Encoder, collated, decode
 from hosts_and_trainers import Serve, addresses, serve
 from serving import BatchReader
 from torch import Tensor
+from torch.utils import _pytree as pytree
 from torch.utils.data import Dataset, default_collate
 
 __all__ = ["serve"]
@@ -51,10 +54,10 @@ class Everything(Dataset[Any]):
 
 def moved(batch: Any) -> Any:
     """A batch into memory and out of it, with its description as text."""
-    writing = Writing(batch)
-    memory = torch.empty(writing.bytes, dtype=torch.uint8)
-    writing.write(memory)
-    return read(json.loads(json.dumps(writing.description)), memory)
+    encoder = Encoder(batch)
+    memory = torch.empty(encoder.bytes, dtype=torch.uint8)
+    encoder.write(memory)
+    return decode(encoder.description, memory)
 
 
 def same(one: Any, other: Any) -> bool:
@@ -76,6 +79,59 @@ def test_a_batch_arrives_from_a_data_host_as_default_collate_makes_it(serve: Ser
     with BatchReader(addresses(serve(dataset=Everything(), batch_size=6, shuffle=False)), job="job") as reader:
         [batch] = list(reader)
     assert same(batch, default_collate([sample(number) for number in range(6)]))
+
+
+@dataclass(frozen=True)
+class Scene:
+    image: Tensor
+    boxes: list[Tensor]
+
+
+class Points:
+    """A type of a user's own, which torch's pytree knows."""
+
+    def __init__(self, values: Tensor, unit: str) -> None:
+        self.values, self.unit = values, unit
+
+
+@pytest.fixture
+def registered() -> Iterator[None]:
+    pytree.register_pytree_node(
+        Points, lambda points: ([points.values], points.unit), lambda values, unit: Points(*values, unit)
+    )
+    yield
+    pytree._deregister_pytree_node(Points)
+
+
+def test_a_dataclass_arrives_as_one() -> None:
+    found = moved({"scene": Scene(torch.ones(3, 4), [torch.zeros(2), torch.ones(1)])})["scene"]
+    assert type(found) is Scene
+    assert same(found.image, torch.ones(3, 4))
+    assert same(found.boxes, [torch.zeros(2), torch.ones(1)])
+
+
+def test_a_type_that_is_registered_with_pytree_arrives_as_one(registered: None) -> None:
+    [found] = moved([Points(torch.arange(6).reshape(3, 2), "metre")])
+    assert type(found) is Points
+    assert (found.values.tolist(), found.unit) == ([[0, 1], [2, 3], [4, 5]], "metre")
+
+
+def test_a_registered_type_whose_context_is_not_json_is_refused(registered: None) -> None:
+    with pytest.raises(TypeError, match=r"the context of a registered type must be JSON, got <object .* at batch\[0\]"):
+        Encoder([Points(torch.zeros(1), object())])  # type: ignore[arg-type]
+
+
+def test_a_class_that_the_reader_has_not_imported_is_named() -> None:
+    encoder = Encoder(Scene(torch.zeros(0), []))
+    description = encoder.description.replace('"Scene"', '"Landscape"')
+    with pytest.raises(ValueError, match=r"holds a .*\.Landscape, which the training process has not imported"):
+        decode(description, torch.empty(0, dtype=torch.uint8))
+
+
+def test_a_tensor_beyond_its_batch_is_refused() -> None:
+    description = json.dumps({"tensor": ["float32", [4], 64]})
+    with pytest.raises(ValueError, match="a tensor of 16 bytes at 64 is not in a batch of 64 bytes"):
+        decode(description, torch.empty(64, dtype=torch.uint8))
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -115,4 +171,4 @@ def test_samples_of_different_shapes_are_refused_as_by_default_collate() -> None
 )
 def test_what_does_not_travel_is_named_with_its_place(batch: Any, said: str) -> None:
     with pytest.raises(TypeError, match=said):
-        Writing(batch)
+        Encoder(batch)

@@ -3,39 +3,35 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from compiled_program import FOLDER, TRAINING_CODE
+from compiled_program import FOLDER, TRAINING_CODE, Ended
+from preloaded import start
 
 
-def ended(tmp_path: Path, program: str) -> subprocess.CompletedProcess[str]:
-    environment = {
-        "PATH": os.environ["PATH"],
-        "PYTHONPATH": f"{TRAINING_CODE}:{FOLDER}",
-        "PYTHONDONTWRITEBYTECODE": "1",
-    }
-    return subprocess.run(
-        [sys.executable, "-c", program], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=600
-    )
+def ended(tmp_path: Path, text: str) -> Ended:
+    program = tmp_path / "program.py"
+    program.write_text(text)
+    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": f"{TRAINING_CODE}:{FOLDER}"}
+    with start([program], cwd=tmp_path, env=environment) as process:
+        return Ended(process.wait(), process.communicate()[0])
 
 
 @pytest.mark.parametrize(("xla_world", "ranks"), [(1, 2), (4, 2), (2, 1)])
 def test_a_world_that_xla_sees_otherwise_is_refused(tmp_path: Path, xla_world: int, ranks: int) -> None:
     refused = ended(tmp_path, f"from compilers import check_world; check_world({xla_world}, {ranks})")
-    assert refused.returncode == 1
+    assert refused.code == 1
     expected = f"--compiler xla needs XLA's world size to be WORLD_SIZE, got {xla_world} and {ranks}: "
-    assert refused.stderr.startswith(expected), refused
+    assert refused.output.startswith(expected), refused
 
 
 def test_one_world_passes(tmp_path: Path) -> None:
     passed = ended(tmp_path, "from compilers import check_world; check_world(2, 2)")
-    assert passed.returncode == 0, passed
+    assert passed.code == 0, passed
 
 
 def test_xla_without_torch_xla_is_refused_with_what_to_install(tmp_path: Path) -> None:
     refused = ended(tmp_path, "from common.job import Job; from compilers import Xla; Xla(Job.here({}))")
-    assert refused.returncode == 1
-    assert refused.stderr.rstrip().endswith("pip install torch==2.9.0 torch_xla==2.9.0"), refused
+    assert refused.code == 1
+    assert refused.output.rstrip().endswith("pip install torch==2.9.0 torch_xla==2.9.0"), refused

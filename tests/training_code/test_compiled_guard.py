@@ -30,8 +30,8 @@ def step() -> Iterator[Step]:
 
 def run(step: Step, guard: object, *inputs: tuple[Tensor, float]) -> None:
     for number, (tokens, scale) in enumerate(inputs, start=1):
-        step(tokens, scale)
-        guard.check(number, {"tokens": tokens, "scale": scale})  # type: ignore[attr-defined]
+        with guard.step(number, {"tokens": tokens, "scale": scale}):  # type: ignore[attr-defined]
+            step(tokens, scale)
 
 
 def test_steps_of_one_shape_pass(step: Step) -> None:
@@ -79,3 +79,12 @@ def test_a_guard_may_only_warn(step: Step) -> None:
 def test_graphs_of_before_the_guard_do_not_count(step: Step) -> None:
     step(torch.ones(2, 8), 1.0)
     run(step, CompilationGuard(guard_module.DynamoCompilations(), warm_up=0), (torch.ones(2, 8), 1.0))
+
+
+def test_what_an_evaluation_compiles_between_two_steps_does_not_count(step: Step) -> None:
+    guard = CompilationGuard(guard_module.DynamoCompilations(), warm_up=0)
+    step(torch.ones(2, 8), 1.0)
+    for number in (1, 2):
+        with guard.step(number, {}):
+            step(torch.ones(2, 8), 1.0)
+        step(torch.ones(number, 3), 1.0)

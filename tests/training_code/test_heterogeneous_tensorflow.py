@@ -48,12 +48,12 @@ service = module("service", "tensorflow_service")
 
 @pytest.fixture
 def data_host() -> Iterator[Any]:
-    with end.End(TWO, JOB, silence=LONG, host="127.0.0.1") as listening:
+    with end.End(TWO, JOB, heartbeat_timeout=LONG, host="127.0.0.1") as listening:
         yield listening
 
 
 def say(data_host: Any, host: str, job: str = JOB, **words: Any) -> None:
-    end.say(("127.0.0.1", data_host.port), {"job": job, "host": host, **words}, LONG)
+    end.send(("127.0.0.1", data_host.port), {"job": job, "host": host, **words}, LONG)
 
 
 def job_of(groups: dict[str, tuple[str, ...]]) -> Job:
@@ -111,9 +111,9 @@ def test_a_data_host_ends_with_the_error_of_a_training_host(data_host: Any) -> N
 
 
 def test_a_data_host_without_a_trainer_ends_with_an_error_that_names_it() -> None:
-    with end.End(TWO, JOB, silence=1.0, host="127.0.0.1") as alone:
+    with end.End(TWO, JOB, heartbeat_timeout=1.0, host="127.0.0.1") as alone:
         say(alone, "algo-3", done=True, error=None)
-        with pytest.raises(end.DataServiceError, match="nothing was heard of the training host algo-4 for 1 s"):
+        with pytest.raises(end.DataServiceError, match="no heartbeat of the training host algo-4 for 1 s"):
             alone.wait()
 
 
@@ -124,7 +124,9 @@ def test_a_data_host_ends_when_a_process_of_its_own_cannot_be_kept_alive(data_ho
 
 
 def test_another_jobs_word_is_refused(data_host: Any) -> None:
-    with pytest.raises(end.DataServiceError, match=r"127\.0\.0\.1 refused: this data host serves another training job"):
+    with pytest.raises(
+        end.DataServiceError, match=r"127\.0\.0\.1 rejected the message: this data host serves another training job"
+    ):
         say(data_host, "algo-3", job=JOB + "-2", done=True, error="wrong wires")
     for host in TWO:
         say(data_host, host, done=True, error=None)
@@ -161,21 +163,21 @@ def attended() -> Iterator[tuple[Any, Any]]:
             dispatcher = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
             port = dispatcher.getsockname()[1]
             with contextlib.suppress(OSError, OverflowError):  # where the port after the next is taken
-                hears = end.End(("algo-3",), JOB, silence=LONG, port=port + 2, host="127.0.0.1")
+                hears = end.End(("algo-3",), JOB, heartbeat_timeout=LONG, port=port + 2, host="127.0.0.1")
                 break
         yield stack.enter_context(hears), service.Cluster(("127.0.0.1",), ("algo-3",), port)
 
 
 def test_a_training_that_succeeds_ends_its_data_hosts(attended: tuple[Any, Any]) -> None:
     data_host, cluster = attended
-    with service.attended(cluster, job_of(GROUPS), worker=False):
+    with service.reporting(cluster, job_of(GROUPS), worker=False):
         pass
     data_host.wait()
 
 
 def test_a_training_that_fails_ends_its_data_hosts_with_its_error(attended: tuple[Any, Any]) -> None:
     data_host, cluster = attended
-    with pytest.raises(ValueError), service.attended(cluster, job_of(GROUPS), worker=False):
+    with pytest.raises(ValueError), service.reporting(cluster, job_of(GROUPS), worker=False):
         raise ValueError("no such digit")
     with pytest.raises(end.DataServiceError, match="the training host algo-3 failed: ValueError: no such digit"):
         data_host.wait()
@@ -183,7 +185,7 @@ def test_a_training_that_fails_ends_its_data_hosts_with_its_error(attended: tupl
 
 def test_a_training_host_says_that_it_is_alive_and_done(data_host: Any) -> None:
     for host in TWO:
-        end.Voice([("127.0.0.1", data_host.port)], job=JOB, host=host, patience=LONG).end(None)
+        end.Heartbeats([("127.0.0.1", data_host.port)], job=JOB, host=host, connect_timeout=LONG).end(None)
     data_host.wait()
 
 
@@ -192,8 +194,8 @@ def test_a_training_host_whose_data_host_is_lost_ends_with_an_error_that_names_i
         taken.bind(("127.0.0.1", 0))  # and nothing listens there
         text = """
 import sys, threading
-from end import Voice
-Voice([("127.0.0.1", int(sys.argv[1]))], job="a job", host="algo-3", patience=0.0)
+from end import Heartbeats
+Heartbeats([("127.0.0.1", int(sys.argv[1]))], job="a job", host="algo-3", connect_timeout=0.0)
 threading.Event().wait()
 """
         process = program(text, taken.getsockname()[1])
@@ -258,7 +260,7 @@ def server_of(keeper: subprocess.Popen[str]) -> psutil.Process:
 def test_a_server_that_is_killed_starts_again(keeper: subprocess.Popen[str]) -> None:
     assert keeper.stdout is not None
     server_of(keeper).kill()
-    assert keeper.stdout.readline() == "the server ended with -9 and is started again\n"
+    assert keeper.stdout.readline() == "the server ended with -9 and is restarted\n"
     assert server_of(keeper).is_running()
 
 

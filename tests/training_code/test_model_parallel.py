@@ -5,68 +5,78 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from preloaded import start
 
 HERE = Path(__file__).parent
 TRAINING_CODE = HERE.parents[1] / "training_code"
 KIND = TRAINING_CODE / "model_parallel"
-SECONDS = 400  # until a launch that would hang fails
-ALONE_STEPS, STEPS = 20, 8
+ALONE_STEPS, STEPS = 20, 4
 COMMON = "--log-every 1 --checkpoint-every 0 --width 32 --heads 8 --hidden 64 --context 16 --batch-size 16 --text-bytes 200000"
-TWO, FOUR, EIGHT = (f"--steps {STEPS} --layers {layers}" for layers in (2, 4, 8))  # as few as the stages allow
+TWO, FOUR = (f"--steps {STEPS} --layers {layers}" for layers in (2, 4))  # as few as the stages allow
+SCHEDULED = "--clip 0.5 --warm-up 2 --least-rate 0.1"
+LONG_TWO, LONG_FOUR, LONG_EIGHT = (f"--steps {2 * STEPS} --layers {layers}" for layers in (2, 4, 8))
+CLIPPED = "2 layers, clipped"
 AS_LONG = "2 layers for as many steps"
 RECOMPUTED = "--activation-checkpointing"
 
+# Each kind of layout once, and each pair of kinds that share code; `make soak` has the rest of the product.
 ON_FOUR_RANKS = {
-    "fsdp": f"{TWO} --data-shard 4",
     "optimizer state alone sharded": f"{TWO} --data-shard 4 --sharded optimizer",
     "hybrid shard": f"{TWO} --data-replicate 2 --data-shard 2",
-    "replicas": f"{TWO} --data-replicate 4 --data-shard 1",
-    "microbatches without a pipeline": f"{TWO} --data-shard 4 --microbatches 2",
-    "parameters in the CPU's memory": f"{TWO} --data-shard 4 --cpu-offload",
-    "tensor": f"{TWO} --tensor 4",
-    "tensor, checkpointed": f"{TWO} --tensor 4 {RECOMPUTED}",
+    "parameters in the CPU's memory": f"{TWO} --data-shard 4 --cpu-offload --microbatches 2",
     "tensor x fsdp": f"{TWO} --tensor 2 --data-shard 2",
     "tensor x fsdp, checkpointed": f"{TWO} --tensor 2 --data-shard 2 {RECOMPUTED} --activation-offloading",
-    "GPipe": f"{FOUR} --pipeline 4 --microbatches 4 --schedule GPipe",
-    "1F1B": f"{FOUR} --pipeline 4 --microbatches 4 --schedule 1F1B",
+    "clipped, tensor x pipeline": f"{TWO} --tensor 2 --pipeline 2 --microbatches 2 {SCHEDULED}",
     "1F1B cut by hand": f"{FOUR} --pipeline 2 --microbatches 4 --cut 3",
-    "pipeline x fsdp": f"{TWO} --pipeline 2 --data-shard 2 --microbatches 4",
-    "interleaved": f"{EIGHT} --pipeline 4 --microbatches 4 --schedule Interleaved1F1B",
+}
+MORE_ON_FOUR_RANKS = {
+    "fsdp": f"{LONG_TWO} --data-shard 4",
+    "replicas": f"{LONG_TWO} --data-replicate 4 --data-shard 1",
+    "microbatches without a pipeline": f"{LONG_TWO} --data-shard 4 --microbatches 2",
+    "parameters in the CPU's memory, one batch": f"{LONG_TWO} --data-shard 4 --cpu-offload",
+    "tensor": f"{LONG_TWO} --tensor 4",
+    "tensor, checkpointed": f"{LONG_TWO} --tensor 4 {RECOMPUTED}",
+    "GPipe": f"{LONG_FOUR} --pipeline 4 --microbatches 4 --schedule GPipe",
+    "1F1B": f"{LONG_FOUR} --pipeline 4 --microbatches 4 --schedule 1F1B",
+    "pipeline x fsdp": f"{LONG_TWO} --pipeline 2 --data-shard 2 --microbatches 4",
+    "interleaved": f"{LONG_EIGHT} --pipeline 4 --microbatches 4 --schedule Interleaved1F1B",
 }
 ON_EIGHT_RANKS = {
-    "fsdp, checkpointed": f"{TWO} --data-shard 8 {RECOMPUTED}",
-    "hybrid shard, checkpointed": f"{TWO} --data-replicate 2 --data-shard 4 {RECOMPUTED}",
-    "GPipe x fsdp, checkpointed": f"{TWO} --pipeline 2 --data-shard 4 --microbatches 2 --schedule GPipe {RECOMPUTED}",
-    "1F1B x fsdp, checkpointed": f"{TWO} --pipeline 2 --data-shard 4 --microbatches 2 {RECOMPUTED}",
-    "interleaved x fsdp, checkpointed": (
-        f"{FOUR} --pipeline 2 --data-shard 4 --microbatches 2 --schedule Interleaved1F1B {RECOMPUTED}"
-    ),
-    "tensor x pipeline x fsdp": f"{TWO} --tensor 2 --pipeline 2 --data-shard 2 --microbatches 2",
     "tensor x pipeline x fsdp, checkpointed": (
         f"{TWO} --tensor 2 --pipeline 2 --data-shard 2 --microbatches 2 --schedule GPipe {RECOMPUTED}"
     ),
 }
-COMPILED = "--steps 5 --layers 2 --compiler inductor"
-ON_TWO_RANKS = {
-    "fsdp, compiled": f"{COMPILED} --data-shard 2",
-    "tensor, checkpointed, compiled": f"{COMPILED} --tensor 2 {RECOMPUTED}",
+MORE_ON_EIGHT_RANKS = {
+    "fsdp, checkpointed": f"{LONG_TWO} --data-shard 8 {RECOMPUTED}",
+    "hybrid shard, checkpointed": f"{LONG_TWO} --data-replicate 2 --data-shard 4 {RECOMPUTED}",
+    "GPipe x fsdp, checkpointed": f"{LONG_TWO} --pipeline 2 --data-shard 4 --microbatches 2 --schedule GPipe {RECOMPUTED}",
+    "1F1B x fsdp, checkpointed": f"{LONG_TWO} --pipeline 2 --data-shard 4 --microbatches 2 {RECOMPUTED}",
+    "interleaved x fsdp, checkpointed": (
+        f"{LONG_FOUR} --pipeline 2 --data-shard 4 --microbatches 2 --schedule Interleaved1F1B {RECOMPUTED}"
+    ),
+    "tensor x pipeline x fsdp": f"{LONG_TWO} --tensor 2 --pipeline 2 --data-shard 2 --microbatches 2",
 }
-# Each goes on for five steps from what another layout kept after ten.
-TEN = "--steps 10 --layers 4 --checkpoint-every 5"
-FIVE_MORE = "--steps 15 --layers 4"
+COMPILED = f"--steps {STEPS} --layers 2 --compiler inductor"
+ON_TWO_RANKS = {"fsdp, compiled": f"{COMPILED} --data-shard 2"}
+MORE_ON_TWO_RANKS = {"tensor, checkpointed, compiled": f"{COMPILED} --tensor 2 {RECOMPUTED}"}
+# Each goes on for two steps from what another layout kept after four.
+KEPT = f"--steps {STEPS} --layers 4 --checkpoint-every 2"
+GONE_ON = f"--steps {STEPS + 2} --layers 4"
+KEPT_BY_FSDP = {"kept by fsdp": f"{KEPT} --data-shard 4"}
+KEPT_BY_INTERLEAVED = {
+    "kept by interleaved": f"{KEPT} --pipeline 2 --data-shard 2 --microbatches 2 --schedule Interleaved1F1B"
+}
 RESUMED = {
-    "kept by fsdp": f"{TEN} --data-shard 4",
-    "fsdp to tensor x pipeline": f"{FIVE_MORE} --from kept-by-fsdp --tensor 2 --pipeline 2 --microbatches 2",
-    "fsdp to hybrid shard": f"{FIVE_MORE} --from kept-by-fsdp --data-replicate 2 --data-shard 2",
-    "kept by interleaved": f"{TEN} --pipeline 2 --data-shard 2 --microbatches 2 --schedule Interleaved1F1B",
-    "interleaved to fsdp": f"{FIVE_MORE} --from kept-by-interleaved --data-shard 4 {RECOMPUTED}",
-    "interleaved to 1F1B": f"{FIVE_MORE} --from kept-by-interleaved --pipeline 4 --microbatches 4",
+    "fsdp to tensor x pipeline": f"{GONE_ON} --from kept-by-fsdp --tensor 2 --pipeline 2 --microbatches 2",
+    "interleaved to 1F1B": f"{GONE_ON} --from kept-by-interleaved --pipeline 4 --microbatches 4",
+}
+MORE_RESUMED = {
+    "fsdp to hybrid shard": f"{GONE_ON} --from kept-by-fsdp --data-replicate 2 --data-shard 2",
+    "interleaved to fsdp": f"{GONE_ON} --from kept-by-interleaved --data-shard 4 {RECOMPUTED}",
 }
 
 
@@ -90,21 +100,17 @@ def folder_of(layout: str) -> str:
     return layout.replace(" ", "-")
 
 
-def environment() -> dict[str, str]:
+def environment(folder: Path) -> dict[str, str]:
     paths = os.pathsep.join(map(str, (TRAINING_CODE, KIND, HERE)))
-    return {"PATH": os.environ["PATH"], "PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"}
+    return {"PATH": os.environ["PATH"], "PYTHONPATH": paths, "TORCHINDUCTOR_CACHE_DIR": str(folder / "compiler-cache")}
 
 
 def launch(folder: Path, ranks: int, layouts: dict[str, str]) -> Launch:
     pairs = [(folder_of(name), [*COMMON.split(), *arguments.split()]) for name, arguments in layouts.items()]
-    ended = subprocess.run(
-        [sys.executable, HERE / "parallel_layouts.py", str(ranks), folder, json.dumps(pairs)],
-        env=environment() | {"TORCHINDUCTOR_CACHE_DIR": str(folder / "compiler-cache")},
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-    )
-    assert ended.returncode == 0, ended.stderr
+    command = [HERE / "parallel_layouts.py", folder, json.dumps(pairs)]
+    with start(command, cwd=folder, env=environment(folder), ranks=ranks) as program:
+        printed, _ = program.communicate()
+        assert program.wait() == 0, printed
     return Launch(folder)
 
 
@@ -112,7 +118,7 @@ def launch(folder: Path, ranks: int, layouts: dict[str, str]) -> Launch:
 def alone(tmp_path_factory: pytest.TempPathFactory) -> Launch:
     """One process, with as many layers as the layouts have."""
     sizes = {f"{layers} layers": f"--steps {ALONE_STEPS} --layers {layers}" for layers in (2, 4, 8)}
-    return launch(tmp_path_factory.mktemp("alone"), 1, sizes | {AS_LONG: TWO})
+    return launch(tmp_path_factory.mktemp("alone"), 1, sizes | {AS_LONG: TWO, CLIPPED: f"{TWO} {SCHEDULED}"})
 
 
 @pytest.fixture(scope="module")
@@ -121,8 +127,20 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Launch:
 
 
 @pytest.fixture(scope="module")
+def more_two(tmp_path_factory: pytest.TempPathFactory) -> Launch:
+    return launch(tmp_path_factory.mktemp("two"), 2, MORE_ON_TWO_RANKS)
+
+
+@pytest.fixture(scope="module")
 def four(tmp_path_factory: pytest.TempPathFactory) -> Launch:
-    return launch(tmp_path_factory.mktemp("four"), 4, ON_FOUR_RANKS | RESUMED)
+    return launch(tmp_path_factory.mktemp("four"), 4, ON_FOUR_RANKS | KEPT_BY_FSDP | KEPT_BY_INTERLEAVED | RESUMED)
+
+
+@pytest.fixture(scope="module")
+def more_four(tmp_path_factory: pytest.TempPathFactory) -> Launch:
+    return launch(
+        tmp_path_factory.mktemp("four"), 4, MORE_ON_FOUR_RANKS | KEPT_BY_FSDP | KEPT_BY_INTERLEAVED | MORE_RESUMED
+    )
 
 
 @pytest.fixture(scope="module")
@@ -130,33 +148,72 @@ def eight(tmp_path_factory: pytest.TempPathFactory) -> Launch:
     return launch(tmp_path_factory.mktemp("eight"), 8, ON_EIGHT_RANKS)
 
 
+@pytest.fixture(scope="module")
+def more_eight(tmp_path_factory: pytest.TempPathFactory) -> Launch:
+    return launch(tmp_path_factory.mktemp("eight"), 8, MORE_ON_EIGHT_RANKS)
+
+
+def layouts(launched: str, usual: dict[str, str], more: dict[str, str]) -> pytest.MarkDecorator:
+    """A test of each layout, in the launch of the usual ones or in that of the others, which soak alone runs."""
+    return pytest.mark.parametrize(
+        ("launched", "layout", "arguments"),
+        [
+            *(pytest.param(launched, *one, id=one[0]) for one in usual.items()),
+            *(pytest.param(f"more_{launched}", *one, id=one[0], marks=pytest.mark.soak) for one in more.items()),
+        ],
+        indirect=["launched"],
+    )
+
+
+@pytest.fixture
+def launched(request: pytest.FixtureRequest) -> Launch:
+    return request.getfixturevalue(request.param)  # type: ignore[no-any-return]
+
+
 def farthest(losses: dict[int, float], reference: dict[int, float]) -> float:
     return max(abs(loss - reference[step]) for step, loss in losses.items())
 
 
+def steps(arguments: str) -> list[int]:
+    [last] = re.findall(r"--steps (\d+)", arguments)
+    return list(range(1, int(last) + 1))
+
+
 def reference(alone: Launch, arguments: str) -> dict[int, float]:
     """The losses of one process with as many layers."""
+    if SCHEDULED in arguments:
+        return alone.losses(CLIPPED)
     [layers] = re.findall(r"--layers (\d)", arguments)
     return alone.losses(f"{layers} layers")
 
 
-@pytest.mark.parametrize("layout", ON_FOUR_RANKS)
-def test_four_ranks_have_the_losses_of_one_process(alone: Launch, four: Launch, layout: str) -> None:
-    assert list(four.losses(layout)) == list(range(1, STEPS + 1))
-    assert farthest(four.losses(layout), reference(alone, ON_FOUR_RANKS[layout])) <= 1e-4
+@layouts("four", ON_FOUR_RANKS | KEPT_BY_FSDP | KEPT_BY_INTERLEAVED, MORE_ON_FOUR_RANKS)
+def test_four_ranks_have_the_losses_of_one_process(
+    alone: Launch, launched: Launch, layout: str, arguments: str
+) -> None:
+    assert list(launched.losses(layout)) == steps(arguments)
+    assert farthest(launched.losses(layout), reference(alone, arguments)) <= 1e-4
 
 
-@pytest.mark.parametrize("layout", ON_EIGHT_RANKS)
-def test_eight_ranks_have_the_losses_of_one_process(alone: Launch, eight: Launch, layout: str) -> None:
-    assert list(eight.losses(layout)) == list(range(1, STEPS + 1))
-    assert farthest(eight.losses(layout), reference(alone, ON_EIGHT_RANKS[layout])) <= 1e-4
+@layouts("eight", ON_EIGHT_RANKS, MORE_ON_EIGHT_RANKS)
+def test_eight_ranks_have_the_losses_of_one_process(
+    alone: Launch, launched: Launch, layout: str, arguments: str
+) -> None:
+    assert list(launched.losses(layout)) == steps(arguments)
+    assert farthest(launched.losses(layout), reference(alone, arguments)) <= 1e-4
 
 
-@pytest.mark.parametrize("layout", ON_TWO_RANKS)
-def test_compiled_layers_have_the_losses_of_one_process(alone: Launch, two: Launch, layout: str) -> None:
-    assert "compiler inductor" in two.printed(layout)
-    assert list(two.losses(layout)) == [1, 2, 3, 4, 5]
-    assert farthest(two.losses(layout), reference(alone, ON_TWO_RANKS[layout])) <= 1e-4
+@layouts("two", ON_TWO_RANKS, MORE_ON_TWO_RANKS)
+def test_compiled_layers_have_the_losses_of_one_process(
+    alone: Launch, launched: Launch, layout: str, arguments: str
+) -> None:
+    assert "compiler inductor" in launched.printed(layout)
+    assert list(launched.losses(layout)) == steps(arguments)
+    assert farthest(launched.losses(layout), reference(alone, arguments)) <= 1e-4
+
+
+def test_clipping_and_the_schedule_change_the_losses(alone: Launch) -> None:
+    assert abs(alone.losses(CLIPPED)[2] - alone.losses("2 layers")[2]) > 1e-3
 
 
 def test_the_loss_falls(alone: Launch) -> None:
@@ -174,30 +231,30 @@ def test_each_rank_says_what_it_holds(four: Launch) -> None:
     ]
 
 
-@pytest.mark.parametrize("layout", [name for name, arguments in RESUMED.items() if "--from" in arguments])
-def test_another_layout_goes_on_from_a_checkpoint(alone: Launch, four: Launch, layout: str) -> None:
-    assert list(four.losses(layout)) == [11, 12, 13, 14, 15]
-    assert farthest(four.losses(layout), reference(alone, RESUMED[layout])) <= 1e-4
+@layouts("four", RESUMED, MORE_RESUMED)
+def test_another_layout_goes_on_from_a_checkpoint(alone: Launch, launched: Launch, layout: str, arguments: str) -> None:
+    assert list(launched.losses(layout)) == [STEPS + 1, STEPS + 2]
+    assert farthest(launched.losses(layout), reference(alone, arguments)) <= 1e-4
 
 
 @pytest.mark.parametrize(
     ("launched", "layout"),
-    [("four", "tensor x fsdp"), ("four", "pipeline x fsdp"), ("eight", "tensor x pipeline x fsdp, checkpointed")],
+    [
+        ("four", "tensor x fsdp"),
+        pytest.param("more_four", "pipeline x fsdp", marks=pytest.mark.soak),
+        ("eight", "tensor x pipeline x fsdp, checkpointed"),
+    ],
+    indirect=["launched"],
 )
-def test_the_model_is_left_as_one_plain_file(
-    alone: Launch, launched: str, layout: str, request: pytest.FixtureRequest
-) -> None:
+def test_the_model_is_left_as_one_plain_file(alone: Launch, launched: Launch, layout: str, tmp_path: Path) -> None:
     """It is loaded by a process that knows no mesh, and predicts as the one that a single process left."""
-    folder = request.getfixturevalue(launched).folder
-    files = [
-        alone.folder / folder_of(AS_LONG) / "model" / "model.pt",
-        folder / folder_of(layout) / "model" / "model.pt",
-    ]
-    code = (
+    files = [at.folder / folder_of(name) / "model" / "model.pt" for at, name in ((alone, AS_LONG), (launched, layout))]
+    program = tmp_path / "compared.py"
+    program.write_text(
         "import sys, torch; from exported_model import load\n"
         "one, other = map(load, sys.argv[1:])\n"
         "tokens = torch.arange(16)[None]\n"
         "print((one(tokens) - other(tokens)).abs().max().item())"
     )
-    ended = subprocess.run([sys.executable, "-c", code, *files], env=environment(), capture_output=True, text=True)
-    assert float(ended.stdout) < 1e-3, ended.stderr
+    with start([program, *files], cwd=tmp_path, env=environment(tmp_path)) as comparing:
+        assert float(comparing.communicate()[0]) < 1e-3

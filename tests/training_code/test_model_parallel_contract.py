@@ -12,7 +12,7 @@ from typing import get_args
 import pytest
 
 from cdk_sagemaker_training import NativeParallelism
-from cdk_sagemaker_training.parallelism import Precision, Schedule
+from cdk_sagemaker_training.jobs.parallelism import Precision, Schedule
 
 TRAINING_CODE = Path(__file__).parents[2] / "training_code"
 LAYOUTS = [

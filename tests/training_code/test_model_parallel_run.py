@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
+import runpy
 import signal
-import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import pytest
+from preloaded import Program, agents_store, start
 
 ROOT = Path(__file__).parents[2]
 TRAINING_CODE = ROOT / "training_code"
@@ -22,7 +25,7 @@ TRAIN = TRAINING_CODE / "model_parallel" / "train.py"
 SECONDS = 200  # until a process that would hang fails
 SIZES = "--layers 2 --width 32 --heads 8 --hidden 64 --context 16"
 SMALL = f"{SIZES} --batch-size 8 --text-bytes 200000 --log-every 1".split()
-ENDLESS = [*SMALL, "--steps", "1000000", "--checkpoint-every", "0", "--silence", "5"]
+ENDLESS = [*SMALL, "--steps", "1000000", "--checkpoint-every", "0", "--heartbeat-timeout", "5"]
 REFUSED = {
     "--data-shard 4 --tensor 2": (
         "the degrees need 8 ranks (pipeline 1 x data_replicate 1 x data_shard 4 x tensor 2), "
@@ -59,25 +62,27 @@ UNFIT = {
 
 def environment(**more: str) -> dict[str, str]:
     paths = os.pathsep.join(map(str, (TRAINING_CODE, TRAIN.parent, Path(__file__).parent)))
-    base = {"PATH": os.environ["PATH"], "PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"}
-    return base | more
+    return {"PATH": os.environ["PATH"], "PYTHONPATH": paths, **more}
 
 
-def run(code: str, *arguments: object) -> str:
+def run(code: str, *arguments: object, **variables: str) -> str:
     """What a program prints that has the training code's modules."""
-    command = [sys.executable, "-c", code, *map(str, arguments)]
-    return subprocess.run(
-        command, env=environment(), capture_output=True, text=True, check=True, timeout=SECONDS
-    ).stdout
+    with tempfile.TemporaryDirectory() as name:
+        program, errors = Path(name) / "program.py", Path(name) / "errors"
+        program.write_text(code)
+        with start([program, *arguments], cwd=Path(name), env=environment(**variables), errors=errors) as process:
+            printed, _ = process.communicate()
+            assert process.wait() == 0, errors.read_text()
+            return printed
 
 
 @pytest.fixture(scope="module")
 def refusals() -> dict[str, str]:
     code = (
         "import json, sys, torch, train\n"
-        "from common.job import Job\n"
+        "from common.job import Job; from common.process_group import process_group\n"
         "job, found = Job.here({}), {}\n"
-        "with train.process_group(job, train.config([])) as device:\n"
+        "with process_group(job) as device:\n"
         "    for wrong in json.loads(sys.argv[1]):\n"
         "        try:\n"
         "            options = train.config([*json.loads(sys.argv[2]), *wrong.split()])\n"
@@ -98,11 +103,11 @@ def test_what_does_not_fit_is_refused(refusals: dict[str, str], arguments: str) 
 @pytest.fixture(scope="module")
 def misfits() -> dict[str, str]:
     code = (
-        "import json, sys; from degrees import Degrees; from model import Config\n"
-        "found = {}\n"
+        "import json, sys; from degrees import Degrees\n"
+        "found, sizes = {}, {'heads': 8, 'hidden': 66, 'context': 18, 'vocabulary': 256}\n"
         "for wrong in json.loads(sys.argv[1]):\n"
         "    try:\n"
-        "        eval(f'Degrees({wrong})').check_model(Config(layers=2, width=32, heads=8, hidden=66, context=18), 8)\n"
+        "        eval(f'Degrees({wrong})').check_model(2, sizes, 8)\n"
         "        found[wrong] = 'nothing'\n"
         "    except ValueError as error:\n"
         "        found[wrong] = str(error)\n"
@@ -119,8 +124,7 @@ def test_degrees_that_the_model_or_the_batch_does_not_allow_are_refused(misfits:
 def test_the_degrees_are_those_of_the_job_where_no_argument_says_otherwise() -> None:
     code = "import train; print(*vars(train.config(['--tensor', '4'])).items(), sep='\\n')"
     given = {"data_shard": 2, "tensor": 2, "pipeline": 2, "schedule": "GPipe", "activation_checkpointing": True}
-    variables = environment(TRAINING_PARALLELISM=json.dumps(given))
-    printed = subprocess.run([sys.executable, "-c", code], env=variables, capture_output=True, text=True).stdout
+    printed = run(code, TRAINING_PARALLELISM=json.dumps(given))
     for name, value in {**given, "tensor": 4, "cpu_offload": False}.items():
         assert f"('{name}', {value!r})" in printed.splitlines()
 
@@ -133,7 +137,8 @@ def test_an_automatic_cut_makes_the_dearest_stage_as_cheap_as_can_be() -> None:
 
 def test_a_checkpoint_that_lacks_the_end_of_a_file_does_not_count(tmp_path: Path) -> None:
     code = (
-        "import sys, torch, torch.distributed.checkpoint as dcp; from checkpoint import is_whole; from pathlib import Path\n"
+        "import sys, torch, torch.distributed.checkpoint as dcp; from pathlib import Path\n"
+        "from common.checkpoints import is_whole\n"
         "folder = Path(sys.argv[1]); dcp.save({'x': torch.ones(1000)}, checkpoint_id=folder, no_dist=True)\n"
         "[file] = folder.glob('*.distcp'); print(is_whole(folder))\n"
         "file.write_bytes(file.read_bytes()[:-1]); print(is_whole(folder))\n"
@@ -144,112 +149,108 @@ def test_a_checkpoint_that_lacks_the_end_of_a_file_does_not_count(tmp_path: Path
 
 @dataclass
 class Host:
-    """A host of a job: torchrun with two ranks, as the toolkit starts it, in a folder like /opt/ml."""
+    """A host of a job: two ranks, in a folder like /opt/ml."""
 
     folder: Path
-    process: subprocess.Popen[str]
+    program: Program
 
     def until(self, beginning: str) -> str:
         """The rest of the first line that begins so."""
-        assert self.process.stdout is not None
         seen = []
-        for line in self.process.stdout:
+        for line in self.program.stdout:
             seen.append(line)
             if line.startswith(beginning):
                 return line.removeprefix(beginning)
         raise AssertionError("".join(seen))
 
-    def end(self) -> tuple[int, str]:
-        return self.process.wait(SECONDS), self.process.communicate()[0]
-
-    def rank_pids(self) -> list[int]:
-        """The processes that train, by their local rank."""
-        pid = self.process.pid
-        children = [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-        ranked = {}
-        for child in children:
-            variables = Path(f"/proc/{child}/environ").read_bytes().split(b"\0")
-            ranked |= {int(v.removeprefix(b"LOCAL_RANK=")): child for v in variables if v.startswith(b"LOCAL_RANK=")}
-        return [ranked[rank] for rank in sorted(ranked)]
-
 
 @pytest.fixture
 def hosts(tmp_path: Path) -> Iterator[list[Host]]:
     """Two hosts of two ranks each, that train without end."""
-    with socket.socket() as listening:
-        listening.bind(("", 0))
-        port = listening.getsockname()[1]
-    started = []
-    for number, name in enumerate(("algo-1", "algo-2")):
-        folder = tmp_path / name
-        folder.mkdir()
-        variables = {"SM_CURRENT_HOST": name, "SM_HOSTS": '["algo-1", "algo-2"]', "SM_MODEL_DIR": str(folder / "model")}
-        rendezvous = f"--nnodes 2 --nproc_per_node 2 --master_addr 127.0.0.1 --master_port {port} --node_rank {number}"
-        command = [sys.executable, "-m", "torch.distributed.run", *rendezvous.split(), TRAIN, *ENDLESS]
-        process = subprocess.Popen(
-            command,
-            cwd=folder,
-            env=environment(**variables),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        started.append(Host(folder, process))
-    watchdogs = [threading.Timer(SECONDS, host.process.kill) for host in started]
-    for watchdog in watchdogs:
-        watchdog.start()
-    yield started
-    for watchdog in watchdogs:
-        watchdog.cancel()
-    for host in started:
-        host.process.terminate()
-        assert host.process.stdout is not None
-        if not host.process.stdout.closed:
-            host.process.communicate()
+    store = agents_store()
+    with contextlib.ExitStack() as stack:
+        started = []
+        for number, name in enumerate(("algo-1", "algo-2")):
+            folder = tmp_path / name
+            folder.mkdir()
+            variables = {
+                "SM_CURRENT_HOST": name,
+                "SM_HOSTS": '["algo-1", "algo-2"]',
+                "SM_MODEL_DIR": str(folder / "model"),
+            }
+            program = start(
+                [TRAIN, *ENDLESS],
+                cwd=folder,
+                env=environment(**variables),
+                ranks=2,
+                world=4,
+                first=2 * number,
+                store=store,
+            )
+            started.append(Host(folder, stack.enter_context(program)))
+            watchdog = threading.Timer(SECONDS, program.kill)
+            watchdog.start()
+            stack.callback(watchdog.cancel)
+        yield started
 
 
 def test_a_killed_rank_ends_every_host_and_is_named(hosts: list[Host]) -> None:
-    """On its own host the other rank says it, on the other host both: within the silence, and the 30 s that torchrun gives."""
+    """All other ranks end within the heartbeat timeout, and each host reports which was lost."""
     hosts[0].until("step 2 ")
-    os.kill(hosts[1].rank_pids()[1], signal.SIGKILL)
-    ended = [host.end() for host in hosts]
-    assert [code for code, _ in ended] == [1, 1], ended
+    hosts[1].program.processes[1].send_signal(signal.SIGKILL)
+    printed = [host.program.communicate()[0] for host in hosts]
+    codes = [process.wait() for host in hosts for process in host.program.processes]
+    assert codes == [1, 1, 1, -signal.SIGKILL], printed
     said = [(host.folder / "output" / "failure").read_text() for host in hosts]
-    assert said == ["rank 3 on algo-2 was lost: nothing was heard of it for 5 s"] * 2
+    assert said == ["rank 3 on algo-2 was lost: no heartbeat for 5 s"] * 2
 
 
 def test_a_stop_keeps_a_checkpoint_of_the_same_step_on_every_host(hosts: list[Host]) -> None:
     hosts[0].until("step 2 ")
     for host in hosts:  # as SageMaker does
-        host.process.terminate()
+        host.program.terminate()
     stops = hosts[0].until("rank 0 on algo-1 stops after step ")
     step = int(re.match(r"\d+", stops)[0])  # type: ignore[index]
     for host in hosts:
-        host.end()
+        host.program.communicate()
         assert [path.name for path in (host.folder / "checkpoints").iterdir()] == [f"step-{step:08d}"]
 
 
-@pytest.fixture(scope="module")
-def memory() -> dict[str, dict[str, float]]:
-    """The table of docs/memory-by-layout.md, measured anew."""
-    command = [sys.executable, ROOT / "benchmarks" / "memory.py", "--json"]
-    measured = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=SECONDS).stdout
-    return {row["layout"]: row for row in json.loads(measured)}
+MEMORY = ROOT / "benchmarks" / "memory.py"
+# `make soak` measures every layout of the table, by the command that writes it.
+MEASURED = ("replicas", "FSDP", "FSDP, checkpointed", "pipeline 2 x tensor 2")
+Rows = dict[str, dict[str, float]]
 
 
-def test_each_rank_holds_its_share_of_parameters_and_optimizer_state(memory: dict[str, dict[str, float]]) -> None:
+@pytest.fixture(
+    scope="module", params=[pytest.param(MEASURED, id="some"), pytest.param(None, id="all", marks=pytest.mark.soak)]
+)
+def memory(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Rows:
+    """Rows of the table of docs/memory-by-layout.md, measured anew."""
+    if request.param is None:
+        command = [sys.executable, MEMORY, "--json"]
+        measured = json.loads(subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=SECONDS).stdout)
+        return {row["layout"]: row for row in measured}
+    folder = tmp_path_factory.mktemp("memory")
+    with start([MEMORY, "--measure", *request.param], cwd=folder, env=environment(), ranks=4) as program:
+        printed, _ = program.communicate()
+    rows = runpy.run_path(str(MEMORY))["rows"](json.loads(printed.splitlines()[-1]))
+    return {row.layout: asdict(row) for row in rows}
+
+
+def test_each_rank_holds_its_share_of_parameters_and_optimizer_state(memory: Rows) -> None:
     for row in memory.values():
         assert row["parameters"] == pytest.approx(row["parameters_ideal"], rel=0.1), row
         assert row["optimizer"] == pytest.approx(row["optimizer_ideal"], rel=0.1), row
 
 
-def test_checkpointing_keeps_at_most_half_of_the_activations_of_12_layers(memory: dict[str, dict[str, float]]) -> None:
+def test_checkpointing_keeps_at_most_half_of_the_activations_of_12_layers(memory: Rows) -> None:
     assert memory["FSDP, checkpointed"]["activations"] <= memory["FSDP"]["activations"] / 2
 
 
-def test_the_table_in_the_docs_has_the_layouts_that_are_measured(memory: dict[str, dict[str, float]]) -> None:
+def test_the_table_in_the_docs_has_the_layouts_that_are_measured() -> None:
     table = (ROOT / "docs" / "memory-by-layout.md").read_text()
-    assert re.findall(r"^\| ([^|]+) \| [\d]", table, re.M) == list(memory)
+    assert re.findall(r"^\| ([^|]+) \| [\d]", table, re.M) == list(runpy.run_path(str(MEMORY))["LAYOUTS"])
 
 
 def test_the_pictures_in_the_docs_are_what_their_command_draws(tmp_path: Path) -> None:
@@ -260,10 +261,12 @@ def test_the_pictures_in_the_docs_are_what_their_command_draws(tmp_path: Path) -
 
 def test_smp_trains_with_a_stand_in_for_its_library(tmp_path: Path) -> None:
     """With a stand-in, since the library is in AWS's containers alone: the file runs, and initialises before it transforms."""
-    script = Path(__file__).parent / "smp_stand_in.py"
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=1", script]
     arguments = [*SMALL, "--steps", "3", "--precision", "fp32", "--mp_parameters", "{}"]
-    ended = subprocess.run([*command, *arguments], cwd=tmp_path, env=environment(), capture_output=True, text=True)
-    lines = [re.sub(r" loss .*", "", line) for line in ended.stdout.splitlines()]
-    assert lines == ["init", "transform", "step 1", "step 2", "step 3"], ended.stderr
+    script = Path(__file__).parent / "smp_stand_in.py"
+    errors = tmp_path / "errors"
+    # PyTorch joins its ranks also where there is one.
+    with start([script, *arguments], cwd=tmp_path, env=environment(), store=agents_store(), errors=errors) as program:
+        printed, _ = program.communicate()
+    lines = [re.sub(r" loss .*", "", line) for line in printed.splitlines()]
+    assert lines == ["init", "transform", "step 1", "step 2", "step 3"], errors.read_text()
     run("import sys; from exported_model import load; load(sys.argv[1])", tmp_path / "output" / "model" / "model.pt")

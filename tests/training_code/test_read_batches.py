@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -47,11 +48,11 @@ def host(tmp_path: Path) -> Iterator[Host]:
             environment["SM_INSTANCE_GROUPS_DICT"] = json.dumps(GROUPS)
         file = tmp_path / f"script{len(started)}.py"
         file.write_text(script.replace("workers=8", f"workers=2, port={port}"))
-        path = os.pathsep.join(map(str, (TRAINING_CODE, TRAINING_CODE / "heterogeneous")))
         started.append(
             subprocess.Popen(
                 [sys.executable, str(file)],
-                env={"PATH": os.environ["PATH"], "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"} | environment,
+                env={"PATH": os.environ["PATH"], "PYTHONPATH": str(TRAINING_CODE), "PYTHONDONTWRITEBYTECODE": "1"}
+                | environment,
                 cwd=tmp_path,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -99,14 +100,17 @@ def test_ranks_that_disagree_with_the_data_hosts_are_told_both_values(host: Host
 
 
 def test_the_training_hosts_own_workers_begin_where_no_data_host_has_come(host: Host) -> None:
-    script = AFTER.replace("workers=8", "local_workers=1, patience=15, workers=8") + "while True:\n    list(batches)\n"
+    script = (
+        AFTER.replace("workers=8", "local_workers=1, connect_timeout=30, workers=8")
+        + "while True:\n    list(batches)\n"
+    )
     printed, error = host(script, "dnn_group").communicate()
     assert printed.count("epoch") == 3
-    assert re.search(r"DataHostLost: data host localhost:\d+ never answered in 15 s", error)
+    assert re.search(r"DataHostLost: data host localhost:\d+ never answered in 30 s", error)
 
 
 def test_the_training_hosts_own_workers_help_and_each_sample_comes_once(host: Host, tmp_path: Path) -> None:
-    script = AFTER.replace("workers=8", "local_workers=1, workers=8")
+    script = AFTER.replace("workers=8", "local_workers=1, epochs=3, workers=8")
     (tmp_path / "there").touch()  # which stays empty where the data host comes after the end
     serving = host(script, "data_group", MADE=str(tmp_path / "there"))
     training = host(script, "dnn_group", MADE=str(tmp_path / "here"))
@@ -122,3 +126,12 @@ def test_a_script_that_defines_its_dataset_must_say_that_it_is_the_main_one(host
     ended = host(PHOTOS + AFTER.replace("from photos import Photos\n", ""))
     assert "must be called under `if __name__ == '__main__':`" in ended.communicate()[1]
     assert ended.returncode == 1
+
+
+def test_what_a_script_with_its_own_dataset_imports_is_loaded_once_for_all_workers(host: Host, tmp_path: Path) -> None:
+    (tmp_path / "costly.py").write_text("import os; print('imported', flush=True)")
+    body = AFTER.replace("from photos import Photos\n", "").replace("workers=8", "workers=3, epochs=3")
+    script = f"import costly\n{PHOTOS}\nif __name__ == '__main__':\n" + textwrap.indent(body, "    ")
+    printed, errors = host(script).communicate()
+    assert printed.count("epoch") == 3, errors
+    assert printed.count("imported") == 2  # by the script, and before the workers are forked

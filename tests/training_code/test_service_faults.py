@@ -19,6 +19,7 @@ from hosts_and_trainers import (
     Start,
     addresses,
     cut,
+    eventually,
     free_port,
     numbers,
     serve,
@@ -134,7 +135,7 @@ def test_a_serving_process_that_is_paused_and_let_go_loses_nothing(serve: Serve)
 
 def test_a_host_that_is_paused_for_long_is_stood_in_for_and_comes_back(serve: Serve) -> None:
     servers = serve(2)
-    with BatchReader(addresses(servers), job="job", lost_after=21) as reader:
+    with BatchReader(addresses(servers), job="job", host_timeout=21) as reader:
         assert sorted(numbers(reader)) == EVERYTHING
         with suspended(psutil.Process(servers[1].pid)):
             assert sorted(numbers(reader)) == EVERYTHING
@@ -150,8 +151,7 @@ def test_a_data_host_that_comes_late_joins(serve: Serve) -> None:
         first = {process for batch in reader for process in batch["process"].tolist()}
         serve(port=port)
         assert len(first) == 1
-        while not makers(reader) - first:
-            pass
+        eventually(lambda: makers(reader) - first)
 
 
 def makers(reader: BatchReader) -> set[int]:
@@ -168,7 +168,7 @@ def test_a_trainer_that_was_killed_is_followed_by_one_that_goes_on(serve: Serve,
     killed.kill()
     killed.wait()
     with BatchReader(addresses(servers), job="job") as reader:
-        reader.load_state_dict({"epoch": 0, "ranks": 1, "given": [[len(lines), []]]})
+        reader.load_state_dict({"epoch": 0, "ranks": 1, "delivered": [[len(lines), []]]})
         assert len(list(reader)) == LENGTH // 8 - len(lines)
     for server in servers:
         server.wait()

@@ -35,7 +35,7 @@ EVERYTHING = list(range(LENGTH))
 def test_a_data_host_that_never_comes_is_named(serve: Serve) -> None:
     nobody = f"localhost:{free_port()}"
     with (
-        BatchReader([*addresses(serve()), nobody], job="job", patience=2) as reader,
+        BatchReader([*addresses(serve()), nobody], job="job", connect_timeout=2) as reader,
         pytest.raises(DataHostLost, match=f"data host {nobody} never answered in 2 s"),
     ):
         forever(reader)
@@ -44,7 +44,7 @@ def test_a_data_host_that_never_comes_is_named(serve: Serve) -> None:
 def test_a_data_host_that_is_lost_for_good_is_named_with_when_and_why(serve: Serve, start: Start) -> None:
     host = start("serve")
     address = f"localhost:{host.line()}"
-    reader = BatchReader([*addresses(serve()), address], job="job", lost_after=2)
+    reader = BatchReader([*addresses(serve()), address], job="job", host_timeout=2)
     next(iter(reader))
     children = host.below()
     host.kill()
@@ -99,16 +99,17 @@ def test_a_batch_for_which_there_is_no_memory_is_an_error_with_its_size(start: S
     assert "finds no room" in host.rest()[0]
 
 
-def test_a_data_host_whose_port_for_bytes_is_closed_is_named_with_it(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_data_host_whose_port_is_closed_is_named_with_it(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(address: tuple[str, int], _: float) -> socket.socket:
         raise ConnectionRefusedError(111, "Connection refused")
 
     servers = serve()
     monkeypatch.setattr(socket, "create_connection", refuse)
-    said = r"never answered in 2 s: port \d+, on which its batches' bytes are, cannot be reached: .*Connection refused"
-    with BatchReader(addresses(servers), job="job", patience=2) as reader, pytest.raises(DataHostLost, match=said):
+    said = r"data host localhost:\d+ never answered in 2 s: .*Connection refused"
+    with (
+        pytest.raises(DataHostLost, match=said),
+        BatchReader(addresses(servers), job="job", connect_timeout=2) as reader,
+    ):
         list(reader)
 
 
@@ -135,7 +136,7 @@ class Unloadable(Numbers):
 
 def test_two_processes_that_say_they_are_one_rank_are_refused_by_name(serve: Serve) -> None:
     servers = serve()
-    said = "rank 0 is a process on algo-1, and one on algo-2 says that it is"
+    said = "rank 0 is a process on algo-1, and another on algo-2"
     with BatchReader(addresses(servers), job="job", host="algo-1") as reader:
         batches = iter(reader)
         next(batches)

@@ -1,26 +1,25 @@
-"""The entry point of a training container: starts the image's own entry point, and passes SIGTERM on to the training script.
+"""The entry point of a training container: it starts the image's own entry point, and forwards SIGTERM to the training script.
 
     COPY common/entrypoint.py /usr/local/bin/
     ENTRYPOINT ["python", "/usr/local/bin/entrypoint.py", "bash", "-m", "start_with_right_hostname.sh"]
 
-What follows the file's name is the ENTRYPOINT of the image that yours begins FROM; the example has that of AWS's PyTorch
-containers. It needs Python 3.8 or later and Linux, and no package.
+The arguments are the ENTRYPOINT of the base image, in the example that of AWS's PyTorch containers. It requires Linux and Python
+3.8 or later, and no packages.
 
-Amazon SageMaker stops a job, or takes back its spot machines, by SIGTERM to process 1 of each container, and kills the
+Amazon SageMaker stops a job, and interrupts managed spot training, by SIGTERM to process 1 of each container, and kills the
 container 120 s later (developer guide, "How Amazon SageMaker Processes Training Output" and "Managed Spot Training"). In AWS's
-containers process 1 is bash, or the training toolkit, and neither passes the signal on (aws/deep-learning-containers issue 632;
+containers process 1 is bash, or the training toolkit, and neither forwards the signal (aws/deep-learning-containers issue 632;
 aws/sagemaker-training-toolkit issues 125 and 173). An init such as tini or dumb-init does not help: it signals its child, or all
 processes of a group or session. The first is bash; the second ends the toolkit, torchrun (which gives its workers 30 s and
 then fails) and the workers of data loaders before the script has written its checkpoint.
 
-So this one sends SIGTERM to the processes that handle it, and to no other: on each branch of the tree below it to the first
-process with a handler, past bash and the toolkit, which have none, and past launchers, which have one that would end their
-workers. A process that sets its handler later gets the signal then. All else is as it was: the rest of the 120 s is the
-script's, launchers and toolkit end when it has ended, orphans are reaped, and this process ends with the exit code of the
-command that it started (128 + N for one that was ended by signal N).
+This entry point sends SIGTERM only to processes that handle it: in each branch of the process tree to the first process with a
+handler, skipping bash and the toolkit, which have none, and launchers, whose handler ends their workers. A process that sets its
+handler later gets the signal then. The script has the rest of the 120 s, launchers and toolkit end after it, orphans are reaped,
+and the exit code is that of the command (128 + N for one that was ended by signal N).
 
-It also says to torchrun by which name its host is known, ``algo-1`` for instance, in PET_LOCAL_ADDR unless that is set: on one
-host torchrun otherwise has its ranks meet at the machine's own name (torch.distributed.elastic, ``RendezvousStoreInfo``), which
+It also sets PET_LOCAL_ADDR, unless it is set, to the host's name, such as ``algo-1``: on a single host torchrun otherwise uses
+the machine's own name for the rendezvous (torch.distributed.elastic, ``RendezvousStoreInfo``), which
 in AWS's containers need not resolve (aws/sagemaker-pytorch-training-toolkit issue 143).
 """
 
@@ -33,7 +32,7 @@ import signal
 import sys
 from typing import NamedTuple
 
-# They handle SIGTERM by ending their workers: torch.distributed.elastic's agent, Open MPI, and what these go by.
+# Launchers, which handle SIGTERM by ending their workers: torch.distributed.elastic's agent, Open MPI, and their commands.
 LAUNCHERS = frozenset(
     [
         *("torchrun", "torch.distributed.run", "torch.distributed.launch"),
@@ -42,11 +41,11 @@ LAUNCHERS = frozenset(
     ]
 )
 RESOURCES = "/opt/ml/input/config/resourceconfig.json"
-SECONDS = 0.5  # after a SIGTERM, from one look for new handlers to the next
+SECONDS = 0.5  # the interval of checks for new handlers after a SIGTERM
 
 
 class Process(NamedTuple):
-    """A process of this container. ``started`` is in clock ticks since boot: with ``pid`` it names a process for good."""
+    """A process of this container. ``started`` is in clock ticks since boot; with ``pid`` it is a unique id."""
 
     pid: int
     parent: int
@@ -66,7 +65,7 @@ class Process(NamedTuple):
 
 
 def processes() -> dict[int, Process]:
-    """All processes of this container, by their numbers."""
+    """All processes of this container, by process id."""
     found = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -79,7 +78,7 @@ def processes() -> dict[int, Process]:
 
 def _process(pid: int) -> Process:
     with open(f"/proc/{pid}/stat") as file:
-        # The program's name, in parentheses, may hold any character; the fields after it are numbered from 3 (proc(5)).
+        # The program's name, in parentheses, can contain any character; the fields after it are numbered from 3 (proc(5)).
         fields = file.read().rpartition(")")[2].split()
     with open(f"/proc/{pid}/cmdline", "rb") as file:
         arguments = [os.fsdecode(argument) for argument in file.read().split(b"\0") if argument]
@@ -89,12 +88,12 @@ def _process(pid: int) -> Process:
 
 
 def receivers(known: dict[int, Process], command: int) -> list[Process]:
-    """The processes that a SIGTERM is for: below ``command``, and below launchers' daemons, whose parent is this process."""
+    """The receivers of SIGTERM: descendants of ``command``, and of launchers' daemons, whose parent is this process."""
     children: dict[int, list[Process]] = {}
     for process in known.values():
         children.setdefault(process.parent, []).append(process)
     found = []
-    # Other orphans are not the script but what it has left behind.
+    # Other orphans are not the script.
     waiting = [child for child in children.get(os.getpid(), []) if child.pid == command or child.is_launcher]
     while waiting:
         process = waiting.pop()
@@ -106,19 +105,20 @@ def receivers(known: dict[int, Process], command: int) -> list[Process]:
 
 
 def forward(command: int, signalled: set[tuple[int, int]]) -> None:
-    """Send SIGTERM to each process that it is for, unless that is among ``signalled``, to which it is then added."""
+    """Send SIGTERM to each receiver that is not among ``signalled``, and add it."""
     for process in receivers(processes(), command):
         if (process.pid, process.started) not in signalled:
             signalled.add((process.pid, process.started))
             print(
-                f"entrypoint: SIGTERM goes on to process {process.pid}: {' '.join(process.arguments)[:200]}", flush=True
+                f"entrypoint: forwards SIGTERM to process {process.pid}: {' '.join(process.arguments)[:200]}",
+                flush=True,
             )
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process.pid, signal.SIGTERM)
 
 
 def reap(command: int) -> int | None:
-    """Reap all that have ended; the exit code of ``command`` once it is among them."""
+    """Reap ended processes; returns the exit code of ``command`` once it has ended."""
     code = None
     while True:
         try:
@@ -132,7 +132,7 @@ def reap(command: int) -> int | None:
 
 
 def environment() -> dict[str, str]:
-    """The command's environment: this process's, and what torchrun is to call its host."""
+    """The command's environment: this process's, and PET_LOCAL_ADDR for torchrun."""
     try:
         with open(RESOURCES) as file:
             return {"PET_LOCAL_ADDR": json.load(file)["current_host"], **os.environ}
@@ -141,15 +141,16 @@ def environment() -> dict[str, str]:
 
 
 def run(arguments: list[str]) -> int:
-    """Run a command as process 1 does, until it ends; its exit code."""
+    """Run a command as process 1, until it ends; returns its exit code."""
     awaited = {signal.SIGTERM, signal.SIGCHLD}
-    # What is blocked is kept until it is waited for, of process 1 too. The command begins with nothing blocked or ignored.
+    # Blocked signals stay pending until they are waited for, also for process 1. The command starts without blocked or ignored
+    # ones.
     signal.pthread_sigmask(signal.SIG_BLOCK, awaited)
     try:
         command = os.posix_spawnp(
             arguments[0], arguments, environment(), setsigmask=(), setsigdef=(signal.SIGPIPE, signal.SIGXFSZ)
         )
-    except OSError as error:  # as a shell and docker have it
+    except OSError as error:  # the exit codes of shells and Docker
         print(f"entrypoint: {arguments[0]}: {error.strerror}", file=sys.stderr)
         return 127 if isinstance(error, FileNotFoundError) else 126
     signalled: set[tuple[int, int]] | None = None

@@ -1,7 +1,7 @@
-"""The job as one machine sees it: its hosts and groups, this process's rank, and where to read and write.
+"""The job of this process: hosts and groups, rank, and folders.
 
-On SageMaker all of it comes from the variables that SageMaker's training toolkit and torchrun set; on a laptop, where there are
-none, from what a job of one host would have, with folders under ``./output``.
+On SageMaker they are read from the variables of SageMaker's training toolkit and torchrun; without these, on a laptop, it is a
+job with one host and folders under ``./output``.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
 from pathlib import Path
 
-ONLY_GROUP = "homogeneousCluster"  # what the toolkit calls the group of a job that has no groups
+ONLY_GROUP = "homogeneousCluster"  # the toolkit's name of the group in a job without groups
 
 
 @dataclass(frozen=True)
 class Job:
-    """One process of a training job: number ``rank`` of ``ranks`` that train, ``local_rank`` of ``local_ranks`` on this host."""
+    """One process of a training job: ``rank`` of ``ranks``, and ``local_rank`` of ``local_ranks`` on this host."""
 
     host: str
     group: str
@@ -34,12 +34,12 @@ class Job:
 
     @property
     def group_hosts(self) -> tuple[str, ...]:
-        """The hosts of this one's group, itself included, in an order that all agree on."""
+        """The hosts of this host's group, including itself, in the same order on all hosts."""
         return self.groups[self.group]
 
     @staticmethod
     def here(environment: Mapping[str, str] = os.environ) -> Job:
-        """This process's job. Reads nothing but ``environment``."""
+        """The job of this process, from ``environment`` alone."""
         # `/opt/ml` on SageMaker, `output` on a laptop. The toolkit has no variable for the folder of checkpoints.
         model = Path(environment.get("SM_MODEL_DIR", Path("output/model").absolute()))
         host = environment.get("SM_CURRENT_HOST", "localhost")
@@ -64,11 +64,11 @@ class Job:
 
 
 def use_the_jobs_network(environment: MutableMapping[str, str] = os.environ) -> None:
-    """Let gloo and NCCL meet the other hosts on the job's own network interface; to be called before ranks are joined.
+    """Set the network interface of gloo and NCCL, unless it is set; to be called before the process group is initialized.
 
-    Without that gloo takes the address that the host's own name resolves to, and loopback where it resolves to none, as in
-    SageMaker's containers: the name there is none of ``algo-1``, ``algo-2``, ..., and the script that is to make it so in AWS's
-    PyTorch containers needs a ``jq`` that they lack. What the job's author has set stays.
+    By default gloo uses the address of the host's own name, or loopback where that does not resolve, as in SageMaker's
+    containers: the name is not ``algo-1``, ``algo-2``, ..., and the script that sets it in AWS's PyTorch containers requires
+    ``jq``, which they lack.
     """
     interface = environment.get("SM_NETWORK_INTERFACE_NAME")
     if interface:

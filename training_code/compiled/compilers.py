@@ -1,4 +1,4 @@
-"""What differs between compilers: where the model runs, what is compiled, how ranks add up, and how a checkpoint is saved."""
+"""The differences between compilers: device, compilation, gradient averaging, and saving of checkpoints."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import torch
 import torch.distributed as dist
 from common.job import Job
+from common.process_group import device_of
 from guard import Compilations, DynamoCompilations, NoCompilations, XlaCompilations
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
@@ -27,47 +28,43 @@ class Compiler(Protocol):
     def optimizer(self, parameters: Iterable[nn.Parameter], learning_rate: float) -> torch.optim.Optimizer: ...
 
     def model(self, model: nn.Module) -> nn.Module:
-        """The model as the step calls it, over all ranks."""
+        """The model for the step, with data parallelism over all ranks."""
         ...
 
     def step(self, step: Step) -> Step:
-        """The whole step as the loop calls it."""
+        """The step for the training loop."""
         ...
 
     def average(self, optimizer: torch.optim.Optimizer) -> None:
-        """Make each gradient the mean over the ranks, where the model does not do so itself."""
+        """Average the gradients over the ranks, unless the model does so itself."""
         ...
 
     def save(self, state: dict[str, Any], file: Path) -> None:
-        """Write tensors from wherever they are, on rank 0; every rank calls it."""
+        """Write tensors from any device, on rank 0; to be called by every rank."""
         ...
 
     def peak_mib(self) -> float: ...
 
 
 class Torch:
-    """Runs on the GPU of this rank or the CPU; compiled by inductor, or with ``compile`` off not at all."""
+    """Runs on this rank's GPU or the CPU, compiled by inductor, or eagerly with ``compile`` off."""
 
     warm_up = 1
 
     def __init__(self, job: Job, *, compile: bool, mode: str, dynamic: bool, strict: bool) -> None:
-        cuda = torch.cuda.is_available()
-        self.device = torch.device("cuda", job.local_rank) if cuda else torch.device("cpu")
+        self.device = device_of(job)
         self.compilations: Compilations = DynamoCompilations() if compile else NoCompilations()
         self._job, self._compile, self._mode, self._dynamic, self._strict = job, compile, mode, dynamic, strict
-        if cuda:
-            torch.cuda.set_device(self.device)
-            torch.set_float32_matmul_precision("high")  # float32 on tensor cores
         if job.ranks > 1:
-            dist.init_process_group("cpu:gloo,cuda:nccl" if cuda else "gloo")
+            dist.init_process_group("cpu:gloo,cuda:nccl" if self.device.type == "cuda" else "gloo")
 
     def optimizer(self, parameters: Iterable[nn.Parameter], learning_rate: float) -> torch.optim.Optimizer:
         return torch.optim.AdamW(parameters, lr=learning_rate, fused=True)  # one kernel: no need to compile it
 
     def model(self, model: nn.Module) -> nn.Module:
         if self._compile:
-            # The whole model is one graph, and its backward another, or else an error says what breaks it. Within DDP, the
-            # compiler cuts them where a bucket of gradients is full, so that sums over the ranks overlap with computing.
+            # The model is one graph, and its backward another; a graph break is an error. Within DDP, the compiler splits them at
+            # gradient buckets, so that all-reduces overlap with computation.
             model = torch.compile(model, fullgraph=self._strict, dynamic=self._dynamic, mode=self._mode)  # type: ignore[assignment]
         return DistributedDataParallel(model) if self._job.ranks > 1 else model
 
@@ -88,9 +85,9 @@ class Torch:
 
 
 class Xla:
-    """Runs on XLA's device of this rank. XLA traces what runs, and compiles it where a step ends: all of it."""
+    """Runs on this rank's XLA device. XLA traces operations, and compiles them at the end of a step as one graph."""
 
-    warm_up = 2  # the first step makes the optimizer's state, which the second one is given
+    warm_up = 2  # the first step creates the optimizer's state, which is an input of the second
 
     def __init__(self, job: Job) -> None:
         if importlib.util.find_spec("torch_xla") is None:
@@ -104,10 +101,10 @@ class Xla:
         self.device = torch_xla.device()
         self.compilations: Compilations = XlaCompilations()
         if job.ranks > 1:
-            dist.init_process_group("gloo")  # for words between the hosts; gradients go by XLA's own collectives
+            dist.init_process_group("gloo")  # for control messages; gradients use XLA's own collectives
 
     def optimizer(self, parameters: Iterable[nn.Parameter], learning_rate: float) -> torch.optim.Optimizer:
-        # Its count of steps is a tensor then; as a number it would be read back, and the graph cut, at each step.
+        # The step count is then a tensor; a number would be read back, and break the graph, at each step.
         return torch.optim.AdamW(parameters, lr=learning_rate, capturable=True)
 
     def model(self, model: nn.Module) -> nn.Module:
@@ -116,7 +113,7 @@ class Xla:
     def step(self, step: Step) -> Step:
         import torch_xla
 
-        # Marks the step's end, and fails where the step asks for a value midway.
+        # Marks the step's end, and fails where the step reads a value before.
         return torch_xla.compile(step, full_graph=True, name="step")  # type: ignore[no-any-return]
 
     def average(self, optimizer: torch.optim.Optimizer) -> None:
@@ -139,7 +136,7 @@ class Xla:
 
 
 def check_world(xla_world: int, ranks: int) -> None:
-    """Refuse to train where XLA's collectives would not reach every rank: each would then train a model of its own."""
+    """Exit where XLA's collectives do not reach every rank, so that each would train a separate model."""
     if xla_world != ranks:
         raise SystemExit(
             f"--compiler xla needs XLA's world size to be WORLD_SIZE, got {xla_world} and {ranks}: "

@@ -1,45 +1,46 @@
-"""A guard for compiled steps: it counts compilations by the compiler's own counters, and stops a job that compiles again.
+"""Detects recompilations of a step by the compiler's own counters, and stops the job.
 
     guard = CompilationGuard(DynamoCompilations(), fail=True)
     for number, tokens in enumerate(batches, start=1):
-        loss = step(tokens)
-        guard.check(number, {"tokens": tokens})
+        with guard.step(number, {"tokens": tokens}):
+            loss = step(tokens)
 
-A step that compiles anew takes a minute and not a millisecond, and says nothing: the bill does. The usual cause is a batch of
-another shape, or a Python number that changes.
+A recompilation takes a minute instead of a millisecond, without a message. The usual cause is a batch of another shape, or a
+Python number that changes. What is compiled between the steps, such as an evaluation, does not count.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Protocol
 
 from torch import Tensor
 
 
 class CompiledAgain(Exception):
-    """A step compiled again; the text says which, and what shape or value caused it."""
+    """A step was compiled again; the message names the step, and the shape or value that caused it."""
 
 
 class Compilations(Protocol):
-    """What a compiler tells of its work in this process."""
+    """A compiler's counters in this process."""
 
     def count(self) -> int:
         """Graphs compiled so far."""
         ...
 
     def causes(self) -> list[str]:
-        """Why graphs were compiled again, in the compiler's words; empty where it does not say."""
+        """The compiler's reasons for recompilations; empty where it has none."""
         ...
 
     def cached(self) -> int:
-        """Graphs, forward and backward ones, whose code an earlier process had compiled."""
+        """Graphs, forward and backward, that were loaded from the compiler's cache."""
         ...
 
 
 class NoCompilations:
-    """Those of a model that is not compiled."""
+    """The counters of a model that is not compiled."""
 
     def count(self) -> int:
         return 0
@@ -52,7 +53,7 @@ class NoCompilations:
 
 
 class DynamoCompilations:
-    """Those of torch.compile: its counter of graphs, and the guards that failed, as its compilation metrics record them."""
+    """The counters of torch.compile: graphs, and the failed guards of its compilation metrics."""
 
     def count(self) -> int:
         from torch._dynamo.utils import counters
@@ -71,7 +72,7 @@ class DynamoCompilations:
 
 
 class XlaCompilations:
-    """Those of PyTorch/XLA: how often its metric CompileTime was taken. It does not say why."""
+    """The counter of PyTorch/XLA: the samples of its metric CompileTime, without reasons."""
 
     def count(self) -> int:
         from torch_xla.debug import metrics
@@ -87,32 +88,34 @@ class XlaCompilations:
 
 
 class CompilationGuard:
-    """Stops a job, or with ``fail`` off warns, when a step after the first ``warm_up`` ones has compiled."""
+    """Raises, or with ``fail`` off warns, when a step after the first ``warm_up`` ones was compiled."""
 
     def __init__(self, compilations: Compilations, *, fail: bool = True, warm_up: int = 1) -> None:
         self._compilations, self._fail, self._warm_up = compilations, fail, warm_up
         self._steps = 0
-        self._count = compilations.count()
         self._inputs: dict[str, str] = {}
 
-    def check(self, number: int, inputs: Mapping[str, object]) -> None:
-        """Call it after step ``number``, with what the step was called with. Raises ``CompiledAgain``."""
+    @contextmanager
+    def step(self, number: int, inputs: Mapping[str, object]) -> Iterator[None]:
+        """To be held around step ``number`` alone, with the step's inputs. Raises ``CompiledAgain`` after it."""
+        before = self._compilations.count()
+        yield
         self._steps += 1
-        before, self._count = self._count, self._compilations.count()
+        count = self._compilations.count()
         known, self._inputs = self._inputs, {name: described(value) for name, value in inputs.items()}
-        if self._count == before or self._steps <= self._warm_up:
+        if count == before or self._steps <= self._warm_up:
             return
         changed = [f"{name} was {known[name]} and is {now}" for name, now in self._inputs.items() if known[name] != now]
         causes = "; ".join([*changed, *self._compilations.causes()[-1:]]) or "no input of the step has changed"
         message = (
-            f"step {number} compiled again, {self._count} graphs after {before}: {causes}. Pad every batch to one length, "
+            f"step {number} compiled again, {count} graphs after {before}: {causes}. Pad every batch to one length, "
             "drop the last short one, and keep numbers that change in tensors."
         )
         if self._fail:
             raise CompiledAgain(message)
-        warnings.warn(message, stacklevel=2)
+        warnings.warn(message, stacklevel=3)
 
 
 def described(value: object) -> str:
-    """A tensor by its shape and type, anything else by its value."""
+    """The shape and type of a tensor, or the value of another object."""
     return f"{list(value.shape)} {value.dtype}".replace("torch.", "") if isinstance(value, Tensor) else repr(value)

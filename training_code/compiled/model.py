@@ -1,4 +1,4 @@
-"""The workload: text as bytes, each sample padded or cut to one length, and a small GPT that learns to tell the next byte."""
+"""The workload: text as bytes, each sample padded or truncated to one length, and a small GPT that predicts the next byte."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from torch.utils.data import Dataset
 
 PAD = 256  # after the 256 bytes
 VOCABULARY = 257
-LEAST = 2  # bytes of a sample: one to read, one to tell
+LEAST = 2  # bytes of a sample: an input and a target
 
 
 class Text(Dataset[bytes]):
     """The samples of every ``.py`` and ``.txt`` file of ``folder``, or of the one file: at most ``sequence`` bytes each.
 
-    A file is split at blank lines, and a longer part is cut; so samples differ in length, as sentences do. Without a ``folder``
-    the text is the running Python's own standard library.
+    A file is split at blank lines, and longer paragraphs are truncated, so that samples differ in length, as sentences do.
+    Without a ``folder`` the text is the running Python's standard library.
     """
 
     def __init__(self, folder: Path | None, sequence: int) -> None:
@@ -32,7 +32,7 @@ class Text(Dataset[bytes]):
         cut = (part[start : start + sequence] for part in parts for start in range(0, len(part), sequence))
         self._samples = [sample for sample in cut if len(sample) >= LEAST]
         if not self._samples:
-            raise ValueError(f"the channel text must hold .py or .txt files with text in them, got {source}")
+            raise ValueError(f"the channel text must have .py or .txt files that are not empty, got {source}")
 
     def __len__(self) -> int:
         return len(self._samples)
@@ -50,10 +50,10 @@ def padded(samples: Sequence[bytes], length: int) -> Tensor:
 
 
 class LanguageModel(nn.Module):
-    """A GPT: tokens, int64 [n, length], to the mean loss of telling each next token from those before it.
+    """A GPT: tokens, int64 [n, length], to the mean loss of the prediction of each next token.
 
-    ``padding`` is the token whose prediction does not count. With ``causal`` off it is a BERT: each position sees all the others,
-    and ``forward`` takes the tokens to tell as ``targets``.
+    ``padding`` is a token that is ignored in the loss. With ``causal`` off it is a BERT: attention is bidirectional, and
+    ``forward`` has the tokens to predict as ``targets``.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class LanguageModel(nn.Module):
 
 
 class Block(nn.Module):
-    """Attention, then a network of two layers, each on what came before and added to it: [n, length, width] to the same."""
+    """A pre-norm transformer block: attention and a feed-forward network with residual connections, [n, length, width]."""
 
     def __init__(self, width: int, heads: int, causal: bool) -> None:
         super().__init__()
@@ -100,7 +100,7 @@ class Block(nn.Module):
         projected = self.queries_keys_values(self.before_attention(inputs))
         each = projected.view(batch, length, 3, self.heads, width // self.heads)
         queries, keys, values = each.permute(2, 0, 3, 1, 4)
-        # Padding stands behind the text, so that a causal mask hides it as well.
+        # Padding follows the text, so a causal mask also hides it.
         attended = F.scaled_dot_product_attention(queries, keys, values, is_causal=self.causal)
         outputs = inputs + self.attended(attended.transpose(1, 2).reshape(batch, length, width))
         return outputs + self.network(self.before_network(outputs))

@@ -1,15 +1,15 @@
-"""Train a small language model on text by one compiled step.
+"""Train a small language model on text with one compiled step.
 
 On a laptop, in one process:     PYTHONPATH=training_code python training_code/compiled/train.py --compiler inductor
 Two processes, by torchrun:      PYTHONPATH=training_code torchrun --nproc-per-node 2 training_code/compiled/train.py
 With PyTorch/XLA, on a laptop:   PJRT_DEVICE=CPU PYTHONPATH=training_code python training_code/compiled/train.py --compiler xla
 On SageMaker:                    the stack CompiledTraining of app.py
 
-The text is the channel ``text``, or without one the running Python's own standard library. Each batch is one shape for the whole
-run, and a guard stops the job when a later step compiles again; ``--pad longest`` shows it.
+The text is the channel ``text``, or without one the running Python's standard library. All batches have one shape, and a guard
+stops the job when a later step is compiled again; ``--pad longest`` shows it.
 
-It goes on from the last checkpoint where there is one; on a laptop, remove ``./output`` to begin anew. Told to end (SIGTERM,
-which a spot instance gets two minutes before it is taken away), it keeps a checkpoint after the step under way.
+It resumes from the last checkpoint; on a laptop, remove ``./output`` to start over. On SIGTERM, which SageMaker sends two minutes
+before it kills a job, it saves a checkpoint after the current step.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from __future__ import annotations
 import argparse
 import itertools
 import os
-import signal
 import statistics
 import time
 from collections.abc import Iterator, Sequence
@@ -26,11 +25,15 @@ from functools import partial
 import torch
 import torch.distributed as dist
 from common.job import Job, use_the_jobs_network
+from common.process_group import to_device
+from common.stopping import Stop
 from compilers import COMPILERS, Compiler, Step, Torch, Xla
 from guard import CompilationGuard
 from model import LanguageModel, Text, padded
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
+
+HELD_OUT_BATCHES = 4  # of each rank
 
 # -- Config -----------------------------------------------------------------------------------------------------------
 
@@ -52,6 +55,7 @@ def config() -> argparse.Namespace:
     arguments.add_argument("--seed", type=int, default=0)
     arguments.add_argument("--log-every", type=static, default=10, help="steps; a loss is read only then")
     arguments.add_argument("--checkpoint-every", type=static, default=50, help="steps")
+    arguments.add_argument("--evaluate-every", type=int, default=0, help="steps; 0: no text is held out")
     arguments.add_argument("--on-recompile", choices=("fail", "warn"), default="fail")
     # The variables are those that the constructs' compilers set.
     arguments.add_argument("--compiler", type=one_of_the_compilers, default=os.environ.get("TRAINING_COMPILER", "none"))
@@ -81,22 +85,30 @@ def one_of_the_compilers(text: str) -> str:
 def batches_from(first: int, job: Job, options: argparse.Namespace) -> Iterator[Tensor]:
     """This rank's batch of each step after ``first`` ones: tokens, int64 [batch_size, sequence], always."""
     text = Text(job.channels.get("text"), options.sequence)
+    samples = len(text) - len(held_out_indices(len(text), job, options))
     loader = DataLoader(
         text,
-        batch_sampler=indices_from(first, len(text), job, options),  # type: ignore[arg-type]
+        batch_sampler=indices_from(first, samples, job, options),  # type: ignore[arg-type]
         num_workers=options.preprocessing_workers,
         collate_fn=partial(padded, length=options.sequence) if options.pad == "sequence" else padded_to_longest,
+        pin_memory=torch.cuda.is_available(),
     )
     return iter(loader)
 
 
+def held_out_indices(samples: int, job: Job, options: argparse.Namespace) -> range:
+    """The samples that no step trains on: the last ones, in batches for all ranks."""
+    size = HELD_OUT_BATCHES * options.batch_size * job.ranks if options.evaluate_every else 0
+    return range(max(0, samples - size), samples)
+
+
 def padded_to_longest(samples: Sequence[bytes]) -> Tensor:
-    """What many a script does, and no compiled step can bear: a batch of another length at each step."""
+    """Pads to the longest sample, as many scripts do: each batch has another shape, for which the step is compiled again."""
     return padded(samples, max(len(sample) for sample in samples))
 
 
 def indices_from(first: int, samples: int, job: Job, options: argparse.Namespace) -> Iterator[list[int]]:
-    """Each epoch is a permutation at a fixed seed, cut into batches of all ranks; the last, shorter one is dropped."""
+    """Each epoch is a permutation with a fixed seed, split into batches of all ranks; the last, shorter one is dropped."""
     whole = options.batch_size * job.ranks
     per_epoch = samples // whole
     if per_epoch == 0:
@@ -135,7 +147,7 @@ def build(options: argparse.Namespace, device: torch.device) -> nn.Module:
 def compiled_step(
     compiler: Compiler, model: nn.Module, optimizer: torch.optim.Optimizer, options: argparse.Namespace
 ) -> Step:
-    """Tokens on the device to the loss, still on the device: nothing in here may ask for a value."""
+    """Tokens on the device to the loss on the device, without reading a value."""
     language_model = compiler.model(model)
     mixed = torch.autocast(compiler.device.type, torch.bfloat16, enabled=options.precision == "bfloat16")
 
@@ -151,10 +163,23 @@ def compiled_step(
     return compiler.step(step)
 
 
+@torch.no_grad()
+def evaluate(job: Job, compiler: Compiler, model: nn.Module, options: argparse.Namespace) -> float:
+    """The mean loss on the held-out text, over all ranks. The model is not compiled for it."""
+    text = Text(job.channels.get("text"), options.sequence)
+    mine = list(held_out_indices(len(text), job, options))[job.rank :: job.ranks]
+    batches = [mine[start : start + options.batch_size] for start in range(0, len(mine), options.batch_size)]
+    losses = [
+        model(to_device(padded([text[index] for index in batch], options.sequence), compiler.device))
+        for batch in batches
+    ]
+    return mean(job, torch.stack(losses).mean())
+
+
 # -- Run --------------------------------------------------------------------------------------------------------------
 
 
-def train(job: Job, options: argparse.Namespace, ending: list[int]) -> None:
+def train(job: Job, options: argparse.Namespace, stopping: Stop) -> None:
     compiler = compiler_of(job, options)
     model = build(options, compiler.device)
     optimizer = compiler.optimizer(model.parameters(), options.learning_rate)
@@ -166,10 +191,14 @@ def train(job: Job, options: argparse.Namespace, ending: list[int]) -> None:
     guard = CompilationGuard(compiler.compilations, fail=options.on_recompile == "fail", warm_up=compiler.warm_up)
     log = Log(job, options, first, compiler.warm_up)
     for done, tokens in zip(range(first + 1, options.steps + 1), batches_from(first, job, options), strict=False):
-        loss = step(tokens.to(compiler.device, non_blocking=True))
-        guard.check(done, {"tokens": tokens})
+        with guard.step(done, {"tokens": tokens}):
+            loss = step(to_device(tokens, compiler.device))
         log.read(done, loss)
-        stop = done == options.steps or anywhere(job, bool(ending))
+        if options.evaluate_every and done % options.evaluate_every == 0:
+            held_out_loss = evaluate(job, compiler, model, options)
+            if job.rank == 0:
+                print(f"step {done} loss on held-out text {held_out_loss:.6f}", flush=True)
+        stop = stopping.check() or done == options.steps
         if stop or done % options.checkpoint_every == 0:
             keep(job, compiler, model, optimizer, done)
         if stop:
@@ -179,21 +208,13 @@ def train(job: Job, options: argparse.Namespace, ending: list[int]) -> None:
         job.model.mkdir(parents=True, exist_ok=True)
         compiler.save(model.state_dict(), job.model / "model.pt")
     elif job.rank == 0:
-        print(f"told to end, kept the checkpoint of step {done}", flush=True)
+        print(f"stopped by SIGTERM with the checkpoint of step {done}", flush=True)
     if job.ranks > 1:
         dist.destroy_process_group()
 
 
-def anywhere(job: Job, told: bool) -> bool:
-    """Whether any rank was told to end: they end after the same step, or those left would wait for the others' gradients."""
-    said = torch.tensor(int(told))  # on the CPU, so that the device is not waited for
-    if job.ranks > 1:
-        dist.all_reduce(said, dist.ReduceOp.MAX)
-    return bool(said)
-
-
 def keep(job: Job, compiler: Compiler, model: nn.Module, optimizer: torch.optim.Optimizer, done: int) -> None:
-    """Write the checkpoint whole or not at all: it is copied to S3 while the training goes on."""
+    """Write the checkpoint atomically: it is uploaded to S3 during the training."""
     job.checkpoints.mkdir(parents=True, exist_ok=True)
     state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "steps": done}
     compiler.save(state, job.checkpoints / "next.partial")
@@ -202,7 +223,7 @@ def keep(job: Job, compiler: Compiler, model: nn.Module, optimizer: torch.optim.
 
 
 def restore(job: Job, model: nn.Module, optimizer: torch.optim.Optimizer) -> int:
-    """Go on where the checkpoint stands; returns the steps that were taken before it."""
+    """Load the checkpoint; returns the number of steps before it."""
     file = job.checkpoints / "last.pt"
     if not file.is_file():
         return 0
@@ -213,7 +234,7 @@ def restore(job: Job, model: nn.Module, optimizer: torch.optim.Optimizer) -> int
 
 
 class Log:
-    """Prints what is measured, reading the loss from the device only every ``log_every`` steps, and after those that compile."""
+    """Prints measurements; the loss is read from the device only every ``log_every`` steps, and after the warm-up."""
 
     def __init__(self, job: Job, options: argparse.Namespace, done: int, warm_up: int) -> None:
         self._job, self._every, self._warm_up, self._first = job, options.log_every, warm_up, done + warm_up
@@ -246,7 +267,7 @@ class Log:
 
 
 def mean(job: Job, loss: Tensor) -> float:
-    """The mean over the ranks, at the price of waiting for the device."""
+    """The mean over the ranks, which waits for the device."""
     value = loss.cpu()
     if job.ranks > 1:
         dist.all_reduce(value)
@@ -257,11 +278,10 @@ def main() -> None:
     options = config()
     job = Job.here()
     use_the_jobs_network()
-    ending: list[int] = []
-    signal.signal(signal.SIGTERM, lambda number, _: ending.append(number))
-    # The compiler's cache goes with the checkpoints, so that a job which goes on elsewhere does not compile again.
+    stopping = Stop()
+    # The compiler's cache is saved with the checkpoints, so that a resumed job does not compile again.
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(job.checkpoints / "compiler-cache"))
-    train(job, options, ending)
+    train(job, options, stopping)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset
 
 SIDE = 28  # pixels of an enlarged digit
-HELD_OUT_EVERY = 5  # each fifth digit is never trained on
+HELD_OUT_EVERY = 5  # every fifth digit is held out
 MOST_DEGREES = 15
 NOISE = 0.1
 
@@ -80,7 +80,7 @@ def network() -> nn.Module:
 
 
 def held_out(folder: Path | None = None) -> tuple[Tensor, Tensor]:
-    """Images [n, 1, 28, 28], not distorted, and labels [n] of the digits that are never trained on."""
+    """Images [n, 1, 28, 28], not distorted, and labels [n] of the held-out digits."""
     images, labels = _read(folder)
     kept = torch.arange(len(labels)) % HELD_OUT_EVERY == 0
     return torch.cat([blurred(enlarged(image)) for image in images[kept]]), labels[kept]
@@ -88,12 +88,12 @@ def held_out(folder: Path | None = None) -> tuple[Tensor, Tensor]:
 
 @torch.no_grad()
 def accuracy(model: nn.Module, images: Tensor, labels: Tensor) -> float:
-    """The share of images that the model gets right."""
+    """The accuracy of the model."""
     return (model(images).argmax(dim=1) == labels).float().mean().item()
 
 
 def held_out_accuracy(file: Path) -> float:
-    """The share of the held-out digits that a saved model gets right."""
+    """The accuracy of a saved model on the held-out digits."""
     model = network()
     model.load_state_dict(torch.load(file, map_location="cpu", weights_only=True))
     return accuracy(model.eval(), *held_out())

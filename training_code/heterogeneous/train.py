@@ -7,8 +7,8 @@ On SageMaker:                    the stack HeterogeneousTraining of app.py
 Every host of a job starts this file. Those of the group ``--data-group`` serve batches until the training is over; those of
 any other group train. In a job without that group the hosts that train prepare their own batches; the losses are the same.
 
-It goes on from the last checkpoint where there is one; on a laptop, remove ``./output`` to begin anew. SIGTERM ends it with a
-checkpoint after the step that it is in.
+It resumes from the last checkpoint; on a laptop, remove ``./output`` to start over. SIGTERM ends it with a checkpoint after the
+current step.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ import argparse
 import math
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -26,11 +25,11 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from common.job import Job, use_the_jobs_network
+from common.process_group import device_of, to_device
+from common.stopping import Stop
 from data_service import Batches, read_batches
 from model import Digits, accuracy, held_out, network
-from stop import Stop
 from torch import Tensor, nn
-from torch.distributed.algorithms.join import Join
 from torch.distributed.checkpoint.state_dict import (
     StateDictOptions,
     get_model_state_dict,
@@ -55,7 +54,10 @@ def config() -> argparse.Namespace:
     arguments.add_argument("--workers", type=int, default=2, help="processes of each data host that prepare batches")
     arguments.add_argument("--data-group", default="data_group", help="the instance group that serves batches")
     arguments.add_argument(
-        "--silence", type=float, default=300.0, help="seconds after which a data host without a trainer ends"
+        "--heartbeat-timeout",
+        type=float,
+        default=300.0,
+        help="seconds without a heartbeat of a trainer after which a data host ends",
     )
     arguments.add_argument("--port", type=int, default=PORT)
     arguments.add_argument(
@@ -97,16 +99,12 @@ def batches_of(job: Job, options: argparse.Namespace) -> Batches:
         workers=options.workers,
         data_group=options.data_group,
         port=options.port,
-        silence=options.silence,
-        job=job,
+        heartbeat_timeout=options.heartbeat_timeout,
+        epochs=options.epochs,
     )
 
 
 # -- Model ------------------------------------------------------------------------------------------------------------
-
-
-def device_of(job: Job) -> torch.device:
-    return torch.device("cuda", job.local_rank) if torch.cuda.is_available() else torch.device("cpu")
 
 
 def build(job: Job, options: argparse.Namespace, device: torch.device) -> nn.Module:
@@ -120,7 +118,7 @@ def build(job: Job, options: argparse.Namespace, device: torch.device) -> nn.Mod
     return DistributedDataParallel(model) if job.ranks > 1 else model
 
 
-# However the ranks hold the model, its checkpoint and its file hold the whole of it under its own names.
+# However the model is sharded, its checkpoint and its file contain all of it under its own names.
 WHOLE = StateDictOptions(full_state_dict=True, cpu_offload=True)
 
 
@@ -130,7 +128,7 @@ WHOLE = StateDictOptions(full_state_dict=True, cpu_offload=True)
 def step(
     model: nn.Module, optimizer: torch.optim.Optimizer, batch: Mapping[str, Tensor], device: torch.device
 ) -> Tensor:
-    images, labels = batch["image"].to(device, non_blocking=True), batch["label"].to(device, non_blocking=True)
+    images, labels = to_device(batch["image"], device), to_device(batch["label"], device)
     loss = F.cross_entropy(model(images), labels)
     optimizer.zero_grad()
     loss.backward()
@@ -163,11 +161,7 @@ def train(job: Job, options: argparse.Namespace, batches: Batches, stop: Stop) -
         return whole
 
     for epoch in range(first, options.epochs):
-        # Ranks may differ by one batch: Join lets the one that has none take part in the others' sums.
-        with Join(stop.beside(model)) if isinstance(model, DistributedDataParallel) else nullcontext():
-            mine = batches.epoch(epoch)
-            shared = together(mine, device) if options.shard and job.ranks > 1 else mine
-            loss = run_epoch(job, options, model, optimizer, shared, device, progress, checkpoint, stop)
+        loss = run_epoch(job, options, model, optimizer, batches.epoch(epoch), device, progress, checkpoint, stop)
         whole = checkpoint()
         if stop.agreed:
             break
@@ -226,18 +220,6 @@ def run_epoch(
     return torch.stack(losses).mean().item() if losses else math.nan
 
 
-def together(batches: Iterable[Mapping[str, Tensor]], device: torch.device) -> Iterator[Mapping[str, Tensor]]:
-    """Batches for as long as every rank has one: no rank can compute without the others' shares of the model."""
-    mine = iter(batches)
-    while True:
-        batch = next(mine, None)
-        all_have = torch.tensor(int(batch is not None), device=device)
-        dist.all_reduce(all_have, dist.ReduceOp.MIN)
-        if batch is None or not all_have:
-            return
-        yield batch
-
-
 def evaluate(job: Job, whole: Mapping[str, Any], device: torch.device) -> float:
     model = network().to(device)
     model.load_state_dict(whole)
@@ -246,7 +228,7 @@ def evaluate(job: Job, whole: Mapping[str, Any], device: torch.device) -> float:
 
 
 def keep(job: Job, states: Mapping[str, Any]) -> None:
-    """Write the checkpoint whole or not at all: it is copied to S3 while the training goes on."""
+    """Write the checkpoint atomically: it is uploaded to S3 during the training."""
     job.checkpoints.mkdir(parents=True, exist_ok=True)
     torch.save(states, job.checkpoints / "next.partial")
     os.replace(job.checkpoints / "next.partial", job.checkpoints / "last.pt")
@@ -256,7 +238,7 @@ def restore(job: Job, model: nn.Module, optimizer: torch.optim.Optimizer) -> Pro
     """Go on where the checkpoint stands; returns how far that is."""
     file = job.checkpoints / "last.pt"
     if not file.is_file():
-        return Progress(0, {"epoch": 0, "ranks": job.ranks, "given": []}, [])
+        return Progress(0, {"epoch": 0, "ranks": job.ranks, "delivered": []}, [])
     state = torch.load(file, map_location=device_of(job), weights_only=True)
     set_state_dict(
         model, optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"], options=WHOLE

@@ -1,13 +1,17 @@
-"""How a model is spread over the ranks: the degrees, and the checks that they fit the ranks, the model and the batch."""
+"""The degrees of parallelism, and their validation against the ranks, the model and the batch."""
 
 from __future__ import annotations
 
+import argparse
+import json
 import math
-from dataclasses import dataclass
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 
-from model import Config
+from common.job import Job
 
-AXES = ("pipeline", "data_replicate", "data_shard", "tensor")  # of the mesh: neighbours in the last talk the most
+AXES = ("pipeline", "data_replicate", "data_shard", "tensor")  # of the mesh: the last one has the most communication
 STAGES_PER_RANK = {"GPipe": 1, "1F1B": 1, "Interleaved1F1B": 2}  # PyTorch's names
 SCHEDULES = {name.lower(): name for name in STAGES_PER_RANK} | {"interleaved": "Interleaved1F1B"}
 PRECISIONS = ("fp32", "bf16")
@@ -17,9 +21,9 @@ PRECISIONS = ("fp32", "bf16")
 class Degrees:
     """The degrees of parallelism: ``pipeline`` x ``data_replicate`` x ``data_shard`` x ``tensor`` ranks.
 
-    ``microbatches``: into how many pieces a data-parallel rank's share of a batch is cut; with a pipeline, what flows
-    through it. ``schedule`` is GPipe, 1F1B or Interleaved1F1B (two stages on each rank). ``precision`` is that of the
-    activations and of what is gathered: the optimizer works on fp32 always.
+    ``microbatches``: the number of microbatches of a data-parallel rank's batch, also those of the pipeline. ``schedule`` is
+    GPipe, 1F1B or Interleaved1F1B (two stages per rank). ``precision`` is that of activations and gathered parameters; the
+    optimizer always uses fp32.
     """
 
     data_shard: int = 1
@@ -54,7 +58,7 @@ class Degrees:
 
     @property
     def data(self) -> int:
-        """Over how many ranks a batch is divided."""
+        """The number of ranks over which a batch is divided."""
         return self.data_replicate * self.data_shard
 
     @property
@@ -62,7 +66,7 @@ class Degrees:
         return self.pipeline * STAGES_PER_RANK[self.schedule] if self.pipeline > 1 else 1
 
     def check_ranks(self, hosts: int, ranks: int) -> None:
-        """Raise ValueError unless there are as many ranks as the degrees need."""
+        """Raise ValueError unless the number of ranks is the product of the degrees."""
         if self.ranks != ranks:
             factors = " x ".join(f"{name} {size}" for name, size in zip(AXES, self.sizes, strict=True))
             raise ValueError(
@@ -70,14 +74,17 @@ class Degrees:
                 f"(hosts {hosts} x ranks of each {ranks / hosts:g})"
             )
 
-    def check_model(self, config: Config, batch: int) -> None:
-        """Raise ValueError where the model, or a batch of ``batch`` sequences over all ranks, cannot be divided so."""
-        for name in ("heads", "hidden", "context", "vocabulary"):
-            if getattr(config, name) % self.tensor:
-                raise ValueError(f"{name} must be divisible by tensor, got {getattr(config, name)} and {self.tensor}")
-        if config.layers < self.stages:
+    def check_model(self, layers: int, sizes: Mapping[str, int], batch: int) -> None:
+        """Raise ValueError where the model or the batch is not divisible by the degrees.
+
+        ``sizes``: those that tensor parallelism divides, by name. ``batch``: the sequences of a step over all ranks.
+        """
+        for name, size in sizes.items():
+            if size % self.tensor:
+                raise ValueError(f"{name} must be divisible by tensor, got {size} and {self.tensor}")
+        if layers < self.stages:
             raise ValueError(
-                f"layers must be at least the stages of the pipeline, got {config.layers} layers and {self.stages} "
+                f"layers must be at least the stages of the pipeline, got {layers} layers and {self.stages} "
                 f"stages (pipeline {self.pipeline} x {self.schedule}'s {self.stages // self.pipeline} of each rank)"
             )
         pieces = self.data * self.microbatches
@@ -90,7 +97,7 @@ class Degrees:
             self._check_microbatches()
 
     def _check_microbatches(self) -> None:
-        """PyTorch's own rules, as torch.distributed.pipelining.schedules has them, before anything is built."""
+        """The rules of torch.distributed.pipelining.schedules, checked before the model is built."""
         if self.schedule == "1F1B" and self.microbatches < self.pipeline:
             raise ValueError(
                 f"microbatches must be at least pipeline with 1F1B, got {self.microbatches} and {self.pipeline}"
@@ -101,3 +108,30 @@ class Degrees:
                 f"microbatches must be a multiple of microbatches // pipeline ({rounds}) with Interleaved1F1B, "
                 f"got {self.microbatches} and pipeline {self.pipeline}"
             )
+
+
+def add_degrees(parser: argparse.ArgumentParser) -> None:
+    """Add an argument for each degree; its default is that of the variable TRAINING_PARALLELISM, which the constructs set."""
+    given = json.loads(os.environ.get("TRAINING_PARALLELISM", "{}"))
+    for name in ("data_shard", "data_replicate", "tensor", "pipeline", "microbatches"):
+        # The remaining ranks shard the data.
+        parser.add_argument(_flag(name), type=int, default=given.get(name) or (None if name == "data_shard" else 1))
+    for name in ("activation_checkpointing", "activation_offloading", "cpu_offload"):
+        parser.add_argument(_flag(name), action=argparse.BooleanOptionalAction, default=given.get(name) or False)
+    parser.add_argument("--schedule", default=given.get("schedule") or "1F1B", help="GPipe, 1F1B or Interleaved1F1B")
+    parser.add_argument("--precision", default=given.get("precision") or "fp32", help=" or ".join(PRECISIONS))
+
+
+def degrees_of(options: argparse.Namespace, job: Job) -> Degrees:
+    """The degrees, validated against the number of ranks."""
+    given = {field.name: getattr(options, field.name) for field in fields(Degrees)}
+    if given["data_shard"] is None:
+        others = Degrees(**given | {"data_shard": 1}).ranks
+        given["data_shard"] = max(1, job.ranks // others)
+    degrees = Degrees(**given)
+    degrees.check_ranks(len(job.group_hosts), job.ranks)
+    return degrees
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")

@@ -1,4 +1,4 @@
-"""The workload: a decoder-only transformer that predicts the next byte of a text. It knows no mesh and no other rank."""
+"""The workload: a decoder-only transformer that predicts the next byte of a text, without any parallelism."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class Config:
 class Transformer(nn.Module):
     """Tokens [n, context], int64, to the logits of the next ones [n, context, vocabulary].
 
-    ``embed`` or ``head`` may be None, and ``layers`` only some of the model's, by their global numbers: then it is a piece
-    of the model, which takes and returns activations [n, context, width] where it has no first or no last part.
+    A pipeline stage has only some ``layers``, by their global numbers, and the identity in place of ``embed``, or of ``norm`` and
+    ``head``: its input or output are then activations [n, context, width].
     """
 
     rotation: Tensor
@@ -46,20 +46,17 @@ class Transformer(nn.Module):
     def __init__(self, config: Config) -> None:
         super().__init__()
         self.config = config
-        self.embed: nn.Module | None = nn.Embedding(config.vocabulary, config.width)
+        self.embed: nn.Module = nn.Embedding(config.vocabulary, config.width)
         self.layers = nn.ModuleDict({str(number): Block(config) for number in range(config.layers)})
-        self.norm: nn.Module | None = nn.RMSNorm(config.width, eps=1e-5)
-        self.head: nn.Module | None = nn.Linear(config.width, config.vocabulary, bias=False)
+        self.norm: nn.Module = nn.RMSNorm(config.width, eps=1e-5)
+        self.head: nn.Module = nn.Linear(config.width, config.vocabulary, bias=False)
         self.register_buffer("rotation", rotations(config), persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.embed is not None:
-            x = self.embed(x)
+        x = self.embed(x)
         for layer in self.layers.values():
             x = layer(x, self.rotation)
-        if self.head is not None and self.norm is not None:
-            x = self.head(self.norm(x))
-        return x
+        return self.head(self.norm(x))
 
 
 class Block(nn.Module):
@@ -76,7 +73,7 @@ class Block(nn.Module):
 
 
 class Attention(nn.Module):
-    """Causal attention. How many heads it has is seen from what ``query`` gives: the rest may be elsewhere."""
+    """Causal attention. The number of local heads follows from the output of ``query``, which tensor parallelism divides."""
 
     def __init__(self, config: Config) -> None:
         super().__init__()
@@ -128,7 +125,7 @@ def loss_of(logits: Tensor, targets: Tensor) -> Tensor:
 
 
 def initial(name: str, shape: torch.Size, config: Config, seed: int) -> Tensor:
-    """A parameter's value before training. It follows from its name and the seed alone, so each rank can make what it holds."""
+    """A parameter's initial value, a function of its name and the seed, so that each rank can compute its shard."""
     if len(shape) == 1:
         return torch.ones(shape)
     random = torch.Generator().manual_seed(zlib.crc32(f"{seed}/{name}".encode()))
@@ -137,7 +134,7 @@ def initial(name: str, shape: torch.Size, config: Config, seed: int) -> Tensor:
 
 
 def text(folder: Path | None, most: int) -> Tensor:
-    """Up to ``most`` bytes of the Python files in a folder, or of the running Python's own, in the files' order: uint8."""
+    """Up to ``most`` bytes of the Python files in a folder, or of Python's standard library, sorted by name: uint8."""
     found = bytearray()
     for file in sorted(Path(folder or sysconfig.get_path("stdlib")).rglob("*.py")):
         if "site-packages" not in file.parts:
@@ -150,9 +147,9 @@ def text(folder: Path | None, most: int) -> Tensor:
 
 
 def batch(text: Tensor, step: int, size: int, context: int, seed: int, share: slice) -> tuple[Tensor, Tensor]:
-    """A rank's share of a step's sequences, and of what follows each token: both int64 [n, context].
+    """A rank's share of a step's tokens and targets: both int64 [n, context].
 
-    They depend on the step and the seed alone, so that every layout sees the same ones.
+    They are a function of the step and the seed, the same in every layout.
     """
     random = torch.Generator().manual_seed(seed * 1_000_003 + step)
     starts = torch.randint(len(text) - context, (size,), generator=random)[share]

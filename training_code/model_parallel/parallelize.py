@@ -1,82 +1,70 @@
-"""The model spread over the ranks: what each layer's tensors become, how layers are cut into stages, and what is sharded."""
+"""Parallelizes a model by a plan: tensor parallelism, pipeline stages, and sharding with FSDP2.
+
+The model is any module. Its plan names the container of its layers, the modules before and after them, and the tensor
+parallelism of each module; ``plan.py`` has that of our transformer, and ``huggingface/pretrained.py`` those of others.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict, dataclass, field
 from itertools import pairwise
+from typing import Any
 
 import torch
 from degrees import AXES, Degrees
-from model import Config, Transformer, initial, loss_of, rotations
-from torch import nn
-from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper, offload_wrapper
+from torch import Tensor, nn
+from torch.autograd.graph import save_on_cpu
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import ActivationWrapper, checkpoint_wrapper
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy, fully_shard
 from torch.distributed.pipelining import PipelineStage
 from torch.distributed.pipelining.schedules import PipelineScheduleSingle, get_schedule_class
-from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
-from torch.distributed.tensor.parallel import (
-    ColwiseParallel,
-    ParallelStyle,
-    PrepareModuleInput,
-    RowwiseParallel,
-    SequenceParallel,
-    parallelize_module,
-)
+from torch.distributed.tensor import DTensor, Replicate, distribute_module, distribute_tensor
+from torch.distributed.tensor.parallel import ParallelStyle, loss_parallel, parallelize_module
 
-TOKENS = Shard(1)  # activations [n, context, width] between the layers: each rank has a piece of the context
+DTYPES = {"bf16": torch.bfloat16}
 
-# What each module becomes under tensor parallelism: heads and hidden units are divided, and between them the tokens are.
-TENSOR_PLAN: dict[str, ParallelStyle] = {
-    "embed": RowwiseParallel(input_layouts=Replicate(), output_layouts=TOKENS),
-    "layers.*.attention_norm": SequenceParallel(),
-    "layers.*.attention": PrepareModuleInput(
-        input_layouts=(TOKENS, None), desired_input_layouts=(Replicate(), None), use_local_output=False
-    ),
-    "layers.*.attention.query": ColwiseParallel(),
-    "layers.*.attention.key": ColwiseParallel(),
-    "layers.*.attention.value": ColwiseParallel(),
-    "layers.*.attention.out": RowwiseParallel(output_layouts=TOKENS),
-    "layers.*.feed_forward_norm": SequenceParallel(),
-    "layers.*.feed_forward": PrepareModuleInput(
-        input_layouts=(TOKENS,), desired_input_layouts=(Replicate(),), use_local_output=False
-    ),
-    "layers.*.feed_forward.gate": ColwiseParallel(),
-    "layers.*.feed_forward.up": ColwiseParallel(),
-    "layers.*.feed_forward.down": RowwiseParallel(output_layouts=TOKENS),
-    "norm": SequenceParallel(),
-    "head": ColwiseParallel(input_layouts=TOKENS, output_layouts=Replicate()),
-}
+
+@dataclass(frozen=True)
+class Plan:
+    """How a model is distributed. Modules are named as in ``named_modules``.
+
+    ``layers``: the ModuleDict or ModuleList of the layers, each of which is compiled, recomputed and sharded alone. ``first`` and
+    ``last``: what is before and after them, such as an embedding and a head; each group is gathered alone, and is the identity in
+    the other pipeline stages. ``tensor``: the style of each module by its name, where ``*`` is any layer; parameters of
+    modules without one are replicated. ``buffers`` sets the model's buffers, which the meta device leaves without values.
+    """
+
+    layers: str
+    first: tuple[str, ...]
+    last: tuple[str, ...]
+    tensor: Mapping[str, ParallelStyle] = field(default_factory=dict)
+    buffers: Callable[[Any], None] = lambda model: None
+
+    def named_layers(self, model: nn.Module) -> dict[str, nn.Module]:
+        return dict(model.get_submodule(self.layers).named_children())
 
 
 def mesh_of(degrees: Degrees, device_type: str) -> DeviceMesh:
     return init_device_mesh(device_type, degrees.sizes, mesh_dim_names=AXES)
 
 
+def data_rank(mesh: DeviceMesh) -> int:
+    """The index of this rank's share of each batch."""
+    return mesh.get_local_rank("data_replicate") * mesh["data_shard"].size() + mesh.get_local_rank("data_shard")
+
+
 # -- The cut into stages ----------------------------------------------------------------------------------------------
 
 
-def costs(config: Config, by: str) -> list[int]:
-    """What each layer costs, in ``parameters`` or in ``flops`` of a token; the ends' costs are in the first and last."""
-    width, layer = config.width, 4 * config.width**2 + 3 * config.width * config.hidden
-    ends = config.vocabulary * width
-    if by == "parameters":
-        found = [layer + 2 * width] * config.layers
-        found[0] += ends
-        found[-1] += ends + width
-    else:
-        found = [2 * layer + 2 * config.context * width] * config.layers  # half of the attention is masked
-        found[-1] += 2 * ends  # a look-up in the embedding costs none
-    return found
-
-
 def balanced(costs: Sequence[int], stages: int) -> list[range]:
-    """The cut into so many runs of layers, at least one in each, whose dearest is as cheap as can be; the first such."""
+    """The partition of the layers into contiguous stages that minimizes the cost of the most expensive stage; the first such."""
     sums = [0]
     for cost in costs:
         sums.append(sums[-1] + cost)
-    # best[n]: for the first n layers in as many stages as were looked at, the dearest one's cost and the cut points.
+    # best[n]: for the first n layers in the stages so far, the cost of the most expensive one and the cut points.
     best: list[tuple[float, list[int]]] = [(0, [0])] + [(float("inf"), [])] * len(costs)
     for _ in range(stages):
         best = [(float("inf"), [])] + [
@@ -86,30 +74,26 @@ def balanced(costs: Sequence[int], stages: int) -> list[range]:
     return [range(first, last) for first, last in pairwise(best[-1][1])]
 
 
-def cut(config: Config, stages: int, points: Sequence[int] = (), by: str = "parameters") -> list[range]:
-    """The layers of each stage: cut before the layers ``points``, or, where there are none, into balanced stages."""
+def cut(costs: Sequence[int], stages: int, points: Sequence[int] = ()) -> list[range]:
+    """The layers of each stage: cut before the layers ``points``, or, where there are none, balanced by the layers' costs."""
     if not points:
-        return balanced(costs(config, by), stages)
-    bounds = [0, *points, config.layers]
+        return balanced(costs, stages)
+    bounds = [0, *points, len(costs)]
     if len(points) != stages - 1 or any(first >= last for first, last in pairwise(bounds)):
         raise ValueError(
-            f"cut must be {stages - 1} rising layers between 1 and {config.layers - 1}, one before each stage but the "
+            f"cut must be {stages - 1} rising layers between 1 and {len(costs) - 1}, one before each stage but the "
             f"first, got {','.join(map(str, points))}"
         )
     return [range(first, last) for first, last in pairwise(bounds)]
 
 
-def piece(config: Config, layers: range) -> Transformer:
-    """The model's part with these layers. It has no memory yet (PyTorch's meta device), so that a model may be of any size."""
-    with torch.device("meta"):
-        model = Transformer(config)
-    for number in set(range(config.layers)) - set(layers):
-        del model.layers[str(number)]
-    if layers.start > 0:
-        model.embed = None
-    if layers.stop < config.layers:
-        model.norm = model.head = None
-    return model
+def keep_stage(model: nn.Module, plan: Plan, layers: range) -> None:
+    """Remove all but the layers of a pipeline stage from the model, and the ends that are other stages'."""
+    container, names = model.get_submodule(plan.layers), list(plan.named_layers(model))
+    for number in set(range(len(names))) - set(layers):
+        del container[names[number]]
+    for name in (*(plan.first if layers.start > 0 else ()), *(plan.last if layers.stop < len(names) else ())):
+        model.set_submodule(name, nn.Identity())
 
 
 # -- What is divided inside a stage -----------------------------------------------------------------------------------
@@ -124,99 +108,227 @@ class Compilation:
 
 
 def parallelize(
-    model: Transformer, degrees: Degrees, mesh: DeviceMesh, reshard: bool = True, compilation: Compilation | None = None
-) -> Transformer:
-    """The model with its tensors divided, its layers compiled and checkpointed, its parameters sharded: in this order, in place.
+    model: nn.Module,
+    plan: Plan,
+    degrees: Degrees,
+    mesh: DeviceMesh,
+    *,
+    reshard: bool = True,
+    compilation: Compilation | None = None,
+) -> nn.Module:
+    """Apply tensor parallelism, compilation, activation checkpointing and sharding, in this order and in place.
 
-    What is compiled is a layer alone: neither what runs it again, nor what gathers its parameters, is in its graph.
+    Each layer is compiled alone: neither its recomputation nor the gathering of its parameters is in the graph.
     """
     if degrees.tensor > 1:
-        present = {name.split(".")[0] for name, _ in model.named_children()}
-        plan = {name: style for name, style in TENSOR_PLAN.items() if name.split(".")[0] in present}
-        parallelize_module(model, mesh["tensor"], plan)
-    for name, layer in list(model.layers.items()):
+        divide(model, plan, mesh["tensor"])
+    layers = model.get_submodule(plan.layers)
+    for name, layer in plan.named_layers(model).items():
         if compilation:
-            layer.compile(**asdict(compilation))  # alike layers share what is compiled
+            layer.compile(**asdict(compilation))  # equal layers share the compiled code
         if degrees.activation_checkpointing:
             layer = checkpoint_wrapper(layer)
         if degrees.activation_offloading:
-            layer = offload_wrapper(layer)
-        model.layers[name] = layer
-    if compilation and degrees.tensor > 1 and model.embed is not None:
-        # What ranks are still sending is of a class of its own, whose gradient a compiled layer loses. A copy waits for it.
-        model.embed.register_forward_hook(lambda _, __, embedded: embedded.clone())
+            layer = Offloaded(layer, pin_memory=mesh.device_type == "cuda")
+        layers.register_module(name, layer)
+    if compilation and degrees.tensor > 1:
+        # The output is an AsyncCollectiveTensor, whose gradient a compiled layer loses. A copy waits for it.
+        for _, end in ends(model, plan.first):
+            end.register_forward_hook(lambda _, __, output: output.clone())
     if degrees.data > 1 or degrees.precision != "fp32" or degrees.cpu_offload:
-        shard(model, degrees, mesh, reshard)
+        shard(model, plan, degrees, mesh, reshard)
     return model
 
 
-def shard(model: Transformer, degrees: Degrees, mesh: DeviceMesh, reshard: bool) -> None:
-    """FSDP2: each layer is gathered as one when it is needed. Where ranks replicate too, over a mesh of two named axes."""
+def divide(model: nn.Module, plan: Plan, mesh: DeviceMesh) -> None:
+    """Tensor parallelism by the plan. Parameters that it does not name are replicated, and tied ones stay tied."""
+    tied = tied_names(model)
+    absent = {*plan.first, *plan.last} - {name for name, _ in ends(model, (*plan.first, *plan.last))}
+    parallelize_module(model, mesh, {name: style for name, style in plan.tensor.items() if name not in absent})
+    for module in model.modules():
+        if any(not isinstance(parameter, DTensor) for parameter in module.parameters(recurse=False)):
+            Replicated()._apply(module, mesh)
+    tie(model, tied)
+
+
+def tied_names(model: nn.Module) -> list[list[str]]:
+    """The names of each parameter that has several."""
+    names: dict[nn.Parameter, list[str]] = {}
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        names.setdefault(parameter, []).append(name)
+    return [several for several in names.values() if len(several) > 1]
+
+
+def tie(model: nn.Module, tied: Sequence[Sequence[str]]) -> None:
+    for first, *others in tied:
+        for name in others:
+            owner, _, attribute = name.rpartition(".")
+            setattr(model.get_submodule(owner), attribute, model.get_parameter(first))
+
+
+class Replicated(ParallelStyle):
+    """A module whose parameters and activations are the same on all ranks, as DTensors, like all others of the model."""
+
+    def _apply(self, module: nn.Module, device_mesh: DeviceMesh) -> nn.Module:
+        def wrapped(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+            return tuple(
+                DTensor.from_local(value, device_mesh, [Replicate()], run_check=False)
+                if isinstance(value, Tensor) and not isinstance(value, DTensor)
+                else value
+                for value in inputs
+            )
+
+        return distribute_module(
+            module,
+            device_mesh,
+            input_fn=lambda _, inputs, __: wrapped(inputs),
+            output_fn=lambda _, output, __: output.to_local() if isinstance(output, DTensor) else output,
+        )
+
+
+class Offloaded(ActivationWrapper):
+    """A layer whose saved activations wait in the host's memory for the backward; its parameters stay on the device."""
+
+    def __init__(self, layer: nn.Module, *, pin_memory: bool) -> None:
+        super().__init__(layer)
+        self._pin_memory = pin_memory
+
+    def forward(self, *inputs: Any, **named: Any) -> Any:
+        with SaveActivationsOnCpu(self._pin_memory):
+            return self._checkpoint_wrapped_module(*inputs, **named)
+
+
+class SaveActivationsOnCpu(save_on_cpu):
+    """PyTorch's ``save_on_cpu``, but for parameters and views of them, which would be copied to the host and back too."""
+
+    def __init__(self, pin_memory: bool) -> None:
+        super().__init__(pin_memory)
+        copy, copy_back = self.pack_hook, self.unpack_hook
+        self.pack_hook = lambda tensor: tensor if is_parameter(tensor) else copy(tensor)
+        self.unpack_hook = lambda saved: saved if isinstance(saved, Tensor) else copy_back(saved)
+
+
+def is_parameter(tensor: Tensor) -> bool:
+    """Whether it is a parameter, gathered or not, or a view of one, such as the transposed weight of a linear layer."""
+    base = tensor._base if tensor._base is not None else tensor
+    return base.is_leaf and base.requires_grad
+
+
+def shard(model: nn.Module, plan: Plan, degrees: Degrees, mesh: DeviceMesh, reshard: bool) -> None:
+    """FSDP2: the parameters of each layer are gathered together, those before the layers, and those after them.
+
+    HSDP, over two axes of the mesh, with replicas. A pipeline keeps what it has gathered: each microbatch would gather it anew.
+    """
     data = mesh["data_replicate", "data_shard"] if degrees.data_replicate > 1 else mesh["data_shard"]
-    pinned = mesh.device_type == "cuda"
+    dtype = DTYPES.get(degrees.precision)
     policies = {
-        "mp_policy": MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
-        if degrees.precision == "bf16"
+        "mp_policy": MixedPrecisionPolicy(param_dtype=dtype, reduce_dtype=torch.float32)
+        if dtype
         else MixedPrecisionPolicy(),
-        "offload_policy": CPUOffloadPolicy(pin_memory=pinned) if degrees.cpu_offload else OffloadPolicy(),
+        "offload_policy": CPUOffloadPolicy(pin_memory=mesh.device_type == "cuda")
+        if degrees.cpu_offload
+        else OffloadPolicy(),
     }
-    for layer in model.layers.values():
+    reshard = reshard and degrees.pipeline == 1
+    for layer in plan.named_layers(model).values():
         fully_shard(layer, mesh=data, reshard_after_forward=reshard, **policies)
+    first, last = ([end for _, end in ends(model, names)] for names in (plan.first, plan.last))
+    shared = {id(p) for end in first for p in end.parameters()} & {id(p) for end in last for p in end.parameters()}
+    if not shared:  # tied weights are gathered once, with the model
+        if first:
+            fully_shard(first, mesh=data, reshard_after_forward=reshard, **policies)
+        if last:
+            fully_shard(last, mesh=data, reshard_after_forward=False, **policies)  # the backward begins with it
     fully_shard(model, mesh=data, reshard_after_forward=reshard, **policies)
 
 
+def ends(model: nn.Module, names: Sequence[str]) -> list[tuple[str, nn.Module]]:
+    """The modules of these names that are in this stage of the model."""
+    found = [(name, model.get_submodule(name)) for name in names]
+    return [(name, module) for name, module in found if not isinstance(module, nn.Identity)]
+
+
 @torch.no_grad()
-def fill(model: Transformer, seed: int, device: torch.device) -> None:
-    """Give each parameter its memory and its initial value, of which every rank keeps its piece: the same in all layouts."""
+def fill(model: nn.Module, plan: Plan, initial: Callable[[str, torch.Size], Tensor], device: torch.device) -> None:
+    """Allocate this rank's shards, and set them to the initial values, a function of name and shape, equal in all layouts."""
+    tied = tied_names(model)
     model.to_empty(device=device)
-    model.rotation.copy_(rotations(model.config))
+    tie(model, tied)
+    plan.buffers(model)
     for name, parameter in model.named_parameters():
-        value = initial(plain_name(name), parameter.shape, model.config, seed).to(parameter.device)
+        value = initial(plain_name(name), parameter.shape).to(parameter.device)
         if isinstance(parameter, DTensor):
-            # No rank sends: each has made the whole value itself.
+            # Without communication: each rank has computed the whole value.
             value = distribute_tensor(value, parameter.device_mesh, parameter.placements, src_data_rank=None)
         parameter.copy_(value)
 
 
 def plain_name(name: str) -> str:
-    """A parameter's name without what the wrappers put in between."""
+    """A parameter's name without the names of wrappers."""
     return name.replace("_checkpoint_wrapped_module.", "")
 
 
 # -- All of it --------------------------------------------------------------------------------------------------------
 
 
-def parts_of(
-    config: Config,
+def stage_modules_of(
+    build: Callable[[], nn.Module],
+    plan: Plan,
     degrees: Degrees,
     mesh: DeviceMesh,
     layers: list[range],
     *,
-    seed: int,
+    initial: Callable[[str, torch.Size], Tensor],
     reshard: bool = True,
     compilation: Compilation | None = None,
-) -> dict[int, Transformer]:
-    """This rank's parts of the model by the number of the stage: one, or two where the schedule interleaves."""
+) -> dict[int, nn.Module]:
+    """This rank's modules by the number of the stage: one, or two with an interleaved schedule.
+
+    The model is built on PyTorch's meta device, so that it may be larger than a rank's memory.
+    """
     device = torch.device(mesh.device_type, torch.cuda.current_device() if mesh.device_type == "cuda" else None)
-    parts = {}
+    stage_modules = {}
     for stage in range(mesh.get_local_rank("pipeline"), len(layers), degrees.pipeline):
-        part = parallelize(piece(config, layers[stage]), degrees, mesh, reshard, compilation)
-        fill(part, seed, torch.device("cpu") if degrees.cpu_offload else device)
-        part.rotation = part.rotation.to(device)  # a buffer is not offloaded
-        parts[stage] = part
-    return parts
+        with torch.device("meta"):
+            module = build()
+        keep_stage(module, plan, layers[stage])
+        parallelize(module, plan, degrees, mesh, reshard=reshard, compilation=compilation)
+        fill(module, plan, initial, torch.device("cpu") if degrees.cpu_offload else device)
+        for part in module.modules():  # buffers are not offloaded
+            for name, buffer in part.named_buffers(recurse=False):
+                setattr(part, name, buffer.to(device))
+        stage_modules[stage] = module
+    return stage_modules
 
 
-def schedule_of(degrees: Degrees, mesh: DeviceMesh, parts: dict[int, nn.Module], device: torch.device):  # type: ignore[no-untyped-def]
-    """PyTorch's schedule that takes a batch through the pipeline, forward and backward."""
+def schedule_of(  # type: ignore[no-untyped-def]
+    degrees: Degrees,
+    mesh: DeviceMesh,
+    stage_modules: dict[int, nn.Module],
+    loss_of: Callable[[Tensor, Tensor], Tensor],
+    device: torch.device,
+):
+    """PyTorch's pipeline schedule."""
     group = mesh.get_group("pipeline")
-    stages = [PipelineStage(part, number, degrees.stages, device, group=group) for number, part in parts.items()]
+    stages = [
+        PipelineStage(module, number, degrees.stages, device, group=group) for number, module in stage_modules.items()
+    ]
     kind = get_schedule_class(degrees.schedule)
     given = stages[0] if issubclass(kind, PipelineScheduleSingle) else stages
     return kind(given, n_microbatches=degrees.microbatches, loss_fn=loss_of)
 
 
-def held(part: nn.Module) -> tuple[int, int]:
-    """How many numbers of a part's parameters this rank holds, and in how many bytes."""
-    local = [p.to_local() if isinstance(p, DTensor) else p for p in part.parameters()]
-    return sum(p.numel() for p in local), sum(p.numel() * p.element_size() for p in local)
+def loss_context(degrees: Degrees) -> AbstractContextManager[None]:
+    """Around forward and backward: cross-entropy on logits of which each rank has a shard of the vocabulary."""
+    return loss_parallel() if degrees.tensor > 1 else nullcontext()
+
+
+def local(tensor: Tensor) -> Tensor:
+    """This rank's shard of a tensor."""
+    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+
+
+def local_size(module: nn.Module) -> tuple[int, int]:
+    """The number of a module's local parameters on this rank, and their bytes."""
+    shards = [local(parameter) for parameter in module.parameters()]
+    return sum(shard.numel() for shard in shards), sum(shard.numel() * shard.element_size() for shard in shards)

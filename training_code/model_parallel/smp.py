@@ -1,11 +1,11 @@
-"""Train the same transformer with the SageMaker model-parallel library, version 2, in whose container alone this file works.
+"""Train the same transformer with the SageMaker model-parallel library, version 2, which only its own container has.
 
 On SageMaker:                    a ModelParallelJob with SmpV2(...), whose image has SAGEMAKER_PROGRAM=smp.py
 
-The library takes its settings from the job's `mp_parameters`; what is here is all that a script does for it: initialise,
-transform, wrap in PyTorch's first FSDP, whose process groups the library then lays out by `hybrid_shard_degree`. Its
-tensor parallelism knows models of Hugging Face only, so this one leaves `tensor_parallel_degree` at 1. The container's
-PyTorch is older than train.py needs (2.5 at the most), so that nothing here imports parallelize.py.
+The library reads its settings from the job's `mp_parameters`; a script has to initialize it, transform the model, and wrap it in
+FSDP1, whose process groups the library sets by `hybrid_shard_degree`. Its tensor parallelism supports models of Hugging Face
+only, so `tensor_parallel_degree` is 1 here. The container's PyTorch (at most 2.5) is older than train.py requires, so
+parallelize.py is not imported.
 
 The steps are those of AWS's "Get started with the SageMaker model parallelism library v2" and of its examples.
 """
@@ -60,11 +60,11 @@ def build(options: argparse.Namespace, device: torch.device) -> nn.Module:
 def train(job: Job, options: argparse.Namespace, device: torch.device) -> None:
     model = build(options, device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=options.learning_rate)
-    known = text(job.channels.get("text"), options.text_bytes)
-    each = options.batch_size // job.ranks
-    share = slice(job.rank * each, (job.rank + 1) * each)
+    corpus = text(job.channels.get("text"), options.text_bytes)
+    per_rank_batch_size = options.batch_size // job.ranks
+    share = slice(job.rank * per_rank_batch_size, (job.rank + 1) * per_rank_batch_size)
     for steps in range(1, options.steps + 1):
-        tokens, targets = batch(known, steps, options.batch_size, options.context, options.seed, share)
+        tokens, targets = batch(corpus, steps, options.batch_size, options.context, options.seed, share)
         loss = loss_of(model(tokens.to(device)), targets.to(device))
         loss.backward()
         optimizer.step()

@@ -1,36 +1,47 @@
-"""Train a transformer that is spread over ranks, on the source text of Python's standard library.
+"""Train a transformer with model parallelism on the source text of Python's standard library.
 
 On a laptop, in one process:     PYTHONPATH=training_code python training_code/model_parallel/train.py
 Four processes, by torchrun:     PYTHONPATH=training_code torchrun --nproc-per-node 4 training_code/model_parallel/train.py
 On SageMaker:                    the stack ModelParallelTraining of app.py
 
-The degrees of parallelism are arguments, or, where these are not given, those of the variable TRAINING_PARALLELISM. Ranks that no
-degree asks for shard the data. All layouts train alike: the same batches, from the same weights. It goes on from the last
-checkpoint, whatever layout wrote it; on a laptop, remove ``./output`` to begin anew.
+The degrees of parallelism are arguments, or by default those of the variable TRAINING_PARALLELISM. The remaining ranks shard the
+data. All layouts train equally: with the same batches, from the same weights. It resumes from the last checkpoint of any layout;
+on a laptop, remove ``./output`` to start over.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import signal
 import time
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import fields
-from datetime import timedelta
+from functools import partial
 
-import checkpoint
 import torch
 import torch.distributed as dist
-from common.job import Job, use_the_jobs_network
-from degrees import Degrees
-from model import Config, batch, loss_of, text
-from parallelize import Compilation, cut, held, mesh_of, parts_of, schedule_of
-from torch import Tensor, nn
-from torch.distributed.tensor import DTensor
+from common import checkpoints
+from common.job import Job
+from common.optimization import clip_gradients, set_learning_rate, sync_gradients, warmup_cosine
+from common.process_group import process_group, to_device
+from degrees import Degrees, add_degrees, degrees_of
+from export import export
+from model import Config, Transformer, batch, initial, loss_of, text
+from parallelize import (
+    Compilation,
+    cut,
+    data_rank,
+    local,
+    local_size,
+    loss_context,
+    mesh_of,
+    schedule_of,
+    stage_modules_of,
+)
+from plan import PLAN, costs
+from torch import Tensor
 from watch import Watch
 
 # -- Config -----------------------------------------------------------------------------------------------------------
@@ -41,28 +52,24 @@ def config(arguments: list[str] | None = None) -> argparse.Namespace:
     add = parser.add_argument
     add("--steps", type=int, default=100)
     add("--batch-size", type=int, default=16, help="sequences of a step, over all ranks")
-    add("--learning-rate", type=float, default=3e-3)
+    add("--learning-rate", type=float, default=3e-3, help="the peak, which a resumed job may change")
+    add("--warm-up", type=int, default=0, help="steps until the peak")
+    add("--least-rate", type=float, default=1.0, help="the share of the peak that half a cosine ends at; 1: constant")
+    add("--clip", type=float, default=0.0, help="the largest norm of the gradient; 0: any")
     add("--seed", type=int, default=0)
     add("--text-bytes", type=int, default=4_000_000, help="of text to train on, at most")
     add("--log-every", type=int, default=10, help="steps")
     add("--checkpoint-every", type=int, default=50, help="steps; 0 for none but at a stop")
-    add("--timeout", type=float, default=300.0, help="seconds after which a rank that waits for another gives up")
-    # SageMaker gives a job that it stops two minutes.
-    add("--ask-every", type=int, default=5, help="steps from asking all ranks whether any was told to stop to the next")
-    add("--silence", type=float, default=20.0, help="seconds after which a rank that is not heard of is lost")
+    add("--timeout", type=float, default=300.0, help="seconds after which a collective fails")
+    # SageMaker kills a job two minutes after SIGTERM.
+    add("--ask-every", type=int, default=5, help="steps between collective checks for SIGTERM")
+    add("--heartbeat-timeout", type=float, default=20.0, help="seconds without a heartbeat after which a rank is lost")
     for field in fields(Config):
         add(f"--{field.name}", type=int, default=field.default)
-    given = json.loads(os.environ.get("TRAINING_PARALLELISM", "{}"))
-    for name in ("data_shard", "data_replicate", "tensor", "pipeline", "microbatches"):
-        # What is left over shards the data.
-        add(f"--{flag(name)}", type=int, default=given.get(name) or (None if name == "data_shard" else 1))
-    for name in ("activation_checkpointing", "activation_offloading", "cpu_offload"):
-        add(f"--{flag(name)}", action=argparse.BooleanOptionalAction, default=given.get(name) or False)
-    add("--schedule", default=given.get("schedule") or "1F1B", help="GPipe, 1F1B or Interleaved1F1B")
-    add("--precision", default=given.get("precision") or "fp32", help="fp32 or bf16")
+    add_degrees(parser)
     add("--cut", type=layer_numbers, default=[], help="the first layers of all stages but the first, like 3,6")
-    add("--balance", choices=("parameters", "flops"), default="parameters", help="what a cut of its own makes equal")
-    add("--sharded", choices=("parameters", "optimizer"), default="parameters", help="optimizer: a layer stays whole "
+    add("--balance", choices=("parameters", "flops"), default="parameters", help="the cost that automatic cuts balance")
+    add("--sharded", choices=("parameters", "optimizer"), default="parameters", help="optimizer: a layer stays gathered "
         "from its forward to its backward, so that only gradients and optimizer state are sharded")  # fmt: skip
     # The variables are those that the constructs' compilers set.
     add("--compiler", type=compiler, default=os.environ.get("TRAINING_COMPILER") or "none", help="none or inductor")
@@ -83,23 +90,8 @@ def true(text: str) -> bool:
     return text.lower() == "true"
 
 
-def flag(name: str) -> str:
-    return name.replace("_", "-")
-
-
 def layer_numbers(text: str) -> list[int]:
-    return [int(part) for part in text.split(",") if part]
-
-
-def degrees_of(options: argparse.Namespace, job: Job) -> Degrees:
-    """The degrees, which must need as many ranks as there are."""
-    given = {field.name: getattr(options, field.name) for field in fields(Degrees)}
-    if given["data_shard"] is None:
-        others = Degrees(**given | {"data_shard": 1}).ranks
-        given["data_shard"] = max(1, job.ranks // others)
-    degrees = Degrees(**given)
-    degrees.check_ranks(len(job.group_hosts), job.ranks)
-    return degrees
+    return [int(number) for number in text.split(",") if number]
 
 
 # -- Data -------------------------------------------------------------------------------------------------------------
@@ -108,96 +100,108 @@ def degrees_of(options: argparse.Namespace, job: Job) -> Degrees:
 def batches(
     training: Training, job: Job, options: argparse.Namespace, first: int
 ) -> Iterator[tuple[int, Tensor, Tensor]]:
-    """Each step's number from ``first`` on, with this rank's tokens and what follows them."""
-    known = text(job.channels.get("text"), options.text_bytes)
-    each = options.batch_size // training.degrees.data
-    share = slice(training.data_rank * each, (training.data_rank + 1) * each)
+    """The number of each step from ``first`` on, with this rank's tokens and targets."""
+    corpus = text(job.channels.get("text"), options.text_bytes)
+    per_rank_batch_size = options.batch_size // training.degrees.data
+    first_sequence = data_rank(training.mesh) * per_rank_batch_size
+    share = slice(first_sequence, first_sequence + per_rank_batch_size)
     for number in range(first, options.steps + 1):
-        yield number, *batch(known, number, options.batch_size, options.context, options.seed, share)
+        yield number, *batch(corpus, number, options.batch_size, options.context, options.seed, share)
 
 
 # -- Model ------------------------------------------------------------------------------------------------------------
 
 
 class Training:
-    """This rank's parts of the model, with an optimizer for each, and what takes a batch through them."""
+    """This rank's modules, an optimizer for each, and the pipeline schedule."""
 
     def __init__(self, options: argparse.Namespace, degrees: Degrees, device: torch.device) -> None:
         self.config = Config(**{field.name: getattr(options, field.name) for field in fields(Config)})
-        degrees.check_model(self.config, options.batch_size)
-        self.degrees, self.device = degrees, device
-        self.layers = cut(self.config, degrees.stages, options.cut, options.balance)
+        sizes = {name: getattr(self.config, name) for name in ("heads", "hidden", "context", "vocabulary")}
+        degrees.check_model(self.config.layers, sizes, options.batch_size)
+        self.degrees, self.device, self.clip = degrees, device, options.clip
+        self.layers = cut(costs(self.config, options.balance), degrees.stages, options.cut)
         self.mesh = mesh_of(degrees, device.type)
-        self.parts = parts_of(
-            self.config,
+        self.stage_modules = stage_modules_of(
+            partial(Transformer, self.config),
+            PLAN,
             degrees,
             self.mesh,
             self.layers,
-            seed=options.seed,
+            initial=partial(initial, config=self.config, seed=options.seed),
             reshard=options.sharded == "parameters",
             compilation=Compilation(options.compiler_mode, options.compiler_dynamic)
             if options.compiler == "inductor"
             else None,
         )
         self.optimizers = [
-            torch.optim.AdamW(part.parameters(), lr=options.learning_rate, fused=True) for part in self.parts.values()
+            torch.optim.AdamW(module.parameters(), lr=options.learning_rate, fused=True)
+            for module in self.stage_modules.values()
         ]
-        self.schedule = schedule_of(degrees, self.mesh, self.parts, device) if degrees.pipeline > 1 else None
+        self.schedule = (
+            schedule_of(degrees, self.mesh, self.stage_modules, loss_of, device) if degrees.pipeline > 1 else None
+        )
+
+    @property
+    def pipeline(self) -> dist.ProcessGroup | None:
+        return self.mesh.get_group("pipeline") if self.degrees.pipeline > 1 else None
 
     @property
     def has_loss(self) -> bool:
-        return len(self.layers) - 1 in self.parts
-
-    @property
-    def data_rank(self) -> int:
-        """Which share of each batch is this rank's."""
-        replica = self.mesh.get_local_rank("data_replicate")
-        return replica * self.degrees.data_shard + self.mesh.get_local_rank("data_shard")
+        return len(self.layers) - 1 in self.stage_modules
 
     def describe(self, job: Job) -> str:
-        numbers, size = (sum(pair) for pair in zip(*map(held, self.parts.values()), strict=True))
+        numbers, size = (sum(pair) for pair in zip(*map(local_size, self.stage_modules.values()), strict=True))
         of = f" of {len(self.layers)}" if len(self.layers) > 1 else ""
         stages = ", ".join(
             f"stage {stage}{of} (layers {self.layers[stage].start}-{self.layers[stage].stop - 1})"
-            for stage in self.parts
+            for stage in self.stage_modules
         )
         return f"rank {job.rank} on {job.host}: {stages}, {numbers} parameters, {size} bytes"
 
 
 def optimizer_bytes(optimizers: list[torch.optim.Optimizer]) -> int:
-    """What the optimizers' state takes on this rank."""
-    values = [value for optimizer in optimizers for state in optimizer.state.values() for value in state.values()]
-    local = [value.to_local() if isinstance(value, DTensor) else value for value in values]
-    return sum(value.numel() * value.element_size() for value in local)
+    """The bytes of the optimizers' state on this rank."""
+    states = [
+        local(value) for optimizer in optimizers for state in optimizer.state.values() for value in state.values()
+    ]
+    return sum(value.numel() * value.element_size() for value in states)
 
 
 # -- Step -------------------------------------------------------------------------------------------------------------
 
 
 def step(training: Training, tokens: Tensor, targets: Tensor) -> Tensor:
-    """One step on this rank's sequences. Returns their mean loss; 0 where another stage has it."""
-    tokens, targets = tokens.to(training.device), targets.to(training.device)
-    if training.schedule is None:
-        loss = forward_backward(training.parts[0], tokens, targets, training.degrees.microbatches)
-    else:
-        losses: list[Tensor] = []
-        inputs = (tokens,) if 0 in training.parts else ()
-        outputs = {"target": targets, "losses": losses} if training.has_loss else {}
-        training.schedule.step(*inputs, **outputs, return_outputs=False)
-        loss = torch.stack(losses).detach().mean() if losses else torch.zeros((), device=training.device)
+    """One step on this rank's sequences. Returns their mean loss; 0 on ranks without the last stage."""
+    tokens, targets = to_device(tokens, training.device), to_device(targets, training.device)
+    with loss_context(training.degrees):
+        loss = forward_backward(training, tokens, targets)
+    if training.clip:
+        parameters = [parameter for module in training.stage_modules.values() for parameter in module.parameters()]
+        clip_gradients(parameters, training.clip, training.pipeline)
     for optimizer in training.optimizers:
         optimizer.step()
         optimizer.zero_grad()
     return loss
 
 
-def forward_backward(model: nn.Module, tokens: Tensor, targets: Tensor, microbatches: int) -> Tensor:
-    total = torch.zeros((), device=tokens.device)
-    for some, following in zip(tokens.chunk(microbatches), targets.chunk(microbatches), strict=True):
-        loss = loss_of(model(some), following) / microbatches
-        loss.backward()
-        total += loss.detach()
-    return total
+def forward_backward(training: Training, tokens: Tensor, targets: Tensor) -> Tensor:
+    microbatches, losses = training.degrees.microbatches, list[Tensor]()
+    if training.schedule is None:
+        model = training.stage_modules[0]
+        for number, (some, following) in enumerate(
+            zip(tokens.chunk(microbatches), targets.chunk(microbatches), strict=True), start=1
+        ):
+            sync_gradients(model, number == microbatches)
+            losses.append(loss_of(model(some), following))
+            (losses[-1] / microbatches).backward()
+    else:
+        inputs = (tokens,) if 0 in training.stage_modules else ()
+        outputs = {"target": targets, "losses": losses} if training.has_loss else {}
+        training.schedule.step(*inputs, **outputs, return_outputs=False)
+    if not losses:
+        return torch.zeros((), device=training.device)
+    return torch.stack([local(loss.detach()) for loss in losses]).mean()
 
 
 # -- Run --------------------------------------------------------------------------------------------------------------
@@ -207,13 +211,15 @@ def train(job: Job, options: argparse.Namespace, device: torch.device, watch: Wa
     degrees = degrees_of(options, job)
     training = Training(options, degrees, device)
     say(training.describe(job))
-    parts = training.parts.values()
-    before = checkpoint.restore(job.checkpoints, parts, training.optimizers)
+    stage_modules = training.stage_modules.values()
+    before = checkpoints.restore(job.checkpoints, stage_modules, training.optimizers)
     if job.rank == 0:
         say(f"trains on {device.type}, {job.ranks} ranks, compiler {options.compiler}, from step {before}: {degrees}")
     began = time.perf_counter()
     for steps, tokens, targets in batches(training, job, options, before + 1):
         answer = watch.ask_for_stop(steps)
+        rate = options.learning_rate * warmup_cosine(steps, options.steps, options.warm_up, options.least_rate)
+        set_learning_rate(training.optimizers, rate)
         loss = step(training, tokens, targets)
         if steps % options.log_every == 0:
             mean = everyones_loss(training, loss)
@@ -222,13 +228,13 @@ def train(job: Job, options: argparse.Namespace, device: torch.device, watch: Wa
                 say(f"step {steps} loss {mean:.6f} tokens/s {rate:.0f}")
         stopping = answer()
         if stopping or (options.checkpoint_every and steps % options.checkpoint_every == 0):
-            checkpoint.save(job.checkpoints, steps, parts, training.optimizers, job.local_rank == 0)
+            checkpoints.save(job.checkpoints, steps, stage_modules, training.optimizers, job.local_rank == 0)
         if stopping:
             say(f"rank {job.rank} on {job.host} stops after step {steps}, with a checkpoint")
             return
     say(f"rank {job.rank} on {job.host}: {optimizer_bytes(training.optimizers)} bytes of optimizer state")
     file = job.model / "model.pt"
-    checkpoint.export(file, training.config, training.parts, training.layers, training.mesh, device)
+    export(file, training.config, training.stage_modules, training.layers, training.mesh, device)
 
 
 def say(line: str) -> None:
@@ -237,38 +243,22 @@ def say(line: str) -> None:
 
 
 def everyones_loss(training: Training, loss: Tensor) -> float:
-    """The mean over the batch. Only ranks of the last stage have one, and tensor-parallel ranks the same."""
+    """The mean over the batch, from the ranks with the last stage; tensor-parallel ranks have the same loss."""
     mean = loss / (training.degrees.data * training.degrees.tensor)
     dist.all_reduce(mean)
     return mean.item()
 
 
-@contextmanager
-def process_group(job: Job, options: argparse.Namespace) -> Iterator[torch.device]:
-    """The ranks, joined. A laptop's one process is the only rank of a group of its own."""
-    cuda = torch.cuda.is_available()
-    device = torch.device("cuda", job.local_rank) if cuda else torch.device("cpu")
-    if cuda:
-        torch.cuda.set_device(device)
-    alone = {} if job.ranks > 1 else {"store": dist.HashStore(), "rank": 0, "world_size": 1}
-    backend = "cpu:gloo,cuda:nccl" if cuda else "gloo"  # gloo too for what is agreed on besides the training
-    dist.init_process_group(backend, timeout=timedelta(seconds=options.timeout), **alone)
-    yield device
-    dist.destroy_process_group()
-
-
 def main() -> None:
     options = config()
     job = Job.here()
-    use_the_jobs_network()
-    # The compiler's cache goes with the checkpoints, so that a job which goes on elsewhere does not compile again.
+    # The compiler's cache is saved with the checkpoints, so that a resumed job does not compile again.
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(job.checkpoints / "compiler-cache"))
-    torch.set_num_threads(1)  # the other cores are the other ranks'
     # FSDP warns of operations in place on what the model returns; the loss has none.
     warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view tensor")
-    watch = Watch(job, options.silence, options.ask_every)
+    watch = Watch(job, options.heartbeat_timeout, options.ask_every)
     signal.signal(signal.SIGTERM, watch.on_signal)
-    with watch, process_group(job, options) as device:
+    with watch, process_group(job, options.timeout) as device:
         train(job, options, device, watch)
 
 

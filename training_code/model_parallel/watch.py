@@ -1,9 +1,8 @@
-"""What ends a training before its time: a request to stop, and a rank that is lost.
+"""Failure detection and SIGTERM.
 
-Each rank counts up, once a second, in the store that torchrun gives; each looks at the next rank's count. The first to
-find one that stands still, or to fail itself, says so in the store, and every rank that sees this writes it to the file
-that SageMaker takes for the job's FailureReason, and ends: even one that waits in a collective, where neither a signal
-nor an exception reaches it.
+Each rank increments a heartbeat counter in torchrun's store once a second, and reads the next rank's. The first rank that detects
+a stopped counter, or fails itself, writes the reason to the store; every rank then writes it to the file of the job's
+FailureReason and exits, also from a collective, which neither a signal nor an exception interrupts.
 """
 
 from __future__ import annotations
@@ -26,32 +25,32 @@ LEAST_STORE_SECONDS = 5.0
 
 
 class Watch:
-    """Watches the next rank, and is watched by the one before. A context manager around all that the ranks do together."""
+    """Monitors the next rank, and is monitored by the one before. A context manager around the training."""
 
-    def __init__(self, job: Job, silence: float, ask_every: int = 1) -> None:
-        self._job, self._silence, self._ask_every = job, silence, ask_every
+    def __init__(self, job: Job, heartbeat_timeout: float, ask_every: int = 1) -> None:
+        self._job, self._heartbeat_timeout, self._ask_every = job, heartbeat_timeout, ask_every
         self._next = (job.rank + 1) % job.ranks
-        self._asked_to_stop = False
+        self._stop_received = False
         self._over = threading.Event()
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def on_signal(self, *_: object) -> None:
-        self._asked_to_stop = True
+        self._stop_received = True
 
     def ask_for_stop(self, step: int) -> Callable[[], bool]:
-        """Begin to ask all ranks whether any was told to stop; what is returned waits for the answer, the same on each.
+        """Start the collective check whether any rank got SIGTERM; the returned function waits for the result.
 
-        They are asked in each ``ask_every``-th step; in the others the answer is no, and costs nothing.
+        It is done in each ``ask_every``-th step; in other steps the result is False.
         """
         if step % self._ask_every:
             return lambda: False
-        asked = torch.tensor(int(self._asked_to_stop))
-        work = dist.all_reduce(asked, dist.ReduceOp.MAX, async_op=True)
+        stopping = torch.tensor(int(self._stop_received))
+        work = dist.all_reduce(stopping, dist.ReduceOp.MAX, async_op=True)
 
         def answer() -> bool:
             work.wait()
-            return bool(asked.item())
+            return bool(stopping.item())
 
         return answer
 
@@ -67,16 +66,16 @@ class Watch:
             self._say_over()
             return
         traceback.print_exc()
-        # An error of communication is most often another rank's end, which its neighbour will name.
+        # An error of communication is usually another rank's failure, which its neighbour reports.
         if isinstance(error, RuntimeError) and self._job.ranks > 1:
-            time.sleep(self._silence + 3 * SECOND)
-        said = f"rank {self._job.rank} on {self._job.host}: {kind.__name__ if kind else ''}: {error}"
-        self._end(self._agree(said) if self._job.ranks > 1 else said)
+            time.sleep(self._heartbeat_timeout + 3 * SECOND)
+        reason = f"rank {self._job.rank} on {self._job.host}: {kind.__name__ if kind else ''}: {error}"
+        self._end(self._agree(reason) if self._job.ranks > 1 else reason)
 
     def _connect(self) -> dist.Store:
         address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-        timeout = timedelta(seconds=max(self._silence, LEAST_STORE_SECONDS))
-        # torchrun's agent keeps the store: it is still there when rank 0 is lost.
+        timeout = timedelta(seconds=max(self._heartbeat_timeout, LEAST_STORE_SECONDS))
+        # The store of torchrun's agent, which survives rank 0.
         own = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True" and self._job.rank == 0
         attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
         store = dist.TCPStore(address, port, is_master=own, timeout=timeout, multi_tenant=own)
@@ -99,21 +98,21 @@ class Watch:
                 )
             if now != seen:
                 seen, since = now, time.monotonic()
-            elif time.monotonic() - since > self._silence:
+            elif time.monotonic() - since > self._heartbeat_timeout:
                 self._end(self._agree(self._lost()))
 
     def _lost(self) -> str:
-        known = self._store.check([f"host/{self._next}"])
-        host = self._store.get(f"host/{self._next}").decode() if known else "a host that never joined"
-        return f"rank {self._next} on {host} was lost: nothing was heard of it for {self._silence:g} s"
+        joined = self._store.check([f"host/{self._next}"])
+        host = self._store.get(f"host/{self._next}").decode() if joined else "a host that never joined"
+        return f"rank {self._next} on {host} was lost: no heartbeat for {self._heartbeat_timeout:g} s"
 
-    def _agree(self, said: str) -> str:
-        """What the first rank said that said anything."""
+    def _agree(self, reason: str) -> str:
+        """The reason of the first rank that wrote one."""
         try:
             with self._lock:
-                return self._store.compare_set("failure", "", said).decode()
+                return self._store.compare_set("failure", "", reason).decode()
         except dist.DistError:
-            return said
+            return reason
 
     def _say_over(self) -> None:
         self._over.set()
@@ -128,4 +127,4 @@ class Watch:
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(failure)
         print(failure, file=sys.stderr, flush=True)
-        os._exit(1)  # the main thread may wait in a collective for a rank that is no more
+        os._exit(1)  # the main thread may wait in a collective

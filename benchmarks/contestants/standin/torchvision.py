@@ -1,7 +1,7 @@
 """NOT torchvision: a stand-in written for benchmarks/data_service.py, with which AWS's example serves the benchmark's samples.
 
-The example builds `datasets.MNIST` with a chain of `transforms` and reads it through a DataLoader. This MNIST gives the
-samples every contestant gets, already preprocessed by what the benchmark says, and the transforms do nothing more to them.
+The example builds `datasets.MNIST` with a chain of `transforms` and reads it through a DataLoader. This MNIST has the samples of
+all contestants, already preprocessed, and the transforms do nothing.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import os
 from types import SimpleNamespace
 from typing import Any
 
+from harness import Run
 from samples import dataset_of
 from torch import Tensor
-from window import Run
 
 
 class MNIST:
-    """What the example subclasses: its subclass takes each index modulo ``len(self.data)``."""
+    """The base class of the example's dataset, which uses each index modulo ``len(self.data)``."""
 
     def __init__(self, root: str, train: bool, transform: Any, download: bool) -> None:
         run = Run(**json.loads(os.environ["BENCHMARK_RUN"]))
@@ -25,7 +25,7 @@ class MNIST:
         self.data = range(len(self._samples))  # type: ignore[arg-type]
         if (
             samples_of_batch == 1
-        ):  # a sample is a whole batch: DataLoader asks for a batch's samples at once where it can
+        ):  # a sample is a whole batch: DataLoader fetches the samples of a batch in one call where the data set supports it
             self.__getitems__ = lambda indices: [self[indices[0] // run.batch_size]]
 
     def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:

@@ -1,4 +1,4 @@
-"""The workload: text as bytes, in pieces of one length, and a small Transformer that learns to tell the next byte."""
+"""The workload: text as bytes, in sequences of one length, and a small Transformer that predicts the next byte."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import keras
 import numpy as np
 from keras import layers
 
-PADDING = 0  # a byte that no text holds
+PADDING = 0  # a byte that text does not contain
 BYTES = 256
 
 
-def pieces(folder: Path | None, length: int) -> np.ndarray:
-    """Paragraphs of the text in ``folder``, uint8 [pieces, length + 1]: longer ones are cut, shorter ones padded.
+def sequences(folder: Path | None, length: int) -> np.ndarray:
+    """Paragraphs of the text in ``folder``, uint8 [sequences, length + 1]: longer ones are truncated, shorter ones padded.
 
     Without a folder the text is the standard library of the Python that runs this.
     """
@@ -24,7 +24,7 @@ def pieces(folder: Path | None, length: int) -> np.ndarray:
         part[start : start + length + 1] for part in text.split(b"\n\n") for start in range(0, len(part) - 1, length)
     ]
     if not rows:
-        raise ValueError(f"the channel text must hold files of text, like 'os.py', got none in {folder}")
+        raise ValueError(f"the channel text must have text files, like 'os.py', got none in {folder}")
     return np.stack([np.frombuffer(row.ljust(length + 1, bytes([PADDING])), np.uint8) for row in rows])
 
 
@@ -41,7 +41,7 @@ def network(length: int, width: int, depth: int, heads: int) -> keras.Model:
 
 
 class Positions(layers.Layer):
-    """A learned vector for each of the places in a piece."""
+    """A learned position embedding."""
 
     def __init__(self, length: int, width: int, **about: object) -> None:
         super().__init__(**about)

@@ -7,8 +7,8 @@ Every host starts this file once; TensorFlow's own strategies join the hosts, an
 gradients, which is nearly all of a step. The sums over hosts stay outside, so that the same step runs on any machine: on the CPU
 TensorFlow 2.21 refuses them with "Collectives are not yet implemented for CPU devices when compiling with XLA".
 
-It goes on from the last checkpoint where there is one; on a laptop, remove ``./output`` to begin anew. SIGTERM ends it with a
-checkpoint, after a step on which all hosts agree.
+It resumes from the last checkpoint; on a laptop, remove ``./output`` to start over. SIGTERM ends it with a checkpoint, after the
+same step on all hosts.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ import numpy as np
 import tensorflow as tf
 from common.job import Job, use_the_jobs_network
 from common.tensorflow_stop import Stop
-from model import PADDING, loss_of, network, pieces
+from model import PADDING, loss_of, network, sequences
 
 # -- Config -----------------------------------------------------------------------------------------------------------
 
-PORT = 8890  # of each host, the one that SageMaker's toolkit takes for the same end
+PORT = 8890  # of each host, the same as SageMaker's toolkit uses for this purpose
 
 
 def config() -> argparse.Namespace:
@@ -52,10 +52,8 @@ def config() -> argparse.Namespace:
     )
     arguments.add_argument("--log-every", type=int, default=10, help="steps; each line waits for the device")
     arguments.add_argument("--checkpoint-every", type=int, default=50, help="steps")
-    # SageMaker gives a job that it stops two minutes.
-    arguments.add_argument(
-        "--ask-every", type=int, default=5, help="steps from asking all hosts for a stop to the next"
-    )
+    # SageMaker kills a job two minutes after SIGTERM.
+    arguments.add_argument("--ask-every", type=int, default=5, help="steps between collective checks for SIGTERM")
     arguments.add_argument("--on-recompile", choices=("fail", "warn"), default="fail")
     options = arguments.parse_args()
     for name in (
@@ -73,7 +71,7 @@ def config() -> argparse.Namespace:
 
 
 def strategy_of(job: Job) -> tf.distribute.Strategy:
-    """What joins the devices of all hosts that train, or of this one. Nothing of TensorFlow may have run before."""
+    """The strategy over the devices of all hosts, or of this one; to be called before TensorFlow is initialized."""
     if len(job.group_hosts) > 1:
         cluster = {"worker": [f"{host}:{PORT}" for host in job.group_hosts]}
         task = {"type": "worker", "index": job.group_hosts.index(job.host)}
@@ -92,9 +90,9 @@ def batches(
 ) -> Iterator[tf.Tensor | tf.distribute.DistributedValues]:
     """For each step from ``first`` on, bytes as int32 [batch_size, sequence + 1] for each device of this host.
 
-    What a step trains on is a function of seed, step and device, so that a job that starts again goes on as if it never stopped.
+    The data of a step are a function of seed, step and device, so that a resumed job continues with the same batches.
     """
-    text = pieces(job.channels.get("text"), options.sequence)
+    text = sequences(job.channels.get("text"), options.sequence)
 
     def pipeline(context: tf.distribute.InputContext) -> tf.data.Dataset:
         here = strategy.num_replicas_in_sync // context.num_input_pipelines
@@ -157,7 +155,7 @@ def compiled_step(
 
 
 class CompilationGuard:
-    """Notices that a step compiled again after the first one, and says which shapes made it."""
+    """Detects that a step was compiled again after the first one, and reports the shapes."""
 
     def __init__(self, compilations: Callable[[], int], act: str) -> None:
         self._compilations, self._act = compilations, act
@@ -232,7 +230,7 @@ def train(job: Job, options: argparse.Namespace) -> None:
 def report(
     times: list[float], compilations: int, options: argparse.Namespace, strategy: tf.distribute.Strategy
 ) -> None:
-    """The lines that the job's metric definitions look for."""
+    """Print the lines of the job's metric definitions."""
     if len(times) < 2:
         return
     steady = float(np.median(times[1:]))

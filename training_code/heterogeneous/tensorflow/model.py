@@ -12,7 +12,7 @@ import tensorflow as tf
 from keras import layers
 
 SIDE = 28  # pixels of an enlarged digit
-HELD_OUT_EVERY = 5  # each fifth digit is never trained on
+HELD_OUT_EVERY = 5  # every fifth digit is held out
 MOST_DEGREES = 15
 NOISE = 0.1
 
@@ -28,7 +28,7 @@ def training_digits(folder: Path | None = None) -> tuple[np.ndarray, np.ndarray]
 
 
 def held_out(folder: Path | None = None) -> tuple[tf.Tensor, np.ndarray]:
-    """Images [n, 28, 28, 1], not distorted, and labels [n] of the digits that are never trained on."""
+    """Images [n, 28, 28, 1], not distorted, and labels [n] of the held-out digits."""
     images, labels = _read(folder)
     kept = np.arange(len(labels)) % HELD_OUT_EVERY == 0
     return blurred(enlarged(tf.constant(images[kept]), tf.zeros([kept.sum()]))), labels[kept]
@@ -88,7 +88,7 @@ def network() -> keras.Model:
 
 
 def accuracy(model: keras.Model, images: tf.Tensor, labels: np.ndarray) -> float:
-    """The share of images that the model gets right."""
+    """The accuracy of the model."""
     return float(np.mean(np.argmax(model(images), axis=1) == labels))
 
 

@@ -1,13 +1,12 @@
-"""tf.data service in a job with groups: its processes kept alive, and an end for every host.
+"""tf.data service in a job with instance groups: it supervises the service's processes, and ends the data hosts with the
+training.
 
     cluster = Cluster.of(job, data_group="data_group", port=6000)
-    serve(cluster, job, silence=300)                 # a host of the data group: returns when the training is over
-    with attended(cluster, job, worker=True): ...    # a host that trains, which reads from cluster.dispatcher
+    serve(cluster, job, heartbeat_timeout=300)        # a data host: returns when the training has ended
+    with reporting(cluster, job, worker=True): ...    # a training host, which reads from cluster.dispatcher
 
-The first data host has the dispatcher, every data host a worker, and a host that trains has one too where ``worker`` says so.
-Each is a process of its own that is started again when it ends: the dispatcher then goes on from its journal.
-
-tf.data service itself knows no end; ``end.py`` gives every host one.
+The first data host has the dispatcher, every data host a worker, and with ``worker`` also every training host. Each is a process
+that is restarted when it ends; the dispatcher then recovers from its journal. The data hosts end by ``end.py``.
 """
 
 from __future__ import annotations
@@ -26,15 +25,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from common.job import Job
-from end import DataServiceError, End, Voice
+from end import DataServiceError, End, Heartbeats
 
-MOST_ENDS, WITHIN_SECONDS = 5, 60.0  # a process that ends so often in so short a time is not started again
+MOST_ENDS, WITHIN_SECONDS = 5, 60.0  # a process that ends this often within this time is not restarted
 LOOK_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """The hosts that serve and those that train, in an order that all agree on, and the first of three ports on each."""
+    """The data hosts and the training hosts, in the same order on all hosts, and the first of three ports on each."""
 
     serving: tuple[str, ...]
     training: tuple[str, ...]
@@ -67,12 +66,14 @@ class Cluster:
         return self.port + 2
 
 
-def serve(cluster: Cluster, job: Job, *, silence: float) -> None:
-    """Serve until every host that trains is done. Raises ``DataServiceError`` where one fails, or is silent for so many s."""
+def serve(cluster: Cluster, job: Job, *, heartbeat_timeout: float) -> None:
+    """Serve until every training host has finished. Raises ``DataServiceError`` where one fails or sends no heartbeats."""
     with contextlib.ExitStack() as stack:
-        end = stack.enter_context(End(cluster.training, job.arn, silence=silence, port=cluster.end_port))
+        end = stack.enter_context(
+            End(cluster.training, job.arn, heartbeat_timeout=heartbeat_timeout, port=cluster.end_port)
+        )
         if job.host == cluster.serving[0]:
-            # Of this host's disk: with the host the whole job is lost.
+            # On this host's disk: the job fails with the host.
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="dispatcher-"))
             stack.enter_context(KeptAlive("dispatcher", end.fail, _dispatch, cluster.port, folder))
         stack.enter_context(_worker(cluster, job, end.fail))
@@ -80,32 +81,32 @@ def serve(cluster: Cluster, job: Job, *, silence: float) -> None:
 
 
 @contextmanager
-def attended(cluster: Cluster, job: Job, *, worker: bool, patience: float = 900.0) -> Iterator[None]:
-    """Tell every data host that this host is alive, and what comes of the block; ends the process where one is lost.
+def reporting(cluster: Cluster, job: Job, *, worker: bool, connect_timeout: float = 900.0) -> Iterator[None]:
+    """Send heartbeats to every data host, and the block's result; ends the process where a data host is lost.
 
-    ``patience`` is how many seconds a data host may take to answer for the first time: machines start minutes apart.
+    ``connect_timeout``: seconds until the first answer of a data host: machines start minutes apart.
     """
     addresses = [(host, cluster.end_port) for host in cluster.serving]
-    voice = Voice(addresses, job=job.arn, host=job.host, patience=patience)
+    heartbeats = Heartbeats(addresses, job=job.arn, host=job.host, connect_timeout=connect_timeout)
     try:
-        with _worker(cluster, job, voice.give_up) if worker else contextlib.nullcontext():
-            # TensorFlow's own attempts grow up to a minute apart.
+        with _worker(cluster, job, heartbeats.give_up) if worker else contextlib.nullcontext():
+            # TensorFlow's own retries are up to a minute apart.
             while not _answers(cluster.dispatcher):
                 time.sleep(LOOK_SECONDS)
             yield
     except BaseException as error:
-        voice.end(f"{type(error).__name__}: {error}")
+        heartbeats.end(f"{type(error).__name__}: {error}")
         raise
-    voice.end(None)
+    heartbeats.end(None)
 
 
 class KeptAlive:
-    """A process that runs ``run(*arguments)`` for as long as the block does, and is started again whenever it ends.
+    """A process that runs ``run(*arguments)`` during the block, and is restarted whenever it ends.
 
-    ``failed`` is told the reason, once, when it ends too often. ``run`` has to begin with ``end_with_the_host``.
+    ``failed`` is called once with the reason when it ends too often. ``run`` has to call ``end_with_the_host`` first.
     """
 
-    # Not a fork of this process, whose threads a fork would stop in the middle, nor an import of TensorFlow for each start.
+    # A fork server: a fork of this process would stop its threads, and a new process would import TensorFlow at each start.
     _context = multiprocessing.get_context("forkserver")
 
     def __init__(self, name: str, failed: Callable[[str], None], run: Callable[..., None], *arguments: Any) -> None:
@@ -144,7 +145,7 @@ class KeptAlive:
                 code = self._process.exitcode
                 if len(ends) == MOST_ENDS and ends[-1] - ends[0] < WITHIN_SECONDS:
                     break
-                print(f"the {self._name} ended with {code} and is started again", flush=True)
+                print(f"the {self._name} ended with {code} and is restarted", flush=True)
                 self._process = self._start()
         self._failed(f"the {self._name} ended {MOST_ENDS} times within {WITHIN_SECONDS:g} s, at last with {code}")
 
@@ -166,7 +167,7 @@ def _work(dispatcher: str, host: str, port: int) -> None:
 
     while not _answers(dispatcher):
         time.sleep(LOOK_SECONDS)
-    # The interval is also how soon a dispatcher that was started again gives out what is left to do.
+    # Also the delay after which a restarted dispatcher assigns the remaining splits.
     config = WorkerConfig(
         dispatcher.partition("://")[2], worker_address=f"{host}:{port}", port=port, heartbeat_interval_ms=1000
     )
@@ -184,8 +185,8 @@ def _answers(dispatcher: str) -> bool:
 
 
 def end_with_the_host() -> None:
-    """Let this process end when the one that keeps it is gone, which one that was killed does not see to; and use no GPU."""
-    os.environ["CUDA_VISIBLE_DEVICES"] = ""  # or each server would take memory of every one
+    """End this process with its parent, also where that is killed; and use no GPU."""
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""  # else each server would allocate memory on every GPU
     parent = multiprocessing.parent_process()
     assert parent is not None
 

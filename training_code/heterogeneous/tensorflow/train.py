@@ -3,13 +3,13 @@
 On a laptop, in one process:     PYTHONPATH=training_code python training_code/heterogeneous/tensorflow/train.py
 On SageMaker:                    a HeterogeneousJob whose group that trains has no launcher (docs/data-service.md)
 
-Every host of a job starts this file once. Those of the group ``--data-group`` run tf.data service until the training is over;
-those of the other group train, joined by TensorFlow's own strategies. In a job without that group the hosts that train prepare
-their own batches. What a batch holds is a function of seed, epoch and the batch's number; with the service, batches come in the
-order in which they are ready.
+Every host of a job starts this file once. Hosts of the group ``--data-group`` run tf.data service until the training has ended;
+hosts of the other group train with TensorFlow's own strategies. In a job without that group the training hosts prepare their own
+batches. A batch's content is a function of seed, epoch and its number; with the service, batches arrive in the order in which
+they are ready.
 
-It goes on from the last checkpoint where there is one; on a laptop, remove ``./output`` to begin anew. SIGTERM ends it with a
-checkpoint, after a step on which all hosts agree; it then goes on with those weights, and the epoch's batches from the first.
+It resumes from the last checkpoint; on a laptop, remove ``./output`` to start over. SIGTERM ends it with a checkpoint, after the
+same step on all hosts; it then resumes with these weights at the beginning of the epoch.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from common.job import Job, use_the_jobs_network
 from common.tensorflow_stop import Stop
 from end import DataServiceError
 from model import accuracy, distorted, held_out, network, training_digits
-from service import Cluster, attended, serve
+from service import Cluster, reporting, serve
 from tensorflow.data.experimental.service import ShardingPolicy, distribute
 
 # -- Config -----------------------------------------------------------------------------------------------------------
 
 PORT = 6000  # of each data host, the first of three, in the job's own network
-STRATEGY_PORT = 8890  # of each host that trains, the one that SageMaker's toolkit takes for the same end
+STRATEGY_PORT = 8890  # of each training host, the same as SageMaker's toolkit uses for this purpose
 
 
 def config() -> argparse.Namespace:
@@ -51,13 +51,14 @@ def config() -> argparse.Namespace:
         "--train-workers", type=_true, nargs="?", const=True, default=True, help="the hosts that train prepare as well"
     )
     arguments.add_argument(
-        "--silence", type=float, default=300.0, help="seconds after which a data host without a trainer ends"
+        "--heartbeat-timeout",
+        type=float,
+        default=300.0,
+        help="seconds without a heartbeat of a trainer after which a data host ends",
     )
     arguments.add_argument("--port", type=int, default=PORT)
-    # SageMaker gives a job that it stops two minutes.
-    arguments.add_argument(
-        "--ask-every", type=int, default=5, help="steps from asking all hosts for a stop to the next"
-    )
+    # SageMaker kills a job two minutes after SIGTERM.
+    arguments.add_argument("--ask-every", type=int, default=5, help="steps between collective checks for SIGTERM")
     options = arguments.parse_args()
     for name in ("epochs", "batch_size", "ask_every"):
         if getattr(options, name) < 1:
@@ -72,11 +73,11 @@ def _true(text: str) -> bool:
 
 
 def strategy_of(job: Job) -> tf.distribute.Strategy:
-    """What joins the devices of all hosts that train, or of this one. Nothing of TensorFlow may have run before."""
+    """The strategy over the devices of all training hosts, or of this one; to be called before TensorFlow is initialized."""
     if len(job.group_hosts) > 1:
         workers = [f"{host}:{STRATEGY_PORT}" for host in job.group_hosts]
         task = {"type": "worker", "index": job.group_hosts.index(job.host)}
-        # Not what SageMaker's toolkit may have said: its cluster is all hosts of the job.
+        # Not the toolkit's, whose cluster has all hosts of the job.
         os.environ["TF_CONFIG"] = json.dumps({"cluster": {"worker": workers}, "task": task})
         return tf.distribute.MultiWorkerMirroredStrategy()
     if len(tf.config.list_physical_devices("GPU")) > 1:
@@ -103,7 +104,7 @@ def batches_of(
             seed = tf.stack([tf.constant(2 * options.seed, tf.int64), epoch * count + number])
             return distorted(tf.gather(pixels, chosen), seed), tf.gather(digits, chosen)
 
-        # Numbers of batches are what is given out, not samples: so batches are whole, and a split costs one small call.
+        # Splits are numbers of batches, not samples: batches are complete, and a split is one small call.
         numbers = tf.data.Dataset.range(count)
         if cluster is None:
             numbers = numbers.shard(context.num_input_pipelines, context.input_pipeline_id)
@@ -111,9 +112,9 @@ def batches_of(
         if cluster is not None:
             prepared = prepared.apply(
                 distribute(
-                    processing_mode=ShardingPolicy.DYNAMIC,  # each batch is given to one worker, once
+                    processing_mode=ShardingPolicy.DYNAMIC,  # each batch is assigned to one worker, once
                     service=cluster.dispatcher,
-                    job_name=f"epoch-{epoch}",  # which all hosts that train read from together
+                    job_name=f"epoch-{epoch}",  # shared by all training hosts
                     compression=None,  # noise does not compress
                 )
             )
@@ -149,7 +150,7 @@ def step_of(
     def step(images: Any, labels: Any) -> tuple[tf.Tensor, tf.Tensor]:
         def on_a_device(images: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
             count = tf.shape(labels)[0]
-            # One sample that does not count, where there is none: TensorFlow's fused convolutions fail on an empty batch.
+            # A sample with weight 0 in an empty batch, on which TensorFlow's fused convolutions fail.
             lacking = tf.maximum(1 - count, 0)
             images, labels = tf.pad(images, [[0, lacking], [0, 0], [0, 0], [0, 0]]), tf.pad(labels, [[0, lacking]])
             with tf.GradientTape() as tape:
@@ -209,11 +210,11 @@ def train(job: Job, cluster: Cluster | None, options: argparse.Namespace) -> Non
 
 
 def until_all_end(batches: Any) -> Iterator[Any]:
-    """Batches for as long as any device of any host has one; the others' are empty meanwhile."""
+    """Batches until no device of any host has one; devices without get empty batches."""
     iterator = iter(batches)
     while (batch := iterator.get_next_as_optional()).has_value():
         yield batch.get_value()
-    # To let go of tf.data service's client can take seconds, for which the next epoch does not wait.
+    # Closing tf.data service's client can take seconds, so it is done on a thread.
     held = [iterator]
     del iterator
     threading.Thread(target=held.clear).start()
@@ -250,9 +251,9 @@ def main() -> None:
         cluster = Cluster.of(job, data_group=options.data_group, port=options.port)
         if cluster is not None and job.host in cluster.serving:
             print(f"host {job.host} of {job.group} runs tf.data service", flush=True)
-            serve(cluster, job, silence=options.silence)
+            serve(cluster, job, heartbeat_timeout=options.heartbeat_timeout)
             return
-        with attended(cluster, job, worker=options.train_workers) if cluster else contextlib.nullcontext():
+        with reporting(cluster, job, worker=options.train_workers) if cluster else contextlib.nullcontext():
             train(job, cluster, options)
     except DataServiceError as error:
         sys.exit(str(error))

@@ -1,0 +1,174 @@
+"""Runs each kind of PyTorch training for about a minute on this machine's GPUs, and prints one table.
+
+    python benchmarks/gpu_smoke.py
+
+It requires PyTorch with CUDA, and transformers for one row. The loss's difference is the largest, over the first steps in fp32
+(TF32 on the GPU), from one process on the CPU with the same arguments. Tokens or samples a second, memory and MFU are those that
+the scripts log in bf16; the compile ratio is the eager step's time over the compiled one's. Without a GPU it exits with 2.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+TRAINING_CODE = Path(__file__).parents[1] / "training_code"
+SMALL = "--layers 2 --width 128 --heads 4"
+PARITY_STEPS = 10
+# Llama of half a billion parameters.
+LLAMA = {
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "hidden_size": 1536,
+    "intermediate_size": 4096,
+    "num_attention_heads": 16,
+    "num_key_value_heads": 16,
+    "num_hidden_layers": 16,
+    "vocab_size": 32000,
+    "max_position_embeddings": 2048,
+    "tie_word_embeddings": False,
+}
+
+
+def run(script: str, arguments: str, *, gpus: int, channels: dict[str, Path] | None = None) -> str:
+    """What a script prints, on that many GPUs, or on the CPU for 0."""
+    # huggingface/ uses what is in the folder above; each kind has a `model` of its own.
+    paths = [TRAINING_CODE, *([TRAINING_CODE / "model_parallel"] if "huggingface" in script else [])]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, paths)), "OMP_NUM_THREADS": "4"}
+    if gpus == 0:
+        environment["CUDA_VISIBLE_DEVICES"] = ""
+    for name, folder in (channels or {}).items():
+        environment[f"SM_CHANNEL_{name.upper()}"] = str(folder)
+    environment["SM_CHANNELS"] = json.dumps(list(channels or {}))
+    launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={gpus}"] if gpus > 1 else []
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, *launcher, str(TRAINING_CODE / script), *arguments.split()]
+        done = subprocess.run(
+            command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+    if done.returncode:
+        sys.exit(f"{script} {arguments} exited with {done.returncode}:\n{done.stdout[-6000:]}")
+    return done.stdout
+
+
+def losses(printed: str) -> list[float]:
+    return [float(loss) for loss in re.findall(r"^step \d+ loss ([\d.]+)", printed, re.M)]
+
+
+def last(pattern: str, printed: str) -> float | None:
+    found = re.findall(pattern, printed, re.M)
+    return float(found[-1]) if found else None
+
+
+def difference(script: str, arguments: str, gpus: int, channels: dict[str, Path] | None = None) -> float:
+    one, many = (losses(run(script, arguments, gpus=count, channels=channels)) for count in (0, gpus))
+    return max(abs(first - second) for first, second in zip(one, many, strict=True))
+
+
+def compiled(gpus: int) -> dict[str, float | None]:
+    # The batch is each process's own, so that one process on the CPU has those of all GPUs.
+    parity = f"{SMALL} --steps {PARITY_STEPS} --log-every 1"
+    alone = losses(run("compiled/train.py", f"{parity} --batch-size {4 * gpus}", gpus=0))
+    together = losses(run("compiled/train.py", f"{parity} --batch-size 4", gpus=gpus))
+    large = "--layers 12 --width 768 --heads 12 --sequence 1024 --batch-size 16 --steps 60 --precision bfloat16"
+    eager, fast = (run("compiled/train.py", f"{large} --compiler {name}", gpus=gpus) for name in ("none", "inductor"))
+    steps = [last(r"^steady step ([\d.]+) ms", printed) or 0.0 for printed in (eager, fast)]
+    return {
+        "difference": max(abs(one - other) for one, other in zip(alone, together, strict=True)),
+        "rate": last(r"tokens/s (\d+)", fast),
+        "ratio": steps[0] / steps[1],
+        "memory": (last(r"^peak memory (\d+) MiB", fast) or 0) / 1024,
+    }
+
+
+def model_parallel(gpus: int) -> dict[str, float | None]:
+    parity = f"{SMALL} --hidden 256 --batch-size 16 --steps {PARITY_STEPS} --log-every 1 --checkpoint-every 0"
+    large = "--layers 16 --width 1536 --heads 16 --hidden 4096 --context 1024 --precision bf16 --checkpoint-every 0"
+    printed = run("model_parallel/train.py", f"{large} --batch-size {8 * gpus} --steps 40", gpus=gpus)
+    return {
+        "difference": difference("model_parallel/train.py", parity, gpus),
+        "rate": last(r"tokens/s (\d+)", printed),
+    }
+
+
+def huggingface(gpus: int) -> dict[str, float | None]:
+    script = "model_parallel/huggingface/train.py"
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for model, sizes in {
+            "large": LLAMA,
+            "small": {**LLAMA, "hidden_size": 128, "intermediate_size": 256, "num_hidden_layers": 2, "vocab_size": 256},
+        }.items():
+            (folder / model).mkdir()
+            (folder / model / "config.json").write_text(json.dumps(sizes))
+        prepare = [sys.executable, str(TRAINING_CODE / "model_parallel" / "huggingface" / "prepare_tokens.py")]
+        texts = [str(file) for file in TRAINING_CODE.rglob("*.py")]
+        subprocess.run([*prepare, "--output", str(folder / "tokens"), *texts], check=True, stdout=subprocess.DEVNULL)
+        tokens = {"tokens": folder / "tokens"}
+        parity = f"--steps {PARITY_STEPS} --log-every 1 --checkpoint-every 0 --batch-size {8 * gpus}"
+        arguments = f"--context 1024 --batch-size {8 * gpus} --steps 40 --precision bf16 --checkpoint-every 0"
+        printed = run(
+            script, f"{arguments} --compiler inductor", gpus=gpus, channels=tokens | {"model": folder / "large"}
+        )
+        eager = run(script, arguments, gpus=gpus, channels=tokens | {"model": folder / "large"})
+        rate, eager_rate = (last(r"tokens/s (\d+)", text) or 0.0 for text in (printed, eager))
+        return {
+            "difference": difference(script, parity, gpus, tokens | {"model": folder / "small"}),
+            "rate": rate,
+            "ratio": rate / eager_rate,
+            "mfu": last(r" mfu ([\d.]+)", printed),
+            "memory": last(r" memory_gib ([\d.]+)", printed),
+        }
+
+
+def heterogeneous(gpus: int) -> dict[str, float | None]:
+    # Ranks read different batches than one process does, so that they are compared where there is one GPU.
+    arguments = "--epochs 2 --workers 4"
+    printed = run("heterogeneous/train.py", arguments, gpus=gpus)
+    parity = difference("heterogeneous/train.py", "--epochs 1", 1) if gpus == 1 else None
+    return {"difference": parity, "rate": last(r"samples/s (\d+)", printed)}
+
+
+KINDS = {
+    "compiled/train.py": compiled,
+    "model_parallel/train.py": model_parallel,
+    "model_parallel/huggingface/train.py": huggingface,
+    "heterogeneous/train.py": heterogeneous,
+}
+COLUMNS = {
+    "difference": "loss, largest difference from the CPU",
+    "rate": "tokens/s (heterogeneous: samples/s)",
+    "mfu": "MFU",
+    "ratio": "compile ratio",
+    "memory": "peak GiB",
+}
+
+
+def shown(value: float | None) -> str:
+    if value is None:
+        return ""
+    return f"{value:.0f}" if value >= 100 else f"{value:.2g}" if value < 0.01 else f"{value:.2f}"
+
+
+def main() -> None:
+    import torch
+
+    gpus = torch.cuda.device_count()
+    if gpus == 0:
+        print("this machine has no GPU", file=sys.stderr)
+        sys.exit(2)
+    print(f"{gpus} x {torch.cuda.get_device_name()}, PyTorch {torch.__version__}\n")
+    print("| script | " + " | ".join(COLUMNS.values()) + " |")
+    print("|---" * (1 + len(COLUMNS)) + "|", flush=True)
+    for name, measure in KINDS.items():
+        found = measure(gpus)
+        print(f"| `{name}` | " + " | ".join(shown(found.get(column)) for column in COLUMNS) + " |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,200 @@
+"""The deployable apps that ``training-jobs init`` writes, one for each kind of job."""
+
+from __future__ import annotations
+
+import math
+import sysconfig
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from cdk_sagemaker_training.packaged import copy_training_code
+
+_APP = '''"""A stack whose workflow trains a model each time it is started: `training-jobs local up`, or `cdk deploy`."""
+
+import aws_cdk as cdk
+{assets}from aws_cdk import aws_stepfunctions as sfn
+
+from cdk_sagemaker_training import (
+{names}
+)
+
+app = cdk.App()
+stack = cdk.Stack(app, "{stack}")
+bucket = TrainingBucket(stack, "Bucket", removal_policy=cdk.RemovalPolicy.DESTROY)
+{data}TrainingWorkflow(
+    stack,
+    "Training",
+    job={job},
+    # Built by Docker on the machine that deploys; without builder= by CodeBuild.
+    image=TrainingImage(stack, "Image", directory="training_code", file="{folder}/Dockerfile", builder="docker"),
+{channels}    output=S3Prefix(bucket, "models/"),
+    checkpoints=S3Prefix(bucket, "checkpoints/"),
+    # `training-jobs resume` goes on from an older execution's checkpoints.
+    resume_from=sfn.JsonPath.string_at("$.resume_from"),
+    hyperparameters={hyperparameters},
+    metric_definitions={{
+{metrics}
+    }},
+    max_runtime=cdk.Duration.hours(1),
+)
+app.synth()
+'''
+
+_README = """# {stack}
+
+```console
+training-jobs local up          # an AWS account on this machine, with this stack deployed
+training-jobs start --follow    # train, and watch it
+training-jobs download --to model
+training-jobs local stop
+```
+
+`app.py` is the stack, `training_code/{folder}/train.py` the training. On AWS: `cdk deploy`, then `training-jobs --aws start`.
+"""
+
+
+@dataclass(frozen=True)
+class App:
+    """What sets one kind's app apart.
+
+    Attributes:
+        folder: Its folder of the packaged training code.
+        names: What the app imports, besides what all do.
+        job: The kind of job, as an expression.
+        hyperparameters: As an expression.
+        metrics: Regular expressions by metric name.
+        data: The data's channel, its file, and what writes that; None where the image brings the data.
+    """
+
+    folder: str
+    names: tuple[str, ...]
+    job: str
+    hyperparameters: str
+    metrics: dict[str, str]
+    data: tuple[str, str, Callable[[Path], None]] | None
+
+
+def write_app(kind: str, directory: Path) -> list[Path]:
+    """Write the app of a kind, its training code and its data.
+
+    Args:
+        kind: A kind of ``APPS``.
+        directory: Where to, created if needed.
+
+    Returns:
+        The files that were written, sorted.
+
+    Raises:
+        ValueError: There is no such kind.
+        FileExistsError: A file of the app is there already; nothing is written.
+    """
+    if kind.replace("_", "-") not in APPS:
+        raise ValueError(f"kind must be one of {', '.join(APPS)}, like 'heterogeneous', got {kind!r}")
+    app = APPS[kind.replace("_", "-")]
+    stack = "".join(word.capitalize() for word in app.folder.split("_")) + "Training"
+    names = {"S3Prefix", "TrainingBucket", "TrainingImage", "TrainingWorkflow", *app.names}
+    parts = {"assets": "", "data": "", "channels": ""}
+    if app.data is not None:
+        channel, file, _ = app.data
+        names.add("S3Channel")
+        parts = {
+            "assets": "from aws_cdk import aws_s3_assets as s3_assets\n",
+            "data": f'data = s3_assets.Asset(stack, "Data", path="data/{file}")\n',
+            "channels": f'    channels={{"{channel}": S3Channel(data.bucket, data.s3_object_key)}},\n',
+        }
+    texts = {
+        "app.py": _APP.format(
+            **parts,
+            names="\n".join(f"    {name}," for name in sorted(names)),
+            stack=stack,
+            job=app.job,
+            folder=app.folder,
+            hyperparameters=app.hyperparameters,
+            metrics="\n".join(f'        "{name}": r"{regex}",' for name, regex in app.metrics.items()),
+        ),
+        "cdk.json": '{"app": "python3 app.py"}\n',
+        "README.md": _README.format(stack=stack, folder=app.folder),
+        ".gitignore": "cdk.out/\n.local-account/\n",
+    }
+    for name in (*texts, "training_code", "data"):
+        if (directory / name).exists():
+            raise FileExistsError(
+                f"directory must have no {name}, so that nothing is overwritten, like 'my_training', got {str(directory)!r}"
+            )
+    directory.mkdir(parents=True, exist_ok=True)
+    written = copy_training_code(app.folder, directory / "training_code")
+    for name, text in texts.items():
+        (directory / name).write_text(text)
+        written.append(directory / name)
+    if app.data is not None:
+        _, file, write = app.data
+        (directory / "data").mkdir()
+        write(directory / "data" / file)
+        written.append(directory / "data" / file)
+    return sorted(written)
+
+
+def _write_spirals(file: Path) -> None:
+    """1,000 points of two spirals: a task that no line between two halves of the plane solves."""
+    rows = ["x,y,spiral"]
+    for spiral, sign in ((0, 1), (1, -1)):
+        for number in range(500):
+            angle, radius = 3 * math.pi * number / 499, sign * 2 * number / 499
+            x, y = radius * math.cos(angle), radius * math.sin(angle)
+            rows.append(f"{x:.5f},{y:.5f},{spiral}")
+    file.write_text("\n".join(rows) + "\n")
+
+
+def _write_library(file: Path) -> None:
+    """Text that is on every machine with Python: modules of its standard library, 1 MB of them."""
+    text = ""
+    for module in sorted(Path(sysconfig.get_path("stdlib")).glob("*.py")):
+        if len(text) > 1_000_000:
+            break
+        text += module.read_text(errors="replace") + "\n\n"
+    file.write_text(text)
+
+
+_LOSS = {"loss": r"loss ([0-9.]+)"}
+_CLASSIFIER_METRICS = {**_LOSS, "accuracy": r"accuracy ([0-9.]+)"}
+_TEXT_METRICS = {**_LOSS, "tokens/s": r"tokens/s ([0-9.]+)"}
+
+APPS = {
+    "data-parallel": App(
+        folder="data_parallel",
+        names=("DataParallelJob", "InstanceGroup", "Torchrun"),
+        job='DataParallelJob(InstanceGroup("ml.g5.xlarge"), launcher=Torchrun())',
+        hyperparameters='{"epochs": 20}',
+        metrics=_CLASSIFIER_METRICS,
+        data=("points", "spirals.csv", _write_spirals),
+    ),
+    "heterogeneous": App(
+        folder="heterogeneous",
+        names=("DataParallelJob", "HeterogeneousJob", "InstanceGroup", "Torchrun"),
+        job="""HeterogeneousJob(
+        groups={"data_group": InstanceGroup("ml.c5.xlarge", 2)},
+        train=DataParallelJob(InstanceGroup("ml.g5.xlarge"), launcher=Torchrun()),
+        train_group="dnn_group",
+    )""",
+        hyperparameters='{"epochs": 8, "batch-size": 64}',
+        metrics={**_CLASSIFIER_METRICS, "samples/s": r"samples/s ([0-9.]+)"},
+        data=None,  # scikit-learn's digits
+    ),
+    "compiled": App(
+        folder="compiled",
+        names=("CompiledJob", "InstanceGroup", "TorchCompile", "Torchrun"),
+        job='CompiledJob(InstanceGroup("ml.g5.xlarge"), compiler=TorchCompile(), launcher=Torchrun())',
+        hyperparameters='{"steps": 200, "batch-size": 16, "sequence": 128}',
+        metrics=_TEXT_METRICS,
+        data=("text", "library.txt", _write_library),
+    ),
+    "model-parallel": App(
+        folder="model_parallel",
+        names=("InstanceGroup", "ModelParallelJob", "NativeParallelism"),
+        job='ModelParallelJob(InstanceGroup("ml.g5.12xlarge"), parallelism=NativeParallelism(data_shard=2, tensor=2))',
+        hyperparameters='{"steps": 60, "checkpoint-every": 20}',
+        metrics=_TEXT_METRICS,
+        data=("text", "library.py", _write_library),
+    ),
+}

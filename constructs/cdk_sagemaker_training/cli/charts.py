@@ -1,0 +1,70 @@
+"""Charts as SVG elements inside a page: no script, no file, no outside address."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from html import escape
+
+COLORS = ("#2b6cb0", "#c05621", "#2f855a", "#6b46c1", "#b83280", "#718096")
+_WIDTH, _HEIGHT, _LEFT, _BOTTOM = 640, 200, 64, 24  # of a chart and its margins, in units that the page scales
+
+Points = Sequence[tuple[float, float]]
+
+
+def line_chart(name: str, series: Mapping[str, Points]) -> str:
+    """Return a chart of lines over seconds.
+
+    Args:
+        name: Its name.
+        series: For each line's name its points, seconds and value; values that are not finite are left out.
+    """
+    finite = {key: [it for it in points if math.isfinite(it[1])] for key, points in series.items()}
+    shown = [it for points in finite.values() for it in points]
+    if not shown:
+        return f"<figure><figcaption>{escape(name)}: no values</figcaption></figure>"
+    end = max(max(it[0] for it in shown), 1.0)
+    low, high = min(it[1] for it in shown), max(it[1] for it in shown)
+    span = (high - low) or 1.0
+
+    def place(point: tuple[float, float]) -> str:
+        x = _LEFT + point[0] / end * (_WIDTH - _LEFT - 8)
+        y = 8 + (high - point[1]) / span * (_HEIGHT - _BOTTOM - 8)
+        return f"{x:.1f},{y:.1f}"
+
+    lines = "".join(
+        f'<polyline fill="none" stroke="{COLORS[number % len(COLORS)]}" stroke-width="2" '
+        f'points="{" ".join(map(place, points))}"><title>{escape(key)}</title></polyline>'
+        for number, (key, points) in enumerate(finite.items())
+        if points
+    )
+    labels = (
+        f'<text x="{_LEFT - 6}" y="16" text-anchor="end">{high:.4g}</text>'
+        f'<text x="{_LEFT - 6}" y="{_HEIGHT - _BOTTOM}" text-anchor="end">{low:.4g}</text>'
+        f'<text x="{_LEFT}" y="{_HEIGHT - 4}">0 s</text>'
+        f'<text x="{_WIDTH - 8}" y="{_HEIGHT - 4}" text-anchor="end">{end:.0f} s</text>'
+    )
+    last = ", ".join(f"{escape(key)} {points[-1][1]:.6g}" for key, points in finite.items() if points)
+    return f"<figure><figcaption>{escape(name)}: {last}</figcaption>{_svg(_HEIGHT, lines + labels)}</figure>"
+
+
+def timeline(phases: Sequence[tuple[str, float, float]]) -> str:
+    """Return bars below each other.
+
+    Args:
+        phases: The name of each, and its start and end in seconds.
+    """
+    end = max((it[2] for it in phases), default=1.0) or 1.0
+    bars = []
+    for row, (name, start, stop) in enumerate(phases):
+        x, width = 110 + start / end * 460, max((stop - start) / end * 460, 2)
+        bars.append(
+            f'<text x="104" y="{row * 22 + 15}" text-anchor="end">{escape(name)}</text>'
+            f'<rect x="{x:.1f}" y="{row * 22 + 2}" width="{width:.1f}" height="16" fill="{COLORS[row % len(COLORS)]}"/>'
+            f'<text x="{min(x + width + 4, 600):.1f}" y="{row * 22 + 15}">{stop - start:.0f} s</text>'
+        )
+    return f"<figure>{_svg(max(len(phases) * 22, 22), ''.join(bars))}</figure>"
+
+
+def _svg(height: int, content: str) -> str:
+    return f'<svg viewBox="0 0 {_WIDTH} {height}" role="img">{content}</svg>'

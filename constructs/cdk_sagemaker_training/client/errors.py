@@ -1,0 +1,22 @@
+"""Errors of the client."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class TrainingError(Exception):
+    """What was requested is not possible; the message says why and what to do."""
+
+
+class NotFoundError(TrainingError):
+    """No workflow, execution or job has the given name."""
+
+
+def code_of(error: Any) -> str:
+    """Return the error code of a botocore ClientError, such as ``"ValidationException"``.
+
+    Args:
+        error: The error.
+    """
+    return str(error.response.get("Error", {}).get("Code", ""))

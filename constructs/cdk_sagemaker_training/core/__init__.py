@@ -1,0 +1,1 @@
+"""Shared by all other folders: CDK tokens, checks of single props, image URIs, cdk-nag suppressions."""

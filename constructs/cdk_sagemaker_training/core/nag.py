@@ -1,0 +1,111 @@
+"""cdk-nag suppressions and their justification, for the rules of the pack AwsSolutions.
+
+Suppressions of findings on permissions contain the resource, like `AwsSolutions-IAM5[Resource::*]`, so that a permission that a
+user adds to a role of this library is still reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import jsii
+from aws_cdk import Stack, Validations
+from aws_cdk import aws_iam as iam
+from constructs import IConstruct, IValidation
+
+# The justification of each suppressed finding, by the id of the finding.
+Reasons = Mapping[str, str]
+
+
+def acknowledge(scope: IConstruct, reasons: Reasons) -> None:
+    """Suppress findings on a construct and on its children.
+
+    Args:
+        scope: The construct.
+        reasons: The justification of each suppressed finding, by the id of the finding.
+    """
+    # The same metadata as `Validations.acknowledge` writes, without its search of the whole tree for a warning of that id.
+    scope.node.add_metadata(Validations.ACKNOWLEDGED_RULES_METADATA_KEY, dict(reasons))
+
+
+@jsii.implements(IValidation)
+class Suppressions:
+    """Collects the suppressions of one construct and adds them when the app is synthesized.
+
+    Only then are the names known by which a template refers to resources of other stacks, and adding all suppressions in one
+    call takes a third of the time.
+    """
+
+    def __init__(self, scope: IConstruct) -> None:
+        """Register the suppressions as a validation of ``scope``, which CDK runs at synthesis."""
+        self._scope = scope
+        self._reasons: dict[str, str] = {}
+        self._wide: list[tuple[str, str]] = []
+        scope.node.add_validation(self)
+
+    def add(self, reasons: Reasons) -> None:
+        """Suppress the findings with these ids."""
+        self._reasons.update(reasons)
+
+    def add_wildcards(self, resources: Iterable[str], reason: str) -> None:
+        """Suppress the findings on the wildcards in ``resources``.
+
+        Findings on resources with brackets are not suppressed, because brackets are syntax in a suppression's id.
+
+        Args:
+            resources: Resources of a policy statement; those without ``*`` are ignored.
+            reason: The justification.
+        """
+        self._wide += [(resource, reason) for resource in resources]
+
+    @jsii.member(jsii_name="validate")
+    def validate(self) -> list[str]:
+        """Add the suppressions to the construct; reports no errors."""
+        resources = [resource for resource, _ in self._wide]
+        flat = map(_flat, Stack.of(self._scope).resolve(resources))
+        found = {
+            f"AwsSolutions-IAM5[Resource::{resource}]": reason
+            for resource, (_, reason) in zip(flat, self._wide, strict=True)
+            if "*" in resource and not set(resource) & set("[](){}")
+        }
+        acknowledge(self._scope, {**found, **self._reasons})
+        return []
+
+
+def acknowledge_policies(scope: IConstruct, reason: str) -> None:
+    """Suppress the findings on wildcards in every policy that exists below a construct when this is called.
+
+    Args:
+        scope: The construct.
+        reason: The justification.
+    """
+    wide: dict[str, None] = {}
+    for child in scope.node.find_all():
+        if isinstance(child, iam.CfnPolicy):
+            for statement in Stack.of(scope).resolve(child.policy_document)["Statement"]:
+                for kind in ("Action", "Resource"):
+                    flat = [f"{kind}::{_flat(one)}" for one in _list(statement[kind])]
+                    wide.update(dict.fromkeys(one for one in flat if "*" in one))
+    acknowledge(scope, {f"AwsSolutions-IAM5[{one}]": reason for one in wide})
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _flat(value: Any) -> str:
+    """Render a resolved ARN in the format of cdk-nag's findings (`flattenCfnReference` in its source)."""
+    if isinstance(value, str):
+        return value.replace("${", "<").replace("}", ">")
+    [(function, argument)] = value.items()
+    match function:
+        case "Fn::Join":
+            separator, items = argument
+            return str(separator).join(map(_flat, items))
+        case "Fn::GetAtt":
+            return f"<{'.'.join(map(_flat, argument))}>"
+        case "Ref":
+            return f"<{argument}>"
+        case _:
+            return _flat(argument) if isinstance(argument, str) else str(value)

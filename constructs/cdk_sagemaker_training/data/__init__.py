@@ -1,0 +1,1 @@
+"""Values for data locations, file systems, capacity and observability of a job."""

@@ -1,0 +1,67 @@
+"""A folder with the training script, as a value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from pathlib import Path
+
+from cdk_sagemaker_training.core.tokens import is_unresolved
+from cdk_sagemaker_training.props.prop_types import check_fields
+
+# What no training script needs, and what changes without the code.
+_EXCLUDED = ("__pycache__", "*.pyc", ".*", "cdk.out", "node_modules")
+
+
+@dataclass(frozen=True)
+class TrainingCode:
+    """A folder with the training script, for an image whose toolkit fetches it, such as one of AWS's containers.
+
+    The deployment uploads the folder as an asset, and SageMaker's toolkit unpacks it into ``/opt/ml/code`` and starts the
+    script, as for the SageMaker Python SDK's ``source_dir`` and ``entry_point``. So an edit needs neither Docker nor a push. A
+    ``requirements.txt`` in the folder is installed when the job starts.
+
+    Args:
+        directory: The folder, of which hidden files, ``__pycache__``, ``node_modules`` and ``cdk.out`` are left out.
+        entry_point: Path of the script relative to ``directory``. A file that does not end in ``.py`` is run by the shell.
+        exclude: Patterns of files and folders to leave out too, such as ``"*.ipynb"``; each is compared with the path relative
+            to ``directory`` and with the name alone (fnmatch).
+
+    Raises:
+        ValueError: ``directory`` is not a folder, or does not contain ``entry_point``.
+    """
+
+    directory: str
+    entry_point: str = "train.py"
+    exclude: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        folder = Path(self.directory)
+        if is_unresolved(self.directory) or not folder.is_dir():
+            raise ValueError(f"directory must be a folder with the training script, like 'src', got {self.directory!r}")
+        if self.entry_point in map(str, self.files()):
+            return
+        scripts = [str(path) for path in self.files() if path.suffix == ".py"]
+        raise ValueError(
+            f"entry_point must be a file of directory that exclude does not leave out, like {next(iter(scripts), 'train.py')!r}, "
+            f"got {self.entry_point!r} with directory={self.directory!r}"
+        )
+
+    def files(self) -> Iterator[Path]:
+        """The paths of the files relative to ``directory``, in an order that does not depend on the file system.
+
+        Links are followed to files, and not to folders.
+        """
+        yield from self._files_below(Path())
+
+    def _files_below(self, folder: Path) -> Iterator[Path]:
+        for path in sorted((Path(self.directory) / folder).iterdir()):
+            relative = folder / path.name
+            if any(fnmatch(text, one) for one in (*_EXCLUDED, *self.exclude) for text in (path.name, str(relative))):
+                continue
+            if path.is_file():
+                yield relative
+            elif path.is_dir() and not path.is_symlink():
+                yield from self._files_below(relative)

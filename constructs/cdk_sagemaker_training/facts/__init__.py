@@ -1,0 +1,1 @@
+"""AWS's offer as data with source and date: instance types, containers, the service model."""

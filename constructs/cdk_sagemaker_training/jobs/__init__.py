@@ -1,0 +1,1 @@
+"""Kinds of training job, launchers, compilers and parallelism, as values."""

@@ -1,0 +1,264 @@
+"""Compilers of the training step, as values: PyTorch's inductor, open XLA, AWS Neuron."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any, Literal
+
+from cdk_sagemaker_training.core.tokens import is_unresolved
+from cdk_sagemaker_training.core.unlisted import check_listed, unlisted_hint
+from cdk_sagemaker_training.data.s3 import S3Prefix
+from cdk_sagemaker_training.facts.instance_facts import InstanceFacts, family, instance_facts
+from cdk_sagemaker_training.jobs.kinds import Advice, JobRequest
+from cdk_sagemaker_training.props.prop_types import check_fields
+
+Mode = Literal["default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"]
+
+_TORCHRUN = "sagemaker_torch_distributed_enabled"
+_PROCESSES_PER_HOST = "sagemaker_mpi_num_of_processes_per_host"
+
+
+@dataclass(frozen=True)
+class TorchCompile:
+    """``torch.compile`` with inductor, for NVIDIA GPUs and CPUs.
+
+    Sets the environment variables ``TRAINING_COMPILER``, ``TRAINING_COMPILER_MODE`` and ``TRAINING_COMPILER_DYNAMIC`` for the
+    script, and ``TORCHINDUCTOR_CACHE_DIR`` for PyTorch ("Compile Time Caching Configuration" in PyTorch's documentation).
+
+    Args:
+        mode: ``mode`` of torch.compile.
+        dynamic: Whether to compile for changing shapes; False requires that the script keeps shapes fixed.
+        cache_directory: Absolute path of the compiled code on the hosts. By default it is among the checkpoints, so that a job
+            that restarts from its checkpoints does not compile again.
+
+    Raises:
+        ValueError: ``mode`` is unknown, or ``cache_directory`` is not absolute.
+    """
+
+    mode: Mode = "default"
+    dynamic: bool = False
+    cache_directory: str = "/opt/ml/checkpoints/compiler-cache"
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if not self.cache_directory.startswith("/"):
+            raise ValueError(
+                "cache_directory must be an absolute path, like '/opt/ml/checkpoints/compiler-cache', "
+                f"got {self.cache_directory!r}"
+            )
+
+    def compiled(self, request: JobRequest) -> Sequence[JobRequest]:
+        """Return the requests of the compiled job.
+
+        Args:
+            request: The request of the job without a compiler.
+
+        Raises:
+            ValueError: The compiler does not support the job's machines or launcher.
+        """
+        _refuse_trainium("TorchCompile", request)
+        environment = {
+            "TRAINING_COMPILER": "inductor",
+            "TRAINING_COMPILER_MODE": self.mode,
+            "TRAINING_COMPILER_DYNAMIC": json.dumps(self.dynamic),
+            "TORCHINDUCTOR_CACHE_DIR": self.cache_directory,
+        }
+        return [
+            replace(
+                request,
+                environment={**request.environment, **environment},
+                kept=(*request.kept, self.cache_directory),
+            )
+        ]
+
+
+@dataclass(frozen=True)
+class TorchXla:
+    """Open-source PyTorch/XLA, with one process for each device, started by ``Torchrun()`` or by the script itself.
+
+    Sets ``PJRT_DEVICE`` for XLA's client: ``CUDA`` on types with GPUs, else ``CPU``, whose client has no collectives and
+    therefore trains in one process on one host. Releases from 2.8 on have no CUDA, so GPUs need torch and torch_xla 2.7 or older
+    (README of PyTorch/XLA). For Trainium use ``Neuron``.
+    """
+
+    def compiled(self, request: JobRequest) -> Sequence[JobRequest]:
+        """Return the requests of the compiled job.
+
+        Args:
+            request: The request of the job without a compiler.
+
+        Raises:
+            ValueError: The compiler does not support the job's machines or launcher.
+        """
+        _refuse_trainium("TorchXla", request)
+        facts = instance_facts(request.resource_config["InstanceType"])
+        device = "CUDA" if _may_have_gpus(request.resource_config["InstanceType"], facts) else "CPU"
+        if device == "CPU":
+            _check_one_process(request)
+        _check_launcher("TorchXla", request, ("Torchrun()", "launcher=None"))
+        environment = {"TRAINING_COMPILER": "xla", "PJRT_DEVICE": device}
+        if device == "CUDA" and _TORCHRUN not in request.hyperparameters and facts:
+            # torch_xla's own launch() reads the number of processes from it where no launcher started them.
+            environment["GPU_NUM_DEVICES"] = str(facts.devices)
+        advice = (_XLA_ON_GPUS,) if device == "CUDA" else ()
+        return [
+            replace(
+                request,
+                environment={**request.environment, **environment},
+                advice=(*request.advice, *advice),
+            )
+        ]
+
+
+@dataclass(frozen=True)
+class TensorFlowXla:
+    """TensorFlow's XLA, for GPUs and CPUs: functions with ``jit_compile=True``, also through Keras' ``compile``.
+
+    Sets the environment variable ``TRAINING_COMPILER`` for the script.
+
+    Args:
+        auto_clustering: Whether TensorFlow also compiles other clusters of the graph (`TF_XLA_FLAGS`, TensorFlow's page "XLA:
+            Optimizing Compiler").
+    """
+
+    auto_clustering: bool = False
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+    def compiled(self, request: JobRequest) -> Sequence[JobRequest]:
+        """Return the requests of the compiled job.
+
+        Args:
+            request: The request of the job without a compiler.
+
+        Raises:
+            ValueError: The compiler does not support the job's machines or launcher.
+        """
+        _refuse_trainium("TensorFlowXla", request)
+        if _TORCHRUN in request.hyperparameters:
+            raise ValueError(
+                "launcher must be one for TensorFlow, like launcher=None, which starts the script once on each host, "
+                "got Torchrun() with compiler=TensorFlowXla()"
+            )
+        environment = {"TRAINING_COMPILER": "xla"}
+        if self.auto_clustering:
+            environment["TF_XLA_FLAGS"] = "--tf_xla_auto_jit=2"
+        return [replace(request, environment={**request.environment, **environment})]
+
+
+@dataclass(frozen=True)
+class Neuron:
+    """AWS Neuron's compiler for Trainium, with PyTorch/XLA in the last of AWS's containers that have it.
+
+    Needs ``launcher=Torchrun()``. Sources: AWS Neuron's pages "PyTorch Neuron neuron_parallel_compile CLI" and "Neuron Persistent
+    Cache".
+
+    Args:
+        cache: Where compiled graphs are stored in S3, for all hosts and later jobs.
+        compile_ahead: Whether the workflow first runs a job that only traces the graphs and compiles them in parallel
+            (neuron_parallel_compile). Its results are meaningless; it neither reads nor writes checkpoints.
+        trial: Hyperparameters of that first job that differ from the training job's, like ``{"steps": 10}``: a few steps are
+            enough.
+
+    Raises:
+        ValueError: ``trial`` is set without ``compile_ahead``.
+    """
+
+    cache: S3Prefix
+    compile_ahead: bool = True
+    trial: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        object.__setattr__(self, "trial", MappingProxyType(dict(self.trial)))
+        if self.trial and not self.compile_ahead:
+            raise ValueError(
+                "trial must be left out without compile_ahead, whose job it configures, like trial={}, "
+                f"got {dict(self.trial)!r}"
+            )
+
+    def compiled(self, request: JobRequest) -> Sequence[JobRequest]:
+        """Return the requests of the compiled job.
+
+        Args:
+            request: The request of the job without a compiler.
+
+        Raises:
+            ValueError: The compiler does not support the job's machines or launcher.
+        """
+        instance_type = request.resource_config["InstanceType"]
+        facts = instance_facts(instance_type)
+        if facts is not None and facts.kind != "neuron":
+            must = "instance_type must be one of Trainium for compiler=Neuron(...), like 'ml.trn1.32xlarge'"
+            check_listed("instance-facts", instance_type, False, must)
+        _check_launcher("Neuron", request, ("Torchrun()",))
+        training = replace(
+            request,
+            environment={**request.environment, "NEURON_COMPILE_CACHE_URL": self.cache.uri},
+            storage=(*request.storage, self.cache),
+            advice=(*request.advice, _NEURON_WITH_XLA),
+        )
+        if not self.compile_ahead:
+            return [training]
+        compiling = replace(
+            training,
+            environment={**training.environment, "RUN_NEURON_PARALLEL_COMPILE": "1"},
+            overrides=self.trial,
+            checkpoints=False,
+            name_suffix="compile",
+        )
+        return [compiling, training]
+
+
+_XLA_ON_GPUS = Advice(
+    "cdk-sagemaker-training:xla-on-gpus",
+    "PyTorch/XLA has no CUDA in releases from 2.8 on, so this job stays at torch 2.7 or older; "
+    "for GPUs, TorchCompile() is the compiler under development.",
+)
+_NEURON_WITH_XLA = Advice(
+    "cdk-sagemaker-training:neuron-with-xla",
+    "AWS Neuron trains with PyTorch/XLA up to its release 2.29 and PyTorch 2.9, whose container TrainingImage.from_neuron names; "
+    "its successor, torch.compile(backend='neuron'), is in AWS's private beta.",
+)
+
+
+def _refuse_trainium(compiler: str, request: JobRequest) -> None:
+    instance_type = request.resource_config["InstanceType"]
+    facts = instance_facts(instance_type)
+    if facts is not None and facts.kind == "neuron":
+        raise ValueError(
+            f"compiler must be Neuron(...) on Trainium, like Neuron(cache=S3Prefix(bucket, 'neuron-cache/'))"
+            f"{unlisted_hint(instance_type)}, got {compiler} with {instance_type!r}"
+        )
+
+
+def _may_have_gpus(instance_type: str, facts: InstanceFacts | None) -> bool:
+    """Whether a type has GPUs; decided by its family's first letter if it has no facts."""
+    if facts is not None:
+        return facts.kind == "gpu"
+    return is_unresolved(instance_type) or family(instance_type).startswith(("g", "p"))
+
+
+def _check_launcher(compiler: str, request: JobRequest, supported: tuple[str, ...]) -> None:
+    launching = [key for key, value in request.hyperparameters.items() if key.endswith("_enabled") and value == "true"]
+    if launching == [_TORCHRUN] or (not launching and "launcher=None" in supported):
+        return
+    raise ValueError(
+        f"launcher must be {' or '.join(supported)} for compiler={compiler}, like {supported[0]}, "
+        f"got {', '.join(launching) or 'none'}"
+    )
+
+
+def _check_one_process(request: JobRequest) -> None:
+    hosts = request.resource_config["InstanceCount"]
+    processes = request.hyperparameters.get(_PROCESSES_PER_HOST, "1")
+    if not is_unresolved(hosts) and (hosts != 1 or processes != "1"):
+        raise ValueError(
+            "group must be one machine with one process for compiler=TorchXla() without GPUs, whose XLA has no collectives, "
+            f"like InstanceGroup('ml.m5.xlarge', 1), got {hosts} x {processes} on "
+            f"{request.resource_config['InstanceType']!r}"
+        )

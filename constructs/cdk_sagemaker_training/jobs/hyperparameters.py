@@ -1,0 +1,120 @@
+"""Encodes hyperparameters as the strings of CreateTrainingJob."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from cdk_sagemaker_training.core.tokens import is_unresolved
+from cdk_sagemaker_training.data.s3 import S3Prefix
+from cdk_sagemaker_training.jobs.kinds import JobRequest
+from cdk_sagemaker_training.props.execution_input import is_in_input, tokens_in
+
+# Limits of the service model (botocore's sagemaker, CreateTrainingJobRequest), checked here so that messages name the prop.
+_MOST_HYPERPARAMETERS = 100
+_LONGEST_HYPERPARAMETER = 2_500
+# What `.` of the service's pattern `.*` does not match in a value (java.util.regex.Pattern, "Line terminators").
+_LINE_BREAK = re.compile("[\n\r\x85\u2028\u2029]")
+
+
+def encode_hyperparameter(name: str, value: Any) -> str:
+    """Encode a hyperparameter as the string from which SageMaker's toolkit decodes the same value.
+
+    The toolkit decodes each string as JSON and keeps it unchanged if it is not valid JSON. So text is sent unchanged, except
+    text that is valid JSON, like ``"5"``, or has a line break, which the service's pattern does not allow. Other values are sent
+    as JSON, as by the SDK's framework estimators (``_json_encode_hyperparameters`` of the SageMaker Python SDK, version 2).
+
+    Args:
+        name: Name of the hyperparameter, for the message.
+        value: Text, a number, a bool, None, a list, a dict, or an ``S3Prefix``, which is sent as its URI.
+
+    Raises:
+        ValueError: ``value`` has no JSON form, or is a token that is not text.
+    """
+    if isinstance(value, S3Prefix):
+        return value.uri
+    if is_unresolved(value) and not isinstance(value, str):
+        raise ValueError(
+            f"hyperparameters[{name!r}] must be text if it is a token, "
+            "like sfn.JsonPath.format('{}', sfn.JsonPath.string_at('$.steps')), got a token that is not text"
+        )
+    if isinstance(value, str):
+        return (
+            json.dumps(value) if _LINE_BREAK.search(value) or (_is_json(value) and not is_unresolved(value)) else value
+        )
+    _check_json(name, value, ())
+    return json.dumps(value)
+
+
+def _check_json(name: str, value: Any, inside: tuple[int, ...]) -> None:
+    """Raise ``ValueError`` where JSON would not round-trip ``value``; ``inside`` are the ids of the objects that contain it."""
+    if id(value) in inside:
+        raise ValueError(f"hyperparameters[{name!r}] must not contain itself, like [1, 2], got {value!r}")
+    if isinstance(value, dict):
+        for key in value:
+            if not isinstance(key, str):
+                raise ValueError(
+                    f"hyperparameters[{name!r}] must have keys of text, like {{'a': 1}}, got {key!r} in it"
+                )
+        value, inside = list(value.values()), (*inside, id(value))
+    if isinstance(value, list | tuple):
+        for item in value:
+            _check_json(name, item, (*inside, id(value)))
+    elif isinstance(value, str) and inside and any(map(is_in_input, tokens_in(value))):
+        raise ValueError(
+            f"hyperparameters[{name!r}] must be known at synthesis, except as a whole text, "
+            "like sfn.JsonPath.string_at('$.steps'), got a JSONPath inside a list or dict"
+        )
+    elif value is not None and not isinstance(value, str | bool | int | float):
+        raise ValueError(
+            f"hyperparameters[{name!r}] must be text, a number, a bool, None, a list or a dict, like 0.001, got {value!r}"
+        )
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
+
+
+def hyperparameters(given: Mapping[str, Any], job_request: JobRequest, of_code: Mapping[str, str]) -> dict[str, str]:
+    """Return the encoded hyperparameters of a request.
+
+    Args:
+        given: The user's hyperparameters.
+        job_request: The request, which adds its own and overrides some of the user's.
+        of_code: Those of the prop ``code``, encoded.
+
+    Raises:
+        ValueError: A hyperparameter is set by the job itself, or a limit of the service is exceeded.
+    """
+    for name in given:
+        if name in of_code:
+            raise ValueError(
+                f"hyperparameters must not contain {name!r}, which code sets, like code=TrainingCode('src', 'train.py'), "
+                f"got {given[name]!r}"
+            )
+        if name in job_request.hyperparameters:
+            raise ValueError(
+                f"hyperparameters must not contain {name!r}, which the job sets; set it there, like launcher=Torchrun()"
+            )
+    values = {**given, **job_request.overrides}
+    encoded = {name: encode_hyperparameter(name, value) for name, value in values.items()}
+    own = {**job_request.hyperparameters, **of_code}
+    encoded.update(own)
+    if len(encoded) > _MOST_HYPERPARAMETERS:
+        raise ValueError(
+            f"hyperparameters must be at most {_MOST_HYPERPARAMETERS}, including {len(own)} of the job, "
+            f"like {{'steps': 5_000}} with a file in a channel for the rest, got {len(encoded)}"
+        )
+    for name, text in encoded.items():
+        if not is_unresolved(text) and len(text) > _LONGEST_HYPERPARAMETER:
+            raise ValueError(
+                f"hyperparameters[{name!r}] must be at most {_LONGEST_HYPERPARAMETER} characters, "
+                f"like the S3 URI of a file that holds it, got {len(text)} characters beginning {text[:20]!r}"
+            )
+    return encoded

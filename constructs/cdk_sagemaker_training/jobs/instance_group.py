@@ -1,0 +1,166 @@
+"""Groups of machines of one type, or of the first available of several types, as values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from cdk_sagemaker_training.core.checks import check_text
+from cdk_sagemaker_training.core.tokens import is_unresolved
+from cdk_sagemaker_training.facts.instance_types import check_training_instance_type
+from cdk_sagemaker_training.props.prop_types import check_fields, checked
+
+_MOST_PREFERENCES = 5  # ResourceConfig.InstancePreferences of the service model
+
+
+@dataclass(frozen=True)
+class InstancePreference:
+    """One of the instance types that a job may run on (API, InstancePreference).
+
+    Args:
+        instance_type: The type, like ``"ml.p5.48xlarge"``.
+        instance_count: Number of machines of this type; None for the group's ``instance_count``. Set on all preferences of a
+            group or on none.
+        training_plan: ARN of a training plan that reserves this type; None for on-demand machines.
+
+    Raises:
+        ValueError: SageMaker has no such type for training, or the count is below 1.
+    """
+
+    instance_type: str
+    instance_count: int | None = None
+    training_plan: str | None = None
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        check_training_instance_type(self.instance_type)
+        if self.instance_count is not None:
+            check_count("instance_count", self.instance_count)
+        if self.training_plan is not None:
+            check_text(
+                "training_plan", self.training_plan, "arn:aws:sagemaker:us-east-1:123456789012:training-plan/spring"
+            )
+
+    def config(self) -> dict[str, Any]:
+        """Return the request's InstancePreference."""
+        return {
+            "InstanceType": self.instance_type,
+            "InstanceCount": self.instance_count,
+            "TrainingPlanArns": [self.training_plan] if self.training_plan else [],
+        }
+
+
+@dataclass(frozen=True, init=False)
+class InstanceGroup:
+    """Machines of one type, like ``InstanceGroup("ml.g5.xlarge", 2)``, or of the first available type of a list.
+
+    With a list, like ``InstanceGroup(["ml.p5.48xlarge", "ml.p4d.24xlarge"], 2)``, SageMaker runs the whole job on the first type
+    that has capacity. All checks are made for each type, and the job's request must be the same on all of them. A list excludes
+    spot machines, UltraServers and other groups (API, ResourceConfig.InstancePreferences).
+
+    Attributes:
+        instance_type: The type, the first of a list.
+        instance_count: Number of machines, that of the first type of a list.
+        preferences: The types of a list; empty for a single type.
+    """
+
+    instance_type: str
+    instance_count: int
+    preferences: tuple[InstancePreference, ...] = field(default=(), repr=False)
+
+    @checked
+    def __init__(
+        self,
+        instance_type: str | Sequence[str | InstancePreference],
+        instance_count: int | None = None,
+        preferences: Sequence[InstancePreference] = (),
+    ) -> None:
+        """Create a group of machines.
+
+        Args:
+            instance_type: A type like ``"ml.g5.xlarge"``, or 1 to 5 types in order of preference, each as text or as an
+                ``InstancePreference``.
+            instance_count: Number of machines, at least 1; 1 by default. Not with counts in the preferences.
+            preferences: The preferences of a group that is copied, as ``dataclasses.replace`` passes them.
+
+        Raises:
+            ValueError: SageMaker has no such type for training, a type is listed twice, or counts contradict each other.
+        """
+        given = preferences if isinstance(instance_type, str) else instance_type
+        several = tuple(one if isinstance(one, InstancePreference) else InstancePreference(one) for one in given)
+        if several or given is instance_type:
+            _check_preferences(several, instance_count)
+            instance_type, counts = several[0].instance_type, several[0].instance_count
+            instance_count = counts if counts is not None else instance_count
+        count = 1 if instance_count is None else instance_count
+        check_training_instance_type(instance_type)  # type: ignore[arg-type]
+        check_count("instance_count", count)
+        object.__setattr__(self, "instance_type", instance_type)
+        object.__setattr__(self, "instance_count", count)
+        object.__setattr__(self, "preferences", several)
+
+    @property
+    def alternatives(self) -> tuple[InstanceGroup, ...]:
+        """One group for each type of a list; the group itself without a list."""
+        return tuple(
+            InstanceGroup(one.instance_type, one.instance_count or self.instance_count) for one in self.preferences
+        ) or (self,)
+
+    def resource_config(self) -> dict[str, Any]:
+        """Return the group's members of the request's ResourceConfig."""
+        if not self.preferences:
+            return {"InstanceType": self.instance_type, "InstanceCount": self.instance_count}
+        each = self.preferences[0].instance_count is not None
+        return {
+            "InstanceCount": None if each else self.instance_count,
+            "InstancePreferences": [one.config() for one in self.preferences],
+        }
+
+
+def check_count(prop: str, count: int, *, least: int = 1) -> None:
+    """Check that a count is large enough; tokens pass.
+
+    Args:
+        prop: Name of the prop, for the message.
+        count: The count.
+        least: The minimum.
+
+    Raises:
+        ValueError: ``count`` is below ``least``.
+    """
+    if is_unresolved(count):
+        return
+    if count < least:
+        raise ValueError(f"{prop} must be a whole number of at least {least}, like 2, got {count!r}")
+
+
+def machines_of(config: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return InstanceType and InstanceCount of each group of a ResourceConfig, or of each of its InstancePreferences."""
+    if config.get("InstanceGroups"):
+        return list(config["InstanceGroups"])
+    count = config.get("InstanceCount")
+    preferences = config.get("InstancePreferences", ())
+    return [{**one, "InstanceCount": one["InstanceCount"] or count} for one in preferences] or [config]
+
+
+def _check_preferences(preferences: tuple[InstancePreference, ...], instance_count: int | None) -> None:
+    """Check the API's rules of InstancePreference: each type once, and a count on every preference or one for the job."""
+    types = [one.instance_type for one in preferences]
+    if not 1 <= len(types) <= _MOST_PREFERENCES:
+        raise ValueError(
+            f"instance_type must be a type or a list of 1 to {_MOST_PREFERENCES}, "
+            f"like ['ml.p5.48xlarge', 'ml.p4d.24xlarge'], got {len(types)}"
+        )
+    for name in types:
+        if types.count(name) > 1:
+            raise ValueError(
+                f"instance_type must list each type once, like ['ml.p5.48xlarge', 'ml.p4d.24xlarge'], got {name!r} twice"
+            )
+    counts = [one.instance_count for one in preferences]
+    known = [count for count in counts if count is not None]
+    if known and (len(known) < len(counts) or instance_count not in (None, counts[0])):
+        raise ValueError(
+            "instance_count must be set on each InstancePreference, or once for the job, like "
+            f"InstanceGroup(['ml.p5.48xlarge', 'ml.p4d.24xlarge'], 2), got {counts} with {instance_count!r} for the job"
+        )

@@ -1,0 +1,293 @@
+"""Launchers of SageMaker's training toolkit, which start several processes of one script on each host, as values."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from cdk_sagemaker_training.core.tokens import is_unresolved
+from cdk_sagemaker_training.core.unlisted import check_listed, unlisted_hint
+from cdk_sagemaker_training.facts.instance_facts import instance_facts
+from cdk_sagemaker_training.jobs.advice import Advice, advice
+from cdk_sagemaker_training.jobs.instance_group import InstanceGroup, check_count
+from cdk_sagemaker_training.props.prop_types import check_fields
+
+# The toolkit's one key for this number (params.py): its torchrun runner reads the key that is named after MPI.
+_PROCESSES_PER_HOST = "sagemaker_mpi_num_of_processes_per_host"
+
+# SM_DATAPARALLEL_SUPPORTED_INSTANCE_TYPES of fw_utils.py in the SageMaker Python SDK, version 2.
+_SMDDP_BY_MPI = ("ml.p3.16xlarge", "ml.p3dn.24xlarge", "ml.p4d.24xlarge", "ml.p4de.24xlarge")
+# estimator.py of the same SDK accepts this type with torch_distributed only.
+_SMDDP_BY_TORCHRUN = (*_SMDDP_BY_MPI, "ml.p5.48xlarge")
+
+
+@dataclass(frozen=True)
+class Torchrun:
+    """PyTorch's torchrun.
+
+    Args:
+        processes_per_host: Number of processes on each host; None for one for each accelerator, or 1 without accelerators.
+
+    Raises:
+        ValueError: ``processes_per_host`` is below 1.
+    """
+
+    processes_per_host: int | None = None
+    alone_because: ClassVar[str] = ""
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        _check_processes(self.processes_per_host)
+
+    def hyperparameters(self, group: InstanceGroup) -> Mapping[str, str]:
+        """Return the hyperparameters that make the toolkit use this launcher.
+
+        Args:
+            group: The machines.
+        """
+        return {"sagemaker_torch_distributed_enabled": "true", **_processes(self.processes_per_host)}
+
+    def advice(self, group: InstanceGroup) -> tuple[Advice, ...]:
+        """Return warnings about the launcher on these machines.
+
+        Args:
+            group: The machines.
+        """
+        return processes_advice(group, self.processes_per_host)
+
+
+@dataclass(frozen=True)
+class Mpi:
+    """mpirun over SSH, for Horovod; the image needs Open MPI and an SSH server.
+
+    Sources: mpi.py of the SageMaker training toolkit; "MPI" in Horovod's documentation.
+
+    Args:
+        processes_per_host: Number of processes on each host, at most the number of accelerators, because each process of
+            Horovod uses one; None for one for each accelerator.
+        custom_mpi_options: Additional options of mpirun, separated by spaces and without quotes, like
+            ``"-x HOROVOD_FUSION_THRESHOLD=67108864 --NCCL_DEBUG WARN"``. The options in Horovod's guide (no binding, mapping by
+            slot, TCP without openib, exported paths) are already set by the toolkit.
+
+    Raises:
+        ValueError: ``processes_per_host`` is below 1, or the options contain quotes.
+    """
+
+    processes_per_host: int | None = None
+    custom_mpi_options: str = ""
+    alone_because: ClassVar[str] = ""
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        _check_processes(self.processes_per_host)
+        _check_mpi_options(self.custom_mpi_options)
+
+    def hyperparameters(self, group: InstanceGroup) -> Mapping[str, str]:
+        """Return the hyperparameters that make the toolkit use this launcher.
+
+        Args:
+            group: The machines.
+
+        Raises:
+            ValueError: The launcher does not support the machines.
+        """
+        _check_group(self, group)
+        return {
+            "sagemaker_mpi_enabled": "true",
+            **_processes(self.processes_per_host),
+            "sagemaker_mpi_custom_mpi_options": json.dumps(self.custom_mpi_options),
+        }
+
+    def advice(self, group: InstanceGroup) -> tuple[Advice, ...]:
+        """Return warnings about the launcher on these machines.
+
+        Args:
+            group: The machines.
+        """
+        return processes_advice(group, self.processes_per_host)
+
+
+@dataclass(frozen=True)
+class SmDdp:
+    """SageMaker's distributed data parallel library (SMDDP), with an AllReduce for the network of P3 and P4 machines.
+
+    The image must contain the library: PyTorch up to 2.2.0, TensorFlow up to 2.11. Sources: fw_utils.py and estimator.py of the
+    SageMaker Python SDK, version 2.
+
+    Args:
+        launch_by: ``"mpi"``, the library's own launcher, or ``"torchrun"``, with which the script selects the torch.distributed
+            backend ``smddp``. ``ml.p5.48xlarge`` supports ``"torchrun"`` only.
+        custom_mpi_options: Additional options of mpirun, separated by spaces and without quotes; only with ``"mpi"``.
+
+    Raises:
+        ValueError: The options contain quotes, or come with ``"torchrun"``.
+    """
+
+    launch_by: Literal["mpi", "torchrun"] = "mpi"
+    custom_mpi_options: str = ""
+    alone_because: ClassVar[str] = ""
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        _check_mpi_options(self.custom_mpi_options)
+        if self.custom_mpi_options and self.launch_by == "torchrun":
+            raise ValueError(
+                "custom_mpi_options must be left out with launch_by='torchrun', like SmDdp(launch_by='torchrun'), "
+                f"got {self.custom_mpi_options!r}"
+            )
+
+    def hyperparameters(self, group: InstanceGroup) -> Mapping[str, str]:
+        """Return the hyperparameters that make the toolkit use this launcher.
+
+        Args:
+            group: The machines.
+
+        Raises:
+            ValueError: The launcher does not support the machines.
+        """
+        supported = _SMDDP_BY_MPI if self.launch_by == "mpi" else _SMDDP_BY_TORCHRUN
+        check_listed(
+            "smddp-types",
+            group.instance_type,
+            group.instance_type in supported,
+            f"launcher must be one that {group.instance_type} supports, like Torchrun()",
+            f"SmDdp(launch_by={self.launch_by!r}), which supports {', '.join(supported)}",
+        )
+        return {
+            "sagemaker_distributed_dataparallel_enabled": "true",
+            "sagemaker_instance_type": json.dumps(group.instance_type),
+            "sagemaker_distributed_dataparallel_custom_mpi_options": json.dumps(self.custom_mpi_options),
+            **({"sagemaker_torch_distributed_enabled": "true"} if self.launch_by == "torchrun" else {}),
+        }
+
+    def advice(self, group: InstanceGroup) -> tuple[Advice, ...]:
+        """Return warnings about the launcher on these machines.
+
+        Args:
+            group: The machines.
+        """
+        return ()
+
+
+@dataclass(frozen=True)
+class PyTorchDdp:
+    """``pytorchddp`` of AWS's Hugging Face containers: PyTorch's DDP started by mpirun.
+
+    For existing scripts; ``Torchrun()`` is PyTorch's current launcher. The SDK's PyTorch estimator maps ``pytorchddp`` to SMDDP,
+    which is ``SmDdp()`` here. Sources: estimator.py for Hugging Face and for PyTorch in the SageMaker Python SDK, version 2;
+    training.py of the PyTorch toolkit, which uses its SMDDP runner for it.
+
+    Args:
+        processes_per_host: Number of processes on each host, at most the number of accelerators; None for one for each.
+
+    Raises:
+        ValueError: ``processes_per_host`` is below 1.
+    """
+
+    processes_per_host: int | None = None
+    alone_because: ClassVar[str] = ""
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        _check_processes(self.processes_per_host)
+
+    def hyperparameters(self, group: InstanceGroup) -> Mapping[str, str]:
+        """Return the hyperparameters that make the toolkit use this launcher.
+
+        Args:
+            group: The machines.
+
+        Raises:
+            ValueError: The launcher does not support the machines.
+        """
+        _check_group(self, group)
+        return {
+            "sagemaker_pytorch_ddp_enabled": "true",
+            "sagemaker_instance_type": json.dumps(group.instance_type),
+            **_processes(self.processes_per_host),
+        }
+
+    def advice(self, group: InstanceGroup) -> tuple[Advice, ...]:
+        """Return warnings about the launcher on these machines.
+
+        Args:
+            group: The machines.
+        """
+        return processes_advice(group, self.processes_per_host)
+
+
+def check_not_trainium(launcher: object, group: InstanceGroup) -> None:
+    """Check that the machines of a launcher have no Trainium, which only torchrun supports.
+
+    Args:
+        launcher: The launcher, for the message.
+        group: The machines.
+
+    Raises:
+        ValueError: They have.
+    """
+    # TRAINIUM_SUPPORTED_DISTRIBUTION_STRATEGIES of fw_utils.py in the SageMaker Python SDK, version 2.
+    facts = instance_facts(group.instance_type)
+    if facts is not None and facts.kind == "neuron":
+        raise ValueError(
+            f"launcher must be Torchrun() on Trainium, the only one that SageMaker supports there, like Torchrun()"
+            f"{unlisted_hint(group.instance_type)}, got {launcher!r} on {group.instance_type}"
+        )
+
+
+def _check_processes(processes_per_host: int | None) -> None:
+    if processes_per_host is not None:
+        check_count("processes_per_host", processes_per_host)
+
+
+def _check_group(launcher: Mpi | PyTorchDdp, group: InstanceGroup) -> None:
+    """Raise ``ValueError`` on Trainium, and for more processes than accelerators, of which each process uses one."""
+    check_not_trainium(launcher, group)
+    facts, processes = instance_facts(group.instance_type), launcher.processes_per_host
+    if facts is None or not facts.devices or processes is None or is_unresolved(processes):
+        return
+    if processes > facts.processes:
+        raise ValueError(
+            f"processes_per_host must be at most the {facts.processes} accelerators of {group.instance_type}, "
+            f"like {facts.processes}{unlisted_hint(group.instance_type)}, got {processes}"
+        )
+
+
+def _processes(processes_per_host: int | None) -> dict[str, str]:
+    return {} if processes_per_host is None else {_PROCESSES_PER_HOST: str(processes_per_host)}
+
+
+def processes_advice(group: InstanceGroup, processes_per_host: int | None) -> tuple[Advice, ...]:
+    """Warn of idle accelerators, and of more processes than vCPUs.
+
+    Args:
+        group: The machines.
+        processes_per_host: Number of processes on each host; None for one for each accelerator.
+    """
+    facts = instance_facts(group.instance_type)
+    if facts is None or processes_per_host is None or is_unresolved(processes_per_host):
+        return ()
+    if not facts.devices and facts.vcpus is not None and processes_per_host > facts.vcpus:
+        return advice(
+            "more-processes-than-vcpus",
+            f"{processes_per_host} processes share the {facts.vcpus} vCPUs of {group.instance_type} and slow each other down; "
+            f"start {facts.vcpus} at most, or use a larger machine",
+        )
+    if processes_per_host >= facts.processes:
+        return ()
+    return advice(
+        "idle-accelerators",
+        f"{processes_per_host} of the {facts.processes} accelerators of {group.instance_type} would have a process: the rest "
+        "are billed and idle, unless a process uses several",
+    )
+
+
+def _check_mpi_options(options: str) -> None:
+    # mpi.py of the toolkit splits at spaces without regard to quotes, so mpirun would receive a quoted value in pieces.
+    if not is_unresolved(options) and set(options) & set("'\"\n"):
+        raise ValueError(
+            "custom_mpi_options must be options of mpirun separated by spaces, without quotes, "
+            f"like '-x NCCL_DEBUG=WARN', got {options!r}"
+        )

@@ -1,0 +1,120 @@
+"""A Ray cluster over all machines of a job, as a launcher."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from cdk_sagemaker_training.jobs.advice import Advice
+from cdk_sagemaker_training.jobs.instance_group import InstanceGroup
+from cdk_sagemaker_training.props.prop_types import check_fields
+
+if TYPE_CHECKING:
+    from aws_cdk import Size
+
+_ENABLED = "sagemaker_ray_enabled"
+# What the toolkit starts without a shell: _SAFE_ENTRY_POINT of process.py in sagemaker-training 5.1.4.
+_SCRIPT = re.compile(r"[A-Za-z0-9._][A-Za-z0-9._+-]*(/[A-Za-z0-9._+-]+)*\.py")
+_LEAST_OBJECT_STORE = (
+    75 * 1024**2
+)  # bytes: OBJECT_STORE_MINIMUM_MEMORY_BYTES of ray/_private/ray_constants.py, Ray 2.60
+# A label's value ("Use labels to control scheduling" in Ray's documentation): LABEL_REGEX of ray/_private/label_utils.py.
+_LABEL = re.compile(r"[a-zA-Z0-9]([a-zA-Z0-9_.-]{0,61}[a-zA-Z0-9])?")
+_RESOURCES = ("CPU", "GPU", "memory", "object_store_memory")  # Ray's own
+
+
+@dataclass(frozen=True)
+class Ray:
+    """A Ray cluster over all machines of the job, for Ray Data and Ray Train; the script runs once, on the cluster's head.
+
+    The head is on the first host of the training group. Each host is a node with its CPUs and GPUs, a label ``group`` with the
+    name of its instance group, and a resource of that name, one for each of its CPUs. A task or actor with
+    ``label_selector={"group": "data_group"}`` runs in that group. A job without groups has one, ``homogeneousCluster``.
+
+    The image needs Ray 2.49 or later, and ``COPY common/ray_cluster.py /opt/ml/code/common/``: the toolkit starts that file of
+    ``training_code_path()`` on every host instead of the script.
+
+    Sources: "ray start" and "Use labels to control scheduling" in Ray's documentation; environment.py of the SageMaker training
+    toolkit, which reads SAGEMAKER_PROGRAM before the hyperparameter ``sagemaker_program``.
+
+    Args:
+        script: Path of the Python script below /opt/ml/code.
+        object_store_memory: Memory of each host's object store, at least 75 MiB; None for 30 % of the host's memory.
+
+    Raises:
+        ValueError: ``script`` is not a Python file below /opt/ml/code, or is the launcher itself; the object store is too small.
+    """
+
+    script: str = "train.py"
+    object_store_memory: Size | None = None
+    alone_because: ClassVar[str] = ""
+    program: ClassVar[str] = "common/ray_cluster.py"
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        parts = self.script.split("/")
+        if not _SCRIPT.fullmatch(self.script) or {".", ".."} & {*parts}:
+            raise ValueError(
+                "script must be a Python file below /opt/ml/code whose path has letters, digits, '.', '_', '+' and '-' only, "
+                f"like 'train.py', got {self.script!r}"
+            )
+        if self.script == self.program:
+            raise ValueError(
+                f"script must be the one that trains, like 'train.py', got the launcher's own {self.script!r}"
+            )
+        self._object_store_bytes()
+
+    def hyperparameters(self, group: InstanceGroup) -> Mapping[str, str]:
+        """Return the hyperparameters that ``program`` reads.
+
+        Args:
+            group: The machines.
+        """
+        store = self._object_store_bytes()
+        return {
+            _ENABLED: "true",
+            "sagemaker_program": json.dumps(self.program),
+            "sagemaker_ray_script": json.dumps(self.script),
+            **({} if store is None else {"sagemaker_ray_object_store_memory": str(store)}),
+        }
+
+    def advice(self, group: InstanceGroup) -> tuple[Advice, ...]:
+        """Return warnings about the launcher on these machines: none.
+
+        Args:
+            group: The machines.
+        """
+        return ()
+
+    def _object_store_bytes(self) -> int | None:
+        if self.object_store_memory is None:
+            return None
+        later = self.object_store_memory.is_unresolved()
+        size = 0 if later else self.object_store_memory.to_bytes()
+        if size < _LEAST_OBJECT_STORE:
+            raise ValueError(
+                "object_store_memory must be at least 75 MiB, Ray's least, and known when the app is synthesized, "
+                f"like Size.gibibytes(8), got {'a token' if later else f'{size / 1024**2:g} MiB'}"
+            )
+        return int(size)
+
+
+def check_group_names(hyperparameters: Mapping[str, str], names: Iterable[str]) -> None:
+    """Check that names of instance groups can be labels and resources of Ray's nodes, if the launcher is ``Ray``.
+
+    Args:
+        hyperparameters: Hyperparameters of the job's request.
+        names: Names of the instance groups.
+
+    Raises:
+        ValueError: A name cannot be a label's value, or is a resource that Ray defines.
+    """
+    for name in names if _ENABLED in hyperparameters else ():
+        if not _LABEL.fullmatch(name) or name in _RESOURCES:
+            raise ValueError(
+                "groups must have names that Ray takes as labels and resources: at most 63 letters, digits, '-', '_' and '.', a "
+                f"letter or digit first and last, and none of {', '.join(_RESOURCES)}, like 'data_group', got {name!r}"
+            )

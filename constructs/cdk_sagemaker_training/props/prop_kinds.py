@@ -1,0 +1,196 @@
+"""Objects that props take, by the attributes that they are known by, and an example of each prop for its message."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+
+class Kind(NamedTuple):
+    """What a prop must be, by the attributes that it is known by.
+
+    CDK's interfaces have no class in Python that all implementations are instances of, and to import them takes longer than all
+    checks together; a kind of job, a launcher or a channel may be a user's own.
+
+    Args:
+        must: What it must be, in messages.
+        example: A value, as Python source, for messages.
+        has: Attributes that a value has. None: a class of this library, of which a value must be an instance.
+        lacks: Attributes that a value does not have.
+    """
+
+    must: str
+    example: str
+    has: tuple[str, ...] = ()
+    lacks: tuple[str, ...] = ()
+
+
+# By the name in the annotations. A kind without attributes is a class of ours, of which a value must be an instance.
+KINDS: Mapping[str, Kind] = {
+    "Channel": Kind("a channel", "S3Channel(bucket, 'images/')", ("channel_config",)),
+    "Compiler": Kind("a compiler", "TorchCompile()", ("compiled",)),
+    "Construct": Kind("a construct", "self", ("node",)),
+    "Duration": Kind("a Duration", "Duration.hours(6)", ("to_seconds",)),
+    "IBucket": Kind("a bucket", "s3.Bucket(self, 'Bucket')", ("bucket_name",)),
+    "IEfsFileSystem": Kind("a file system of EFS", "efs.FileSystem(self, 'Files', vpc=vpc)", ("file_system_id",)),
+    "IFsxFileSystem": Kind("a file system of FSx", "LustreFileSystem(self, 'Lustre', ...)", ("file_system_id",)),
+    "IFunction": Kind("a function", "lambda_.Function(self, 'Credentials', ...)", ("function_arn",)),
+    "Launcher": Kind("a launcher", "Torchrun()", ("hyperparameters", "advice", "alone_because"), ("environment",)),
+    "Parallelism": Kind(
+        "a parallelism",
+        "NativeParallelism(data_shard=8)",
+        ("hyperparameters", "environment", "advice", "alone_because"),
+    ),
+    "Size": Kind("a Size", "Size.gibibytes(100)", ("to_gibibytes",)),
+    "TrainingImage": Kind(
+        "a TrainingImage",
+        "TrainingImage.from_dlc(self, 'Image', 'pytorch-training', '2.6.0-gpu-py312')",
+        ("image_uri", "grant_pull"),
+    ),
+    "TrainingJob": Kind("a kind of job", "DataParallelJob(InstanceGroup('ml.g5.xlarge'))", ("requests",)),
+    "TrainingNetwork": Kind("a TrainingNetwork", "TrainingNetwork(self, 'Network')", ("vpc_config",)),
+    "TrainingRole": Kind("a role, not its ARN", "TrainingRole(self, 'Role')", ("role_arn", "grant_checkpoints")),
+    "ec2.ISecurityGroup": Kind(
+        "a security group", "ec2.SecurityGroup(self, 'Group', vpc=vpc)", ("security_group_id", "connections")
+    ),
+    "ec2.IVpc": Kind("a VPC", "ec2.Vpc.from_lookup(self, 'Vpc', is_default=True)", ("vpc_id", "select_subnets")),
+    "ec2.SubnetSelection": Kind(
+        "a SubnetSelection",
+        "ec2.SubnetSelection(subnet_type=ec2.SubnetType.PRIVATE_ISOLATED)",
+        ("subnet_type", "subnet_filters"),
+    ),
+    "ecr.IRepository": Kind("a repository of ECR", "ecr.Repository(self, 'Repository')", ("repository_arn",)),
+    "ecr_assets.Platform": Kind("a Platform", "ecr_assets.Platform.LINUX_AMD64", ("platform",)),
+    "iam.IManagedPolicy": Kind(
+        "a managed policy",
+        "iam.ManagedPolicy.from_aws_managed_policy_name('PowerUserAccess')",
+        ("managed_policy_arn",),
+    ),
+    "iam.IRole": Kind("a role, not its ARN", "TrainingRole(self, 'Role')", ("role_arn",)),
+    "kms.IKey": Kind("a key, not its ARN", "kms.Key(self, 'Key')", ("key_arn",)),
+    "Advice": Kind("an Advice", "Advice('team:slow', 'Use a larger machine.')"),
+    "Debugger": Kind("a Debugger", "Debugger(S3Prefix(bucket, 'tensors/'))"),
+    "DebuggerRule": Kind("a DebuggerRule", "DebuggerRule('LossNotDecreasing', image_uri)"),
+    "Experiment": Kind("an Experiment", "Experiment('digits')"),
+    "InstancePreference": Kind("an InstancePreference", "InstancePreference('ml.p5.48xlarge', 2)"),
+    "InstanceGroup": Kind("an InstanceGroup", "InstanceGroup('ml.g5.xlarge')"),
+    "LogOptions": Kind("a LogOptions", "sfn.LogOptions(destination=group, level=sfn.LogLevel.ALL)"),
+    "Mlflow": Kind("an Mlflow", "Mlflow('arn:aws:sagemaker:us-east-1:123456789012:mlflow-tracking-server/digits')"),
+    "PrivateRegistry": Kind("a PrivateRegistry", "PrivateRegistry()"),
+    "Profiler": Kind("a Profiler", "Profiler(interval_milliseconds=500)"),
+    "RemovalPolicy": Kind("a RemovalPolicy", "RemovalPolicy.DESTROY"),
+    "S3Prefix": Kind("an S3Prefix", "S3Prefix(bucket, 'models/')"),
+    "Spot": Kind("a Spot", "Spot(S3Prefix(bucket, 'checkpoints/'), max_wait=Duration.hours(12))"),
+    "TensorBoard": Kind("a TensorBoard", "TensorBoard(S3Prefix(bucket, 'tensorboard/'))"),
+    "ChoiceField": Kind("a ChoiceField", "ChoiceField(['ml.g5.xlarge', 'ml.g5.2xlarge'])"),
+    "NumberField": Kind("a NumberField", "NumberField(minimum=0, maximum=1)"),
+    "TextField": Kind("a TextField", "TextField('images-*')"),
+    "Cause": Kind("a Cause", "Cause.CAPACITY"),
+    "Retry": Kind("a Retry", "Retry(attempts=3, first_wait=Duration.minutes(5))"),
+    "UltraServers": Kind("an UltraServers", "UltraServers([18])"),
+    "WarmPool": Kind("a WarmPool", "WarmPool(Duration.minutes(30))"),
+}
+
+# Props that take one of several texts of AWS's or PyTorch's, and the list (`unlisted.LISTS`) that has these. A prop whose record
+# has members of the request (`prop.Prop`) is held against "service-values" without a row here.
+LISTED: Mapping[str, str] = {
+    "compression": "service-values",
+    "data_type": "service-values",
+    "distribution": "service-values",
+    "input_mode": "service-values",
+    "mode": "torch-compile-modes",
+    "record_wrapper": "service-values",
+}
+
+# Of a prop whose record has no example, or of one with its owner where another has the same name. A value inside a dict or a
+# list has its kind's.
+EXAMPLES: Mapping[str, str] = {
+    "attempts": "3",
+    "values": "['ml.g5.xlarge', 'ml.g5.2xlarge']",
+    "attribute_names": "['source-ref', 'label']",
+    "availability_zones": "['us-east-1a']",
+    "batch_size": "64",
+    "build_args": "{'VERSION': '2'}",
+    "builder": "'codebuild'",
+    "cache": "S3Prefix(bucket, 'neuron-cache/')",
+    "TrainingImage.cache": "True",
+    "cache_directory": "'/opt/ml/checkpoints/compiler-cache'",
+    "checkpoints": "S3Prefix(bucket, 'checkpoints/')",
+    "cidr": "'10.1.0.0/16'",
+    "collections": "{'losses': {'save_interval': '100'}}",
+    "content_type": "'application/x-parquet'",
+    "counts": "[18]",
+    "custom_mpi_options": "'-x NCCL_DEBUG=WARN'",
+    "directory": "'/images'",
+    "TrainingImage.directory": "'training_code'",
+    "endpoints": "['sts', 'logs']",
+    "environment": "{'NCCL_DEBUG': 'INFO'}",
+    "evaluator_image": "'503895931360.dkr.ecr.us-east-1.amazonaws.com/sagemaker-debugger-rules'",
+    "experiment_name": "'digits'",
+    "file": "'heterogeneous/Dockerfile'",
+    "groups": "{'data_group': InstanceGroup('ml.c5.xlarge')}",
+    "S3Channel.groups": "['data_group']",
+    "hook_parameters": "{'save_interval': '500'}",
+    "hyperparameters": "{'epochs': 3}",
+    "id": "'Training'",
+    "image_uri": "'123456789012.dkr.ecr.us-east-1.amazonaws.com/jobs:1'",
+    "instance_type": "'ml.g5.xlarge'",
+    "local_path": "'/opt/ml/checkpoints'",
+    "integration": "'poll'",
+    "max_azs": "1",
+    "max_images": "10",
+    "mode": "'default'",
+    "mount_name": "'x7jq3bmv'",
+    "name": "'LossNotDecreasing'",
+    "owner_account": "'123456789012'",
+    "parameters": "{'rule_to_invoke': 'LossNotDecreasing'}",
+    "preferences": "[InstancePreference('ml.p5.48xlarge', 2)]",
+    "prefix": "'images/'",
+    "precision": "'bf16'",
+    "schedule": "'gpipe'",
+    "launch_by": "'mpi'",
+    "order": "['data_group', 'dnn_group']",
+    "timeout": "Duration.days(2)",
+    "base": "'pytorch-training:2.6.0-gpu-py312'",
+    "account_id": "'763104351884'",
+    "framework": "'pytorch'",
+    "version": "'1.13.1'",
+    "arn": "'arn:aws:s3:us-east-1:123456789012:accesspoint/images'",
+    "alias": "'images-hrzrlukc5m36ft7okagglf3gmwluquse1b-s3alias'",
+    "TrainingImage.from_dlc.repository": "'pytorch-training'",
+    "resource_arn": "'arn:aws:sagemaker:us-east-1:123456789012:mlflow-tracking-server/digits'",
+    "resume_from": "'monday'",
+    "rules": "[DebuggerRule('LossNotDecreasing', image_uri)]",
+    "run_name": "'first'",
+    "storage_gib": "1_200",
+    "subfolder": "'digits/'",
+    "tag": "'2.6.0-gpu-py312'",
+    "throughput": "125",
+    "train_group": "'dnn_group'",
+    "training_plan": "'arn:aws:sagemaker:us-east-1:123456789012:training-plan/spring'",
+    "trial": "{'steps': 10}",
+    "trial_name": "'first'",
+    "unique_by": "sfn.JsonPath.string_at('$.index')",
+}
+
+
+@cache
+def kind_names() -> Mapping[str, Any]:
+    """Stand-ins for kinds whose modules are imported by type checkers only.
+
+    Returns:
+        Stand-ins, and namespaces of these for modules such as ``iam``, by the names that annotations use.
+    """
+    names: dict[str, Any] = {}
+    for name, kind in KINDS.items():
+        if not kind.has:
+            continue
+        module, _, attribute = name.rpartition(".")
+        stand_in = type(attribute, (), {"kind": name})
+        if module:
+            setattr(names.setdefault(module, SimpleNamespace()), attribute, stand_in)
+        else:
+            names[name] = stand_in
+    return names

@@ -1,0 +1,224 @@
+"""Checks props against their annotations, with one message for all: the prop, what it must be, an example and the value.
+
+Annotations are the only place that says what a prop may be. A value checks its fields first thing (``check_fields``), a function
+or constructor its arguments (``checked``), and what remains to be checked by hand are ranges, patterns and rules between props.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
+from functools import cache
+from types import NoneType, UnionType
+from typing import Any, Literal, NamedTuple, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from cdk_sagemaker_training.core.tokens import is_unresolved
+from cdk_sagemaker_training.core.unlisted import is_unlisted, unlisted_hint
+from cdk_sagemaker_training.props.execution_input import KNOWN, check_known
+from cdk_sagemaker_training.props.prop import declared
+from cdk_sagemaker_training.props.prop_kinds import EXAMPLES, KINDS, LISTED, Kind, kind_names
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_LONGEST_SHOWN = 300  # characters of a value in a message
+
+
+class _Wrong(NamedTuple):
+    """Where a value is that is not what it must be, such as ``environment['A']``, with what it must be and an example."""
+
+    path: str
+    must: str
+    example: str
+    value: Any
+
+
+def check_fields(value: Any) -> None:
+    """Check the fields of a dataclass against their annotations.
+
+    Args:
+        value: An instance, in its ``__post_init__``.
+
+    Raises:
+        ValueError: For the first field whose value is not what its annotation says.
+    """
+    check_props_of(
+        type(value).__name__, type(value), {field.name: getattr(value, field.name) for field in fields(value)}
+    )
+
+
+def checked(function: Callable[P, R]) -> Callable[P, R]:
+    """Decorate a function, or a constructor, to check its arguments against their annotations.
+
+    Args:
+        function: What is called with the arguments that passed.
+
+    Returns:
+        A function that raises ``ValueError`` for the first argument that is not what its annotation says.
+    """
+    signature = inspect.signature(function)
+    owner = function.__qualname__.removesuffix(".__init__")
+
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            arguments = signature.bind(*args, **kwargs).arguments
+        except TypeError:
+            arguments = {}  # which the call below raises in Python's own words
+        check_props_of(owner, function, arguments)
+        return function(*args, **kwargs)
+
+    return call
+
+
+def check_props_of(owner: str, annotated: Any, given: Mapping[str, Any]) -> None:
+    """Check props against their annotations.
+
+    Args:
+        owner: What takes the props, as `execution_input.KNOWN` and `prop_kinds.EXAMPLES` name it.
+        annotated: The class or function with the annotations.
+        given: Values by the props' names; those without an annotation pass.
+
+    Raises:
+        ValueError: For the first that is not what its annotation says, or known too late.
+    """
+    hints = annotations_of(annotated)
+    for prop, value in given.items():
+        hint, record = declared(hints.get(prop, Any))
+        example = record.example or EXAMPLES.get(f"{owner}.{prop}") or EXAMPLES.get(prop)
+        listed = prop in LISTED or (bool(record.members) and _is_choice(hint))
+        wrong = _wrong(prop, value, hint, listed)
+        if wrong is None:
+            check_known(prop, value, record.known or KNOWN.get(f"{owner}.{prop}"), example or "2")
+        else:
+            shown = example if example and wrong.path == prop else wrong.example
+            instead = unlisted_hint(wrong.value) if listed and isinstance(wrong.value, str) else ""
+            raise ValueError(f"{wrong.path} must be {wrong.must}, like {shown}{instead}, got {_shown(wrong.value)}")
+
+
+@cache
+def annotations_of(annotated: Any) -> Mapping[str, Any]:
+    """The annotations of a class or a function, resolved, with the records of ``Annotated`` in them.
+
+    Args:
+        annotated: A class, a TypedDict or a function, whose annotations may name what is imported for type checkers only.
+
+    Returns:
+        Annotations by name; of a function's ``**`` there is none.
+    """
+    package = vars(importlib.import_module("cdk_sagemaker_training"))
+    hints = get_type_hints(annotated, localns={**package, **kind_names()}, include_extras=True)
+    if not inspect.isfunction(annotated):
+        return hints
+    # What `**` gathers is annotated one by one, or as all at once.
+    parameters = inspect.signature(annotated).parameters.values()
+    return {one.name: hints[one.name] for one in parameters if one.name in hints and one.kind is not one.VAR_KEYWORD}
+
+
+def _options(hint: Any) -> tuple[Any, ...]:
+    return get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+
+
+def _is_choice(hint: Any) -> bool:
+    return any(get_origin(option) is Literal for option in _options(hint))
+
+
+def _wrong(path: str, value: Any, hint: Any, listed: bool = False) -> _Wrong | None:
+    """What is wrong with a value, None where nothing is; ``listed`` choices may be others, or known later."""
+    options = _options(hint)
+    if value is None and NoneType in options:
+        return None
+    found = [_wrong_of(path, value, option, listed) for option in options if option is not NoneType]
+    if None in found:
+        return None
+    wrongs = [wrong for wrong in found if wrong is not None]
+    inside = next((wrong for wrong in wrongs if wrong.path != path), None)
+    if inside is not None:
+        return inside
+    return _Wrong(path, " or ".join(dict.fromkeys(wrong.must for wrong in wrongs)), wrongs[0].example, value)
+
+
+def _wrong_of(path: str, value: Any, hint: Any, listed: bool) -> _Wrong | None:
+    """The same, of a hint that is no union."""
+    origin = get_origin(hint) or hint
+    if hint is Any or isinstance(hint, TypeVar):
+        return None
+    if origin is Literal:
+        choices = get_args(hint)
+        later = listed and (is_unresolved(value) or is_unlisted(value))
+        right = isinstance(value, str) and (value in choices or later)
+        return None if right else _Wrong(path, f"one of {', '.join(map(repr, choices))}", repr(choices[0]), value)
+    if origin in _PLAIN:
+        must, example, is_right = _PLAIN[origin]
+        return None if is_right(value) else _Wrong(path, must, example, value)
+    if origin is Mapping:
+        return _wrong_in_dict(path, value, *get_args(hint))
+    if origin in (Sequence, tuple):
+        return _wrong_in_list(path, value, get_args(hint)[0])
+    kind = KINDS.get(getattr(origin, "kind", origin.__name__))
+    if kind is None:
+        return (
+            None if isinstance(value, origin) else _Wrong(path, _with_article(origin.__name__), origin.__name__, value)
+        )
+    right = _is(value, kind) if hasattr(origin, "kind") else isinstance(value, origin)
+    return None if right else _Wrong(path, kind.must, kind.example, value)
+
+
+def _wrong_in_dict(path: str, value: Any, key_hint: Any, item_hint: Any) -> _Wrong | None:
+    if not isinstance(value, Mapping):
+        return _Wrong(path, "a dict", "{'name': ...}", value)
+    for key, item in value.items():
+        if _wrong(path, key, key_hint) is not None or is_unresolved(key):
+            return _Wrong(path, "a dict by names known at synth", "{'name': ...}", key)
+        wrong = _wrong(f"{path}[{key!r}]", item, item_hint)
+        if wrong is not None:
+            return wrong
+    return None
+
+
+def _wrong_in_list(path: str, value: Any, item_hint: Any) -> _Wrong | None:
+    if not isinstance(value, Sequence) or isinstance(value, str | bytes | bytearray | memoryview | range):
+        return _Wrong(path, "a list", "[...]", value)
+    found = (_wrong(f"{path}[{index}]", item, item_hint) for index, item in enumerate(value))
+    return next((wrong for wrong in found if wrong is not None), None)
+
+
+def _is(value: Any, kind: Kind) -> bool:
+    """Whether a value has what its kind is known by. A class has it too, and CDK's L1 constructs have some of it."""
+    if isinstance(value, type) or hasattr(type(value), "cfn_options"):
+        return False
+    return all(_has(value, name) for name in kind.has) and not any(_has(value, name) for name in kind.lacks)
+
+
+def _has(value: Any, name: str) -> bool:
+    # The class first, since to read a property of an instance of CDK's is a call into Node.
+    return hasattr(type(value), name) or hasattr(value, name)
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."
+
+
+def _with_article(name: str) -> str:
+    return f"{'an' if name.startswith(tuple('AEIOU')) or name.startswith(('Ml', 'S3')) else 'a'} {name}"
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+_PLAIN: Mapping[Any, tuple[str, str, Callable[[Any], bool]]] = {
+    str: ("text", "'text'", lambda value: isinstance(value, str)),
+    bool: ("True or False", "True", lambda value: isinstance(value, bool)),
+    # CDK encodes a number that is known later as a float.
+    int: (
+        "a whole number",
+        "2",
+        lambda value: _is_number(value) and (isinstance(value, int) or is_unresolved(value)),
+    ),
+    float: ("a number", "0.5", _is_number),
+}

@@ -1,0 +1,1 @@
+"""Constructs of AWS resources: images, networks, roles, buckets, file systems."""

@@ -1,0 +1,47 @@
+"""Uploads a folder of training code in the form that SageMaker's toolkit unpacks."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import tarfile
+from pathlib import Path
+
+from aws_cdk import AssetHashType, Stage
+from aws_cdk import aws_s3_assets as s3_assets
+from constructs import Construct
+
+from cdk_sagemaker_training.data.code import TrainingCode
+
+
+def code_asset(scope: Construct, code: TrainingCode) -> s3_assets.Asset:
+    """Make an asset of a folder, a `sourcedir.tar.gz`; CDK's own archives are zip files, which the toolkit does not unpack.
+
+    Args:
+        scope: The construct whose jobs run the code.
+        code: The folder.
+
+    Returns:
+        The asset, whose hash depends on the files' paths, contents and mode alone.
+    """
+    archive = _archive(code)
+    digest = hashlib.sha256(archive).hexdigest()
+    # In the assembly, since `cdk synth --no-staging` refers to the file where it is.
+    file = Path(Stage.of(scope).asset_outdir, f"sourcedir-{digest}.tar.gz")  # type: ignore[union-attr]
+    file.write_bytes(gzip.compress(archive, mtime=0))
+    # The hash is of the files, since the bytes of gzip differ between versions of zlib.
+    return s3_assets.Asset(scope, "Code", path=str(file), asset_hash=digest, asset_hash_type=AssetHashType.CUSTOM)
+
+
+def _archive(code: TrainingCode) -> bytes:
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w", format=tarfile.USTAR_FORMAT) as archive:
+        for path in code.files():
+            source = Path(code.directory) / path
+            entry = tarfile.TarInfo(path.as_posix())
+            entry.size = source.stat().st_size
+            entry.mode = 0o755 if source.stat().st_mode & 0o100 else 0o644
+            with source.open("rb") as file:
+                archive.addfile(entry, file)
+    return content.getvalue()

@@ -1,0 +1,166 @@
+"""Builds an image in CodeBuild during deployment, with cdklabs' deploy-time-build, into an ECR repository."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from aws_cdk import CfnResource, IgnoreMode, RemovalPolicy, Stack
+from aws_cdk import aws_ecr as ecr
+from aws_cdk import aws_iam as iam
+from constructs import Construct
+
+from cdk_sagemaker_training.core.image_uri import IN_ECR, repository_arn
+from cdk_sagemaker_training.core.nag import Reasons, acknowledge, acknowledge_policies
+
+if TYPE_CHECKING:
+    from aws_cdk import aws_ecr_assets as ecr_assets
+    from aws_cdk import aws_kms as kms
+    from deploy_time_build import ContainerImageBuild
+
+_MOST_IMAGES = 1_000  # of a repository's lifecycle rule, "Lifecycle policy properties in Amazon ECR"
+
+_PROJECT_REASONS: Reasons = {
+    "AwsSolutions-CB3": "building an image needs Docker, and Docker in CodeBuild needs the privileged mode",
+    "AwsSolutions-CB4": "the project has no artifact but the image, which the repository encrypts",
+    "AwsSolutions-IAM4[Policy::arn:<AWS::Partition>:iam::aws:policy/AmazonElasticContainerRegistryPublicReadOnly]": (
+        "deploy-time-build uses AWS's own policy to read base images of ECR's public gallery"
+    ),
+}
+_FUNCTION_REASONS: Reasons = {
+    "AwsSolutions-IAM4[Policy::arn:<AWS::Partition>:iam::aws:policy/service-role/AWSLambdaBasicExecutionRole]": (
+        "the function of deploy-time-build that starts a build uses AWS's own policy to write its log"
+    ),
+    "AwsSolutions-L1": "deploy-time-build sets the runtime that its function was tested with",
+}
+_WHY_WILDCARDS = "CDK's own grants for deploy-time-build's project: logs, reports, the staged source, ECR's login"
+
+
+def image_repository(
+    scope: Construct, id: str, *, removal_policy: RemovalPolicy, encryption_key: kms.IKey | None, max_images: int
+) -> ecr.Repository:
+    """Create a repository that passes cdk-nag: encrypted, scanned on push, with immutable tags and a lifecycle rule.
+
+    Args:
+        scope: The parent construct.
+        id: The construct id.
+        removal_policy: DESTROY also deletes the images.
+        encryption_key: The key; None for AES-256.
+        max_images: Number of images to keep, from 1 to 1000; the oldest are removed.
+
+    Raises:
+        ValueError: ``max_images`` is out of range.
+    """
+    if isinstance(max_images, bool) or not isinstance(max_images, int) or not 1 <= max_images <= _MOST_IMAGES:
+        raise ValueError(f"max_images must be a whole number from 1 to {_MOST_IMAGES}, like 10, got {max_images!r}")
+    return ecr.Repository(
+        scope,
+        id,
+        image_scan_on_push=True,
+        image_tag_mutability=ecr.TagMutability.IMMUTABLE,
+        encryption=ecr.RepositoryEncryption.KMS if encryption_key else ecr.RepositoryEncryption.AES_256,
+        encryption_key=encryption_key,
+        lifecycle_rules=[ecr.LifecycleRule(description="Keeps the newest images", max_image_count=max_images)],
+        removal_policy=removal_policy,
+        empty_on_delete=True if removal_policy == RemovalPolicy.DESTROY else None,
+    )
+
+
+def build_in_codebuild(
+    scope: Construct,
+    id: str,
+    *,
+    directory: str,
+    file: str,
+    build_args: Mapping[str, str],
+    platform: ecr_assets.Platform,
+    cache: bool,
+    exclude: list[str] | None,
+    repository: ecr.IRepository,
+    parents: Sequence[str],
+) -> ContainerImageBuild:
+    """Build the image of a directory from its uploaded source, in a CodeBuild project that all images of the stack share.
+
+    Args:
+        scope: The parent construct.
+        id: The construct id.
+        directory: The build context.
+        file: Path of the Dockerfile relative to ``directory``.
+        build_args: Values of the Dockerfile's ARGs.
+        platform: Platform of the image.
+        cache: Whether layers of earlier builds are reused.
+        exclude: Lines of a .dockerignore; None for none.
+        repository: Where the image is pushed.
+        parents: The base images. For those in ECR, such as AWS's own containers, the build gets pull permission and logs in to
+            their registry.
+    """
+    from deploy_time_build import ContainerImageBuild
+
+    build = ContainerImageBuild(
+        scope,
+        id,
+        directory=directory,
+        # Each of these becomes one argument of a shell command.
+        file=shlex.quote(file),
+        build_args={name: shlex.quote(value) for name, value in build_args.items()} or None,
+        platform=platform,
+        cache_disabled=not cache,
+        repository=repository,
+        ignore_mode=IgnoreMode.DOCKER,
+        exclude=exclude,
+    )
+    places = [place for parent in parents if (place := IN_ECR.match(parent))]
+    if places:
+        _pull(build, places)
+    if cache:
+        _keep_layers(build)
+    _suppress_findings(build)
+    return build
+
+
+def _pull(build: ContainerImageBuild, places: Sequence[re.Match[str]]) -> None:
+    """Allow the build to pull base images from other registries, and log in to them; the project logs in to the stack's only."""
+    stack = Stack.of(build)
+    build.grant_principal.add_to_principal_policy(
+        iam.PolicyStatement(
+            actions=["ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"],
+            resources=sorted({repository_arn(stack, place) for place in places}),
+        )
+    )
+    logins = {
+        f"aws ecr get-login-password --region {place['region']}"
+        f" | docker login --username AWS --password-stdin {place['registry']}": None
+        for place in places
+    }
+    resource = build.node.find_child("Resource").node.default_child
+    assert isinstance(resource, CfnResource)
+    command = resource._cfn_properties["buildCommand"]
+    resource.add_property_override("buildCommand", " && ".join([*logins, command]))
+
+
+def _keep_layers(build: ContainerImageBuild) -> None:
+    """Keep the layers for the next build, if it runs on the same machine.
+
+    A cache in the repository would need a mutable tag.
+    """
+    project: Any = _project(build).node.default_child
+    project.add_property_override("Cache", {"Type": "LOCAL", "Modes": ["LOCAL_DOCKER_LAYER_CACHE"]})
+
+
+def _suppress_findings(build: ContainerImageBuild) -> None:
+    project = _project(build)
+    acknowledge(project, _PROJECT_REASONS)
+    acknowledge_policies(project, _WHY_WILDCARDS)
+    for child in Stack.of(build).node.children:
+        if child.node.id.startswith("DeployTimeBuildCustomResourceHandler"):
+            acknowledge(child, _FUNCTION_REASONS)
+
+
+def _project(build: ContainerImageBuild) -> Construct:
+    """The project of all images of a stack, whose role is the build's grantee."""
+    role: Any = build.grant_principal
+    project = role.node.scope
+    assert isinstance(project, Construct)
+    return project

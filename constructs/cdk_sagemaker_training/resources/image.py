@@ -1,0 +1,358 @@
+"""The container image of a job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from aws_cdk import IgnoreMode, RemovalPolicy, Stack, Validations
+from aws_cdk import aws_ecr as ecr
+from constructs import Construct
+
+from cdk_sagemaker_training.core.image_uri import Repositories, is_image_uri, repositories_of
+from cdk_sagemaker_training.core.tokens import is_unresolved
+from cdk_sagemaker_training.core.unlisted import unlisted_if
+from cdk_sagemaker_training.facts.containers import (
+    Container,
+    Framework,
+    account_in,
+    account_of,
+    aws_container,
+    check_repository,
+    is_aws_account,
+    neuron_container,
+    repository_in,
+    training_compiler_container,
+)
+from cdk_sagemaker_training.props.prop_types import checked
+from cdk_sagemaker_training.resources.build_backend import Builder, check_left_out, chosen_builder
+
+if TYPE_CHECKING:
+    from aws_cdk import aws_ecr_assets as ecr_assets
+    from aws_cdk import aws_kms as kms
+    from deploy_time_build import ContainerImageBuild
+
+_UNKNOWN = (
+    "image_uri does not contain the full name of a repository at synthesis, so jobs get permission to pull from every repository "
+    "that matches, in the stack's account and region if it does not contain these either; use one repository, like "
+    "TrainingImage.from_ecr_repository(stack, 'Image', ecr.Repository.from_repository_name(stack, 'Jobs', 'jobs'), '1')"
+)
+
+
+class TrainingImage(Construct):
+    """The container image of a job: built from a Dockerfile during deployment, or an existing one (``from_...``).
+
+    Attributes:
+        image_uri: URI of the image, as in CreateTrainingJob; contains tokens.
+        repository: The image's repository; None for a registry other than ECR, or if it is unknown at synthesis.
+        base: `repository:tag` of the image that it is built from, or of itself if it is one of AWS's; None if unknown.
+        asset: CDK's asset of an image that Docker builds; None otherwise.
+        build: deploy-time-build's construct of an image that CodeBuild builds; None otherwise.
+    """
+
+    asset: ecr_assets.DockerImageAsset | None = None
+    build: ContainerImageBuild | None = None
+    base: str | None
+    repository: ecr.IRepository | None
+    image_uri: str
+    _repositories: Repositories | None = None  # set if the image may be in one of several
+    _dockerfile: Path | None = None
+    _copied: tuple[Path, list[str] | None] | None = None  # the build context and the sources that are copied from it
+
+    @checked
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        directory: str,
+        file: str = "Dockerfile",
+        build_args: Mapping[str, str] | None = None,
+        platform: ecr_assets.Platform | None = None,
+        builder: Builder | None = None,
+        cache: bool = True,
+        repository: ecr.IRepository | None = None,
+        removal_policy: RemovalPolicy | None = None,
+        encryption_key: kms.IKey | None = None,
+        max_images: int | None = None,
+    ) -> None:
+        """Build the image of a directory with a Dockerfile.
+
+        Only files that the Dockerfile copies are part of the image's hash, so changes to other files do not rebuild it.
+
+        Args:
+            scope: The parent construct.
+            id: The construct id.
+            directory: The build context.
+            file: Path of the Dockerfile relative to ``directory``.
+            build_args: Values of the Dockerfile's ARGs. They can be read from the image, so they must not be secrets.
+            platform: Platform of the image; by default linux/amd64, the platform of SageMaker's training instances.
+            builder: ``"docker"`` builds on the machine that deploys, ``"codebuild"`` in AWS from the uploaded source, for which
+                the package ``cdk-sagemaker-training[codebuild]`` is needed. None chooses CodeBuild if a FROM is one of AWS's
+                containers, which have 10 GB and more to pull and push, else Docker. Docker needs a log-in for a FROM in AWS's
+                accounts, such as ``763104351884.dkr.ecr.us-east-1.amazonaws.com/``; CodeBuild logs in itself. The same images
+                are in ``public.ecr.aws/deep-learning-containers/`` without log-in.
+            cache: Whether layers of earlier builds are reused.
+            repository: Where CodeBuild pushes the image; by default a new repository, scanned on push, with immutable tags.
+                Docker pushes to the repository of the bootstrap stack.
+            removal_policy: Removal policy of the new repository; RETAIN by default. DESTROY also deletes its images.
+            encryption_key: Encryption key of the new repository; AES-256 by default.
+            max_images: Number of images that the new repository keeps, from 1 to 1000; 10 by default.
+
+        Raises:
+            ValueError: The directory lacks the Dockerfile or a file that it copies, a FROM names an unknown repository of AWS's
+                containers, or a prop does not apply to the builder.
+        """
+        # Imported here because an image in a repository needs neither.
+        from aws_cdk import aws_ecr_assets as ecr_assets
+
+        from cdk_sagemaker_training.resources.dockerfile import base_image, copied_sources, ignore_lines, parent_images
+
+        super().__init__(scope, id)
+        _check_dockerfile(directory, file)
+        sources = copied_sources(Path(directory), file)
+        self._copied, self._dockerfile = (Path(directory), sources), Path(directory, file)
+        self.base = unlisted_if(base_image(Path(directory), file, build_args or {}), file)
+        parents = parent_images(Path(directory), file, build_args or {})
+        for parent in parents:
+            if container := aws_container(parent):
+                check_repository(f"each FROM of file {file!r}", file, repository_in(container))
+        source: dict[str, Any] = {
+            "directory": directory,
+            "file": file,
+            "build_args": dict(build_args or {}),
+            "platform": platform or ecr_assets.Platform.LINUX_AMD64,
+            "exclude": None if sources is None else ignore_lines([file, *sources], Path(directory)),
+        }
+        own = {"removal_policy": removal_policy, "encryption_key": encryption_key, "max_images": max_images}
+        if chosen_builder(builder, parents) == "docker":
+            check_left_out({"repository": repository, **own}, "builder='codebuild'", "builder='docker'")
+            self._build_with_docker(source, cache)
+        else:
+            if repository is not None:
+                check_left_out(own, "repository=None", f"repository={repository.node.path!r}")
+            self._build_in_codebuild(source, cache, parents, repository, own)
+
+    def _build_with_docker(self, source: dict[str, Any], cache: bool) -> None:
+        from aws_cdk import aws_ecr_assets as ecr_assets
+
+        self.asset = ecr_assets.DockerImageAsset(
+            self,
+            "Asset",
+            **{**source, "build_args": source["build_args"] or None},
+            cache_disabled=None if cache else True,
+            ignore_mode=IgnoreMode.DOCKER,
+        )
+        self.repository = self.asset.repository
+        self.image_uri = self.asset.image_uri
+
+    def _build_in_codebuild(
+        self,
+        source: dict[str, Any],
+        cache: bool,
+        parents: tuple[str, ...],
+        repository: ecr.IRepository | None,
+        own: Mapping[str, Any],
+    ) -> None:
+        from cdk_sagemaker_training.resources.codebuild import build_in_codebuild, image_repository
+
+        holder = repository or image_repository(
+            self,
+            "Repository",
+            removal_policy=own["removal_policy"] or RemovalPolicy.RETAIN,
+            encryption_key=own["encryption_key"],
+            max_images=10 if own["max_images"] is None else own["max_images"],
+        )
+        self.repository = holder
+        self.build = build_in_codebuild(self, "Build", **source, cache=cache, repository=holder, parents=parents)
+        self.image_uri = self.build.image_uri
+
+    @staticmethod
+    @checked
+    def from_dlc(
+        scope: Construct, id: str, repository: str, tag: str, *, account_id: str | None = None
+    ) -> TrainingImage:
+        """Use one of AWS's Deep Learning Containers.
+
+        Args:
+            scope: The parent construct.
+            id: The construct id.
+            repository: Name of the repository, like ``"pytorch-training"``.
+            tag: Tag of the image, like ``"2.6.0-gpu-py312"``.
+            account_id: Registry account, which differs between regions; by default the account of the stack's region in the
+                table of AWS's SDK, which includes GovCloud, China and the isolated partitions.
+
+        Raises:
+            ValueError: AWS has no such repository, or the account of the stack's region is unknown.
+        """
+        if account_id is None or is_aws_account(account_id):
+            check_repository("repository", repository, repository)
+        stack = Stack.of(scope)
+        image = _ImageInRepository(scope, id)
+        account = account_id or account_in(stack)
+        image._use(
+            ecr.Repository.from_repository_attributes(
+                image,
+                "Repository",
+                repository_arn=stack.format_arn(
+                    service="ecr", account=account, resource="repository", resource_name=repository
+                ),
+                repository_name=repository,
+            ),
+            tag,
+            unlisted_if(f"{repository}:{tag}", repository, tag),
+        )
+        return image
+
+    @staticmethod
+    @checked
+    def from_training_compiler(scope: Construct, id: str, framework: Framework, version: str) -> TrainingImage:
+        """Use AWS's container with the Training Compiler.
+
+        Args:
+            scope: The parent construct.
+            id: The construct id.
+            framework: ``"pytorch"``, ``"huggingface-pytorch"``, ``"huggingface-tensorflow"`` or ``"tensorflow"``.
+            version: Version of the framework, like ``"1.13.1"``; ``"1.13"`` selects the newest patch release.
+
+        Raises:
+            ValueError: There is no such container, or not in the stack's region.
+        """
+        container = training_compiler_container(framework, version)
+        return TrainingImage._from_container(scope, id, container)
+
+    @staticmethod
+    @checked
+    def from_neuron(scope: Construct, id: str) -> TrainingImage:
+        """Use the last of AWS's public containers in which Trainium trains with PyTorch/XLA.
+
+        Args:
+            scope: The parent construct.
+            id: The construct id.
+
+        Raises:
+            ValueError: The stack's region does not have it.
+        """
+        return TrainingImage._from_container(scope, id, neuron_container())
+
+    @staticmethod
+    @checked
+    def from_ecr_repository(
+        scope: Construct, id: str, repository: ecr.IRepository, tag: str, *, base: str | None = None
+    ) -> TrainingImage:
+        """Use an image in an ECR repository.
+
+        Args:
+            scope: The parent construct.
+            id: The construct id.
+            repository: The repository.
+            tag: Tag of the image, or its digest like ``"sha256:..."``.
+            base: `repository:tag` of the image that it was built from, like ``"pytorch-trcomp-training:1.13.1-gpu-py39"``, for
+                jobs that need a certain one; None if unknown.
+        """
+        image = _ImageInRepository(scope, id)
+        image._use(repository, tag, base)
+        return image
+
+    @staticmethod
+    @checked
+    def from_uri(scope: Construct, id: str, image_uri: str, *, base: str | None = None) -> TrainingImage:
+        """Use an image by its URI, of any account and region.
+
+        ``grant_pull`` grants the repository in the URI. If the URI does not contain it, as with a CloudFormation parameter, it
+        grants every repository of the stack's account and region, and synthesis warns; ``from_ecr_repository`` grants one.
+        Nothing is granted for a registry other than ECR, from which SageMaker pulls within a VPC only (TrainingImageConfig).
+
+        Args:
+            scope: The parent construct.
+            id: The construct id.
+            image_uri: The URI, like ``"123456789012.dkr.ecr.us-east-1.amazonaws.com/jobs:1"``; may contain tokens or be one.
+            base: `repository:tag` of the image that it was built from; None if unknown.
+
+        Raises:
+            ValueError: ``image_uri`` has no registry, or names an unknown repository of AWS's containers.
+        """
+        if not is_image_uri(image_uri):
+            raise ValueError(
+                "image_uri must be an image with its registry, "
+                f"like '123456789012.dkr.ecr.us-east-1.amazonaws.com/jobs:1', got {image_uri!r}"
+            )
+        container = aws_container(image_uri)
+        if container is not None:
+            check_repository("image_uri", image_uri, repository_in(container))
+        image = _ImageInRepository(scope, id)
+        own = None if container is None else unlisted_if(container, image_uri)
+        image.base, image.image_uri, image.repository = base or own, image_uri, None
+        found = repositories_of(Stack.of(scope), image_uri)
+        if found is not None and found.name is not None:
+            image.repository = ecr.Repository.from_repository_attributes(
+                image, "Repository", repository_arn=found.arn, repository_name=found.name
+            )
+        elif found is not None:
+            image._repositories = found
+            Validations.of(image).add_warning("cdk-sagemaker-training:repository-unknown", _UNKNOWN)
+        return image
+
+    @staticmethod
+    def _from_container(scope: Construct, id: str, container: Container) -> TrainingImage:
+        account = account_of(container, Stack.of(scope).region)
+        return TrainingImage.from_dlc(scope, id, container.repository, container.tag, account_id=account)
+
+    def check_files(self, files: Sequence[str]) -> None:
+        """Check that an image which is built copies files of ``training_code_path()``; others are not known.
+
+        Args:
+            files: Paths relative to ``training_code_path()``.
+
+        Raises:
+            ValueError: A file is not copied by the Dockerfile.
+        """
+        if self._copied is not None and files:
+            from cdk_sagemaker_training.resources.dockerfile import check_copied
+
+            for file in files:
+                check_copied(*self._copied, file)
+
+    def own_script(self) -> str | None:
+        """The line of the Dockerfile by which the image has a training script of its own; None without one, or if unknown."""
+        if self._dockerfile is None:
+            return None
+        from cdk_sagemaker_training.resources.dockerfile import script_line
+
+        return script_line(self._dockerfile)
+
+    def grant_pull(self, grantee: object) -> None:
+        """Grant permission to pull the image; workflows and tasks call this for the job's role.
+
+        Args:
+            grantee: The role or another grantee.
+        """
+        if self.repository is not None:
+            self.repository.grant_pull(grantee)  # type: ignore[arg-type]
+        elif self._repositories is not None:
+            self._repositories.grant_pull(grantee)  # type: ignore[arg-type]
+
+
+class _ImageInRepository(TrainingImage):
+    """An existing image."""
+
+    def __init__(self, scope: Construct, id: str) -> None:
+        Construct.__init__(self, scope, id)
+
+    def _use(self, repository: ecr.IRepository, tag: str, base: str | None) -> None:
+        self.repository = repository
+        self.base = base
+        self.image_uri = repository.repository_uri_for_tag_or_digest(tag)
+
+
+def _check_dockerfile(directory: str, file: str) -> None:
+    if is_unresolved(directory) or not Path(directory).is_dir():
+        raise ValueError(f"directory must be a folder with a Dockerfile, like 'training_code', got {directory!r}")
+    if Path(directory, file).is_file():
+        return
+    below = sorted(str(path.relative_to(directory)) for path in Path(directory).glob("*/Dockerfile"))
+    example = f"file={below[0]!r}" if below else "'training_code' with file='heterogeneous/Dockerfile'"
+    raise ValueError(
+        f"directory must contain the Dockerfile that file names, like {example}, got {directory!r} without {file!r}"
+    )

@@ -1,0 +1,1 @@
+"""The constructs that run jobs: TrainingTask, TrainingWorkflow, and their state machines."""

@@ -1,0 +1,108 @@
+"""Why a training job did not complete: what AWS says of it, as a table of signs, and the cause that each is a sign of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Literal
+
+
+class Cause(StrEnum):
+    """Why a job was not created, failed or was stopped; what ``retries`` of a TrainingWorkflow are given by.
+
+    Attributes:
+        THROTTLED: CreateTrainingJob was throttled.
+        SERVICE_ERROR: CreateTrainingJob was not answered, or with a server error.
+        QUOTA: A quota is used up, such as that of machines of a type.
+        CAPACITY: AWS has no machines of the type.
+        HOST_LOST: A machine failed, or SageMaker itself did: ``InternalServerError``.
+        INTERRUPTED: A spot job was interrupted and found no machines within its ``max_wait``.
+        RUNTIME_EXCEEDED: The job ran for its ``max_runtime``.
+        OUT_OF_MEMORY: A host or an accelerator has too little memory.
+        DATA_NOT_FOUND: A channel's data are not there, or the role may not read them.
+        ALGORITHM_ERROR: The script failed.
+        STOPPED: Somebody stopped the job.
+    """
+
+    THROTTLED = "throttled"
+    SERVICE_ERROR = "service error"
+    QUOTA = "quota"
+    CAPACITY = "capacity"
+    HOST_LOST = "host lost"
+    INTERRUPTED = "interrupted"
+    RUNTIME_EXCEEDED = "runtime exceeded"
+    OUT_OF_MEMORY = "out of memory"
+    DATA_NOT_FOUND = "data not found"
+    ALGORITHM_ERROR = "algorithm error"
+    STOPPED = "stopped"
+
+
+Member = Literal["Error", "Message", "FailureReason", "SecondaryStatus"]
+
+
+@dataclass(frozen=True)
+class Sign:
+    """A sign of a cause.
+
+    Attributes:
+        member: Where it stands: the error's name or its message, where CreateTrainingJob was refused, else a member of
+            DescribeTrainingJob's response.
+        pattern: A value, in which ``*`` is any text.
+        cause: The cause.
+        source: Who says so.
+    """
+
+    member: Member
+    pattern: str
+    cause: Cause
+    source: str
+
+
+_PIPELINES = "SageMaker Developer Guide, Retry Policy for Pipeline Steps"
+_SDK_RETRIES = "botocore, retries/standard.py"
+_JAVA_SDK = "AWS SDK for Java, AwsServiceException"
+_REPORTS = "users' reports; AWS documents none of these texts"
+_SECONDARY_STATUS = "service model, SecondaryStatus"
+
+# The first sign that holds decides.
+SIGNS: tuple[Sign, ...] = (
+    Sign("Error", "SageMaker.ResourceLimitExceededException", Cause.QUOTA, "service model, CreateTrainingJob's errors"),
+    Sign("Error", "SageMaker.SdkClientException", Cause.SERVICE_ERROR, "AWS SDK for Java, SdkClientException"),
+    Sign("Message", "*Rate exceeded*", Cause.THROTTLED, "AWS re:Post, sagemaker-python-throttlingexception"),
+    Sign("Message", "*ThrottlingException*", Cause.THROTTLED, f"{_SDK_RETRIES}, throttled error codes"),
+    *(
+        Sign("Message", f"*Status Code: {code}*", Cause.SERVICE_ERROR, f"{_SDK_RETRIES}, transient codes; {_JAVA_SDK}")
+        for code in (500, 502, 503, 504)
+    ),
+    Sign(
+        "Message",
+        "No S3 objects found under S3 URL*",
+        Cause.DATA_NOT_FOUND,
+        "aws/amazon-sagemaker-examples 2267 and 2489",
+    ),
+    Sign("FailureReason", "CapacityError*", Cause.CAPACITY, f"{_PIPELINES}; DIAGNijmegen/rse-grand-challenge 2631"),
+    Sign(
+        "FailureReason",
+        "InternalServerError*",
+        Cause.HOST_LOST,
+        "service model, RetryStrategy; aws/sagemaker-python-sdk 70",
+    ),
+    Sign(
+        "FailureReason",
+        "ClientError: Please use an instance type with more memory*",
+        Cause.OUT_OF_MEMORY,
+        "DIAGNijmegen/rse-grand-challenge, amazon_sagemaker_base.py",
+    ),
+    Sign("FailureReason", "*CUDA out of memory*", Cause.OUT_OF_MEMORY, "PyTorch, torch.OutOfMemoryError; VIAME 146"),
+    Sign("FailureReason", "*OutOfMemoryError*", Cause.OUT_OF_MEMORY, "PyTorch, torch.OutOfMemoryError"),
+    Sign("FailureReason", "ClientError: Data download failed*", Cause.DATA_NOT_FOUND, _REPORTS),
+    Sign(
+        "FailureReason",
+        "AlgorithmError*",
+        Cause.ALGORITHM_ERROR,
+        "aws/amazon-sagemaker-examples 372, 1224 and 1234",
+    ),
+    Sign("SecondaryStatus", "MaxRuntimeExceeded", Cause.RUNTIME_EXCEEDED, _SECONDARY_STATUS),
+    Sign("SecondaryStatus", "MaxWaitTimeExceeded", Cause.INTERRUPTED, _SECONDARY_STATUS),
+    Sign("SecondaryStatus", "Stopped", Cause.STOPPED, _SECONDARY_STATUS),
+)

@@ -1,0 +1,127 @@
+"""Stops a workflow's executions and training jobs before the workflow is deleted, and waits for their end.
+
+The code of the Lambda function behind CloudFormation's custom resource `Custom::SageMakerTrainingJobs`, with the properties
+`StateMachineArn` and `JobNamePrefix`. It imports only what Lambda's runtime contains.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import time
+import urllib.request
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import ClientError
+
+SECONDS_TO_RESPOND = 30
+SECONDS_BETWEEN_LOOKS = 5
+# For a CreateTrainingJob that was under way when its execution ended.
+SECONDS_UNTIL_LATE_JOBS_SHOW = 15
+
+
+def handler(event: dict[str, Any], context: Any) -> None:
+    """Handle a request of CloudFormation; responds to it even if an error occurs."""
+    properties = event["ResourceProperties"]
+    response = {name: event[name] for name in ("StackId", "RequestId", "LogicalResourceId")}
+    # A replaced state machine is another resource, so that CloudFormation deletes this one afterwards.
+    response["PhysicalResourceId"] = event.get("PhysicalResourceId", properties["StateMachineArn"])
+    if event["RequestType"] == "Update":
+        response["PhysicalResourceId"] = properties["StateMachineArn"]
+    try:
+        if event["RequestType"] == "Delete":
+            Workflow(properties, lambda: context.get_remaining_time_in_millis() / 1000 - SECONDS_TO_RESPOND).stop()
+        response["Status"] = "SUCCESS"
+    except Exception as error:
+        print(f"{type(error).__name__}: {error}")
+        response |= {"Status": "FAILED", "Reason": f"{type(error).__name__}: {error}"}
+    request = urllib.request.Request(
+        event["ResponseURL"], json.dumps(response).encode(), {"Content-Type": ""}, method="PUT"
+    )
+    urllib.request.urlopen(request).close()
+
+
+class Workflow:
+    """The executions of a state machine, and their jobs."""
+
+    def __init__(self, properties: dict[str, Any], seconds_left: Callable[[], float]) -> None:
+        """Create the clients; ``seconds_left`` returns the time that remains for the jobs' end."""
+        # ListTrainingJobs is limited to 2 calls a second in an account.
+        config = Config(retries={"mode": "standard", "total_max_attempts": 20})
+        self.states = boto3.client("stepfunctions", config=config)
+        self.sagemaker = boto3.client("sagemaker", config=config)
+        self.machine, self.prefix = properties["StateMachineArn"], properties["JobNamePrefix"]
+        self.seconds_left = seconds_left
+
+    def stop(self) -> None:
+        """Stop executions and jobs until none is left; raises TimeoutError with a job that does not end in time."""
+        while True:
+            hashes, active = self.stop_executions()
+            jobs = self.unfinished(hashes)
+            for name in jobs:
+                self.stop_job(name)
+            for name in jobs:
+                self.wait(name, jobs)
+            if not active and not jobs:
+                return
+            time.sleep(SECONDS_UNTIL_LATE_JOBS_SHOW)
+
+    def stop_executions(self) -> tuple[set[str], bool]:
+        """Return the hashes in the names of the executions' jobs, and whether one runs or just ended without success."""
+        moment_ago = datetime.now(UTC) - timedelta(seconds=SECONDS_UNTIL_LATE_JOBS_SHOW)
+        hashes, active = set(), False
+        for page in self.states.get_paginator("list_executions").paginate(stateMachineArn=self.machine):
+            for execution in page["executions"]:
+                hashes.add(hashlib.md5(execution["executionArn"].encode()).hexdigest())
+                # One that succeeded has waited for the end of its last job.
+                if execution["status"] != "SUCCEEDED":
+                    active |= execution.get("stopDate", moment_ago) > moment_ago
+                if execution["status"] in ("RUNNING", "PENDING_REDRIVE"):
+                    active = True
+                    print(f"stopping {execution['executionArn']}")
+                    self.states.stop_execution(
+                        executionArn=execution["executionArn"], cause="the workflow is being deleted"
+                    )
+        return hashes, active
+
+    def unfinished(self, hashes: set[str]) -> list[str]:
+        """Return the names of those executions' unfinished jobs; names of another workflow's jobs may have the same prefix."""
+        pattern = re.compile(rf"{re.escape(self.prefix)}-([0-9a-f]{{32}})-[a-z]?[0-9]+")
+        return [
+            job["TrainingJobName"]
+            for page in self.sagemaker.get_paginator("list_training_jobs").paginate(
+                NameContains=self.prefix, PaginationConfig={"PageSize": 100}
+            )
+            for job in page["TrainingJobSummaries"]
+            if job["TrainingJobStatus"] in ("InProgress", "Stopping")
+            and (match := pattern.fullmatch(job["TrainingJobName"]))
+            and match[1] in hashes
+        ]
+
+    def stop_job(self, name: str) -> None:
+        """Stop a job, unless it has ended."""
+        try:
+            self.sagemaker.stop_training_job(TrainingJobName=name)
+            print(f"stopping {name}")
+        except ClientError as error:
+            if "training job is in status" not in str(error):
+                raise
+
+    def wait(self, name: str, names: list[str]) -> None:
+        """Wait for the end of a job; ``names`` are all jobs that were stopped, for the message of TimeoutError."""
+        while True:
+            status = self.sagemaker.describe_training_job(TrainingJobName=name)["TrainingJobStatus"]
+            if status not in ("InProgress", "Stopping"):
+                print(f"{name} is {status}")
+                return
+            if self.seconds_left() < SECONDS_BETWEEN_LOOKS:
+                raise TimeoutError(
+                    f"{name} is {status}, of these training jobs that were stopped: {', '.join(names)}; "
+                    "delete the stack again once they have ended"
+                )
+            time.sleep(SECONDS_BETWEEN_LOOKS)

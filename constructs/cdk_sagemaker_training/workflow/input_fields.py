@@ -1,0 +1,180 @@
+"""Declared fields of an execution's input, which the state machine checks before it creates a job."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cdk_sagemaker_training.props.jsonpath import quoted
+from cdk_sagemaker_training.props.prop_types import check_fields
+
+_NAME = r"[A-Za-z_][A-Za-z0-9_]*"
+_TAKEN = "Training"  # the workflow's own data
+
+
+@dataclass(frozen=True)
+class NumberField:
+    """A number in an execution's input.
+
+    Args:
+        minimum: The least that is allowed; None for no limit.
+        maximum: The most that is allowed; None for no limit.
+
+    Raises:
+        ValueError: ``minimum`` is above ``maximum``.
+    """
+
+    minimum: float | None = None
+    maximum: float | None = None
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if self.minimum is not None and self.maximum is not None and self.minimum > self.maximum:
+            raise ValueError(f"minimum must be at most maximum, like 0 and 1, got {self.minimum} and {self.maximum}")
+
+    @property
+    def rule(self) -> str:
+        """What is allowed, as text."""
+        bounds = [f"at least {self.minimum}"] if self.minimum is not None else []
+        bounds += [f"at most {self.maximum}"] if self.maximum is not None else []
+        return "a number" + (f" of {' and '.join(bounds)}" if bounds else "")
+
+    def condition(self, path: str) -> dict[str, Any]:
+        """The condition of a Choice that a value is allowed.
+
+        Args:
+            path: JSONPath of the value.
+        """
+        conditions: list[dict[str, Any]] = [{"Variable": path, "IsNumeric": True}]
+        if self.minimum is not None:
+            conditions.append({"Variable": path, "NumericGreaterThanEquals": self.minimum})
+        if self.maximum is not None:
+            conditions.append({"Variable": path, "NumericLessThanEquals": self.maximum})
+        return {"And": conditions}
+
+
+@dataclass(frozen=True)
+class ChoiceField:
+    """One of several values in an execution's input, such as an instance type or a number of machines.
+
+    Args:
+        values: The values: texts, or numbers.
+
+    Raises:
+        ValueError: There are no values.
+    """
+
+    values: Sequence[str | float]
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if not self.values:
+            raise ValueError(
+                f"values must be at least one, like ['ml.g5.xlarge', 'ml.g5.2xlarge'], got {self.values!r}"
+            )
+
+    @property
+    def rule(self) -> str:
+        """What is allowed, as text."""
+        return f"one of {', '.join(map(str, self.values))}"
+
+    def condition(self, path: str) -> dict[str, Any]:
+        """The condition of a Choice that a value is allowed.
+
+        Args:
+            path: JSONPath of the value.
+        """
+        return {
+            "Or": [
+                {"Variable": path, "StringEquals" if isinstance(value, str) else "NumericEquals": value}
+                for value in self.values
+            ]
+        }
+
+
+@dataclass(frozen=True)
+class TextField:
+    """Text in an execution's input, such as the name of a data set.
+
+    Args:
+        pattern: What it matches, in which ``*`` is any text.
+    """
+
+    pattern: str = "*"
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+    @property
+    def rule(self) -> str:
+        """What is allowed, as text."""
+        return "text" if self.pattern == "*" else f"text like {self.pattern}"
+
+    def condition(self, path: str) -> dict[str, Any]:
+        """The condition of a Choice that a value is allowed.
+
+        Args:
+            path: JSONPath of the value.
+        """
+        return {"And": [{"Variable": path, "IsString": True}, {"Variable": path, "StringMatches": self.pattern}]}
+
+
+InputField = NumberField | ChoiceField | TextField
+
+
+def check_input_fields(fields: Mapping[str, InputField]) -> None:
+    """Check the names of declared fields.
+
+    Args:
+        fields: Fields by name.
+
+    Raises:
+        ValueError: A name cannot be written as ``$.name``, is the workflow's own, or differs from another by its first
+            letter's case only.
+    """
+    seen: set[str] = set()
+    for name in fields:
+        if not re.fullmatch(_NAME, name) or name == _TAKEN:
+            raise ValueError(
+                "input_fields must be by names of letters, digits and underscores, other than 'Training', like "
+                f"'learning_rate', got {name!r}"
+            )
+        if _state(name) in seen:
+            raise ValueError(f"input_fields must be by names that differ by more than case, like 'steps', got {name!r}")
+        seen.add(_state(name))
+
+
+def input_states(fields: Mapping[str, InputField], following: str) -> dict[str, Any]:
+    """Return the states that check an execution's input, of which `CheckInput` is the first.
+
+    A field that is missing or not allowed ends the execution with the error ``InvalidInput``, and a cause that names the field,
+    what is allowed, and what came.
+
+    Args:
+        fields: Fields by name.
+        following: The state after them.
+    """
+    rules: list[dict[str, Any]] = []
+    states: dict[str, Any] = {}
+    for name, field in fields.items():
+        path = f"$.{name}"
+        missing, invalid = f"Missing{_state(name)}", f"Invalid{_state(name)}"
+        must = quoted(f"{name} must be {field.rule}")
+        rules += [
+            {"Variable": path, "IsPresent": False, "Next": missing},
+            {"Not": field.condition(path), "Next": invalid},
+        ]
+        states[missing] = _fail(f"States.Format('{{}}, got nothing', {must})")
+        states[invalid] = _fail(f"States.Format('{{}}, got {{}}', {must}, States.JsonToString({path}))")
+    return {"CheckInput": {"Type": "Choice", "Choices": rules, "Default": following}, **states}
+
+
+def _fail(cause: str) -> dict[str, Any]:
+    return {"Type": "Fail", "Error": "InvalidInput", "CausePath": cause}
+
+
+def _state(name: str) -> str:
+    """A field's name as part of a state's, such as `LearningRate`."""
+    return "".join(word[:1].upper() + word[1:] for word in name.split("_"))

@@ -1,0 +1,212 @@
+"""What TrainingTask and TrainingWorkflow share: the jobs' names, role and permissions, and their requests."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from aws_cdk import Stack, Validations
+from aws_cdk import aws_iam as iam
+from constructs import Construct
+
+from cdk_sagemaker_training.core.checks import seconds_of
+from cdk_sagemaker_training.data.s3 import S3Prefix
+from cdk_sagemaker_training.jobs.kinds import Advice, JobRequest
+from cdk_sagemaker_training.props.jsonpath import path, quoted, render
+from cdk_sagemaker_training.request.advice import request_advice, unlisted_advice, warm_pool_advice
+from cdk_sagemaker_training.request.checkpoints import checkpoints_of, lost_files_advice
+from cdk_sagemaker_training.request.context import CodeLocation, RequestContext
+from cdk_sagemaker_training.request.create_training_job import create_training_job
+from cdk_sagemaker_training.request.machine_rules import instance_types, warm_pool_key
+from cdk_sagemaker_training.request.members import CODE_CHANNEL, max_pending_seconds, max_runtime_seconds
+from cdk_sagemaker_training.request.props import TrainingProps, check_props, prop_names
+from cdk_sagemaker_training.request.regions import check_regions, region_advice
+from cdk_sagemaker_training.request.rules import EXECUTION_TAG, check_job_name_prefix
+from cdk_sagemaker_training.resources.code_asset import code_asset
+from cdk_sagemaker_training.resources.role import TrainingRole
+from cdk_sagemaker_training.workflow.grants import grant_channels, grant_members
+from cdk_sagemaker_training.workflow.job_names import default_prefix, reserve_prefix
+
+
+class Launch:
+    """The jobs that a construct starts.
+
+    Makes the role below the construct unless there is one, and grants it what the job needs and no more.
+
+    Attributes:
+        stack: The construct's stack.
+        partition: The stack's partition, such as ``aws``.
+        prefix: How the jobs' names begin.
+        checkpoints: The place below which executions have their checkpoints; None without checkpoints.
+        max_runtime_seconds: The longest that a job runs.
+        max_pending_seconds: The longest that a job waits for its machines; None where SageMaker decides it.
+        max_wait_seconds: The longest that a spot job takes; None on other machines.
+        role: The jobs' role.
+        job_arns: The ARNs of the jobs, with a wildcard after their prefix.
+        job_requests: The requests of the job, in the order in which they run.
+    """
+
+    def __init__(self, scope: Construct, props: TrainingProps) -> None:
+        """Check the props, make the role and grant it what the jobs need.
+
+        Args:
+            scope: The construct, a TrainingTask or TrainingWorkflow.
+            props: Its props of the job.
+
+        Raises:
+            TypeError: For a prop that is not there, and for one that is missing.
+            ValueError: For a prop that breaks a rule, with its name.
+        """
+        check_props(type(scope).__name__, props)
+        spot, role = props.get("spot"), props.get("role")
+        self.stack = Stack.of(scope)
+        self.partition = self.stack.partition
+        prefix = props.get("job_name_prefix")
+        self.prefix = default_prefix(scope) if prefix is None else prefix
+        check_job_name_prefix(self.prefix)
+        reserve_prefix(scope, self.prefix)
+        self.checkpoints = checkpoints_of(props)
+        self.max_runtime_seconds = max_runtime_seconds(props.get("max_runtime"))
+        self.max_pending_seconds = max_pending_seconds(props.get("max_pending"))
+        self.max_wait_seconds = None if spot is None else seconds_of("max_wait", spot.max_wait)
+        self.role = role if isinstance(role, TrainingRole) else TrainingRole(scope, "Role", role=role)
+        # SageMaker has written the names in its ARNs as they are, and in lower case. IAM tells one from the other.
+        self.job_arns = [
+            self.stack.format_arn(service="sagemaker", resource="training-job", resource_name=f"{prefix}-*")
+            for prefix in sorted({self.prefix, self.prefix.lower()})
+        ]
+        self.job_requests = tuple(props["job"].requests())
+        _check_suffixes(self.job_requests)
+        check_regions(self.stack, props)
+        self._scope, self._props, self._advised = scope, props, set[Advice]()
+        for one in self.job_requests:
+            self.advise((*one.advice, *lost_files_advice(one, props), *request_advice(one, props)))
+            self.advise(region_advice(self.stack, instance_types(one), props))
+        self._code = self._upload_code(props)
+        self._grant(props)
+
+    def request(self, job_request: JobRequest, *, job_name: str, checkpoint_folder: str) -> Mapping[str, Any]:
+        """The Parameters of a state that creates a job, in ASL's JSONPath.
+
+        Args:
+            job_request: One of ``job_requests``.
+            job_name: The job's name, as an expression of JSONPath.
+            checkpoint_folder: A place below ``checkpoints``, without its last slash, as an expression of JSONPath.
+
+        Returns:
+            The request. Members known only when the state runs have a key that ends in ``.$``.
+
+        Raises:
+            ValueError: For a prop that breaks a rule, with its name.
+        """
+        request = create_training_job(
+            RequestContext(
+                props=self._props,
+                job_request=job_request,
+                job_name=path(job_name),
+                role_arn=self.role.role_arn,
+                checkpoint_uri=self._checkpoint_uri(checkpoint_folder),
+                tags={EXECUTION_TAG: path("$$.Execution.Id")},
+                code=self._code,
+            )
+        )
+        self.advise(unlisted_advice([request, self._props["image"].base]))
+        rendered = render(request)
+        if self._props.get("warm_pool") is not None:
+            self.advise(warm_pool_advice(warm_pool_key(rendered), prop_names()))
+        return rendered
+
+    def job_policy(self, *actions: str) -> iam.PolicyStatement:
+        """An IAM statement that allows actions of SageMaker on this construct's jobs only.
+
+        Args:
+            actions: Names of actions, such as ``"StopTrainingJob"``.
+        """
+        return iam.PolicyStatement(actions=[f"sagemaker:{action}" for action in actions], resources=list(self.job_arns))
+
+    def pass_role_policy(self) -> iam.PolicyStatement:
+        """An IAM statement that allows passing the jobs' role to SageMaker, and to no other service."""
+        return iam.PolicyStatement(
+            actions=["iam:PassRole"],
+            resources=[self.role.role_arn],
+            conditions={"StringEquals": {"iam:PassedToService": "sagemaker.amazonaws.com"}},
+        )
+
+    def sync_policy(self) -> iam.PolicyStatement:
+        """An IAM statement that allows what `.sync` waits with: an EventBridge rule that Step Functions manages."""
+        return iam.PolicyStatement(
+            actions=["events:DescribeRule", "events:PutRule", "events:PutTargets"],
+            resources=[
+                self.stack.format_arn(
+                    service="events",
+                    resource="rule",
+                    resource_name="StepFunctionsGetEventsForSageMakerTrainingJobsRule",
+                )
+            ],
+        )
+
+    def advise_unlisted(self, value: Any) -> None:
+        """Warn of ``unlisted`` values.
+
+        Args:
+            value: A value, or a structure such as a request.
+        """
+        self.advise(unlisted_advice(value))
+
+    def advise(self, advice: Iterable[Advice]) -> None:
+        """Add warnings to the construct.
+
+        Args:
+            advice: Their ids and texts; what was warned of before is not repeated.
+        """
+        for one in advice:
+            if one not in self._advised:
+                self._advised.add(one)
+                Validations.of(self._scope).add_warning(one.id, one.text)
+
+    def _checkpoint_uri(self, folder: str) -> str | None:
+        if self.checkpoints is None:
+            return None
+        return path(f"States.Format('{{}}{{}}/', {quoted(self.checkpoints.uri)}, {folder})")
+
+    def _upload_code(self, props: TrainingProps) -> CodeLocation | None:
+        code = props.get("code")
+        if code is None:
+            return None
+        asset = code_asset(self._scope, code)
+        self.role.grant_read(asset.bucket, asset.s3_object_key)
+        if not props.get("network_isolation"):
+            return CodeLocation(code.entry_point, asset.s3_object_url)
+        archive = f"/opt/ml/input/data/{CODE_CHANNEL}/{asset.s3_object_key}"
+        return CodeLocation(code.entry_point, archive, asset.s3_object_url)
+
+    def _grant(self, props: TrainingProps) -> None:
+        props["image"].grant_pull(self.role.role)
+        grant_channels(self.role, props)
+        output, network = props["output"], props.get("network")
+        self.role.grant_write(output.bucket, output.prefix)
+        if self.checkpoints is not None:
+            self.role.grant_checkpoints(self.checkpoints.bucket, self.checkpoints.prefix)
+        of_scripts = (value for value in (props.get("hyperparameters") or {}).values() if isinstance(value, S3Prefix))
+        of_jobs = (place for request in self.job_requests for place in request.storage)
+        for place in dict.fromkeys((*of_jobs, *of_scripts)):
+            self.role.grant_read_write(place.bucket, place.prefix)
+        if network is not None:
+            self.role.grant_network(network)
+            for request in self.job_requests:
+                network.check_addresses(request.resource_config)
+            if props.get("inter_container_encryption"):
+                network.allow_encrypted_traffic()
+        grant_members(self.role, props)
+
+
+def _check_suffixes(requests: Sequence[JobRequest]) -> None:
+    suffixes = [request.name_suffix for request in requests]
+    # A digit would make the first attempt of one job the eleventh of another.
+    words = all(re.fullmatch(r"([a-z][a-z0-9]*)?", suffix) for suffix in suffixes)
+    if not words or len({suffix[:1] for suffix in suffixes}) != len(suffixes):
+        raise ValueError(
+            "job must make requests whose name_suffix is a word, or nothing, that begins with a letter of its own, "
+            f"like ['compile', ''], got {suffixes}"
+        )

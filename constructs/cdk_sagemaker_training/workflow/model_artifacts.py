@@ -1,0 +1,119 @@
+"""Detects jobs that complete without a model.
+
+SageMaker uploads nothing for an empty ``/opt/ml/model`` and still completes the job: there is no model.tar.gz
+(aws/sagemaker-python-sdk 608 and 3455, aws/sagemaker-training-toolkit 82; the log of TensorFlow's container: "Your training job
+will not save any model files to S3"). DescribeTrainingJob returns ``ModelArtifacts.S3ModelArtifacts`` nonetheless, so the states
+list the prefix in S3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from aws_cdk import aws_iam as iam
+
+from cdk_sagemaker_training.core.tokens import is_unresolved
+from cdk_sagemaker_training.data.s3 import S3Prefix
+from cdk_sagemaker_training.props.jsonpath import quoted
+from cdk_sagemaker_training.resources.role import policy_targets
+from cdk_sagemaker_training.workflow.retries import retry
+
+MissingModel = Literal["warn", "fail", "ignore"]
+
+_WITHOUT = "the job completed without a model: it left nothing in /opt/ml/model, and nothing is at S3ModelArtifacts"
+
+
+@dataclass(frozen=True)
+class ModelCheck:
+    """Checks that a completed job uploaded a model.
+
+    Attributes:
+        output: Location of the job's output.
+        fails: Whether a missing model fails the execution; otherwise it adds a warning to the output.
+    """
+
+    output: S3Prefix
+    fails: bool
+
+    def states(self, partition: str, own: str) -> dict[str, Any]:
+        """Return the states from `FindModel` to `Completed` or `WithoutModel`.
+
+        The key begins with ``output/model``, compressed or not (model.tar.gz, model/). If S3 refuses the listing, for instance by
+        the bucket's policy, there is no warning; if a missing model fails the execution, it fails with S3's error.
+
+        Args:
+            partition: Partition of ARNs.
+            own: JSONPath of the workflow's own data in the state's input.
+        """
+        folder = self.output.prefix.rstrip("/")
+        below = quoted(f"{folder}/" if folder else "")
+        after_error = "Error" if self.fails else "Completed"
+        return {
+            "FindModel": {
+                "Type": "Task",
+                "Resource": f"arn:{partition}:states:::aws-sdk:s3:listObjectsV2",
+                "Parameters": {
+                    "Bucket": self.output.bucket.bucket_name,
+                    "Prefix.$": f"States.Format('{{}}{{}}/output/model', {below}, {own}.JobName)",
+                    "MaxKeys": 1,
+                },
+                "ResultSelector": {"Objects.$": "$.KeyCount"},
+                "ResultPath": f"{own}.Model",
+                "Retry": [retry(3, "S3.S3Exception", "S3.SdkClientException")],
+                "Catch": [{"ErrorEquals": ["States.ALL"], "ResultPath": f"{own}.Error", "Next": after_error}],
+                "Next": "HasModel",
+            },
+            "HasModel": {
+                "Type": "Choice",
+                "Choices": [{"Variable": f"{own}.Model.Objects", "NumericEquals": 0, "Next": "WithoutModel"}],
+                "Default": "Completed",
+            },
+            "WithoutModel": self._without(own),
+        }
+
+    def _without(self, own: str) -> dict[str, Any]:
+        if self.fails:
+            return {
+                "Type": "Fail",
+                "Error": "TrainingJobWithoutModel",
+                "CausePath": f"States.Format('{{}}: {_WITHOUT}', {own}.JobName)",
+            }
+        return {"Type": "Pass", "Result": [_WITHOUT], "ResultPath": f"{own}.Job.Warnings", "Next": "Completed"}
+
+    def policies(self) -> Iterator[iam.PolicyStatement]:
+        """Yield the statements that allow listing the output's prefix, for which the bucket's key is not needed."""
+        for place, condition in policy_targets(self.output.bucket):
+            yield iam.PolicyStatement(
+                actions=["s3:ListBucket"],
+                resources=[place.bucket_arn],
+                conditions={"StringLike": {"s3:prefix": [f"{self.output.prefix}*"]}, **condition},
+            )
+
+
+def model_check(missing_model: MissingModel, output: S3Prefix) -> ModelCheck | None:
+    """Return the check for missing models.
+
+    Args:
+        missing_model: What a missing model does; ``"ignore"`` makes no check.
+        output: Location of the job's output.
+
+    Returns:
+        The check, or None if there is none or if the location is unknown at synthesis: with ``subfolder``, which an execution's
+        input may end with or without a slash.
+
+    Raises:
+        ValueError: ``missing_model`` is ``"fail"`` and the location is unknown.
+    """
+    if missing_model == "ignore":
+        return None
+    unknown = is_unresolved(output.prefix) and not output.prefix.endswith("/")
+    if output.subfolder is None and not unknown:
+        return ModelCheck(output, fails=missing_model == "fail")
+    if missing_model == "fail":
+        raise ValueError(
+            "missing_model must be 'warn' or 'ignore' if the location of the model depends on the execution, or output a prefix "
+            f"like S3Prefix(bucket, 'models/'), got 'fail' with {output.prefix!r} and subfolder={output.subfolder!r}"
+        )
+    return None

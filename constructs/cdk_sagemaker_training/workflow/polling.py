@@ -1,0 +1,188 @@
+"""Polling of jobs: within an execution, or in executions of a second state machine if the event history is too small."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_stepfunctions as sfn
+from constructs import Construct
+
+from cdk_sagemaker_training.workflow.launch import Launch
+from cdk_sagemaker_training.workflow.retries import retry
+from cdk_sagemaker_training.workflow.state_machines import make_state_machine
+
+# The longest time until the end of a job is detected.
+MOST_SECONDS = 120
+
+# Step Functions fails an execution with more than 25,000 events of history. A poll writes 9 (Wait 2, Describe 5, Choice 2), and
+# 2 more where the interval grows or polls are counted; the rest of an attempt writes fewer than 40.
+_EVENTS = 24_000
+_EVENTS_OF_A_POLL = 9
+_EVENTS_OF_A_COUNTED_POLL = 11
+_OTHER_EVENTS_OF_AN_ATTEMPT = 40
+_EVENTS_OF_A_REFUSAL = 45
+_GROWTHS = 20
+_FIRST_INTERVAL = 2
+_SHORTEST_LAST_INTERVAL = 30
+
+# Of one execution of the poller; the next execution continues.
+POLLS = _EVENTS // _EVENTS_OF_A_COUNTED_POLL
+
+
+@dataclass(frozen=True)
+class Intervals:
+    """Intervals between polls, in seconds.
+
+    Attributes:
+        first: The first interval.
+        step: What each interval adds to the one before.
+        last: The interval at which they stop growing.
+    """
+
+    first: int
+    step: int
+    last: int
+
+    @staticmethod
+    def over(seconds: int, jobs: int, refusals: int = 0) -> Intervals:
+        """Return the shortest intervals with which jobs fit into one execution's history.
+
+        Args:
+            seconds: Total time of all jobs, in seconds.
+            jobs: Number of jobs.
+            refusals: Number of calls that create no job and are repeated.
+        """
+        of_jobs = jobs * (_GROWTHS * _EVENTS_OF_A_COUNTED_POLL + _OTHER_EVENTS_OF_AN_ATTEMPT)
+        # At least one poll fits, at an interval that is too long; TimeLimits.outlast_one_history then says so.
+        events = max(_EVENTS_OF_A_POLL, _EVENTS - of_jobs - refusals * _EVENTS_OF_A_REFUSAL)
+        last = max(_SHORTEST_LAST_INTERVAL, math.ceil(_EVENTS_OF_A_POLL * seconds / events))
+        return Intervals(_FIRST_INTERVAL, max(_FIRST_INTERVAL, math.ceil(last / _GROWTHS)), last)
+
+    @property
+    def longest(self) -> int:
+        """The longest interval, in seconds."""
+        return self.first + self.step * math.ceil((self.last - self.first) / self.step)
+
+
+class Poller(Construct):
+    """A state machine whose executions each poll one job until it ends, at most ``POLLS`` times.
+
+    The input is ``{"JobName": ...}``. The workflow's execution starts them one after the other by `states:startExecution.sync:2`,
+    so that Step Functions stops them together with it; one that is not stopped ends with its job, which the workflow's stopper
+    stops.
+    """
+
+    def __init__(self, scope: Construct, id: str, *, launch: Launch, logs: sfn.LogOptions) -> None:
+        """Create the state machine.
+
+        Args:
+            scope: The parent construct.
+            id: The construct id.
+            launch: The jobs.
+            logs: Log options of the executions.
+        """
+        super().__init__(scope, id)
+        # The one token in it is the partition, which stands within text.
+        definition = json.dumps(polling_definition(launch.partition))
+        self.state_machine = make_state_machine(self, definition, logs)
+        self.state_machine.add_to_role_policy(launch.job_policy("DescribeTrainingJob"))
+        self.executions_arn = launch.stack.format_arn(
+            service="states", resource=f"execution:{self.state_machine.state_machine_name}:*"
+        )
+        self._rule = launch.stack.format_arn(
+            service="events", resource="rule", resource_name="StepFunctionsGetEventsForStepFunctionsExecutionRule"
+        )
+
+    def grant_run(self, role: iam.IGrantable) -> None:
+        """Grant permission to run executions by `.sync:2` (Step Functions guide, "IAM policies for Step Functions").
+
+        Args:
+            role: The role of the workflow's state machine.
+        """
+        principal = role.grant_principal
+        for actions, resource in (
+            (["states:StartExecution"], self.state_machine.state_machine_arn),
+            (["states:DescribeExecution", "states:StopExecution"], self.executions_arn),
+            (["events:DescribeRule", "events:PutRule", "events:PutTargets"], self._rule),
+        ):
+            principal.add_to_principal_policy(iam.PolicyStatement(actions=actions, resources=[resource]))
+
+
+def polling_definition(partition: str) -> dict[str, Any]:
+    """Return the state machine that polls a job until it ends, at most ``POLLS`` times, at intervals up to ``MOST_SECONDS``."""
+    intervals = Intervals(_FIRST_INTERVAL, _FIRST_INTERVAL, MOST_SECONDS)
+    over = [
+        {"Variable": "$.Job.Status", "StringEquals": status, "Next": "Done"}
+        for status in ("Completed", "Failed", "Stopped")
+    ]
+    return {
+        "Comment": "Polls a training job",
+        "StartAt": "Start",
+        "States": {
+            "Start": {
+                "Type": "Pass",
+                "Parameters": {"JobName.$": "$.JobName", "Seconds": intervals.first, "Polls": 1},
+                "Next": "Wait",
+            },
+            "Wait": {"Type": "Wait", "SecondsPath": "$.Seconds", "Next": "Describe"},
+            "Describe": {
+                "Type": "Task",
+                "Resource": f"arn:{partition}:states:::aws-sdk:sagemaker:describeTrainingJob",
+                "Parameters": {"TrainingJobName.$": "$.JobName"},
+                "ResultSelector": {"Status.$": "$.TrainingJobStatus"},
+                "ResultPath": "$.Job",
+                "Retry": [retry(10)],
+                "Next": "IsOver",
+            },
+            "IsOver": {
+                "Type": "Choice",
+                "Choices": [
+                    *over,
+                    {"Variable": "$.Polls", "NumericGreaterThanEquals": POLLS, "Next": "Done"},
+                    {"Variable": "$.Seconds", "NumericLessThan": intervals.last, "Next": "WaitLonger"},
+                ],
+                "Default": "Count",
+            },
+            "WaitLonger": _counted(f"States.MathAdd($.Seconds, {intervals.step})"),
+            "Count": _counted("$.Seconds"),
+            "Done": {"Type": "Succeed"},
+        },
+    }
+
+
+def poll_state(partition: str, poller_arn: str, job_name: str, result_path: str, error_path: str) -> dict[str, Any]:
+    """Return the state of a workflow that runs an execution of the poller.
+
+    Args:
+        partition: Partition of ARNs.
+        poller_arn: ARN of the poller's state machine.
+        job_name: JSONPath of the job's name.
+        result_path: JSONPath of the result.
+        error_path: JSONPath of an error.
+    """
+    return {
+        "Type": "Task",
+        "Resource": f"arn:{partition}:states:::states:startExecution.sync:2",
+        "Parameters": {
+            "StateMachineArn": poller_arn,
+            # The second member lets the console show which execution started it ("Start workflow executions from a Task state").
+            "Input": {"JobName.$": job_name, "AWS_STEP_FUNCTIONS_STARTED_BY_EXECUTION_ID.$": "$$.Execution.Id"},
+        },
+        "ResultSelector": {"ExecutionArn.$": "$.ExecutionArn"},
+        "ResultPath": result_path,
+        "Retry": [{**retry(5), "ErrorEquals": ["States.TaskFailed"]}],
+        "Catch": [{"ErrorEquals": ["States.ALL"], "ResultPath": error_path, "Next": "Stop"}],
+        "Next": "Describe",
+    }
+
+
+def _counted(seconds: str) -> dict[str, Any]:
+    return {
+        "Type": "Pass",
+        "Parameters": {"JobName.$": "$.JobName", "Seconds.$": seconds, "Polls.$": "States.MathAdd($.Polls, 1)"},
+        "Next": "Wait",
+    }

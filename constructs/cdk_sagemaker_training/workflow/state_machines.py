@@ -1,0 +1,70 @@
+"""State machines that pass cdk-nag: with logs, and with justified wildcards in their policies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from aws_cdk import Names, RemovalPolicy
+from aws_cdk import aws_logs as logs
+from aws_cdk import aws_stepfunctions as sfn
+from constructs import Construct
+
+from cdk_sagemaker_training.core.nag import Reasons, Suppressions
+
+_REASONS: Reasons = {
+    "AwsSolutions-IAM5[Resource::*]": "log deliveries have no resource, nor has a list of training jobs",
+    "AwsSolutions-SQS3": "it is the dead-letter queue of a rule, and has an alarm",
+    "AwsSolutions-SF2": "an execution waits for one job, whose hosts do not emit traces",
+}
+_WHY_EXECUTIONS = "an execution's name is chosen when it starts; the state machine belongs to this workflow only"
+_WHY_JOBS = "a job's name is computed when an execution starts; its prefix belongs to this workflow only"
+_WHY_CAPACITY = "the capacity that a training plan reserves has a random name; the plan is listed too, if it is known"
+
+
+def default_logs(scope: Construct) -> sfn.LogOptions:
+    """Create log options with all events of executions, without their data, kept for three months in CloudWatch.
+
+    Args:
+        scope: The construct below which the log group "Logs" is created.
+    """
+    group = logs.LogGroup(
+        scope,
+        "Logs",
+        # Step Functions adds a permission for each log group to one resource policy of the account, whose size is limited,
+        # except for groups with this prefix ("Logging in CloudWatch Logs").
+        log_group_name=f"/aws/vendedlogs/states/{Names.unique_resource_name(scope, max_length=200)}",
+        retention=logs.RetentionDays.THREE_MONTHS,
+        removal_policy=RemovalPolicy.DESTROY,
+    )
+    return sfn.LogOptions(destination=group, level=sfn.LogLevel.ALL, include_execution_data=False)
+
+
+def make_state_machine(scope: Construct, definition: str, log_options: sfn.LogOptions) -> sfn.StateMachine:
+    """Create the state machine of a definition, with the id "StateMachine".
+
+    Args:
+        scope: The parent construct.
+        definition: The definition, as JSON.
+        log_options: Log options of the executions.
+    """
+    return sfn.StateMachine(
+        scope, "StateMachine", definition_body=sfn.DefinitionBody.from_string(definition), logs=log_options
+    )
+
+
+def suppress_findings(
+    workflow: Construct, jobs: Sequence[str], capacity: Sequence[str], executions: Sequence[str]
+) -> None:
+    """Suppress cdk-nag's findings on a workflow, with their justification.
+
+    Args:
+        workflow: The workflow.
+        jobs: ARN patterns of its jobs.
+        capacity: ARNs of training plans and reserved capacity.
+        executions: ARN patterns of its executions.
+    """
+    suppressions = Suppressions(workflow)
+    suppressions.add(_REASONS)
+    suppressions.add_wildcards(jobs, _WHY_JOBS)
+    suppressions.add_wildcards(capacity, _WHY_CAPACITY)
+    suppressions.add_wildcards(executions, _WHY_EXECUTIONS)

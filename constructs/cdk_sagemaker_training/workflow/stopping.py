@@ -1,0 +1,287 @@
+"""Stops the jobs of an execution that ended before them, and raises an alarm if that fails."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from aws_cdk import Duration
+from aws_cdk import aws_cloudwatch as cloudwatch
+from aws_cdk import aws_events as events
+from aws_cdk import aws_events_targets as targets
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_sqs as sqs
+from aws_cdk import aws_stepfunctions as sfn
+from constructs import Construct
+
+from cdk_sagemaker_training.workflow.definition import job_name, states_of_job
+from cdk_sagemaker_training.workflow.launch import Launch
+from cdk_sagemaker_training.workflow.state_machines import make_state_machine
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+# Long enough for a CreateTrainingJob call that was in flight when its execution ended to have created the job.
+_SECONDS_BETWEEN_LOOKS = 60
+_RETRIED_SECONDS = 3_600
+_LONGEST_INTERVAL = 64
+
+# Messages of StopTrainingJob if there is nothing to stop. Its model has ResourceNotFound; the actual error is a
+# ValidationException (aws/aws-sdk 165, awslabs/benchmark-ai 928; both texts in DIAGNijmegen/grand-challenge,
+# amazon_sagemaker_base.py), which the SDK integration reports as SageMaker.SageMakerException, like throttling. So the message
+# distinguishes them.
+_OVER = "*The request was rejected because the training job is in status *"
+_MISSING = ("*Requested resource not found*", "*Could not find job to update with name*")
+
+# The errors with which the workflow itself fails executions after the end of their last job.
+_OWN_ERRORS = ("TrainingJobFailed", "TrainingJobStopped")
+
+
+class Stopper(Construct):
+    """Stops the jobs of each execution of a state machine that was aborted, timed out or failed.
+
+    This needs a separate state machine, started by an EventBridge rule.
+
+    Attributes:
+        state_machine: The state machine that stops jobs.
+        executions_arn: ARN pattern of the workflow's executions.
+        alarm: In alarm if a job could not be stopped for an hour, so that it may still run.
+        dead_letter_queue: Events that EventBridge could not deliver, after 24 hours and up to 185 retries ("How EventBridge
+            retries delivering events").
+        dead_letter_alarm: In alarm if the queue has a message.
+    """
+
+    def __init__(
+        self, scope: Construct, id: str, *, launch: Launch, state_machine: sfn.StateMachine, logs: sfn.LogOptions
+    ) -> None:
+        """Create the state machine, its rule and its alarms.
+
+        Args:
+            scope: The parent construct.
+            id: The construct id.
+            launch: The jobs of the workflow.
+            state_machine: The workflow's state machine.
+            logs: Log options of the executions.
+        """
+        super().__init__(scope, id)
+        suffixes = [request.name_suffix for request in launch.job_requests]
+        definition = stopping_definition(launch.prefix, suffixes, launch.partition)
+        # The only token in it is the partition, within text, so no other conversion to JSON is needed.
+        self.state_machine = make_state_machine(self, json.dumps(definition), logs)
+        self.state_machine.add_to_role_policy(launch.job_policy("StopTrainingJob"))
+        self.executions_arn = launch.stack.format_arn(
+            service="states", resource=f"execution:{state_machine.state_machine_name}:*"
+        )
+        self.state_machine.add_to_role_policy(
+            iam.PolicyStatement(actions=["states:DescribeExecution"], resources=[self.executions_arn])
+        )
+        self.alarm = self._alarm(
+            "Alarm",
+            "A training job whose execution has ended may still run: it could not be stopped for an hour",
+            self.state_machine.metric_failed(),
+        )
+        self.dead_letter_queue = sqs.Queue(
+            self,
+            "DeadLetterQueue",
+            encryption=sqs.QueueEncryption.SQS_MANAGED,
+            enforce_ssl=True,
+            retention_period=Duration.days(14),
+        )
+        self.dead_letter_alarm = self._alarm(
+            "DeadLetterAlarm",
+            "A training job may still run: the end of its execution was not delivered to what stops the job",
+            self.dead_letter_queue.metric_approximate_number_of_messages_visible(),
+        )
+        self._watch(launch, state_machine)
+
+    @property
+    def alarms(self) -> list[cloudwatch.Alarm]:
+        """Both alarms."""
+        return [self.alarm, self.dead_letter_alarm]
+
+    def _alarm(self, id: str, description: str, metric: cloudwatch.Metric) -> cloudwatch.Alarm:
+        return metric.create_alarm(
+            self,
+            id,
+            alarm_description=description,
+            threshold=1,
+            comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
+            evaluation_periods=1,
+            treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
+        )
+
+    def _watch(self, launch: Launch, state_machine: sfn.StateMachine) -> None:
+        starter = iam.Role(
+            self.state_machine,
+            "EventsRole",
+            # Only for rules of this account, a condition that the role CDK would create here lacks.
+            assumed_by=iam.ServicePrincipal(
+                "events.amazonaws.com",
+                conditions={"StringEquals": {"aws:SourceAccount": launch.stack.account}},
+            ),
+        )
+        events.Rule(
+            self,
+            "Rule",
+            description="Executions that ended before their training jobs may have",
+            event_pattern=events.EventPattern(
+                source=["aws.states"],
+                detail_type=["Step Functions Execution Status Change"],
+                detail={
+                    "stateMachineArn": [state_machine.state_machine_arn],
+                    "status": ["ABORTED", "FAILED", "TIMED_OUT"],
+                },
+            ),
+            targets=[
+                targets.SfnStateMachine(
+                    self.state_machine,
+                    input=events.RuleTargetInput.from_event_path("$.detail"),
+                    role=starter,
+                    dead_letter_queue=self.dead_letter_queue,
+                )
+            ],
+        )
+
+
+def stopping_definition(prefix: str, suffixes: Sequence[str], partition: str) -> dict[str, Any]:
+    """Return the state machine that stops an execution's jobs by their names, and again a minute later.
+
+    Its input is the detail of the execution's event. Attempts are consecutive, so the first name without a job ends the search
+    for a suffix. The second pass skips an execution that was redriven meanwhile: it runs, and its end will be another event.
+
+    Args:
+        prefix: How the jobs' names begin.
+        suffixes: Name suffixes of the jobs of one execution.
+        partition: Partition of ARNs.
+    """
+    states: dict[str, Any] = {
+        "IsOver": {
+            "Type": "Choice",
+            "Choices": [
+                {
+                    "And": [
+                        {"Variable": "$.error", "IsPresent": True},
+                        {"Or": [{"Variable": "$.error", "StringEquals": error} for error in _OWN_ERRORS]},
+                    ],
+                    "Next": "Done",
+                }
+            ],
+            "Default": _first(suffixes[0]),
+        }
+    }
+    for suffix, following in zip(suffixes, [*map(_first, suffixes[1:]), "HasLookedTwice"], strict=True):
+        states |= states_of_job(suffix, _states(prefix, suffix, partition))
+        # After the suffix was added, because the next job's first state has the same name without it.
+        states[_name(suffix, "Missing")]["Next"] = following
+    return {
+        "Comment": "Stops the training jobs of executions that ended before them",
+        "StartAt": "IsOver",
+        "States": {**states, **_second_look(_first(suffixes[0]), partition)},
+    }
+
+
+def _first(suffix: str) -> str:
+    return _name(suffix, "First")
+
+
+def _name(suffix: str, state: str) -> str:
+    [name] = states_of_job(suffix, {state: {}})
+    return name
+
+
+def _states(prefix: str, suffix: str, partition: str) -> dict[str, Any]:
+    """The states that stop the jobs of one suffix, attempt by attempt; they retry unless there is nothing to stop."""
+    cause = "$.Error.Cause"
+    return {
+        "First": _walk("Stop", Attempt=1, Most=1, Seconds=0, Waited=0),
+        "Stop": {
+            "Type": "Task",
+            "Resource": f"arn:{partition}:states:::aws-sdk:sagemaker:stopTrainingJob",
+            "Parameters": {"TrainingJobName.$": job_name(prefix, "$.Walk.Attempt", suffix, "$.executionArn")},
+            "ResultPath": "$.Stopped",
+            "Catch": [{"ErrorEquals": ["States.ALL"], "ResultPath": "$.Error", "Next": "WhyNot"}],
+            "Next": "NextAttempt",
+        },
+        "WhyNot": {
+            "Type": "Choice",
+            "Choices": [
+                {"Variable": cause, "StringMatches": _OVER, "Next": "NextAttempt"},
+                {
+                    "Or": [
+                        {"Variable": "$.Error.Error", "StringEquals": "SageMaker.ResourceNotFoundException"},
+                        *({"Variable": cause, "StringMatches": text} for text in _MISSING),
+                    ],
+                    "Next": "Missing",
+                },
+                {"Variable": "$.Walk.Waited", "NumericGreaterThanEquals": _RETRIED_SECONDS, "Next": "MayStillRun"},
+                {"Variable": "$.Walk.Most", "NumericLessThan": _LONGEST_INTERVAL, "Next": "WaitLonger"},
+            ],
+            "Default": "WaitAsLong",
+        },
+        "WaitLonger": _wait("States.MathAdd($.Walk.Most, $.Walk.Most)"),
+        "WaitAsLong": _wait("$.Walk.Most"),
+        "Wait": {"Type": "Wait", "SecondsPath": "$.Walk.Seconds", "Next": "Stop"},
+        "NextAttempt": _walk(
+            "Stop",
+            **{"Attempt.$": "States.MathAdd($.Walk.Attempt, 1)", "Most": 1, "Seconds": 0, "Waited.$": "$.Walk.Waited"},
+        ),
+        "MayStillRun": {
+            "Type": "Fail",
+            "Error": "TrainingJobMayStillRun",
+            "CausePath": f"States.Format('{{}}: {{}}', $.Error.Error, {cause})",
+        },
+        "Missing": {"Type": "Pass"},
+    }
+
+
+def _walk(next_state: str, **members: Any) -> dict[str, Any]:
+    """A Pass state with the next attempt, the maximum and actual seconds to wait, and the seconds waited so far."""
+    return {"Type": "Pass", "Parameters": members, "ResultPath": "$.Walk", "Next": next_state}
+
+
+def _wait(most: str) -> dict[str, Any]:
+    """A Pass state that chooses a random wait of up to ``most`` seconds."""
+    members = {
+        "Attempt.$": "$.Walk.Attempt",
+        "Most.$": most,
+        "Seconds.$": f"States.MathRandom(1, {most})",
+        "Waited.$": "States.MathAdd($.Walk.Waited, $.Walk.Seconds)",
+    }
+    return _walk("Wait", **members)
+
+
+def _second_look(first: str, partition: str) -> Mapping[str, Any]:
+    return {
+        "HasLookedTwice": {
+            "Type": "Choice",
+            "Choices": [{"Variable": "$.Execution", "IsPresent": True, "Next": "Done"}],
+            "Default": "WaitForLateJobs",
+        },
+        "WaitForLateJobs": {"Type": "Wait", "Seconds": _SECONDS_BETWEEN_LOOKS, "Next": "DescribeExecution"},
+        "DescribeExecution": {
+            "Type": "Task",
+            "Resource": f"arn:{partition}:states:::aws-sdk:sfn:describeExecution",
+            # The execution's input and output may exceed the size limit of a state's result.
+            "Parameters": {"ExecutionArn.$": "$.executionArn", "IncludedData": "METADATA_ONLY"},
+            "ResultSelector": {"Status.$": "$.Status"},
+            "ResultPath": "$.Execution",
+            "Retry": [
+                {
+                    "ErrorEquals": ["States.ALL"],
+                    "IntervalSeconds": 1,
+                    "BackoffRate": 2,
+                    "MaxAttempts": _RETRIED_SECONDS // (_LONGEST_INTERVAL // 2),
+                    "MaxDelaySeconds": _LONGEST_INTERVAL,
+                    "JitterStrategy": "FULL",
+                }
+            ],
+            "Next": "WasRedriven",
+        },
+        "WasRedriven": {
+            "Type": "Choice",
+            "Choices": [{"Variable": "$.Execution.Status", "StringEquals": "RUNNING", "Next": "Done"}],
+            "Default": first,
+        },
+        "Done": {"Type": "Succeed"},
+    }

@@ -1,0 +1,80 @@
+"""How long an execution of a workflow may take, and how often it looks at its jobs in that time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from cdk_sagemaker_training.core.checks import seconds_of
+from cdk_sagemaker_training.core.tokens import is_unresolved
+from cdk_sagemaker_training.workflow.causes import Cause
+from cdk_sagemaker_training.workflow.launch import Launch
+from cdk_sagemaker_training.workflow.polling import MOST_SECONDS, Intervals
+from cdk_sagemaker_training.workflow.retry_policy import REFUSALS, Retry
+
+if TYPE_CHECKING:
+    from aws_cdk import Duration
+
+_PENDING_SECONDS = 24 * 3_600  # for machines, without max_pending
+_LONGEST_SECONDS = 28 * 24 * 3_600  # for a time that is known only when the app is deployed
+_UPLOAD_SECONDS = 3_600  # after its last second of training a job uploads what it made
+
+
+class TimeLimits(NamedTuple):
+    """The time of an execution.
+
+    Args:
+        timeout_seconds: The state machine's time-out; None without one.
+        intervals: The times between two polls of a job, where they are polled.
+    """
+
+    timeout_seconds: int | None
+    intervals: Intervals
+
+    @property
+    def outlast_one_history(self) -> bool:
+        """Whether polls may need more events than one execution has, or intervals longer than two minutes."""
+        unbounded = self.timeout_seconds is None or is_unresolved(self.timeout_seconds)
+        return unbounded or self.intervals.longest > MOST_SECONDS
+
+
+def time_limits(
+    launch: Launch,
+    timeout: Duration | int | None,
+    jobs: int,
+    *,
+    reserved: bool,
+    retries: Mapping[Cause, Retry] | None = None,
+) -> TimeLimits:
+    """The time of an execution in which all of its jobs fit.
+
+    Args:
+        launch: The workflow's jobs.
+        timeout: The time-out, as a Duration or in seconds; None for one in which all jobs at their longest fit.
+        jobs: How many jobs an execution runs at most, without retries.
+        reserved: Whether they wait for a training plan, which no limit counts; then None is no time-out.
+        retries: Retries of each job by cause. The waits are added, and the jobs: those that found no capacity only as long
+            as they wait for it.
+    """
+    waits = {cause: retry.waits() for cause, retry in (retries or {}).items()}
+    again = sum(len(of) for cause, of in waits.items() if cause not in REFUSALS)
+    pended = len(waits.get(Cause.CAPACITY, ()))
+    refused = sum(len(of) for cause, of in waits.items() if cause in REFUSALS)
+    pending = _known(launch.max_pending_seconds or _PENDING_SECONDS)
+    longest = jobs * (
+        (1 + again - pended) * (_longest_seconds(launch) + _UPLOAD_SECONDS)
+        + pended * pending
+        + sum(sum(of) for of in waits.values())
+    )
+    seconds = (None if reserved else longest) if timeout is None else seconds_of("timeout", timeout)
+    return TimeLimits(seconds, Intervals.over(_known(seconds, longest), jobs * (1 + again), jobs * refused))
+
+
+def _longest_seconds(launch: Launch) -> int:
+    """The most seconds from a job's Create to its end, without its upload and without waiting for a training plan."""
+    pending = _known(launch.max_pending_seconds or _PENDING_SECONDS)
+    return pending + max(_known(launch.max_runtime_seconds), _known(launch.max_wait_seconds or 0))
+
+
+def _known(seconds: int | None, otherwise: int = _LONGEST_SECONDS) -> int:
+    return otherwise if seconds is None or is_unresolved(seconds) else seconds

@@ -1,0 +1,139 @@
+"""One state of a user's own state machine that runs a training job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Unpack, cast
+
+import jsii
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_stepfunctions as sfn
+from aws_cdk import aws_stepfunctions_tasks as tasks
+from constructs import Construct
+
+from cdk_sagemaker_training.props.jsonpath import expression
+from cdk_sagemaker_training.props.prop_types import checked
+from cdk_sagemaker_training.request.props import TrainingProps, table
+from cdk_sagemaker_training.request.sync import check_sync_takes
+from cdk_sagemaker_training.workflow.launch import Launch
+from cdk_sagemaker_training.workflow.machine_policies import machine_policies
+
+
+class TaskProps(TrainingProps, total=False):
+    """The props of a job, and those of every task state of CDK's (``aws_stepfunctions.TaskStateBaseProps``)."""
+
+    comment: str
+    state_name: str
+    input_path: str
+    output_path: str
+    result_path: str
+    result_selector: Mapping[str, Any]
+    assign: Mapping[str, Any]
+    task_timeout: sfn.Timeout
+    heartbeat_timeout: sfn.Timeout
+    credentials: sfn.Credentials
+
+
+# CDK's own task for any call renders what all tasks have (result paths, retries, timeouts, credentials). Its base class
+# does too, but only where a method is implemented that jsii does not show to Python.
+class TrainingTask(tasks.CallAwsService):
+    """A Task state, in JSONPath, that runs one training job and waits for its end; its result is the job's description.
+
+    It takes of ``TrainingProps`` what the optimised integration `createTrainingJob.sync` is known to take; for a job with more,
+    such as instance groups, a warm pool or ``max_pending``, use ``TrainingWorkflow(...).as_task(...)``, which also repeats calls
+    that AWS did not answer, and stops the job of an execution that ends before it.
+
+    A job's name is ``job_name_prefix`` and a hash of the execution, the state and the numbers of redrives and retries, so that
+    ``add_retry`` and a redrive of the execution start a new job after a failed one, while a call whose answer was lost finds its
+    name in use. Checkpoints lie below ``checkpoints`` in a folder of the execution, the state and ``unique_by``, which retries
+    share.
+
+    Attributes:
+        role: The jobs' role.
+        network: The jobs' network; None for SageMaker's own.
+        image: The jobs' image.
+    """
+
+    @checked
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        unique_by: str | None = None,
+        **props: Unpack[TaskProps],
+    ) -> None:
+        """Create the state, and what its job needs.
+
+        Args:
+            scope: The construct that the state is part of.
+            id: Its id among that construct's children, and its name unless ``state_name`` is given.
+            unique_by: What tells jobs apart in a Map, or where an execution comes to the state again: a place in the state's
+                input, like ``sfn.JsonPath.string_at("$.index")`` where the Map's ``item_selector`` puts the item's index
+                there. Default: the execution runs the state once.
+            props: The props of the job (``TrainingProps``), and those of every task state, such as ``comment`` and
+                ``result_path``.
+
+        Raises:
+            TypeError: For a prop that is not there, and for one that is missing.
+            ValueError: For a prop that breaks a rule, with its name.
+        """
+        given = cast(dict[str, Any], props)
+        of_job = {name: value for name, value in given.items() if name in table()}
+        super().__init__(
+            scope,
+            id,
+            service="sagemaker",
+            action="createTrainingJob",
+            iam_resources=["*"],  # of policies that are not used: `_task_policies` has narrower ones
+            query_language=sfn.QueryLanguage.JSON_PATH,
+            **{name: value for name, value in given.items() if name not in of_job},
+        )
+        launch = Launch(self, cast(TrainingProps, of_job))
+        if len(launch.job_requests) != 1:
+            raise ValueError(
+                "job must be one that makes one request, like DataParallelJob(InstanceGroup('ml.g5.xlarge')), "
+                f"got {type(props['job']).__name__} with {len(launch.job_requests)}: use TrainingWorkflow(...).as_task(...)"
+            )
+        self._request = launch.request(
+            launch.job_requests[0], job_name=_job_name(launch.prefix, unique_by), checkpoint_folder=_folder(unique_by)
+        )
+        check_sync_takes(self._request, "TrainingWorkflow(...).as_task(...)", props)
+        self._resource = f"arn:{launch.partition}:states:::sagemaker:createTrainingJob.sync"
+        self._policies = list(machine_policies(launch, [self._request], sync=True))
+        self.role = launch.role
+        self.network = props.get("network")
+        self.image = props["image"]
+
+    @jsii.member(jsii_name="toStateJson")
+    def to_state_json(self, top_level_query_language: sfn.QueryLanguage | None = None) -> Mapping[Any, Any]:
+        """The state in the Amazon States Language, which CDK calls when it renders the state machine.
+
+        Args:
+            top_level_query_language: The query language of the state machine; the state has its own, JSONPath.
+        """
+        state = super().to_state_json(top_level_query_language)
+        return {**state, "Resource": self._resource, "Parameters": self._request}
+
+    @property
+    @jsii.member(jsii_name="taskPolicies")
+    def _task_policies(self) -> list[iam.PolicyStatement]:
+        return self._policies
+
+
+def _job_name(prefix: str, unique_by: str | None) -> str:
+    counts = ["$$.Execution.RedriveCount", "$$.State.RetryCount"]
+    ids = ["$$.Execution.Id", "$$.State.Name", *counts, *_expressions(unique_by)]
+    return f"States.Format('{prefix}-{{}}', States.Hash({_joined('-', ids)}, 'MD5'))"
+
+
+def _folder(unique_by: str | None) -> str:
+    return _joined("/", ["$$.Execution.Name", "$$.State.Name", *_expressions(unique_by)])
+
+
+def _expressions(text: str | None) -> list[str]:
+    return [] if text is None else [expression(text)]
+
+
+def _joined(separator: str, expressions: list[str]) -> str:
+    return f"States.Format('{separator.join(['{}'] * len(expressions))}', {', '.join(expressions)})"

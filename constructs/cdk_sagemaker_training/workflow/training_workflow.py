@@ -1,0 +1,296 @@
+"""A state machine that runs one training job each time it is started."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Unpack
+
+import jsii
+from aws_cdk import Duration
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_stepfunctions as sfn
+from constructs import Construct
+
+from cdk_sagemaker_training.props.prop_types import checked
+from cdk_sagemaker_training.request.advice import short_time_advice
+from cdk_sagemaker_training.request.checkpoints import checkpoint_folder
+from cdk_sagemaker_training.request.props import TrainingProps
+from cdk_sagemaker_training.request.sync import check_sync_takes, sync_takes
+from cdk_sagemaker_training.workflow.causes import Cause
+from cdk_sagemaker_training.workflow.definition import Integration, training_definition
+from cdk_sagemaker_training.workflow.deletion import stop_jobs_on_deletion
+from cdk_sagemaker_training.workflow.input_fields import InputField, check_input_fields
+from cdk_sagemaker_training.workflow.launch import Launch
+from cdk_sagemaker_training.workflow.machine_policies import machine_policies, reserved_capacity
+from cdk_sagemaker_training.workflow.model_artifacts import MissingModel, model_check
+from cdk_sagemaker_training.workflow.polling import Poller
+from cdk_sagemaker_training.workflow.retry_policy import Retry, check_retries
+from cdk_sagemaker_training.workflow.state_machines import default_logs, make_state_machine, suppress_findings
+from cdk_sagemaker_training.workflow.stopping import Stopper
+from cdk_sagemaker_training.workflow.time_limits import time_limits
+
+if TYPE_CHECKING:
+    # Not needed to run, and takes as long to import as making a workflow or more.
+    from aws_cdk import aws_cloudwatch as cloudwatch
+
+_MOST_ATTEMPTS = 30  # as many as SageMaker itself retries a job, and as fit into an execution's history
+
+
+@jsii.implements(iam.IGrantable)
+class TrainingWorkflow(Construct):
+    """A state machine that runs a training job each time it is started, and survives what training jobs meet.
+
+    An execution's output is the job's description, as from DescribeTrainingJob (its times are milliseconds with ``"sync"``,
+    ISO 8601 text with ``"poll"``). It fails with the error ``TrainingJobFailed`` or ``TrainingJobStopped`` and the job's reason
+    as its cause, or with the error of the call that failed. A kind that makes several jobs, such as one that compiles ahead of
+    the one that trains, has them run one after the other.
+
+    Calls that AWS throttles or answers with an error are repeated, and a call whose answer was lost never starts a second job.
+    However an execution ends before its job, a rule stops the job. Each execution has its checkpoints in
+    ``<prefix>/<execution name>/``, for all its attempts.
+
+    Text and numbers take CDK's tokens and ``sfn.JsonPath`` of the execution's input, which must be an object without
+    ``Training``, but for those that docs/members.md excludes: these are refused by name. As a grantee the workflow stands for
+    its jobs: ``bucket.grant_read(workflow)``.
+
+    Attributes:
+        state_machine: The state machine.
+        integration: How it waits for the job.
+        role: The jobs' role.
+        network: The jobs' network; None for SageMaker's own.
+        image: The jobs' image.
+        stopper: The rule, queue and function that stop jobs of executions that ended before them.
+    """
+
+    @checked
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        resume_from: str | None = None,
+        integration: Integration | None = None,
+        attempts: int = 1,
+        retries: Mapping[Cause, Retry] | None = None,
+        input_fields: Mapping[str, InputField] | None = None,
+        missing_model: MissingModel = "warn",
+        timeout: Duration | int | None = None,
+        logs: sfn.LogOptions | None = None,
+        retain_jobs: bool = False,
+        **props: Unpack[TrainingProps],
+    ) -> None:
+        """Create the state machine, and what its jobs need.
+
+        Args:
+            scope: The construct that the workflow is part of.
+            id: Its id among that construct's children.
+            resume_from: The name of an older execution whose checkpoints are used, and continued: text, or a place in the
+                execution's input, such as ``sfn.JsonPath.string_at("$.resume_from")``. Default: the execution's own checkpoints.
+            integration: How it waits for the job: ``"sync"`` by Step Functions' own integration, ``"poll"`` by describing the
+                job at intervals that grow from 2 seconds to at most 2 minutes; where one execution has too few events for
+                that, in executions of a second state machine, which end with the workflow's. Default: ``"sync"`` where that
+                is known to take the request, which it is not of instance groups, a warm pool, a training plan and
+                ``max_pending``.
+            attempts: How often a job that fails is run, 1 to 30, at once and whatever the cause: a bug in the script is billed
+                as often. Not together with ``retries``. Default: once.
+            retries: How often, and after which waits, a job is run again by the cause for which it did not complete, such as
+                ``{**default_retries(), Cause.CAPACITY: Retry(first_wait=Duration.minutes(20), until=Duration.days(3))}``. A
+                cause that is not in it, and a reason that is not known, is not retried; the execution's cause names it.
+                docs/retries.md has the causes and what AWS says of each. Default: only what ``attempts`` says.
+            input_fields: The fields of an execution's input that it must have, with what is allowed, such as
+                ``{"instance_type": ChoiceField(["ml.g5.xlarge", "ml.g5.2xlarge"])}`` for an ``InstanceGroup`` of
+                ``sfn.JsonPath.string_at("$.instance_type")``. They are checked before a job is created: an execution without them
+                ends with the error ``InvalidInput``, whose cause names the field, what is allowed, and what came. Other fields
+                are not checked. Default: none.
+            missing_model: What becomes of a job that completes and leaves nothing in ``/opt/ml/model``, of which SageMaker
+                uploads nothing and says nothing. ``"warn"`` adds ``Warnings``, a list of text, to the execution's output,
+                ``"fail"`` ends it with the error ``TrainingJobWithoutModel``, ``"ignore"`` looks for no model, which the
+                others do by listing the output's prefix. Of an ``output`` with a ``subfolder`` of the execution's input there
+                is no warning. Default: ``"warn"``.
+            timeout: A Duration, or seconds, after which an execution and its job end. Default: all attempts at their longest
+                fit in, ``max_pending`` (else one day) of waiting for machines included; with a training plan there is no
+                time-out, since a job waits for the start of its plan, which no limit counts (service model,
+                StoppingCondition), and Step Functions ends an execution after a year.
+            logs: What is kept of executions. Default: their events without their data, for three months, in a log group of
+                its own that is deleted with the workflow.
+            retain_jobs: Whether executions and jobs go on when the workflow is deleted or replaced. Default: they are
+                stopped, and CloudFormation waits for their end, up to 15 minutes, before it deletes anything that they need.
+            props: The props of the job: see ``TrainingProps``.
+
+        Raises:
+            TypeError: For a prop that is not there, and for one that is missing.
+            ValueError: For a prop that breaks a rule, with its name.
+        """
+        super().__init__(scope, id)
+        _check_attempts(attempts, retries)
+        check_input_fields(input_fields or {})
+        launch = Launch(self, props)
+        folder = checkpoint_folder(resume_from, launch.checkpoints)
+        requests = {
+            one.name_suffix: launch.request(one, job_name="$.Training.JobName", checkpoint_folder=folder)
+            for one in launch.job_requests
+        }
+        self.integration: Integration = _integration(integration, requests, props)
+        launch.advise_unlisted(integration)
+        launch.advise(short_time_advice("timeout", timeout))
+        models = model_check(missing_model, props["output"])
+        reserved = reserved_capacity(launch.stack, requests.values())
+        limits = time_limits(launch, timeout, attempts * len(requests), reserved=bool(reserved), retries=retries)
+        log_options = logs or default_logs(self)
+        poller = None
+        if self.integration == "poll" and limits.outlast_one_history:
+            poller = Poller(self, "Poller", launch=launch, logs=log_options)
+        definition = training_definition(
+            requests=requests,
+            prefix=launch.prefix,
+            integration=self.integration,
+            attempts=attempts,
+            retries=retries,
+            input_fields=input_fields,
+            intervals=limits.intervals,
+            poller_arn=None if poller is None else poller.state_machine.state_machine_arn,
+            timeout_seconds=limits.timeout_seconds,
+            partition=launch.partition,
+            models=models,
+        )
+        self.state_machine = make_state_machine(self, launch.stack.to_json_string(definition), log_options)
+        statements = machine_policies(launch, requests.values(), sync=self.integration == "sync")
+        for statement in (*statements, *(models.policies() if models else ())):
+            self.state_machine.add_to_role_policy(statement)
+        self.stopper = Stopper(self, "Stopper", launch=launch, state_machine=self.state_machine, logs=log_options)
+        executions = [self.stopper.executions_arn]
+        if poller is not None:
+            poller.grant_run(self.state_machine)
+            executions.append(poller.executions_arn)
+        suppress_findings(self, launch.job_arns, reserved, executions)
+        if not retain_jobs:
+            made = (self.state_machine, self.stopper, poller, log_options.destination, launch.role, launch.role.role)
+            stop_jobs_on_deletion(self, launch, self.state_machine, self.stopper.executions_arn, (*made, props))
+        self.role = launch.role
+        self.network = props.get("network")
+        self.image = props["image"]
+
+    @property
+    @jsii.member(jsii_name="grantPrincipal")
+    def grant_principal(self) -> iam.IPrincipal:
+        """The principal of the jobs' role."""
+        return self.role.grant_principal
+
+    def grant_start_execution(self, grantee: iam.IGrantable) -> iam.Grant:
+        """Let a principal start the workflow.
+
+        Args:
+            grantee: Who may start executions.
+        """
+        return self.state_machine.grant_start_execution(grantee)
+
+    def as_task(self, scope: Construct, id: str, **task_state: Any) -> sfn.TaskStateBase:
+        """The workflow as one state of another machine: starts an execution, waits for its end, stops with the other.
+
+        A redrive of the other machine's execution runs the workflow, and a job, once more, which a redrive of the workflow's own
+        execution does not: it fails again. With ``resume_from=sfn.JsonPath.string_at("$.checkpoints")`` of the workflow and
+        ``input=sfn.TaskInput.from_object({"checkpoints": sfn.JsonPath.execution_name})`` here, its job goes on from the
+        checkpoints of the one before.
+
+        Args:
+            scope: The construct that the state is part of.
+            id: Its id among that construct's children, and its name.
+            task_state: Props of CDK's ``StepFunctionsStartExecution``, such as ``input`` and ``result_path``.
+
+        Returns:
+            The state. The job's description is in its result's ``Output``.
+        """
+        # Here and not above, since importing the module takes longer than making a workflow.
+        from aws_cdk import aws_stepfunctions_tasks as tasks
+
+        return tasks.StepFunctionsStartExecution(
+            scope,
+            id,
+            state_machine=self.state_machine,
+            integration_pattern=sfn.IntegrationPattern.RUN_JOB,
+            **task_state,
+        )
+
+    @property
+    def alarms(self) -> list[cloudwatch.Alarm]:
+        """In alarm while a job may run whose execution has ended; give each what it shall do, such as an ``SnsAction``."""
+        return self.stopper.alarms
+
+    def metric(self, metric_name: str, **options: Any) -> cloudwatch.Metric:
+        """A metric of the workflow's executions.
+
+        Args:
+            metric_name: The name that Step Functions gives it, such as ``"ExecutionsFailed"``.
+            **options: Props of CDK's ``cloudwatch.Metric``, such as ``period`` and ``statistic``.
+        """
+        return self.state_machine.metric(metric_name, **options)
+
+    def metric_started(self, **options: Any) -> cloudwatch.Metric:
+        """How many executions were started.
+
+        Args:
+            options: Those of ``metric``.
+        """
+        return self.state_machine.metric_started(**options)
+
+    def metric_succeeded(self, **options: Any) -> cloudwatch.Metric:
+        """How many executions succeeded.
+
+        Args:
+            options: Those of ``metric``.
+        """
+        return self.state_machine.metric_succeeded(**options)
+
+    def metric_failed(self, **options: Any) -> cloudwatch.Metric:
+        """How many executions failed.
+
+        Args:
+            options: Those of ``metric``.
+        """
+        return self.state_machine.metric_failed(**options)
+
+    def metric_aborted(self, **options: Any) -> cloudwatch.Metric:
+        """How many executions were stopped.
+
+        Args:
+            options: Those of ``metric``.
+        """
+        return self.state_machine.metric_aborted(**options)
+
+    def metric_timed_out(self, **options: Any) -> cloudwatch.Metric:
+        """How many executions ended by the time-out.
+
+        Args:
+            options: Those of ``metric``.
+        """
+        return self.state_machine.metric_timed_out(**options)
+
+    def metric_time(self, **options: Any) -> cloudwatch.Metric:
+        """How long executions take, in milliseconds.
+
+        Args:
+            options: Those of ``metric``.
+        """
+        return self.state_machine.metric_time(**options)
+
+
+def _integration(
+    integration: Integration | None, requests: Mapping[str, Mapping[str, Any]], props: TrainingProps
+) -> Integration:
+    """The integration that is given, if it takes the requests, or else ``"sync"`` where that is known to take them."""
+    chosen = integration or ("sync" if all(map(sync_takes, requests.values())) else "poll")
+    if chosen == "sync":
+        for request in requests.values():
+            check_sync_takes(request, "integration='poll'", props, integration)
+    return chosen
+
+
+def _check_attempts(attempts: int, retries: Mapping[Cause, Retry] | None) -> None:
+    if not 1 <= attempts <= _MOST_ATTEMPTS:
+        raise ValueError(f"attempts must be a whole number from 1 to {_MOST_ATTEMPTS}, like 3, got {attempts!r}")
+    if retries is not None:
+        if attempts != 1:
+            raise ValueError(
+                f"attempts must be left out where retries are given, like retries=default_retries(), got {attempts!r}"
+            )
+        check_retries(retries)

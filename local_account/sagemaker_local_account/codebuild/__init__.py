@@ -1,0 +1,1 @@
+"""CodeBuild: projects and their builds."""

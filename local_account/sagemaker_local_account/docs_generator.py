@@ -1,0 +1,71 @@
+"""Generates docs/resource-types.md and docs/create-training-job.md from the code: `make docs`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from sagemaker_local_account.cloudformation import resource_registry
+from sagemaker_local_account.cloudformation.support_matrix import TYPES, ResourceType
+from sagemaker_local_account.sagemaker import unsupported_fields
+
+_PRINTED = "<!-- Written by `make docs`; a test holds it against the code. -->"
+_TYPES = f"""# Resource types
+
+{_PRINTED}
+
+The resource types of stacks that can be deployed to the local account. A type that is not in this table, and a property that is
+not listed with its type, fail the deployment before any resource is created, with the name and logical id.
+
+- **real**: CloudFormation creates, updates and deletes it, its API returns it, and it has the effect in the third column.
+- **emulated**: the account itself does the work of one of CDK's Lambda functions.
+- **inert**: it has no effect, for the reason in the third column.
+
+| type | here | what it does | properties |
+|---|---|---|---|"""
+
+
+_MEMBERS = f"""# CreateTrainingJob in the local account
+
+{_PRINTED}
+
+Every member of the request that is not in this table has the same effect as on AWS; input mode `Pipe`, and every `S3DataType`
+except `S3Prefix` and `ManifestFile`, are rejected.
+
+- **rejected**: a request with it fails, with its name and the reason; unless it is false or empty.
+- **inert**: it is accepted and returned by DescribeTrainingJob, and has no effect, for the reason given.
+
+| member | here | why |
+|---|---|---|"""
+
+
+def pages() -> dict[str, str]:
+    """Returns the text of each page, by file name."""
+    return {"create-training-job.md": _members(), "resource-types.md": _resource_types()}
+
+
+def _members() -> str:
+    kinds = {"rejected": unsupported_fields.REFUSED, "inert": unsupported_fields.INERT}
+    rows = [f"| `{name}` | {kind} | {why} |" for kind, named in kinds.items() for name, why in named.items()]
+    return "\n".join([_MEMBERS, *sorted(rows)]) + "\n"
+
+
+def _resource_types() -> str:
+    types = {**{name: _of_class(name) for name in resource_registry.NATIVE}, **TYPES}
+    return "\n".join([_TYPES, *(_row(name, types[name]) for name in sorted(types))]) + "\n"
+
+
+def _row(name: str, of: ResourceType) -> str:
+    properties = ", ".join(sorted(of.properties)) or "any"
+    return f"| `{name}` | {of.kind} | {of.note} | {properties} |"
+
+
+def _of_class(name: str) -> ResourceType:
+    """The row of a type that is not in `TYPES`, with the first line of its class's docstring."""
+    lines = (resource_registry.NATIVE[name].__doc__ or "").strip().splitlines()
+    return ResourceType("emulated", lines[0] if lines else "")
+
+
+if __name__ == "__main__":
+    for name, text in pages().items():
+        Path(sys.argv[1], name).write_text(text)

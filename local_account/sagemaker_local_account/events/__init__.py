@@ -1,0 +1,1 @@
+"""EventBridge, SNS, CloudWatch's alarms, metrics and logs."""

@@ -1,0 +1,97 @@
+"""The service, operation and training job of a request, for its line in the access log."""
+
+from __future__ import annotations
+
+import functools
+import io
+import re
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+from sagemaker_local_account.iam import s3_actions
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import WSGIEnvironment
+
+# Signing names that differ from botocore's name of the service.
+_MODELS = {"elasticfilesystem": "efs"}
+_JOB = re.compile(
+    rb'"TrainingJobName"\s*:\s*"([\w-]+)"|"logStreamName(?:Prefix)?"\s*:\s*"([\w-]+)/|:training-job/([\w-]+)"'
+)
+
+
+def service_of(environ: WSGIEnvironment) -> str:
+    """Returns the service that a request is signed for, in the header or a presigned URL; `-` for an unsigned one."""
+    signed = f"{environ.get('HTTP_AUTHORIZATION', '')} {unquote(environ.get('QUERY_STRING', ''))}"
+    found = re.search(r"Credential=[^/\s]*/\d+/[^/\s]*/([\w-]+)/aws4_request", signed)
+    return found[1] if found else "-"
+
+
+def operation_of(environ: WSGIEnvironment) -> str:
+    """Returns the operation of a request, or method and path where its protocol and service do not give one."""
+    target, path = environ.get("HTTP_X_AMZ_TARGET", ""), environ.get("PATH_INFO", "")
+    if target:
+        return _word(target.rpartition(".")[2])
+    if found := re.fullmatch(r"/service/\w+/operation/(\w+)", path):  # Smithy's RPC protocols
+        return found[1]
+    query = environ.get("QUERY_STRING", "")
+    if found := re.search(r"(?:^|&)Action=(\w+)", query):
+        return found[1]
+    service = service_of(environ)
+    if service == "s3":
+        if environ["REQUEST_METHOD"] == "POST" and re.search(r"(?:^|&)delete(?:[=&]|$)", query):
+            return "DeleteObjects"
+        action = s3_actions.calls_of(environ)[0].action.partition(":")[2]
+        return action.replace("Get", "Head", 1) if environ["REQUEST_METHOD"] == "HEAD" else action
+    if environ.get("CONTENT_TYPE", "").startswith("application/x-www-form-urlencoded"):
+        named = re.search(rb"(?:^|&)Action=(\w+)", _body_of(environ))
+        return named[1].decode() if named else "-"
+    return _of_rest(service, environ["REQUEST_METHOD"], path) or _word(f"{environ['REQUEST_METHOD']}:{path}")
+
+
+def job_of(environ: WSGIEnvironment) -> str:
+    """Returns the training job that a request to SageMaker or CloudWatch Logs names; `-` where it names none."""
+    if not environ.get("HTTP_X_AMZ_TARGET", "").startswith(("SageMaker.", "Logs_")):
+        return "-"
+    found = _JOB.search(_body_of(environ))
+    return next(filter(None, found.groups())).decode() if found else "-"
+
+
+def _of_rest(service: str, method: str, path: str) -> str | None:
+    return next(
+        (name for verb, pattern, name in _operations(service) if verb == method and pattern.fullmatch(path)), None
+    )
+
+
+@functools.cache
+def _operations(service: str) -> list[tuple[str, re.Pattern[str], str]]:
+    """The operations of a REST service with method and path pattern; none for an unknown service."""
+    import botocore.session
+    from botocore.exceptions import UnknownServiceError
+
+    try:
+        model = botocore.session.get_session().get_service_model(_MODELS.get(service, service))
+    except UnknownServiceError:
+        return []
+    found = []
+    for name in model.operation_names:
+        http = model.operation_model(name).http
+        path = http["requestUri"].partition("?")[0]
+        pattern = re.sub(r"\\\{\w+(\\\+)?\\\}", lambda label: ".+" if label[1] else "[^/]+", re.escape(path))
+        found.append((http["method"], re.compile(pattern), name))
+    # The longest first: literal path segments take precedence over labels.
+    return sorted(found, key=lambda one: -len(one[1].pattern))
+
+
+def _body_of(environ: WSGIEnvironment) -> bytes:
+    """Reads a request's body, if it has a Content-Length, and puts it back for the next reader."""
+    if not environ.get("CONTENT_LENGTH"):
+        return b""
+    body: bytes = environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"]))
+    environ["wsgi.input"] = io.BytesIO(body)
+    return body
+
+
+def _word(text: str) -> str:
+    """Sanitizes untrusted text to one word of a log line."""
+    return re.sub(r"[^\w./:+=@-]+", "_", text)[:200] or "-"

@@ -1,0 +1,74 @@
+"""A WSGI application for a service in AWS's JSON 1.1 protocol; an unknown operation is rejected by name."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from sagemaker_local_account.core.service_errors import ServiceError
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIEnvironment
+
+
+class JsonApi:
+    """A WSGI application for requests whose `X-Amz-Target` is `<target>.<Operation>`.
+
+    Args:
+        service: the service's name in error messages.
+        operations: a function of the request's members for each operation; None as its result is an empty body.
+        before: called with the name of an operation before it; may raise `ServiceError`.
+    """
+
+    def __init__(
+        self,
+        service: str,
+        operations: Mapping[str, Callable[[dict[str, Any]], Any]],
+        before: Callable[[str], None] = lambda name: None,
+    ) -> None:
+        self._service = service
+        self._operations = operations
+        self._before = before
+
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        """Answers one request."""
+        name = environ["HTTP_X_AMZ_TARGET"].partition(".")[2]
+        try:
+            body = self._answer(name, environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0)))
+            status = "200 OK"
+        except ServiceError as error:
+            body = {"__type": error.code, "message": error.message}
+            status = f"{error.status} {error.code}"
+        payload = json.dumps(body, default=_json_value).encode() if body is not None else b""
+        headers = [
+            ("Content-Type", "application/x-amz-json-1.1"),
+            ("Content-Length", str(len(payload))),
+            ("x-amzn-RequestId", str(uuid.uuid4())),
+        ]
+        start_response(status, headers)
+        return [payload]
+
+    def _answer(self, name: str, payload: bytes) -> Any:
+        operation = self._operations.get(name)
+        if operation is None:
+            raise ServiceError(
+                "UnknownOperationException",
+                f"the local account does not have {self._service}'s {name}; it has {', '.join(sorted(self._operations))}",
+                400,
+            )
+        self._before(name)
+        try:
+            request = json.loads(payload or b"{}")
+        except ValueError as error:
+            raise ServiceError("SerializationException", f"the request is not JSON: {error}", 400) from None
+        return operation(request)
+
+
+def _json_value(value: Any) -> float:
+    if isinstance(value, datetime.datetime):
+        # JSON 1.1 has times as seconds since 1970, with milliseconds as a fraction.
+        return round(value.timestamp(), 3)
+    raise TypeError(f"cannot be written as JSON: {value!r}")

@@ -1,0 +1,276 @@
+"""Maps an HTTP request to the IAM actions, resources and condition keys that it is authorized by.
+
+moto evaluates every resource as "*", except S3's. Here each call that the stacks of this library, the CDK CLI and
+training scripts make has its own resource and condition keys. Any other call is evaluated on "*": a statement
+that names resources does not allow it, and the error message gives that reason.
+"""
+
+from __future__ import annotations
+
+import io
+import itertools
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from sagemaker_local_account.iam import s3_actions
+from sagemaker_local_account.iam.actions import ON_KEYS, ON_REPOSITORIES, ON_ROLES, ON_STACKS
+from sagemaker_local_account.iam.policies import Call
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import WSGIEnvironment
+
+# The service prefix of IAM actions, where it differs from the signing name.
+PREFIXES = {"monitoring": "cloudwatch"}
+
+# The last part of the resource ARN of each action, from IAM's service authorization reference. `{Name}` is the request's member
+# of that name, `{a|b}` the first of them that is set, `{Name.form}` the member in a form of `FORMS`; an ARN is used as it is.
+RESOURCES: dict[str, str] = {
+    **{f"cloudformation:{name}": "stack/{StackName}/*" for name in ON_STACKS},
+    "codebuild:BatchGetBuilds": "project/{ids.before_colon}",
+    "codebuild:BatchGetProjects": "project/{names}",
+    "codebuild:StartBuild": "project/{projectName}",
+    "ec2:CreateNetworkInterfacePermission": "network-interface/{NetworkInterfaceId}",
+    "ec2:DeleteNetworkInterface": "network-interface/{NetworkInterfaceId}",
+    **{f"ecr:{name}": "repository/{repositoryName|repositoryNames|resourceArn}" for name in ON_REPOSITORIES},
+    "events:DescribeRule": "rule/{Name}",
+    "events:PutRule": "rule/{Name}",
+    "events:PutTargets": "rule/{Rule}",
+    **{f"iam:{name}": "role/{RoleName}" for name in ON_ROLES},
+    "iam:SimulatePrincipalPolicy": "{PolicySourceArn}",
+    **{f"kms:{name}": "key/{KeyId}" for name in ON_KEYS},
+    # A stream's ARN contains its group's; a group's ARN ends before the stream's name.
+    "logs:CreateLogGroup": "log-group:{logGroupName}:log-stream:",
+    "logs:CreateLogStream": "log-group:{logGroupName}:log-stream:{logStreamName}",
+    "logs:DescribeLogStreams": "log-group:{logGroupName}:log-stream:",
+    "logs:FilterLogEvents": "log-group:{logGroupName}:log-stream:",
+    "logs:GetLogEvents": "log-group:{logGroupName}:log-stream:{logStreamName}",
+    "logs:PutLogEvents": "log-group:{logGroupName}:log-stream:{logStreamName}",
+    "logs:PutRetentionPolicy": "log-group:{logGroupName}:log-stream:",
+    "sagemaker:AddTags": "{ResourceArn}",
+    # SageMaker's ARNs have the job's name in lower case.
+    "sagemaker:CreateTrainingJob": "training-job/{TrainingJobName.lower}",
+    "sagemaker:DeleteTags": "{ResourceArn}",
+    "sagemaker:DescribeTrainingJob": "training-job/{TrainingJobName.lower}",
+    "sagemaker:ListTags": "{ResourceArn}",
+    "sagemaker:StopTrainingJob": "training-job/{TrainingJobName.lower}",
+    "sns:Publish": "{TopicArn|TargetArn}",
+    "sqs:SendMessage": "{QueueUrl.after_slash}",
+    "ssm:GetParameter": "parameter/{Name.without_slash}",
+    "ssm:GetParameters": "parameter/{Names.without_slash}",
+    "ssm:PutParameter": "parameter/{Name.without_slash}",
+    "states:DescribeExecution": "{executionArn}",
+    "states:DescribeStateMachine": "{stateMachineArn}",
+    "states:GetExecutionHistory": "{executionArn}",
+    "states:ListExecutions": "{stateMachineArn}",
+    "states:RedriveExecution": "{executionArn}",
+    "states:StartExecution": "{stateMachineArn}",
+    "states:StopExecution": "{executionArn}",
+    "sts:AssumeRole": "{RoleArn}",
+}
+FORMS: dict[str, Callable[[str], str]] = {
+    "": str,
+    "after_slash": lambda text: text.rpartition("/")[2],
+    "before_colon": lambda text: text.partition(":")[0],
+    "lower": str.lower,
+    "without_slash": lambda text: text.removeprefix("/"),
+}
+# Actions without a resource type (same source).
+WITHOUT_RESOURCE = frozenset(
+    {
+        "cloudformation:GetTemplateSummary",
+        "cloudformation:ListStacks",
+        "cloudformation:ValidateTemplate",
+        "cloudwatch:PutMetricData",
+        "ecr:GetAuthorizationToken",
+        "fsx:DescribeDataRepositoryAssociations",
+        "fsx:DescribeFileSystems",
+        "kms:ListAliases",
+        "kms:ListKeys",
+        "logs:DescribeLogGroups",
+        "s3:ListAllMyBuckets",
+        "sagemaker:ListTrainingJobs",
+        "states:ListStateMachines",
+        "sts:GetCallerIdentity",
+    }
+)
+# The member by which an operation passes a role to a service, which requires iam:PassRole.
+PASSED_ROLES = {
+    "cloudformation:CreateChangeSet": ("RoleARN", "cloudformation.amazonaws.com"),
+    "cloudformation:CreateStack": ("RoleARN", "cloudformation.amazonaws.com"),
+    "cloudformation:DeleteStack": ("RoleARN", "cloudformation.amazonaws.com"),
+    "cloudformation:UpdateStack": ("RoleARN", "cloudformation.amazonaws.com"),
+    "codebuild:CreateProject": ("serviceRole", "codebuild.amazonaws.com"),
+    "events:PutTargets": ("RoleArn", "events.amazonaws.com"),
+    "lambda:CreateFunction": ("Role", "lambda.amazonaws.com"),
+    "sagemaker:CreateTrainingJob": ("RoleArn", "sagemaker.amazonaws.com"),
+    "states:CreateStateMachine": ("roleArn", "states.amazonaws.com"),
+    "states:UpdateStateMachine": ("roleArn", "states.amazonaws.com"),
+}
+
+
+@dataclass(frozen=True)
+class Location:
+    """The account and region that a request is addressed to."""
+
+    account: str
+    region: str
+
+
+def calls_of(environ: WSGIEnvironment, service: str, location: Location) -> list[Call]:
+    """Returns the IAM calls of a request, all of which must be allowed.
+
+    Args:
+        environ: the WSGI request; its body is read and put back.
+        service: the signing name of the service.
+        location: the account and region that the request is addressed to.
+    """
+    if service == "s3":
+        return s3_actions.calls_of(environ)
+    prefix = PREFIXES.get(service, service)
+    operation, members = _operation(environ)
+    action = f"{prefix}:{operation}"
+    calls = [Call(action, resource, _context(action, members)) for resource in _resources(action, members, location)]
+    if action == "sagemaker:CreateTrainingJob":
+        calls += _with_training_job(calls[0], members)
+    if action in PASSED_ROLES:
+        member, to = PASSED_ROLES[action]
+        if role := members.get(member):
+            calls.append(Call("iam:PassRole", str(role), {"iam:passedtoservice": (to,)}))
+    return calls
+
+
+def _operation(environ: WSGIEnvironment) -> tuple[str, dict[str, Any]]:
+    """The operation and its members, of the protocols JSON and Query; of other protocols the method and path, without members."""
+    target = environ.get("HTTP_X_AMZ_TARGET", "")
+    body = body_of(environ)
+    if target:
+        try:
+            members = json.loads(body or b"{}")
+        except ValueError:  # the service itself rejects it
+            members = {}
+        return target.rpartition(".")[2], members if isinstance(members, dict) else {}
+    fields = {name: values[0] for name, values in parse_qs(body.decode("utf-8", "replace")).items()}
+    fields |= {name: values[0] for name, values in parse_qs(environ.get("QUERY_STRING", "")).items()}
+    if "Action" in fields:
+        return fields["Action"], fields
+    return f"{environ['REQUEST_METHOD']} {unquote(urlsplit(environ['REQUEST_URI']).path)}", {}
+
+
+def body_of(environ: WSGIEnvironment) -> bytes:
+    """Reads the request's body and puts it back for the next reader."""
+    body: bytes = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+    environ["wsgi.input"] = io.BytesIO(body)
+    return body
+
+
+def _resources(action: str, members: Mapping[str, Any], location: Location) -> list[str]:
+    if action in WITHOUT_RESOURCE:
+        return ["*"]
+    if action == "ec2:CreateNetworkInterface":
+        return _of_network_interface(members, location)
+    template = RESOURCES.get(action)
+    return _filled(action.partition(":")[0], template, members, location) if template else ["*"]
+
+
+def _of_network_interface(members: Mapping[str, Any], location: Location) -> list[str]:
+    groups = [value for name, value in members.items() if name.startswith("SecurityGroupId.")]
+    ec2 = f"arn:aws:ec2:{location.region}:{location.account}:"
+    named = [f"{ec2}{name}" for name in ("network-interface/*", *(f"security-group/{group}" for group in groups))]
+    return [*named, subnet_arn(members.get("SubnetId", "*"), location)]
+
+
+def subnet_arn(id: str, location: Location) -> str:
+    """Returns a subnet's ARN; one that is shared by RAM has its owner's account (terraform-aws-iam 227, runs-on 463)."""
+    from moto.ec2.exceptions import InvalidSubnetIdError
+    from moto.ec2.models import ec2_backends
+
+    try:
+        return str(ec2_backends[location.account][location.region].get_subnet(id).arn)
+    except InvalidSubnetIdError:
+        return f"arn:aws:ec2:{location.region}:{location.account}:subnet/{id}"
+
+
+def _filled(service: str, template: str, members: Mapping[str, Any], location: Location) -> list[str]:
+    """A template's ARNs: one, or one for each value of a member that is a list."""
+    values = [
+        [FORMS[form](text) for text in _values(members, names)]
+        for names, form in re.findall(r"\{([\w|]+)\.?(\w*)\}", template)
+    ]
+    between = re.split(r"\{[^}]*\}", template)
+    region = "" if service == "iam" else location.region
+    arns = []
+    for chosen in itertools.product(*values):
+        given = next((text for text in chosen if text.startswith("arn:")), None)
+        name = between[0] + "".join(text + after for text, after in zip(chosen, between[1:], strict=True))
+        arns.append(given or f"arn:aws:{service}:{region}:{location.account}:{name}")
+    return arns
+
+
+def _values(members: Mapping[str, Any], names: str) -> list[str]:
+    value = next((members[name] for name in names.split("|") if members.get(name)), "*")
+    return [str(item) for item in (value if isinstance(value, list) else [value])]
+
+
+def _context(action: str, members: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    """The condition keys of an action, of those that the account evaluates."""
+    if action == "cloudwatch:PutMetricData":
+        return _given({"cloudwatch:namespace": members.get("Namespace")})
+    if action == "sts:AssumeRole":
+        return _given({"sts:externalid": members.get("ExternalId")})
+    if action == "sagemaker:CreateTrainingJob":
+        return _of_training_job(members)
+    return {}
+
+
+def _with_training_job(call: Call, request: Mapping[str, Any]) -> Iterator[Call]:
+    """The further calls that creating a job requires.
+
+    Tags at creation require sagemaker:AddTags (SageMaker's guide, "Required permissions"). A training plan requires
+    CreateTrainingJob on the plan and on the capacity that it reserves (AmazonSageMakerFullAccess, statement
+    AllowUseOfTrainingPlanResources; another statement of it excludes both).
+    """
+    if request.get("Tags"):
+        # Of the job's condition keys, those of its tags apply, and sagemaker:TaggingAction.
+        tags = {key: values for key, values in call.context.items() if key.startswith("aws:")}
+        yield Call("sagemaker:AddTags", call.resource, {**tags, "sagemaker:taggingaction": ("CreateTrainingJob",)})
+    resources = request.get("ResourceConfig") or {}
+    preferred = (preference.get("TrainingPlanArns") or [] for preference in resources.get("InstancePreferences") or [])
+    for plan in filter(None, [resources.get("TrainingPlanArn"), *itertools.chain.from_iterable(preferred)]):
+        yield Call(call.action, plan, call.context)
+        yield Call(call.action, f"{plan.partition(':training-plan/')[0]}:reserved-capacity/*", call.context)
+
+
+def _of_training_job(request: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    resources = request.get("ResourceConfig") or {}
+    groups = resources.get("InstanceGroups") or resources.get("InstancePreferences") or [resources]
+    network = request.get("VpcConfig") or {}
+    tags = request.get("Tags") or []
+    found = _given(
+        {
+            "sagemaker:instancetypes": [group.get("InstanceType") for group in groups],
+            "sagemaker:intercontainertrafficencryption": request.get("EnableInterContainerTrafficEncryption", False),
+            "sagemaker:maxruntimeinseconds": (request.get("StoppingCondition") or {}).get("MaxRuntimeInSeconds"),
+            "sagemaker:networkisolation": request.get("EnableNetworkIsolation", False),
+            "sagemaker:outputkmskey": (request.get("OutputDataConfig") or {}).get("KmsKeyId"),
+            "sagemaker:volumekmskey": resources.get("VolumeKmsKeyId"),
+            "sagemaker:vpcsecuritygroupids": network.get("SecurityGroupIds"),
+            "sagemaker:vpcsubnets": network.get("Subnets"),
+            "aws:tagkeys": [tag.get("Key") for tag in tags],
+        }
+    )
+    return found | {f"aws:requesttag/{tag.get('Key', '')}".lower(): (str(tag.get("Value", "")),) for tag in tags}
+
+
+def _given(values: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    """The values that are set, as text."""
+    found = {}
+    for key, value in values.items():
+        items: Iterable[Any] = value if isinstance(value, list) else [value]
+        texts = tuple(str(item).lower() if isinstance(item, bool) else str(item) for item in items if item is not None)
+        if texts:
+            found[key] = texts
+    return found

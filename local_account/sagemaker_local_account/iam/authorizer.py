@@ -1,0 +1,292 @@
+"""Authorization of requests by IAM policies (`local-account --enforce-iam`).
+
+moto evaluates no conditions and, except for S3 and a few other services, no resources, so that least-privilege policies fail in
+it. Here every request is mapped to IAM calls (`api_calls.py`), and each call is evaluated against the caller's policies,
+permissions boundary and session policy, and against the resource's policy (`policies.py`). The root user is allowed everything.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from sagemaker_local_account.core import error_responses
+from sagemaker_local_account.iam import api_calls, resource_policies
+from sagemaker_local_account.iam.api_calls import Location
+from sagemaker_local_account.iam.authentication import REGION
+from sagemaker_local_account.iam.policies import Call, Document, UnsupportedCondition, effect_of, principals
+from sagemaker_local_account.iam.regions import WITHOUT_REGION
+from sagemaker_local_account.iam.resource_policies import region_of
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
+
+
+@dataclass(frozen=True)
+class Caller:
+    """The principal of a request.
+
+    Args:
+        arn: the ARN of the user, of the role's session, or of the root.
+        identity: the ARN of the user or role itself.
+        kind: the value of aws:PrincipalType: "Account", "AssumedRole" or "User".
+        policies: its identity-based policies.
+        boundary: its permissions boundary; None without one.
+        session: its session policy; None without one.
+    """
+
+    arn: str
+    identity: str
+    kind: str
+    policies: Sequence[Document] = ()
+    boundary: Sequence[Document] | None = None
+    session: Sequence[Document] | None = None
+
+    @property
+    def is_root(self) -> bool:
+        """Whether it is the account's root user."""
+        return self.kind == "Account"
+
+
+class AccessDenied(Exception):
+    """A call is not allowed; the message has AWS's wording."""
+
+    def __init__(self, caller: Caller, call: Call, why: str) -> None:
+        super().__init__(
+            f"User: {caller.arn} is not authorized to perform: {call.action} on resource: {call.resource} {why}"
+        )
+        self.call = call
+
+
+class Authorizer:
+    """Evaluates the permissions of one account's principals.
+
+    Args:
+        location: the account, and the region of calls whose resource names none.
+        enforced: False allows every call.
+    """
+
+    def __init__(self, location: Location, *, enforced: bool) -> None:
+        self._location = location
+        self.enforced = enforced
+
+    def check(self, caller: Caller, call: Call, region: str = "") -> None:
+        """Raises `AccessDenied` unless the caller is allowed the call; ``region`` is by default that of the resource."""
+        if not self.enforced or caller.is_root:
+            return
+        region = region or region_of(call.resource) or self._location.region
+        call = replace(call, context={**self._context_of(caller, region), **call.context})
+        for one in [call, *resource_policies.calls_with(call, self._location)]:
+            self._check_one(caller, one)
+
+    def check_request(self, caller: Caller, service: str, environ: WSGIEnvironment) -> None:
+        """Raises `AccessDenied` unless the caller is allowed every call of a request to a service."""
+        if caller.is_root:
+            return
+        # Global services are in us-east-1 (IAM's guide, aws:RequestedRegion).
+        region = "us-east-1" if service in WITHOUT_REGION - {"sts"} else environ[REGION]
+        for call in api_calls.calls_of(environ, service, replace(self._location, region=environ[REGION])):
+            if call.action != "sts:GetCallerIdentity":  # requires no permission (IAM's guide)
+                self.check(caller, call, region)
+
+    def role(self, arn: str, session: str) -> Caller:
+        """Returns the caller for a session of a role.
+
+        Raises:
+            LookupError: the account has no such role.
+        """
+        from moto.iam.exceptions import NotFoundException
+        from moto.iam.models import iam_backends
+
+        iam = iam_backends[self._location.account]["aws"]
+        account = f"{arn}:::::".split(":")[4]
+        if account not in ("", self._location.account):
+            raise LookupError(f"the role {arn!r} is of another account; the local account is {self._location.account}")
+        try:
+            role = iam.get_role_by_arn(arn)
+        except NotFoundException:
+            raise LookupError(f"the account has no role {arn!r}") from None
+        boundary = role.permissions_boundary_arn
+        return Caller(
+            arn=f"arn:aws:sts::{self._location.account}:assumed-role/{role.name}/{session}",
+            identity=role.arn,
+            kind="AssumedRole",
+            policies=_documents_of(role),
+            boundary=[json.loads(_document(iam.get_policy(boundary)))] if boundary else None,
+        )
+
+    def caller(self, access_key_id: str, root_key_id: str) -> Caller:
+        """Returns the caller of an access key: the root, a role's session or a user."""
+        from moto.iam.models import iam_backends
+        from moto.sts.models import sts_backends
+
+        if access_key_id == root_key_id:
+            root = f"arn:aws:iam::{self._location.account}:root"
+            return Caller(root, root, "Account")
+        session = sts_backends[self._location.account]["aws"].get_assumed_role_from_access_key(access_key_id)
+        if session is not None:
+            try:
+                caller = self.role(session.role_arn, session.session_name)
+            except LookupError:  # the role was deleted since
+                return Caller(session.arn, session.role_arn, "AssumedRole")  # without policies, so nothing is allowed
+            return replace(caller, session=[json.loads(session.policy)] if session.policy else None)
+        return self.user(iam_backends[self._location.account]["aws"].access_keys[access_key_id].user_name)
+
+    def user(self, name: str) -> Caller:
+        """Returns the caller for an IAM user, with its own policies and those of its groups.
+
+        Raises:
+            LookupError: the account has no such user.
+        """
+        from moto.iam.exceptions import NoSuchEntity
+        from moto.iam.models import iam_backends
+
+        iam = iam_backends[self._location.account]["aws"]
+        try:
+            user = iam.get_user(name)
+        except NoSuchEntity:
+            raise LookupError(f"the account has no user {name!r}") from None
+        groups = iam.get_groups_for_user(user.name)
+        return Caller(
+            user.arn, user.arn, "User", [*_documents_of(user), *(d for g in groups for d in _documents_of(g))]
+        )
+
+    def principal(self, arn: str) -> Caller:
+        """Returns the caller for the ARN of a role or user.
+
+        Raises:
+            LookupError: the account has no such role or user.
+        """
+        _, _, kind_and_path = arn.rpartition(":")
+        kind, _, path = kind_and_path.partition("/")
+        return self.user(path.rpartition("/")[2]) if kind == "user" else self.role(arn, "simulation")
+
+    def check_trust(self, role_arn: str, service: str, source_arn: str) -> None:
+        """Raises LookupError unless the role exists and its trust policy allows the service to assume it for ``source_arn``."""
+        from moto.iam.models import iam_backends
+
+        self.role(role_arn, service)
+        role = iam_backends[self._location.account]["aws"].get_role_by_arn(role_arn)
+        call = Call(
+            "sts:AssumeRole",
+            role_arn,
+            {"aws:sourceaccount": (self._location.account,), "aws:sourcearn": (source_arn,)},
+        )
+        trust = json.loads(role.assume_role_policy_document)
+        try:
+            allowed = effect_of([trust], call, lambda named: ("Service", service) in principals(named)) == "Allow"
+        except UnsupportedCondition as error:
+            raise LookupError(f"{error} in the trust policy of {role_arn} is not evaluated here") from None
+        if not allowed:
+            raise LookupError(f"the trust policy of {role_arn} does not let {service} assume it")
+
+    def check_service(self, service: str, call: Call, source_arn: str) -> None:
+        """Raises LookupError unless the resource's policy allows a service the call on behalf of ``source_arn``."""
+        if not self.enforced:
+            return
+        source = {"aws:sourceaccount": (self._location.account,), "aws:sourcearn": (source_arn,)}
+        call = replace(call, context={**source, "aws:securetransport": ("true",), **call.context})
+        policy = resource_policies.of(call.resource, self._location)
+        documents = [] if policy is None else [policy]
+        try:
+            allowed = effect_of(documents, call, lambda named: ("Service", service) in principals(named)) == "Allow"
+        except UnsupportedCondition as error:
+            raise LookupError(f"{error} in the policy of {call.resource} is not evaluated here") from None
+        if not allowed:
+            raise LookupError(f"the policy of {call.resource} does not allow {service} the action {call.action}")
+
+    def _context_of(self, caller: Caller, region: str) -> dict[str, tuple[str, ...]]:
+        now = time.time()
+        return {
+            "aws:currenttime": (time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now)),),
+            "aws:epochtime": (str(int(now)),),
+            "aws:principalaccount": (self._location.account,),
+            "aws:principalarn": (caller.identity,),
+            "aws:principaltype": (caller.kind,),
+            "aws:requestedregion": (region,),
+            "aws:resourceaccount": (self._location.account,),
+            "aws:viaawsservice": ("false",),
+            "kms:calleraccount": (self._location.account,),
+            "s3:resourceaccount": (self._location.account,),
+            # Loopback counts as secure transport: on AWS's endpoints the same client uses TLS.
+            "aws:securetransport": ("true",),
+            "aws:sourceowner": (self._location.account,),
+        }
+
+    def _check_one(self, caller: Caller, call: Call) -> None:
+        try:
+            why = self._why_not(caller, call)
+        except UnsupportedCondition as error:
+            why = f"because {error}, which one of the policies uses, is not evaluated by the local account"
+        if why:
+            raise AccessDenied(caller, call, why)
+
+    def _why_not(self, caller: Caller, call: Call) -> str | None:
+        because = f"allows the {call.action} action"
+        policy = resource_policies.of(call.resource, self._location)
+        of_resource = [] if policy is None else [policy]
+        own = effect_of(caller.policies, call)
+        theirs = effect_of(of_resource, call, lambda named: _names(named, caller, account_too=True))
+        for effect, kind in ((own, "an identity-based policy"), (theirs, "a resource-based policy")):
+            if effect == "Deny":
+                return f"with an explicit deny in {kind}"
+        if call.resource.startswith("arn:aws:kms:") and theirs is None:
+            # A key's policy must allow the call, or delegate to the account's identity-based policies by naming the account.
+            return f"because no resource-based policy {because}"
+        directly = effect_of(of_resource, call, lambda named: _names(named, caller, account_too=False))
+        if own is None and directly is None:
+            no_resource = " (the local account evaluates it without a resource)" if _unknown_resource(call) else ""
+            return f"because no identity-based policy {because}{no_resource}"
+        for documents, kind in ((caller.boundary, "permissions boundary"), (caller.session, "session policy")):
+            if documents is not None and effect_of(documents, call) != "Allow":
+                return f"because no {kind} {because}"
+        return None
+
+
+class IamEnforcement:
+    """WSGI middleware that answers AccessDenied to requests that IAM policies do not allow."""
+
+    def __init__(
+        self, app: WSGIApplication, authorizer: Authorizer, caller_of: Callable[[WSGIEnvironment], tuple[Caller, str]]
+    ) -> None:
+        self._app = app
+        self._authorizer = authorizer
+        self._caller_of = caller_of
+
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        """Calls the application behind it, or answers AccessDenied."""
+        if self._authorizer.enforced:
+            caller, service = self._caller_of(environ)
+            try:
+                self._authorizer.check_request(caller, service, environ)
+            except AccessDenied as denied:
+                return error_responses.access_denied(environ, start_response, service, str(denied))
+        return self._app(environ, start_response)
+
+
+def _documents_of(holder: Any) -> list[Document]:
+    """The inline and managed policies of moto's role, user or group."""
+    inline = holder.policies.values()
+    managed = [_document(policy) for policy in holder.managed_policies.values()]
+    return [json.loads(text) if isinstance(text, str) else text for text in [*inline, *managed]]
+
+
+def _document(policy: Any) -> str:
+    """The document of a managed policy's default version."""
+    return next(version.document for version in policy.versions if version.version_id == policy.default_version_id)
+
+
+def _names(named: Any, caller: Caller, *, account_too: bool) -> bool:
+    """Whether a Principal element names the caller, or with ``account_too`` its account, which delegates to identity policies."""
+    account = caller.arn.split(":")[4]
+    of_account = (account, f"arn:aws:iam::{account}:root") if account_too else ()
+    return any(
+        kind == "AWS" and name in (caller.arn, caller.identity, "*", *of_account) for kind, name in principals(named)
+    )
+
+
+def _unknown_resource(call: Call) -> bool:
+    return call.resource == "*" and call.action not in api_calls.WITHOUT_RESOURCE

@@ -1,0 +1,76 @@
+"""Temporary credentials with which the account's services assume roles."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+
+from moto.sts.models import STSBackend, sts_backends
+
+from sagemaker_local_account.core.patches import patch
+from sagemaker_local_account.core.state import ACCOUNT_ID, REGION
+from sagemaker_local_account.iam.authorizer import Authorizer
+
+_moto_get_caller_identity = STSBackend.get_caller_identity
+
+_SECONDS = 12 * 3600
+_RENEWED_AFTER = 10 * 3600
+
+
+class RoleSessions:
+    """Caches credentials per role and service, and renews them before they expire."""
+
+    def __init__(self, authorizer: Authorizer) -> None:
+        self._authorizer = authorizer
+        self._lock = threading.Lock()
+        self._known: dict[tuple[str, str], tuple[float, dict[str, str]]] = {}
+
+    def credentials(self, role_arn: str, service: str, source_arn: str) -> Mapping[str, str]:
+        """Returns the AWS_* variables with a role's credentials.
+
+        Args:
+            role_arn: the role.
+            service: the service principal that assumes it, like "sagemaker.amazonaws.com".
+            source_arn: the job, build, function or state machine for which it is assumed (aws:SourceArn).
+
+        Raises:
+            LookupError: the account has no such role, or its trust policy does not allow the service to assume it.
+        """
+        self._authorizer.check_trust(role_arn, service, source_arn)
+        with self._lock:
+            since, keys = self._known.get((role_arn, service), (0.0, {}))
+            if time.monotonic() - since < _RENEWED_AFTER and keys:
+                return keys
+            session = sts_backends[ACCOUNT_ID]["aws"].assume_role(
+                region_name=REGION,
+                role_session_name=session_name(service),
+                role_arn=role_arn,
+                policy="",
+                duration=_SECONDS,
+                external_id="",
+            )
+            keys = {
+                "AWS_ACCESS_KEY_ID": session.access_key_id,
+                "AWS_SECRET_ACCESS_KEY": session.secret_access_key,
+                "AWS_SESSION_TOKEN": session.session_token,
+            }
+            self._known[role_arn, service] = (time.monotonic(), keys)
+            return keys
+
+
+def install(root_key_id: str) -> None:
+    """Makes GetCallerIdentity return the root's ARN for the root key, for which moto returns "user/moto"."""
+
+    def get_caller_identity(self: STSBackend, access_key_id: str, region: str) -> tuple[str, str, str]:
+        if access_key_id == root_key_id:
+            return self.account_id, f"arn:aws:iam::{self.account_id}:root", self.account_id
+        known: tuple[str, str, str] = _moto_get_caller_identity(self, access_key_id, region)
+        return known
+
+    patch(STSBackend, "get_caller_identity", get_caller_identity, "self, access_key_id, region")
+
+
+def session_name(service: str) -> str:
+    """Returns the role session name that a service uses; SageMaker's is that of AWS."""
+    return {"sagemaker.amazonaws.com": "SageMaker"}.get(service, service.partition(".")[0])

@@ -1,0 +1,99 @@
+"""The packages of AWS's containers, and which of them an image's files import.
+
+The table is recorded by tests/containers/record.py from the lock files and Dockerfiles of aws/deep-learning-containers. A
+container has gigabytes of packages: those that the account has are linked, others are installed if a file imports them.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from packaging.utils import canonicalize_name
+
+_RECORD = Path(__file__).parent / "container_packages.json"
+_WORDS = re.compile(r"^[ \t]*(?:from[ \t]+(\w+)[\w.]*[ \t]+import\b|import[ \t]+([^#\n]+))", re.MULTILINE)
+# Modules whose names differ from their packages'.
+MODULES = {
+    "IPython": "ipython",
+    "PIL": "pillow",
+    "absl": "absl-py",
+    "attr": "attrs",
+    "bs4": "beautifulsoup4",
+    "cv2": "opencv-python",
+    "dateutil": "python-dateutil",
+    "dotenv": "python-dotenv",
+    "functional": "pyfunctional",
+    "git": "gitpython",
+    "jwt": "pyjwt",
+    "mpl_toolkits": "matplotlib",
+    "multipart": "python-multipart",
+    "nacl": "pynacl",
+    "pkg_resources": "setuptools",
+    "rapidjson": "python-rapidjson",
+    "skimage": "scikit-image",
+    "sklearn": "scikit-learn",
+    "tree": "dm-tree",
+    "yaml": "pyyaml",
+    "zmq": "pyzmq",
+}
+# CUDA's libraries are not used here; vLLM requires PyTorch for CUDA, and does not run on CPUs.
+_OF_GPUS = re.compile(r"nvidia-.*|cuda-.*|vllm")
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A container's packages as requirements, and their source."""
+
+    requirements: list[str]
+    source: str
+
+
+def listed(repository: str, version: str, tag: str) -> Listed | None:
+    """Returns the packages of a container; for an unrecorded version those of the nearest one, without their versions.
+
+    Args:
+        repository: such as "pytorch-training".
+        version: the framework's, such as "2.13".
+        tag: the image's tag.
+    """
+    same = "tensorflow-training" if repository == "tensorflow-training" else "pytorch"
+    same = repository if repository.startswith("huggingface") else same
+    flavour = "cpu" if "-cpu" in tag else "gpu"
+    exact = f"{same} {version}-{flavour}"
+    near = [name for name in _table() if name.startswith(f"{same} ")]
+    if not near:
+        return None
+    name = exact if exact in near else min(near, key=lambda one: (not one.endswith(flavour), _distance(one, version)))
+    found = _table()[name]
+    packages = {one: pin for one, pin in found["packages"].items() if not _OF_GPUS.fullmatch(one)}
+    lines = [f"{one}=={pin}" if pin and name == exact else one for one, pin in packages.items()]
+    return Listed(lines, f"{found['source']} in aws/deep-learning-containers, {found['date']}")
+
+
+def imported(root: Path) -> set[str]:
+    """Returns the names of the packages that an image's files import, by their modules."""
+    modules: set[str] = set()
+    for file in root.rglob("*.py"):
+        if not file.is_symlink():
+            for one, several in _WORDS.findall(file.read_text(errors="replace")):
+                modules |= (
+                    {one} if one else {word.split(".")[0].split()[0] for word in several.split(",") if word.strip()}
+                )
+    return {canonicalize_name(MODULES.get(module, module)) for module in modules}
+
+
+@functools.cache
+def _table() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(_RECORD.read_text())
+    return found
+
+
+def _distance(name: str, version: str) -> int:
+    recorded = name.partition(" ")[2].partition("-")[0]
+    (major, minor), (other, lesser) = (map(int, text.split(".")) for text in (version, recorded))
+    return abs((major - other) * 100 + minor - lesser)

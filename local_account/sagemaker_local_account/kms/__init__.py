@@ -1,0 +1,1 @@
+"""KMS: keys that are disabled or pending deletion reject operations."""

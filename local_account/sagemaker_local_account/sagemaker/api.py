@@ -1,0 +1,78 @@
+"""SageMaker's API: the operations of training jobs, in AWS's JSON 1.1 protocol.
+
+moto's CreateTrainingJob runs nothing and completes every job at once. All requests to SageMaker are therefore handled here, and
+an unsupported operation is rejected by name instead of passed to moto.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+from sagemaker_local_account.core.service_errors import ServiceError
+from sagemaker_local_account.faults import Faults, Throttling
+from sagemaker_local_account.http.json_api import JsonApi
+from sagemaker_local_account.sagemaker.job_store import TrainingJobs
+
+TARGET_PREFIX = "SageMaker."
+
+# Calls per second, by operation: the known quotas that cannot be raised (aws-solutions/deepracer-on-aws 87).
+RATES = {"ListTrainingJobs": 2}
+
+
+class Rate:
+    """A token bucket with a capacity of one second's calls."""
+
+    def __init__(self, a_second: float) -> None:
+        self._a_second = self._tokens = a_second
+        self._since = time.monotonic()
+        self._lock = threading.Lock()
+
+    def take(self) -> bool:
+        """Takes a token; returns False where there is none."""
+        with self._lock:
+            now = time.monotonic()
+            self._tokens = min(self._a_second, self._tokens + (now - self._since) * self._a_second)
+            self._since = now
+            if self._tokens < 1:
+                return False
+            self._tokens -= 1
+            return True
+
+
+def sagemaker_api(jobs: TrainingJobs, faults: Faults) -> JsonApi:
+    """Returns the WSGI application for requests whose `X-Amz-Target` is `SageMaker.<Operation>`."""
+    rates = {operation: Rate(a_second) for operation, a_second in RATES.items()}
+
+    def throttle(operation: str) -> None:
+        rate = rates.get(operation)
+        if faults.consume_first(Throttling, operation=operation) or (rate is not None and not rate.take()):
+            raise ServiceError("ThrottlingException", "Rate exceeded", 400)
+
+    return JsonApi(
+        "SageMaker",
+        {
+            "CreateTrainingJob": lambda request: jobs.create(request),
+            "DescribeTrainingJob": lambda request: jobs.describe(_required(request, "TrainingJobName")),
+            "ListTrainingJobs": jobs.list,
+            "StopTrainingJob": lambda request: jobs.stop(_required(request, "TrainingJobName")),
+            "AddTags": lambda request: jobs.add_tags(_required(request, "ResourceArn"), _required(request, "Tags")),
+            "ListTags": lambda request: jobs.list_tags(_required(request, "ResourceArn")),
+            "DeleteTags": lambda request: jobs.delete_tags(
+                _required(request, "ResourceArn"), _required(request, "TagKeys")
+            ),
+        },
+        before=throttle,
+    )
+
+
+def _required(request: dict[str, Any], member: str) -> Any:
+    if request.get(member) is None:
+        raise ServiceError(
+            "ValidationException",
+            f"1 validation error detected: Value null at '{member[0].lower()}{member[1:]}' failed to satisfy "
+            "constraint: Member must not be null",
+            400,
+        )
+    return request[member]

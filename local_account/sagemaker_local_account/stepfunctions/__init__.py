@@ -1,0 +1,1 @@
+"""Step Functions: moto's interpreter, corrected, and the integration with SageMaker."""

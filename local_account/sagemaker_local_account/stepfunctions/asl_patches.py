@@ -1,0 +1,242 @@
+"""Corrections of moto's interpreter of the Amazon States Language where it differs from AWS.
+
+Each function replaces one method of moto's; its docstring says what moto's does.
+"""
+
+from __future__ import annotations
+
+import datetime
+import threading
+from typing import Any
+
+from botocore.loaders import Loader
+from botocore.model import ListShape, MapShape, ServiceModel, Shape, StructureShape
+from moto.stepfunctions.parser.asl.component.common.error_name.error_equals_decl import ErrorEqualsDecl
+from moto.stepfunctions.parser.asl.component.common.error_name.states_error_name import StatesErrorName
+from moto.stepfunctions.parser.asl.component.common.error_name.states_error_name_type import StatesErrorNameType
+from moto.stepfunctions.parser.asl.component.common.retry import retrier_decl
+from moto.stepfunctions.parser.asl.component.eval_component import EvalComponent
+from moto.stepfunctions.parser.asl.component.program.program import Program
+from moto.stepfunctions.parser.asl.component.state.exec.state_task.service.state_task_service import StateTaskService
+from moto.stepfunctions.parser.asl.component.state.wait.wait_function.timestamp import Timestamp
+from moto.stepfunctions.parser.asl.component.state.wait.wait_function.wait_function import WaitFunction
+from moto.stepfunctions.parser.asl.eval.environment import Environment
+from moto.stepfunctions.parser.asl.eval.program_state import ProgramRunning
+from moto.stepfunctions.parser.asl.parse import asl_parser
+from moto.stepfunctions.parser.asl.parse.preprocessor import Preprocessor
+from moto.stepfunctions.parser.utils import camel_to_snake_case
+
+from sagemaker_local_account.core.clock import CLOCK
+from sagemaker_local_account.core.patches import patch
+
+# How often a wait polls whether its execution has ended.
+POLL_SECONDS = 0.2
+
+# How long an execution that was stopped or timed out waits for its current state to end.
+UNWIND_SECONDS = 2.0
+
+_botocore = Loader()
+_environment = threading.local()
+
+
+def install() -> None:
+    """Patches moto's interpreter."""
+    patch(asl_parser, "Preprocessor", _Preprocessor)
+    patch(Program, "eval", _evaluate_program, "self, env")
+    patch(Environment, "set_error", _only_while_running(Environment.set_error), "self, error")
+    patch(Environment, "set_timed_out", _only_while_running(Environment.set_timed_out), "self")
+    make_frame = Environment.as_inner_frame_of.__func__
+    patch(
+        Environment,
+        "as_inner_frame_of",
+        _with_parent(make_frame),
+        "cls, env, variable_store, event_history_frame_cache",
+    )
+    patch(WaitFunction, "_wait_interval", _wait_interval, "self, env, wait_seconds")
+    patch(Timestamp, "_get_wait_seconds", _in_utc(Timestamp._get_wait_seconds), "self, env")
+    patch(retrier_decl, "time", _StoppableSleep)
+    evaluate_retrier = retrier_decl.RetrierDecl._eval_body
+    patch(retrier_decl.RetrierDecl, "_eval_body", _knowing_environment(evaluate_retrier), "self, env")
+    patch(ErrorEqualsDecl, "_eval_body", _error_equals, "self, env")
+    patch(
+        StateTaskService,
+        "_normalise_parameters",
+        _normalise_parameters,
+        "self, parameters, boto_service_name, service_action_name",
+    )
+    patch(
+        StateTaskService,
+        "_normalise_response",
+        _normalise_response,
+        "self, response, boto_service_name, service_action_name",
+    )
+
+
+class _Preprocessor(Preprocessor):
+    """Has the scopes of query languages of one definition; moto's class shares them between the threads of all executions.
+
+    Of two executions that start at once, one could find no scope: its thread ended, and the execution ran for ever.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._query_language_per_scope: list[Any] = []
+
+
+def parent_of(env: Environment) -> Environment | None:
+    """Returns the environment in which the frame of a branch or iteration was opened; None for an execution's own."""
+    return getattr(env, "local_account_parent", None)
+
+
+def _evaluate_program(self: Program, env: Environment) -> None:
+    """Ends an execution soon after StopExecution or its timeout, with a complete history.
+
+    moto joins the thread of the states, which may wait in a callback or retry for hours after StopExecution, and ends an
+    execution that timed out before the last event of its history is written.
+    """
+    deadline = CLOCK.monotonic() + self.timeout_seconds.timeout_seconds if self.timeout_seconds else None
+    env.next_state_name = getattr(env, "local_account_start_at", self.start_at.start_at_name)
+    worker = threading.Thread(target=EvalComponent.eval, args=(self, env), daemon=True)
+    worker.start()
+    while worker.is_alive() and env.is_running():
+        left = POLL_SECONDS if deadline is None else min(POLL_SECONDS, deadline - CLOCK.monotonic())
+        if left <= 0:
+            env.set_timed_out()
+        else:
+            worker.join(left)
+    # Frames (a branch of a Parallel state, an iteration of a Map) end with their state.
+    worker.join(None if env.is_frame() else UNWIND_SECONDS)
+
+
+def _only_while_running(method: Any) -> Any:
+    """Keeps the status of an execution that has ended: in moto a state that then fails changes ABORTED to FAILED."""
+
+    def set_state(self: Environment, *args: Any, **kwargs: Any) -> None:
+        with self._state_mutex:
+            if isinstance(self._program_state, ProgramRunning):
+                method(self, *args, **kwargs)
+
+    return set_state
+
+
+def _with_parent(make_frame: Any) -> Any:
+    """Adds the parent to a frame, which tells a state's timeout from its execution's; moto's frames have none."""
+
+    def as_inner_frame_of(cls: Any, env: Environment, *args: Any, **kwargs: Any) -> Environment:
+        frame: Environment = make_frame(cls, env, *args, **kwargs)
+        frame.local_account_parent = env
+        return frame
+
+    return as_inner_frame_of
+
+
+def _wait_interval(self: WaitFunction, env: Environment, wait_seconds: float) -> None:
+    """Waits; moto's misses a stop that comes before the wait, and waits up to a second too long."""
+    _sleep(env, wait_seconds)
+
+
+def _sleep(env: Environment, seconds: float) -> None:
+    deadline = CLOCK.monotonic() + seconds
+    while env.is_running() and (left := deadline - CLOCK.monotonic()) > 0:
+        env.program_state_event.wait(min(left, POLL_SECONDS))
+
+
+def _in_utc(get_wait_seconds: Any) -> Any:
+    """Corrects the wait until a Timestamp: moto subtracts the machine's local time from a time in UTC."""
+
+    def in_utc(self: Timestamp, env: Environment) -> int:
+        offset = datetime.datetime.now().astimezone().utcoffset() or datetime.timedelta()
+        seconds: int = get_wait_seconds(self, env)
+        return seconds + int(offset.total_seconds() - CLOCK.ahead)
+
+    return in_utc
+
+
+class _StoppableSleep:
+    """Replaces the module `time` in moto's Retry, whose sleep StopExecution cannot interrupt."""
+
+    @staticmethod
+    def sleep(seconds: float) -> None:
+        _sleep(_environment.current, seconds)
+
+
+def _knowing_environment(method: Any) -> Any:
+    def evaluate(self: Any, env: Environment) -> None:
+        _environment.current = env
+        method(self, env)
+
+    return evaluate
+
+
+def _error_equals(self: ErrorEqualsDecl, env: Environment) -> None:
+    """Matches an error to ErrorEquals.
+
+    On AWS neither States.ALL nor States.TaskFailed matches States.Runtime or States.DataLimitExceeded, and States.TaskFailed
+    matches all others except States.Timeout. In moto States.ALL matches every error.
+    """
+    error_name = env.stack.pop()
+    named = error_name in self.error_names
+    terminal = error_name in (
+        StatesErrorName(typ=StatesErrorNameType.StatesRuntime),
+        StatesErrorName(typ=StatesErrorNameType.StatesStatesDataLimitExceeded),
+    )
+    timeout = error_name == StatesErrorName(typ=StatesErrorNameType.StatesTimeout)
+    wildcard = ErrorEqualsDecl._STATE_ALL_ERROR in self.error_names or (
+        ErrorEqualsDecl._STATE_TASK_ERROR in self.error_names and not timeout
+    )
+    env.stack.append(named or (wildcard and not terminal))
+
+
+def _operation_shapes(self: StateTaskService, service: str | None, action: str | None) -> tuple[Any, Any]:
+    service_name = self._get_boto_service_name(service)
+    model = ServiceModel(_botocore.load_service_model(service_name, "service-2"), service_name)
+    snake_cased = self._get_boto_service_action(action)
+    for name in model.operation_names:
+        if camel_to_snake_case(name) == snake_cased:
+            operation = model.operation_model(name)
+            return operation.input_shape, operation.output_shape
+    return None, None
+
+
+def _normalise_parameters(
+    self: StateTaskService,
+    parameters: dict[str, Any],
+    boto_service_name: str | None = None,
+    service_action_name: str | None = None,
+) -> None:
+    """Converts PascalCase parameters to the service's case (StateMachineArn to stateMachineArn), which moto omits."""
+    shape, _ = _operation_shapes(self, boto_service_name, service_action_name)
+    if isinstance(shape, StructureShape):
+        self._to_boto_request(parameters, shape)
+
+
+def _normalise_response(
+    self: StateTaskService,
+    response: Any,
+    boto_service_name: str | None = None,
+    service_action_name: str | None = None,
+) -> None:
+    """Converts a response to PascalCase fields and times as strings; moto returns boto3's response with datetimes."""
+    _, shape = _operation_shapes(self, boto_service_name, service_action_name)
+    if isinstance(response, dict):
+        plain = as_state_data(response, shape)
+        response.clear()
+        response.update(plain)
+
+
+def as_state_data(value: Any, shape: Shape | None = None) -> Any:
+    """Converts a boto3 response to a state's data: fields in PascalCase, times as ISO 8601 strings in UTC, streams as text."""
+    if isinstance(value, datetime.datetime):
+        return value.astimezone(datetime.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    if isinstance(value, list):
+        member = shape.member if isinstance(shape, ListShape) else None
+        return [as_state_data(item, member) for item in value]
+    if isinstance(value, dict) and isinstance(shape, StructureShape):
+        members = shape.members
+        return {name[:1].upper() + name[1:]: as_state_data(item, members.get(name)) for name, item in value.items()}
+    if isinstance(value, dict):
+        member = shape.value if isinstance(shape, MapShape) else None
+        return {name: as_state_data(item, member) for name, item in value.items()}
+    if hasattr(value, "read"):
+        return value.read().decode()
+    return value

@@ -1,0 +1,249 @@
+"""Step Functions: moto's interpreter of state machines, with corrections where it differs from AWS.
+
+moto has two backends for Step Functions, of which one does not execute. Here all clients use the one that executes, also for
+state machines made by CloudFormation, with these corrections: StopExecution and TimeoutSeconds end an execution at once, an
+execution without a name gets one, and each change of status is an event on the default bus. Corrections of single states are in
+`asl_patches.py`; `sagemaker:createTrainingJob` and `aws-sdk:sagemaker:*` are in `sagemaker_tasks.py`.
+"""
+
+from __future__ import annotations
+
+import copy
+import datetime
+import json
+import logging
+import sys
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+from moto.core.exceptions import AWSError
+from moto.stepfunctions import models as stepfunctions_models
+from moto.stepfunctions.exceptions import ExecutionDoesNotExist, InvalidExecutionInput
+from moto.stepfunctions.models import StateMachine
+from moto.stepfunctions.parser.api import ExecutionStatus, InvalidDefinition
+from moto.stepfunctions.parser.asl.component.state.exec.state_task.credentials import StateCredentials
+from moto.stepfunctions.parser.asl.component.state.exec.state_task.state_task import StateTask
+from moto.stepfunctions.parser.asl.eval.environment import Environment
+from moto.stepfunctions.parser.models import StepFunctionsParserBackend, stepfunctions_parser_backends
+from typing_extensions import override
+
+from sagemaker_local_account.core.patches import patch
+from sagemaker_local_account.iam.authorizer import AccessDenied, Authorizer
+from sagemaker_local_account.iam.policies import Call
+from sagemaker_local_account.stepfunctions import asl_patches, redrive, responses, sagemaker_tasks
+from sagemaker_local_account.stepfunctions.execution import AccountExecution
+
+_log = logging.getLogger(__name__)
+
+SERVICE = "states.amazonaws.com"
+
+# The managed rules by which Step Functions is notified of the end of a job or execution, by the resource of the waiting state.
+MANAGED_RULES = {
+    ":states:::sagemaker:createTrainingJob.sync": "StepFunctionsGetEventsForSageMakerTrainingJobsRule",
+    ":states:::states:startExecution.sync": "StepFunctionsGetEventsForStepFunctionsExecutionRule",
+}
+
+# How long StopExecution waits for the execution's end before it answers.
+STOP_SECONDS = 5.0
+
+# How long the end of the account waits for the end of each execution.
+CLOSE_SECONDS = 2.0
+
+
+def install(client_of_role: Callable[[str, str, str, str], Any], authorizer: Authorizer) -> None:
+    """Patches moto's Step Functions.
+
+    Args:
+        client_of_role: returns the client with which a state calls a service: of service, region, role ARN and state machine ARN.
+        authorizer: evaluates the permissions of roles.
+    """
+    Backend.authorizer = authorizer
+    # moto's CloudFormation creates state machines in the backend that does not execute.
+    patch(stepfunctions_models, "stepfunctions_backends", stepfunctions_parser_backends)
+    patch(stepfunctions_parser_backends, "backend", Backend)
+    _replace_client_of_states(client_of_role)
+    # moto's has no error code: clients show "An error occurred ()".
+    patch(InvalidDefinition, "TYPE", "InvalidDefinition")
+    asl_patches.install()
+    redrive.install()
+    sagemaker_tasks.install()
+    responses.install()
+
+
+def _replace_client_of_states(client_of_role: Callable[[str, str, str, str], Any]) -> None:
+    """Makes states call services with the role of their state machine; moto's use the keys "ak" and "sk"."""
+
+    def client_for(region: str, service: str, state_credentials: Any = None) -> Any:
+        if state_credentials is None:
+            raise NotImplementedError(f"the local account has no role with which this state calls {service}")
+        return client_of_role(service, region, state_credentials.role_arn, state_credentials.machine_arn)
+
+    patch(StateTask, "_eval_state_credentials", _credentials_of_state, "self, env")
+    # Each module has imported the function.
+    for name, module in [*sys.modules.items()]:
+        if name.startswith(("moto.stepfunctions.parser.", sagemaker_tasks.__name__)) and "boto_client_for" in vars(
+            module
+        ):
+            patch(module, "boto_client_for", client_for, "region, service, state_credentials")
+
+
+def _credentials_of_state(self: StateTask, env: Environment) -> StateCredentials:
+    """Adds the state machine, which moto's lack, for aws:SourceArn in the role's trust policy."""
+    credentials = _moto_credentials_of_state(self, env)
+    credentials.machine_arn = env.states.context_object.context_object_data["StateMachine"]["Id"]
+    return credentials
+
+
+_moto_credentials_of_state = StateTask._eval_state_credentials
+
+
+def stop_all() -> None:
+    """Stops every running execution, for the end of the account."""
+    running = [
+        execution
+        for regions in stepfunctions_parser_backends.values()
+        for backend in regions.values()
+        for machine in backend.state_machines
+        for execution in machine.executions
+        if execution.exec_status == ExecutionStatus.RUNNING
+    ]
+    for execution in running:
+        execution.request_stop(error=None, cause="the local account was closed")
+    for execution in running:
+        execution.ended.wait(CLOSE_SECONDS)
+
+
+class AccessDeniedException(AWSError):
+    """Step Functions' error for a role without the permissions."""
+
+    TYPE = "AccessDeniedException"
+    STATUS = 400
+
+
+class Backend(StepFunctionsParserBackend):
+    """moto's executing backend with AWS's rules for names, roles, stopping and deleted state machines."""
+
+    authorizer: Authorizer
+
+    @property
+    def _url_module(self) -> Any:
+        # moto derives this from the class's own module.
+        import moto.stepfunctions.urls
+
+        return moto.stepfunctions.urls
+
+    def __init__(self, region_name: str, account_id: str) -> None:
+        super().__init__(region_name, account_id)
+        self.deleted_machines: list[StateMachine] = []
+
+    @override
+    def create_state_machine(self, name: str, definition: str, roleArn: str, *args: Any, **kwargs: Any) -> StateMachine:
+        arn = f"arn:{self.partition}:states:{self.region_name}:{self.account_id}:stateMachine:{name}"
+        self._check_role(arn, definition, roleArn)
+        machine: StateMachine = super().create_state_machine(name, definition, roleArn, *args, **kwargs)
+        return machine
+
+    @override
+    def update_state_machine(
+        self, arn: str, definition: str | None = None, role_arn: str | None = None, **kwargs: Any
+    ) -> StateMachine:
+        existing = self.describe_state_machine(arn)
+        self._check_role(arn, definition or existing.definition, role_arn or existing.roleArn)
+        machine: StateMachine = super().update_state_machine(arn, definition=definition, role_arn=role_arn, **kwargs)
+        return machine
+
+    def _check_role(self, machine_arn: str, definition: str, role_arn: str) -> None:
+        """Checks the trust policy, and that the role can create the managed rules of `.sync` tasks."""
+        try:
+            self.authorizer.check_trust(role_arn, SERVICE, machine_arn)
+            role = self.authorizer.role(role_arn, "states")
+        except LookupError as error:
+            if not self.authorizer.enforced:
+                return
+            raise AccessDeniedException(
+                f"Neither the global service principal {SERVICE}, nor the regional one is authorized to assume the "
+                f"provided role: {error}"
+            ) from None
+        for resource, rule in MANAGED_RULES.items():
+            if resource not in definition:
+                continue
+            arn = f"arn:aws:events:{self.region_name}:{self.account_id}:rule/{rule}"
+            try:
+                for action in ("PutTargets", "PutRule", "DescribeRule"):
+                    self.authorizer.check(role, Call(f"events:{action}", arn))
+            except AccessDenied as denied:
+                raise AccessDeniedException(
+                    f"'{role_arn}' is not authorized to create managed-rule: {denied}"
+                ) from None
+
+    def start_execution(
+        self,
+        state_machine_arn: str,
+        name: str | None = None,
+        execution_input: str | None = None,
+        trace_header: str | None = None,
+    ) -> AccountExecution:
+        """Starts an execution; without a name it gets a random one, as on AWS (in moto None)."""
+        if name is not None:
+            self._validate_name(name)
+        machine = self.describe_state_machine(state_machine_arn)
+        execution_input = "{}" if execution_input is None else execution_input
+        try:
+            json.loads(execution_input)
+        except ValueError as error:
+            raise InvalidExecutionInput(f"Invalid State Machine Execution Input: '{error}'") from None
+        if name is not None:
+            existing = machine._handle_name_input_idempotency(name, execution_input)
+            if isinstance(existing, AccountExecution):
+                return existing
+        name = name or str(uuid.uuid4())
+        # The execution keeps the definition it started with, without a copy of the executions and the backend.
+        snapshot = copy.deepcopy(machine, {id(machine.executions): [], id(machine.backend): machine.backend})
+        execution = AccountExecution(
+            name=name,
+            sm_type=snapshot.sm_type,
+            role_arn=snapshot.roleArn,
+            exec_arn=f"arn:{self.partition}:states:{self.region_name}:{self.account_id}:execution:{machine.name}:{name}",
+            account_id=self.account_id,
+            region_name=self.region_name,
+            state_machine=snapshot,
+            start_date=datetime.datetime.now(datetime.UTC),
+            cloud_watch_logging_session=None,
+            input_data=execution_input,
+            trace_header=trace_header,
+            activity_store={},
+        )
+        machine.executions.append(execution)
+        execution.start()
+        return execution
+
+    @override
+    def stop_execution(
+        self, execution_arn: str, error: str | None = None, cause: str | None = None
+    ) -> AccountExecution:
+        execution = self.describe_execution(execution_arn)
+        execution.request_stop(error=error, cause=cause)
+        execution.ended.wait(STOP_SECONDS)
+        return execution
+
+    def redrive_execution(self, execution_arn: str, client_token: str | None) -> AccountExecution:
+        """Redrives an execution; raises ExecutionNotRedrivable."""
+        execution = self.describe_execution(execution_arn)
+        execution.redrive(client_token)
+        return execution
+
+    def delete_state_machine(self, arn: str) -> None:
+        """Deletes a state machine; its executions continue and can be described, as on AWS (in moto they cannot)."""
+        deleted = [machine for machine in self.state_machines if machine.arn == arn]
+        super().delete_state_machine(arn)
+        self.deleted_machines += [machine for machine in deleted if machine.executions]
+
+    @override
+    def describe_execution(self, execution_arn: str) -> AccountExecution:
+        self._validate_execution_arn(execution_arn)
+        for machine in [*self.state_machines, *self.deleted_machines]:
+            for execution in machine.executions:
+                if execution.execution_arn == execution_arn and isinstance(execution, AccountExecution):
+                    return execution
+        raise ExecutionDoesNotExist(f"Execution Does Not Exist: '{execution_arn}'")

@@ -1,0 +1,134 @@
+"""Everything public that takes props, with what each needs beside the prop that a test gets wrong."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import itertools
+import re
+from collections.abc import Callable
+from typing import Any
+
+from member_cases import RULES_IMAGE, Stack
+
+import cdk_sagemaker_training as library
+from cdk_sagemaker_training import (
+    DataParallelJob,
+    InstanceGroup,
+    NativeParallelism,
+    S3Prefix,
+    TrainingProps,
+    TrainingTask,
+    TrainingWorkflow,
+)
+
+STACK = Stack()
+PLACE = S3Prefix(STACK.bucket, "some/")
+GROUP = InstanceGroup("ml.g5.xlarge")
+JOB = DataParallelJob(GROUP)
+WORKFLOW = {"job": JOB, "image": STACK.image, "output": PLACE}
+SCOPED = {"scope": STACK, "id": "New"}
+# What is needed of each beside the prop that is wrong.
+NEEDED: dict[str, dict[str, Any]] = {
+    "Advice": {"id": "team:slow", "text": "Slow."},
+    "CompiledJob": {"group": GROUP},
+    "ChoiceField": {"values": ["ml.g5.xlarge"]},
+    "DataParallelJob": {"group": GROUP},
+    "Debugger": {"output": PLACE},
+    "DebuggerRule": {"name": "Loss", "evaluator_image": RULES_IMAGE},
+    "EfsChannel": {"file_system": STACK.efs},
+    "Experiment": {"experiment_name": "digits"},
+    "FsxLustreChannel": {"file_system": STACK.lustre, "mount_name": "fsx"},
+    "HeterogeneousJob": {"groups": {"data": GROUP}, "train": JOB, "train_group": "dnn"},
+    "InstanceGroup": {"instance_type": "ml.g5.xlarge"},
+    "InstancePreference": {"instance_type": "ml.g5.xlarge"},
+    "JobRequest": {"resource_config": {"InstanceType": "ml.g5.xlarge", "InstanceCount": 1}},
+    "LustreFileSystem": {**SCOPED, "network": STACK.network, "data": PLACE},
+    "Mlflow": {"resource_arn": "arn:aws:sagemaker:us-east-1:123456789012:mlflow-tracking-server/digits"},
+    "ModelParallelJob": {"group": GROUP, "parallelism": NativeParallelism()},
+    "Neuron": {"cache": PLACE},
+    "Retry": {"attempts": 3, "first_wait": 60, "until": 3_600},
+    "S3AccessPoint": {"arn": "arn:aws:s3:us-east-1:123456789012:accesspoint/images"},
+    "S3Channel": {"bucket": STACK.bucket, "prefix": "images/"},
+    "S3Prefix": {"bucket": STACK.bucket},
+    "SmpV1": {"pipeline_parallel_degree": 2},
+    "Spot": {"checkpoints": PLACE, "max_wait": 7200},
+    "TensorBoard": {"output": PLACE},
+    "TrainingBucket": SCOPED,
+    "TrainingCode": {"directory": "training_code/compiled"},
+    "TrainingImage": {**SCOPED, "directory": "training_code"},
+    "TrainingImage.from_dlc": {**SCOPED, "repository": "pytorch-training", "tag": "2.6.0-gpu-py312"},
+    "TrainingImage.from_ecr_repository": {**SCOPED, "repository": STACK.image.repository, "tag": "1"},
+    "TrainingImage.from_neuron": SCOPED,
+    "TrainingImage.from_training_compiler": {**SCOPED, "framework": "pytorch", "version": "1.13.1"},
+    "TrainingImage.from_uri": {**SCOPED, "image_uri": "registry.example.com/team/training:1"},
+    "TrainingNetwork": SCOPED,
+    "TrainingNetwork.from_lookup": SCOPED,
+    "TrainingNetwork.from_vpc": {**SCOPED, "vpc": STACK.network.vpc},
+    "TrainingRole": SCOPED,
+    "TrainingRole.from_role": {**SCOPED, "role": STACK.role},
+    "TrainingTask": {**SCOPED, **WORKFLOW},
+    "TrainingWorkflow": {**SCOPED, **WORKFLOW},
+    "UltraServers": {"counts": [1]},
+    "WarmPool": {"keep_alive": 600},
+    "efa_environment": {"instance_type": "ml.p4d.24xlarge"},
+    "rescaled_learning_rate": {"learning_rate": 0.1, "batch_size": 1, "new_batch_size": 2},
+    "suggested_batch_sizes": {"model": "gpt2"},
+}
+# Public names that take no props of their own: protocols, what the library makes, and what is checked with its taker.
+WITHOUT = {"Cause", "Compiler", "SuggestedBatchSize", "TrainingJob", "TrainingProps"}
+
+
+NUMBERS = itertools.count()
+
+
+def takers() -> dict[str, Callable[..., Any]]:
+    """Every public value, construct and function, and what constructs are made by besides."""
+    found: dict[str, Callable[..., Any]] = {}
+    for name in set(library.__all__) - WITHOUT:
+        public = getattr(library, name)
+        found[name] = public
+        for method, made_by in inspect.getmembers(public, inspect.isfunction):
+            is_static = isinstance(inspect.getattr_static(public, method), staticmethod)
+            if is_static and method.startswith("from_") and "cdk_sagemaker" in made_by.__module__:
+                found[f"{name}.{method}"] = made_by
+    return found
+
+
+def declared_type(annotation: str) -> str:
+    """The type of a prop, without `Required` and `Annotated` around it."""
+    node = ast.parse(annotation, mode="eval").body
+    while isinstance(node, ast.Subscript) and ast.unparse(node.value) in ("Annotated", "Required"):
+        node = node.slice.elts[0] if isinstance(node.slice, ast.Tuple) else node.slice
+    return ast.unparse(node)
+
+
+def annotations(taker: Callable[..., Any]) -> dict[str, str]:
+    """The text of each prop's annotation, by the prop's name."""
+    # Of a class of CDK's, whose metaclass hides what its constructor takes.
+    parameters = inspect.signature(taker.__init__ if inspect.isclass(taker) else taker).parameters.values()
+    own = {one.name: str(one.annotation) for one in parameters if one.kind is not one.VAR_KEYWORD}
+    if taker in (TrainingWorkflow, TrainingTask):
+        own |= {name: declared_type(one.__forward_arg__) for name, one in TrainingProps.__annotations__.items()}
+    return {name: text for name, text in own.items() if name not in ("self", "kind")}
+
+
+TAKERS = takers()
+PROPS = [(name, prop, text) for name in sorted(TAKERS) for prop, text in sorted(annotations(TAKERS[name]).items())]
+
+
+def refusal_of(name: str, prop: str, value: Any) -> str | None:
+    """What is said to a prop with a value; None where it is taken."""
+    props = {**NEEDED.get(name, {}), prop: value}
+    if props.get("id") == "New":
+        props["id"] = f"New{next(NUMBERS)}"
+    try:
+        TAKERS[name](**props)
+    except (ValueError, TypeError) as refusal:
+        return str(refusal)
+    return None
+
+
+def is_whole(refusal: str | None, prop: str) -> bool:
+    """Whether a refusal begins with the prop and has the rule, an example and the value."""
+    return refusal is not None and bool(re.match(rf"{prop}\b.* must .*( like |one of ).*, got ", refusal, re.DOTALL))

@@ -1,0 +1,234 @@
+"""The command line and the client, where no account is needed."""
+
+import ast
+import inspect
+import io
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from botocore.exceptions import ClientError, EndpointConnectionError, SSOTokenLoadError
+from rich.console import Console
+
+import cdk_sagemaker_training
+from cdk_sagemaker_training.cli import watch
+from cdk_sagemaker_training.cli.errors import connection_lost, one_line
+from cdk_sagemaker_training.cli.planned_request import planned_request
+from cdk_sagemaker_training.cli.show import console_links
+from cdk_sagemaker_training.cli.start import execution_input
+from cdk_sagemaker_training.cli.watch_state import Watched
+from cdk_sagemaker_training.cli.watch_view import picture, sparkline
+from cdk_sagemaker_training.client import Account, LogLine, StateVisit
+from cdk_sagemaker_training.client.hosts import groups_in_log, host_groups, hosts_of
+
+
+@pytest.mark.parametrize("module", ["cdk_sagemaker_training.client", "cdk_sagemaker_training.cli.main"])
+def test_neither_client_nor_command_line_imports_the_cdk_or_boto3_before_it_is_needed(module: str) -> None:
+    heavy = ["aws_cdk", "boto3", "botocore", "constructs", "jsii"]
+    program = f"import sys, {module}; print([name for name in {heavy} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+def test_what_editors_see_of_the_package_is_what_it_imports_when_used() -> None:
+    tree = ast.parse(inspect.getsource(cdk_sagemaker_training))
+    shown = {
+        name.asname or name.name: node.module.removeprefix("cdk_sagemaker_training.")
+        for block in tree.body
+        if isinstance(block, ast.If)
+        for node in block.body
+        if isinstance(node, ast.ImportFrom) and node.module
+        for name in node.names
+    }
+    assert shown == cdk_sagemaker_training._MODULE_OF
+    assert sorted(shown) == cdk_sagemaker_training.__all__
+    assert {*shown} <= {*dir(cdk_sagemaker_training)}
+
+
+def refused(code: str, message: str) -> ClientError:
+    """As boto3 raises it; there is no account whose credentials have expired."""
+    return ClientError({"Error": {"Code": code, "Message": message}}, "ListTrainingJobs")
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (
+            refused("ExpiredTokenException", "The security token included in the request is expired"),
+            "have expired; `aws sso",
+        ),
+        (SSOTokenLoadError(error_msg="no token"), "have expired; `aws sso login`"),
+        (refused("UnrecognizedClientException", "The security token is invalid"), "does not know the access key"),
+        (refused("ThrottlingException", "Rate exceeded"), "AWS throttles ListTrainingJobs"),
+        (EndpointConnectionError(endpoint_url="https://x"), "check the region, the network"),
+        (
+            refused(
+                "AccessDeniedException",
+                "User: arn:aws:iam::1:user/a is not authorized to perform: sagemaker:ListTrainingJobs on resource: "
+                "arn:aws:sagemaker:us-east-1:1:training-job/* because no identity-based policy allows it",
+            ),
+            'policy of your user or role: {"Effect": "Allow", "Action": "sagemaker:ListTrainingJobs", '
+            '"Resource": "arn:aws:sagemaker:us-east-1:1:training-job/*"}',
+        ),
+        (refused("InternalFailure", "try\nagain"), "ListTrainingJobs failed with InternalFailure: try again"),
+    ],
+)
+def test_each_error_of_aws_is_one_line_that_says_what_to_do(error: Exception, words: str) -> None:
+    line = one_line(error)
+    assert line is not None
+    assert words in line
+    assert "\n" not in line
+
+
+def test_an_error_of_the_command_line_itself_is_not_taken_for_one_of_aws() -> None:
+    assert one_line(KeyError("a defect")) is None
+
+
+@pytest.mark.parametrize(
+    ("error", "lost"),
+    [
+        (EndpointConnectionError(endpoint_url="https://x"), True),
+        (refused("ThrottlingException", ""), True),
+        (refused("AccessDeniedException", ""), False),
+    ],
+)
+def test_watch_tries_again_after_what_may_pass(error: Exception, lost: bool) -> None:
+    assert connection_lost(error) is lost
+
+
+def test_members_of_the_input_are_json_or_text_and_go_before_the_file(tmp_path: Path) -> None:
+    (tmp_path / "input.json").write_text('{"epochs": 1, "optimizer": {"name": "sgd"}}')
+    given = execution_input(tmp_path / "input.json", ["epochs=3", "optimizer.rate=0.1", "name=a=b"])
+    assert given == {"epochs": 3, "optimizer": {"name": "sgd", "rate": 0.1}, "name": "a=b"}
+
+
+@pytest.mark.parametrize("member", ["epochs", "=3"])
+def test_a_member_that_is_none_is_refused(member: str) -> None:
+    with pytest.raises(typer.BadParameter, match=r"must be KEY=VALUE, like epochs=3"):
+        execution_input(None, [member])
+
+
+def test_a_planned_request_has_what_the_input_decides_and_names_what_the_execution_does() -> None:
+    request: dict[str, Any] = {
+        "HyperParameters": {"epochs.$": "$.training.epochs", "fixed": "1"},
+        "CheckpointConfig": {"S3Uri.$": "States.Format('{}{}/', 's3://bucket/', $$.Execution.Name)"},
+        "TrainingJobName.$": "$.Training.JobName",
+    }
+    assert planned_request(request, {"training": {"epochs": 3}}, "monday") == {
+        "HyperParameters": {"epochs": 3, "fixed": "1"},
+        "CheckpointConfig": {"S3Uri": "s3://bucket/monday/"},
+        "TrainingJobName": "<JobName>",
+    }
+
+
+@pytest.mark.parametrize(
+    ("values", "bars"),
+    [
+        ([1.0], "▅"),
+        ([0.0, 1.0], "▁█"),
+        ([3.0, 3.0], "▅▅"),
+        ([float(n) for n in range(16)], "▁▂▃▄▅▆▇█"),
+        ([1.0, 0.0, float("nan")], "█▁·"),
+    ],
+)
+def test_a_sparkline_shows_the_last_of_each_stretch_between_least_and_greatest(values: list[float], bars: str) -> None:
+    assert sparkline(values, 8) == bars
+
+
+def test_links_of_the_console_have_the_region_and_the_names() -> None:
+    arn = "arn:aws:states:eu-west-1:1:execution:machine:monday"
+    assert console_links("eu-west-1", "digits-1", arn) == {
+        "job": "https://console.aws.amazon.com/sagemaker/home?region=eu-west-1#/jobs/digits-1",
+        "execution": f"https://console.aws.amazon.com/states/home?region=eu-west-1#/executions/details/{arn}",
+    }
+    assert [*console_links("eu-west-1", "digits-1", None)] == ["job"]
+
+
+OF_TWO_GROUPS = {
+    "ResourceConfig": {
+        "InstanceGroups": [
+            {"InstanceGroupName": "data_group", "InstanceType": "ml.c5.18xlarge", "InstanceCount": 2},
+            {"InstanceGroupName": "dnn_group", "InstanceType": "ml.p4d.24xlarge", "InstanceCount": 1},
+        ]
+    }
+}
+# As a job of AWS's example training/heterogeneous-clusters printed it: the group named last has the first host.
+LOGGED = (
+    'SM_RESOURCE_CONFIG={"current_group_name":"data_group","current_host":"algo-2","hosts":["algo-1","algo-2","algo-3"],'
+    '"instance_groups":[{"hosts":["algo-1"],"instance_group_name":"dnn_group","instance_type":"ml.p4d.24xlarge"},'
+    '{"hosts":["algo-2","algo-3"],"instance_group_name":"data_group","instance_type":"ml.c5.18xlarge"}]}'
+)
+
+
+def test_the_groups_of_hosts_are_those_of_the_log_and_not_the_requests_order() -> None:
+    groups = groups_in_log(["SM_RESOURCE_CONFIG={}", "SM_RESOURCE_CONFIG={not JSON}", f"2026 {LOGGED}"])
+    assert [(host.name, host.group, host.instance_type) for host in hosts_of(OF_TWO_GROUPS, groups)] == [
+        ("algo-1", "dnn_group", "ml.p4d.24xlarge"),
+        ("algo-2", "data_group", "ml.c5.18xlarge"),
+        ("algo-3", "data_group", "ml.c5.18xlarge"),
+    ]
+
+
+def test_without_such_a_line_groups_have_numbers_of_hosts_and_no_names() -> None:
+    groups = groups_in_log(["step 1 loss 2.0"])
+    assert [(it.name, it.count, it.hosts) for it in host_groups(OF_TWO_GROUPS, groups)] == [
+        ("data_group", 2, ()),
+        ("dnn_group", 1, ()),
+    ]
+    assert [(host.name, host.group) for host in hosts_of(OF_TWO_GROUPS, groups)] == [
+        ("algo-1", None),
+        ("algo-2", None),
+        ("algo-3", None),
+    ]
+
+
+class Looks(Watched):
+    """An execution of which each look finds what is listed: a status, or an error of the network."""
+
+    def __init__(self, *found: str | Exception) -> None:
+        super().__init__(Account(region="us-east-1"), execution=None, job=None)
+        self._found = iter(found)
+
+    def refresh(self) -> None:
+        found = next(self._found)
+        if isinstance(found, Exception):
+            raise found
+        self.execution, self.lost, self.seen = {"name": "monday", "status": found}, None, True
+
+
+LOST = EndpointConnectionError(endpoint_url="https://states")
+
+
+def test_watch_says_that_the_connection_is_lost_and_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
+    watch._print_lines(Looks("RUNNING", LOST, LOST, "SUCCEEDED"), every=0)
+    running, lost, over = capsys.readouterr().out.splitlines()
+    assert (running, over) == ("monday RUNNING", "monday SUCCEEDED")
+    assert lost.startswith("monday RUNNING, connection lost, trying again: Could not connect")
+
+
+def test_watch_ends_with_an_error_where_the_first_look_fails() -> None:
+    with pytest.raises(EndpointConnectionError):
+        watch._print_lines(Looks(LOST), every=0)
+
+
+def test_watch_ends_with_an_error_that_does_not_pass() -> None:
+    with pytest.raises(ClientError):
+        watch._print_lines(Looks("RUNNING", refused("AccessDeniedException", "")), every=0)
+
+
+@pytest.mark.parametrize("height", [4, 9, 24])
+def test_a_picture_is_no_higher_than_its_terminal_whatever_was_retried(height: int) -> None:
+    watched = Looks()
+    watched.execution = {"name": "monday", "status": "RUNNING", "startDate": datetime.now(UTC)}
+    throttled = ["ThrottlingException: Rate exceeded"]
+    watched.states = [StateVisit(name, datetime.now(UTC), errors=throttled) for name in ("Create", "Describe")]
+    watched.lines.extend(LogLine(datetime.now(UTC), "algo-1", f"step {number}") for number in range(30))
+    console = Console(width=60, record=True, file=io.StringIO())
+    console.print(picture(watched, {}, width=60, height=height))
+    lines = console.export_text().splitlines()
+    assert len(lines) <= height
+    assert lines[0].startswith("execution   RUNNING")

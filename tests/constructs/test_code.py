@@ -1,0 +1,217 @@
+"""Training code that hosts fetch from S3: `code=TrainingCode(...)`."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aws_cdk import Stage
+from rendered import resolved
+from sdk_recordings import as_read, recorded
+from stacks import UserStack, message_of
+
+from cdk_sagemaker_training import (
+    DataParallelJob,
+    HeterogeneousJob,
+    InstanceGroup,
+    Ray,
+    S3Channel,
+    Torchrun,
+    TrainingCode,
+    TrainingImage,
+)
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    folder = tmp_path / "src"
+    for path, text in {
+        "train.py": "print('trains')",
+        "run.sh": "#!/bin/sh\n",
+        "models/gpt.py": "class GPT: ...",
+        "models/__pycache__/gpt.pyc": "compiled",
+        ".git/HEAD": "ref",
+        "notes.ipynb": "{}",
+        "requirements.txt": "einops\n",
+    }.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text)
+    (folder / "run.sh").chmod(0o755)
+    return folder
+
+
+def archive_of(stack: UserStack) -> tuple[str, dict[str, int]]:
+    """The hash of the one asset in a stack's assembly, and the modes of the archive's files by name."""
+    assembly = Path(Stage.of(stack).synth().directory)  # type: ignore[union-attr]
+    [asset] = assembly.glob("asset.*.gz")
+    with tarfile.open(asset, mode="r:gz") as archive:
+        return asset.name.split(".")[1], {one.name: one.mode for one in archive.getmembers()}
+
+
+def test_the_archive_has_the_files_of_the_folder_and_no_hidden_or_excluded_ones(source: Path) -> None:
+    stack = UserStack()
+    stack.workflow(code=TrainingCode(str(source), exclude=["*.ipynb"]))
+    assert archive_of(stack)[1] == {
+        "models/gpt.py": 0o644,
+        "requirements.txt": 0o644,
+        "run.sh": 0o755,
+        "train.py": 0o644,
+    }
+
+
+@pytest.mark.parametrize(
+    ("edit", "changed"),
+    [
+        (lambda folder: (folder / "train.py").touch(), False),
+        (lambda folder: (folder / ".git" / "HEAD").write_text("other"), False),
+        (lambda folder: (folder / "models" / "gpt.py").write_text("class GPT2: ..."), True),
+        (lambda folder: (folder / "run.sh").chmod(0o644), True),
+        (lambda folder: (folder / "train.py").rename(folder / "main.py"), True),
+    ],
+    ids=["time", "hidden", "content", "mode", "name"],
+)
+def test_the_hash_is_that_of_what_hosts_see(source: Path, edit: Callable[[Path], Any], changed: bool) -> None:
+    def hash_of_code() -> str:
+        stack = UserStack()
+        stack.workflow(code=TrainingCode(str(source), "run.sh"))
+        return archive_of(stack)[0]
+
+    before = hash_of_code()
+    edit(source)
+    assert (hash_of_code() != before) == changed
+
+
+def test_the_request_names_script_and_archive_as_the_sdks_does(source: Path) -> None:
+    stack = UserStack()
+    stack.workflow(
+        job=DataParallelJob(InstanceGroup("ml.g5.12xlarge"), launcher=Torchrun()),
+        code=TrainingCode(str(source)),
+        hyperparameters={"epochs": 3},
+    )
+    ours = stack.request()["HyperParameters"]
+    sdk = recorded("torchrun_one_machine")["request"]["HyperParameters"]
+    assert {name: as_read(text) for name, text in ours.items() if name != "sagemaker_submit_directory"} == {
+        name: as_read(sdk[name]) for name in ("epochs", "sagemaker_program", "sagemaker_torch_distributed_enabled")
+    }
+    bucket = "cdk-hnb659fds-assets-123456789012-us-east-1"
+    assert ours["sagemaker_submit_directory"] == f'"s3://{bucket}/{archive_of(stack)[0]}.gz"'
+
+
+def test_without_a_network_the_code_is_a_channel_of_all_groups(source: Path) -> None:
+    stack = UserStack()
+    stack.workflow(
+        job=HeterogeneousJob(
+            groups={"data": InstanceGroup("ml.c5.xlarge")},
+            train=DataParallelJob(InstanceGroup("ml.g5.xlarge")),
+            train_group="gpu",
+        ),
+        code=TrainingCode(str(source)),
+        network_isolation=True,
+        channels={"images": S3Channel(stack.bucket, "images/", groups=["data"])},
+    )
+    request = stack.request()
+    code = request["InputDataConfig"][1]
+    assert code["ChannelName"] == "code"
+    place = code["DataSource"]["S3DataSource"]
+    assert sorted(place["InstanceGroupNames"]) == sorted(
+        group["InstanceGroupName"] for group in request["ResourceConfig"]["InstanceGroups"]
+    )
+    archive = place["S3Uri"].rsplit("/", 1)[1]
+    directory = json.loads(request["HyperParameters"]["sagemaker_submit_directory"])
+    assert directory == f"/opt/ml/input/data/code/{archive}"
+
+
+def test_jobs_may_read_the_archive_and_no_other_asset(source: Path) -> None:
+    stack = UserStack()
+    stack.workflow(code=TrainingCode(str(source)))
+    reads = [one["Resource"] for one in stack.statements() if one["Action"] == "s3:GetObject"]
+    archive = f"{archive_of(stack)[0]}.gz"
+    assert [str(resolved(place)).rsplit("/", 1)[1].rstrip("*") for place in reads] == [archive]
+
+
+def image_of(stack: UserStack, folder: Path, *lines: str) -> TrainingImage:
+    (folder / "Dockerfile").write_text("\n".join(["FROM python:3.11", *lines]))
+    return TrainingImage(stack, "Own", directory=str(folder), builder="docker")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "ENV SAGEMAKER_PROGRAM=train.py",
+        "COPY train.py /opt/ml/code/",
+        "WORKDIR /opt/ml/code\nCOPY --chmod=755 run.sh .",
+    ],
+)
+def test_an_image_with_a_script_of_its_own_is_refused(source: Path, line: str) -> None:
+    stack = UserStack()
+    image = image_of(stack, source, line)
+    message = message_of(lambda: stack.workflow(image=image, code=TrainingCode(str(source))))
+    assert message.startswith("code must be left out, like code=None, got TrainingCode(")
+    assert message.endswith(f"with an image whose Dockerfile has a script of its own ({line.splitlines()[-1]})")
+
+
+def test_an_image_with_libraries_of_its_own_is_taken(source: Path) -> None:
+    stack = UserStack()
+    stack.workflow(image=image_of(stack, source, "COPY models /opt/lib/"), code=TrainingCode(str(source)))
+    assert "sagemaker_program" in stack.request()["HyperParameters"]
+
+
+@pytest.mark.parametrize(
+    ("props", "because"),
+    [
+        (
+            {"environment": {"SAGEMAKER_PROGRAM": "x.py"}},
+            "environment['SAGEMAKER_PROGRAM'], which names another script",
+        ),
+        (
+            {"job": DataParallelJob(InstanceGroup("ml.g5.xlarge"), launcher=Ray("fit.py"))},
+            "a launcher that starts 'common/ray_cluster.py' of the image",
+        ),
+    ],
+)
+def test_what_starts_another_script_is_refused(source: Path, props: dict[str, Any], because: str) -> None:
+    message = message_of(lambda: UserStack().workflow(code=TrainingCode(str(source)), **props))
+    assert message == f"code must be left out, like code=None, got {TrainingCode(str(source))!r} with {because}"
+
+
+@pytest.mark.parametrize("name", ["sagemaker_program", "sagemaker_submit_directory"])
+def test_a_hyperparameter_that_the_code_sets_is_refused(source: Path, name: str) -> None:
+    message = message_of(lambda: UserStack().workflow(code=TrainingCode(str(source)), hyperparameters={name: "x.py"}))
+    assert message == (
+        f"hyperparameters must not contain {name!r}, which code sets, like code=TrainingCode('src', 'train.py'), got 'x.py'"
+    )
+
+
+def test_a_channel_named_code_is_refused_without_a_network_and_taken_with_one(source: Path) -> None:
+    stack = UserStack()
+    props = {"code": TrainingCode(str(source)), "channels": {"code": S3Channel(stack.bucket, "code/")}}
+    message = message_of(lambda: stack.workflow("Isolated", network_isolation=True, **props))
+    assert message.startswith("channels must not contain 'code', by which a job with network isolation gets its code")
+    stack.workflow(**props)
+    assert [channel["ChannelName"] for channel in stack.request()["InputDataConfig"]] == ["code"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("nowhere",), "directory must be a folder with the training script, like 'src', got 'nowhere'"),
+        (
+            ("src", "main.py"),
+            "entry_point must be a file of directory that exclude does not leave out, like 'models/gpt.py', ",
+        ),
+        (
+            ("src", "train.py", ["train*"]),
+            "entry_point must be a file of directory that exclude does not leave out, like ",
+        ),
+        (("src", "../src/train.py"), "entry_point must be a file of directory"),
+    ],
+)
+def test_a_folder_without_the_script_is_refused(
+    source: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[Any, ...], message: str
+) -> None:
+    monkeypatch.chdir(source.parent)
+    assert message_of(lambda: TrainingCode(*arguments)).startswith(message)

@@ -1,0 +1,90 @@
+"""Declared fields of an execution's input, and the states that check them before a job is created."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from aws_cdk import aws_stepfunctions as sfn
+from rendered import lint
+from stacks import RenderedWorkflow, message_of
+
+from cdk_sagemaker_training import ChoiceField, DataParallelJob, InstanceGroup, NumberField, TextField
+
+FIELDS = {
+    "learning_rate": NumberField(0, 1),
+    "instance_type": ChoiceField(["ml.g5.xlarge", "ml.g5.2xlarge"]),
+    "machines": ChoiceField([1, 2, 4]),
+    "data_set": TextField("images-*"),
+}
+
+
+@pytest.fixture(scope="module")
+def rendered() -> RenderedWorkflow:
+    group = InstanceGroup(sfn.JsonPath.string_at("$.instance_type"), sfn.JsonPath.number_at("$.machines"))
+    return RenderedWorkflow(job=DataParallelJob(group), input_fields=FIELDS)
+
+
+def test_the_input_is_checked_before_anything_else(rendered: RenderedWorkflow) -> None:
+    assert rendered.definition["StartAt"] == "CheckInput"
+    assert rendered.states["CheckInput"]["Default"] == "FirstAttempt"
+
+
+def test_each_field_must_be_there_and_be_allowed(rendered: RenderedWorkflow) -> None:
+    assert rendered.states["CheckInput"]["Choices"][:4] == [
+        {"Variable": "$.learning_rate", "IsPresent": False, "Next": "MissingLearningRate"},
+        {
+            "Not": {
+                "And": [
+                    {"Variable": "$.learning_rate", "IsNumeric": True},
+                    {"Variable": "$.learning_rate", "NumericGreaterThanEquals": 0},
+                    {"Variable": "$.learning_rate", "NumericLessThanEquals": 1},
+                ]
+            },
+            "Next": "InvalidLearningRate",
+        },
+        {"Variable": "$.instance_type", "IsPresent": False, "Next": "MissingInstanceType"},
+        {
+            "Not": {
+                "Or": [
+                    {"Variable": "$.instance_type", "StringEquals": "ml.g5.xlarge"},
+                    {"Variable": "$.instance_type", "StringEquals": "ml.g5.2xlarge"},
+                ]
+            },
+            "Next": "InvalidInstanceType",
+        },
+    ]
+
+
+def test_the_error_names_the_field_what_is_allowed_and_what_came(rendered: RenderedWorkflow) -> None:
+    assert rendered.states["InvalidInstanceType"] == {
+        "Type": "Fail",
+        "Error": "InvalidInput",
+        "CausePath": (
+            "States.Format('{}, got {}', 'instance_type must be one of ml.g5.xlarge, ml.g5.2xlarge', "
+            "States.JsonToString($.instance_type))"
+        ),
+    }
+
+
+def test_the_machine_passes_the_check_of_amazon_states_language(rendered: RenderedWorkflow) -> None:
+    assert lint(rendered.machines) == []
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: NumberField(2, 1), "minimum must be at most maximum, like 0 and 1, got 2 and 1"),
+        (lambda: ChoiceField([]), "values must be at least one, like "),
+        (lambda: NumberField("0"), "minimum must be a number, like "),
+        (lambda: RenderedWorkflow(input_fields={"Training": TextField()}), "input_fields must be by names of letters"),
+        (lambda: RenderedWorkflow(input_fields={"a-b": TextField()}), "input_fields must be by names of letters"),
+        (
+            lambda: RenderedWorkflow(input_fields={"steps": TextField(), "Steps": TextField()}),
+            "input_fields must be by names that differ by more than case",
+        ),
+        (lambda: RenderedWorkflow(input_fields={"steps": 3}), "input_fields['steps'] must be a NumberField or "),
+    ],
+)
+def test_a_field_that_cannot_be_is_refused(make: Any, message: str) -> None:
+    assert message_of(make).startswith(message)

@@ -1,0 +1,462 @@
+"""`cdk_sagemaker_training.client` and the command line over it, on one deployed stack and its executions."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aws_cdk as cdk
+import pytest
+from deployed import Deployed, wait_until
+from terminal import Terminal
+from two_workflows import FOREVER, TwoWorkflows
+
+from cdk_sagemaker_training.cli.main import main
+from cdk_sagemaker_training.client import Account, Execution, Job, NotFoundError, TrainingError
+from sagemaker_local_account.faults import Throttling
+
+COMMAND = str(Path(sys.prefix) / "bin" / "training-jobs")
+
+
+@pytest.fixture(scope="module")
+def account(deployed: Deployed) -> Iterator[Account]:
+    """The client of a user who has pasted the account's exports into a terminal."""
+    deployed.deploy(TwoWorkflows(cdk.App(context={"aws:cdk:enable-path-metadata": True})))
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in deployed.account.environment().items():
+            if name.startswith("AWS_"):
+                patch.setenv(name, value)
+        yield Account()
+
+
+@pytest.fixture(scope="module")
+def finished(account: Account) -> Execution:
+    execution = account.workflow("Logging/Training").start({"steps": "3"}, name="three-steps")
+    assert execution.wait(0.2)["status"] == "SUCCEEDED"
+    return execution
+
+
+@pytest.fixture(scope="module")
+def job(finished: Execution) -> Job:
+    return finished.job()
+
+
+@pytest.fixture(scope="module")
+def failed(account: Account) -> Execution:
+    execution = account.workflow("Logging/Single").start({"steps": "-1"}, name="no-steps")
+    assert execution.wait(0.2)["status"] == "FAILED"
+    return execution
+
+
+@pytest.fixture(scope="module")
+def stopped(account: Account, finished: Execution) -> Job:
+    """A job that was stopped after its first step."""
+    execution = account.workflow("Training").start({"steps": str(FOREVER)}, name="stopped")
+    job = wait_until(lambda: next(iter(execution.jobs()), None))
+    wait_until(lambda: list(job.logs(grep="step 1 ")))
+    job.stop()
+    assert job.wait(0.2)["TrainingJobStatus"] == "Stopped"
+    return job
+
+
+class TestAWorkflow:
+    def test_has_its_construct_path(self, account: Account) -> None:
+        assert [it.path for it in account.workflows()] == ["Logging/Single", "Logging/Training"]
+
+    @pytest.mark.parametrize("name", ["Logging/Training", "Training"])
+    def test_is_found_by_its_path_or_the_end_of_it(self, account: Account, name: str) -> None:
+        assert account.workflow(name).path == "Logging/Training"
+
+    @pytest.mark.parametrize("name", [None, "Logging"])
+    def test_is_not_chosen_among_several(self, account: Account, name: str | None) -> None:
+        with pytest.raises(NotFoundError, match="name one of Logging/Single, Logging/Training"):
+            account.workflow(name)
+
+    def test_of_no_such_name_is_refused_with_those_that_there_are(self, account: Account) -> None:
+        with pytest.raises(NotFoundError, match=r"no workflow 'Trainings' .* name one of Logging/Single"):
+            account.workflow("Trainings")
+
+    def test_says_what_it_takes_of_the_input(self, account: Account) -> None:
+        assert account.workflow("Training").input_paths() == ["resume_from", "steps"]
+
+    def test_is_not_started_without_what_it_takes_of_the_input(self, account: Account, finished: Execution) -> None:
+        workflow = account.workflow("Single")
+        before = len(list(workflow.executions()))
+        with pytest.raises(TrainingError, match="Logging/Single takes steps of the input, like --set steps=VALUE"):
+            workflow.start({"epochs": 3})
+        assert len(list(workflow.executions())) == before
+
+
+class TestAnExecution:
+    def test_has_its_jobs(self, finished: Execution, job: Job) -> None:
+        assert [it.name for it in finished.jobs()] == [job.name]
+
+    def test_has_its_states_in_order_each_once(self, finished: Execution) -> None:
+        names = [state.name for state in finished.states()]
+        assert names[:2] == ["FirstAttempt", "Create"]
+        assert len(names) == len(set(names))
+        assert all(state.over for state in finished.states())
+
+    def test_uses_checkpoints_of_its_own_unless_it_resumes_another(self, job: Job) -> None:
+        assert str(job.checkpoints_uri()).endswith("/checkpoints/three-steps/")
+
+    def test_is_shown_in_a_notebook_with_its_job_and_why_it_failed(self, failed: Execution) -> None:
+        shown = failed._repr_html_()
+        assert "<b>no-steps</b> FAILED" in shown
+        assert failed.job().name in shown
+        assert "exit code" in shown.lower() or "the steps must not be negative" in shown
+
+
+class TestAJob:
+    def test_has_hosts_of_its_groups(self, job: Job) -> None:
+        assert [(it.name, it.group, it.instance_type) for it in job.hosts()] == [
+            ("algo-1", "data_group", "ml.c5.xlarge"),
+            ("algo-2", "dnn_group", "ml.m5.xlarge"),
+        ]
+
+    def test_has_the_lines_of_all_hosts_by_time(self, job: Job) -> None:
+        lines = list(job.logs())
+        assert {line.host for line in lines} == {"algo-1", "algo-2"}
+        assert [line.time for line in lines] == sorted(line.time for line in lines)
+        assert sum(line.message.startswith("step ") for line in lines) == 6
+
+    def test_has_the_lines_of_one_group_that_contain_a_text(self, job: Job) -> None:
+        lines = [(line.host, line.message) for line in job.logs(group="dnn_group", grep="step [12]")]
+        assert lines == [("algo-2", "step 1 loss 100"), ("algo-2", "step 2 loss 50")]
+
+    def test_of_one_host_is_read_once(self, job: Job) -> None:
+        reader = job.log_reader(host="algo-1")
+        assert {line.host for line in reader.read()} == {"algo-1"}
+        assert reader.read() == []
+
+    @pytest.mark.parametrize("filters", [{"host": "algo-3"}, {"group": "gpu"}])
+    def test_names_its_hosts_and_groups_where_another_is_wanted(self, job: Job, filters: dict[str, str]) -> None:
+        with pytest.raises(NotFoundError, match=r"it has (algo-1, algo-2|data_group, dnn_group)"):
+            list(job.logs(**filters))
+
+    def test_has_the_metrics_that_its_definitions_find(self, job: Job) -> None:
+        of_one_host = [(it.name, it.value) for it in job.metrics() if it.host == "algo-2"]
+        assert of_one_host == [("loss", 100.0), ("loss", 50.0), ("loss", 33.0)]
+
+    def test_has_its_metrics_as_a_data_frame(self, job: Job) -> None:
+        frame = job.metrics_frame()
+        assert list(frame.columns) == ["loss"]
+        assert frame["loss"].iloc[-1] == 33.0
+
+    def test_counts_the_time_of_its_machines_so_far_and_at_most(self, job: Job) -> None:
+        times = {it.instance_type: it for it in job.machine_times()}
+        assert sorted(times) == ["ml.c5.xlarge", "ml.m5.xlarge"]
+        assert 0 < times["ml.m5.xlarge"].seconds < times["ml.m5.xlarge"].limit_seconds == 3600
+
+    def test_is_followed_to_its_last_line(self, job: Job) -> None:
+        assert [line.message for line in job.follow(host="algo-2")][-1] == "step 3 loss 33"
+
+    def test_has_its_model(self, job: Job, tmp_path: Path) -> None:
+        files = {path.name: path.read_text() for path in job.download_model(tmp_path / "model")}
+        assert files == {"model.txt": "3\n"}
+        assert [path.name for path in (tmp_path / "model").iterdir()] == ["model.txt"]
+
+    def test_has_its_checkpoints(self, job: Job, tmp_path: Path) -> None:
+        assert [path.name for path in job.download_checkpoints(tmp_path)] == ["step.txt"]
+
+    def test_that_is_stopped_has_its_last_checkpoint(self, stopped: Job) -> None:
+        last = stopped.last_checkpoint()
+        assert last is not None
+        assert last.uri.endswith("/checkpoints/stopped/stopped.txt")
+
+    def test_that_is_not_there_is_named(self, account: Account) -> None:
+        with pytest.raises(NotFoundError, match=r"no training job 'nothing' in us-east-1; `training-jobs list`"):
+            account.job("nothing").describe()
+
+
+@dataclass(frozen=True)
+class Ran:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+@pytest.fixture
+def typed(account: Account, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ran]:
+    """Runs `training-jobs`, in this process."""
+
+    def run(*arguments: str) -> Ran:
+        monkeypatch.setattr(sys, "argv", ["training-jobs", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        captured = capsys.readouterr()
+        return Ran(int(ended.value.code or 0), captured.out, captured.err)
+
+    return run
+
+
+class TestTheCommand:
+    def test_lists_workflows_with_what_they_take(self, typed: Callable[..., Ran]) -> None:
+        listed = typed("list", "--workflows").out.splitlines()
+        assert [line.split(maxsplit=1) for line in listed[1:]] == [
+            ["Logging/Single", "steps"],
+            ["Logging/Training", "resume_from, steps"],
+        ]
+
+    def test_lists_jobs_the_newest_first(self, typed: Callable[..., Ran], job: Job, failed: Execution) -> None:
+        names = [it["name"] for it in typed("list", "--json").json]
+        assert names.index(failed.job().name) < names.index(job.name)
+
+    def test_plans_the_request_that_the_next_start_sends(self, typed: Callable[..., Ran], job: Job) -> None:
+        planned = typed("plan", "Training", "--set", "steps=3", "--name", "three-steps", "--json").json
+        [request] = planned["requests"]
+        sent = job.describe()
+        known = request.keys() - {"Tags", "TrainingJobName"}  # which only the execution makes
+        assert {key: request[key] for key in known} == {key: sent[key] for key in known}
+        assert {it["limit_seconds"] for it in planned["cost"]["machines"]} == {3600}
+
+    def test_starts_and_follows_a_job_to_its_end(self, typed: Callable[..., Ran]) -> None:
+        ran = typed("start", "Training", "--set", "steps=2", "--follow")
+        assert ran.code == 0, ran.err
+        lines = ran.out.splitlines()
+        assert lines[0].startswith("started ")
+        assert {"algo-1  step 2 loss 50", "algo-2  step 2 loss 50"} <= {*lines}
+        assert lines[-2].endswith(" Completed")
+        assert lines[-1] == "loss 50"
+
+    def test_ends_with_1_where_the_job_fails_and_says_why_in_one_line(
+        self, typed: Callable[..., Ran], failed: Execution
+    ) -> None:
+        ran = typed("watch", failed.name)
+        assert ran.code == 1
+        [line] = ran.err.splitlines()
+        assert line.startswith("training-jobs: no-steps FAILED: ")
+        assert "the steps must not be negative" in line
+
+    def test_watches_in_lines_of_json(self, typed: Callable[..., Ran], finished: Execution, job: Job) -> None:
+        [seen] = [json.loads(line) for line in typed("watch", finished.name, "--json").out.splitlines()]
+        assert (seen["execution"], seen["job"], seen["phase"]) == ("SUCCEEDED", job.name, "Completed")
+        assert seen["metrics"] == {"loss": 33.0}
+        assert {"host": "algo-2", "message": "step 3 loss 33"} in seen["lines"]
+
+    def test_describes_a_job(self, typed: Callable[..., Ran], job: Job) -> None:
+        described = typed("describe", "three-steps").out
+        assert f"job         {job.name}" in described
+        assert "hosts       dnn_group (ml.m5.xlarge): algo-2" in described
+        assert typed("describe", job.name, "--json").json["TrainingJobName"] == job.name
+
+    def test_prints_the_lines_of_a_group(self, typed: Callable[..., Ran], job: Job) -> None:
+        ran = typed("logs", job.name, "--group", "dnn_group", "--grep", "step 3")
+        assert ran.out == "algo-2  step 3 loss 33\n"
+
+    def test_prints_costs_where_it_has_the_prices(self, typed: Callable[..., Ran], job: Job) -> None:
+        ran = typed("cost", job.name, "--json", "--price", "ml.c5.xlarge=3600", "--price", "ml.m5.xlarge=7200")
+        [seconds] = {it["seconds"] for it in ran.json["machines"]}
+        assert ran.json["dollars"] == pytest.approx(3 * seconds)
+        assert ran.json["dollars_at_most"] == pytest.approx(3 * 3600)
+        assert typed("cost", job.name, "--json").json["dollars"] is None
+
+    def test_downloads_the_model(self, typed: Callable[..., Ran], job: Job, tmp_path: Path) -> None:
+        assert typed("download", job.name, "--to", str(tmp_path)).out == f"{tmp_path / 'model.txt'}\n"
+
+    def test_stops_a_job_and_says_where_its_last_checkpoint_is_from_which_resume_goes_on(
+        self, typed: Callable[..., Ran], account: Account
+    ) -> None:
+        execution = account.workflow("Training").start({"steps": FOREVER}, name="to-stop")
+        job = wait_until(lambda: next(iter(execution.jobs()), None))
+        wait_until(lambda: list(job.logs(grep="step 1 ")))
+        stopped = typed("stop", "to-stop", "--json").json
+        assert stopped["status"] == "Stopped"
+        assert stopped["checkpoint"].endswith("/checkpoints/to-stop/stopped.txt")
+        assert execution.wait(0.2)["status"] == "ABORTED"
+        resumed = typed("resume", job.name, "--set", "steps=1", "--follow")
+        assert resumed.code == 0, resumed.err
+        assert "begins with step.txt stopped.txt" in resumed.out
+
+    def test_reports_a_job_beside_another_in_one_page(
+        self, typed: Callable[..., Ran], job: Job, failed: Execution, tmp_path: Path
+    ) -> None:
+        ran = typed("report", job.name, "--compare", "no-steps", "--to", str(tmp_path / "page.html"))
+        assert ran.out == f"{tmp_path / 'page.html'}\n"
+        written = (tmp_path / "page.html").read_text()
+        assert f"loss: {job.name} 33" in written
+        assert "the steps must not be negative" in written
+
+    def test_has_no_links_of_a_console_in_the_local_account(self, typed: Callable[..., Ran], job: Job) -> None:
+        ran = typed("open", job.name)
+        assert (ran.code, ran.out) == (2, "")
+        assert "the local account has no console" in ran.err
+
+    def test_refuses_to_resume_what_has_no_checkpoints(self, typed: Callable[..., Ran], failed: Execution) -> None:
+        ran = typed("resume", "no-steps")
+        assert ran.code == 2
+        assert "Logging/Single does not take resume_from of the input: deploy it with checkpoints=" in ran.err
+
+    def test_takes_the_local_account_of_its_folder_without_variables(
+        self, deployed: Deployed, job: Job, tmp_path: Path
+    ) -> None:
+        (tmp_path / ".local-account").symlink_to(deployed.account.state)
+        environment = {"HOME": str(tmp_path), "PATH": os.environ["PATH"]}
+        done = subprocess.run([COMMAND, "list"], cwd=tmp_path, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert job.name in done.stdout
+        assert done.stderr == "training-jobs: the local account of this folder (.local-account); --aws for AWS\n"
+
+    def test_finds_all_that_a_deployment_needs(self, typed: Callable[..., Ran]) -> None:
+        checks = {it["check"]: it["ok"] for it in typed("doctor", "--json").json}
+        assert checks == dict.fromkeys(["Node", "CDK CLI", "namespaces", "credentials", "region", "bootstrap"], True)
+
+
+def one_line(ran: Ran) -> str:
+    [line] = ran.err.splitlines()
+    assert ran.out == ""
+    return line
+
+
+class TestAnErrorOfAws:
+    @pytest.fixture(autouse=True)
+    def _once(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+
+    def test_without_credentials_says_how_to_get_some(
+        self, typed: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+            monkeypatch.delenv(name)
+        ran = typed("list")
+        assert ran.code == 3
+        assert one_line(ran).startswith("training-jobs: no AWS credentials; `aws sso login`")
+
+    def test_with_an_unknown_key_names_the_profile(
+        self, typed: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAIOSFODNN7EXAMPLE")
+        ran = typed("list")
+        assert ran.code == 3
+        assert "AWS does not know the access key" in one_line(ran)
+
+    def test_of_a_region_that_is_not_there_names_it(self, typed: Callable[..., Ran]) -> None:
+        ran = typed("--region", "eu-west-1", "list")
+        assert ran.code == 3
+        assert "eu-west-1" in one_line(ran)
+
+    def test_of_permissions_names_the_action_and_the_statement_and_starts_nothing(
+        self,
+        typed: Callable[..., Ran],
+        account: Account,
+        deployed: Deployed,
+        finished: Execution,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        iam = deployed.client("iam")
+        iam.create_user(UserName="nobody")
+        key = iam.create_access_key(UserName="nobody")["AccessKey"]
+        workflow = account.workflow("Training")
+        before = len(list(workflow.executions()))
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", key["AccessKeyId"])
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", key["SecretAccessKey"])
+        ran = typed("list")
+        assert ran.code == 3
+        assert '{"Effect": "Allow", "Action": "sagemaker:ListTrainingJobs", "Resource": "' in one_line(ran)
+        started = typed("start", workflow.arn, "--set", "steps=1")
+        assert started.code == 3
+        assert "access denied to states:" in one_line(started)
+        assert len(list(workflow.executions())) == before
+
+    def test_that_throttles_says_when_to_try_again(self, typed: Callable[..., Ran], deployed: Deployed) -> None:
+        deployed.account.faults.add(Throttling("ListTrainingJobs"))
+        ran = typed("list")
+        assert ran.code == 3
+        assert one_line(ran).endswith(
+            "AWS throttles ListTrainingJobs, also after several retries; try again in a minute"
+        )
+
+    def test_of_a_job_that_is_not_there_says_what_is(self, typed: Callable[..., Ran]) -> None:
+        ran = typed("describe", "nothing")
+        assert ran.code == 2
+        assert "no workflow 'nothing' in us-east-1; name one of Logging/Single, Logging/Training" in one_line(ran)
+
+
+def step(number: int) -> Callable[[list[str]], bool]:
+    """Whether a screen shows a step or a later one; between two looks many may pass."""
+    return lambda lines: any(int(found) >= number for line in lines for found in re.findall(r"step (\d+) loss", line))
+
+
+class TestWatchInATerminal:
+    def test_shows_a_finished_job_in_80_columns_and_24_lines(self, finished: Execution, job: Job) -> None:
+        terminal = Terminal([COMMAND, "watch", finished.name], os.environ)
+        assert terminal.ended() == 0
+        shown = terminal.lines
+        assert shown[0].startswith("execution   SUCCEEDED  ")
+        assert shown[0].endswith("  three-steps")
+        assert f"job         Completed  {job.name}" in shown
+        assert "hosts       data_group ml.c5.xlarge  algo-1" in shown
+        [metric] = [line for line in shown if line.startswith("metric")]
+        _, name, bars, last = metric.split()
+        assert (name, bars[0], bars[-1], len(bars), last) == ("loss", "█", "▁", 6, "33")
+        assert "algo-2  step 3 loss 33" in shown
+
+    def test_shows_which_calls_of_a_state_were_retried_and_why(self, account: Account, deployed: Deployed) -> None:
+        deployed.account.faults.add(Throttling("CreateTrainingJob"))
+        execution = account.workflow("Single").start({"steps": 0}, name="throttled")
+        assert execution.wait(0.2)["status"] == "SUCCEEDED"
+        [create] = [state for state in execution.states() if state.errors]
+        assert (create.name, len(create.errors)) == ("Create", 1)
+        assert "ThrottlingException" in create.errors[0]
+        terminal = Terminal([COMMAND, "watch", "throttled"], os.environ)
+        assert terminal.ended() == 0
+        assert any(line.startswith("  retried   Create x1: ") for line in terminal.lines)
+
+    def test_writes_the_last_picture_to_a_file(
+        self, typed: Callable[..., Ran], finished: Execution, tmp_path: Path
+    ) -> None:
+        assert typed("watch", finished.name, "--svg", str(tmp_path / "watch.svg")).code == 0
+        assert "three-steps" in (tmp_path / "watch.svg").read_text()
+
+    def test_shows_a_job_that_ends_while_it_is_watched_and_ends_with_it(self, account: Account) -> None:
+        execution = account.workflow("Training").start({"steps": FOREVER}, name="watched")
+        terminal = Terminal([COMMAND, "watch", "watched", "--every", "0.2"], os.environ)
+        assert terminal.shows(step(2))
+        assert terminal.lines[0].startswith("execution   RUNNING  ")
+        terminal.resize(100, 30)
+        assert terminal.shows(step(20))
+        execution.job().stop()
+        assert terminal.ended() == 1
+        assert any(line.startswith("execution   ABORTED") for line in terminal.lines), terminal.lines
+
+    def test_ends_at_ctrl_c_leaves_the_job_alone_and_says_how_to_come_back(
+        self, account: Account, finished: Execution
+    ) -> None:
+        execution = account.workflow("Training").start({"steps": FOREVER}, name="left-alone")
+        terminal = Terminal([COMMAND, "watch", "left-alone", "--every", "0.2"], os.environ)
+        assert terminal.shows(step(1))
+        terminal.type("\x03")
+        assert terminal.ended() == 130
+        said = " ".join(" ".join(terminal.lines).split())
+        assert "left-alone goes on; come back with `training-jobs watch left-alone`" in said
+        assert execution.status == "RUNNING"
+        execution.job().stop()
+
+
+def test_ctrl_c_without_a_terminal_leaves_the_job_alone(account: Account, finished: Execution) -> None:
+    execution = account.workflow("Training").start({"steps": FOREVER}, name="in-ci")
+    command = [COMMAND, "watch", "in-ci", "--every", "0.2"]
+    # A shell's background job, as the tests may be, ignores SIGINT.
+    command = ["env", "--default-signal=INT", *command]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert any("step 1 " in line for line in process.stdout)
+        process.send_signal(signal.SIGINT)
+        assert process.wait() == 130
+        assert "in-ci goes on" in process.stderr.read()
+    assert execution.status == "RUNNING"
+    execution.job().stop()

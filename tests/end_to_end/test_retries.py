@@ -1,0 +1,225 @@
+"""Retries by cause, drilled through deployed state machines: hours of waits in seconds, by the account's clock."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import aws_cdk as cdk
+import pytest
+from aws_cdk import aws_s3 as s3
+from aws_cdk import aws_stepfunctions as sfn
+from deployed import Deployed, wait_until
+
+from cdk_sagemaker_training import (
+    ChoiceField,
+    DataParallelJob,
+    InstanceGroup,
+    NumberField,
+    S3Prefix,
+    TextField,
+    TrainingImage,
+    TrainingWorkflow,
+    default_retries,
+)
+from sagemaker_local_account.faults import Capacity, Fault, LostHost, Quota, Throttling
+
+A_FAILING_JOB = Path(__file__).parent / "a_failing_job"
+TYPE = "ml.m5.xlarge"
+INTEGRATIONS = ("Sync", "Poll")
+A_MINUTE, AN_HOUR = 60, 3_600
+# The last event of an execution that waits: in a Wait state, or between the retries of a call.
+WAITS = ("WaitStateEntered", "TaskFailed", "TaskSubmitFailed")
+
+
+class Retried(cdk.Stack):
+    """A workflow with the default retries, by both integrations."""
+
+    def __init__(self, app: cdk.App) -> None:
+        super().__init__(app, "Retried")
+        bucket = s3.Bucket(self, "Bucket", removal_policy=cdk.RemovalPolicy.DESTROY)
+        image = TrainingImage(self, "Image", directory=str(A_FAILING_JOB))
+        for integration in INTEGRATIONS:
+            workflow = TrainingWorkflow(
+                self,
+                integration,
+                job=DataParallelJob(InstanceGroup(TYPE, sfn.JsonPath.number_at("$.machines"))),
+                image=image,
+                output=S3Prefix(bucket, "models/"),
+                checkpoints=S3Prefix(bucket, "checkpoints/"),
+                environment={"FAILURE": sfn.JsonPath.string_at("$.failure")},
+                integration=integration.lower(),  # type: ignore[arg-type]
+                retries=default_retries(),
+                input_fields={"failure": TextField(), "machines": ChoiceField([1, 2]), "weight": NumberField(0, 1)},
+            )
+            cdk.CfnOutput(self, f"{integration}Arn", value=workflow.state_machine.state_machine_arn)
+            stopper = workflow.stopper.state_machine.state_machine_arn
+            cdk.CfnOutput(self, f"{integration}StopperArn", value=stopper)
+
+
+class Drill:
+    """The workflow of one integration, and a clock that is advanced while its execution waits."""
+
+    def __init__(self, deployed: Deployed, machine: str, stopper: str) -> None:
+        self.deployed, self.machine, self.stopper = deployed, machine, stopper
+        self.states = deployed.client("stepfunctions")
+        self.clock = deployed.account.clock
+
+    def start(self, failure: str = "none", **fields: Any) -> str:
+        given = json.dumps({"failure": failure, "machines": 1, "weight": 0.5, **fields})
+        return str(self.states.start_execution(stateMachineArn=self.machine, input=given)["executionArn"])
+
+    def events(self, execution: str) -> list[dict[str, Any]]:
+        pages = self.states.get_paginator("get_execution_history").paginate(executionArn=execution)
+        return [event for page in pages for event in page["events"]]
+
+    def entered(self, execution: str) -> list[str]:
+        """The names of the states that an execution entered."""
+        details = [
+            event["stateEnteredEventDetails"] for event in self.events(execution) if "stateEnteredEventDetails" in event
+        ]
+        return [detail["name"] for detail in details]
+
+    def run(self, failure: str = "none", meanwhile: Callable[[], None] = lambda: None) -> dict[str, Any]:
+        """An execution that has ended; five minutes pass at each look while it waits, after ``meanwhile``."""
+        execution = self.start(failure)
+
+        def ended() -> dict[str, Any] | None:
+            described: dict[str, Any] = self.states.describe_execution(executionArn=execution)
+            if described["status"] != "RUNNING":
+                return described
+            if any(event["type"] in WAITS for event in self.events(execution)[-1:]):
+                meanwhile()
+                self.clock.advance(5 * A_MINUTE)
+            return None
+
+        return wait_until(ended)
+
+    def jobs(self, execution: str) -> list[dict[str, Any]]:
+        return sorted(self.deployed.jobs_of(execution), key=lambda job: job["CreationTime"])
+
+    def statuses(self, execution: str) -> list[str]:
+        return [job["TrainingJobStatus"] for job in self.jobs(execution)]
+
+
+@pytest.fixture(scope="module")
+def machines(deployed: Deployed, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    return deployed.deploy(Retried(cdk.App(outdir=str(tmp_path_factory.mktemp("assembly")))))
+
+
+@pytest.fixture(params=INTEGRATIONS)
+def drill(request: pytest.FixtureRequest, deployed: Deployed, machines: dict[str, str]) -> Iterator[Drill]:
+    """Mends what is left of the faults."""
+    yield Drill(deployed, machines[f"{request.param}Arn"], machines[f"{request.param}StopperArn"])
+    for name in deployed.account.faults.remaining():
+        deployed.account.faults.mend(name)
+
+
+def broken(drill: Drill, fault: Fault) -> str:
+    return drill.deployed.account.faults.add(fault)
+
+
+def test_two_capacity_errors_are_waited_out_and_the_third_job_succeeds(drill: Drill) -> None:
+    broken(drill, Capacity(TYPE, times=2))
+    began = drill.clock.ahead
+    ended = drill.run()
+    assert ended["status"] == "SUCCEEDED", ended.get("cause")
+    assert drill.statuses(ended["executionArn"]) == ["Failed", "Failed", "Completed"]
+    assert drill.clock.ahead - began >= 15 * A_MINUTE  # 5 and 10
+
+
+def test_a_quota_that_is_full_for_20_minutes_delays_one_job(drill: Drill) -> None:
+    fault = broken(drill, Quota(TYPE, times=None))
+    began = drill.clock.ahead
+
+    def mend_after_20_minutes() -> None:
+        faults = drill.deployed.account.faults
+        if drill.clock.ahead - began >= 20 * A_MINUTE and fault in faults.remaining():
+            faults.mend(fault)
+
+    ended = drill.run(meanwhile=mend_after_20_minutes)
+    assert ended["status"] == "SUCCEEDED", ended.get("cause")
+    assert drill.statuses(ended["executionArn"]) == ["Completed"]
+    assert drill.entered(ended["executionArn"]).count("WaitAfterQuota") >= 2  # 5 and 10 minutes, and a look later 20
+    assert drill.clock.ahead - began >= 20 * A_MINUTE
+
+
+def test_a_throttled_api_is_called_again_until_it_answers(drill: Drill) -> None:
+    broken(drill, Throttling("CreateTrainingJob", times=14))
+    ended = drill.run()
+    assert ended["status"] == "SUCCEEDED", ended.get("cause")
+    assert drill.statuses(ended["executionArn"]) == ["Completed"]
+    assert "WaitAfterThrottled" in drill.entered(ended["executionArn"])
+
+
+@pytest.mark.parametrize(
+    ("failure", "cause"),
+    [
+        ("ValueError: a bug", "algorithm error, not retried: AlgorithmError: ValueError: a bug"),
+        (
+            "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB",
+            "out of memory, not retried: AlgorithmError: torch.OutOfMemoryError",
+        ),
+    ],
+)
+def test_what_a_script_does_wrong_is_billed_once_and_named(drill: Drill, failure: str, cause: str) -> None:
+    ended = drill.run(failure)
+    assert (ended["status"], ended["error"]) == ("FAILED", "TrainingJobFailed")
+    assert cause in ended["cause"]
+    assert drill.statuses(ended["executionArn"]) == ["Failed"]
+
+
+def test_a_lost_host_is_replaced_at_once_and_training_goes_on_from_the_checkpoint(drill: Drill) -> None:
+    broken(drill, LostHost("step 15 "))
+    ended = drill.run("lost")
+    assert ended["status"] == "SUCCEEDED", ended.get("cause")
+    [lost, second] = drill.jobs(ended["executionArn"])
+    assert lost["FailureReason"].startswith("InternalServerError")
+    [begins] = [line for line in drill.deployed.said(second["TrainingJobName"]) if line.startswith("begins at")]
+    assert int(begins.split()[-1]) > 0
+    assert not any(name.startswith("WaitAfter") for name in drill.entered(ended["executionArn"]))
+
+
+def test_an_execution_that_is_stopped_while_it_waits_leaves_no_job_and_starts_none(drill: Drill) -> None:
+    broken(drill, Capacity(TYPE, times=None))
+    execution = drill.start()
+    wait_until(lambda: "WaitAfterCapacity" in drill.entered(execution))
+    drill.states.stop_execution(executionArn=execution)
+    drill.clock.advance(AN_HOUR)
+
+    def stopped() -> bool:
+        executions = drill.states.list_executions(stateMachineArn=drill.stopper)["executions"]
+        own = [one for one in executions if one["status"] != "RUNNING"]
+        drill.clock.advance(A_MINUTE)
+        return len(own) == len(executions) > 0
+
+    wait_until(stopped)
+    assert drill.states.describe_execution(executionArn=execution)["status"] == "ABORTED"
+    assert drill.statuses(execution) == ["Failed"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "cause"),
+    [
+        ({"machines": 3}, "machines must be one of 1, 2, got 3"),
+        ({"machines": "2"}, 'machines must be one of 1, 2, got "2"'),
+        ({"weight": 1.5}, "weight must be a number of at least 0 and at most 1, got 1.5"),
+        ({"weight": "low"}, 'weight must be a number of at least 0 and at most 1, got "low"'),
+        ({"failure": 5}, "failure must be text, got 5"),
+    ],
+)
+def test_an_input_that_is_not_allowed_ends_the_execution_before_there_is_a_job(
+    drill: Drill, fields: dict[str, Any], cause: str
+) -> None:
+    ended = drill.deployed.ended(drill.start(**fields))
+    assert (ended["status"], ended["error"], ended["cause"]) == ("FAILED", "InvalidInput", cause)
+    assert drill.statuses(ended["executionArn"]) == []
+
+
+def test_an_input_without_a_field_ends_the_execution_before_there_is_a_job(drill: Drill) -> None:
+    execution = drill.states.start_execution(stateMachineArn=drill.machine, input='{"failure": "none"}')["executionArn"]
+    ended = drill.deployed.ended(execution)
+    assert (ended["error"], ended["cause"]) == ("InvalidInput", "machines must be one of 1, 2, got nothing")
+    assert drill.statuses(execution) == []

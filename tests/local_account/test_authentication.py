@@ -1,0 +1,129 @@
+"""Who may speak to the account: asked of a running one, over HTTP."""
+
+import http.client
+import socket
+from urllib.parse import urlsplit
+
+import boto3
+import pytest
+from botocore.auth import SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.config import Config
+from botocore.credentials import Credentials
+from botocore.exceptions import ClientError
+from moto.utilities.docker_utilities import DockerModel
+from running_account import Running
+
+BODY = "Action=GetCallerIdentity&Version=2011-06-15"
+
+
+def answer(running: Running, *, secret: str = "", path: str = "/", **headers: str) -> tuple[int, str]:
+    """The status and text of a signed request for one's identity, with more headers than were signed."""
+    environment = running.account.environment()
+    key = Credentials(environment["AWS_ACCESS_KEY_ID"], secret or environment["AWS_SECRET_ACCESS_KEY"])
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    request = AWSRequest("POST", f"{running.account.endpoint_url}{path}", data=BODY, headers=form)
+    SigV4Auth(key, "sts", "us-east-1").add_auth(request)
+    place = urlsplit(running.account.endpoint_url)
+    connection = http.client.HTTPConnection("127.0.0.1", place.port)
+    connection.request("POST", path, BODY, {"Host": place.netloc, **dict(request.headers), **headers})
+    response = connection.getresponse()
+    return response.status, response.read().decode()
+
+
+def test_a_signed_request_passes(running: Running) -> None:
+    assert answer(running)[0] == 200
+
+
+def test_a_request_with_an_origin_is_refused(running: Running) -> None:
+    status, text = answer(running, Origin="http://localhost")
+    assert status == 403
+    assert "Origin" in text
+
+
+def test_a_request_to_another_host_is_refused(running: Running) -> None:
+    status, text = answer(running, Host="rebound.example.com")
+    assert status == 403
+    assert "Host" in text
+
+
+def test_a_request_signed_with_another_secret_is_refused(running: Running) -> None:
+    assert answer(running, secret="another")[0] == 403
+
+
+def test_the_api_of_moto_itself_is_refused_to_whoever_has_keys(running: Running) -> None:
+    status, text = answer(running, path="/moto-api/reset")
+    assert status == 403
+    assert "moto" in text
+
+
+def test_no_container_of_dockers_is_started(running: Running) -> None:
+    with pytest.raises(NotImplementedError, match="runs no Docker containers"):
+        DockerModel().docker_client  # noqa: B018 - a property
+
+
+def test_nothing_is_sent_to_an_http_endpoint_for_firehose(running: Running) -> None:
+    role = running.role("Delivering", "firehose.amazonaws.com")
+    bucket = {"RoleARN": role, "BucketARN": "arn:aws:s3:::presigned"}
+    firehose = running.client("firehose")
+    with socket.create_server(("127.0.0.1", 0)) as others:
+        others.setblocking(False)
+        endpoint = {"Url": f"http://127.0.0.1:{others.getsockname()[1]}/", "Name": "others"}
+        firehose.create_delivery_stream(
+            DeliveryStreamName="out",
+            HttpEndpointDestinationConfiguration={"EndpointConfiguration": endpoint, "S3Configuration": bucket},
+        )
+        with pytest.raises(ClientError, match="does not deliver to HTTP endpoints"):
+            firehose.put_record(DeliveryStreamName="out", Record={"Data": b"content"})
+        with pytest.raises(BlockingIOError):
+            others.accept()
+
+
+def test_a_request_without_a_signature_is_refused(running: Running) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", urlsplit(running.account.endpoint_url).port)
+    connection.request("GET", "/", headers={"Host": urlsplit(running.account.endpoint_url).netloc})
+    assert connection.getresponse().status == 403
+
+
+def test_a_key_that_the_account_did_not_issue_is_refused(running: Running) -> None:
+    with pytest.raises(ClientError, match="InvalidClientTokenId"):
+        running.client("sts", aws_access_key_id="AKIAANOTHER").get_caller_identity()
+
+
+def test_the_keys_of_a_role_that_was_taken_on_pass(running: Running) -> None:
+    role = running.role("Taken", "sagemaker.amazonaws.com")
+    keys = running.client("sts").assume_role(RoleArn=role, RoleSessionName="test")["Credentials"]
+    identity = running.client(
+        "sts",
+        aws_access_key_id=keys["AccessKeyId"],
+        aws_secret_access_key=keys["SecretAccessKey"],
+        aws_session_token=keys["SessionToken"],
+    ).get_caller_identity()
+    assert ":assumed-role/Taken/" in identity["Arn"]
+
+
+def test_a_presigned_url_passes_and_one_that_was_changed_does_not(running: Running) -> None:
+    s3 = running.client("s3", config=Config(signature_version="s3v4", s3={"addressing_style": "path"}))
+    s3.create_bucket(Bucket="presigned")
+    s3.put_object(Bucket="presigned", Key="one", Body=b"content")
+    url = s3.generate_presigned_url("get_object", Params={"Bucket": "presigned", "Key": "one"})
+
+    def status(target: str) -> int:
+        parts = urlsplit(target)
+        connection = http.client.HTTPConnection(parts.hostname or "", parts.port)
+        connection.request("GET", f"{parts.path}?{parts.query}", headers={"Host": parts.netloc})
+        return connection.getresponse().status
+
+    assert status(url) == 200
+    assert status(url.replace("/one?", "/two?")) == 403
+
+
+def test_the_account_listens_on_loopback_only(running: Running) -> None:
+    session = boto3.Session("AKIA", "secret", region_name="us-east-1")
+    assert session.client("sts", endpoint_url=running.account.endpoint_url)
+    with open("/proc/net/tcp") as sockets:
+        port = f"{urlsplit(running.account.endpoint_url).port:04X}"
+        listening = [
+            line.split()[1] for line in sockets if line.split()[1].endswith(f":{port}") and line.split()[3] == "0A"
+        ]
+    assert listening == [f"0100007F:{port}"]

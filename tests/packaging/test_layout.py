@@ -1,0 +1,73 @@
+"""The layers of the code: what import-linter's contracts leave to be shown."""
+
+import ast
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = {
+    "cdk_sagemaker_training": ROOT / "constructs" / "cdk_sagemaker_training",
+    "sagemaker_local_account": ROOT / "local_account" / "sagemaker_local_account",
+}
+
+
+def folders(package: str) -> set[str]:
+    root = PACKAGES[package]
+    return {".".join((package, *path.parent.relative_to(root).parts)) for path in root.rglob("*.py")}
+
+
+def test_the_training_code_imports_neither_package() -> None:
+    importers = [
+        path.relative_to(ROOT)
+        for path in (ROOT / "training_code").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for name in ([node.module or ""] if isinstance(node, ast.ImportFrom) else [one.name for one in node.names])
+        if name.split(".")[0] in PACKAGES
+    ]
+    assert importers == []
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_the_wheel_has_every_folder(package: str) -> None:
+    setuptools = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
+    named = {name for name in setuptools["packages"] if name.split(".")[0] == package}
+    assert named - {"cdk_sagemaker_training.training_code"} == folders(package)
+
+
+def test_a_module_outside_the_layers_breaks_a_contract(tmp_path: Path) -> None:
+    package = tmp_path / "rooms"
+    (package / "core").mkdir(parents=True)
+    for name in ("__init__.py", "core/__init__.py", "attic.py"):
+        (package / name).write_text("")
+    contract = next(
+        one
+        for one in tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+        if one["id"] == "constructs"
+    )
+    (tmp_path / ".importlinter").write_text(
+        "[importlinter]\nroot_package = rooms\n[importlinter:contract:layers]\nname = layers\ntype = layers\n"
+        f"containers = rooms\nexhaustive = {contract['exhaustive']}\nlayers =\n    core\n"
+    )
+    checked = subprocess.run(
+        [str(Path(sys.executable).with_name("lint-imports")), "--no-cache"],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    assert checked.returncode == 1
+    assert "attic" in checked.stdout
+
+
+def test_the_picture_shows_the_layers_and_imports_of_the_code(tmp_path: Path) -> None:
+    program = (
+        "import sys; sys.path.insert(0, 'docs'); import draw_architecture as drawn\n"
+        "print(drawn.beside([drawn.picture(one, drawn.layers(one), drawn.imports(one)) for one in drawn.SOURCES]), end='')"
+    )
+    drawn = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert drawn.stdout == (ROOT / "docs" / "architecture.svg").read_text(), "run `make docs`"

@@ -1,0 +1,270 @@
+"""Programs that are forked off one process which has imported PyTorch: a new interpreter takes seconds of a processor for that.
+
+    with start([script, "--steps", "5"], cwd=folder, env={"PYTHONPATH": folder}, ranks=2) as program:
+        print(program.stdout.read())
+
+Each process begins as ``python SCRIPT ARGUMENTS`` does: ``__main__``, ``sys.argv``, ``sys.path``, environment, working directory
+and session are its own. Only what PyTorch and OpenMP read while they are imported is the same for all, `ENVIRONMENT`.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import ctypes
+import gc
+import importlib
+import importlib.util
+import json
+import os
+import runpy
+import select
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+# Inductor compiles in the process itself, and no vector code, which takes g++ twice as long.
+ENVIRONMENT = {"OMP_NUM_THREADS": "1", "TORCHINDUCTOR_COMPILE_THREADS": "1", "TORCHINDUCTOR_VEC_ISA_OK": "0"}
+MODULES = (
+    "torch._inductor.compile_fx",
+    "torch.distributed.checkpoint.state_dict",
+    "torch.distributed.fsdp",
+    "torch.distributed.pipelining",
+    "torch.distributed.tensor.parallel",
+    "torch.utils.data",
+    "transformers.models.auto.modeling_auto",
+    "transformers.models.llama.modeling_llama",
+)
+MOST_BYTES = 100_000  # of a request to fork
+PR_SET_PDEATHSIG = 1  # prctl(2)
+
+
+class Process:
+    """A forked process, with the members of `subprocess.Popen` that tests use."""
+
+    def __init__(self, request: Mapping[str, Any], output: int) -> None:
+        self.returncode: int | None = None
+        self._status, theirs = socket.socketpair()
+        encoded = json.dumps(request).encode()
+        assert len(encoded) < MOST_BYTES
+        socket.send_fds(_forking_process(), [encoded], [output, theirs.fileno()])
+        theirs.close()
+        self.pid = int.from_bytes(self._status.recv(4), "little")
+
+    def poll(self) -> int | None:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return self.wait(0)
+        return None
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Its exit code once it has ended, which is negative for a signal."""
+        if self.returncode is None:
+            if not select.select([self._status], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired(f"process {self.pid}", timeout or 0)
+            self.returncode = int.from_bytes(self._status.recv(4), "little", signed=True)
+            self._status.close()
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+
+class Program:
+    """The processes of one host that print to one pipe: one, or as many ranks as torchrun would start there."""
+
+    def __init__(self, processes: Sequence[Process], output: int, store: object) -> None:
+        self.processes, self.stdout = processes, os.fdopen(output)
+        self._store = store  # ends with the last reference
+
+    @property
+    def pid(self) -> int:
+        return self.processes[0].pid
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Once all have ended: 0, or the exit code of the first that failed."""
+        return next(filter(None, [process.wait(timeout) for process in self.processes]), 0)
+
+    def poll(self) -> int | None:
+        return None if any(process.poll() is None for process in self.processes) else self.wait()
+
+    def communicate(self, timeout: float | None = None) -> tuple[str, None]:
+        """What they have still to print, once they and all that they started have closed their output."""
+        with self.stdout:
+            rest = self.stdout.read()
+        self.wait(timeout)
+        return rest, None
+
+    def send_signal(self, number: int) -> None:
+        for process in self.processes:
+            process.send_signal(number)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def close(self) -> None:
+        """End what is left, with the processes that it started in its session."""
+        for process in self.processes:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        self.stdout.close()
+
+    def __enter__(self) -> Program:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def start(
+    arguments: Sequence[object],
+    *,
+    cwd: Path,
+    env: Mapping[str, str],
+    ranks: int = 1,
+    world: int | None = None,
+    first: int = 0,
+    store: Any = None,
+    errors: Path | None = None,
+) -> Program:
+    """Run a script on one host; with several ranks, or in a world of several, with the variables that torchrun sets.
+
+    Args:
+        arguments: the script's path and its arguments.
+        ranks: the processes of this host.
+        world: the processes of all hosts; `ranks` unless said.
+        first: the rank of this host's first process.
+        store: what `agents_store` gave, where several hosts share one.
+        errors: a file for standard error, which else goes where the output goes.
+    """
+    world = world or ranks
+    store = store or (agents_store() if world > 1 else None)
+    reading, writing = os.pipe()
+    processes = []
+    for local in range(ranks):
+        launched = (
+            {
+                "RANK": first + local,
+                "LOCAL_RANK": local,
+                "WORLD_SIZE": world,
+                "LOCAL_WORLD_SIZE": ranks,
+                "MASTER_ADDR": "127.0.0.1",
+                "MASTER_PORT": store.port,
+                "TORCHELASTIC_USE_AGENT_STORE": True,
+            }
+            if store
+            else {}
+        )
+        variables = {**env, **{name: str(value) for name, value in launched.items()}}
+        request = {
+            "arguments": [*map(str, arguments)],
+            "cwd": str(cwd),
+            "environment": variables,
+            "errors": errors and str(errors),
+        }
+        processes.append(Process(request, writing))
+    os.close(writing)
+    return Program(processes, reading, store)
+
+
+def agents_store() -> Any:
+    """The store by which ranks meet, as torchrun's agent keeps it: it outlives every rank."""
+    from torch.distributed import TCPStore
+
+    return TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+
+
+@cache
+def _forking_process() -> socket.socket:
+    """The connection to the process that forks the others, which ends with this one."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    process = subprocess.Popen(
+        [sys.executable, "-P", __file__, str(theirs.fileno())],
+        env={"PATH": os.environ["PATH"], "PYTHONDONTWRITEBYTECODE": "1", **ENVIRONMENT},
+        pass_fds=[theirs.fileno()],
+        start_new_session=True,
+    )
+    theirs.close()
+
+    def end() -> None:
+        ours.close()
+        process.wait()
+
+    atexit.register(end)
+    return ours
+
+
+def _serve(requests: socket.socket) -> dict[str, Any] | None:
+    """Forks for each request. Returns it in the forked process, and None in this one at the end."""
+    woken, wakes = socket.socketpair()
+    woken.setblocking(False)
+    wakes.setblocking(False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(wakes.fileno())
+    statuses: dict[int, socket.socket] = {}
+    while True:
+        ready, _, _ = select.select([requests, woken], [], [])
+        if woken in ready:
+            woken.recv(4096)
+        if requests in ready:
+            encoded, descriptors, _, _ = socket.recv_fds(requests, MOST_BYTES, 2)
+            if not encoded:
+                return None
+            output, status = descriptors
+            pid = os.fork()
+            if pid == 0:
+                signal.set_wakeup_fd(-1)
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                os.dup2(output, 1)
+                os.dup2(output, 2)
+                for inherited in (requests, woken, wakes, *statuses.values()):
+                    inherited.close()
+                os.close(output)
+                os.close(status)
+                return dict(json.loads(encoded))
+            os.close(output)
+            statuses[pid] = socket.socket(fileno=status)
+            statuses[pid].send(pid.to_bytes(4, "little"))
+        _reap(statuses)
+
+
+def _reap(statuses: dict[int, socket.socket]) -> None:
+    while statuses:
+        pid, status = os.waitpid(-1, os.WNOHANG)
+        if pid == 0:
+            return
+        with statuses.pop(pid) as connection, contextlib.suppress(OSError):  # where nobody waits for it any more
+            connection.send(os.waitstatus_to_exitcode(status).to_bytes(4, "little", signed=True))
+
+
+def _run(request: Mapping[str, Any]) -> None:
+    os.setsid()
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if request["errors"]:
+        with open(request["errors"], "ab") as errors:
+            os.dup2(errors.fileno(), 2)
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    os.chdir(request["cwd"])
+    sys.argv = request["arguments"]
+    sys.path[:0] = [str(Path(sys.argv[0]).parent), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    runpy.run_path(sys.argv[0], run_name="__main__")
+
+
+if __name__ == "__main__":
+    for name in MODULES:
+        if importlib.util.find_spec(name.partition(".")[0]):
+            importlib.import_module(name)
+    gc.freeze()
+    forked = _serve(socket.socket(fileno=int(sys.argv[1])))
+    if forked is not None:
+        _run(forked)

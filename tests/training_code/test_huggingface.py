@@ -1,0 +1,175 @@
+"""Models of Hugging Face's transformers train in every layout like one process, and from_pretrained reads what is exported."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from preloaded import start
+
+HERE = Path(__file__).parent
+TRAINING_CODE = HERE.parents[1] / "training_code"
+KIND = TRAINING_CODE / "model_parallel"
+STEPS, LONG = 4, 16
+COMMON = (
+    "--context 16 --batch-size 8 --log-every 1 --checkpoint-every 0 "
+    f"--learning-rate 0.01 --warm-up 1 --least-rate 1 --steps {STEPS}"
+)
+ALONE = {name: f"--model {name}" for name in ("llama", "qwen3", "gpt2")}
+ON_FOUR_RANKS = {
+    "llama, fsdp": "--model llama --data-shard 4",
+    "llama, tensor x fsdp, recomputed": "--model llama --tensor 2 --activation-checkpointing --activation-offloading",
+    "llama, tensor": "--model llama --tensor 4",
+    "llama, hybrid shard": "--model llama --data-replicate 2 --data-shard 2",
+    "qwen3, tensor x fsdp": "--model qwen3 --tensor 2 --microbatches 2",
+    "qwen3, tensor": "--model qwen3 --tensor 4",
+    "gpt2, fsdp": "--model gpt2 --data-shard 4",
+}
+COMPILED = {"llama, tensor x fsdp, compiled": "--model llama --tensor 2 --activation-checkpointing --compiler inductor"}
+KEPT = {"qwen3, kept": "--model qwen3 --data-shard 4 --steps 2 --checkpoint-every 2 --log-every 10"}
+RESUMED = {"qwen3, resumed": "--model qwen3 --tensor 2 --from qwen3,-kept"}
+UNTRAINED = {"qwen3, untrained": "--model qwen3 --tensor 2 --steps 0"}
+# Small models with the parts that differ: heads that share keys, norms of heads, tied weights, fused projections.
+MODELS = """
+import sys, torch
+from pathlib import Path
+from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig, Qwen3Config
+sizes = dict(vocab_size=128, hidden_size=32, intermediate_size=64, num_hidden_layers=2, max_position_embeddings=64)
+for name, config in {
+    "llama": LlamaConfig(**sizes, num_attention_heads=8, num_key_value_heads=4),
+    "qwen3": Qwen3Config(**sizes, num_attention_heads=4, num_key_value_heads=4, head_dim=8, tie_word_embeddings=True),
+    "gpt2": GPT2Config(vocab_size=128, n_positions=64, n_embd=32, n_layer=2, n_head=4, bos_token_id=0, eos_token_id=0,
+                       attn_pdrop=0, embd_pdrop=0, resid_pdrop=0),
+}.items():
+    torch.manual_seed(0)
+    AutoModelForCausalLM.from_config(config).save_pretrained(Path(sys.argv[1]) / name)
+"""
+COMPARED = """
+import sys, torch
+from transformers import AutoModelForCausalLM
+one, other = (AutoModelForCausalLM.from_pretrained(folder) for folder in sys.argv[1:])
+tokens = torch.arange(16)[None]
+print((one(tokens).logits - other(tokens).logits).abs().max().item())
+"""
+
+
+class Launched:
+    """The layouts that ran in one folder, on one process and on four."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (folder / "tokens").mkdir()
+        walk = np.cumsum(np.random.default_rng(0).integers(0, 3, 5000)) % 128
+        np.save(folder / "tokens" / "tokens-00000.npy", walk.astype(np.uint16))
+        self.program(MODELS, folder)
+
+    def run(self, ranks: int, layouts: dict[str, str]) -> None:
+        pairs = [(folder_of(name), [*COMMON.split(), *arguments.split()]) for name, arguments in layouts.items()]
+        command = [HERE / "parallel_layouts.py", self.folder, json.dumps(pairs)]
+        errors = self.folder / "errors"
+        with start(command, cwd=self.folder, env=self.environment(), ranks=ranks, errors=errors) as program:
+            printed, _ = program.communicate()
+            assert program.wait() == 0, printed + errors.read_text()
+
+    def program(self, code: str, *arguments: object) -> str:
+        script, errors = self.folder / "program.py", self.folder / "errors"
+        script.write_text(code)
+        with start([script, *arguments], cwd=self.folder, env=self.environment(), errors=errors) as program:
+            printed, _ = program.communicate()
+            assert program.wait() == 0, errors.read_text()
+            return printed
+
+    def environment(self) -> dict[str, str]:
+        paths = os.pathsep.join(map(str, (TRAINING_CODE, KIND / "huggingface", KIND, HERE)))
+        return {
+            "PATH": os.environ["PATH"],
+            "PYTHONPATH": paths,
+            "TORCHINDUCTOR_CACHE_DIR": str(self.folder / "compiler-cache"),
+            "HF_HUB_OFFLINE": "1",
+            "SM_CHANNELS": '["tokens"]',
+            "SM_CHANNEL_TOKENS": str(self.folder / "tokens"),
+        }
+
+    def losses(self, layout: str) -> dict[int, float]:
+        printed = (self.folder / folder_of(layout) / "rank-0.txt").read_text()
+        return {int(step): float(loss) for step, loss in re.findall(r"^step (\d+) loss ([\d.]+) ", printed, re.M)}
+
+    def exported(self, layout: str) -> Path:
+        return self.folder / folder_of(layout) / "model"
+
+
+def folder_of(layout: str) -> str:
+    return layout.replace(" ", "-")
+
+
+@pytest.fixture(scope="module")
+def launched(tmp_path_factory: pytest.TempPathFactory) -> Launched:
+    found = Launched(tmp_path_factory.mktemp("huggingface"))
+    longer = {f"{name}, longer": f"{arguments} --steps {LONG}" for name, arguments in ALONE.items()}
+    found.run(1, {f"{name}, alone": arguments for name, arguments in ALONE.items()} | longer)
+    found.run(4, ON_FOUR_RANKS | KEPT | RESUMED | UNTRAINED)
+    return found
+
+
+def reference(launched: Launched, layout: str) -> dict[int, float]:
+    return launched.losses(f"{layout.partition(',')[0]}, alone")
+
+
+@pytest.mark.parametrize("layout", ON_FOUR_RANKS)
+def test_four_ranks_have_the_losses_of_one_process(launched: Launched, layout: str) -> None:
+    assert list(launched.losses(layout)) == list(range(1, STEPS + 1))
+    assert launched.losses(layout) == pytest.approx(reference(launched, layout), abs=1e-4)
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_the_loss_falls(launched: Launched, name: str) -> None:
+    losses = launched.losses(f"{name}, longer")
+    assert losses[LONG] < losses[1] - 0.2
+
+
+@pytest.mark.soak
+def test_compiled_layers_have_the_losses_of_one_process(launched: Launched) -> None:
+    launched.run(4, COMPILED)
+    [layout] = COMPILED
+    assert launched.losses(layout) == pytest.approx(reference(launched, layout), abs=1e-4)
+
+
+def test_another_layout_goes_on_from_a_checkpoint(launched: Launched) -> None:
+    [layout] = RESUMED
+    expected = reference(launched, layout)
+    assert launched.losses(layout) == pytest.approx({step: expected[step] for step in (3, 4)}, abs=1e-4)
+
+
+@pytest.mark.parametrize("layout", ["llama, tensor x fsdp, recomputed", "qwen3, resumed", "gpt2, fsdp"])
+def test_from_pretrained_reads_what_four_ranks_export(launched: Launched, layout: str) -> None:
+    alone = launched.exported(f"{layout.partition(',')[0]}, alone")
+    assert float(launched.program(COMPARED, alone, launched.exported(layout))) < 1e-3
+
+
+def test_weights_that_are_not_trained_are_exported_as_they_were_read(launched: Launched) -> None:
+    [layout] = UNTRAINED
+    assert float(launched.program(COMPARED, launched.folder / "qwen3", launched.exported(layout))) == 0.0
+
+
+def test_what_transformers_has_no_plan_for_is_refused(launched: Launched) -> None:
+    code = """
+import torch
+from degrees import Degrees
+from pretrained import plan_of
+from transformers import AutoConfig, AutoModelForCausalLM
+with torch.device("meta"):
+    models = [AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(name)) for name in ("gpt2", "llama")]
+for model, degrees in zip(models, (Degrees(tensor=2), Degrees(pipeline=2, microbatches=2))):
+    try:
+        print(plan_of(model, degrees))
+    except ValueError as error:
+        print(error)
+"""
+    assert launched.program(code).splitlines() == [
+        "tensor must be 1 for GPT2LMHeadModel, which has no plan for its layers in transformers, got 2",
+        "pipeline must be 1 for a model of transformers, which is not cut, got 2",
+    ]

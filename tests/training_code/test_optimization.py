@@ -1,0 +1,66 @@
+"""Parts of an optimizer's step: groups, schedule, clipping and the loss of tokens."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "training_code"))
+
+from common.optimization import IGNORED, clip_gradients, parameter_groups, set_learning_rate, token_loss, warmup_cosine
+
+
+def test_matrices_decay_and_vectors_do_not() -> None:
+    model = nn.Sequential(nn.Embedding(5, 4), nn.Linear(4, 3), nn.LayerNorm(3))
+    shapes = {
+        group["weight_decay"]: [parameter.ndim for parameter in group["params"]]
+        for group in parameter_groups(model, 0.1)
+    }
+    assert shapes == {0.1: [2, 2], 0.0: [1, 1, 1]}
+
+
+def test_a_frozen_parameter_is_in_no_group() -> None:
+    model = nn.Linear(4, 3, bias=False).requires_grad_(False)
+    assert parameter_groups(model, 0.1) == []
+
+
+def test_the_rate_rises_to_its_peak_and_falls_to_its_least() -> None:
+    rates = [warmup_cosine(step, 10, 2, least=0.1) for step in range(1, 11)]
+    assert rates[:2] == [0.5, 1.0]
+    assert rates[5] == pytest.approx(0.55)
+    assert rates[-1] == pytest.approx(0.1)
+    assert rates[1:] == sorted(rates[1:], reverse=True)
+
+
+def test_a_rate_whose_least_is_its_peak_is_constant() -> None:
+    assert {warmup_cosine(step, 10, 0, least=1.0) for step in range(1, 15)} == {1.0}
+
+
+def test_a_resumed_optimizer_has_the_rate_of_its_new_arguments() -> None:
+    model = nn.Linear(2, 2)
+    old, new = (torch.optim.AdamW(model.parameters(), lr=rate) for rate in (0.1, 0.2))
+    new.load_state_dict(old.state_dict())
+    set_learning_rate([new], 0.3)
+    assert [group["lr"] for group in new.param_groups] == [0.3]
+
+
+def test_gradients_are_scaled_to_the_limit_and_their_norm_is_returned() -> None:
+    weights = [nn.Parameter(torch.zeros(2)), nn.Parameter(torch.zeros(1)), nn.Parameter(torch.zeros(1))]
+    weights[0].grad, weights[1].grad = torch.tensor([3.0, 0.0]), torch.tensor([4.0])
+    assert clip_gradients(weights, 1.0).item() == pytest.approx(5.0)
+    assert weights[0].grad.tolist() == pytest.approx([0.6, 0.0], abs=1e-5)
+    assert weights[1].grad.tolist() == pytest.approx([0.8], abs=1e-5)
+
+
+def test_each_token_counts_alike_however_many_each_rank_has() -> None:
+    random = torch.Generator().manual_seed(0)
+    logits, targets = torch.randn(2, 4, 7, generator=random), torch.randint(7, (2, 4), generator=random)
+    targets[1, 1:] = IGNORED
+    count = (targets != IGNORED).sum()
+    of_ranks = [token_loss(logits[rank : rank + 1], targets[rank : rank + 1], count, shares=2) for rank in range(2)]
+    whole = nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
+    assert torch.stack(of_ranks).mean().item() == pytest.approx(whole.item(), abs=1e-6)

@@ -1,0 +1,130 @@
+"""A step on one of 64 ranks, in PyTorch's fake process group: its collectives, groups of parameters, copies and waits."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from preloaded import start
+
+TRAINING_CODE = Path(__file__).parents[2] / "training_code"
+CONTEXT, VOCABULARY = 64, 512
+PROGRAM = """
+import dataclasses, json, math, sys
+import torch, torch.distributed as dist, train
+from common.job import Job
+from parallelize import Offloaded
+from torch.distributed.fsdp import FSDPModule
+from torch.distributed.tensor import DTensor
+from torch.testing._internal.distributed.fake_pg import FakeStore
+from torch.utils._python_dispatch import TorchDispatchMode
+
+class Calls(TorchDispatchMode):
+    def __init__(self):
+        super().__init__()
+        self.gathered, self.reduced, self.read = [], 0, 0
+    def __torch_dispatch__(self, function, types, arguments=(), named=None):
+        if any(kind is DTensor for kind in types):
+            return NotImplemented
+        result = function(*arguments, **(named or {}))
+        name = str(function)
+        if "all_gather_into_tensor" in name or "allgather" in name:
+            self.gathered.append(result.numel() if isinstance(result, torch.Tensor) else 0)
+        self.reduced += "reduce_scatter" in name
+        self.read += "_local_scalar_dense" in name
+        return result
+
+dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=64)
+job = dataclasses.replace(Job.here({}), ranks=64)
+
+def training_of(arguments):
+    sizes = "--layers 4 --width 64 --heads 8 --hidden 128 --context 64 --vocabulary 512 --batch-size 64".split()
+    options = train.config([*sizes, *arguments.split()])
+    return train.Training(options, train.degrees_of(options, job), torch.device("cpu"))
+
+def step(training):
+    tokens = torch.zeros(4 * training.degrees.microbatches, 64, dtype=torch.long)
+    train.step(training, tokens, tokens)  # the first allocates
+    with Calls() as calls:
+        train.step(training, tokens, tokens)
+    return calls
+
+divided = training_of("--tensor 8 --data-shard 8 --microbatches 2")
+calls = step(divided)
+[model] = divided.stage_modules.values()
+found = {
+    "largest gathered": max(calls.gathered),
+    "values read": calls.read,
+    "reduced": step(training_of("--data-shard 64 --microbatches 2 --batch-size 512")).reduced,
+    "sharded apart": [name for name, part in model.named_modules() if isinstance(part, FSDPModule)],
+    "shard": train.local_size(model)[0],
+    "parameters": sum(parameter.numel() for parameter in model.parameters()),
+}
+cut = training_of("--pipeline 4 --microbatches 4 --data-shard 16")
+found["resharded"] = [
+    part._get_fsdp_state()._fsdp_param_group.post_forward_mesh_info is not None
+    for stage in cut.stage_modules.values() for part in stage.layers.values()
+]
+
+from model import Block, Config, rotations
+sizes = Config()
+layer = Offloaded(Block(sizes), pin_memory=False)
+storages = {parameter.untyped_storage().data_ptr() for parameter in layer.parameters()}
+moved = []
+to_cpu = torch.Tensor.cpu
+torch.Tensor.cpu = lambda tensor: (moved.append(tensor), to_cpu(tensor))[1]
+out = layer(torch.randn(2, 128, 128, requires_grad=True), rotations(sizes))
+torch.Tensor.cpu = to_cpu
+out.sum().backward()
+of_weights = [tensor.nbytes for tensor in moved if tensor.untyped_storage().data_ptr() in storages]
+found["moved"] = {"weights": sum(of_weights), "others": sum(tensor.nbytes for tensor in moved) - sum(of_weights)}
+print(json.dumps(found))
+"""
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    folder = tmp_path_factory.mktemp("fake")
+    script, errors = folder / "program.py", folder / "errors"
+    script.write_text(PROGRAM)
+    paths = os.pathsep.join(map(str, (TRAINING_CODE, TRAINING_CODE / "model_parallel")))
+    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": paths}
+    with start([script], cwd=folder, env=environment, errors=errors) as program:
+        printed, _ = program.communicate()
+        assert program.wait() == 0, errors.read_text()
+    return dict(json.loads(printed.splitlines()[-1]))
+
+
+def test_tensor_parallel_ranks_never_gather_the_logits(found: dict[str, Any]) -> None:
+    """Of the four sequences of a microbatch: the loss is computed on shards of the vocabulary."""
+    assert found["largest gathered"] < 4 * CONTEXT * VOCABULARY
+
+
+def test_embedding_and_head_are_gathered_apart_from_the_layers(found: dict[str, Any]) -> None:
+    apart = ["", "embed", "layers.0", "layers.1", "layers.2", "layers.3", "norm", "head"]
+    assert found["sharded apart"] == apart
+
+
+def test_a_pipeline_keeps_gathered_parameters_for_its_next_microbatch(found: dict[str, Any]) -> None:
+    assert found["resharded"] == [False]
+
+
+def test_the_host_reads_no_value_of_the_device_in_a_step(found: dict[str, Any]) -> None:
+    assert found["values read"] == 0
+
+
+def test_a_rank_allocates_its_shard_of_the_parameters_alone(found: dict[str, Any]) -> None:
+    assert found["shard"] == pytest.approx(found["parameters"] / 64, rel=0.05)
+
+
+def test_offloading_leaves_the_weights_on_the_device(found: dict[str, Any]) -> None:
+    assert found["moved"]["weights"] == 0
+    assert found["moved"]["others"] > 0
+
+
+def test_gradients_are_reduced_in_the_last_microbatch_only(found: dict[str, Any]) -> None:
+    """Once for each group of parameters: four layers, the embedding, and norm with head."""
+    assert found["reduced"] == 6

@@ -1,0 +1,82 @@
+"""Tokenised texts: what prepare_tokens.py writes, and the sequences that a training reads of it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "training_code"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "training_code" / "model_parallel" / "huggingface"))
+
+import prepare_tokens
+from common.token_shards import TokenShards
+
+CONTEXT = 8
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Two files, of 100 and 60 tokens, which are 12 and 7 sequences."""
+    np.save(tmp_path / "tokens-00000.npy", np.arange(100, dtype=np.uint16))
+    np.save(tmp_path / "tokens-00001.npy", np.arange(1000, 1060, dtype=np.uint16))
+    return tmp_path
+
+
+def test_an_epoch_has_each_sequence_once(folder: Path) -> None:
+    corpus = TokenShards(folder, CONTEXT)
+    tokens, _ = corpus.batch(0, len(corpus))
+    starts = [*range(0, 96, CONTEXT), *range(1000, 1056, CONTEXT)]
+    assert sorted(tokens[:, 0].tolist()) == starts
+
+
+def test_targets_are_the_tokens_that_follow(folder: Path) -> None:
+    tokens, targets = TokenShards(folder, CONTEXT).batch(3, 4)
+    assert torch.equal(targets, tokens + 1)
+
+
+def test_a_position_has_the_same_sequence_however_it_is_reached(folder: Path) -> None:
+    whole, _ = TokenShards(folder, CONTEXT).batch(0, 50)
+    resumed, _ = TokenShards(folder, CONTEXT).batch(33, 17)
+    assert torch.equal(resumed, whole[33:])
+
+
+def test_each_epoch_and_seed_has_another_order(folder: Path) -> None:
+    corpus = TokenShards(folder, CONTEXT)
+    first, second = (corpus.batch(epoch * len(corpus), len(corpus))[0] for epoch in range(2))
+    other = TokenShards(folder, CONTEXT, seed=1).batch(0, len(corpus))[0]
+    assert not torch.equal(first, second)
+    assert not torch.equal(first, other)
+
+
+def test_files_are_mapped_and_not_read_into_memory(folder: Path) -> None:
+    corpus = TokenShards(folder, CONTEXT)
+    assert all(isinstance(shard, np.memmap) for shard in corpus._shards)
+
+
+def test_a_channel_without_a_sequence_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"must have files like tokens-00000\.npy with more than 8 tokens, got "):
+        TokenShards(tmp_path, CONTEXT)
+
+
+def test_texts_become_shards_of_at_most_a_size_without_losing_a_token(tmp_path: Path) -> None:
+    texts = ["one", "two words", "x" * 30]
+    files = prepare_tokens.write(iter(texts), None, tmp_path / "tokens", shard_tokens=20)
+    shards = [np.load(file) for file in files]
+    assert [len(shard) for shard in shards] == [20, 20, 5]
+    assert bytes(np.concatenate(shards).astype(np.uint8)) == b"".join(text.encode() + b"\0" for text in texts)
+
+
+def test_a_tokenizer_of_transformers_is_used(tmp_path: Path) -> None:
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    words = Tokenizer(models.WordLevel({"<end>": 0, "a": 1, "b": 2, "?": 3}, unk_token="?"))
+    words.pre_tokenizer = pre_tokenizers.Whitespace()
+    PreTrainedTokenizerFast(tokenizer_object=words, eos_token="<end>", unk_token="?").save_pretrained(tmp_path)
+    (tmp_path / "text.txt").write_text("b a b")
+    [file] = prepare_tokens.write(prepare_tokens.documents([tmp_path / "text.txt"]), tmp_path, tmp_path / "tokens")
+    assert np.load(file).tolist() == [2, 1, 2, 0]

@@ -1,0 +1,57 @@
+"""A training's log: its lines, TensorBoard's event files, and a profile on demand."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "training_code"))
+
+from common.training_log import TrainingLog, flops_per_token, profile
+
+CPU = torch.device("cpu")
+
+
+def test_the_first_rank_prints_a_line_with_the_values_and_the_rate(capsys: pytest.CaptureFixture[str]) -> None:
+    log = TrainingLog(0, CPU)
+    log.count(128)
+    log.write(10, loss=1.25)
+    assert re.fullmatch(r"step 10 loss 1\.250000 tokens/s \d+\n", capsys.readouterr().out)
+
+
+def test_other_ranks_print_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    TrainingLog(1, CPU).write(10, loss=1.25)
+    assert capsys.readouterr().out == ""
+
+
+def test_tensorboard_reads_the_values_of_each_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Else it finds training_code/heterogeneous/tensorflow by that name, if another test has put its parent on the path.
+    monkeypatch.setitem(sys.modules, "tensorflow", None)
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    log = TrainingLog(0, CPU, events=tmp_path)
+    for step, loss in ((1, 4.0), (2, 3.0)):
+        log.write(step, loss=loss)
+    read = EventAccumulator(str(tmp_path))
+    read.Reload()
+    assert [(event.step, event.value) for event in read.Scalars("loss")] == [(1, 4.0), (2, 3.0)]
+
+
+def test_a_profile_has_the_steps_that_were_asked_for_and_no_others(tmp_path: Path) -> None:
+    with profile(tmp_path, rank=0, first=2, steps=1) as profiler:
+        for size in (2, 3, 4):
+            torch.ones(size, size) @ torch.ones(size, size)
+            profiler.step()
+    events = json.loads((tmp_path / "trace-0.json").read_text())["traceEvents"]
+    assert len([event for event in events if event.get("name") == "aten::mm"]) == 1
+
+
+def test_operations_count_matrices_and_attention_and_no_look_ups() -> None:
+    model = nn.Sequential(nn.Embedding(100, 8), nn.Linear(8, 16, bias=False))
+    assert flops_per_token(model, layers=2, width=8, context=4) == 6 * 8 * 16 + 6 * 2 * 8 * 4

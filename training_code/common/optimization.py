@@ -1,0 +1,87 @@
+"""Parts of an optimizer's step: parameter groups, the learning rate's schedule, accumulation, clipping and the loss of tokens."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.distributed.fsdp import FSDPModule
+from torch.distributed.tensor import DTensor
+from torch.nn.parallel import DistributedDataParallel
+from torch.optim import Optimizer
+
+IGNORED = -100  # a target that is not counted, PyTorch's default
+
+
+def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
+    """An optimizer's groups: matrices decay; vectors, which are biases and the scales of norms, do not."""
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    groups = [
+        {"params": [parameter for parameter in parameters if parameter.ndim >= 2], "weight_decay": weight_decay},
+        {"params": [parameter for parameter in parameters if parameter.ndim < 2], "weight_decay": 0.0},
+    ]
+    return [group for group in groups if group["params"]]
+
+
+def warmup_cosine(step: int, steps: int, warm_up: int, least: float = 0.1) -> float:
+    """The share of the peak learning rate in a step, from 1 on: a linear rise, then half a cosine down to ``least``."""
+    if step <= warm_up:
+        return step / warm_up
+    progress = min(1.0, (step - warm_up) / max(1, steps - warm_up))
+    return least + (1 - least) * (1 + math.cos(math.pi * progress)) / 2
+
+
+def set_learning_rate(optimizers: Iterable[Optimizer], rate: float) -> None:
+    """Set it in all groups. It is not part of a checkpoint's effect: a resumed job has the rate of its own arguments."""
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            group["lr"] = rate
+
+
+def sync_gradients(model: nn.Module, sync: bool) -> None:
+    """Whether the next backward reduces the gradients over the ranks: of several microbatches, only the last one's."""
+    if isinstance(model, FSDPModule):
+        model.set_requires_gradient_sync(sync)
+    elif isinstance(model, DistributedDataParallel):
+        model.require_backward_grad_sync = sync
+
+
+@torch.no_grad()
+def clip_gradients(
+    parameters: Iterable[nn.Parameter], limit: float, pipeline: dist.ProcessGroup | None = None
+) -> Tensor:
+    """Scale the gradients so that their norm, over all shards and the stages of ``pipeline``, is at most ``limit``.
+
+    Returns the norm before, on the device; the host does not wait for it.
+    """
+    parameters = [parameter for parameter in parameters if parameter.grad is not None]
+    norm = nn.utils.get_total_norm([parameter.grad for parameter in parameters])  # type: ignore[misc]
+    if isinstance(norm, DTensor):
+        norm = norm.full_tensor()
+    if pipeline is not None:
+        squared = norm**2
+        dist.all_reduce(squared, group=pipeline)
+        norm = squared.sqrt()
+    nn.utils.clip_grads_with_norm_(parameters, limit, norm)
+    return norm
+
+
+def counted(targets: Tensor, data: dist.ProcessGroup | None = None) -> Tensor:
+    """The targets that count, over all ranks of ``data`` that have a share of the batch, on the device."""
+    count = (targets != IGNORED).sum()
+    dist.all_reduce(count, group=data)
+    return count
+
+
+def token_loss(logits: Tensor, targets: Tensor, count: Tensor, shares: int = 1) -> Tensor:
+    """The cross-entropy of this rank's tokens, of which the mean over ``shares`` ranks is that of each of the ``count`` tokens.
+
+    So each token counts alike, however many each rank has; a mean of the ranks' means would prefer short sequences.
+    """
+    summed = F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten(), ignore_index=IGNORED, reduction="sum")
+    return summed * (shares / count)

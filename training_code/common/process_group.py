@@ -1,0 +1,45 @@
+"""The process group of all ranks, and this rank's device and threads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+from common.job import Job, use_the_jobs_network
+
+TIMEOUT = 300.0  # seconds after which a collective fails
+
+
+def device_of(job: Job) -> torch.device:
+    """This rank's GPU, or the CPU; called before anything uses CUDA, which would create a context on each rank's first GPU."""
+    if not torch.cuda.is_available():
+        return torch.device("cpu")
+    device = torch.device("cuda", job.local_rank)
+    torch.cuda.set_device(device)
+    torch.set_float32_matmul_precision("high")  # TF32: float32 matrices on tensor cores
+    return device
+
+
+@contextmanager
+def process_group(job: Job, timeout: float = TIMEOUT) -> Iterator[torch.device]:
+    """The process group of all ranks; without torchrun, of this process alone. Yields this rank's device."""
+    use_the_jobs_network()
+    device = device_of(job)
+    torch.set_num_threads(1)  # the other cores are those of the other ranks and of the workers that read data
+    alone = {} if job.ranks > 1 else {"store": dist.HashStore(), "rank": 0, "world_size": 1}
+    backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"  # gloo for control messages
+    dist.init_process_group(backend, timeout=timedelta(seconds=timeout), **alone)
+    try:
+        yield device
+    finally:
+        dist.destroy_process_group()
+
+
+def to_device(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """A copy on the device; to a GPU from pinned memory and asynchronously, so that the host does not wait for it."""
+    if device.type != "cuda":
+        return tensor.to(device)
+    return (tensor if tensor.is_pinned() else tensor.pin_memory()).to(device, non_blocking=True)

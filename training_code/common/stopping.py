@@ -1,0 +1,31 @@
+"""Handles SIGTERM: all ranks stop after the same step.
+
+SageMaker sends it when a job is stopped or interrupted, to each host at a different time, so the ranks compare after each step.
+"""
+
+from __future__ import annotations
+
+import signal
+
+import torch
+import torch.distributed as dist
+
+
+class Stop:
+    """Whether any rank got SIGTERM. ``agreed`` is the same on all ranks once ``check`` has returned on all."""
+
+    def __init__(self) -> None:
+        self._received = False
+        self.agreed = False
+        signal.signal(signal.SIGTERM, self._receive)
+
+    def _receive(self, *_: object) -> None:
+        self._received = True
+
+    def check(self) -> bool:
+        """To be called after each step on every rank. It sums a number on the CPU, without waiting for a device."""
+        stopping = torch.tensor(int(self._received))
+        if dist.is_initialized():
+            dist.all_reduce(stopping, dist.ReduceOp.MAX)
+        self.agreed = bool(stopping)
+        return self.agreed

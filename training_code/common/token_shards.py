@@ -1,0 +1,49 @@
+"""Sequences of a tokenised text in memory-mapped files, in an order that is a function of seed and position.
+
+The files are ``tokens-*.npy``, each a vector of unsigned integers, as ``prepare_tokens.py`` writes them. Each is cut into
+sequences of one length, and an epoch is a permutation of all. A batch is a function of its position, so that a training that
+resumes at a step reads what it would have read without the interruption.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+class TokenShards:
+    """The sequences of a folder's files: ``context`` tokens and the one that follows each, int64."""
+
+    def __init__(self, folder: Path, context: int, seed: int = 0) -> None:
+        files = sorted(folder.glob("tokens-*.npy"))
+        self._shards = [np.load(file, mmap_mode="r") for file in files]
+        # The last sequence's last target is the token after it.
+        counts = [max(0, len(shard) - 1) // context for shard in self._shards]
+        self._ends = np.cumsum(counts)
+        self._context, self._seed = context, seed
+        self._order: tuple[int, np.ndarray] = (-1, np.empty(0, np.int64))
+        if sum(counts) == 0:
+            raise ValueError(
+                f"the channel tokens must have files like tokens-00000.npy with more than {context} tokens, got {folder}"
+            )
+
+    def __len__(self) -> int:
+        """The sequences of an epoch."""
+        return int(self._ends[-1])
+
+    def batch(self, first: int, size: int) -> tuple[Tensor, Tensor]:
+        """Tokens and targets, both int64 [size, context], of the sequences from position ``first`` of the training on."""
+        sequences = torch.from_numpy(np.stack([self._sequence(position) for position in range(first, first + size)]))
+        return sequences[:, :-1], sequences[:, 1:]
+
+    def _sequence(self, position: int) -> np.ndarray:
+        epoch, number = divmod(position, len(self))
+        if self._order[0] != epoch:
+            self._order = (epoch, np.random.default_rng((self._seed, epoch)).permutation(len(self)))
+        chosen = int(self._order[1][number])
+        shard = int(np.searchsorted(self._ends, chosen, side="right"))
+        start = (chosen - (int(self._ends[shard - 1]) if shard else 0)) * self._context
+        return self._shards[shard][start : start + self._context + 1].astype(np.int64)

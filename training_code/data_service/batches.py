@@ -1,0 +1,202 @@
+"""A batch as bytes: nested containers of tensors of any dtype, to flat memory and back without a copy.
+
+The tensors lie one after the other. What they are is described beside them in JSON, which starts no code of the sender's: a
+class is looked up among those that the reader has imported.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils import _pytree as pytree
+from torch.utils.data._utils.collate import collate, default_collate_fn_map
+
+ALIGNMENT = 64  # bytes, of each tensor from the first
+
+
+@dataclasses.dataclass(frozen=True)
+class Stack:
+    """Samples' tensors of one shape and dtype, still to be stacked: into the batch's own memory, in one copy."""
+
+    tensors: Sequence[Tensor]
+
+    @staticmethod
+    def of(tensors: Sequence[Tensor], *, collate_fn_map: object = None) -> Stack | Tensor:
+        first = tensors[0]
+        alike = all(tensor.shape == first.shape and tensor.dtype == first.dtype for tensor in tensors)
+        # What differs is torch's own to convert, or to refuse.
+        return Stack(tensors) if alike and first.layout == torch.strided else torch.stack(list(tensors))
+
+
+_COLLATE_FN_MAP = {**default_collate_fn_map, Tensor: Stack.of}
+
+
+def collated(samples: Sequence[Any]) -> Any:
+    """What torch's default_collate makes of samples, with ``Stack`` where it would have stacked."""
+    return collate(list(samples), collate_fn_map=_COLLATE_FN_MAP)
+
+
+class Encoder:
+    """A batch on its way into memory: how many ``bytes`` it takes, ``write``, and its ``description`` for ``decode``.
+
+    Containers are dicts, lists, tuples, named tuples, dataclasses, and types that are registered with torch's pytree.
+    Raises ``TypeError`` where the batch holds anything else, with its place.
+    """
+
+    def __init__(self, batch: Any) -> None:
+        self.bytes = 0
+        self._writes: list[tuple[torch.dtype, tuple[int, ...], int, Callable[[Tensor], object]]] = []
+        self.description = json.dumps(self._describe(batch, ""))
+
+    @torch.no_grad()
+    def write(self, memory: Tensor) -> None:
+        """Put every tensor at its offset in ``memory``, uint8 of at least ``bytes``."""
+        for dtype, shape, offset, source in self._writes:
+            source(_tensor(memory, dtype, shape, offset))
+
+    def _describe(self, node: Any, path: str) -> Any:
+        if isinstance(node, Stack):
+            shape = (len(node.tensors), *node.tensors[0].shape)
+            return self._place(node.tensors[0].dtype, shape, lambda place: torch.stack(list(node.tensors), out=place))
+        if isinstance(node, Tensor):
+            if node.layout != torch.strided or node.is_quantized:
+                raise TypeError(f"a batch's tensors must be dense, got {node.layout} at batch{path}")
+            values = node.detach()
+            return self._place(node.dtype, tuple(node.shape), lambda place: place.copy_(values))
+        if isinstance(node, bytes):
+            return {"bytes": node.hex()}
+        if isinstance(node, str | int | float | None):
+            return {"value": node}
+        return self._describe_container(node, path)
+
+    def _describe_container(self, node: Any, path: str) -> Any:
+        kind = type(node)
+        name = [kind.__module__, kind.__qualname__]
+        if kind in pytree.SUPPORTED_NODES and kind.__module__ not in ("builtins", "collections"):
+            children, context = pytree.SUPPORTED_NODES[kind].flatten_fn(node)
+            items = [self._describe(value, f"{path}.{number}") for number, value in enumerate(children)]
+            return {"registered": [name, _as_json(context, path), items]}
+        if dataclasses.is_dataclass(node):
+            values = {field.name: getattr(node, field.name) for field in dataclasses.fields(node)}
+            items = [[key, self._describe(value, f"{path}.{key}")] for key, value in values.items()]
+            return {"dataclass": [name, items]}
+        if isinstance(node, Mapping):
+            for key in node:
+                if not isinstance(key, str | int | float | None):
+                    raise TypeError(f"a batch's keys must be text or numbers like 'image', got {key!r} at batch{path}")
+            return {"dict": [[key, self._describe(value, f"{path}[{key!r}]")] for key, value in node.items()]}
+        if isinstance(node, list | tuple):
+            items = [self._describe(value, f"{path}[{number}]") for number, value in enumerate(node)]
+            if isinstance(node, tuple) and hasattr(node, "_fields"):
+                return {"named": [name, node._fields, items]}
+            return {"tuple" if isinstance(node, tuple) else "list": items}
+        raise TypeError(
+            "a batch must be made of tensors, text and numbers in dicts, tuples, lists, dataclasses and types registered "
+            f"with torch's pytree, like {{'image': tensor}}, got {kind.__module__}.{kind.__qualname__} at batch{path}"
+        )
+
+    def _place(self, dtype: torch.dtype, shape: tuple[int, ...], source: Callable[[Tensor], object]) -> Any:
+        offset = -(-self.bytes // ALIGNMENT) * ALIGNMENT
+        size = prod(shape) * dtype.itemsize
+        self.bytes = offset + size
+        if size:
+            self._writes.append((dtype, shape, offset, source))
+        return {"tensor": [str(dtype).removeprefix("torch."), list(shape), offset]}
+
+
+def decode(description: str | bytes, memory: Tensor) -> Any:
+    """The batch that lies in ``memory``, uint8: its tensors are views of it.
+
+    Raises ``ValueError`` where the description is invalid, or names a class that this process has not imported.
+    """
+    return _read(json.loads(description), memory)
+
+
+def _read(described: Mapping[str, Any], memory: Tensor) -> Any:
+    [(kind, inside)] = described.items()
+    match kind:
+        case "tensor":
+            dtype, shape, offset = inside
+            return _tensor(memory, getattr(torch, dtype), tuple(shape), offset)
+        case "dict":
+            return {key: _read(value, memory) for key, value in inside}
+        case "list":
+            return [_read(value, memory) for value in inside]
+        case "tuple":
+            return tuple(_read(value, memory) for value in inside)
+        case "named":
+            name, fields, items = inside
+            found = _class(name)
+            if not (found and issubclass(found, tuple) and getattr(found, "_fields", None) == tuple(fields)):
+                found = collections.namedtuple(name[1].rpartition(".")[2], fields)
+            return found(*(_read(value, memory) for value in items))
+        case "dataclass":
+            made = object.__new__(_imported(inside[0]))
+            for key, value in inside[1]:
+                object.__setattr__(made, key, _read(value, memory))
+            return made
+        case "registered":
+            name, context, items = inside
+            node = pytree.SUPPORTED_NODES[_imported(name)]
+            return node.unflatten_fn([_read(value, memory) for value in items], context)
+        case "bytes":
+            return bytes.fromhex(inside)
+        case _:
+            return inside
+
+
+def _tensor(memory: Tensor, dtype: torch.dtype, shape: tuple[int, ...], offset: int) -> Tensor:
+    size = prod(shape) * dtype.itemsize
+    if not size:
+        return torch.empty(shape, dtype=dtype)
+    if not 0 <= offset <= offset + size <= memory.numel():
+        raise ValueError(f"a tensor of {size} bytes at {offset} is not in a batch of {memory.numel()} bytes")
+    return memory[offset : offset + size].view(dtype).view(shape)
+
+
+def _as_json(context: Any, path: str) -> Any:
+    try:
+        kept = json.loads(json.dumps(context))
+    except TypeError as error:
+        raise TypeError(f"the context of a registered type must be JSON, got {context!r} at batch{path}") from error
+    return kept
+
+
+def _class(name: Sequence[str]) -> Any:
+    """A class that this process has imported, by module and qualified name; else None."""
+    module, qualified = name
+    found: Any = sys.modules.get("__main__" if module == "__mp_main__" else module)
+    for part in qualified.split("."):
+        found = getattr(found, part, None)
+    return found if isinstance(found, type) else None
+
+
+def _imported(name: Sequence[str]) -> Any:
+    found = _class(name)
+    if found is None:
+        raise ValueError(f"a batch holds a {'.'.join(name)}, which the training process has not imported")
+    return found
+
+
+def tensor_from_buffer(buffer: memoryview, owner: object) -> Tensor:
+    """Writable memory as uint8 [its size]; ``owner`` is referenced as long as the tensor is."""
+    if not buffer:
+        return torch.empty(0, dtype=torch.uint8)
+    return torch.from_numpy(np.asarray(_Owned(np.frombuffer(buffer, dtype=np.uint8).ctypes.data, len(buffer), owner)))
+
+
+class _Owned:
+    """Memory by numpy's array interface, with a reference to its owner."""
+
+    def __init__(self, address: int, size: int, owner: object) -> None:
+        self.__array_interface__ = {"data": (address, False), "shape": (size,), "typestr": "|u1", "version": 3}
+        self._owner = owner

@@ -1,0 +1,172 @@
+"""What stands where the DataLoader stood, in a script that every host of a job starts."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import multiprocessing
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from torch.utils.data import Dataset
+
+from .plan import Plan
+from .pool import Payload, Processes, WorkerPool
+from .protocol import DataServiceError
+from .reader import BatchReader
+from .server import BatchServer
+
+SHARDS = 4  # of an iterable dataset, for each host that prepares, where the number of its workers is not given
+NICE = 10  # of local workers, where data hosts prepare batches as well: the step's own work goes first
+
+
+@dataclass(frozen=True)
+class _Job:
+    """This process in its job, as SageMaker's training toolkit and torchrun describe it in the environment; alone on a laptop."""
+
+    arn: str
+    host: str
+    group: str
+    groups: Mapping[str, list[str]]
+    rank: int
+    ranks: int
+    local_ranks: int
+
+    @staticmethod
+    def here(environment: Mapping[str, str] = os.environ) -> _Job:
+        groups = json.loads(environment.get("SM_INSTANCE_GROUPS_DICT", "{}"))
+        return _Job(
+            arn=environment.get("TRAINING_JOB_ARN", "a job on a laptop"),
+            host=environment.get("SM_CURRENT_HOST", "localhost"),
+            group=environment.get("SM_CURRENT_INSTANCE_GROUP", ""),
+            groups={name: sorted(about["hosts"], key=_number) for name, about in groups.items()},
+            rank=int(environment.get("RANK", "0")),
+            ranks=int(environment.get("WORLD_SIZE", "1")),
+            local_ranks=int(environment.get("LOCAL_WORLD_SIZE", "1")),
+        )
+
+
+def _number(host: str) -> tuple[int, str]:
+    """``algo-10`` after ``algo-2``."""
+    digits = host.rpartition("-")[2]
+    return (int(digits) if digits.isdigit() else 0, host)
+
+
+def read_batches(
+    dataset: Dataset[Any],
+    *,
+    batch_size: int,
+    shuffle: bool = True,
+    drop_last: bool = False,
+    even: bool | str = True,
+    seed: int = 0,
+    epochs: int | None = None,
+    workers: int | None = None,
+    collate_fn: Callable[[list[Any]], Any] | None = None,
+    ordered: bool = True,
+    data_group: str = "data_group",
+    port: int = 6000,
+    heartbeat_timeout: float = 300.0,
+    connect_timeout: float = 900.0,
+    host_timeout: float = 30.0,
+    local_workers: int | None = None,
+    prefetch: int = 4,
+    look_ahead: int | None = None,
+    shards: int | None = None,
+) -> BatchReader:
+    """A rank's batches of a dataset, epoch by epoch; on a host of ``data_group`` it serves them instead, and ends the process.
+
+    There it raises ``SystemExit`` when the training is over: with 0, or where it failed with the reason, which is code 1.
+    In a job without that group each training process prepares its own batches. Whatever ends the script, even an uncaught
+    error, is reported to the data hosts. The host, its group and its ranks are read from the variables that SageMaker's training
+    toolkit and torchrun set.
+
+    Args:
+        dataset: Map-style or iterable, the same on all hosts; it is pickled to worker processes, and so is ``collate_fn``.
+        batch_size: Samples in a batch of one rank; the last of an epoch may hold fewer, unless ``drop_last``.
+        even: True: every rank reads the same number of batches, and what is left over is left out. ``"pad"``: every rank reads
+            the same number, and batches from the epoch's beginning come twice. False: ranks may differ by one batch.
+        seed: Of the permutations, and of the random numbers with which a batch is made.
+        epochs: How many the training takes, so that nothing is made beyond the last one.
+        workers: Processes of each data host; None is one for each of its CPUs.
+        ordered: In an order that is the same in every run, or else in that of arrival, which waits for no slow batch.
+        port: TCP port of each data host, to which the processes that train connect.
+        heartbeat_timeout: Seconds without a word of a rank after which a data host ends.
+        connect_timeout: Seconds in which each data host has to answer for the first time; training begins with the first.
+        host_timeout: Seconds without an answer after which a data host counts as lost, and the training fails; also those after
+            which a batch that has not come is requested from another host.
+        local_workers: Processes of each training process's own; None is half of its CPUs beyond one, and none where there are
+            but two.
+        prefetch: Batches that are kept ready, besides those that are being made or are on their way.
+        look_ahead: Bytes of batches in each training process that are ready or on their way; None is its share of 8 GiB, or of a
+            quarter of the machine's memory where that is less.
+        shards: Of an iterable dataset, at least one for each rank; None is one for each worker of all hosts that prepare, where
+            ``workers`` is given, and else four for each of those hosts.
+    """
+    # The first is set while multiprocessing imports the script into a process, the second from then on.
+    if getattr(multiprocessing.current_process(), "_inheriting", False) or multiprocessing.parent_process() is not None:
+        raise DataServiceError(
+            "read_batches must be called under `if __name__ == '__main__':`, since worker processes import the script"
+        )
+    job = _Job.here()
+    data_hosts = job.groups.get(data_group, [])
+    cpus = len(os.sched_getaffinity(0))
+    shards = shards or (workers or SHARDS) * (len(data_hosts) or job.ranks)
+    options: dict[str, Any] = {"batch_size": batch_size, "seed": seed, "shuffle": shuffle, "drop_last": drop_last}
+    options |= {"even": even, "shards": shards}
+    plan = Plan.of(dataset, **options)
+    if job.groups and job.group == data_group:
+        server = BatchServer(
+            dataset,
+            job=job.arn,
+            workers=workers or cpus,
+            port=port,
+            heartbeat_timeout=heartbeat_timeout,
+            collate_fn=collate_fn,
+            **options,
+        )
+        _serve(server, job, workers or cpus)
+    count = _local(local_workers, workers, cpus, job.local_ranks, bool(data_hosts))
+    payload, nice = Payload.of(dataset, collate_fn), NICE if data_hosts else 0
+    pool = partial(WorkerPool, payload, plan, count, start=Processes(payload.modules).start, nice=nice)
+    reader = BatchReader(
+        [f"{host}:{port}" for host in data_hosts],
+        job=job.arn,
+        rank=job.rank,
+        ranks=job.ranks,
+        local_ranks=job.local_ranks,
+        connect_timeout=connect_timeout,
+        host_timeout=host_timeout,
+        prefetch=prefetch,
+        look_ahead=look_ahead,
+        ordered=ordered,
+        epochs=epochs,
+        plan=plan,
+        local=pool if count else None,
+        host=job.host,
+    )
+    atexit.register(lambda: reader.close(getattr(sys, "last_value", None)))
+    return reader
+
+
+def _serve(server: BatchServer, job: _Job, workers: int) -> None:
+    with server:
+        print(f"host {job.host} of {job.group} serves batches from {workers} worker processes", flush=True)
+        try:
+            server.wait()
+        except DataServiceError as error:
+            # A FailureReason begins where the toolkit first finds the name of one of Python's own errors.
+            raise SystemExit(f"Exception: {type(error).__name__}: {error}") from error
+    raise SystemExit(0)
+
+
+def _local(wanted: int | None, workers: int | None, cpus: int, processes: int, data_hosts: bool) -> int:
+    """How many workers a training process has of its own: all that there are, unless data hosts help it."""
+    half = max(0, (cpus // processes - 1) // 2) if cpus > 2 else 0
+    if data_hosts:
+        return half if wanted is None else wanted
+    return wanted or workers or max(1, 2 * half)

@@ -1,0 +1,330 @@
+"""A pool of worker processes without a thread of its own: its pipes are served by the event loop of who owns it."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import multiprocessing
+import os
+import pickle
+import selectors
+import signal
+import stat
+import sys
+import time
+import traceback
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from multiprocessing import context, forkserver, popen_forkserver, reduction, spawn
+from types import ModuleType
+from typing import Any
+
+from torch.utils.data import Dataset
+
+from .memory import Slot, Slots
+from .plan import Plan
+from .worker import Failed, Made, Order, Result, work
+
+MAX_DEATHS = 3  # workers that a batch may end in a row, before it counts as its own fault
+PRELOADED = ("torch", "torch.utils.data", "data_service")
+START_ATTEMPTS, START_PAUSE = 20, 0.1  # seconds
+
+Done = Callable[[Result, Slot | None], object]
+
+
+@dataclass(frozen=True)
+class Payload:
+    """A dataset and its collate_fn, pickled for the workers; ``modules`` are those that they come from."""
+
+    pickled: bytes
+    modules: tuple[str, ...]
+
+    @staticmethod
+    def of(dataset: Dataset[Any], collate_fn: Callable[[list[Any]], Any] | None) -> Payload:
+        """Raises ``ValueError`` where they cannot be pickled."""
+        try:
+            data = pickle.dumps((dataset, collate_fn))
+        except Exception as error:
+            raise ValueError(
+                "dataset and collate_fn go to worker processes, so they must be picklable, like objects of a module's "
+                f"classes and functions (no lambda, no open file), got {type(dataset).__qualname__}: {error}"
+            ) from error
+        if b"__main__" in data:
+            return Payload(data, ("__main__", *_imports(sys.modules["__main__"])))
+        return Payload(
+            data, (type(dataset).__module__, getattr(collate_fn, "__module__", None) or type(collate_fn).__module__)
+        )
+
+
+def _imports(script: ModuleType) -> list[str]:
+    """The modules that a script has imported, or has imported names from."""
+    found = {
+        one.__name__ if isinstance(one, ModuleType) else getattr(one, "__module__", None)
+        for one in vars(script).values()
+    }
+    return sorted(name for name in found - {"__main__", "builtins"} if isinstance(name, str))
+
+
+class _Popen(popen_forkserver.Popen):  # type: ignore[misc]
+    """As multiprocessing's, but the process does not import the script that starts it.
+
+    multiprocessing would import it into each process, with all that it imports, and would refuse a script without
+    ``if __name__ == "__main__":``, which a DataLoader's workers do not need on Linux.
+    """
+
+    def _launch(self, process: Any) -> None:
+        preparation = spawn.get_preparation_data(process.name)
+        preparation.pop("init_main_from_name", None)
+        preparation.pop("init_main_from_path", None)
+        buffer = io.BytesIO()
+        context.set_spawning_popen(self)
+        try:
+            reduction.dump(preparation, buffer)
+            reduction.dump(process, buffer)
+        finally:
+            context.set_spawning_popen(None)
+        self.sentinel, write = forkserver.connect_to_new_process(self._fds)
+        files = (os.dup(write), self.sentinel)  # the first is what the process sees closed when this one has ended
+        self.finalizer = popen_forkserver.util.Finalize(self, popen_forkserver.util.close_fds, files)
+        with open(write, "wb", closefd=True) as file:
+            file.write(buffer.getbuffer())
+        self.pid = forkserver.read_signed(self.sentinel)
+
+
+class _Process(context.ForkServerProcess):
+    """A process that does not import the script."""
+
+    @staticmethod
+    def _Popen(process: Any) -> Any:
+        return _Popen(process)
+
+
+class Processes:
+    """Starts processes, forked from a server that has torch loaded and no threads: each takes a hundredth of a second.
+
+    Processes of a dataset that is defined in the script itself import the script first, and no others.
+    """
+
+    def __init__(self, modules: tuple[str, ...]) -> None:
+        self._class = context.ForkServerProcess if "__main__" in modules else _Process
+        forkserver.set_forkserver_preload([*PRELOADED, *(name for name in modules if name != "__main__")])
+
+    def start(self, target: Callable[..., None], *arguments: Any, daemon: bool = True) -> Any:
+        """Raises ``OSError`` where no process can be started.
+
+        The forkserver ends with the process that is killed while it sends it a request (``recvfds`` raises in its loop), so the
+        request after that begins with a forkserver of its own.
+        """
+        for left in reversed(range(START_ATTEMPTS)):
+            process = self._class(target=target, args=arguments, daemon=daemon)
+            try:
+                process.start()
+            except (ConnectionError, EOFError) as error:
+                if not left:
+                    raise OSError(f"multiprocessing's forkserver has ended: {error}") from error
+                time.sleep(START_PAUSE)  # until it is seen to have ended
+            else:
+                break
+        return process
+
+
+def fork(target: Callable[..., None], pipe: Any, *arguments: Any) -> Any:
+    """Fork this process, which must have no other thread: ``target`` runs with ``pipe``, and without any other socket."""
+    process = multiprocessing.get_context("fork").Process(target=_forked, args=(target, pipe, *arguments), daemon=True)
+    process.start()
+    return process
+
+
+def _forked(target: Callable[..., None], pipe: Any, *arguments: Any) -> None:
+    # A connection of which a worker held a copy would not end with the process that serves it.
+    for file in map(int, os.listdir("/proc/self/fd")):
+        with contextlib.suppress(OSError):  # the folder that was listed
+            if stat.S_ISSOCK(os.fstat(file).st_mode) and file != pipe.fileno():
+                os.close(file)
+    target(pipe, *arguments)
+
+
+def describe_exit(code: int) -> str:
+    """How a process has ended, as a sentence's verb."""
+    if code == -signal.SIGKILL:
+        return "was killed (-9): what ran out of memory is ended so"
+    if code < 0:
+        return f"was ended by {signal.Signals(-code).name} ({code})"
+    return f"ended with {code}"
+
+
+@dataclass(eq=False)
+class _Task:
+    order: Order
+    done: Done
+    slot: Slot | None = None  # once a worker has the task: so there are few, and they stay in the caches
+    deaths: int = 0
+
+
+@dataclass(eq=False)
+class _Worker:
+    number: int
+    process: Any = None
+    pipe: Any = None
+    ready: bool = False
+    tasks: deque[_Task] = field(default_factory=deque)  # what it was sent, the first of which it is making
+    own: deque[_Task] = field(default_factory=deque)  # batches of the shards that are its
+
+
+class WorkerPool:
+    """``count`` processes that make batches of the dataset in ``payload``, each batch in a slot of shared memory.
+
+    All methods are called on the thread of the event loop, which calls ``handle`` with the keys of ``selector`` whose data is
+    this pool. A task's ``done`` is called there with the result, and the slot where it was made. ``start`` starts a process:
+    ``fork``, or that of ``Processes``.
+    """
+
+    def __init__(
+        self,
+        payload: Payload,
+        plan: Plan,
+        count: int,
+        selector: selectors.BaseSelector,
+        *,
+        start: Callable[..., Any] = fork,
+        nice: int = 0,
+    ) -> None:
+        if count < 1:
+            raise ValueError(f"workers must be at least 1, like 4, got {count}")
+        self.count, self.busy_seconds = count, 0.0
+        self._start_process = start
+        self._arguments = (payload.pickled, plan)
+        self._nice, self._selector = nice, selector
+        self._slots = Slots()
+        self._waiting: deque[_Task] = deque()
+        self._never_ready = 0
+        self._broken: Failed | None = None
+        self._workers = [_Worker(number) for number in range(count)]
+        self._by_file: dict[int, _Worker] = {}
+
+    def start(self) -> None:
+        for worker in self._workers:
+            self._start(worker)
+
+    def submit(self, epoch: int, shard: int | None, number: int, done: Done) -> None:
+        """Have a batch made."""
+        if self._broken is not None:
+            done(self._broken, None)
+            return
+        self._put(_Task(Order(epoch, shard, number), done), first=False)
+        self._dispatch()
+
+    def handle(self, key: selectors.SelectorKey) -> None:
+        """A file of this pool's is readable: a result, or the end of a process."""
+        worker = self._by_file.get(key.fd)
+        if worker is None:
+            return
+        try:
+            if worker.process is not None and key.fd == worker.process.sentinel:
+                self._replace(worker)
+            else:
+                self._receive(worker)
+        except Exception:
+            self._fail(Failed(f"the worker processes cannot be run:\n{traceback.format_exc()}"))
+
+    def stop(self) -> None:
+        """End the processes, and free the memory of all slots that nobody refers to."""
+        for worker in self._workers:
+            if worker.process is not None:
+                worker.process.kill()
+        for worker in self._workers:
+            if worker.process is not None:
+                worker.process.join()
+        self._slots.close()
+
+    def _start(self, worker: _Worker) -> None:
+        worker.pipe, theirs = multiprocessing.Pipe()
+        worker.ready = False
+        arguments = (theirs, *self._arguments, worker.number, self.count, self._nice)
+        worker.process = self._start_process(work, *arguments)
+        theirs.close()
+        for file in (worker.pipe.fileno(), worker.process.sentinel):
+            self._by_file[file] = worker
+            self._selector.register(file, selectors.EVENT_READ, self)
+
+    def _receive(self, worker: _Worker) -> None:
+        try:
+            result = worker.pipe.recv()
+        except (EOFError, OSError):  # it has ended, which its sentinel reports
+            self._forget(worker.pipe.fileno())
+            return
+        if not worker.ready:
+            worker.ready, self._never_ready = True, 0
+            if result is not None:
+                self._fail(result)
+            self._dispatch()
+            return
+        task = worker.tasks.popleft()
+        if isinstance(result, Made):
+            self.busy_seconds += result.seconds
+        self._dispatch()
+        task.done(result, task.slot)
+
+    def _replace(self, worker: _Worker) -> None:
+        self._forget(worker.pipe.fileno())
+        self._forget(worker.process.sentinel)
+        worker.process.join()
+        code = worker.process.exitcode
+        fatal = None
+        if not worker.ready:
+            self._never_ready += 1
+        elif worker.tasks:
+            worker.tasks[0].deaths += 1
+            fatal = worker.tasks.popleft() if worker.tasks[0].deaths == MAX_DEATHS else None
+        worker.ready = False
+        for task in reversed(worker.tasks):
+            self._put(task, first=True)
+        worker.tasks.clear()
+        worker.pipe.close()
+        if fatal is not None:
+            fatal.done(Failed(_describe_fatal(fatal.order, self._arguments[1], code)), fatal.slot)
+        if self._never_ready >= max(MAX_DEATHS, self.count):
+            self._fail(Failed(f"a worker process {describe_exit(code)} before it had loaded the dataset"))
+        elif self._broken is None:
+            self._start(worker)
+
+    def _forget(self, file: int) -> None:
+        with contextlib.suppress(KeyError):
+            self._selector.unregister(file)
+        self._by_file.pop(file, None)
+
+    def _put(self, task: _Task, *, first: bool) -> None:
+        shard = task.order.shard
+        queue = self._waiting if shard is None else self._workers[shard % self.count].own
+        (queue.appendleft if first else queue.append)(task)
+
+    def _dispatch(self) -> None:
+        """Send every worker that is ready one order to carry out, and one more where all have one."""
+        for depth in (1, 2):
+            for worker in self._workers:
+                queue = worker.own or self._waiting
+                if worker.ready and queue and len(worker.tasks) < depth:
+                    task = queue.popleft()
+                    task.slot = task.slot or self._slots.take()
+                    worker.tasks.append(task)
+                    with contextlib.suppress(OSError):  # it has ended, and will be replaced
+                        worker.pipe.send_bytes(pickle.dumps(task.order._replace(path=task.slot.path)))
+
+    def _fail(self, why: Failed) -> None:
+        """Finish all tasks, and whatever is submitted, with why there will be no batch."""
+        self._broken = why
+        queues = [queue for worker in self._workers for queue in (worker.tasks, worker.own)] + [self._waiting]
+        left = [task for queue in queues for task in queue]
+        for queue in queues:
+            queue.clear()
+        for task in left:
+            task.done(why, task.slot)
+
+
+def _describe_fatal(order: Order, plan: Plan, code: int) -> str:
+    of = f"shard {order.shard}" if order.shard is not None else f"samples {plan.samples(order.epoch, order.number)}"
+    return (
+        f"batch {order.number} of epoch {order.epoch} ended {MAX_DEATHS} worker processes in a row, "
+        f"of which the last {describe_exit(code)}; it is of {of}"
+    )

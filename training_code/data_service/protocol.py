@@ -1,0 +1,207 @@
+"""Frames on one TCP connection between a training process and a data host.
+
+A frame is a header, a text (JSON where its kind has one) and a payload, which only a batch has:
+
+    kind u8 | request u32 | bytes of the text u32 | bytes of the payload u64, little-endian
+
+The training process sends HELLO, receives WELCOME or REFUSED, then sends REQUEST, PING and DONE; the data host sends a BATCH,
+END or FAILED for each request in any order, PONG for each PING, and BYE for DONE. Nothing is pickled.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+from collections import deque
+from collections.abc import Callable, Iterator
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+VERSION = 1
+HEADER = struct.Struct("<BIIQ")
+MAX_TEXT = 2**20  # bytes that a data host reads of a frame, which has no payload
+MAX_DESCRIPTION = 2**28  # bytes of a batch's description, which holds its texts
+MAX_BATCH = 2**33  # bytes of a batch
+READ = 2**16  # bytes that are read at once where they may be many frames
+# Seconds in which the next bytes of a payload arrive, or there is room for them, before other connections are served.
+PAYLOAD_WAIT, SEND_WAIT = 0.02, 0.005
+MAX_VECTORS = 64  # buffers that are sent at once
+
+
+class DataServiceError(Exception):
+    """The service cannot go on; the text is the reason."""
+
+
+class DataHostLost(DataServiceError):
+    """A data host has stopped answering, or never did; the text has its name, when and why."""
+
+
+class TrainerFailed(DataServiceError):
+    """A training rank has failed, or nothing was received from it for too long."""
+
+
+class ProtocolError(DataServiceError):
+    """A peer has sent what is not a frame of this protocol."""
+
+
+class Kind(IntEnum):
+    HELLO = 1
+    WELCOME = 2
+    REFUSED = 3
+    REQUEST = 4
+    BATCH = 5
+    END = 6
+    FAILED = 7
+    PING = 8
+    PONG = 9
+    DONE = 10
+    BYE = 11
+
+
+KINDS = frozenset(Kind)
+
+
+class Frame(NamedTuple):
+    kind: int
+    request: int
+    text: bytes
+    payload: Tensor | None
+
+    def json(self) -> Any:
+        try:
+            return json.loads(self.text)
+        except ValueError as error:
+            raise ProtocolError(f"a frame's text must be JSON: {error}") from error
+
+
+class Connection:
+    """Frames over a connected socket. No call waits longer than ``PAYLOAD_WAIT``.
+
+    ``allocate`` returns the memory for a payload of so many bytes; without it frames must have none.
+    """
+
+    def __init__(self, sock: socket.socket, allocate: Callable[[int], Tensor] | None = None) -> None:
+        self._socket, self._allocate = sock, allocate
+        self._max_text, self._max_payload = (MAX_TEXT, 0) if allocate is None else (MAX_DESCRIPTION, MAX_BATCH)
+        sock.settimeout(None)  # each call has its own flags or timeout
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # a small batch waits for no acknowledgement
+        for option, seconds in ((socket.SO_RCVTIMEO, PAYLOAD_WAIT), (socket.SO_SNDTIMEO, SEND_WAIT)):
+            sock.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", 0, int(seconds * 1e6)))
+        self._read = bytearray()
+        self._frame: Frame | None = None  # whose payload is under way
+        self._left = memoryview(b"")  # of that payload
+        self._unsent: deque[tuple[memoryview, object]] = deque()
+        self.received = 0
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    @property
+    def sending(self) -> bool:
+        return bool(self._unsent)
+
+    def send(
+        self,
+        kind: Kind,
+        about: Any = None,
+        *,
+        request: int = 0,
+        payload: memoryview | bytes = b"",
+        owner: object = None,
+    ) -> None:
+        """Note a frame for ``flush``; ``owner`` is referenced until it is sent. ``about`` is its text, or becomes JSON."""
+        text = about.encode() if isinstance(about, str) else b"" if about is None else json.dumps(about).encode()
+        header = HEADER.pack(kind, request, len(text), len(payload))
+        self._unsent.append((memoryview(header + text), None))
+        if len(payload):
+            self._unsent.append((memoryview(payload), owner))
+
+    def flush(self) -> None:
+        """Send what the kernel accepts now, of a payload also what it accepts within ``SEND_WAIT``. Raises ``OSError``."""
+        while self._unsent:
+            buffers = [self._unsent[n][0] for n in range(min(len(self._unsent), MAX_VECTORS))]
+            # The kernel itself waits for room: returning to the event loop for each megabyte costs more than sending it.
+            wait = 0 if max(map(len, buffers)) > READ else socket.MSG_DONTWAIT
+            try:
+                sent = self._socket.sendmsg(buffers, [], wait | socket.MSG_NOSIGNAL)
+            except BlockingIOError:
+                return
+            while sent:
+                first, owner = self._unsent[0]
+                if sent < len(first):
+                    self._unsent[0] = (first[sent:], owner)
+                    return  # the kernel has no more room
+                sent -= len(first)
+                self._unsent.popleft()
+
+    def receive(self) -> Iterator[Frame]:
+        """The frames that are complete with what has come. Raises ``OSError`` at its end, and ``ProtocolError``."""
+        if self._frame is None:
+            try:
+                came = self._socket.recv(READ, socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                return
+            self._note(len(came))
+            self._read += came
+        while True:
+            if self._frame is not None:
+                self._receive_payload()
+                if self._left:
+                    return
+                frame, self._frame = self._frame, None
+                yield frame
+            if (frame := self._parse()) is None:
+                return
+            if self._frame is None:
+                yield frame
+
+    def close(self) -> None:
+        self._unsent.clear()
+        self._socket.close()
+
+    def _parse(self) -> Frame | None:
+        """The next frame of what was read, whose payload is then under way if it has one."""
+        if len(self._read) < HEADER.size:
+            return None
+        kind, request, text_bytes, payload_bytes = HEADER.unpack_from(self._read)
+        if kind not in KINDS or text_bytes > self._max_text or payload_bytes > self._max_payload:
+            raise ProtocolError(
+                f"a frame must be of a known kind, with a text of at most {self._max_text} and a payload of at most "
+                f"{self._max_payload} bytes, got kind {kind} with {text_bytes} and {payload_bytes}"
+            )
+        begin, end = HEADER.size, HEADER.size + text_bytes
+        if len(self._read) < end:
+            return None
+        text = bytes(self._read[begin:end])
+        if not payload_bytes:
+            del self._read[:end]
+            return Frame(kind, request, text, None)
+        assert self._allocate is not None
+        self._frame = Frame(kind, request, text, self._allocate(payload_bytes))
+        self._left = memoryview(self._frame.payload.numpy())  # type: ignore[union-attr]
+        here = min(len(self._read) - end, payload_bytes)
+        self._left[:here] = self._read[end : end + here]
+        self._left = self._left[here:]
+        del self._read[: end + here]
+        return self._frame
+
+    def _receive_payload(self) -> None:
+        while self._left:
+            try:
+                # The kernel fills the memory, without a call for each packet, and without the interpreter's lock.
+                came = self._socket.recv_into(self._left, len(self._left), socket.MSG_WAITALL)
+            except BlockingIOError:
+                return
+            self._note(came)
+            short = came < len(self._left)
+            self._left = self._left[came:]
+            if short:
+                return
+
+    def _note(self, came: int) -> None:
+        if not came:
+            raise ConnectionResetError("the connection has ended")
+        self.received += came

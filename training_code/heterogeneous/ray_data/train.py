@@ -1,0 +1,170 @@
+"""Train a small network on handwritten digits that Ray Data preprocesses on other machines.
+
+On a laptop, with a cluster of its own:     PYTHONPATH=training_code:training_code/heterogeneous python \
+                                                training_code/heterogeneous/ray_data/train.py
+On SageMaker:                               a HeterogeneousJob with launcher=Ray() (docs/ray.md)
+
+The launcher starts this file once, on the first host of the group that trains, where Ray's head is. Ray Data's tasks run on hosts
+whose label ``group`` is ``--data-group``, and stream their batches to this process; in a cluster without that group, anywhere.
+
+It goes on with the epoch after the last checkpoint's where there is one; on a laptop, remove ``./output`` to begin anew. SIGTERM
+ends it with a checkpoint after the step that it is in; it then begins the epoch anew with those weights.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import signal
+import time
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import ray
+import ray.data
+import torch
+import torch.nn.functional as F
+from common.job import Job
+from model import accuracy, held_out, network
+from preprocess import digits, prepared
+from torch import nn
+
+# -- Config -----------------------------------------------------------------------------------------------------------
+
+
+def config() -> argparse.Namespace:
+    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    arguments.add_argument("--epochs", type=int, default=8)
+    arguments.add_argument("--batch-size", type=int, default=64)
+    arguments.add_argument("--learning-rate", type=float, default=3e-3)
+    arguments.add_argument("--seed", type=int, default=0)
+    arguments.add_argument("--data-group", default="data_group", help="the instance group that preprocesses")
+    arguments.add_argument("--data-tasks", type=int, help="how many run at once at most; one for each CPU by default")
+    options = arguments.parse_args()
+    for name in ("epochs", "batch_size"):
+        if getattr(options, name) < 1:
+            arguments.error(f"--{name.replace('_', '-')} must be at least 1, like 8, got {getattr(options, name)}")
+    return options
+
+
+# -- Data -------------------------------------------------------------------------------------------------------------
+
+
+def dataset(options: argparse.Namespace) -> ray.data.Dataset:
+    """All digits to train on, preprocessed anew whenever it is read."""
+    there = any(node["Labels"].get("group") == options.data_group for node in ray.nodes())
+    count = len(digits(options.seed))
+    numbers = ray.data.range(count, override_num_blocks=-(-count // options.batch_size))
+    return numbers.map_batches(
+        prepared,
+        fn_kwargs={"seed": options.seed},
+        batch_size=options.batch_size,
+        compute=ray.data.TaskPoolStrategy(size=options.data_tasks),
+        num_cpus=1,
+        label_selector={"group": options.data_group} if there else None,
+    )
+
+
+def batches_of(dataset: ray.data.Dataset, epoch: int, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """An epoch's batches, shuffled within eight batches at a time."""
+    yield from dataset.iter_batches(
+        batch_size=options.batch_size,
+        local_shuffle_buffer_size=8 * options.batch_size,
+        local_shuffle_seed=options.seed + epoch,
+    )
+
+
+# -- Model ------------------------------------------------------------------------------------------------------------
+
+
+def build(options: argparse.Namespace, device: torch.device) -> tuple[nn.Module, torch.optim.Optimizer]:
+    torch.manual_seed(options.seed)
+    model = network().to(device)
+    return model, torch.optim.Adam(model.parameters(), lr=options.learning_rate)
+
+
+# -- Step -------------------------------------------------------------------------------------------------------------
+
+
+def step(
+    model: nn.Module, optimizer: torch.optim.Optimizer, batch: dict[str, Any], device: torch.device
+) -> torch.Tensor:
+    images, labels = (torch.tensor(batch[name]).to(device, non_blocking=True) for name in ("image", "label"))
+    loss = F.cross_entropy(model(images), labels)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    return loss.detach()
+
+
+# -- Run --------------------------------------------------------------------------------------------------------------
+
+
+def train(job: Job, options: argparse.Namespace) -> None:
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    model, optimizer = build(options, device)
+    stopped: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, _: stopped.append(number))  # in place of the handler of ray.init()
+    steps, first = restore(job, model, optimizer)
+    data = dataset(options)
+    for epoch in range(first, options.epochs):
+        losses, hosts, began = [], Counter[str](), time.perf_counter()
+        for batch in batches_of(data, epoch, options):
+            losses.append(step(model, optimizer, batch, device))
+            hosts.update(batch["host"].tolist())
+            steps += 1
+            if steps % 10 == 0:
+                rate = hosts.total() / (time.perf_counter() - began)
+                print(f"step {steps} loss {losses[-1].item():.6f} samples/s {rate:.0f}", flush=True)
+            if stopped:
+                break
+        keep(
+            job,
+            {
+                "model": model.state_dict(),
+                "optimizer": optimizer.state_dict(),
+                "steps": steps,
+                "epoch": epoch + (not stopped),
+            },
+        )
+        if stopped:
+            print(f"stopped by SIGTERM with the checkpoint of step {steps}", flush=True)
+            return
+        by_host = ", ".join(f"{host} {count}" for host, count in sorted(hosts.items()))
+        print(f"epoch {epoch} loss {torch.stack(losses).mean().item():.6f}, samples by host: {by_host}", flush=True)
+    job.model.mkdir(parents=True, exist_ok=True)
+    torch.save(model.state_dict(), job.model / "model.pt")
+    images, labels = held_out()
+    print(f"accuracy {accuracy(model, images.to(device), labels.to(device)):.4f}", flush=True)
+
+
+def keep(job: Job, states: dict[str, Any]) -> None:
+    """Write the checkpoint whole or not at all: it is copied to S3 while the training goes on."""
+    job.checkpoints.mkdir(parents=True, exist_ok=True)
+    torch.save(states, job.checkpoints / "next.partial")
+    os.replace(job.checkpoints / "next.partial", job.checkpoints / "last.pt")
+
+
+def restore(job: Job, model: nn.Module, optimizer: torch.optim.Optimizer) -> tuple[int, int]:
+    """Go on where the checkpoint stands: the steps that were taken, and the epoch to go on with."""
+    file = job.checkpoints / "last.pt"
+    if not file.is_file():
+        return 0, 0
+    state = torch.load(file, weights_only=True)
+    model.load_state_dict(state["model"])
+    optimizer.load_state_dict(state["optimizer"])
+    return state["steps"], state["epoch"]
+
+
+def main() -> None:
+    options = config()
+    ray.init(logging_level=logging.WARNING)  # RAY_ADDRESS names the job's cluster
+    logging.getLogger("ray.data").setLevel(logging.WARNING)
+    ray.data.DataContext.get_current().enable_progress_bars = False
+    train(Job.here(), options)
+
+
+if __name__ == "__main__":
+    main()

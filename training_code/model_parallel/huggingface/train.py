@@ -1,0 +1,148 @@
+"""Train a causal language model of Hugging Face's transformers, such as Llama, Qwen or GPT-2, with FSDP2 and tensor parallelism.
+
+On a laptop, in one process:     see docs/model-parallel.md, which makes a small model and a folder of tokens
+Four processes, by torchrun:     torchrun --nproc-per-node 4 train.py --tensor 2
+On SageMaker:                    a ModelParallelJob with the channels ``model`` and ``tokens``
+
+The channel ``model`` has a config.json, and the weights, if any, as safetensors; nothing comes from a hub. ``tokens`` has what
+prepare_tokens.py writes. The trained model is a folder for ``from_pretrained``. It resumes from the last checkpoint of any
+layout.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from common import checkpoints, optimization
+from common.job import Job
+from common.process_group import process_group, to_device
+from common.token_shards import TokenShards
+from common.training_log import TrainingLog, profile
+from degrees import Degrees, add_degrees, degrees_of
+from parallelize import data_rank, local, loss_context, mesh_of
+from pretrained import export, model_flops, parallel_model
+from torch import Tensor
+from torch.distributed.device_mesh import DeviceMesh
+from transformers import PreTrainedModel
+from watch import Watch
+
+Pairs = list[tuple[Tensor, Tensor]]  # tokens and targets of microbatches
+
+# -- Config -----------------------------------------------------------------------------------------------------------
+
+
+def config(arguments: list[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    add = parser.add_argument
+    add("--steps", type=int, default=100)
+    add("--batch-size", type=int, default=16, help="sequences of a step, over all ranks")
+    add("--context", type=int, default=128, help="tokens of a sequence")
+    add("--learning-rate", type=float, default=3e-4, help="the peak, which a resumed job may change")
+    add("--warm-up", type=int, default=10, help="steps until the peak")
+    add("--least-rate", type=float, default=0.1, help="the share of the peak that half a cosine ends at; 1: constant")
+    add("--weight-decay", type=float, default=0.1)
+    add("--clip", type=float, default=1.0, help="the largest norm of the gradient")
+    add("--seed", type=int, default=0)
+    add("--log-every", type=int, default=10, help="steps")
+    add("--checkpoint-every", type=int, default=50, help="steps; 0 for none but at a stop")
+    add("--ask-every", type=int, default=5, help="steps between collective checks for SIGTERM")
+    add("--heartbeat-timeout", type=float, default=20.0, help="seconds without a heartbeat after which a rank is lost")
+    add("--tensorboard", type=Path, help="a folder for event files, such as /opt/ml/output/tensorboard")
+    add("--profile", type=int, default=0, help="the first of three steps, from 2 on, to trace into the output")
+    add_degrees(parser)
+    add("--compiler", choices=("none", "inductor"), default=os.environ.get("TRAINING_COMPILER") or "none")
+    return parser.parse_args(arguments)
+
+
+# -- Data -------------------------------------------------------------------------------------------------------------
+
+
+def microbatches(
+    corpus: TokenShards, step: int, batch_size: int, degrees: Degrees, mesh: DeviceMesh, device: torch.device
+) -> Pairs:
+    """This rank's tokens and targets of a step, a function of its number alone."""
+    size = batch_size // degrees.data
+    tokens, targets = corpus.batch((step - 1) * batch_size + data_rank(mesh) * size, size)
+    tokens, targets = to_device(tokens, device), to_device(targets, device)
+    return list(zip(tokens.chunk(degrees.microbatches), targets.chunk(degrees.microbatches), strict=True))
+
+
+# -- Step -------------------------------------------------------------------------------------------------------------
+
+
+def step(
+    model: PreTrainedModel, optimizer: torch.optim.Optimizer, batch: Pairs, degrees: Degrees, clip: float
+) -> Tensor:
+    """One step on this rank's microbatches. Returns the loss, of which the mean over all ranks is that of the batch."""
+    count = optimization.counted(torch.stack([targets for _, targets in batch]))
+    losses = []
+    with loss_context(degrees):
+        for number, (tokens, targets) in enumerate(batch, start=1):
+            optimization.sync_gradients(model, number == len(batch))
+            logits = model(input_ids=tokens, use_cache=False).logits
+            loss = optimization.token_loss(logits, targets, count, shares=dist.get_world_size())
+            loss.backward()
+            losses.append(local(loss.detach()))
+    optimization.clip_gradients(model.parameters(), clip)
+    optimizer.step()
+    optimizer.zero_grad()
+    return torch.stack(losses).sum()
+
+
+# -- Run --------------------------------------------------------------------------------------------------------------
+
+
+def train(job: Job, options: argparse.Namespace, device: torch.device, watch: Watch) -> None:
+    degrees, source = degrees_of(options, job), job.channels["model"]
+    mesh = mesh_of(degrees, device.type)
+    corpus = TokenShards(job.channels["tokens"], options.context, options.seed)
+    model = parallel_model(source, degrees, mesh, options.batch_size, options.seed, options.compiler == "inductor")
+    groups = optimization.parameter_groups(model, options.weight_decay)
+    optimizer = torch.optim.AdamW(groups, lr=options.learning_rate, fused=True)
+    first = checkpoints.restore(job.checkpoints, [model], [optimizer]) + 1
+    if job.rank == 0:
+        print(f"trains on {device.type}, {job.ranks} ranks, from step {first - 1}: {degrees}", flush=True)
+    log = TrainingLog(
+        job.rank, device, flops=model_flops(model, options.context), ranks=job.ranks, events=options.tensorboard
+    )
+    with profile(job.output, job.rank, options.profile) as profiler:
+        for done in range(first, options.steps + 1):
+            answer = watch.ask_for_stop(done)
+            rate = options.learning_rate * optimization.warmup_cosine(
+                done, options.steps, options.warm_up, options.least_rate
+            )
+            optimization.set_learning_rate([optimizer], rate)
+            batch = microbatches(corpus, done, options.batch_size, degrees, mesh, device)
+            loss = step(model, optimizer, batch, degrees, options.clip)
+            log.count(options.batch_size * options.context)
+            if done % options.log_every == 0:
+                dist.all_reduce(loss)
+                log.write(done, loss=loss.item() / job.ranks, learning_rate=rate)
+            if profiler:
+                profiler.step()
+            stopping = answer()
+            if stopping or (options.checkpoint_every and done % options.checkpoint_every == 0):
+                checkpoints.save(job.checkpoints, done, [model], [optimizer], job.local_rank == 0)
+            if stopping:
+                print(f"rank {job.rank} on {job.host} stops after step {done}, with a checkpoint\n", end="", flush=True)
+                return
+    export(model, source, job.model)
+
+
+def main() -> None:
+    options, job = config(), Job.here()
+    # The compiler's cache is saved with the checkpoints, so that a resumed job does not compile again.
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(job.checkpoints / "compiler-cache"))
+    watch = Watch(job, options.heartbeat_timeout, options.ask_every)
+    signal.signal(signal.SIGTERM, watch.on_signal)
+    with watch, process_group(job) as device:
+        train(job, options, device, watch)
+
+
+if __name__ == "__main__":
+    main()
