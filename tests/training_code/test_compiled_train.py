@@ -176,9 +176,6 @@ def test_two_ranks_train_as_one_with_the_double_batch(tmp_path: Path, long_lines
     assert two_ranks.losses == pytest.approx(one.losses, abs=1e-4)
 
 
-# One of the ranks often does not exit here, after its last line, as it frees its model once the process group is gone; the
-# cause is not known. test_compiled of tests/end_to_end compiles on two hosts by torchrun, where this was not seen.
-@pytest.mark.soak
 def test_two_compiled_ranks_train_as_two_uncompiled_ones(
     tmp_path: Path, long_lines: Path, two_ranks: Ended, cache: dict[str, str]
 ) -> None:

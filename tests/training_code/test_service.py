@@ -188,8 +188,8 @@ def test_a_reader_of_another_number_of_ranks_is_refused(serve: Serve) -> None:
 def test_data_hosts_that_serve_different_batches_are_refused(serve: Serve) -> None:
     servers = serve(batch_size=8) + serve(batch_size=16)
     with (
-        BatchReader(addresses(servers), job="job") as reader,
         pytest.raises(DataServiceError, match=r"must serve batch_size (8, not 16|16, not 8)"),
+        BatchReader(addresses(servers), job="job") as reader,  # which may find it as early as here
     ):
         forever(reader)
 

@@ -35,6 +35,17 @@ def process_group(job: Job, timeout: float = TIMEOUT) -> Iterator[torch.device]:
     try:
         yield device
     finally:
+        leave_process_group()
+
+
+def leave_process_group() -> None:
+    """Destroy the process group, if there is one, once the function that made the model has returned.
+
+    ``DistributedDataParallel`` shares the group. As its last owner it joins gloo's threads while it holds the interpreter's lock,
+    for which a thread that drops a finished collective's tensor waits: a rank then never exits.
+    See https://github.com/pytorch/pytorch/issues/56297 and https://github.com/pytorch/pytorch/pull/154976.
+    """
+    if dist.is_initialized():
         dist.destroy_process_group()
 
 

@@ -25,7 +25,7 @@ from functools import partial
 import torch
 import torch.distributed as dist
 from common.job import Job, use_the_jobs_network
-from common.process_group import to_device
+from common.process_group import leave_process_group, to_device
 from common.stopping import Stop
 from compilers import COMPILERS, Compiler, Step, Torch, Xla
 from guard import CompilationGuard
@@ -209,8 +209,6 @@ def train(job: Job, options: argparse.Namespace, stopping: Stop) -> None:
         compiler.save(model.state_dict(), job.model / "model.pt")
     elif job.rank == 0:
         print(f"stopped by SIGTERM with the checkpoint of step {done}", flush=True)
-    if job.ranks > 1:
-        dist.destroy_process_group()
 
 
 def keep(job: Job, compiler: Compiler, model: nn.Module, optimizer: torch.optim.Optimizer, done: int) -> None:
@@ -282,6 +280,7 @@ def main() -> None:
     # The compiler's cache is saved with the checkpoints, so that a resumed job does not compile again.
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(job.checkpoints / "compiler-cache"))
     train(job, options, stopping)
+    leave_process_group()
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from common.job import Job, use_the_jobs_network
+from common.process_group import leave_process_group
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -70,8 +71,7 @@ def step(model: nn.Module, optimizer: torch.optim.Optimizer, inputs: Tensor, lab
 # -- Run --------------------------------------------------------------------------------------------------------------
 
 
-def main() -> None:
-    options, job = config(), Job.here()
+def train(job: Job, options: argparse.Namespace) -> None:
     device = torch.device("cuda", job.local_rank) if torch.cuda.is_available() else torch.device("cpu")
     if job.ranks > 1:
         use_the_jobs_network()
@@ -105,8 +105,11 @@ def main() -> None:
             print(f"accuracy {(whole(inputs).argmax(1) == labels).float().mean().item():.4f}", flush=True)
         job.model.mkdir(parents=True, exist_ok=True)
         torch.save(whole.state_dict(), job.model / "model.pt")
-    if job.ranks > 1:
-        dist.destroy_process_group()
+
+
+def main() -> None:
+    train(Job.here(), config())
+    leave_process_group()
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from common.job import Job, use_the_jobs_network
-from common.process_group import device_of, to_device
+from common.process_group import device_of, leave_process_group, to_device
 from common.stopping import Stop
 from data_service import Batches, read_batches
 from model import Digits, accuracy, held_out, network
@@ -175,8 +175,6 @@ def train(job: Job, options: argparse.Namespace, batches: Batches, stop: Stop) -
         job.model.mkdir(parents=True, exist_ok=True)
         torch.save(whole, job.model / "model.pt")
         print(f"accuracy {evaluate(job, whole, device):.4f}", flush=True)
-    if job.ranks > 1:
-        dist.destroy_process_group()
 
 
 @dataclass
@@ -254,6 +252,7 @@ def main() -> None:
     torch.set_num_threads(1)
     with batches_of(job, options) as batches:
         train(job, options, batches, Stop())
+        leave_process_group()
 
 
 if __name__ == "__main__":
