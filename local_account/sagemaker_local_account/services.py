@@ -31,7 +31,7 @@ from sagemaker_local_account.events import bus, cloudwatch, log_events, sns, tar
 from sagemaker_local_account.faults import Faults
 from sagemaker_local_account.http import moto_limits, server
 from sagemaker_local_account.http.dispatch import MotoServices, UnknownService
-from sagemaker_local_account.iam import simulation, sts
+from sagemaker_local_account.iam import managed_policies, simulation, sts
 from sagemaker_local_account.iam.api_calls import Location
 from sagemaker_local_account.iam.authentication import KEY, REGION, SERVICE, IssuedKey
 from sagemaker_local_account.iam.authorizer import Authorizer, Caller, IamEnforcement
@@ -80,10 +80,11 @@ class Services:
         enforce_iam: bool,
         environment: Callable[[], Mapping[str, str]],
     ) -> None:
+        BackendDict.reset()  # before what follows, so that backends that are to go do not load the policies once more
+        reset_model_data()
         patch_item(default_user_config, "stepfunctions", {"execute_state_machine": True})
         patch_item(default_user_config, "iam", {"load_aws_managed_policies": True})
-        BackendDict.reset()
-        reset_model_data()
+        managed_policies.install()
         self._account, self._state, self._faults = account, state, faults
         first = Location(account.account_id, account.region)
         self._authorizer = Authorizer(first, enforced=enforce_iam)

@@ -6,7 +6,9 @@ Each function replaces one method of moto's; its docstring says what moto's does
 from __future__ import annotations
 
 import datetime
+import functools
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from botocore.loaders import Loader
@@ -42,6 +44,8 @@ _environment = threading.local()
 def install() -> None:
     """Patches moto's interpreter."""
     patch(asl_parser, "Preprocessor", _Preprocessor)
+    parser = asl_parser.AmazonStateLanguageParser
+    patch(parser, "parse", staticmethod(_parsed_once(parser.parse)), "definition")
     patch(Program, "eval", _evaluate_program, "self, env")
     patch(Environment, "set_error", _only_while_running(Environment.set_error), "self, error")
     patch(Environment, "set_timed_out", _only_while_running(Environment.set_timed_out), "self")
@@ -81,6 +85,23 @@ class _Preprocessor(Preprocessor):
     def __init__(self) -> None:
         super().__init__()
         self._query_language_per_scope: list[Any] = []
+
+
+def _parsed_once(parse: Callable[[str], tuple[Any, Any]]) -> Callable[[str], tuple[Any, Any]]:
+    """Keeps the syntax trees of the last definitions; moto parses one at each StartExecution, 50 ms of a processor for 6 KB.
+
+    The program of an execution holds its state, and is made anew from the tree.
+    """
+
+    @functools.lru_cache(maxsize=32)
+    def tree_of(definition: str) -> Any:
+        return parse(definition)[1]
+
+    def parse_once(definition: str) -> tuple[Any, Any]:
+        tree = tree_of(definition)
+        return asl_parser.Preprocessor().visit(tree), tree
+
+    return parse_once
 
 
 def parent_of(env: Environment) -> Environment | None:
