@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from cdk_sagemaker_training.resources.lustre import LustreFileSystem
     from cdk_sagemaker_training.resources.network import TrainingNetwork
     from cdk_sagemaker_training.resources.role import TrainingRole
+    from cdk_sagemaker_training.workflow.alternatives import Alternative
     from cdk_sagemaker_training.workflow.causes import Cause
     from cdk_sagemaker_training.workflow.input_fields import ChoiceField, NumberField, TextField
     from cdk_sagemaker_training.workflow.retry_policy import Retry, default_retries
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Advice",
+    "Alternative",
     "Cause",
     "ChoiceField",
     "CompiledJob",
@@ -201,6 +203,7 @@ _MODULES = {
     "resources.lustre": ("LustreFileSystem",),
     "resources.network": ("TrainingNetwork",),
     "resources.role": ("TrainingRole",),
+    "workflow.alternatives": ("Alternative",),
     "workflow.causes": ("Cause",),
     "workflow.input_fields": ("ChoiceField", "NumberField", "TextField"),
     "workflow.retry_policy": ("Retry", "default_retries"),

@@ -31,6 +31,7 @@ SCOPED = {"scope": STACK, "id": "New"}
 # What is needed of each beside the prop that is wrong.
 NEEDED: dict[str, dict[str, Any]] = {
     "Advice": {"id": "team:slow", "text": "Slow."},
+    "Alternative": {"job": JOB},
     "CompiledJob": {"group": GROUP},
     "ChoiceField": {"values": ["ml.g5.xlarge"]},
     "DataParallelJob": {"group": GROUP},

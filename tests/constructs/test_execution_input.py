@@ -43,6 +43,7 @@ NO_ROWS |= {"training_code_path", "unlisted", "TrainingBucket", "TrainingRole"}
 STATES = ("TrainingWorkflow", "TrainingTask")
 # Where a value goes in a job's props.
 PUT: dict[str, Any] = {
+    "Alternative": lambda value: {"hyperparameters": value.hyperparameters, "environment": value.environment},
     "Debugger": lambda value: {"debugger": value},
     "DebuggerRule": lambda value: {"profiler": Profiler(rules=[value])},
     "EfsChannel": lambda value: {"channels": {"a": value}, "network": STACK.network},

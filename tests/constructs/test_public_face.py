@@ -13,6 +13,7 @@ import cdk_sagemaker_training
 def test_the_public_names_are_these() -> None:
     assert sorted(cdk_sagemaker_training.__all__) == [
         "Advice",
+        "Alternative",
         "Cause",
         "ChoiceField",
         "CompiledJob",

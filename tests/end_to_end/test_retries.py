@@ -14,6 +14,7 @@ from aws_cdk import aws_stepfunctions as sfn
 from deployed import Deployed, wait_until
 
 from cdk_sagemaker_training import (
+    Alternative,
     ChoiceField,
     DataParallelJob,
     InstanceGroup,
@@ -27,7 +28,7 @@ from cdk_sagemaker_training import (
 from sagemaker_local_account.faults import Capacity, Fault, LostHost, Quota, Throttling
 
 A_FAILING_JOB = Path(__file__).parent / "a_failing_job"
-TYPE = "ml.m5.xlarge"
+TYPE, OTHER_TYPE = "ml.m5.xlarge", "ml.m5.2xlarge"
 INTEGRATIONS = ("Sync", "Poll")
 A_MINUTE, AN_HOUR = 60, 3_600
 # The last event of an execution that waits: in a Wait state, or between the retries of a call.
@@ -35,7 +36,7 @@ WAITS = ("WaitStateEntered", "TaskFailed", "TaskSubmitFailed")
 
 
 class Retried(cdk.Stack):
-    """A workflow with the default retries, by both integrations."""
+    """Workflows by both integrations: one with the default retries, one with alternatives."""
 
     def __init__(self, app: cdk.App) -> None:
         super().__init__(app, "Retried")
@@ -54,9 +55,23 @@ class Retried(cdk.Stack):
                 retries=default_retries(),
                 input_fields={"failure": TextField(), "machines": ChoiceField([1, 2]), "weight": NumberField(0, 1)},
             )
-            cdk.CfnOutput(self, f"{integration}Arn", value=workflow.state_machine.state_machine_arn)
-            stopper = workflow.stopper.state_machine.state_machine_arn
-            cdk.CfnOutput(self, f"{integration}StopperArn", value=stopper)
+            self.write_arns(integration, workflow)
+            fallback = TrainingWorkflow(
+                self,
+                f"Fallback{integration}",
+                job=DataParallelJob(InstanceGroup(TYPE)),
+                image=image,
+                output=S3Prefix(bucket, "models/"),
+                checkpoints=S3Prefix(bucket, "checkpoints/"),
+                environment={"FAILURE": sfn.JsonPath.string_at("$.failure"), "BATCH": "64"},
+                integration=integration.lower(),  # type: ignore[arg-type]
+                alternatives=[Alternative(DataParallelJob(InstanceGroup(OTHER_TYPE, 2)), environment={"BATCH": "32"})],
+            )
+            self.write_arns(f"Fallback{integration}", fallback)
+
+    def write_arns(self, name: str, workflow: TrainingWorkflow) -> None:
+        cdk.CfnOutput(self, f"{name}Arn", value=workflow.state_machine.state_machine_arn)
+        cdk.CfnOutput(self, f"{name}StopperArn", value=workflow.stopper.state_machine.state_machine_arn)
 
 
 class Drill:
@@ -109,12 +124,22 @@ def machines(deployed: Deployed, tmp_path_factory: pytest.TempPathFactory) -> di
     return deployed.deploy(Retried(cdk.App(outdir=str(tmp_path_factory.mktemp("assembly")))))
 
 
-@pytest.fixture(params=INTEGRATIONS)
-def drill(request: pytest.FixtureRequest, deployed: Deployed, machines: dict[str, str]) -> Iterator[Drill]:
+@pytest.fixture
+def mended(deployed: Deployed) -> Iterator[None]:
     """Mends what is left of the faults."""
-    yield Drill(deployed, machines[f"{request.param}Arn"], machines[f"{request.param}StopperArn"])
+    yield
     for name in deployed.account.faults.remaining():
         deployed.account.faults.mend(name)
+
+
+@pytest.fixture(params=INTEGRATIONS)
+def drill(request: pytest.FixtureRequest, deployed: Deployed, machines: dict[str, str], mended: None) -> Drill:
+    return Drill(deployed, machines[f"{request.param}Arn"], machines[f"{request.param}StopperArn"])
+
+
+@pytest.fixture(params=INTEGRATIONS)
+def fallback(request: pytest.FixtureRequest, deployed: Deployed, machines: dict[str, str], mended: None) -> Drill:
+    return Drill(deployed, machines[f"Fallback{request.param}Arn"], machines[f"Fallback{request.param}StopperArn"])
 
 
 def broken(drill: Drill, fault: Fault) -> str:
@@ -128,6 +153,26 @@ def test_two_capacity_errors_are_waited_out_and_the_third_job_succeeds(drill: Dr
     assert ended["status"] == "SUCCEEDED", ended.get("cause")
     assert drill.statuses(ended["executionArn"]) == ["Failed", "Failed", "Completed"]
     assert drill.clock.ahead - began >= 15 * A_MINUTE  # 5 and 10
+
+
+def test_an_alternative_runs_at_once_on_its_own_machines_and_with_its_own_values(fallback: Drill) -> None:
+    broken(fallback, Capacity(TYPE, times=None))
+    ended = fallback.run()
+    assert ended["status"] == "SUCCEEDED", ended.get("cause")
+    [first, second] = fallback.jobs(ended["executionArn"])
+    assert (first["TrainingJobStatus"], second["TrainingJobStatus"]) == ("Failed", "Completed")
+    assert (second["ResourceConfig"]["InstanceType"], second["ResourceConfig"]["InstanceCount"]) == (OTHER_TYPE, 2)
+    assert (first["Environment"]["BATCH"], second["Environment"]["BATCH"]) == ("64", "32")
+    assert "WaitAfterCapacity" not in fallback.entered(ended["executionArn"])
+
+
+def test_an_execution_whose_alternatives_have_no_capacity_either_names_the_cause(fallback: Drill) -> None:
+    broken(fallback, Capacity(TYPE, times=None))
+    broken(fallback, Capacity(OTHER_TYPE, times=None))
+    ended = fallback.run()
+    assert (ended["status"], ended["error"]) == ("FAILED", "TrainingJobFailed")
+    assert ": capacity, not retried: CapacityError" in ended["cause"]
+    assert fallback.statuses(ended["executionArn"]) == ["Failed", "Failed"]
 
 
 def test_a_quota_that_is_full_for_20_minutes_delays_one_job(drill: Drill) -> None:

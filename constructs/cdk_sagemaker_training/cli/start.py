@@ -91,7 +91,10 @@ def plan(
     price: Annotated[list[str] | None, typer.Option(metavar="TYPE=DOLLARS", help="An hour of a machine.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print what the next start would send: the request of each job, and its machines' time at most."""
+    """Print what the next start would send: the request of each job, and its machines' time at most.
+
+    Alternatives are printed too; the time is that of the first choice.
+    """
     from cdk_sagemaker_training.cli.cost_text import cost_json, cost_line, prices_of
     from cdk_sagemaker_training.cli.planned_request import planned_request
     from cdk_sagemaker_training.client.cost import machine_times
@@ -100,7 +103,8 @@ def plan(
     found = account.workflow(workflow)
     chosen, complete = found.prepare(execution_input(input, set), name)
     requests = [planned_request(request, complete, chosen) for request in found.requests()]
-    times = [time for request in requests for time in machine_times(request)]
+    runs = [planned_request(request, complete, chosen) for request in found.requests(alternatives=False)]
+    times = [time for request in runs for time in machine_times(request)]
     prices = prices_of(price)
     if as_json:
         print_json({"workflow": found.path, "input": complete, "requests": requests, "cost": cost_json(times, prices)})

@@ -53,10 +53,18 @@ class Workflow:
             self._definition = dict(json.loads(described["definition"]))
         return self._definition
 
-    def requests(self) -> list[dict[str, Any]]:
-        """Return the Parameters of its calls of CreateTrainingJob; what an execution decides has keys that end in ``.$``."""
-        states = self.definition()["States"].values()
-        return [state["Parameters"] for state in states if "createTrainingJob" in str(state.get("Resource", ""))]
+    def requests(self, *, alternatives: bool = True) -> list[dict[str, Any]]:
+        """Return the Parameters of its calls of CreateTrainingJob; what an execution decides has keys that end in ``.$``.
+
+        Args:
+            alternatives: Whether to include those of jobs that run only where AWS has no capacity for the first.
+        """
+        return [
+            state["Parameters"]
+            for name, state in self.definition()["States"].items()
+            if "createTrainingJob" in str(state.get("Resource", ""))
+            and (alternatives or not name.startswith("CreateAlternative"))
+        ]
 
     def input_paths(self) -> list[str]:
         """Return what its requests take of an execution's input, such as ``["epochs"]``, sorted."""

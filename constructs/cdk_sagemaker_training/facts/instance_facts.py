@@ -61,6 +61,14 @@ def family(instance_type: str) -> str:
     return instance_type.removeprefix("ml.").split(".")[0]
 
 
+def processor(instance_type: str) -> Literal["x86_64", "arm64"]:
+    """Return the architecture of a type's processors, for which its images are built.
+
+    Of the types for training only those of GB200 have Arm processors, NVIDIA Grace (EC2's page "Amazon EC2 P6 instances").
+    """
+    return "arm64" if family(instance_type).startswith("p6e-gb") else "x86_64"
+
+
 def smallest_with(instance_type: str, *, devices: int = 1, efa: bool = False) -> str | None:
     """Return the smallest type with the accelerators of another type.
 

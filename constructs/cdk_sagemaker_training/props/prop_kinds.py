@@ -70,6 +70,7 @@ KINDS: Mapping[str, Kind] = {
     ),
     "iam.IRole": Kind("a role, not its ARN", "TrainingRole(self, 'Role')", ("role_arn",)),
     "kms.IKey": Kind("a key, not its ARN", "kms.Key(self, 'Key')", ("key_arn",)),
+    "Alternative": Kind("an Alternative", "Alternative(DataParallelJob(InstanceGroup('ml.p4d.24xlarge')))"),
     "Advice": Kind("an Advice", "Advice('team:slow', 'Use a larger machine.')"),
     "Debugger": Kind("a Debugger", "Debugger(S3Prefix(bucket, 'tensors/'))"),
     "DebuggerRule": Kind("a DebuggerRule", "DebuggerRule('LossNotDecreasing', image_uri)"),

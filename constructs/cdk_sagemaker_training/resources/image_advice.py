@@ -39,9 +39,18 @@ def image_advice(base: str | None, instance_types: tuple[str, ...], entrypoint: 
         yield from _toolkit_advice(base)
 
 
+def accelerator_of(base: str) -> str | None:
+    """Return what machines an image is for by its tag: ``"neuron"``, ``"gpu"``, ``"cpu"``, or None if the tag does not say.
+
+    Args:
+        base: `repository:tag` of the image or of its base image.
+    """
+    return next((kind for kind, pattern in _FOR.items() if pattern.search(base)), None)
+
+
 def _accelerator_advice(base: str, instance_types: tuple[str, ...], facts: list[InstanceFacts]) -> Iterator[Advice]:
     """Warn if none of the groups has the accelerators that the image is for; all groups share the image."""
-    image_for = next((kind for kind, pattern in _FOR.items() if pattern.search(base)), None)
+    image_for = accelerator_of(base)
     kinds = {one.kind for one in facts}
     if image_for is None or image_for in kinds or (image_for == "cpu" and kinds == {None}):
         return

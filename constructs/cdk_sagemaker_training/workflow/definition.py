@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal
 
+from cdk_sagemaker_training.workflow.alternatives import AlternativeStates, create_name
 from cdk_sagemaker_training.workflow.causes import Cause
 from cdk_sagemaker_training.workflow.input_fields import InputField, input_states
 from cdk_sagemaker_training.workflow.model_artifacts import ModelCheck
@@ -51,6 +52,7 @@ def training_definition(
     integration: Integration,
     attempts: int,
     retries: Mapping[Cause, Retry] | None = None,
+    alternatives: Sequence[Mapping[str, Any]] = (),
     input_fields: Mapping[str, InputField] | None = None,
     intervals: Intervals,
     poller_arn: str | None,
@@ -68,6 +70,7 @@ def training_definition(
         integration: How an execution waits for a job.
         attempts: Maximum number of runs of a job that fails, whatever the cause.
         retries: Retries by cause, in place of ``attempts``; None for none.
+        alternatives: Parameters of the calls that create the job on other machines, where there is no capacity.
         input_fields: Fields of an execution's input that are checked first, by name.
         intervals: Intervals at which jobs are polled.
         poller_arn: ARN of the state machine that polls jobs; None to poll within the execution.
@@ -82,8 +85,20 @@ def training_definition(
     states: dict[str, Any] = {}
     firsts = [_state_name(suffix, "FirstAttempt") for suffix in requests]
     for (suffix, request), following in zip(requests.items(), [*firsts[1:], None], strict=True):
-        again = None if retries is None else RetryStates(retries, _OWN)
-        own = _states(request, prefix, suffix, integration, attempts, again, intervals, poller_arn, partition)
+        turns = AlternativeStates(len(alternatives), _OWN)
+        again = None if retries is None and not alternatives else RetryStates(retries or {}, turns, _OWN)
+        own = _states(
+            [request, *alternatives],
+            prefix,
+            suffix,
+            integration,
+            attempts,
+            again,
+            turns,
+            intervals,
+            poller_arn,
+            partition,
+        )
         if models is not None and following is None:
             own["IsOver"]["Choices"][0]["Next"] = "FindModel"
             own |= models.states(partition, _OWN)
@@ -128,12 +143,13 @@ def _renamed(suffix: str, state: Any, own: Collection[str]) -> Any:
 
 
 def _states(
-    request: Mapping[str, Any],
+    requests: Sequence[Mapping[str, Any]],
     prefix: str,
     suffix: str,
     integration: Integration,
     attempts: int,
     again: RetryStates | None,
+    turns: AlternativeStates,
     intervals: Intervals,
     poller_arn: str | None,
     partition: str,
@@ -145,7 +161,7 @@ def _states(
     """
     service = f"arn:{partition}:states:::aws-sdk:sagemaker"
     wait = "Wait" if poller_arn is None else "Poll"
-    kept = {} if again is None else again.kept()
+    kept = {**({} if again is None else again.kept()), **turns.kept()}
     states: dict[str, Any] = {
         "FirstAttempt": {
             "Type": "Pass",
@@ -154,11 +170,16 @@ def _states(
                 "JobName.$": job_name(prefix, "1", suffix),
                 "Seconds": intervals.first,
                 **({} if again is None else again.counters()),
+                **turns.first(),
             },
             "ResultPath": _OWN,
-            "Next": "Create",
+            "Next": turns.create,
         },
-        "Create": _create(integration, request, partition, wait),
+        **dict(turns.states()),
+        **{
+            create_name(number): _create(integration, request, partition, wait)
+            for number, request in enumerate(requests)
+        },
         "Find": {
             "Type": "Task",
             "Resource": f"{service}:describeTrainingJob",
@@ -230,7 +251,7 @@ def _states(
                 **kept,
             },
             "ResultPath": _OWN,
-            "Next": "Create",
+            "Next": turns.create,
         }
     return states
 

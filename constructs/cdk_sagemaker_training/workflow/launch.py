@@ -47,12 +47,14 @@ class Launch:
         job_requests: The requests of the job, in the order in which they run.
     """
 
-    def __init__(self, scope: Construct, props: TrainingProps) -> None:
+    def __init__(self, scope: Construct, props: TrainingProps, alternatives: Sequence[TrainingProps] = ()) -> None:
         """Check the props, make the role and grant it what the jobs need.
 
         Args:
             scope: The construct, a TrainingTask or TrainingWorkflow.
             props: Its props of the job.
+            alternatives: The props of jobs that run in its place; they differ in ``job``, ``image``, ``hyperparameters`` and
+                ``environment`` only, and each makes one request.
 
         Raises:
             TypeError: For a prop that is not there, and for one that is missing.
@@ -78,13 +80,24 @@ class Launch:
         ]
         self.job_requests = tuple(props["job"].requests())
         _check_suffixes(self.job_requests)
-        check_regions(self.stack, props)
         self._scope, self._props, self._advised = scope, props, set[Advice]()
-        for one in self.job_requests:
-            self.advise((*one.advice, *lost_files_advice(one, props), *request_advice(one, props)))
-            self.advise(region_advice(self.stack, instance_types(one), props))
+        self._all = [(props, self.job_requests), *((one, tuple(one["job"].requests())) for one in alternatives)]
+        for own, requests in self._all:
+            check_regions(self.stack, own)
+            for one in requests:
+                self.advise((*one.advice, *lost_files_advice(one, own), *request_advice(one, own)))
+                self.advise(region_advice(self.stack, instance_types(one), own))
         self._code = self._upload_code(props)
         self._grant(props)
+
+    def alternatives(self, *, job_name: str, checkpoint_folder: str) -> list[Mapping[str, Any]]:
+        """Return the Parameters of the states that create the alternatives, as ``request`` does.
+
+        Args:
+            job_name: The job's name, as an expression of JSONPath.
+            checkpoint_folder: A place below ``checkpoints``, without its last slash, as an expression of JSONPath.
+        """
+        return [self._request(own, one, job_name, checkpoint_folder) for own, [one] in self._all[1:]]
 
     def request(self, job_request: JobRequest, *, job_name: str, checkpoint_folder: str) -> Mapping[str, Any]:
         """The Parameters of a state that creates a job, in ASL's JSONPath.
@@ -100,9 +113,14 @@ class Launch:
         Raises:
             ValueError: For a prop that breaks a rule, with its name.
         """
+        return self._request(self._props, job_request, job_name, checkpoint_folder)
+
+    def _request(
+        self, props: TrainingProps, job_request: JobRequest, job_name: str, checkpoint_folder: str
+    ) -> Mapping[str, Any]:
         request = create_training_job(
             RequestContext(
-                props=self._props,
+                props=props,
                 job_request=job_request,
                 job_name=path(job_name),
                 role_arn=self.role.role_arn,
@@ -111,9 +129,9 @@ class Launch:
                 code=self._code,
             )
         )
-        self.advise(unlisted_advice([request, self._props["image"].base]))
+        self.advise(unlisted_advice([request, props["image"].base]))
         rendered = render(request)
-        if self._props.get("warm_pool") is not None:
+        if props.get("warm_pool") is not None:
             self.advise(warm_pool_advice(warm_pool_key(rendered), prop_names()))
         return rendered
 
@@ -182,20 +200,24 @@ class Launch:
         return CodeLocation(code.entry_point, archive, asset.s3_object_url)
 
     def _grant(self, props: TrainingProps) -> None:
-        props["image"].grant_pull(self.role.role)
+        images = {id(own["image"]): own["image"] for own, _ in self._all}
+        for image in images.values():
+            image.grant_pull(self.role.role)
         grant_channels(self.role, props)
         output, network = props["output"], props.get("network")
         self.role.grant_write(output.bucket, output.prefix)
         if self.checkpoints is not None:
             self.role.grant_checkpoints(self.checkpoints.bucket, self.checkpoints.prefix)
-        of_scripts = (value for value in (props.get("hyperparameters") or {}).values() if isinstance(value, S3Prefix))
-        of_jobs = (place for request in self.job_requests for place in request.storage)
+        values = (value for own, _ in self._all for value in (own.get("hyperparameters") or {}).values())
+        of_scripts = (value for value in values if isinstance(value, S3Prefix))
+        of_jobs = (place for _, requests in self._all for request in requests for place in request.storage)
         for place in dict.fromkeys((*of_jobs, *of_scripts)):
             self.role.grant_read_write(place.bucket, place.prefix)
         if network is not None:
             self.role.grant_network(network)
-            for request in self.job_requests:
-                network.check_addresses(request.resource_config)
+            for _, requests in self._all:
+                for request in requests:
+                    network.check_addresses(request.resource_config)
             if props.get("inter_container_encryption"):
                 network.allow_encrypted_traffic()
         grant_members(self.role, props)

@@ -114,11 +114,23 @@ def default_retries() -> dict[Cause, Retry]:
     }
 
 
-def check_retries(retries: Mapping[Cause, Retry]) -> None:
+def capacity_failures(retries: Mapping[Cause, Retry], alternatives: int) -> int:
+    """Return how many jobs at most find no capacity and are followed by another.
+
+    Args:
+        retries: Retries by cause.
+        alternatives: The number of alternatives, which are all tried before each wait and after the last.
+    """
+    rounds = 1 + (len(retries[Cause.CAPACITY].waits()) if Cause.CAPACITY in retries else 0)
+    return rounds * (1 + alternatives) - 1
+
+
+def check_retries(retries: Mapping[Cause, Retry], alternatives: int = 0) -> None:
     """Check the retries of a workflow.
 
     Args:
         retries: Retries by cause.
+        alternatives: The number of alternatives.
 
     Raises:
         ValueError: A cause is never retried, or there are more retries than an execution's history has room for.
@@ -126,9 +138,11 @@ def check_retries(retries: Mapping[Cause, Retry]) -> None:
     for cause, why in _NEVER.items():
         if cause in retries:
             raise ValueError(f"retries must be of causes that pass, like Cause.CAPACITY, got {cause!s}: {why}")
-    number = sum(len(retry.waits()) for retry in retries.values())
+    others = sum(len(retry.waits()) for cause, retry in retries.items() if cause is not Cause.CAPACITY)
+    number = others + capacity_failures(retries, alternatives)
     if number > MOST_RETRIES:
         raise ValueError(
             f"retries must be at most {MOST_RETRIES} of all causes together, which an execution's history has room for, like "
             f"Retry(attempts=20, first_wait=Duration.minutes(5)) for each, got {number}"
+            f"{f' with {alternatives} alternatives' if alternatives else ''}"
         )

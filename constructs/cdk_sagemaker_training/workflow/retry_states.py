@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from cdk_sagemaker_training.workflow.alternatives import AlternativeStates
 from cdk_sagemaker_training.workflow.causes import SIGNS, Cause, Member
 from cdk_sagemaker_training.workflow.retry_policy import REFUSALS, Retry
 
@@ -18,13 +19,15 @@ class RetryStates:
     and a state ``Failed<Cause>`` names the cause of a job that is not run again.
     """
 
-    def __init__(self, retries: Mapping[Cause, Retry], own: str) -> None:
+    def __init__(self, retries: Mapping[Cause, Retry], alternatives: AlternativeStates, own: str) -> None:
         """Prepare the states.
 
         Args:
             retries: Retries by cause.
+            alternatives: The states that try one job after the other.
             own: JSONPath of the workflow's own data.
         """
+        self._alternatives = alternatives
         self._waits = {cause: retry.waits() for cause, retry in retries.items()}
         self._own = own
 
@@ -67,6 +70,7 @@ class RetryStates:
                     rule
                     for cause in _causes(("FailureReason",))
                     for rule in (
+                        *self._others(cause),
                         *self._again(cause, ("FailureReason",)),
                         {**self._sign(cause, ("FailureReason",)), "Next": f"Failed{_name(cause)}"},
                     )
@@ -89,6 +93,9 @@ class RetryStates:
     def after_refusal(self) -> str:
         """The state that follows on a job that was not created and cannot be described."""
         return "WhyRefused" if any(cause in REFUSALS for cause in self._waits) else "Stop"
+
+    def _others(self, cause: Cause) -> list[dict[str, Any]]:
+        return self._alternatives.rules(self._sign(cause, ("FailureReason",))) if cause is Cause.CAPACITY else []
 
     def _again(self, cause: Cause, members: tuple[Member, ...]) -> list[dict[str, Any]]:
         if cause not in self._waits:
@@ -118,7 +125,9 @@ class RetryStates:
 
     def _retried(self, cause: Cause, waits: list[int]) -> dict[str, Any]:
         """The states that count a retry and wait."""
-        following = "Create" if cause in REFUSALS else "NextAttempt"
+        following = self._alternatives.create if cause in REFUSALS else "NextAttempt"
+        if cause is Cause.CAPACITY:
+            following = self._alternatives.next_round
         wait = f"WaitAfter{_name(cause)}"
         counter = self._counter(cause)
         states: dict[str, Any] = {

@@ -10,7 +10,7 @@ from cdk_sagemaker_training.core.tokens import is_unresolved
 from cdk_sagemaker_training.workflow.causes import Cause
 from cdk_sagemaker_training.workflow.launch import Launch
 from cdk_sagemaker_training.workflow.polling import MOST_SECONDS, Intervals
-from cdk_sagemaker_training.workflow.retry_policy import REFUSALS, Retry
+from cdk_sagemaker_training.workflow.retry_policy import REFUSALS, Retry, capacity_failures
 
 if TYPE_CHECKING:
     from aws_cdk import Duration
@@ -45,6 +45,7 @@ def time_limits(
     *,
     reserved: bool,
     retries: Mapping[Cause, Retry] | None = None,
+    alternatives: int = 0,
 ) -> TimeLimits:
     """The time of an execution in which all of its jobs fit.
 
@@ -55,10 +56,11 @@ def time_limits(
         reserved: Whether they wait for a training plan, which no limit counts; then None is no time-out.
         retries: Retries of each job by cause. The waits are added, and the jobs: those that found no capacity only as long
             as they wait for it.
+        alternatives: The number of alternatives, which may all find no capacity before each of these waits.
     """
     waits = {cause: retry.waits() for cause, retry in (retries or {}).items()}
-    again = sum(len(of) for cause, of in waits.items() if cause not in REFUSALS)
-    pended = len(waits.get(Cause.CAPACITY, ()))
+    pended = capacity_failures(retries or {}, alternatives)
+    again = pended + sum(len(of) for cause, of in waits.items() if cause not in {*REFUSALS, Cause.CAPACITY})
     refused = sum(len(of) for cause, of in waits.items() if cause in REFUSALS)
     pending = _known(launch.max_pending_seconds or _PENDING_SECONDS)
     longest = jobs * (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
 import jsii
@@ -11,11 +11,13 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
+from cdk_sagemaker_training.jobs.kinds import TrainingJob
 from cdk_sagemaker_training.props.prop_types import checked
 from cdk_sagemaker_training.request.advice import short_time_advice
 from cdk_sagemaker_training.request.checkpoints import checkpoint_folder
-from cdk_sagemaker_training.request.props import TrainingProps
+from cdk_sagemaker_training.request.props import TrainingProps, check_props
 from cdk_sagemaker_training.request.sync import check_sync_takes, sync_takes
+from cdk_sagemaker_training.workflow.alternatives import Alternative, check_distinct, props_of
 from cdk_sagemaker_training.workflow.causes import Cause
 from cdk_sagemaker_training.workflow.definition import Integration, training_definition
 from cdk_sagemaker_training.workflow.deletion import stop_jobs_on_deletion
@@ -72,6 +74,7 @@ class TrainingWorkflow(Construct):
         integration: Integration | None = None,
         attempts: int = 1,
         retries: Mapping[Cause, Retry] | None = None,
+        alternatives: Sequence[TrainingJob | Alternative] = (),
         input_fields: Mapping[str, InputField] | None = None,
         missing_model: MissingModel = "warn",
         timeout: Duration | int | None = None,
@@ -97,6 +100,11 @@ class TrainingWorkflow(Construct):
                 ``{**default_retries(), Cause.CAPACITY: Retry(first_wait=Duration.minutes(20), until=Duration.days(3))}``. A
                 cause that is not in it, and a reason that is not known, is not retried; the execution's cause names it.
                 docs/retries.md has the causes and what AWS says of each. Default: only what ``attempts`` says.
+            alternatives: Jobs that run in place of ``job`` where AWS has no capacity for it, tried in order and at once, with its
+                checkpoints; ``Alternative`` says what else differs. ``retries`` of ``Cause.CAPACITY`` wait once all were tried,
+                and begin with ``job`` again; any other retry runs the job that ran. Types on which the job is the same are an
+                ``InstanceGroup`` of a list, which SageMaker itself tries in order. Not together with ``attempts``. Default:
+                none.
             input_fields: The fields of an execution's input that it must have, with what is allowed, such as
                 ``{"instance_type": ChoiceField(["ml.g5.xlarge", "ml.g5.2xlarge"])}`` for an ``InstanceGroup`` of
                 ``sfn.JsonPath.string_at("$.instance_type")``. They are checked before a job is created: an execution without them
@@ -122,20 +130,32 @@ class TrainingWorkflow(Construct):
             ValueError: For a prop that breaks a rule, with its name.
         """
         super().__init__(scope, id)
-        _check_attempts(attempts, retries)
+        _check_attempts(attempts, retries, alternatives)
         check_input_fields(input_fields or {})
-        launch = Launch(self, props)
+        check_props("TrainingWorkflow", props)
+        variants = props_of(alternatives, props)
+        launch = Launch(self, props, variants)
         folder = checkpoint_folder(resume_from, launch.checkpoints)
         requests = {
             one.name_suffix: launch.request(one, job_name="$.Training.JobName", checkpoint_folder=folder)
             for one in launch.job_requests
         }
-        self.integration: Integration = _integration(integration, requests, props)
+        others = launch.alternatives(job_name="$.Training.JobName", checkpoint_folder=folder)
+        every = [*requests.values(), *others]
+        check_distinct(every)
+        self.integration: Integration = _integration(integration, every, props)
         launch.advise_unlisted(integration)
         launch.advise(short_time_advice("timeout", timeout))
         models = model_check(missing_model, props["output"])
-        reserved = reserved_capacity(launch.stack, requests.values())
-        limits = time_limits(launch, timeout, attempts * len(requests), reserved=bool(reserved), retries=retries)
+        reserved = reserved_capacity(launch.stack, every)
+        limits = time_limits(
+            launch,
+            timeout,
+            attempts * len(requests),
+            reserved=bool(reserved),
+            retries=retries,
+            alternatives=len(others),
+        )
         log_options = logs or default_logs(self)
         poller = None
         if self.integration == "poll" and limits.outlast_one_history:
@@ -146,6 +166,7 @@ class TrainingWorkflow(Construct):
             integration=self.integration,
             attempts=attempts,
             retries=retries,
+            alternatives=others,
             input_fields=input_fields,
             intervals=limits.intervals,
             poller_arn=None if poller is None else poller.state_machine.state_machine_arn,
@@ -154,7 +175,7 @@ class TrainingWorkflow(Construct):
             models=models,
         )
         self.state_machine = make_state_machine(self, launch.stack.to_json_string(definition), log_options)
-        statements = machine_policies(launch, requests.values(), sync=self.integration == "sync")
+        statements = machine_policies(launch, every, sync=self.integration == "sync")
         for statement in (*statements, *(models.policies() if models else ())):
             self.state_machine.add_to_role_policy(statement)
         self.stopper = Stopper(self, "Stopper", launch=launch, state_machine=self.state_machine, logs=log_options)
@@ -165,7 +186,9 @@ class TrainingWorkflow(Construct):
         suppress_findings(self, launch.job_arns, reserved, executions)
         if not retain_jobs:
             made = (self.state_machine, self.stopper, poller, log_options.destination, launch.role, launch.role.role)
-            stop_jobs_on_deletion(self, launch, self.state_machine, self.stopper.executions_arn, (*made, props))
+            stop_jobs_on_deletion(
+                self, launch, self.state_machine, self.stopper.executions_arn, (*made, props, *variants)
+            )
         self.role = launch.role
         self.network = props.get("network")
         self.image = props["image"]
@@ -275,22 +298,24 @@ class TrainingWorkflow(Construct):
 
 
 def _integration(
-    integration: Integration | None, requests: Mapping[str, Mapping[str, Any]], props: TrainingProps
+    integration: Integration | None, requests: Sequence[Mapping[str, Any]], props: TrainingProps
 ) -> Integration:
     """The integration that is given, if it takes the requests, or else ``"sync"`` where that is known to take them."""
-    chosen = integration or ("sync" if all(map(sync_takes, requests.values())) else "poll")
+    chosen = integration or ("sync" if all(map(sync_takes, requests)) else "poll")
     if chosen == "sync":
-        for request in requests.values():
+        for request in requests:
             check_sync_takes(request, "integration='poll'", props, integration)
     return chosen
 
 
-def _check_attempts(attempts: int, retries: Mapping[Cause, Retry] | None) -> None:
+def _check_attempts(
+    attempts: int, retries: Mapping[Cause, Retry] | None, alternatives: Sequence[TrainingJob | Alternative]
+) -> None:
     if not 1 <= attempts <= _MOST_ATTEMPTS:
         raise ValueError(f"attempts must be a whole number from 1 to {_MOST_ATTEMPTS}, like 3, got {attempts!r}")
-    if retries is not None:
-        if attempts != 1:
-            raise ValueError(
-                f"attempts must be left out where retries are given, like retries=default_retries(), got {attempts!r}"
-            )
-        check_retries(retries)
+    if attempts != 1 and (retries is not None or alternatives):
+        beside = "retries" if retries is not None else "alternatives"
+        raise ValueError(
+            f"attempts must be left out where {beside} are given, like retries=default_retries(), got {attempts!r}"
+        )
+    check_retries(retries or {}, len(alternatives))

@@ -1,0 +1,201 @@
+"""Other machines, and other values of a job on them, for when AWS has no capacity of the first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+from cdk_sagemaker_training.core.tokens import is_unresolved
+from cdk_sagemaker_training.facts.instance_facts import instance_facts, processor
+from cdk_sagemaker_training.jobs.hyperparameters import encode_hyperparameter
+from cdk_sagemaker_training.jobs.kinds import JobRequest, TrainingJob
+from cdk_sagemaker_training.props.prop_types import check_fields
+from cdk_sagemaker_training.request.machine_rules import instance_types
+from cdk_sagemaker_training.resources.image_advice import accelerator_of
+
+if TYPE_CHECKING:
+    from cdk_sagemaker_training.request.props import TrainingProps
+    from cdk_sagemaker_training.resources.image import TrainingImage
+
+MOST_ALTERNATIVES = 10
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """A job that runs when AWS has no capacity for the ones before it, with what differs on its machines.
+
+    Args:
+        job: The kind of job and its machines, with degrees of its own where it has some.
+        hyperparameters: Hyperparameters in place of, and beside, those of the workflow, such as the batch size.
+        environment: Environment variables in place of, and beside, those of the workflow.
+        image: The image; needed where the machines have other accelerators or processors. None for that of the workflow.
+
+    Raises:
+        ValueError: A hyperparameter has no JSON form.
+    """
+
+    job: TrainingJob
+    hyperparameters: Mapping[str, Any] | None = None
+    environment: Mapping[str, str] | None = None
+    image: TrainingImage | None = None
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        for name, value in (self.hyperparameters or {}).items():
+            encode_hyperparameter(name, value)
+
+    def props(self, of_workflow: TrainingProps) -> TrainingProps:
+        """Return the props of the job.
+
+        Args:
+            of_workflow: The props of the workflow's first job.
+        """
+        own: dict[str, Any] = {**of_workflow, "job": self.job, "image": self.image or of_workflow["image"]}
+        for name, values in (("hyperparameters", self.hyperparameters), ("environment", self.environment)):
+            if values:
+                own[name] = {**(own.get(name) or {}), **values}
+        return cast("TrainingProps", own)
+
+
+def props_of(alternatives: Sequence[TrainingJob | Alternative], props: TrainingProps) -> list[TrainingProps]:
+    """Return the props of each alternative, which are those of the workflow with what it changes.
+
+    Args:
+        alternatives: The prop ``alternatives``.
+        props: The props of the workflow's first job.
+
+    Raises:
+        ValueError: There are too many, one makes several jobs, or its machines need another image than it has.
+    """
+    if len(alternatives) > MOST_ALTERNATIVES:
+        raise ValueError(
+            f"alternatives must be at most {MOST_ALTERNATIVES}, like [Alternative(DataParallelJob(...))], got {len(alternatives)}"
+        )
+    found = [(one if isinstance(one, Alternative) else Alternative(one)).props(props) for one in alternatives]
+    for number, own in enumerate(found):
+        first, other = props["job"].requests(), own["job"].requests()
+        if len(first) > 1 or len(other) > 1:
+            raise ValueError(
+                "alternatives must be of jobs that make one request, and beside one, like DataParallelJob(InstanceGroup("
+                f"'ml.p4d.24xlarge')), got {len(other)} of alternatives[{number}] beside {len(first)}"
+            )
+        _check_image(number, own, other[0], props, first[0])
+    return found
+
+
+def _check_image(number: int, own: TrainingProps, request: JobRequest, props: TrainingProps, first: JobRequest) -> None:
+    """Check that the machines of an alternative can run its image."""
+    machines, before = instance_types(request), instance_types(first)
+    accelerators, base = _accelerators(machines), own["image"].base
+    needs = set(map(processor, machines)), accelerators
+    got = None
+    if own["image"] is props["image"] and needs != (set(map(processor, before)), _accelerators(before)):
+        got = f"the image of {', '.join(before)}"
+    elif (
+        base is not None
+        and not is_unresolved(base)
+        and accelerators
+        and accelerator_of(base)
+        not in {
+            None,
+            "cpu",
+            *accelerators,
+        }
+    ):
+        got = f"{base!r}"
+    if got is not None:
+        raise ValueError(
+            f"alternatives[{number}].image must be an image for the processors and accelerators of {', '.join(machines)}, like "
+            f"TrainingImage.from_dlc(...) of such a tag, got {got}"
+        )
+
+
+def _accelerators(machines: Sequence[str]) -> set[str]:
+    facts = [instance_facts(name) for name in machines]
+    return {one.kind for one in facts if one is not None and one.kind is not None}
+
+
+def check_distinct(requests: Sequence[Mapping[str, Any]]) -> None:
+    """Check that no job is tried twice.
+
+    Args:
+        requests: The rendered requests, that of the first job before those of its alternatives.
+
+    Raises:
+        ValueError: Two of them are equal.
+    """
+    for number, request in enumerate(requests[1:]):
+        if request in requests[: number + 1]:
+            same = "job" if request == requests[0] else f"alternatives[{requests.index(request) - 1}]"
+            raise ValueError(
+                f"alternatives[{number}] must differ from the jobs before it, like another instance type, got one equal to {same}"
+            )
+
+
+class AlternativeStates:
+    """The states that try one job after the other.
+
+    `WhichJob` leads to the `Create` state of the job whose turn it is, in `$.Training.Turn`.
+    """
+
+    def __init__(self, number: int, own: str) -> None:
+        """Prepare the states.
+
+        Args:
+            number: The number of alternatives, beside the first job; may be 0, for which there are no states.
+            own: JSONPath of the workflow's own data.
+        """
+        self.number = number
+        self.create = "WhichJob" if number else "Create"
+        self.next_round = "FirstJob" if number else "NextAttempt"
+        self._turn = f"{own}.Turn"
+
+    def first(self) -> dict[str, Any]:
+        """Return the member of the workflow's own data with which an execution begins."""
+        return {"Turn": {"Job": 0}} if self.number else {}
+
+    def kept(self) -> dict[str, Any]:
+        """Return the member with which another state keeps it."""
+        return {"Turn.$": self._turn} if self.number else {}
+
+    def rules(self, condition: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Return the rules of a Choice that tries the next job.
+
+        Args:
+            condition: The condition that there was no capacity.
+        """
+        if not self.number:
+            return []
+        left = {"Variable": f"{self._turn}.Job", "NumericLessThan": self.number}
+        return [{"And": [condition, left], "Next": "NextJob"}]
+
+    def states(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield the states, without those that create jobs."""
+        if not self.number:
+            return
+        yield (
+            "WhichJob",
+            {
+                "Type": "Choice",
+                "Choices": [
+                    {"Variable": f"{self._turn}.Job", "NumericEquals": number, "Next": create_name(number)}
+                    for number in range(1, self.number + 1)
+                ],
+                "Default": create_name(0),
+            },
+        )
+        for name, members in (
+            ("NextJob", {"Job.$": f"States.MathAdd({self._turn}.Job, 1)"}),
+            ("FirstJob", {"Job": 0}),
+        ):
+            yield name, {"Type": "Pass", "Parameters": members, "ResultPath": self._turn, "Next": "NextAttempt"}
+
+
+def create_name(number: int) -> str:
+    """The name of the state that creates the first job, or an alternative.
+
+    Args:
+        number: 0 for the first job, 1 for the first alternative.
+    """
+    return "Create" if not number else f"CreateAlternative{number}"
