@@ -219,6 +219,7 @@ def test_inductor_trains_on_two_hosts_by_what_another_job_compiled(
     assert numbers(said, r"compilations 1, (\d+) graphs from the cache") == [2]  # rank 0 alone says it
 
 
+@pytest.mark.soak  # TensorFlow starts four times, eight with its toolkit; the next test has a job of it
 def test_tensorflow_trains_on_two_hosts_by_what_xla_compiles(deployed: Deployed, tensorflow: dict[str, str]) -> None:
     said = completed(deployed, tensorflow["TensorFlowArn"])
     assert sum("compiler xla on 2 devices of 2 hosts" in line for line in said) == 2
@@ -295,6 +296,7 @@ def test_a_job_that_is_stopped_keeps_the_step_that_it_is_in(
     assert last <= kept < last + 10
 
 
+@pytest.mark.soak  # compiles twice; test_train.py has ranks that share a compiled model, test_destroy.py a heterogeneous job
 def test_a_group_that_trains_beside_another_keeps_shares_of_a_compiled_model(
     deployed: Deployed, digits: dict[str, str]
 ) -> None:

@@ -27,6 +27,9 @@ from cdk_sagemaker_training import (
 )
 
 FIDELITY = "strict"  # hosts are called as AWS's are
+# It installs TensorFlow, which nine processes import: minutes of a core. In `make test`, test_heterogeneous_tensorflow.py of
+# training_code has how such a job ends, test_compiled.py a job with TensorFlow, test_training_code.py faults of such groups.
+pytestmark = pytest.mark.soak
 JOB = HeterogeneousJob(
     groups={"data_group": InstanceGroup("ml.c5.xlarge", 2)},
     train=DataParallelJob(InstanceGroup("ml.m5.xlarge", 2)),  # TensorFlow joins them; nothing launches
@@ -126,7 +129,6 @@ def test_a_job_whose_dispatcher_is_killed_goes_on(killed: Ended) -> None:
     assert len(killed.epochs()) >= EPOCHS
 
 
-@pytest.mark.soak  # two minutes of a core: nine processes that import TensorFlow, and two that do so again
 def test_a_job_whose_dispatcher_is_killed_succeeds(deployed: Deployed, machines: dict[str, str]) -> None:
     execution, _ = survived(deployed, machines["TwoAndTwoArn"])
     succeeded = ended(deployed, execution)

@@ -122,7 +122,7 @@ def test_a_model_is_laid_over_two_hosts_of_two_ranks(two_by_two: list[str]) -> N
     )
 
 
-@pytest.mark.parametrize("layout", ["OneByTwo", "TwoByOne"])
+@pytest.mark.parametrize("layout", [pytest.param("OneByTwo", marks=pytest.mark.soak), "TwoByOne"])
 def test_data_parallel_ranks_on_one_host_and_on_two_train_alike(
     deployed: Deployed, machines: dict[str, str], two_by_two: list[str], layout: str
 ) -> None:
@@ -139,6 +139,7 @@ def test_mpi_starts_a_process_for_each_device_of_a_host(deployed: Deployed, mach
     assert summed == {"rank 0 of 2: the sum is 3", "rank 1 of 2: the sum is 3"}
 
 
+@pytest.mark.soak  # four ranks start twice; test_an_interrupted_job... has how they go on, test_model_parallel_run.py a lost rank
 def test_a_killed_rank_ends_the_job_which_goes_on_from_its_last_checkpoint(
     deployed: Deployed, machines: dict[str, str]
 ) -> None:
