@@ -1,4 +1,8 @@
-"""Raw TCP as the upper limit: a thread per stream on either side, memory allocated once, and only the batches' bytes."""
+"""Raw TCP as the upper limit: a thread per stream on either side, memory allocated once, and only the batches' bytes.
+
+It sends the dataset's own memory, which no service can: a batch is collated from its samples first. ``collating_sockets.py``
+copies each batch before it is sent, as one torch.stack does, and is otherwise the same.
+"""
 
 from __future__ import annotations
 
@@ -15,21 +19,25 @@ from harness import SIDE, Run, data_host, measure, pool, serve_until_closed, ser
 PLACES = 3  # batches a stream's receiver has memory for: one is being read, one waits, one arrives
 
 
-def send(connection: socket.socket, batches: list[tuple[np.ndarray, np.ndarray]]) -> None:
+def send(connection: socket.socket, batches: list[tuple[np.ndarray, np.ndarray]], collate: bool) -> None:
+    collated = tuple(np.empty_like(array) for array in batches[0])
     with connection, contextlib.suppress(OSError):  # the reader has enough
-        for images, labels in itertools.cycle(batches):
-            connection.sendall(memoryview(images).cast("B"))
-            connection.sendall(memoryview(labels).cast("B"))
+        for batch in itertools.cycle(batches):
+            if collate:
+                for place, array in zip(collated, batch, strict=True):
+                    np.copyto(place, array)
+            for array in collated if collate else batch:
+                connection.sendall(memoryview(array).cast("B"))
 
 
-def serve(run: Run) -> None:
+def serve(run: Run, collate: bool) -> None:
     batches = pool(run.batch_size)
     listener = socket.create_server(("127.0.0.1", 0))
 
     def accept() -> None:
         for _ in range(run.streams):
             connection, _ = listener.accept()
-            threading.Thread(target=send, args=(connection, batches), daemon=True).start()
+            threading.Thread(target=send, args=(connection, batches, collate), daemon=True).start()
 
     threading.Thread(target=accept, daemon=True).start()
     serve_until_closed(listener.getsockname()[1])
@@ -58,9 +66,13 @@ def read(run: Run, port: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         yield arrived.get()
 
 
-if __name__ == "__main__":
+def main(collate: bool = False) -> None:
     if serving():
-        serve(Run.here())
+        serve(Run.here(), collate)
     else:
         with data_host() as port:
             measure(Run.here(), read(Run.here(), port))
+
+
+if __name__ == "__main__":
+    main()

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import datasets
 import serving  # noqa: F401, which finds the training code
 import torch
 import webdataset
@@ -18,9 +19,9 @@ __all__ = ["serve"]
 COUNT = 100
 
 
-def read(serve: Serve, dataset: Any, **options: Any) -> list[Any]:
-    """The batches of an epoch, from two hosts."""
-    servers = addresses(serve(2, dataset=dataset, batch_size=8, workers=2, **options))
+def read(serve: Serve, dataset: Any, count: int = 2, **options: Any) -> list[Any]:
+    """The batches of an epoch, from so many hosts."""
+    servers = addresses(serve(count, **{"dataset": dataset, "batch_size": 8, "workers": 2} | options))
     with BatchReader(servers, job="job", epochs=1) as reader:
         return list(reader)
 
@@ -56,6 +57,21 @@ def test_a_graph_of_torchdatas_nodes_is_read_by_its_shards(serve: Serve) -> None
     batches = read(serve, Nodes(), shards=3)
     pairs = sorted((number, square) for left, right in batches for number, square in zip(left, right, strict=True))
     assert [(int(number), int(square)) for number, square in pairs] == [squared(number) for number in range(COUNT)]
+
+
+def test_a_hugging_face_dataset_on_disk_is_read_by_index(serve: Serve, tmp_path: Path) -> None:
+    rows = {"number": list(range(COUNT)), "values": [[number, number**2] for number in range(COUNT)]}
+    datasets.Dataset.from_dict(rows).save_to_disk(tmp_path)
+    batches = read(serve, datasets.load_from_disk(tmp_path).with_format("torch"), count=1, workers=1)
+    numbers = torch.cat([batch["number"] for batch in batches])
+    assert sorted(numbers.tolist()) == list(range(COUNT))
+    assert torch.cat([batch["values"] for batch in batches]).equal(torch.stack([numbers, numbers**2], dim=1))
+
+
+def test_a_streamed_hugging_face_dataset_is_read_by_its_shards(serve: Serve) -> None:
+    dataset = datasets.Dataset.from_dict({"number": list(range(COUNT))}).to_iterable_dataset(num_shards=4)
+    batches = read(serve, dataset.with_format("torch"), count=1, workers=1, shards=2)
+    assert sorted(torch.cat([batch["number"] for batch in batches]).tolist()) == list(range(COUNT))
 
 
 def test_datasets_of_pytorchs_own_are_read_by_index(serve: Serve) -> None:
