@@ -6,10 +6,10 @@
 One run on loopback, on the same cores, with the same batches for all: (a) transport alone, 8192 and 1024 images [28, 28] of
 float32 with labels (25.7 and 3.2 MB) that lie ready in memory; (b) the digits of training_code/heterogeneous, turned, made
 noisy and blurred. Raw sockets send the dataset's own memory; "collating sockets" copy each batch once before, as any service
-must that makes a batch of samples, and show how much of the distance that copy is. Each contestant runs once in each round in fresh processes (benchmarks/contestants), and in every other
-round they run the other way about; a ratio is the median of the rounds' own. CPU seconds are those of all of a contestant's
-processes, of both sides. No contestant trains, and each looks at a batch's corners only. What is not installed is left out
-by name. Ends with 1 where a target is missed, or open since its peer is left out.
+must that makes a batch of samples: the distance between the two is that copy. Each contestant runs once in each round in fresh
+processes (benchmarks/contestants), and in every other round they run the other way about; a ratio is the median of the rounds'
+own. CPU seconds are those of all of a contestant's processes, of both sides. No contestant trains, and each looks at a batch's
+corners only. What is not installed is left out by name. Ends with 1 where a target is missed, or open since its peer is left out.
 """
 
 from __future__ import annotations

@@ -160,38 +160,35 @@ class Requester:
         beyond = max(LEAST_BEYOND, min(MOST_BEYOND, BYTES_BEYOND // max(1, self._reader.batch_bytes)))
         bound = max(LEAST_AHEAD, self._look_ahead // max(1, self._reader.batch_bytes))
         held = sum(tracker.in_flight + tracker.ready for tracker in trackers)
-        # None of a source's workers waits for an order, and small batches are requested together.
-        room = {host: host.share + beyond - host.outstanding for host in up}
-        free = {host: left for host, left in room.items() if left >= beyond // 2}
         # One that is ready for each worker besides the one it is making: workers that began together end together.
-        most = self._prefetch + sum(2 * host.share + beyond for host in up)
+        sources: list[Host | Local] = [*up]
+        if self.local is not None and not (self.hosts and plan.shards is not None):
+            sources.append(self.local)
+        limit = min(bound, self._prefetch + sum(2 * source.share + beyond for source in sources))
+        # This host's cores are the step's first: they help where data hosts do not keep up. A batch that has to wait for one
+        # before it says nothing of that.
+        ahead = sum(tracker.deliverable_count(self._prefetch) for tracker in trackers)
+        if up and self.local in sources and ahead >= self._prefetch:
+            sources.remove(self.local)
+        # None of a source's workers waits for an order, and small batches are requested together.
+        room = {source: source.share + beyond - source.outstanding for source in sources}
+        free = {source: left for source, left in room.items() if left >= (beyond // 2 if source in up else 1)}
         chosen: dict[Host | Local, list[Request]] = {}
-        while free and held < min(most, bound):
-            host = max(free, key=free.__getitem__)
-            request = self._pending(plan, trackers, host, up, now) if free[host] > 0 else None
+        while free and held < limit:
+            source = max(free, key=free.__getitem__)
+            request = self._pending(plan, trackers, source, up, now) if free[source] > 0 else None
             if request is None:
-                del free[host]
+                del free[source]
                 continue
-            chosen.setdefault(host, []).append(request)
-            free[host] -= 1
+            chosen.setdefault(source, []).append(request)
+            free[source] -= 1
             held += 1
-        local, limit = self.local, min(most, bound)
-        if local is not None and not (self.hosts and plan.shards is not None):
-            # Its cores are the step's first: they help where the data hosts do not keep batches ready.
-            left = local.share + beyond - local.outstanding
-            limit = min(most + 2 * local.share + beyond, bound)
-            if up and sum(tracker.ready for tracker in trackers) >= self._prefetch:
-                left = 0
-            while left > 0 and held < limit and (request := self._pending(plan, trackers, local, [], now)):
-                chosen.setdefault(local, []).append(request)
-                left -= 1
-                held += 1
         for source, requests in chosen.items():
             source.request(requests)
         # Local workers beside hosts are needed as soon as few batches are ready, whatever is in flight. Else a delivery makes
         # room only where the limit was reached: what arrives makes room at its host, and wakes this thread by itself.
         reached = max(limit // 2, limit - max(1, beyond // 2)) if held >= limit else -1
-        self._low = math.inf if local and up else reached
+        self._low = math.inf if self.local and up else reached
         self._request_late(up, now)
 
     def _pending(

@@ -121,6 +121,14 @@ class BatchTracker:
     def deliverable(self) -> bool:
         return self._turn() is not None
 
+    def deliverable_count(self, most: int) -> int:
+        """How many batches, up to ``most`` of each sequence, can be delivered without one that has not come."""
+        if not self._ordered:
+            return self.ready
+        return sum(
+            next((n for n in range(most) if one.delivered + n not in one.ready), most) for one in self._all if one.ready
+        )
+
     def deliver(self) -> Any:
         """The batch whose turn it is."""
         key = self._turn()
