@@ -122,6 +122,12 @@ def test_the_training_hosts_own_workers_help_and_each_sample_comes_once(host: Ho
     assert here
 
 
+def test_a_host_that_prepares_batches_needs_the_dataset(host: Host) -> None:
+    """A host that trains beside data hosts does not: heterogeneous/images, in test_images.py."""
+    error = host(AFTER.replace("read_batches(dataset", "read_batches(None")).communicate()[1]
+    assert "dataset must not be None on a host that prepares batches, got None on localhost" in error
+
+
 def test_a_script_that_defines_its_dataset_must_say_that_it_is_the_main_one(host: Host) -> None:
     ended = host(PHOTOS + AFTER.replace("from photos import Photos\n", ""))
     assert "must be called under `if __name__ == '__main__':`" in ended.communicate()[1]

@@ -3,31 +3,25 @@
 from __future__ import annotations
 
 import io
-import json
-import os
 import re
 import shutil
-import socket
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import preloaded
-import psutil
 import pytest
 from dockerfile_parse import DockerfileParser
+from programs import TRAINING_CODE, Ended, Program, free_port, variables
 from sklearn.datasets import load_digits
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "training_code" / "heterogeneous"))
 
 from model import held_out_accuracy
 
-TRAINING_CODE = Path(__file__).parents[2] / "training_code"
 TRAIN = TRAINING_CODE / "heterogeneous" / "train.py"
-SECONDS = 120  # until a test that would hang fails
 ONE_WORKER = ("--workers", "1")  # each imports PyTorch; the batches are the same
 SHORT = ("--epochs", "3")
 OF_SHORT = 9  # losses that it prints, of 6 steps and 3 epochs
@@ -38,64 +32,6 @@ UNEVEN = (
     "--batch-size",
     "500",
 )  # of 1,437 digits: three batches for two ranks, of which one is left out
-GROUPS = {name: {"instance_group_name": name, "hosts": ["localhost"]} for name in ("data_group", "dnn_group")}
-
-
-@dataclass(frozen=True)
-class Ended:
-    code: int
-    lines: list[str]
-
-    @property
-    def losses(self) -> list[str]:
-        """What must repeat: each printed step and epoch, with its loss, without how fast it went."""
-        found = (re.match(r"(step|epoch) \d+ loss [\d.]+", line) for line in self.lines)
-        return [match[0] for match in found if match]
-
-
-class Program:
-    """A train.py that runs, with the processes that it starts, of which none is left afterwards."""
-
-    def __init__(self, folder: Path, *arguments: str, processes: int = 1, **environment: str) -> None:
-        settings = {"PATH": os.environ["PATH"], "PYTHONPATH": str(TRAINING_CODE)}
-        self._process = preloaded.start([TRAIN, *arguments], cwd=folder, env=settings | environment, ranks=processes)
-
-    def until(self, beginning: str) -> None:
-        """Return when it has printed a line that begins so."""
-        watchdog = threading.Timer(SECONDS, self.kill)
-        watchdog.start()
-        printed = []
-        for line in self._process.stdout:
-            printed.append(line)
-            if line.startswith(beginning):
-                break
-        watchdog.cancel()
-        assert printed, "it printed nothing"
-        assert printed[-1].startswith(beginning), "".join(printed)
-
-    def stop(self) -> Ended:
-        """Send SIGTERM to each rank, as the entry point does, and return when all have ended."""
-        self._process.terminate()
-        return self.end()
-
-    def end(self) -> Ended:
-        """Return when it has ended of itself."""
-        output = self._process.communicate(timeout=SECONDS)[0]
-        return Ended(self._process.wait(), output.splitlines())
-
-    def kill(self) -> None:
-        """End it at once, with what it has started, but for its resource tracker, which frees its shared memory."""
-        for rank in self._process.processes:
-            if rank.poll() is None:
-                for process in psutil.Process(rank.pid).children(recursive=True):
-                    if "resource_tracker" not in " ".join(process.cmdline()):
-                        process.kill()
-        self._process.kill()
-        self._process.wait()
-
-    def close(self) -> None:
-        self.kill()
-        self._process.close()
 
 
 Start = Callable[..., Program]
@@ -106,33 +42,12 @@ def start() -> Iterator[Start]:
     programs: list[Program] = []
 
     def start(*arguments: object, **more: object) -> Program:
-        programs.append(Program(*arguments, **more))  # type: ignore[arg-type]
+        programs.append(Program(TRAIN, *arguments, **more))  # type: ignore[arg-type]
         return programs[-1]
 
     yield start
     for program in programs:
         program.close()
-
-
-def variables(base: Path, group: str, *channels: str) -> dict[str, str]:
-    """What SageMaker's training toolkit sets on a host of a job of a data host and one that trains, both this machine."""
-    return {
-        "SM_CURRENT_HOST": "localhost",
-        "SM_CURRENT_INSTANCE_GROUP": group,
-        "SM_INSTANCE_GROUPS_DICT": json.dumps(GROUPS),
-        "SM_HOSTS": '["localhost"]',
-        "SM_CHANNELS": json.dumps(channels),
-        **{f"SM_CHANNEL_{name.upper()}": str(base / "input" / "data" / name) for name in channels},
-        "SM_MODEL_DIR": str(base / "model"),
-        "SM_OUTPUT_DATA_DIR": str(base / "output" / "data"),
-        "TRAINING_JOB_ARN": "arn:aws:sagemaker:us-east-1:123456789012:training-job/digits",
-    }
-
-
-def free_port() -> int:
-    with socket.socket() as listening:
-        listening.bind(("", 0))
-        return int(listening.getsockname()[1])
 
 
 def put_digits(base: Path) -> None:
@@ -373,8 +288,9 @@ def test_a_data_host_without_its_digits_fails_and_names_the_file(start: Start, t
     assert str(tmp_path / "input" / "data" / "digits" / "digits.npz") in ended.lines[-1]
 
 
-def test_the_images_files_are_all_that_it_needs(tmp_path: Path) -> None:
-    dockerfile = DockerfileParser(fileobj=io.BytesIO((TRAIN.parent / "Dockerfile").read_bytes()))
+@pytest.mark.parametrize("file", ["heterogeneous/Dockerfile", "heterogeneous/images/Dockerfile"])
+def test_the_images_files_are_all_that_it_needs(tmp_path: Path, file: str) -> None:
+    dockerfile = DockerfileParser(fileobj=io.BytesIO((TRAINING_CODE / file).read_bytes()))
     copies = [line["value"].split() for line in dockerfile.structure if line["instruction"] == "COPY"]
     for *sources, target in copies:
         for source in (TRAINING_CODE / source for source in sources):

@@ -25,31 +25,40 @@ class TrainingLog:
     """Prints one line for each logged step on rank 0, and writes its numbers to TensorBoard's event files in ``events``."""
 
     def __init__(
-        self, rank: int, device: torch.device, *, flops: float = 0.0, ranks: int = 1, events: Path | None = None
+        self,
+        rank: int,
+        device: torch.device,
+        *,
+        flops: float = 0.0,
+        ranks: int = 1,
+        events: Path | None = None,
+        unit: str = "tokens",
     ) -> None:
-        self._rank, self._device, self._flops, self._ranks = rank, device, flops, ranks
-        self._tokens, self._began = 0, time.perf_counter()
+        self._rank, self._device, self._flops, self._ranks, self._unit = rank, device, flops, ranks, unit
+        self._count, self._began = 0, time.perf_counter()
         self._writer: Any = None
         if events is not None and rank == 0:
             from torch.utils.tensorboard import SummaryWriter
 
             self._writer = SummaryWriter(str(events))
 
-    def count(self, tokens: int) -> None:
-        """Add the tokens of a step over all ranks."""
-        self._tokens += tokens
+    def count(self, units: int) -> None:
+        """Add the tokens, or what the unit is, of a step over all ranks."""
+        self._count += units
 
     def write(self, step: int, **values: float) -> None:
         """Log a step's values, and the rate since the last call; reading a value from the device is the caller's."""
         now = time.perf_counter()
-        rate, self._tokens, self._began = self._tokens / (now - self._began), 0, now
+        rate, self._count, self._began = self._count / (now - self._began), 0, now
         if self._rank != 0:
             return
         values |= self._of_the_device(rate)
         text = " ".join(f"{name} {value:.6f}" for name, value in values.items())
-        print(f"step {step} {text} tokens/s {rate:.0f}\n", end="", flush=True)  # one write: ranks print side by side
+        print(
+            f"step {step} {text} {self._unit}/s {rate:.0f}\n", end="", flush=True
+        )  # one write: ranks print side by side
         if self._writer is not None:
-            for name, value in {**values, "tokens_per_second": rate}.items():
+            for name, value in {**values, f"{self._unit}_per_second": rate}.items():
                 self._writer.add_scalar(name, value, step)
             self._writer.flush()
 

@@ -4,22 +4,25 @@ On a laptop:      PYTHONPATH=training_code python training_code/data_parallel/tr
 Two processes:    PYTHONPATH=training_code torchrun --nproc-per-node 2 training_code/data_parallel/train.py
 On SageMaker:     the app that `training-jobs init data-parallel` writes
 
-It resumes from its last checkpoint; on a laptop, remove ``./output`` to start over.
+It resumes from its last checkpoint; on a laptop, remove ``./output`` to start over. SIGTERM ends it with a checkpoint after the
+current step.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
+import itertools
 import math
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import torch
-import torch.distributed as dist
 import torch.nn.functional as F
-from common.job import Job, use_the_jobs_network
-from common.process_group import leave_process_group
+from common.job import Job
+from common.process_group import process_group
+from common.stopping import Stop
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -50,6 +53,18 @@ def points(folder: Path | None) -> tuple[Tensor, Tensor]:
     return torch.tensor([row[:2] for row in rows]), torch.tensor([row[2] for row in rows])
 
 
+def batches(size: int, job: Job, batch_size: int) -> Iterator[Tensor]:
+    """The points of each step of this rank, epoch by epoch: a permutation, of which each rank takes every ranks-th batch."""
+    for epoch in itertools.count():
+        order = torch.randperm(size, generator=torch.Generator().manual_seed(epoch))
+        yield from order.split(batch_size)[job.rank : steps_of_an_epoch(size, job, batch_size) * job.ranks : job.ranks]
+
+
+def steps_of_an_epoch(size: int, job: Job, batch_size: int) -> int:
+    """The last, shorter batches are dropped."""
+    return size // batch_size // job.ranks
+
+
 # -- Model ------------------------------------------------------------------------------------------------------------
 
 
@@ -71,11 +86,7 @@ def step(model: nn.Module, optimizer: torch.optim.Optimizer, inputs: Tensor, lab
 # -- Run --------------------------------------------------------------------------------------------------------------
 
 
-def train(job: Job, options: argparse.Namespace) -> None:
-    device = torch.device("cuda", job.local_rank) if torch.cuda.is_available() else torch.device("cpu")
-    if job.ranks > 1:
-        use_the_jobs_network()
-        dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+def train(job: Job, options: argparse.Namespace, device: torch.device, stop: Stop) -> None:
     torch.manual_seed(options.seed)
     whole = network().to(device)
     model = DistributedDataParallel(whole) if job.ranks > 1 else whole
@@ -87,19 +98,23 @@ def train(job: Job, options: argparse.Namespace) -> None:
         saved = torch.load(checkpoint, map_location=device, weights_only=True)
         whole.load_state_dict(saved["model"])
         optimizer.load_state_dict(saved["optimizer"])
-        first = saved["epoch"]
-    for epoch in range(first, options.epochs):
-        # The same permutation on all ranks, of which each takes every ranks-th batch; the last, shorter ones are dropped.
-        order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(epoch)).to(device)
-        batches = order.split(options.batch_size)[: len(order) // options.batch_size // job.ranks * job.ranks]
-        for batch in batches[job.rank :: job.ranks]:
-            loss = step(model, optimizer, inputs[batch], labels[batch])
-        if job.rank == 0:
-            print(f"epoch {epoch + 1} loss {loss.item():.4f}", flush=True)
+        first = saved["steps"]
+    per_epoch = steps_of_an_epoch(len(labels), job, options.batch_size)
+    chosen = itertools.islice(batches(len(labels), job, options.batch_size), first, options.epochs * per_epoch)
+    for steps, batch in enumerate(chosen, start=first + 1):
+        loss = step(model, optimizer, inputs[batch], labels[batch])
+        epoch_ends = steps % per_epoch == 0
+        if epoch_ends and job.rank == 0:
+            print(f"epoch {steps // per_epoch} loss {loss.item():.4f}", flush=True)
+        if (stop.check() or epoch_ends) and job.rank == 0:
             job.checkpoints.mkdir(parents=True, exist_ok=True)
             partial = checkpoint.with_suffix(".partial")
-            torch.save({"model": whole.state_dict(), "optimizer": optimizer.state_dict(), "epoch": epoch + 1}, partial)
+            torch.save({"model": whole.state_dict(), "optimizer": optimizer.state_dict(), "steps": steps}, partial)
             os.replace(partial, checkpoint)
+        if stop.agreed:
+            if job.rank == 0:
+                print(f"stopped by SIGTERM with the checkpoint of step {steps}", flush=True)
+            return
     if job.rank == 0:
         with torch.no_grad():
             print(f"accuracy {(whole(inputs).argmax(1) == labels).float().mean().item():.4f}", flush=True)
@@ -108,8 +123,9 @@ def train(job: Job, options: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    train(Job.here(), config())
-    leave_process_group()
+    options, job = config(), Job.here()
+    with process_group(job) as device:
+        train(job, options, device, Stop())
 
 
 if __name__ == "__main__":

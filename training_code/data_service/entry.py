@@ -57,7 +57,7 @@ def _number(host: str) -> tuple[int, str]:
 
 
 def read_batches(
-    dataset: Dataset[Any],
+    dataset: Dataset[Any] | None,
     *,
     batch_size: int,
     shuffle: bool = True,
@@ -87,6 +87,7 @@ def read_batches(
 
     Args:
         dataset: Map-style or iterable, the same on all hosts; it is pickled to worker processes, and so is ``collate_fn``.
+            None on a host that trains beside data hosts and lacks the files: it takes their plan, and has no local workers.
         batch_size: Samples in a batch of one rank; the last of an epoch may hold fewer, unless ``drop_last``.
         even: True: every rank reads the same number of batches, and what is left over is left out. ``"pad"``: every rank reads
             the same number, and batches from the epoch's beginning come twice. False: ranks may differ by one batch.
@@ -118,8 +119,10 @@ def read_batches(
     shards = shards or (workers or SHARDS) * (len(data_hosts) or job.ranks)
     options: dict[str, Any] = {"batch_size": batch_size, "seed": seed, "shuffle": shuffle, "drop_last": drop_last}
     options |= {"even": even, "shards": shards}
-    plan = Plan.of(dataset, **options)
-    if job.groups and job.group == data_group:
+    if dataset is None and (not data_hosts or job.group == data_group):
+        raise DataServiceError(f"dataset must not be None on a host that prepares batches, got None on {job.host}")
+    plan = None if dataset is None else Plan.of(dataset, **options)
+    if dataset is not None and job.groups and job.group == data_group:
         server = BatchServer(
             dataset,
             job=job.arn,
@@ -130,9 +133,11 @@ def read_batches(
             **options,
         )
         _serve(server, job, workers or cpus)
+    pool = None
     count = _local(local_workers, workers, cpus, job.local_ranks, bool(data_hosts))
-    payload, nice = Payload.of(dataset, collate_fn), NICE if data_hosts else 0
-    pool = partial(WorkerPool, payload, plan, count, start=Processes(payload.modules).start, nice=nice)
+    if dataset is not None and plan is not None and count:
+        payload, nice = Payload.of(dataset, collate_fn), NICE if data_hosts else 0
+        pool = partial(WorkerPool, payload, plan, count, start=Processes(payload.modules).start, nice=nice)
     reader = BatchReader(
         [f"{host}:{port}" for host in data_hosts],
         job=job.arn,
@@ -146,7 +151,7 @@ def read_batches(
         ordered=ordered,
         epochs=epochs,
         plan=plan,
-        local=pool if count else None,
+        local=pool,
         host=job.host,
     )
     atexit.register(lambda: reader.close(getattr(sys, "last_value", None)))

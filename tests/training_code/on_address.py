@@ -1,0 +1,16 @@
+"""Runs a script whose data host listens on one address of this machine, so that several share a port number.
+
+    python on_address.py 127.0.0.2 SCRIPT ARGUMENTS
+
+On SageMaker each data host is a machine of its own, and listens on all its addresses.
+"""
+
+import functools
+import runpy
+import sys
+
+from data_service import entry
+
+_, address, *sys.argv = sys.argv
+entry.BatchServer = functools.partial(entry.BatchServer, host=address)
+runpy.run_path(sys.argv[0], run_name="__main__")

@@ -1,0 +1,149 @@
+"""Trainings of each kind that are interrupted at seeded moments, by SIGTERM or SIGKILL, end with the losses of one that was not.
+
+A job's hosts get SIGTERM when it is stopped or its spot machines are taken back, and end without one when a machine fails.
+TensorFlow's examples are interrupted in test_heterogeneous_tensorflow.py and end_to_end/test_compiled.py, once each.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+from programs import TRAINING_CODE, Program, losses_of
+
+MOMENTS = 10
+QUICK = 2  # moments of the quick kinds that every change waits for; `make soak` has all
+LLAMA = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": 128, "hidden_size": 32}
+LLAMA |= {"intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A script that trains, with sizes that take seconds."""
+
+    script: str
+    arguments: str
+    ranks: int = 1
+    paths: tuple[str, ...] = ()
+    seconds: float = 0.05  # within which of a logged step it is interrupted
+    quick: bool = False
+    inputs: Callable[[Path], dict[str, str]] = lambda folder: {}
+
+    def start(self, folder: Path, inputs: Path) -> Program:
+        folder.mkdir(exist_ok=True)
+        variables = {
+            "PYTHONPATH": ":".join(str(TRAINING_CODE / path) for path in ("", *self.paths)),
+            **self.inputs(inputs),
+        }
+        command = (TRAINING_CODE / self.script, folder, *self.arguments.split())
+        return Program(*command, processes=self.ranks, **variables)
+
+
+def a_model_and_tokens(folder: Path) -> dict[str, str]:
+    for name in ("model", "tokens"):
+        (folder / name).mkdir(exist_ok=True)
+    (folder / "model" / "config.json").write_text(json.dumps(LLAMA))
+    tokens = np.random.default_rng(0).integers(0, 128, 5000).astype(np.uint16)
+    np.save(folder / "tokens" / "tokens-00000.npy", tokens)
+    channels = {f"SM_CHANNEL_{name.upper()}": str(folder / name) for name in ("model", "tokens")}
+    return {"SM_CHANNELS": '["model", "tokens"]', **channels}
+
+
+def a_folder_of_images(folder: Path) -> dict[str, str]:
+    sys.path.insert(0, str(TRAINING_CODE / "heterogeneous" / "images"))
+    import make_images
+
+    if not (folder / "train").is_dir():
+        make_images.write(folder / "train", 60, 10, side=48, seed=0)
+    return {"SM_CHANNELS": '["train"]', "SM_CHANNEL_TRAIN": str(folder / "train")}
+
+
+def a_compilers_cache(folder: Path) -> dict[str, str]:
+    return {"TORCHINDUCTOR_CACHE_DIR": str(folder / "cache"), "HOME": str(folder), "TRAINING_COMPILER": "inductor"}
+
+
+KINDS = {
+    "data parallel": Kind("data_parallel/train.py", "--epochs 12", ranks=2, quick=True),
+    "heterogeneous": Kind("heterogeneous/train.py", "--workers 1 --epochs 2 --batch-size 20 --checkpoint-every 15"),
+    "images": Kind(
+        "heterogeneous/images/train.py",
+        "--workers 1 --epochs 2 --batch-size 8 --depth 26 --width 8 --size 32 --log-every 1 --checkpoint-every 3",
+        paths=("heterogeneous/images",),
+        inputs=a_folder_of_images,
+    ),
+    "compiled": Kind(
+        "compiled/train.py",
+        "--steps=40 --checkpoint-every=7 --log-every=1 --batch-size=4 --sequence=32 --width=32 --layers=1 --heads=2 "
+        "--preprocessing-workers=0",
+        inputs=a_compilers_cache,
+    ),
+    "model parallel": Kind(
+        "model_parallel/train.py",
+        "--steps 24 --checkpoint-every 5 --log-every 1 --ask-every 1 --tensor 2 --layers 2 --width 32 --heads 8 "
+        "--hidden 64 --context 16 --batch-size 8 --text-bytes 200000",
+        ranks=2,
+        paths=("model_parallel",),
+    ),
+    "huggingface": Kind(
+        "model_parallel/huggingface/train.py",
+        "--steps 24 --checkpoint-every 5 --log-every 1 --ask-every 1 --data-shard 2 --context 16 --batch-size 8",
+        ranks=2,
+        paths=("model_parallel", "model_parallel/huggingface"),
+        inputs=a_model_and_tokens,
+    ),
+}
+CASES = [
+    pytest.param(name, moment, marks=() if kind.quick and moment < QUICK else pytest.mark.soak)
+    for name, kind in KINDS.items()
+    for moment in range(MOMENTS)
+]
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Path, dict[str, str]]]:
+    """The inputs of a kind, and the losses of a training of it that nothing interrupts."""
+    found: dict[str, tuple[Path, dict[str, str]]] = {}
+
+    def of(name: str) -> tuple[Path, dict[str, str]]:
+        if name not in found:
+            inputs = tmp_path_factory.mktemp("inputs")
+            program = KINDS[name].start(tmp_path_factory.mktemp("uninterrupted"), inputs)
+            ended = program.end()
+            program.close()
+            assert ended.code == 0, ended
+            found[name] = (inputs, losses_of(ended.lines))
+        return found[name]
+
+    return of
+
+
+@pytest.mark.parametrize(("name", "moment"), CASES)
+def test_an_interrupted_training_ends_with_the_losses_of_one_that_was_not(
+    uninterrupted: Callable[[str], tuple[Path, dict[str, str]]], name: str, moment: int, tmp_path: Path
+) -> None:
+    kind, chosen = KINDS[name], random.Random(f"{name} {moment}")
+    inputs, expected = uninterrupted(name)
+    at = chosen.choice(list(expected)[:-1])
+    program = kind.start(tmp_path, inputs)
+    program.until(f"{at} ")
+    time.sleep(chosen.uniform(0, kind.seconds))
+    if chosen.random() < 0.5:
+        first = [*program.seen, *program.stop().lines]
+    else:
+        program.kill()
+        first = program.seen
+    program.close()
+    again = kind.start(tmp_path, inputs)
+    ended = again.end()
+    again.close()
+    assert ended.code == 0, ended
+    for lines in (first, ended.lines):
+        assert losses_of(lines).items() <= expected.items()
+    assert losses_of(first) | losses_of(ended.lines) == expected

@@ -1,0 +1,32 @@
+"""The number format of a step's matrix products, and the loss's scale where it is fp16."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+
+import torch
+
+FORMATS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+class Precision:
+    """Autocast and gradient scaler of one training; with other formats than fp16 the scaler does nothing.
+
+    ``auto`` is bf16 on a GPU that has it, fp16 on one on which PyTorch would emulate it, such as those of ml.p3 and ml.g4dn, and
+    fp32 on a CPU. Weights, gradients and optimizer state stay fp32.
+    """
+
+    def __init__(self, name: str, device: torch.device) -> None:
+        self.name = automatic(device) if name == "auto" else name
+        self._device = device
+        self.scaler = torch.amp.GradScaler(device.type, enabled=self.name == "fp16")
+
+    def autocast(self) -> AbstractContextManager[None]:
+        enabled = self.name != "fp32"
+        return torch.autocast(self._device.type, FORMATS[self.name] if enabled else None, enabled=enabled)
+
+
+def automatic(device: torch.device) -> str:
+    if device.type != "cuda":
+        return "fp32"
+    return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp16"

@@ -1,0 +1,263 @@
+"""Train a ResNet-50 on a folder of JPEGs in ImageNet's layout, which other machines decode where the job has some.
+
+On a laptop:                  python make_images.py data; python train.py --train data/train --validation data/val
+Two processes, by torchrun:   torchrun --nproc-per-node 2 train.py --train data/train
+On SageMaker:                 a HeterogeneousJob with the channels ``train``, of the data group, and ``validation``
+
+For ImageNet the command is the same, with its folders. Every host of a job starts this file. Those of the group ``--data-group``
+decode, crop and serve images until the training is over; the others train, and need no files but those of ``validation``.
+
+It resumes from the last checkpoint, in the middle of an epoch too; on a laptop, remove ``./output`` to start over. SIGTERM ends
+it with a checkpoint after the current step.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from common.job import Job
+from common.optimization import parameter_groups, set_learning_rate, warmup_cosine
+from common.precision import Precision
+from common.process_group import process_group, to_device
+from common.stopping import Stop
+from common.training_log import TrainingLog
+from data_service import Batches, read_batches
+from image_folder import ImageFolder
+from resnet import DEPTHS, ResNet
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader
+
+# -- Config -----------------------------------------------------------------------------------------------------------
+
+MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet's pixels, as torchvision's weights expect
+
+
+def config() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    add = parser.add_argument
+    add("--train", type=Path, help="a folder CLASS/NAME.JPEG, by default the channel train")
+    add("--validation", type=Path, help="by default the channel validation; without it the model is not evaluated")
+    add("--classes", type=int, default=1000, help="at least as many as there are folders")
+    add("--depth", type=int, choices=tuple(DEPTHS), default=50)
+    add("--width", type=int, default=64, help="channels of the first convolution")
+    add("--size", type=int, default=224, help="pixels of an image's side in training")
+    add("--epochs", type=int, default=90)
+    add("--batch-size", type=int, default=64, help="of each process that trains")
+    add(
+        "--learning-rate", type=float, default=0.1, help="the peak for 256 images in a step; it grows with their number"
+    )
+    add("--warm-up", type=int, default=5, help="epochs until the peak, at most half of all")
+    add("--weight-decay", type=float, default=1e-4)
+    add("--smoothing", type=float, default=0.1, help="of the labels")
+    add("--precision", choices=("auto", "fp32", "bf16", "fp16"), default="auto")
+    add("--seed", type=int, default=0)
+    add("--workers", type=int, help="processes of each data host that decode, by default one for each CPU")
+    add("--data-group", default="data_group", help="the instance group that serves images")
+    add("--port", type=int, default=6000, help="of each data host")
+    add("--log-every", type=int, default=10, help="steps")
+    add("--checkpoint-every", type=int, default=0, help="steps, besides the end of each epoch; 0: only there")
+    add("--compiler", choices=("none", "inductor"), default=os.environ.get("TRAINING_COMPILER") or "none")
+    return parser.parse_args()
+
+
+# -- Data -------------------------------------------------------------------------------------------------------------
+
+
+def batches_of(job: Job, options: argparse.Namespace) -> Batches:
+    """This process's batches of each epoch. On a data host it serves them until the training is over, and ends the process."""
+    folder = options.train or job.channels.get("train")
+    return read_batches(
+        ImageFolder(folder, options.size) if folder else None,
+        batch_size=options.batch_size,
+        seed=options.seed,
+        workers=options.workers,
+        data_group=options.data_group,
+        port=options.port,
+        epochs=options.epochs,
+    )
+
+
+def on_device(batch: Mapping[str, Tensor], device: torch.device) -> tuple[Tensor, Tensor]:
+    """Images, float32 [n, 3, size, size] in ``channels_last``, and labels. They travel as bytes, a fourth as many."""
+    images = to_device(batch["image"], device).permute(0, 3, 1, 2).float() / 255
+    mean, deviation = (torch.tensor(values, device=device).view(3, 1, 1) for values in (MEAN, DEVIATION))
+    return (images - mean) / deviation, to_device(batch["label"], device)
+
+
+# -- Model ------------------------------------------------------------------------------------------------------------
+
+
+def build(options: argparse.Namespace, device: torch.device) -> nn.Module:
+    torch.manual_seed(options.seed)
+    model = ResNet(DEPTHS[options.depth], options.classes, options.width)
+    return model.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
+
+
+def forward_of(model: nn.Module, job: Job, device: torch.device, options: argparse.Namespace) -> nn.Module:
+    """What a step calls: the model with its gradients averaged over the ranks, compiled where that is wanted."""
+    if job.ranks > 1:
+        model = DistributedDataParallel(model, device_ids=[device] if device.type == "cuda" else None)
+    return torch.compile(model) if options.compiler == "inductor" else model  # type: ignore[return-value]
+
+
+# -- Step -------------------------------------------------------------------------------------------------------------
+
+
+def step(
+    forward: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    precision: Precision,
+    images: Tensor,
+    labels: Tensor,
+    smoothing: float,
+) -> Tensor:
+    with precision.autocast():
+        loss = F.cross_entropy(forward(images), labels, label_smoothing=smoothing)
+    optimizer.zero_grad()
+    precision.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
+    precision.scaler.step(optimizer)
+    precision.scaler.update()
+    return loss.detach()
+
+
+@torch.no_grad()
+def evaluate(job: Job, options: argparse.Namespace, model: nn.Module, device: torch.device) -> float:
+    """The share of the validation's images whose class is found, over all ranks; each reads every ranks-th image."""
+    images = ImageFolder(options.validation, options.size, training=False)
+    mine = range(job.rank, len(images), job.ranks)
+    loader = DataLoader(images, options.batch_size, sampler=mine)
+    right = torch.zeros((), device=device)
+    model.eval()
+    for batch in loader:
+        pixels, labels = on_device(batch, device)
+        right += (model(pixels).argmax(dim=1) == labels).sum()
+    model.train()
+    dist.all_reduce(right)
+    return right.item() / len(images)
+
+
+# -- Run --------------------------------------------------------------------------------------------------------------
+
+
+class Epoch:
+    """An epoch's sums: how often each file was trained on, and the loss; on this rank until they are added up."""
+
+    def __init__(self, files: int) -> None:
+        self.reads = torch.zeros(files, dtype=torch.int32)
+        self.loss = torch.zeros((), dtype=torch.float64)
+
+    def add(self, indices: Tensor, loss: Tensor) -> None:
+        self.reads.index_add_(0, indices, torch.ones(len(indices), dtype=torch.int32))
+        self.loss = self.loss.to(loss.device) + loss.double() * len(indices)  # it does not wait for the device
+
+    def over_all_ranks(self) -> dict[str, Tensor]:
+        reads, loss = self.reads.clone(), self.loss.cpu().clone()
+        dist.all_reduce(reads)
+        dist.all_reduce(loss)
+        return {"reads": reads, "loss": loss}
+
+    def report(self) -> str:
+        sums = self.over_all_ranks()
+        once, more = int((sums["reads"] == 1).sum()), int((sums["reads"] > 1).sum())
+        mean = sums["loss"].item() / max(1, int(sums["reads"].sum()))
+        return f"loss {mean:.6f} files read once {once}, more often {more}, never {len(self.reads) - once - more}"
+
+
+def train(job: Job, options: argparse.Namespace, batches: Batches, device: torch.device, stop: Stop) -> None:
+    model = build(options, device)
+    forward, precision = forward_of(model, job, device, options), Precision(options.precision, device)
+    peak = options.learning_rate * options.batch_size * job.ranks / 256
+    optimizer = torch.optim.SGD(parameter_groups(model, options.weight_decay), peak, momentum=0.9, nesterov=True)
+    assert batches.plan is not None
+    files = batches.plan.length or 0
+    steps, epoch = restore(job, model, optimizer, precision, batches, Epoch(files))
+    first, total = batches.state_dict()["epoch"], options.epochs * len(batches)
+    warm_up = min(options.warm_up, options.epochs // 2) * len(batches)
+    if job.local_rank == 0:
+        where = f"host {job.host} trains on {device.type} in {precision.name}"
+        print(f"{where}, {job.local_ranks} of {job.ranks} processes, from step {steps} in epoch {first}", flush=True)
+    log = TrainingLog(job.rank, device, unit="images")
+    for number in range(first, options.epochs):
+        for batch in batches.epoch(number):
+            steps += 1
+            set_learning_rate([optimizer], peak * warmup_cosine(steps, total, warm_up, least=0.0))
+            loss = step(forward, optimizer, precision, *on_device(batch, device), options.smoothing)
+            epoch.add(batch["index"], loss)
+            log.count(len(batch["index"]) * job.ranks)
+            if steps % options.log_every == 0 and job.rank == 0:
+                log.write(steps, loss=loss.item())
+            stopping = stop.check()
+            if stopping or (options.checkpoint_every and steps % options.checkpoint_every == 0):
+                keep(job, model, optimizer, precision, batches, steps, epoch)
+            if stopping:
+                if job.rank == 0:
+                    print(f"stopped by SIGTERM with the checkpoint of step {steps}", flush=True)
+                return
+        report, epoch = epoch.report(), Epoch(files)
+        keep(job, model, optimizer, precision, batches, steps, epoch)
+        accuracy = f" accuracy {evaluate(job, options, model, device):.4f}" if options.validation else ""
+        if job.rank == 0:
+            print(f"epoch {number} {report}{accuracy}", flush=True)
+    if job.rank == 0:
+        job.model.mkdir(parents=True, exist_ok=True)
+        torch.save(model.state_dict(), job.model / "model.pt")
+
+
+def keep(
+    job: Job,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    precision: Precision,
+    batches: Batches,
+    steps: int,
+    epoch: Epoch,
+) -> None:
+    """Write the checkpoint atomically, on rank 0: it is uploaded to S3 during the training."""
+    sums = epoch.over_all_ranks()  # every rank takes part
+    if job.rank == 0:
+        states: dict[str, Any] = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
+        states |= {"scaler": precision.scaler.state_dict(), "position": batches.state_dict(), "steps": steps, **sums}
+        job.checkpoints.mkdir(parents=True, exist_ok=True)
+        torch.save(states, job.checkpoints / "next.partial")
+        os.replace(job.checkpoints / "next.partial", job.checkpoints / "last.pt")
+
+
+def restore(
+    job: Job,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    precision: Precision,
+    batches: Batches,
+    epoch: Epoch,
+) -> tuple[int, Epoch]:
+    """Go on where the checkpoint stands; returns the number of steps, and the sums of the epoch that is under way."""
+    file = job.checkpoints / "last.pt"
+    if not file.is_file():
+        return 0, epoch
+    states = torch.load(file, map_location="cpu", weights_only=True)
+    model.load_state_dict(states["model"])
+    optimizer.load_state_dict(states["optimizer"])
+    precision.scaler.load_state_dict(states["scaler"])
+    batches.load_state_dict(states["position"])
+    if job.rank == 0:
+        epoch.reads, epoch.loss = states["reads"], states["loss"]
+    return states["steps"], epoch
+
+
+def main() -> None:
+    options, job = config(), Job.here()
+    options.validation = options.validation or job.channels.get("validation")
+    with batches_of(job, options) as batches, process_group(job) as device:
+        train(job, options, batches, device, Stop())
+
+
+if __name__ == "__main__":
+    main()
