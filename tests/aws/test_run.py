@@ -88,6 +88,7 @@ def test_it_prints_what_it_would_create_and_cost_and_refuses_without_yes(bootstr
     assert done.stdout == golden.read_text()
 
 
+@pytest.mark.soak  # deploys a stack by the real CLI once more; test_unknowns.py has the test that it runs
 def test_agreed_to_it_runs_a_test_and_leaves_no_stack_and_no_bucket(bootstrapped: dict[str, str]) -> None:
     done = run("--yes", "--only", "efs_is_mounted_without_a_role", **bootstrapped)
     assert done.returncode == 0, done.stdout + done.stderr

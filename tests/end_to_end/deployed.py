@@ -28,7 +28,7 @@ T = TypeVar("T")
 ROOT = Path(__file__).parents[2]
 A_USERS_JOB = Path(__file__).parent / "a_users_job"
 AN_ERROR_RATHER_THAN_A_HANG = 900  # seconds; no fact depends on it
-FIRST_LOOK, LONGEST_LOOK = 0.2, 5.0  # seconds between two looks, which grow: AWS throttles who looks too often
+FIRST_LOOK, LONGEST_LOOK = 0.2, 1.0  # seconds between two looks, which grow: AWS throttles who looks too often
 CLOCKS_DIFFER = timedelta(minutes=1)  # Step Functions' and SageMaker's
 
 

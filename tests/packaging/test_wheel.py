@@ -86,6 +86,7 @@ def programs(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return programs
 
 
+@pytest.mark.soak  # make test has the README's commands in this environment, and soak installs the wheel as well
 def test_the_readmes_stack_deploys_and_its_hosts_run_with_what_the_wheel_requires(
     programs: Path, tmp_path: Path
 ) -> None:
