@@ -15,10 +15,13 @@ from typing import Any
 
 import aws_cdk as cdk
 import pytest
+from adopted import differing, requests_of
 from deployed import Deployed, wait_until
 from terminal import Terminal
 from two_workflows import FOREVER, TwoWorkflows
 
+from cdk_sagemaker_training.adopt import Adopted
+from cdk_sagemaker_training.adopt.from_job import request_of_job
 from cdk_sagemaker_training.cli.main import main
 from cdk_sagemaker_training.client import Account, Execution, Job, NotFoundError, TrainingError
 from sagemaker_local_account.faults import Throttling
@@ -221,6 +224,33 @@ class TestTheCommand:
         known = request.keys() - {"Tags", "TrainingJobName"}  # which only the execution makes
         assert {key: request[key] for key in known} == {key: sent[key] for key in known}
         assert {it["limit_seconds"] for it in planned["cost"]["machines"]} == {3600}
+
+    def test_adopts_a_job_that_boto3_made(
+        self, typed: Callable[..., Ran], account: Account, failed: Execution, tmp_path: Path
+    ) -> None:
+        made = {
+            **request_of_job(account, failed.job().name),
+            "TrainingJobName": "by-boto3",
+            "HyperParameters": {"steps": "1", "note": "1e-3"},
+            "Environment": {"NAME": "value"},
+            "StoppingCondition": {"MaxRuntimeInSeconds": 90},
+            "Tags": [{"Key": "team", "Value": "vision"}],
+        }
+        account.client("sagemaker").create_training_job(**made)
+        adopted = typed("adopt", "by-boto3", "--json").json
+        stack = Adopted(adopted["source"], ())
+        requests, _ = requests_of({"by-boto3": stack})
+        listed = {it["member"] for it in adopted["differences"]}
+        assert differing(made, requests["by-boto3"]) == listed
+        assert listed == {"TrainingJobName", "HyperParameters.note", "Tags[StepFunctionsExecution]"}
+        assert typed("adopt", "by-boto3").out == stack.source
+        assert typed("init", str(tmp_path / "app"), "--from-job", "by-boto3").code == 0
+        assert (tmp_path / "app" / "app.py").read_text() == stack.source
+
+    def test_adopts_nothing_that_is_not_there(self, typed: Callable[..., Ran]) -> None:
+        ran = typed("adopt", "nothing")
+        assert (ran.code, ran.out) == (2, "")
+        assert one_line(ran).startswith("training-jobs: no training job 'nothing' in us-east-1")
 
     def test_starts_and_follows_a_job_to_its_end(self, typed: Callable[..., Ran]) -> None:
         ran = typed("start", "Training", "--set", "steps=2", "--follow")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sysconfig
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -52,6 +52,19 @@ training-jobs local stop
 
 `app.py` is the stack, `training_code/{folder}/train.py` the training. On AWS: `cdk deploy`, then `training-jobs --aws start`.
 """
+
+
+_ADOPTED = """# A training job
+
+`app.py` is a stack whose workflow sends the request of a job that was made by other means; its comments name what differs.
+
+```console
+cdk deploy
+training-jobs start --follow
+```
+"""
+
+_FILES = {"cdk.json": '{"app": "python3 app.py"}\n', ".gitignore": "cdk.out/\n.local-account/\n"}
 
 
 @dataclass(frozen=True)
@@ -113,26 +126,51 @@ def write_app(kind: str, directory: Path) -> list[Path]:
             hyperparameters=app.hyperparameters,
             metrics="\n".join(f'        "{name}": r"{regex}",' for name, regex in app.metrics.items()),
         ),
-        "cdk.json": '{"app": "python3 app.py"}\n',
         "README.md": _README.format(stack=stack, folder=app.folder),
-        ".gitignore": "cdk.out/\n.local-account/\n",
+        **_FILES,
     }
-    for name in (*texts, "training_code", "data"):
-        if (directory / name).exists():
-            raise FileExistsError(
-                f"directory must have no {name}, so that nothing is overwritten, like 'my_training', got {str(directory)!r}"
-            )
-    directory.mkdir(parents=True, exist_ok=True)
+    _check_new(directory, (*texts, "training_code", "data"))
     written = copy_training_code(app.folder, directory / "training_code")
-    for name, text in texts.items():
-        (directory / name).write_text(text)
-        written.append(directory / name)
+    written += _write(directory, texts)
     if app.data is not None:
         _, file, write = app.data
         (directory / "data").mkdir()
         write(directory / "data" / file)
         written.append(directory / "data" / file)
     return sorted(written)
+
+
+def write_adopted(source: str, directory: Path) -> list[Path]:
+    """Write an app whose source is known.
+
+    Args:
+        source: Its app.py.
+        directory: Where to, created if needed.
+
+    Returns:
+        The files that were written, sorted.
+
+    Raises:
+        FileExistsError: A file of the app is there already; nothing is written.
+    """
+    texts = {"app.py": source, "README.md": _ADOPTED, **_FILES}
+    _check_new(directory, texts)
+    return sorted(_write(directory, texts))
+
+
+def _check_new(directory: Path, names: Iterable[str]) -> None:
+    for name in names:
+        if (directory / name).exists():
+            raise FileExistsError(
+                f"directory must have no {name}, so that nothing is overwritten, like 'my_training', got {str(directory)!r}"
+            )
+
+
+def _write(directory: Path, texts: Mapping[str, str]) -> list[Path]:
+    directory.mkdir(parents=True, exist_ok=True)
+    for name, text in texts.items():
+        (directory / name).write_text(text)
+    return [directory / name for name in texts]
 
 
 def _write_spirals(file: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from cdk_sagemaker_training.cli import init, local, show, start, stop, watch
+from cdk_sagemaker_training.cli import adopt, init, local, show, start, stop, watch
 from cdk_sagemaker_training.cli.context import Options
 from cdk_sagemaker_training.cli.doctor import doctor
 from cdk_sagemaker_training.cli.errors import INTERRUPTED, REFUSED, USAGE, one_line
@@ -25,6 +25,7 @@ app = typer.Typer(
     "Exit codes: 1 the job failed or was stopped, 2 wrong use, 3 a call to AWS failed, 130 Ctrl-C; the job goes on.",
 )
 app.command("init")(init.init)
+app.command("adopt")(adopt.adopt)
 app.command("start")(start.start)
 app.command("watch")(watch.watch)
 app.command("logs")(show.logs)

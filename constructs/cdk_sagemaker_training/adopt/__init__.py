@@ -1,0 +1,10 @@
+"""The Python of a stack whose workflow sends the request of a job that was made by other means.
+
+``adopted_stack`` translates a CreateTrainingJob request; ``request_of_job`` reads that of a job, and
+``request_of_script`` that which a script of SageMaker's SDK would send. Each member of the request is either said in the stack or
+in its list of differences.
+"""
+
+from cdk_sagemaker_training.adopt.members import Difference as Difference
+from cdk_sagemaker_training.adopt.stack import Adopted as Adopted
+from cdk_sagemaker_training.adopt.stack import adopted_stack as adopted_stack
