@@ -14,10 +14,10 @@ from rendered import create_requests
 from cdk_sagemaker_training.adopt import Adopted
 
 # What the API's documentation of the members has as their defaults.
-DEFAULTS: dict[str, Any] = {
-    "CompressionType": "None",
-    "RecordWrapperType": "None",
-    "TrainingRepositoryAccessMode": "Platform",
+DEFAULTS: dict[str, tuple[str, ...]] = {
+    "CompressionType": ("None", "GZIP"),  # of a channel, and of the output
+    "RecordWrapperType": ("None",),
+    "TrainingRepositoryAccessMode": ("Platform",),
 }
 # The members that tell the structures of a list apart.
 NAMES = ("ChannelName", "InstanceGroupName", "RuleConfigurationName", "CollectionName", "Key")
@@ -83,7 +83,7 @@ def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     elif isinstance(value, dict):
         for name, item in value.items():
             plain = name.removesuffix(".$")
-            if item is not False and item != DEFAULTS.get(plain):
+            if item is not False and item not in DEFAULTS.get(plain, ()):
                 yield from _leaves(item, f"{path}.{plain}" if path else plain)
     elif isinstance(value, list) and value and isinstance(value[0], dict):
         for number, item in enumerate(value):

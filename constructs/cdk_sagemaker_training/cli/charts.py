@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from html import escape
 
 COLORS = ("#2b6cb0", "#c05621", "#2f855a", "#6b46c1", "#b83280", "#718096")
-_WIDTH, _HEIGHT, _LEFT, _BOTTOM = 640, 200, 64, 24  # of a chart and its margins, in units that the page scales
+_WIDTH, _HEIGHT, _LEFT, _BOTTOM = 640, 200, 92, 24  # of a chart and its margins, in units that the page scales
+_ROW = 44  # of the timeline: a line of text and a bar
 
 Points = Sequence[tuple[float, float]]
 
@@ -39,17 +40,21 @@ def line_chart(name: str, series: Mapping[str, Points]) -> str:
         if points
     )
     labels = (
-        f'<text x="{_LEFT - 6}" y="16" text-anchor="end">{high:.4g}</text>'
-        f'<text x="{_LEFT - 6}" y="{_HEIGHT - _BOTTOM}" text-anchor="end">{low:.4g}</text>'
+        f'<text x="{_LEFT - 6}" y="16" text-anchor="end">{high:.3g}</text>'
+        f'<text x="{_LEFT - 6}" y="{_HEIGHT - _BOTTOM}" text-anchor="end">{low:.3g}</text>'
         f'<text x="{_LEFT}" y="{_HEIGHT - 4}">0 s</text>'
         f'<text x="{_WIDTH - 8}" y="{_HEIGHT - 4}" text-anchor="end">{end:.0f} s</text>'
     )
-    last = ", ".join(f"{escape(key)} {points[-1][1]:.6g}" for key, points in finite.items() if points)
+    last = ", ".join(
+        f'<b class="color-{number % len(COLORS)}">{escape(key)}</b> {points[-1][1]:.6g}'
+        for number, (key, points) in enumerate(finite.items())
+        if points
+    )
     return f"<figure><figcaption>{escape(name)}: {last}</figcaption>{_svg(_HEIGHT, lines + labels)}</figure>"
 
 
 def timeline(phases: Sequence[tuple[str, float, float]]) -> str:
-    """Return bars below each other.
+    """Return bars below each other, each below its name.
 
     Args:
         phases: The name of each, and its start and end in seconds.
@@ -57,13 +62,13 @@ def timeline(phases: Sequence[tuple[str, float, float]]) -> str:
     end = max((it[2] for it in phases), default=1.0) or 1.0
     bars = []
     for row, (name, start, stop) in enumerate(phases):
-        x, width = 110 + start / end * 460, max((stop - start) / end * 460, 2)
+        x, width, y = start / end * _WIDTH, max((stop - start) / end * _WIDTH, 2), row * _ROW
         bars.append(
-            f'<text x="104" y="{row * 22 + 15}" text-anchor="end">{escape(name)}</text>'
-            f'<rect x="{x:.1f}" y="{row * 22 + 2}" width="{width:.1f}" height="16" fill="{COLORS[row % len(COLORS)]}"/>'
-            f'<text x="{min(x + width + 4, 600):.1f}" y="{row * 22 + 15}">{stop - start:.0f} s</text>'
+            f'<text x="0" y="{y + 20}">{escape(name)}, {stop - start:.0f} s</text>'
+            f'<rect x="{min(x, _WIDTH - 2):.1f}" y="{y + 27}" width="{width:.1f}" height="12" '
+            f'fill="{COLORS[row % len(COLORS)]}"/>'
         )
-    return f"<figure>{_svg(max(len(phases) * 22, 22), ''.join(bars))}</figure>"
+    return f"<figure>{_svg(max(len(phases), 1) * _ROW, ''.join(bars))}</figure>"
 
 
 def _svg(height: int, content: str) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cdk_sagemaker_training.cli.charts import Points, line_chart, timeline
+from cdk_sagemaker_training.cli.charts import COLORS, Points, line_chart, timeline
 from cdk_sagemaker_training.cli.context import AsJson, Target, connect, find_job
 from cdk_sagemaker_training.cli.output import print_json
 
@@ -23,9 +23,12 @@ _STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; margin: 0 auto; max-width: 60rem; padding: 1rem; color: #1a202c; background: #fff }
 h1, h2 { line-height: 1.2; overflow-wrap: anywhere } h2 { border-bottom: 1px solid #cbd5e0; margin-top: 2rem }
 table { border-collapse: collapse; width: 100% } td, th { text-align: left; vertical-align: top; padding: .2rem .8rem .2rem 0;
-overflow-wrap: anywhere } tr.differs td { background: #fefcbf } figure { margin: 1rem 0 } svg { width: 100%; height: auto }
-svg text { font-size: 13px; fill: #4a5568 } pre { overflow-x: auto; background: #f7fafc; padding: .5rem; font-size: 13px }
-"""
+overflow-wrap: anywhere } tr.differs td { background: #fefcbf } figure { margin: 1rem 0 } figcaption { overflow-wrap: anywhere }
+svg { width: 100%; max-width: 48rem; height: auto; overflow: visible } svg text { font-size: 13px; fill: #4a5568 }
+pre { overflow-x: auto; background: #f7fafc; padding: .5rem; font-size: 13px }
+@media (max-width: 40rem) { h1 { font-size: 1.5rem } svg text { font-size: 24px } tr { display: flex; flex-wrap: wrap }
+th { flex: 0 0 100%; padding-bottom: 0 } td { flex: 1 1 40%; min-width: 0; padding-top: 0 } }
+""" + "".join(f".color-{number} {{ color: {color} }}\n" for number, color in enumerate(COLORS))
 
 
 @dataclass
