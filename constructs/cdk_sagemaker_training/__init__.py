@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from cdk_sagemaker_training.resources.network import TrainingNetwork
     from cdk_sagemaker_training.resources.role import TrainingRole
     from cdk_sagemaker_training.workflow.alternatives import Alternative
+    from cdk_sagemaker_training.workflow.budget import Budget
     from cdk_sagemaker_training.workflow.causes import Cause
     from cdk_sagemaker_training.workflow.input_fields import ChoiceField, NumberField, TextField
     from cdk_sagemaker_training.workflow.retry_policy import Retry, default_retries
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Advice",
     "Alternative",
+    "Budget",
     "Cause",
     "ChoiceField",
     "CompiledJob",
@@ -204,6 +206,7 @@ _MODULES = {
     "resources.network": ("TrainingNetwork",),
     "resources.role": ("TrainingRole",),
     "workflow.alternatives": ("Alternative",),
+    "workflow.budget": ("Budget",),
     "workflow.causes": ("Cause",),
     "workflow.input_fields": ("ChoiceField", "NumberField", "TextField"),
     "workflow.retry_policy": ("Retry", "default_retries"),

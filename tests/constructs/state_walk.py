@@ -19,7 +19,9 @@ _OF_A_RUN = 4
 class Walk:
     """Executions of ``workflow`` and its ``poller``, whose jobs each run for ``seconds`` and then end as ``status``.
 
-    Failed ones have ``reason``. The first ``refused`` calls that create a job fail with ``refusal``, a pair of error and message.
+    Failed ones have ``reason``, and the time for which they ran where it is ``billed``; ``limits`` are their MaxRuntimeInSeconds,
+    where an execution computes it. The first ``refused`` calls that create a job fail with ``refusal``, a pair of error and
+    message.
     """
 
     workflow: Mapping[str, Any]
@@ -29,11 +31,13 @@ class Walk:
     reason: str = ""
     refusal: tuple[str, str] = ("", "")
     refused: int = 0
+    billed: bool = False
     visited: list[str] = field(default_factory=list)
     now: float = 0.0
     ends: list[float] = field(default_factory=list)
     histories: dict[str, list[int]] = field(default_factory=lambda: {"workflow": [], "poller": []})
     noticed: list[float] = field(default_factory=list)
+    limits: list[int] = field(default_factory=list)
 
     def run(self) -> Walk:
         self._execute("workflow", self.workflow, {})
@@ -49,7 +53,10 @@ class Walk:
             entered, name = name, state.get("Next")
             match state["Type"]:
                 case "Pass":
-                    _put(data, state.get("ResultPath", "$"), _filled(state.get("Parameters", {}), data))
+                    result = _filled(state.get("Parameters", {}), data)
+                    if "InputPath" in state:
+                        result = copy.deepcopy(_found(data, state["InputPath"]))
+                    _put(data, state.get("ResultPath", "$"), result)
                 case "Wait":
                     self.now += _found(data, state["SecondsPath"])
                 case "Choice":
@@ -84,21 +91,22 @@ class Walk:
         if "listObjects" in state["Resource"]:
             _put(data, state["ResultPath"], {"Objects": 1})
         elif "create" in state["Resource"]:
+            condition = state["Parameters"].get("StoppingCondition", {})
+            self.limits += [_found(data, path) for name, path in condition.items() if name == "MaxRuntimeInSeconds.$"]
             self.ends.append(self.now + self.seconds)
             if state["Resource"].endswith(".sync") and not self.refused:
                 self.now = self.ends[-1]
-                job = {
-                    "TrainingJobStatus": self._status(),
-                    "SecondaryStatus": self._status(),
-                    "FailureReason": self.reason,
-                }
-                _put(data, state["ResultPath"], job)
+                _put(data, state["ResultPath"], self._job())
         elif "ResultSelector" in state:
             _put(data, state["ResultPath"], {"Status": self._status()})
         else:
-            job = {"TrainingJobStatus": self._status(), "SecondaryStatus": self._status(), "FailureReason": self.reason}
-            _put(data, state["ResultPath"], job)
+            _put(data, state["ResultPath"], self._job())
         return _OF_A_CALL
+
+    def _job(self) -> dict[str, Any]:
+        billed = {"BillableTimeInSeconds": int(self.seconds)} if self.billed else {}
+        status = self._status()
+        return {"TrainingJobStatus": status, "SecondaryStatus": status, "FailureReason": self.reason, **billed}
 
     def _status(self) -> str:
         return self.status if self.ends and self.now >= self.ends[-1] else "InProgress"
@@ -148,6 +156,9 @@ def _evaluated(formula: str, data: dict[str, Any]) -> Any:
     if formula.startswith("States.ArrayGetItem("):
         array, index = formula.removeprefix("States.ArrayGetItem(").removesuffix(")").split(", ")
         return _found(data, array)[_found(data, index)]
+    taken = re.fullmatch(r"States\.MathAdd\((\S+), States\.StringToJson\(States\.Format\('-\{\}', (\S+)\)\)\)", formula)
+    if taken:
+        return _found(data, taken[1]) - _found(data, taken[2])
     added = _sum(formula)
     return _found(data, added[0]) + added[1] if added else formula
 
@@ -157,6 +168,9 @@ def _holds(rule: Mapping[str, Any], data: dict[str, Any]) -> bool:
         return all(_holds(each, data) for each in rule["And"])
     if "Or" in rule:
         return any(_holds(each, data) for each in rule["Or"])
+    if "IsPresent" in rule:
+        *parents, last = rule["Variable"].split(".")
+        return (last in _found(data, ".".join(parents))) is rule["IsPresent"]
     value = _found(data, rule["Variable"])
     if "StringMatches" in rule:
         return bool(re.fullmatch(".*".join(map(re.escape, rule["StringMatches"].split("*"))), value, re.DOTALL))

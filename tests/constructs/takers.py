@@ -32,6 +32,7 @@ SCOPED = {"scope": STACK, "id": "New"}
 NEEDED: dict[str, dict[str, Any]] = {
     "Advice": {"id": "team:slow", "text": "Slow."},
     "Alternative": {"job": JOB},
+    "Budget": {"hours": 24, "dollars": 100, "prices": {"ml.g5.xlarge": 1.41}},
     "CompiledJob": {"group": GROUP},
     "ChoiceField": {"values": ["ml.g5.xlarge"]},
     "DataParallelJob": {"group": GROUP},

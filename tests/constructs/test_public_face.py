@@ -14,6 +14,7 @@ def test_the_public_names_are_these() -> None:
     assert sorted(cdk_sagemaker_training.__all__) == [
         "Advice",
         "Alternative",
+        "Budget",
         "Cause",
         "ChoiceField",
         "CompiledJob",

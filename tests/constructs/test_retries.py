@@ -14,7 +14,7 @@ from rendered import lint
 from stacks import RenderedWorkflow, message_of
 from state_walk import Walk
 
-from cdk_sagemaker_training import Cause, DataParallelJob, InstanceGroup, Retry, default_retries
+from cdk_sagemaker_training import Budget, Cause, DataParallelJob, InstanceGroup, Retry, default_retries
 from cdk_sagemaker_training.workflow.causes import SIGNS
 from cdk_sagemaker_training.workflow.retry_policy import MOST_RETRIES
 
@@ -173,6 +173,21 @@ def test_the_machines_pass_the_check_of_amazon_states_language(integration: str)
 def test_a_28_day_job_with_30_attempts_fits_into_the_histories(integration: str, days: float) -> None:
     workflow = rendered(integration, days, HOST_LOST=Retry(attempts=29))
     walked = walk(workflow, (days + 1) * DAY - 1, reason="InternalServerError: We encountered an internal error.")
+    assert len(walked.ends) == 30
+    assert max([*walked.histories["workflow"], *walked.histories["poller"]]) < MOST_EVENTS
+
+
+@pytest.mark.parametrize("integration", INTEGRATIONS)
+def test_a_28_day_job_with_30_attempts_alternatives_and_a_budget_fits_into_the_histories(integration: str) -> None:
+    workflow = RenderedWorkflow(
+        job=DataParallelJob(InstanceGroup("ml.p4d.24xlarge")),
+        integration=integration,
+        max_runtime=28 * DAY,
+        retries={Cause.HOST_LOST: Retry(attempts=29)},
+        alternatives=[DataParallelJob(InstanceGroup("ml.g5.48xlarge"))],
+        budget=Budget(hours=24 * 30 * 30),
+    )
+    walked = walk(workflow, 29 * DAY - 1, reason="InternalServerError: We encountered an internal error.", billed=True)
     assert len(walked.ends) == 30
     assert max([*walked.histories["workflow"], *walked.histories["poller"]]) < MOST_EVENTS
 

@@ -15,10 +15,13 @@ from deployed import Deployed, wait_until
 
 from cdk_sagemaker_training import (
     Alternative,
+    Budget,
+    Cause,
     ChoiceField,
     DataParallelJob,
     InstanceGroup,
     NumberField,
+    Retry,
     S3Prefix,
     TextField,
     TrainingImage,
@@ -36,7 +39,7 @@ WAITS = ("WaitStateEntered", "TaskFailed", "TaskSubmitFailed")
 
 
 class Retried(cdk.Stack):
-    """Workflows by both integrations: one with the default retries, one with alternatives."""
+    """Workflows by both integrations: one with the default retries, one with alternatives and a budget."""
 
     def __init__(self, app: cdk.App) -> None:
         super().__init__(app, "Retried")
@@ -56,9 +59,9 @@ class Retried(cdk.Stack):
                 input_fields={"failure": TextField(), "machines": ChoiceField([1, 2]), "weight": NumberField(0, 1)},
             )
             self.write_arns(integration, workflow)
-            fallback = TrainingWorkflow(
+            managed = TrainingWorkflow(
                 self,
-                f"Fallback{integration}",
+                f"Managed{integration}",
                 job=DataParallelJob(InstanceGroup(TYPE)),
                 image=image,
                 output=S3Prefix(bucket, "models/"),
@@ -66,8 +69,11 @@ class Retried(cdk.Stack):
                 environment={"FAILURE": sfn.JsonPath.string_at("$.failure"), "BATCH": "64"},
                 integration=integration.lower(),  # type: ignore[arg-type]
                 alternatives=[Alternative(DataParallelJob(InstanceGroup(OTHER_TYPE, 2)), environment={"BATCH": "32"})],
+                budget=Budget(hours=1, least=60),
+                retries={Cause.RUNTIME_EXCEEDED: Retry(attempts=2)},
+                max_runtime=50 * A_MINUTE,
             )
-            self.write_arns(f"Fallback{integration}", fallback)
+            self.write_arns(f"Managed{integration}", managed)
 
     def write_arns(self, name: str, workflow: TrainingWorkflow) -> None:
         cdk.CfnOutput(self, f"{name}Arn", value=workflow.state_machine.state_machine_arn)
@@ -138,8 +144,8 @@ def drill(request: pytest.FixtureRequest, deployed: Deployed, machines: dict[str
 
 
 @pytest.fixture(params=INTEGRATIONS)
-def fallback(request: pytest.FixtureRequest, deployed: Deployed, machines: dict[str, str], mended: None) -> Drill:
-    return Drill(deployed, machines[f"Fallback{request.param}Arn"], machines[f"Fallback{request.param}StopperArn"])
+def managed(request: pytest.FixtureRequest, deployed: Deployed, machines: dict[str, str], mended: None) -> Drill:
+    return Drill(deployed, machines[f"Managed{request.param}Arn"], machines[f"Managed{request.param}StopperArn"])
 
 
 def broken(drill: Drill, fault: Fault) -> str:
@@ -155,24 +161,49 @@ def test_two_capacity_errors_are_waited_out_and_the_third_job_succeeds(drill: Dr
     assert drill.clock.ahead - began >= 15 * A_MINUTE  # 5 and 10
 
 
-def test_an_alternative_runs_at_once_on_its_own_machines_and_with_its_own_values(fallback: Drill) -> None:
-    broken(fallback, Capacity(TYPE, times=None))
-    ended = fallback.run()
+def test_an_alternative_runs_at_once_on_its_own_machines_and_with_its_own_values(managed: Drill) -> None:
+    broken(managed, Capacity(TYPE, times=None))
+    ended = managed.deployed.ended(managed.start())
     assert ended["status"] == "SUCCEEDED", ended.get("cause")
-    [first, second] = fallback.jobs(ended["executionArn"])
+    [first, second] = managed.jobs(ended["executionArn"])
     assert (first["TrainingJobStatus"], second["TrainingJobStatus"]) == ("Failed", "Completed")
     assert (second["ResourceConfig"]["InstanceType"], second["ResourceConfig"]["InstanceCount"]) == (OTHER_TYPE, 2)
     assert (first["Environment"]["BATCH"], second["Environment"]["BATCH"]) == ("64", "32")
-    assert "WaitAfterCapacity" not in fallback.entered(ended["executionArn"])
+    assert "WaitAfterCapacity" not in managed.entered(ended["executionArn"])
 
 
-def test_an_execution_whose_alternatives_have_no_capacity_either_names_the_cause(fallback: Drill) -> None:
-    broken(fallback, Capacity(TYPE, times=None))
-    broken(fallback, Capacity(OTHER_TYPE, times=None))
-    ended = fallback.run()
+def test_an_execution_whose_alternatives_have_no_capacity_either_names_the_cause(managed: Drill) -> None:
+    broken(managed, Capacity(TYPE, times=None))
+    broken(managed, Capacity(OTHER_TYPE, times=None))
+    ended = managed.deployed.ended(managed.start())
     assert (ended["status"], ended["error"]) == ("FAILED", "TrainingJobFailed")
     assert ": capacity, not retried: CapacityError" in ended["cause"]
-    assert fallback.statuses(ended["executionArn"]) == ["Failed", "Failed"]
+    assert managed.statuses(ended["executionArn"]) == ["Failed", "Failed"]
+
+
+def test_a_budget_that_is_used_up_in_the_second_attempt_stops_it_and_begins_no_third(managed: Drill) -> None:
+    execution = managed.start("endless")
+    first = str(managed.deployed.the_job_of(execution)["TrainingJobName"])
+    managed.deployed.has_said(first, "step ")
+    managed.clock.advance(50 * A_MINUTE)
+    wait_until(lambda: len(managed.jobs(execution)) == 2)
+    second = str(managed.jobs(execution)[1]["TrainingJobName"])
+    managed.deployed.has_said(second, "step ")
+    managed.clock.advance(10 * A_MINUTE)
+    ended = managed.deployed.ended(execution)
+    assert (ended["status"], ended["error"]) == ("FAILED", "TrainingBudgetUsed")
+    assert f"{second}: the budget of 3600 seconds is used up: " in ended["cause"]
+    [whole, rest] = managed.jobs(execution)
+    assert [job["SecondaryStatus"] for job in (whole, rest)] == 2 * ["MaxRuntimeExceeded"]
+    assert whole["StoppingCondition"]["MaxRuntimeInSeconds"] == 3_000
+    assert rest["StoppingCondition"]["MaxRuntimeInSeconds"] == 3_600 - whole["BillableTimeInSeconds"] <= 600
+    assert managed.deployed.said(second)[-1].startswith("stopped at ")
+
+
+def test_what_is_left_of_a_budget_is_returned_with_the_result(managed: Drill) -> None:
+    ended = managed.deployed.ended(managed.start())
+    [job] = managed.jobs(ended["executionArn"])
+    assert json.loads(ended["output"])["Budget"]["SecondsLeft"] == 3_600 - job["BillableTimeInSeconds"]
 
 
 def test_a_quota_that_is_full_for_20_minutes_delays_one_job(drill: Drill) -> None:

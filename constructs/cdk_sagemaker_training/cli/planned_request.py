@@ -16,7 +16,7 @@ def planned_request(request: Any, input: Mapping[str, Any], name: str) -> Any:
 
     Args:
         request: The Parameters.
-        input: The execution's input.
+        input: The execution's input, with what is known of the workflow's own data as ``Training``.
         name: The execution's name.
 
     Returns:
@@ -40,9 +40,9 @@ def _value(expression: str, input: Mapping[str, Any], name: str) -> Any:
         return name
     if expression.startswith("'"):
         return expression.strip("'")
-    if expression.startswith("$.") and not expression.startswith("$.Training."):
+    if expression.startswith("$."):
         found = value_at(input, expression[2:])
-        return f"<{expression}>" if found is None else found
+        return f"<{expression.removeprefix('$.Training.')}>" if found is None else found
     formatted = _FORMAT.match(expression)
     if formatted is not None:
         values = [str(_value(it, input, name)) for it in formatted["arguments"].split(",") if it.strip()]

@@ -102,8 +102,9 @@ def plan(
     account = connect(context)
     found = account.workflow(workflow)
     chosen, complete = found.prepare(execution_input(input, set), name)
-    requests = [planned_request(request, complete, chosen) for request in found.requests()]
-    runs = [planned_request(request, complete, chosen) for request in found.requests(alternatives=False)]
+    known = {**complete, "Training": found.first_values()}
+    requests = [planned_request(request, known, chosen) for request in found.requests()]
+    runs = [planned_request(request, known, chosen) for request in found.requests(alternatives=False)]
     times = [time for request in runs for time in machine_times(request)]
     prices = prices_of(price)
     if as_json:

@@ -66,6 +66,11 @@ class Workflow:
             and (alternatives or not name.startswith("CreateAlternative"))
         ]
 
+    def first_values(self) -> dict[str, Any]:
+        """Return the workflow's own data with which the first attempt begins, as far as the definition has them."""
+        first = self.definition()["States"].get("FirstAttempt", {}).get("Parameters", {})
+        return {name: value for name, value in first.items() if not name.endswith(".$")}
+
     def input_paths(self) -> list[str]:
         """Return what its requests take of an execution's input, such as ``["epochs"]``, sorted."""
         found: set[str] = set()

@@ -141,7 +141,7 @@ def machines_of(config: Mapping[str, Any]) -> list[Mapping[str, Any]]:
         return list(config["InstanceGroups"])
     count = config.get("InstanceCount")
     preferences = config.get("InstancePreferences", ())
-    return [{**one, "InstanceCount": one["InstanceCount"] or count} for one in preferences] or [config]
+    return [{**one, "InstanceCount": one.get("InstanceCount") or count} for one in preferences] or [config]
 
 
 def _check_preferences(preferences: tuple[InstancePreference, ...], instance_count: int | None) -> None:

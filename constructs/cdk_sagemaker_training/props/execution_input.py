@@ -45,6 +45,7 @@ KNOWN: Mapping[str, Known] = {
         Known("synth", "since the states follow from it"),
         "alternatives",
         "attempts",
+        "budget",
         "integration",
         "input_fields",
         "missing_model",
@@ -89,6 +90,7 @@ KNOWN: Mapping[str, Known] = {
     **_of("NumberField", _LITERAL, "minimum", "maximum"),
     **_of("ChoiceField", _LITERAL, "values"),
     **_of("TextField", _LITERAL, "pattern"),
+    **_of("Budget", _LITERAL, "hours", "dollars", "prices", "least"),
     **_of(
         "Retry",
         Known("synth", "since the waits are listed in the state machine"),

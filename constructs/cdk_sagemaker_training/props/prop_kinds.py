@@ -85,6 +85,7 @@ KINDS: Mapping[str, Kind] = {
     "S3Prefix": Kind("an S3Prefix", "S3Prefix(bucket, 'models/')"),
     "Spot": Kind("a Spot", "Spot(S3Prefix(bucket, 'checkpoints/'), max_wait=Duration.hours(12))"),
     "TensorBoard": Kind("a TensorBoard", "TensorBoard(S3Prefix(bucket, 'tensorboard/'))"),
+    "Budget": Kind("a Budget", "Budget(hours=48)"),
     "ChoiceField": Kind("a ChoiceField", "ChoiceField(['ml.g5.xlarge', 'ml.g5.2xlarge'])"),
     "NumberField": Kind("a NumberField", "NumberField(minimum=0, maximum=1)"),
     "TextField": Kind("a TextField", "TextField('images-*')"),
@@ -109,6 +110,10 @@ LISTED: Mapping[str, str] = {
 # list has its kind's.
 EXAMPLES: Mapping[str, str] = {
     "attempts": "3",
+    "hours": "48",
+    "dollars": "500",
+    "prices": "{'ml.g5.xlarge': 1.41}",
+    "least": "600",
     "values": "['ml.g5.xlarge', 'ml.g5.2xlarge']",
     "attribute_names": "['source-ref', 'label']",
     "availability_zones": "['us-east-1a']",

@@ -31,7 +31,7 @@ class RetryStates:
         self._waits = {cause: retry.waits() for cause, retry in retries.items()}
         self._own = own
 
-    def counters(self) -> dict[str, Any]:
+    def first(self) -> dict[str, Any]:
         """Return the member of the workflow's own data with which an execution begins."""
         return {
             "Retries": {_name(cause): {"Retries": 0, "Waits": waits, "Wait": 0} for cause, waits in self._waits.items()}

@@ -15,7 +15,8 @@ from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
-from cdk_sagemaker_training.workflow.definition import job_name, states_of_job
+from cdk_sagemaker_training.workflow.attempt_states import job_name
+from cdk_sagemaker_training.workflow.definition import states_of_job
 from cdk_sagemaker_training.workflow.launch import Launch
 from cdk_sagemaker_training.workflow.state_machines import make_state_machine
 

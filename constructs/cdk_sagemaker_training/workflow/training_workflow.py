@@ -11,6 +11,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
+from cdk_sagemaker_training.core.tokens import is_unresolved
 from cdk_sagemaker_training.jobs.kinds import TrainingJob
 from cdk_sagemaker_training.props.prop_types import checked
 from cdk_sagemaker_training.request.advice import short_time_advice
@@ -18,8 +19,10 @@ from cdk_sagemaker_training.request.checkpoints import checkpoint_folder
 from cdk_sagemaker_training.request.props import TrainingProps, check_props
 from cdk_sagemaker_training.request.sync import check_sync_takes, sync_takes
 from cdk_sagemaker_training.workflow.alternatives import Alternative, check_distinct, props_of
+from cdk_sagemaker_training.workflow.attempt_states import OWN, Integration
+from cdk_sagemaker_training.workflow.budget import Budget, BudgetStates
 from cdk_sagemaker_training.workflow.causes import Cause
-from cdk_sagemaker_training.workflow.definition import Integration, training_definition
+from cdk_sagemaker_training.workflow.definition import training_definition
 from cdk_sagemaker_training.workflow.deletion import stop_jobs_on_deletion
 from cdk_sagemaker_training.workflow.input_fields import InputField, check_input_fields
 from cdk_sagemaker_training.workflow.launch import Launch
@@ -75,6 +78,7 @@ class TrainingWorkflow(Construct):
         attempts: int = 1,
         retries: Mapping[Cause, Retry] | None = None,
         alternatives: Sequence[TrainingJob | Alternative] = (),
+        budget: Budget | None = None,
         input_fields: Mapping[str, InputField] | None = None,
         missing_model: MissingModel = "warn",
         timeout: Duration | int | None = None,
@@ -105,6 +109,9 @@ class TrainingWorkflow(Construct):
                 and begin with ``job`` again; any other retry runs the job that ran. Types on which the job is the same are an
                 ``InstanceGroup`` of a list, which SageMaker itself tries in order. Not together with ``attempts``. Default:
                 none.
+            budget: What all attempts of an execution may take together, such as ``Budget(hours=48)``. An attempt runs at most for
+                what is left, and none begins with less than an attempt needs: the execution ends with the error
+                ``TrainingBudgetUsed``. What is left is in ``Budget`` of its output. Default: no limit.
             input_fields: The fields of an execution's input that it must have, with what is allowed, such as
                 ``{"instance_type": ChoiceField(["ml.g5.xlarge", "ml.g5.2xlarge"])}`` for an ``InstanceGroup`` of
                 ``sfn.JsonPath.string_at("$.instance_type")``. They are checked before a job is created: an execution without them
@@ -146,6 +153,7 @@ class TrainingWorkflow(Construct):
         self.integration: Integration = _integration(integration, every, props)
         launch.advise_unlisted(integration)
         launch.advise(short_time_advice("timeout", timeout))
+        of_budget = _budget_states(budget, every, launch)
         models = model_check(missing_model, props["output"])
         reserved = reserved_capacity(launch.stack, every)
         limits = time_limits(
@@ -167,6 +175,7 @@ class TrainingWorkflow(Construct):
             attempts=attempts,
             retries=retries,
             alternatives=others,
+            budget=of_budget,
             input_fields=input_fields,
             intervals=limits.intervals,
             poller_arn=None if poller is None else poller.state_machine.state_machine_arn,
@@ -306,6 +315,21 @@ def _integration(
         for request in requests:
             check_sync_takes(request, "integration='poll'", props, integration)
     return chosen
+
+
+def _budget_states(budget: Budget | None, requests: Sequence[Mapping[str, Any]], launch: Launch) -> BudgetStates | None:
+    if budget is None:
+        return None
+    if len(launch.job_requests) > 1:
+        raise ValueError(
+            "budget must be left out of a job that makes several requests, like one compiled ahead of time, got "
+            f"{len(launch.job_requests)} of job with {budget!r}"
+        )
+    if is_unresolved(launch.max_runtime_seconds):
+        raise ValueError(
+            "max_runtime must be known at synth where a budget is given, like Duration.hours(6), got a token"
+        )
+    return BudgetStates(budget, requests, launch.max_runtime_seconds, OWN)
 
 
 def _check_attempts(

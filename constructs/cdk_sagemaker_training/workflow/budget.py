@@ -1,0 +1,207 @@
+"""The time, or the money, that all attempts of an execution may take together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from cdk_sagemaker_training.core.checks import seconds_of
+from cdk_sagemaker_training.core.tokens import is_unresolved
+from cdk_sagemaker_training.jobs.instance_group import machines_of
+from cdk_sagemaker_training.props.prop_types import check_fields
+
+if TYPE_CHECKING:
+    from aws_cdk import Duration
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What all attempts of an execution may take together: hours for which jobs run, or dollars that they cost.
+
+    An attempt runs at most for what is left. What counts is BillableTimeInSeconds, by which AWS bills each machine of a job (API,
+    DescribeTrainingJob): a spot job's is less than the time that it runs. The 120 seconds in which a stopped job saves its
+    checkpoints, and its upload, come on top (API, StoppingCondition).
+
+    Args:
+        hours: Hours for which jobs run, whatever the number of machines. None: no limit but ``dollars``.
+        dollars: Dollars that the machines cost. None: no limit but ``hours``.
+        prices: Dollars of an hour of one machine, by type, as of AWS's page "Amazon SageMaker AI pricing" for the region.
+            ``dollars`` needs the price of each type; of several, in ``InstancePreference`` or alternatives, the dearest counts.
+        least: No attempt begins with less than this left, a Duration or in seconds.
+
+    Raises:
+        ValueError: There is neither limit, a number is not above 0, or ``dollars`` has no ``prices``.
+    """
+
+    hours: float | None = None
+    dollars: float | None = None
+    prices: Mapping[str, float] | None = None
+    least: Duration | int = 600
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if self.hours is None and self.dollars is None:
+            raise ValueError(f"hours of a Budget must be set unless dollars is, like Budget(hours=24), got {self!r}")
+        if self.dollars is not None and not self.prices:
+            raise ValueError(
+                f"prices must be set where dollars is, like {{'ml.g5.xlarge': 1.41}}, got {self.prices!r} with {self.dollars}"
+            )
+        numbers = {"hours": self.hours, "dollars": self.dollars, "least": seconds_of("least", self.least)}
+        numbers |= {f"prices[{name!r}]": price for name, price in (self.prices or {}).items()}
+        for name, number in numbers.items():
+            if number is not None and number <= 0:
+                raise ValueError(f"{name} must be a number above 0, like 24, got {number}")
+
+    def seconds(self, requests: Sequence[Mapping[str, Any]]) -> int:
+        """Return the seconds for which jobs may run.
+
+        Args:
+            requests: The rendered requests of the jobs that may run.
+
+        Raises:
+            ValueError: A type has no price, a type or count is known to the execution only, or less than ``least`` results.
+        """
+        limits = [] if self.hours is None else [self.hours * 3_600]
+        if self.dollars is not None:
+            limits.append(self.dollars / max(self._hourly(one["ResourceConfig"]) for one in requests) * 3_600)
+        seconds, least = int(min(limits)), seconds_of("least", self.least)
+        if seconds < least:
+            raise ValueError(
+                f"budget must be at least one attempt of {least} seconds, like Budget(hours=24), got {seconds} seconds "
+                f"of {self!r}"
+            )
+        return seconds
+
+    def _hourly(self, config: Mapping[str, Any]) -> float:
+        """Dollars of an hour of a job's machines; of several types the dearest."""
+        prices = [self._price(group) for group in machines_of(config)]
+        return max(prices) if config.get("InstancePreferences") else sum(prices)
+
+    def _price(self, group: Mapping[str, Any]) -> float:
+        kind, count = group.get("InstanceType"), group.get("InstanceCount")
+        if kind is None or count is None or is_unresolved(kind) or is_unresolved(count):
+            raise ValueError(
+                "dollars must be left out where an execution's input has the machines, like Budget(hours=24), "
+                f"got {self.dollars}"
+            )
+        if kind not in (self.prices or {}):
+            raise ValueError(f"prices must have each type of the job, like {{{kind!r}: 1.41}}, got {self.prices!r}")
+        return float((self.prices or {})[kind]) * int(count)
+
+
+class BudgetStates:
+    """The states that count what attempts take, and begin none that the budget has no room for.
+
+    What is left is in `$.Training.Budget`, and in ``Budget`` of the execution's output: ``SecondsLeft``.
+    """
+
+    def __init__(self, budget: Budget, requests: Sequence[Mapping[str, Any]], max_runtime: int, own: str) -> None:
+        """Prepare the states.
+
+        Args:
+            budget: The budget.
+            requests: The rendered requests of the jobs that may run.
+            max_runtime: The most seconds that a job runs.
+            own: JSONPath of the workflow's own data.
+
+        Raises:
+            ValueError: The budget is less than an attempt's least, or its machines have no price.
+        """
+        self._seconds = budget.seconds(requests)
+        self._least = seconds_of("least", budget.least)
+        self._longest = max_runtime
+        self._own, self._budget = own, f"{own}.Budget"
+
+    def first(self) -> dict[str, Any]:
+        """Return the member of the workflow's own data with which an execution begins."""
+        return {"Budget": {"SecondsLeft": self._seconds, "Limit": min(self._seconds, self._longest)}}
+
+    def kept(self) -> dict[str, Any]:
+        """Return the member with which another state keeps it."""
+        return {"Budget.$": self._budget}
+
+    def limited(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a request whose job runs at most for what is left.
+
+        Args:
+            request: The rendered request.
+        """
+        condition = {
+            name: value for name, value in request["StoppingCondition"].items() if name != "MaxRuntimeInSeconds"
+        }
+        return {**request, "StoppingCondition": {**condition, "MaxRuntimeInSeconds.$": f"{self._budget}.Limit"}}
+
+    def states(self, ends: Sequence[Mapping[str, Any]], stopped: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the states from `WhatIsBilled`, which follows on a job's end, and `IsBudgetLeft`, which precedes an attempt.
+
+        Args:
+            ends: The rules of a Choice that follow on a job's end.
+            stopped: The condition that the job was stopped.
+        """
+        job, left = f"{self._own}.Job", f"{self._budget}.SecondsLeft"
+        too_little = {"Variable": left, "NumericLessThan": self._least}
+        out_of_time = [
+            stopped,
+            {"Variable": f"{job}.SecondaryStatus", "StringEquals": "MaxRuntimeExceeded"},
+            {"Variable": f"{self._budget}.Limit", "NumericLessThan": self._longest},
+            too_little,
+        ]
+        billed = {"Billed": "BillableTimeInSeconds", "Trained": "TrainingTimeInSeconds"}
+        return {
+            "WhatIsBilled": {
+                "Type": "Choice",
+                "Choices": [
+                    {"Variable": f"{job}.{member}", "IsPresent": True, "Next": f"Take{name}"}
+                    for name, member in billed.items()
+                ],
+                "Default": "BudgetLeft",
+            },
+            **{f"Take{name}": self._taken(f"{job}.{member}") for name, member in billed.items()},
+            "BudgetLeft": {
+                "Type": "Pass",
+                "InputPath": self._budget,
+                "ResultPath": f"{job}.Budget",
+                "Next": "HowItEnded",
+            },
+            "HowItEnded": {
+                "Type": "Choice",
+                "Choices": [{"And": out_of_time, "Next": "BudgetUsed"}, *ends],
+                "Default": "Stopped",
+            },
+            "IsBudgetLeft": {
+                "Type": "Choice",
+                "Choices": [
+                    {**too_little, "Next": "BudgetUsed"},
+                    {"Variable": left, "NumericLessThan": self._longest, "Next": "LimitToBudget"},
+                ],
+                "Default": "NextAttempt",
+            },
+            "LimitToBudget": {
+                "Type": "Pass",
+                "Parameters": {"SecondsLeft.$": left, "Limit.$": left},
+                "ResultPath": self._budget,
+                "Next": "NextAttempt",
+            },
+            "BudgetUsed": {
+                "Type": "Fail",
+                "Error": "TrainingBudgetUsed",
+                "CausePath": (
+                    f"States.Format('{{}}: the budget of {self._seconds} seconds is used up: {{}} are left, and an attempt needs "
+                    f"{self._least}', {self._own}.JobName, {left})"
+                ),
+            },
+        }
+
+    def _taken(self, seconds: str) -> dict[str, Any]:
+        """A state that takes seconds from the budget. There is no subtraction: the text of a negative number is made one."""
+        negative = f"States.StringToJson(States.Format('-{{}}', {seconds}))"
+        return {
+            "Type": "Pass",
+            "Parameters": {
+                "SecondsLeft.$": f"States.MathAdd({self._budget}.SecondsLeft, {negative})",
+                "Limit.$": f"{self._budget}.Limit",
+            },
+            "ResultPath": self._budget,
+            "Next": "BudgetLeft",
+        }
