@@ -147,6 +147,29 @@ def test_a_checkpoint_that_lacks_the_end_of_a_file_does_not_count(tmp_path: Path
     assert run(code, tmp_path / "step-00000001").split() == ["True", "False", "False"]
 
 
+def test_a_checkpoint_is_of_the_step_that_it_is_named_after_though_the_training_goes_on_meanwhile(
+    tmp_path: Path,
+) -> None:
+    """And the two before it are kept until it is complete."""
+    code = (
+        "import sys, torch; from pathlib import Path; from common.checkpoints import Checkpointer\n"
+        "from common.job import Job; from common.process_group import process_group\n"
+        "def train(folder):\n"
+        "    module = torch.nn.Linear(500, 500); optimizer = torch.optim.SGD(module.parameters(), lr=0.1)\n"
+        "    checkpointer = Checkpointer(folder, [module], [optimizer], first=True)\n"
+        "    for step in (1, 2, 3):\n"
+        "        torch.nn.init.constant_(module.weight, step)\n"
+        "        checkpointer.save(step)\n"
+        "        torch.nn.init.constant_(module.weight, -1)\n"
+        "    print(all((folder / f'step-0000000{step}').is_dir() for step in (1, 2)))\n"
+        "    checkpointer.wait()\n"
+        "    print(*sorted(path.name for path in folder.iterdir()))\n"
+        "    print(checkpointer.restore(), *module.weight.unique().tolist())\n"
+        "with process_group(Job.here({})): train(Path(sys.argv[1]))"
+    )
+    assert run(code, tmp_path).splitlines() == ["True", "step-00000002 step-00000003", "3 3.0"]
+
+
 @dataclass
 class Host:
     """A host of a job: two ranks, in a folder like /opt/ml."""

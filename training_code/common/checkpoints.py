@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterable
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -27,40 +28,78 @@ from torch.distributed.checkpoint.state_dict import (
 )
 from torch.optim import Optimizer
 
-KEPT = 2  # checkpoints; the previous one is kept while the last is written
+KEPT = 2  # complete checkpoints: the last one may not be uploaded yet
 BY_NAME = StateDictOptions(flatten_optimizer_state_dict=True)  # the optimizer's state under the parameters' names too
 
 
-def save(
-    folder: Path, step: int, stage_modules: Iterable[nn.Module], optimizers: Iterable[Optimizer], first: bool
-) -> None:
-    """Write the checkpoint after ``step`` steps; to be called by every rank. ``first``: whether it is its host's first rank."""
-    dcp.save(states(stage_modules, optimizers), checkpoint_id=folder / f"step-{step:08d}")
-    if first:
-        for old in sorted(folder.glob("step-*"))[:-KEPT]:
-            shutil.rmtree(old)
+class Checkpointer:
+    """Writes a model's checkpoints in the background; to be constructed on every rank at once, and used on all alike.
 
+    Args:
+        folder: /opt/ml/checkpoints on SageMaker, whose files are uploaded during the training.
+        stage_modules: this rank's modules, with ``optimizers`` one for each.
+        first: whether this is its host's first rank, which removes old checkpoints.
+    """
 
-def restore(folder: Path, stage_modules: Iterable[nn.Module], optimizers: Iterable[Optimizer]) -> int:
-    """Load the newest checkpoint that is complete on every host; returns the number of steps before it, 0 without one."""
-    stage_modules, optimizers = list(stage_modules), list(optimizers)
-    step = newest(folder)
-    if step == 0:
-        return 0
-    source, loaded = folder / f"step-{step:08d}", states(stage_modules, optimizers)
-    has_random = (
-        f"random.{next(iter(loaded['random']))}" in FileSystemReader(source).read_metadata().state_dict_metadata
-    )
-    if not has_random:  # it was written by fewer ranks
-        del loaded["random"]
-    dcp.load(loaded, checkpoint_id=source)
-    for state in loaded.get("random", {}).values():
-        set_random_state(state)
-    for module, optimizer in zip(stage_modules, optimizers, strict=True):
-        set_model_state_dict(module, {name: loaded["model"][name] for name in get_model_state_dict(module)})
-        own = get_optimizer_state_dict(module, optimizer, options=BY_NAME)
-        set_optimizer_state_dict(module, optimizer, {name: loaded["optimizer"][name] for name in own}, options=BY_NAME)
-    return step
+    def __init__(
+        self, folder: Path, stage_modules: Iterable[nn.Module], optimizers: Iterable[Optimizer], first: bool
+    ) -> None:
+        self._folder, self._first = folder, first
+        self._stage_modules, self._optimizers = list(stage_modules), list(optimizers)
+        self._group = dist.new_group(backend="gloo")  # of the writing thread: the training's collectives are others
+        self._writing: Future[Any] | None = None
+
+    def save(self, step: int, wait: bool = False) -> None:
+        """Begin to write the checkpoint after ``step`` steps, from a copy in the host's memory, once the last one is complete.
+
+        With ``wait`` return when it is complete.
+        """
+        self.wait()
+        written = dcp.async_save(
+            states(self._stage_modules, self._optimizers),
+            checkpoint_id=self._folder / f"step-{step:08d}",
+            process_group=self._group,
+        )
+        assert isinstance(written, Future)
+        self._writing = written
+        if wait:
+            self.wait()
+
+    def wait(self) -> None:
+        """Return when what was saved is complete on all ranks; only then older ones are removed, but for ``KEPT``."""
+        if self._writing is None:
+            return
+        self._writing.result()
+        self._writing = None
+        if self._first:
+            for old in sorted(self._folder.glob("step-*"))[:-KEPT]:
+                shutil.rmtree(old)
+
+    def restore(self) -> int:
+        """Load the newest checkpoint that is complete on every host; returns the number of steps before it, 0 without one."""
+        step = newest(self._folder)
+        if step == 0:
+            return 0
+        source, loaded = self._folder / f"step-{step:08d}", states(self._stage_modules, self._optimizers)
+        random = f"random.{next(iter(loaded['random']))}"
+        if random not in FileSystemReader(source).read_metadata().state_dict_metadata:  # it was written by fewer ranks
+            del loaded["random"]
+        dcp.load(loaded, checkpoint_id=source)
+        for state in loaded.get("random", {}).values():
+            set_random_state(state)
+        for module, optimizer in zip(self._stage_modules, self._optimizers, strict=True):
+            set_model_state_dict(module, {name: loaded["model"][name] for name in get_model_state_dict(module)})
+            own = get_optimizer_state_dict(module, optimizer, options=BY_NAME)
+            mine = {name: loaded["optimizer"][name] for name in own}
+            set_optimizer_state_dict(module, optimizer, mine, options=BY_NAME)
+        return step
+
+    def __enter__(self) -> Checkpointer:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is None:
+            self.wait()
 
 
 def states(stage_modules: Iterable[nn.Module], optimizers: Iterable[Optimizer]) -> dict[str, dict[str, Any]]:

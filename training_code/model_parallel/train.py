@@ -22,7 +22,7 @@ from functools import partial
 
 import torch
 import torch.distributed as dist
-from common import checkpoints
+from common.checkpoints import Checkpointer
 from common.job import Job
 from common.optimization import clip_gradients, set_learning_rate, sync_gradients, warmup_cosine
 from common.process_group import process_group, to_device
@@ -212,26 +212,28 @@ def train(job: Job, options: argparse.Namespace, device: torch.device, watch: Wa
     training = Training(options, degrees, device)
     say(training.describe(job))
     stage_modules = training.stage_modules.values()
-    before = checkpoints.restore(job.checkpoints, stage_modules, training.optimizers)
+    checkpointer = Checkpointer(job.checkpoints, stage_modules, training.optimizers, job.local_rank == 0)
+    before = checkpointer.restore()
     if job.rank == 0:
         say(f"trains on {device.type}, {job.ranks} ranks, compiler {options.compiler}, from step {before}: {degrees}")
     began = time.perf_counter()
-    for steps, tokens, targets in batches(training, job, options, before + 1):
-        answer = watch.ask_for_stop(steps)
-        rate = options.learning_rate * warmup_cosine(steps, options.steps, options.warm_up, options.least_rate)
-        set_learning_rate(training.optimizers, rate)
-        loss = step(training, tokens, targets)
-        if steps % options.log_every == 0:
-            mean = everyones_loss(training, loss)
-            if job.rank == 0:
-                rate = (steps - before) * options.batch_size * options.context / (time.perf_counter() - began)
-                say(f"step {steps} loss {mean:.6f} tokens/s {rate:.0f}")
-        stopping = answer()
-        if stopping or (options.checkpoint_every and steps % options.checkpoint_every == 0):
-            checkpoints.save(job.checkpoints, steps, stage_modules, training.optimizers, job.local_rank == 0)
-        if stopping:
-            say(f"rank {job.rank} on {job.host} stops after step {steps}, with a checkpoint")
-            return
+    with checkpointer:
+        for steps, tokens, targets in batches(training, job, options, before + 1):
+            answer = watch.ask_for_stop(steps)
+            rate = options.learning_rate * warmup_cosine(steps, options.steps, options.warm_up, options.least_rate)
+            set_learning_rate(training.optimizers, rate)
+            loss = step(training, tokens, targets)
+            if steps % options.log_every == 0:
+                mean = everyones_loss(training, loss)
+                if job.rank == 0:
+                    rate = (steps - before) * options.batch_size * options.context / (time.perf_counter() - began)
+                    say(f"step {steps} loss {mean:.6f} tokens/s {rate:.0f}")
+            stopping = answer()
+            if stopping or (options.checkpoint_every and steps % options.checkpoint_every == 0):
+                checkpointer.save(steps, wait=stopping)
+            if stopping:
+                say(f"rank {job.rank} on {job.host} stops after step {steps}, with a checkpoint")
+                return
     say(f"rank {job.rank} on {job.host}: {optimizer_bytes(training.optimizers)} bytes of optimizer state")
     file = job.model / "model.pt"
     export(file, training.config, training.stage_modules, training.layers, training.mesh, device)

@@ -18,7 +18,8 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
-from common import checkpoints, optimization
+from common import optimization
+from common.checkpoints import Checkpointer
 from common.job import Job
 from common.process_group import process_group, to_device
 from common.token_shards import TokenShards
@@ -104,13 +105,14 @@ def train(job: Job, options: argparse.Namespace, device: torch.device, watch: Wa
     model = parallel_model(source, degrees, mesh, options.batch_size, options.seed, options.compiler == "inductor")
     groups = optimization.parameter_groups(model, options.weight_decay)
     optimizer = torch.optim.AdamW(groups, lr=options.learning_rate, fused=True)
-    first = checkpoints.restore(job.checkpoints, [model], [optimizer]) + 1
+    checkpointer = Checkpointer(job.checkpoints, [model], [optimizer], job.local_rank == 0)
+    first = checkpointer.restore() + 1
     if job.rank == 0:
         print(f"trains on {device.type}, {job.ranks} ranks, from step {first - 1}: {degrees}", flush=True)
     log = TrainingLog(
         job.rank, device, flops=model_flops(model, options.context), ranks=job.ranks, events=options.tensorboard
     )
-    with profile(job.output, job.rank, options.profile) as profiler:
+    with profile(job.output, job.rank, options.profile) as profiler, checkpointer:
         for done in range(first, options.steps + 1):
             answer = watch.ask_for_stop(done)
             rate = options.learning_rate * optimization.warmup_cosine(
@@ -127,7 +129,7 @@ def train(job: Job, options: argparse.Namespace, device: torch.device, watch: Wa
                 profiler.step()
             stopping = answer()
             if stopping or (options.checkpoint_every and done % options.checkpoint_every == 0):
-                checkpoints.save(job.checkpoints, done, [model], [optimizer], job.local_rank == 0)
+                checkpointer.save(done, wait=stopping)
             if stopping:
                 print(f"rank {job.rank} on {job.host} stops after step {done}, with a checkpoint\n", end="", flush=True)
                 return
