@@ -44,6 +44,34 @@ def hostnames(fidelity: Fidelity) -> list[str | None]:
     return [host.hostname for host in plan.hosts]
 
 
+def environments(**more: object) -> list[dict[str, str]]:
+    image = Image("x", Path("root"), {}, ["train"], [], "/", Path("python"), [])
+    plan = pod_spec(
+        {**REQUEST, **more},
+        image=image,
+        folder=Path("job"),
+        endpoint_port=1,
+        environment={},
+        devices={"ml.p3.2xlarge": 0},
+    )
+    return [dict(host.environment) for host in plan.hosts]
+
+
+@pytest.mark.parametrize(
+    ("instance_type", "value"),
+    [("ml.g5.xlarge", "true"), ("ml.m5.large", None), ("ml.trn1.2xlarge", None), ("ml.p3.2xlarge", None)],
+)
+def test_accelerate_uses_the_cpu_where_gpus_are_listed(instance_type: str, value: str | None) -> None:
+    [found] = environments(ResourceConfig={"InstanceType": instance_type, "InstanceCount": 1})
+    assert found.get("ACCELERATE_USE_CPU") == value
+
+
+def test_a_jobs_own_variable_goes_before_the_accounts() -> None:
+    machines = {"InstanceType": "ml.g5.xlarge", "InstanceCount": 1}
+    [found] = environments(ResourceConfig=machines, Environment={"ACCELERATE_USE_CPU": "false"})
+    assert found["ACCELERATE_USE_CPU"] == "false"
+
+
 def sums(folder: Path, before: str) -> list[str]:
     """What two ranks print, each on a host of its own, that do `before` before they join."""
     shutil.copytree(Path(training_code_path()) / "common", folder / "image" / "opt" / "ml" / "code" / "common")

@@ -135,10 +135,11 @@ def test_an_interrupted_training_ends_with_the_losses_of_one_that_was_not(
     program.until(f"{at} ")
     time.sleep(chosen.uniform(0, kind.seconds))
     if chosen.random() < 0.5:
-        first = [*program.seen, *program.stop().lines]
+        rest = program.stop().lines
     else:
         program.kill()
-        first = program.seen
+        rest = program.end().lines
+    first = [*program.seen, *rest]
     program.close()
     again = kind.start(tmp_path, inputs)
     ended = again.end()

@@ -10,7 +10,7 @@ from typing import Any
 
 from sagemaker_local_account.core.image_names import ImageError
 from sagemaker_local_account.faults import FullDisk, LateHost
-from sagemaker_local_account.runtime.devices import DEVICES_PATH, accelerators
+from sagemaker_local_account.runtime.devices import DEVICES_PATH, Accelerators, accelerators
 from sagemaker_local_account.runtime.spec import ContainerSpec, Fidelity, PodSpec
 from sagemaker_local_account.sagemaker.job_context import JobContext
 from sagemaker_local_account.sagemaker.scheduler import groups_of
@@ -20,6 +20,9 @@ from sagemaker_local_account.storage.transfer import s3_source
 ONLY_GROUP = "homogeneousCluster"
 NETWORK_INTERFACE = "eth0"
 CHECKPOINTS = "/opt/ml/checkpoints"  # the default of CheckpointConfig.LocalPath
+# GPUs are listed, and PyTorch does not have them. Hugging Face's Trainer then makes no process group, and each rank silently trains
+# a model of its own, unless this variable is set (accelerate 1.15, state.py, PartialState._prepare_backend).
+WITHOUT_CUDA = {"ACCELERATE_USE_CPU": "true"}
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -114,7 +117,9 @@ def pod_spec(
                 folder=folder / f"algo-{number}",
                 root=image.root,
                 python=image.python,
-                environment=_environment(request, image, environment),
+                environment=_environment(
+                    request, image, {**environment, **_without_cuda(accelerators(instance_type, devices))}
+                ),
                 command=_command(request, image),
                 working_directory=image.workdir or "/",
                 hostname=_unresolved(name, number) if fidelity == "strict" else None,
@@ -124,6 +129,10 @@ def pod_spec(
         endpoint_port,
         folder,
     )
+
+
+def _without_cuda(found: Accelerators) -> Mapping[str, str]:
+    return WITHOUT_CUDA if found.kind == "gpu" and found.count else {}
 
 
 def _unresolved(job: str, number: int) -> str:
