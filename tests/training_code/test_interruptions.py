@@ -99,6 +99,9 @@ KINDS = {
         inputs=a_model_and_tokens,
     ),
 }
+SMDDP = Kind(
+    str(Path(__file__).parent / "smddp_stand_in.py"), f"{KINDS['data parallel'].arguments} --backend smddp", ranks=2
+)
 CASES = [
     pytest.param(name, moment, marks=() if kind.quick and moment < QUICK else pytest.mark.soak)
     for name, kind in KINDS.items()
@@ -148,3 +151,14 @@ def test_an_interrupted_training_ends_with_the_losses_of_one_that_was_not(
     for lines in (first, ended.lines):
         assert losses_of(lines).items() <= expected.items()
     assert losses_of(first) | losses_of(ended.lines) == expected
+
+
+@pytest.mark.soak
+def test_smddp_is_a_backend_of_the_data_parallel_example(
+    uninterrupted: Callable[[str], tuple[Path, dict[str, str]]], tmp_path: Path
+) -> None:
+    """With a stand-in for the library: without it the import fails."""
+    program = SMDDP.start(tmp_path, tmp_path)
+    ended = program.end()
+    program.close()
+    assert losses_of(ended.lines) == uninterrupted("data parallel")[1], ended

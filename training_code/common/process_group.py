@@ -24,13 +24,21 @@ def device_of(job: Job) -> torch.device:
 
 
 @contextmanager
-def process_group(job: Job, timeout: float = TIMEOUT) -> Iterator[torch.device]:
-    """The process group of all ranks; without torchrun, of this process alone. Yields this rank's device."""
+def process_group(job: Job, timeout: float = TIMEOUT, smddp: bool = False) -> Iterator[torch.device]:
+    """The process group of all ranks; without torchrun, of this process alone. Yields this rank's device.
+
+    ``smddp`` takes the backend of SageMaker's data parallel library, which is in AWS's containers only, for tensors on GPUs.
+    See https://docs.aws.amazon.com/sagemaker/latest/dg/model-parallel-core-features-v2-smddp-allgather.html.
+    """
     use_the_jobs_network()
     device = device_of(job)
     torch.set_num_threads(1)  # the other cores are those of the other ranks and of the workers that read data
     alone = {} if job.ranks > 1 else {"store": dist.HashStore(), "rank": 0, "world_size": 1}
     backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"  # gloo for control messages
+    if smddp:
+        import smdistributed.dataparallel.torch.torch_smddp  # noqa: F401  # registers the backend
+
+        backend = "smddp"
     dist.init_process_group(backend, timeout=timedelta(seconds=timeout), **alone)
     try:
         yield device

@@ -17,6 +17,9 @@ class Stop:
     def __init__(self) -> None:
         self._received = False
         self.agreed = False
+        # SMDDP's collectives are of tensors on GPUs.
+        by_smddp = dist.is_initialized() and dist.get_backend() == "smddp"
+        self._group = dist.new_group(backend="gloo") if by_smddp else None
         signal.signal(signal.SIGTERM, self._receive)
 
     def _receive(self, *_: object) -> None:
@@ -26,6 +29,6 @@ class Stop:
         """To be called after each step on every rank. It sums a number on the CPU, without waiting for a device."""
         stopping = torch.tensor(int(self._received))
         if dist.is_initialized():
-            dist.all_reduce(stopping, dist.ReduceOp.MAX)
+            dist.all_reduce(stopping, dist.ReduceOp.MAX, group=self._group)
         self.agreed = bool(stopping)
         return self.agreed

@@ -35,6 +35,7 @@ def config() -> argparse.Namespace:
     arguments.add_argument("--batch-size", type=int, default=64, help="points of a step, on each rank")
     arguments.add_argument("--learning-rate", type=float, default=0.01)
     arguments.add_argument("--seed", type=int, default=0)
+    arguments.add_argument("--backend", choices=("nccl", "smddp"), default="nccl", help="smddp: with launcher=SmDdp()")
     return arguments.parse_args()
 
 
@@ -124,7 +125,7 @@ def train(job: Job, options: argparse.Namespace, device: torch.device, stop: Sto
 
 def main() -> None:
     options, job = config(), Job.here()
-    with process_group(job) as device:
+    with process_group(job, smddp=options.backend == "smddp") as device:
         train(job, options, device, Stop())
 
 

@@ -20,8 +20,8 @@ from sagemaker_local_account.storage.transfer import s3_source
 ONLY_GROUP = "homogeneousCluster"
 NETWORK_INTERFACE = "eth0"
 CHECKPOINTS = "/opt/ml/checkpoints"  # the default of CheckpointConfig.LocalPath
-# GPUs are listed, and PyTorch does not have them. Hugging Face's Trainer then makes no process group, and each rank silently trains
-# a model of its own, unless this variable is set (accelerate 1.15, state.py, PartialState._prepare_backend).
+# GPUs are listed, and PyTorch does not have them. Hugging Face's Trainer then makes no process group, and each rank silently
+# trains a model of its own, unless this variable is set (accelerate 1.15, state.py, PartialState._prepare_backend).
 WITHOUT_CUDA = {"ACCELERATE_USE_CPU": "true"}
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
