@@ -78,6 +78,7 @@ docs: setup
 	python -m sagemaker_local_account.docs_generator docs
 	python -m cdk_sagemaker_training.docs_generator docs
 	python docs/draw_architecture.py
+	python docs/what_ran.py
 
 clean:
 	rm -rf $(VENV) node_modules cdk.out build dist .local-account .mypy_cache .hypothesis .pytest_cache .ruff_cache .import_linter_cache

@@ -6,6 +6,8 @@ file, and a machine may fail in between. Besides model and optimizer it has each
 function of the step (optimization.py), and the step is in the folder's name.
 """
 
+# ran: sharded checkpoints in the background; resuming in another layout | test_model_parallel | test_model_parallel | no | no
+
 from __future__ import annotations
 
 import shutil

@@ -12,6 +12,9 @@ It resumes from the last checkpoint; on a laptop, remove ``./output`` to start o
 before it kills a job, it saves a checkpoint after the current step.
 """
 
+# ran: `compiled/train.py`, inductor | test_compiled_train | test_compiled | one H100 | no
+# ran: ... PyTorch/XLA on a CPU | no | test_compiled (soak) | no | no
+
 from __future__ import annotations
 
 import argparse

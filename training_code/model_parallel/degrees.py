@@ -1,5 +1,8 @@
 """The degrees of parallelism, and their validation against the ranks, the model and the batch."""
 
+# ran: `precision="bf16"` | no | no | one H100 | no
+# ran: `cpu_offload`, `activation_offloading` | test_model_parallel | no | no | no
+
 from __future__ import annotations
 
 import argparse

@@ -4,6 +4,8 @@ The model is any module. Its plan names the container of its layers, the modules
 parallelism of each module; ``plan.py`` has that of our transformer, and ``huggingface/pretrained.py`` those of others.
 """
 
+# ran: order of collectives at 64 ranks, PyTorch's fake process group | test_parallelize | no | no | no
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence

@@ -10,6 +10,8 @@ parallelize.py is not imported.
 The steps are those of AWS's "Get started with the SageMaker model parallelism library v2" and of its examples.
 """
 
+# ran: `model_parallel/smp.py`, SMP v2 | stand-in: test_model_parallel_run | no | no | no
+
 from __future__ import annotations
 
 import argparse

@@ -1,5 +1,10 @@
 """Compilers of the training step, as values: PyTorch's inductor, open XLA, AWS Neuron."""
 
+# ran: `TorchCompile()` | request: test_compilers | test_compiled | one H100 | no
+# ran: `TorchXla()` | request: test_compilers | test_compiled (soak) | no | no
+# ran: `TensorFlowXla()` | request: test_compilers | test_compiled | no | no
+# ran: `Neuron()` | request: test_compilers | no | no | no
+
 from __future__ import annotations
 
 import json

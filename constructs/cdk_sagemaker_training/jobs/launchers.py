@@ -1,5 +1,10 @@
 """Launchers of SageMaker's training toolkit, which start several processes of one script on each host, as values."""
 
+# ran: `Torchrun()` | request: test_launchers | test_training_code | no | no
+# ran: `Mpi()` | request: test_launchers | one host: test_model_parallel | no | no
+# ran: `SmDdp()` | request: test_launchers | no | no | no
+# ran: `PyTorchDdp()` | request: test_model_parallel_requests | no | no | no
+
 from __future__ import annotations
 
 import json

@@ -1,5 +1,7 @@
 """``NativeParallelism``: a model layout with PyTorch's own FSDP2, tensor parallelism and pipeline stages."""
 
+# ran: `NativeParallelism()` | request: test_model_parallel_requests | test_model_parallel | one H100, one rank | no
+
 from __future__ import annotations
 
 import json

@@ -1,5 +1,7 @@
 """A Ray cluster over all machines of a job, as a launcher."""
 
+# ran: `Ray()` | request: test_ray | test_training_code | no | no
+
 from __future__ import annotations
 
 import json

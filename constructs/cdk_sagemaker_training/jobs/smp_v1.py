@@ -1,5 +1,7 @@
 """Version 1 of SageMaker's model parallelism library (SMP), as a value."""
 
+# ran: `SmpV1()` | request: test_smp | no | no | no
+
 from __future__ import annotations
 
 import json

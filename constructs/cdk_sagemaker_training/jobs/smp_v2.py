@@ -1,5 +1,7 @@
 """Version 2 of SageMaker's model parallelism library (SMP), as a value."""
 
+# ran: `SmpV2()` | request: test_smp | no | no | no
+
 from __future__ import annotations
 
 import json

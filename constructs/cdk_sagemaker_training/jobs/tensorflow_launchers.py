@@ -1,5 +1,7 @@
 """Launchers of SageMaker's TensorFlow toolkit, as values."""
 
+# ran: `MultiWorkerMirrored()`, `ParameterServer()` | request: test_launchers | no | no | no
+
 from __future__ import annotations
 
 from collections.abc import Mapping

@@ -1,5 +1,7 @@
 """SageMaker Training Compiler, which still runs but has reached its end of life, and its launcher."""
 
+# ran: `TrainingCompiler()` | request: test_training_compiler | no | no | no
+
 from __future__ import annotations
 
 import json

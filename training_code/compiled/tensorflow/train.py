@@ -11,6 +11,8 @@ It resumes from the last checkpoint; on a laptop, remove ``./output`` to start o
 same step on all hosts.
 """
 
+# ran: `compiled/tensorflow/train.py`, XLA | no | test_compiled | no | no
+
 from __future__ import annotations
 
 import argparse

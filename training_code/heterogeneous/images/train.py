@@ -11,6 +11,8 @@ It resumes from the last checkpoint, in the middle of an epoch too; on a laptop,
 it with a checkpoint after the current step.
 """
 
+# ran: ResNet on JPEGs; ResNet-50 on 2,000 files by soak | test_images | no | no | no
+
 from __future__ import annotations
 
 import argparse

@@ -11,6 +11,8 @@ It goes on with the epoch after the last checkpoint's where there is one; on a l
 ends it with a checkpoint after the step that it is in; it then begins the epoch anew with those weights.
 """
 
+# ran: `heterogeneous/ray_data/train.py` | no | test_training_code | no | no
+
 from __future__ import annotations
 
 import argparse

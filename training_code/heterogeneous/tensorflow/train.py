@@ -12,6 +12,8 @@ It resumes from the last checkpoint; on a laptop, remove ``./output`` to start o
 same step on all hosts; it then resumes with these weights at the beginning of the epoch.
 """
 
+# ran: `heterogeneous/tensorflow/train.py` | its parts: test_heterogeneous_tensorflow | test_heterogeneous_tensorflow | no | no
+
 from __future__ import annotations
 
 import argparse

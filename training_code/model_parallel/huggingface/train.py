@@ -5,10 +5,10 @@ Four processes, by torchrun:     torchrun --nproc-per-node 4 train.py --tensor 2
 On SageMaker:                    a ModelParallelJob with the channels ``model`` and ``tokens``
 
 The channel ``model`` has a config.json, and the weights, if any, as safetensors; nothing comes from a hub. ``tokens`` has what
-prepare_tokens.py writes. The trained model is a folder for ``from_pretrained``. It resumes from the last checkpoint of any
-layout.
+prepare_tokens.py writes. The trained model is a folder for ``from_pretrained``. It resumes from a checkpoint of any layout.
 """
 
+# ran: Llama and Qwen3 (`data_shard` x `tensor`), GPT-2 | test_huggingface | test_huggingface (soak) | Llama, one H100 | no
 from __future__ import annotations
 
 import argparse
