@@ -98,7 +98,8 @@ class Deployed:
             Capabilities=["CAPABILITY_NAMED_IAM"],
             Parameters=[{"ParameterKey": "FileAssetsBucketKmsKeyId", "ParameterValue": "AWS_MANAGED_KEY"}],
         )
-        cloudformation.get_waiter("stack_create_complete").wait(StackName="CDKToolkit", WaiterConfig={"Delay": 1})
+        looks = {"Delay": FIRST_LOOK, "MaxAttempts": 3_000}
+        cloudformation.get_waiter("stack_create_complete").wait(StackName="CDKToolkit", WaiterConfig=looks)
 
     def deploy(self, stack: cdk.Stack) -> dict[str, str]:
         """Deploy a stack of an App of its own with the real CLI; its outputs."""

@@ -208,6 +208,7 @@ def numbers(said: list[str], pattern: str) -> list[float]:
     return [float(found[1]) for line in said if (found := re.match(pattern, line))]
 
 
+@pytest.mark.soak  # the next start of the interrupted job has the compiled code, test_model_parallel.py a job on two hosts
 def test_inductor_trains_on_two_hosts_by_what_another_job_compiled(
     deployed: Deployed, pytorch: dict[str, str], compiled_before: Callable[[str], None]
 ) -> None:
@@ -281,6 +282,7 @@ def test_an_interrupted_job_goes_on_with_its_steps_and_its_compiled_code(interru
     print("seconds of each start's first step:", [round(BYTES_OF_A_STEP / pace, 1) for pace in paces])
 
 
+@pytest.mark.soak  # test_compiled_train.py has this stop, test_training_code.py such a job
 def test_a_job_that_is_stopped_keeps_the_step_that_it_is_in(
     deployed: Deployed, pytorch: dict[str, str], compiled_before: Callable[[str], None]
 ) -> None:

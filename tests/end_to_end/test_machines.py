@@ -76,6 +76,7 @@ def ranks(count: int) -> set[str]:
     return {f"rank {rank} of {count}" for rank in range(count)}
 
 
+@pytest.mark.soak  # as the others, of another number
 def test_torchrun_starts_a_rank_for_each_gpu_of_a_p4d(toolkit: Toolkit) -> None:
     assert toolkit.said("ml.p4d.24xlarge") == {"gpus 8 neurons 0", *ranks(8)}
 

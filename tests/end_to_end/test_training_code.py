@@ -96,6 +96,7 @@ def test_a_lost_data_host_ends_the_job_with_a_reason_that_names_it(
     assert "the host algo-2 of data_group was lost" in described(deployed, name)["FailureReason"]
 
 
+@pytest.mark.soak  # the test before has a lost host of the other group
 def test_a_lost_training_host_ends_every_host(deployed: Deployed, machines: dict[str, str]) -> None:
     execution, name = training(deployed, machines["EndlessArn"])
     deployed.account.jobs.lose_host(name, "algo-3")
@@ -120,6 +121,7 @@ def test_a_job_that_is_stopped_keeps_the_step_that_it_is_in_and_ends_every_host(
     assert last <= kept[0] < last + 10  # each tenth step is printed
 
 
+@pytest.mark.soak  # test_interruptions.py has this training, test_compiled.py and test_model_parallel.py have such jobs
 def test_an_interrupted_job_goes_on_with_the_step_after_the_one_that_it_was_in(
     deployed: Deployed, machines: dict[str, str]
 ) -> None:

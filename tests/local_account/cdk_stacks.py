@@ -8,7 +8,7 @@ from typing import Any
 from botocore.exceptions import ClientError
 from running_account import Running
 
-WAITING = {"Delay": 1, "MaxAttempts": 30}
+WAITING = {"Delay": 0.1, "MaxAttempts": 3_000}  # seconds between two looks, and looks
 _TRUST = {"Effect": "Allow", "Principal": {"Service": "lambda.amazonaws.com"}, "Action": "sts:AssumeRole"}
 _CODE = """
 import cfnresponse, subprocess

@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 import pytest
 from account_process import COMMAND, Serving, lives, marked
-from cdk_stacks import WITH_A_FUNCTION
+from cdk_stacks import WAITING, WITH_A_FUNCTION
 from shell_jobs import BUCKET, ShellJobs, channel
 
 LARGE = b"x" * (12 << 20)  # an object that moto does not keep in memory
@@ -42,7 +42,7 @@ class Work:
 
     def deploy(self) -> None:
         self.stacks.create_stack(StackName="stack", TemplateBody=json.dumps(WITH_A_FUNCTION))
-        self.stacks.get_waiter("stack_create_complete").wait(StackName="stack", WaiterConfig={"Delay": 1})
+        self.stacks.get_waiter("stack_create_complete").wait(StackName="stack", WaiterConfig=WAITING)
 
     def upload(self) -> None:
         for number in range(4):
@@ -63,7 +63,7 @@ class Work:
         for entry in self.jobs.s3.list_objects_v2(Bucket=BUCKET)["Contents"]:
             self.jobs.s3.delete_object(Bucket=BUCKET, Key=entry["Key"])
         self.stacks.delete_stack(StackName="stack")
-        self.stacks.get_waiter("stack_delete_complete").wait(StackName="stack", WaiterConfig={"Delay": 1})
+        self.stacks.get_waiter("stack_delete_complete").wait(StackName="stack", WaiterConfig=WAITING)
 
 
 PHASES: tuple[Callable[[Work], None], ...] = (Work.deploy, Work.upload, Work.job, Work.delete)
