@@ -1,7 +1,8 @@
 """From `cdk deploy` to a trained model, on this machine: `make demo`, or with `KIND=compiled` or `KIND=model-parallel`.
 
 Starts the local account, bootstraps and deploys a stack of app.py with the CDK CLI, uploads its data, starts an execution of its
-state machine, follows the training job, evaluates the model that it leaves in S3, and takes everything down again.
+state machine, watches the training job by `training-jobs watch`, evaluates the model that it leaves in S3, and takes everything
+down again.
 """
 
 from __future__ import annotations
@@ -35,8 +36,6 @@ LEAST_ACCURACY = 0.90
 MOST_BITS = 4.0  # of a byte; one that knows nothing of text needs 8
 HELD_OUT_MODULE = "argparse.py"
 HEADS = 4  # what training_code/compiled/train.py takes unless told otherwise
-LOG_GROUP = "/aws/sagemaker/TrainingJobs"
-SHOWN = ("step ", "epoch ", "accuracy ", "host ", "steady ", "compil", "peak ", "rank ")  # beginnings of log lines
 
 
 class DemoError(Exception):
@@ -47,16 +46,17 @@ def main() -> int:
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("--kind", choices=sorted(KINDS), default="heterogeneous", help="of training job")
     arguments.add_argument("--state", type=Path, default=HERE / ".local-account", help="the account's folder")
-    arguments.add_argument("--picture", type=Path, help="also write what was printed, as an SVG picture")
+    arguments.add_argument("--picture", type=Path, help="also write the last picture of `training-jobs watch`, as SVG")
+    arguments.add_argument("--report", type=Path, help="also write the page of `training-jobs report`")
     options = arguments.parse_args()
-    console = Console(record=True, width=110 if options.picture else None)
+    console = Console()
     start = time.monotonic()
     try:
         with step(console, "start the account"):
             account = LocalAccount(state=options.state)
             account.start()
         try:
-            run(console, account, KINDS[options.kind])
+            run(console, account, KINDS[options.kind], options)
         finally:
             with step(console, "stop the account"):
                 account.close()
@@ -64,8 +64,6 @@ def main() -> int:
         console.print(f"[bold red]the demo failed:[/] {error}", highlight=False)
         return 1
     console.print(f"all of it took {time.monotonic() - start:.0f} s")
-    if options.picture:
-        console.save_svg(str(options.picture), title="make demo")
     return 0
 
 
@@ -83,7 +81,7 @@ class Kind:
     judge: Callable[[Path], tuple[str, bool]]
 
 
-def run(console: Console, account: LocalAccount, kind: Kind) -> None:
+def run(console: Console, account: LocalAccount, kind: Kind, options: argparse.Namespace) -> None:
     environment = account.environment()
     session = boto3.Session(
         environment["AWS_ACCESS_KEY_ID"], environment["AWS_SECRET_ACCESS_KEY"], region_name=environment["AWS_REGION"]
@@ -114,7 +112,11 @@ def run(console: Console, account: LocalAccount, kind: Kind) -> None:
         with step(console, f"upload {kind.key}"):
             client("s3").put_object(Bucket=bucket, Key=kind.key, Body=kind.data())
         execution = client("stepfunctions").start_execution(stateMachineArn=machine)["executionArn"]
-        job = follow(console, client, execution)
+        watch(environment, execution, options.picture)
+        job = describe(environment, execution)
+        if options.report:
+            command = ["training-jobs", "report", execution, "--to", str(options.report)]
+            subprocess.run(command, env=environment, check=True)
         with step(console, "evaluate the model"):
             uri = job["ModelArtifacts"]["S3ModelArtifacts"]
             download(client("s3"), uri, account.state / "model")
@@ -165,41 +167,18 @@ def digits_file() -> bytes:
     return file.getvalue()
 
 
-def follow(console: Console, client: Any, execution: str) -> dict[str, Any]:
-    """Print the job's states and its hosts' log lines as they come; return the job's description once it has succeeded."""
-    states, logs, sagemaker = client("stepfunctions"), client("logs"), client("sagemaker")
-    seen: set[str] = set()
-    shown = ""
-    while True:
-        described = states.describe_execution(executionArn=execution)
-        jobs = sagemaker.list_training_jobs(SortBy="CreationTime", SortOrder="Descending")["TrainingJobSummaries"]
-        if jobs:
-            job = sagemaker.describe_training_job(TrainingJobName=jobs[0]["TrainingJobName"])
-            if job["SecondaryStatus"] != shown:
-                shown = job["SecondaryStatus"]
-                console.print(f"{'':>6}  [bold]{shown}[/]", highlight=False)
-            show_logs(console, logs, job["TrainingJobName"], seen)
-        if described["status"] != "RUNNING":
-            break
-        time.sleep(0.5)
-    if described["status"] != "SUCCEEDED":
-        raise DemoError(f"the execution {described['status']}: {described.get('error')}: {described.get('cause')}")
-    return dict(job)
+def watch(environment: dict[str, str], execution: str, picture: Path | None) -> None:
+    """Watch the execution to its end, as a user of the command line does."""
+    saved = [] if picture is None else ["--svg", str(picture)]
+    if subprocess.run(["training-jobs", "watch", execution, *saved], env=environment, check=False).returncode:
+        raise DemoError(f"the execution did not succeed: {execution}")
 
 
-def show_logs(console: Console, logs: Any, job_name: str, seen: set[str]) -> None:
-    try:
-        pages = logs.get_paginator("filter_log_events").paginate(
-            logGroupName=LOG_GROUP, logStreamNamePrefix=f"{job_name}/"
-        )
-        events = [event for page in pages for event in page["events"] if event["eventId"] not in seen]
-    except logs.exceptions.ResourceNotFoundException:
-        return
-    for event in sorted(events, key=lambda event: event["timestamp"]):
-        seen.add(event["eventId"])
-        host = event["logStreamName"].split("/")[1][:6]
-        if event["message"].startswith(SHOWN):
-            console.print(f"{host:>6}  {event['message']}", highlight=False)
+def describe(environment: dict[str, str], execution: str) -> dict[str, Any]:
+    """Return the description of the execution's job."""
+    command = ["training-jobs", "describe", execution, "--json"]
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True)
+    return dict(json.loads(done.stdout))
 
 
 def download(s3: Any, uri: str, folder: Path) -> None:

@@ -3,6 +3,7 @@
 import ast
 import inspect
 import io
+import re
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -19,10 +20,11 @@ from cdk_sagemaker_training.cli import watch
 from cdk_sagemaker_training.cli.errors import connection_lost, one_line
 from cdk_sagemaker_training.cli.planned_request import planned_request
 from cdk_sagemaker_training.cli.show import console_links
+from cdk_sagemaker_training.cli.ssh import check_reachable, session_command
 from cdk_sagemaker_training.cli.start import execution_input
 from cdk_sagemaker_training.cli.watch_state import Watched
 from cdk_sagemaker_training.cli.watch_view import picture, sparkline
-from cdk_sagemaker_training.client import Account, LogLine, StateVisit
+from cdk_sagemaker_training.client import Account, LogLine, StateVisit, TrainingError
 from cdk_sagemaker_training.client.hosts import groups_in_log, host_groups, hosts_of
 
 
@@ -232,3 +234,33 @@ def test_a_picture_is_no_higher_than_its_terminal_whatever_was_retried(height: i
     lines = console.export_text().splitlines()
     assert len(lines) <= height
     assert lines[0].startswith("execution   RUNNING")
+
+
+def debugged(**members: Any) -> dict[str, Any]:
+    """A description of a job that is training and has remote debugging, which the local account does not offer."""
+    remote = {"RemoteDebugConfig": {"EnableRemoteDebug": True}}
+    return {"TrainingJobName": "digits", "SecondaryStatus": "Training", **remote, **members}
+
+
+def test_a_session_is_that_of_a_jobs_host() -> None:
+    check_reachable(debugged(), "algo-2", ["algo-1", "algo-2"])
+    assert session_command("digits", "algo-2") == (
+        ["aws", "ssm", "start-session", "--target", "sagemaker-training-job:digits_algo-2"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("members", "host", "words"),
+    [
+        ({"SecondaryStatus": "Completed"}, "algo-1", "digits is not training but Completed"),
+        (
+            {"RemoteDebugConfig": {}},
+            "algo-1",
+            "--training-job-name digits --remote-debug-config EnableRemoteDebug=true`",
+        ),
+        ({}, "algo-3", "digits has no host 'algo-3', but algo-1, algo-2"),
+    ],
+)
+def test_no_session_where_there_can_be_none(members: dict[str, Any], host: str, words: str) -> None:
+    with pytest.raises(TrainingError, match=re.escape(words)):
+        check_reachable(debugged(**members), host, ["algo-1", "algo-2"])

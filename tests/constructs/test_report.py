@@ -83,10 +83,23 @@ def test_a_chart_leaves_out_what_is_not_finite_and_stays_within_its_picture() ->
     chart = Elements(line_chart("loss", {"a": [(0.0, 5.0), (1.0, math.nan), (2.0, math.inf), (3.0, -5.0)]}))
     [line] = chart.of("polyline")
     points = [tuple(map(float, point.split(","))) for point in str(line["points"]).split()]
-    assert len(points) == 2
+    assert len({*points}) == 2
     assert all(0 <= x <= 640 and 0 <= y <= 200 for x, y in points)
     assert points[0][1] < points[1][1]
 
 
 def test_a_metric_without_values_has_no_chart() -> None:
     assert "no values" in line_chart("loss", {"a": [(0.0, math.nan)]})
+
+
+def test_a_chart_begins_with_its_first_value() -> None:
+    chart = line_chart("loss", {"a": [(60.0, 2.0), (90.0, 1.0)]})
+    [line] = Elements(chart).of("polyline")
+    assert str(line["points"]).startswith("92.0,8.0 ")
+    assert ">60 s</text>" in chart
+    assert ">90 s</text>" in chart
+
+
+def test_a_single_value_is_a_dot() -> None:
+    [line] = Elements(line_chart("accuracy", {"a": [(60.0, 0.9)]})).of("polyline")
+    assert (line["stroke-linecap"], line["stroke-width"], line["points"]) == ("round", "8", "92.0,8.0 92.0,8.0")

@@ -1,5 +1,6 @@
 """The README's "Step by step", as typed, in two terminals, and its way to AWS."""
 
+import hashlib
 import os
 import re
 import signal
@@ -51,6 +52,10 @@ def test_step_by_step_works_as_typed(clone: Path) -> None:
     assert done.returncode == 0, done.stdout
     assert '"SecondaryStatus": "' in done.stdout
     assert '"searchedLogStreams"' in done.stdout
+    # The job is that of the execution which was started, whatever other jobs there are.
+    [execution] = re.findall(r"^\+ EXECUTION=(\S+)$", done.stdout, re.MULTILINE)
+    digest = hashlib.md5(execution.encode(), usedforsecurity=False).hexdigest()
+    assert re.findall(rf"^\+ JOB=\S*{digest}\S*$", done.stdout, re.MULTILINE)
     assert "HeterogeneousTraining: destroyed" in done.stdout
     assert running.returncode == 0
 

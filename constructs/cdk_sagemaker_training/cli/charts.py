@@ -24,25 +24,25 @@ def line_chart(name: str, series: Mapping[str, Points]) -> str:
     shown = [it for points in finite.values() for it in points]
     if not shown:
         return f"<figure><figcaption>{escape(name)}: no values</figcaption></figure>"
-    end = max(max(it[0] for it in shown), 1.0)
+    start, end = min(it[0] for it in shown), max(it[0] for it in shown)
     low, high = min(it[1] for it in shown), max(it[1] for it in shown)
     span = (high - low) or 1.0
 
     def place(point: tuple[float, float]) -> str:
-        x = _LEFT + point[0] / end * (_WIDTH - _LEFT - 8)
+        x = _LEFT + (point[0] - start) / ((end - start) or 1.0) * (_WIDTH - _LEFT - 8)
         y = 8 + (high - point[1]) / span * (_HEIGHT - _BOTTOM - 8)
         return f"{x:.1f},{y:.1f}"
 
     lines = "".join(
-        f'<polyline fill="none" stroke="{COLORS[number % len(COLORS)]}" stroke-width="2" '
-        f'points="{" ".join(map(place, points))}"><title>{escape(key)}</title></polyline>'
+        f'<polyline fill="none" stroke="{COLORS[number % len(COLORS)]}" stroke-width="{_stroke(points)}" '
+        f'stroke-linecap="round" points="{" ".join(map(place, [*points, points[-1]]))}"><title>{escape(key)}</title></polyline>'
         for number, (key, points) in enumerate(finite.items())
         if points
     )
     labels = (
         f'<text x="{_LEFT - 6}" y="16" text-anchor="end">{high:.3g}</text>'
         f'<text x="{_LEFT - 6}" y="{_HEIGHT - _BOTTOM}" text-anchor="end">{low:.3g}</text>'
-        f'<text x="{_LEFT}" y="{_HEIGHT - 4}">0 s</text>'
+        f'<text x="{_LEFT}" y="{_HEIGHT - 4}">{start:.0f} s</text>'
         f'<text x="{_WIDTH - 8}" y="{_HEIGHT - 4}" text-anchor="end">{end:.0f} s</text>'
     )
     last = ", ".join(
@@ -51,6 +51,11 @@ def line_chart(name: str, series: Mapping[str, Points]) -> str:
         if points
     )
     return f"<figure><figcaption>{escape(name)}: {last}</figcaption>{_svg(_HEIGHT, lines + labels)}</figure>"
+
+
+def _stroke(points: Points) -> int:
+    """Of a line, or of a single point, which a line of no length with round ends draws as a dot."""
+    return 2 if len(points) > 1 else 8
 
 
 def timeline(phases: Sequence[tuple[str, float, float]]) -> str:

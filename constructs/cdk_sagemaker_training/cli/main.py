@@ -16,6 +16,7 @@ from cdk_sagemaker_training.cli.context import Options
 from cdk_sagemaker_training.cli.doctor import doctor
 from cdk_sagemaker_training.cli.errors import INTERRUPTED, REFUSED, USAGE, one_line
 from cdk_sagemaker_training.cli.report import report
+from cdk_sagemaker_training.cli.ssh import ssh
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -36,6 +37,7 @@ app.command("resume")(start.resume)
 app.command("download")(stop.download)
 app.command("cost")(show.cost)
 app.command("plan")(start.plan)
+app.command("ssh")(ssh)
 app.command("open")(show.open_links)
 app.command("report")(report)
 app.command("doctor")(doctor)

@@ -22,7 +22,8 @@ _LAST_LINES = 100
 _STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; margin: 0 auto; max-width: 60rem; padding: 1rem; color: #1a202c; background: #fff }
 h1, h2 { line-height: 1.2; overflow-wrap: anywhere } h2 { border-bottom: 1px solid #cbd5e0; margin-top: 2rem }
-table { border-collapse: collapse; width: 100% } td, th { text-align: left; vertical-align: top; padding: .2rem .8rem .2rem 0;
+table { border-collapse: collapse; table-layout: fixed; width: 100% }
+th { width: 26% } td, th { text-align: left; vertical-align: top; padding: .2rem .8rem .2rem 0;
 overflow-wrap: anywhere } tr.differs td { background: #fefcbf } figure { margin: 1rem 0 } figcaption { overflow-wrap: anywhere }
 svg { width: 100%; max-width: 48rem; height: auto; overflow: visible } svg text { font-size: 13px; fill: #4a5568 }
 pre { overflow-x: auto; background: #f7fafc; padding: .5rem; font-size: 13px }
