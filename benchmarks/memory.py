@@ -18,7 +18,6 @@ import os
 import platform
 import subprocess
 import sys
-import weakref
 from pathlib import Path
 from typing import Any
 
@@ -41,43 +40,6 @@ LAYOUTS = {
     "pipeline 2 x FSDP 2": "--pipeline 2 --data-shard 2 --microbatches 4",
     "pipeline 2 x tensor 2": "--pipeline 2 --tensor 2 --microbatches 4",
 }
-
-
-class Saved:
-    """Counts the bytes that autograd saves for the backward; ``most`` is the peak. Storages are counted once."""
-
-    def __init__(self) -> None:
-        self._holders: dict[int, int] = {}
-        self._bytes = self.most = 0
-
-    def pack(self, tensor: Any) -> Any:
-        base = tensor._base if tensor._is_view() else tensor
-        if base.is_leaf and base.requires_grad:  # a parameter, gathered or not
-            return (tensor,)
-        local = getattr(tensor, "_local_tensor", tensor)  # of a DTensor, this rank's shard
-        # An AsyncCollectiveTensor wraps the tensor that has the memory.
-        storage = getattr(local, "elem", local).untyped_storage()
-        pointer, size = storage.data_ptr(), storage.nbytes()
-        holder = Holder(tensor)
-        if not self._holders.get(pointer):
-            self._bytes += size
-            self.most = max(self.most, self._bytes)
-        self._holders[pointer] = self._holders.get(pointer, 0) + 1
-        weakref.finalize(holder, self._let_go, pointer, size)
-        return holder
-
-    def unpack(self, saved: Any) -> Any:
-        return saved.tensor if isinstance(saved, Holder) else saved[0]
-
-    def _let_go(self, pointer: int, size: int) -> None:
-        self._holders[pointer] -= 1
-        if not self._holders[pointer]:
-            self._bytes -= size
-
-
-class Holder:
-    def __init__(self, tensor: Any) -> None:
-        self.tensor = tensor
 
 
 def measure(layouts: list[str]) -> None:
@@ -103,6 +65,7 @@ def measure(layouts: list[str]) -> None:
 
 def measured(train: Any, job: Any, options: argparse.Namespace, device: Any) -> dict[str, int]:
     import torch
+    from memory_use import Saved
 
     degrees = train.degrees_of(options, job)
     training = train.Training(options, degrees, device)

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from degrees import AXES, Degrees
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.autograd.graph import save_on_cpu
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import ActivationWrapper, checkpoint_wrapper
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
@@ -291,7 +292,7 @@ def stage_modules_of(
     device = torch.device(mesh.device_type, torch.cuda.current_device() if mesh.device_type == "cuda" else None)
     stage_modules = {}
     for stage in range(mesh.get_local_rank("pipeline"), len(layers), degrees.pipeline):
-        with torch.device("meta"):
+        with unset_fake_temporarily(), torch.device("meta"):  # fits.py calls this within FakeTensorMode
             module = build()
         keep_stage(module, plan, layers[stage])
         parallelize(module, plan, degrees, mesh, reshard=reshard, compilation=compilation)

@@ -44,6 +44,7 @@ from parallelize import (
 )
 from plan import PLAN, costs
 from torch import Tensor
+from torch.distributed.device_mesh import DeviceMesh
 from watch import Watch
 
 # -- Config -----------------------------------------------------------------------------------------------------------
@@ -117,13 +118,15 @@ def batches(
 class Training:
     """This rank's modules, an optimizer for each, and the pipeline schedule."""
 
-    def __init__(self, options: argparse.Namespace, degrees: Degrees, device: torch.device) -> None:
+    def __init__(
+        self, options: argparse.Namespace, degrees: Degrees, device: torch.device, mesh: DeviceMesh | None = None
+    ) -> None:
         self.config = Config(**{field.name: getattr(options, field.name) for field in fields(Config)})
         sizes = {name: getattr(self.config, name) for name in ("heads", "hidden", "context", "vocabulary")}
         degrees.check_model(self.config.layers, sizes, options.batch_size)
         self.degrees, self.device, self.clip = degrees, device, options.clip
         self.layers = cut(costs(self.config, options.balance), degrees.stages, options.cut)
-        self.mesh = mesh_of(degrees, device.type)
+        self.mesh = mesh or mesh_of(degrees, device.type)
         self.stage_modules = stage_modules_of(
             partial(Transformer, self.config),
             PLAN,

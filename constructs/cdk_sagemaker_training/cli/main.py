@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from cdk_sagemaker_training.cli import adopt, init, local, show, start, stop, watch
+from cdk_sagemaker_training.cli import adopt, fits, init, local, show, start, stop, watch
 from cdk_sagemaker_training.cli.context import Options
 from cdk_sagemaker_training.cli.doctor import doctor
 from cdk_sagemaker_training.cli.errors import INTERRUPTED, REFUSED, USAGE, one_line
@@ -38,6 +38,7 @@ app.command("download")(stop.download)
 app.command("cost")(show.cost)
 app.command("plan")(start.plan)
 app.command("ssh")(ssh)
+app.command("fits", context_settings=fits.SETTINGS)(fits.fits)
 app.command("open")(show.open_links)
 app.command("report")(report)
 app.command("doctor")(doctor)

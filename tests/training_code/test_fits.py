@@ -1,0 +1,97 @@
+"""The predicted memory of layouts, against what was measured on real ranks, and what cannot be predicted."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from preloaded import start
+
+ROOT = Path(__file__).parents[2]
+TRAINING_CODE = ROOT / "training_code"
+DOCUMENT = (ROOT / "docs" / "memory-by-layout.md").read_text()
+MODEL = re.search(r"The model: `(.*)`", DOCUMENT)
+MEASURED = {  # KiB of parameters, optimizer state and activations
+    layout.strip(): [int(re.sub(r"\(.*\)|,", "", cell)) for cell in cells.split("|")]
+    for layout, cells in re.findall(r"^\| ([^|]+) \| (\d.*\|.*\|.*) \|$", DOCUMENT, re.M)
+}
+LLAMA = {
+    "model_type": "llama",
+    "architectures": ["LlamaForCausalLM"],
+    "hidden_size": 256,
+    "intermediate_size": 512,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 8,
+    "num_hidden_layers": 2,
+    "vocab_size": 1024,
+    "tie_word_embeddings": False,
+}
+
+
+def fits(folder: Path, *arguments: str) -> tuple[int, str]:
+    """The exit code, and what it printed."""
+    errors = folder / "errors"
+    settings = {"PATH": os.environ["PATH"], "PYTHONPATH": str(TRAINING_CODE)}
+    script = TRAINING_CODE / "model_parallel" / "fits.py"
+    with start([script, *arguments], cwd=folder, env=settings, errors=errors) as program:
+        printed, _ = program.communicate()
+        return program.wait(), printed + errors.read_text()
+
+
+def predicted(folder: Path, *arguments: str) -> dict[str, float]:
+    code, printed = fits(folder, "--json", *arguments)
+    assert code == 0, printed
+    return dict(json.loads(printed.splitlines()[0]))
+
+
+def layouts() -> dict[str, str]:
+    sys.path.insert(0, str(ROOT / "benchmarks"))
+    try:
+        import memory
+    finally:
+        sys.path.pop(0)
+    return memory.LAYOUTS
+
+
+@pytest.mark.parametrize(
+    "layout",
+    [
+        pytest.param(layout, marks=() if layout == "tensor 2 x FSDP 2" else pytest.mark.soak)
+        for layout in layouts()
+    ],
+)
+def test_a_prediction_is_within_3_percent_of_what_four_real_ranks_take(tmp_path: Path, layout: str) -> None:
+    assert MODEL is not None
+    found = predicted(tmp_path, "--ranks=4", *MODEL[1].split(), *layouts()[layout].split())
+    taken = [found[name] / 1024 for name in ("parameters", "optimizer", "activations")]
+    assert taken == pytest.approx(MEASURED[layout], rel=0.03)
+
+
+def test_every_measured_layout_is_compared() -> None:
+    assert list(MEASURED) == list(layouts())
+
+
+def test_a_model_of_transformers_is_predicted_for_more_ranks_than_there_are_processors(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA))
+    layout = ("--tensor=8", "--batch-size=64", "--context=64", "--precision=bf16")
+    found = predicted(tmp_path, "--ranks=256", f"--model={tmp_path}", *layout)
+    weights = 4 * (2 * 1024 * 256 + 2 * (4 * 256 * 256 + 3 * 256 * 512))
+    assert found["parameters"] == pytest.approx(weights / 256, rel=0.03)  # norms are not divided by tensor
+    assert found["optimizer"] == pytest.approx(2 * found["parameters"], rel=0.03)
+    assert found["peak"] > found["parameters"] + found["gradients"] + found["optimizer"]
+
+
+def test_a_layout_that_does_not_fit_ends_with_1_and_says_so(tmp_path: Path) -> None:
+    code, printed = fits(tmp_path, "--gpu-memory=0.001", "--layers=2", "--batch-size=1")
+    assert code == 1
+    assert "does not fit into 0.001 GiB" in printed
+
+
+def test_degrees_that_the_model_does_not_allow_are_named(tmp_path: Path) -> None:
+    code, printed = fits(tmp_path, "--ranks=3", "--tensor=3")
+    assert code == 1
+    assert "heads must be divisible by tensor, got 8 and 3" in printed

@@ -1,0 +1,239 @@
+"""Predict each rank's memory before a machine is rented: whether a layout of a model fits.
+
+    python fits.py --ranks 8 --gpu-memory 80 --data-shard 8 --activation-checkpointing --layers 32 --width 4096 ...
+    python fits.py --ranks 512 --gpu-memory 80 --model llama/ --tensor 8 --precision bf16 --batch-size 64 --context 8192
+
+The other arguments are those of train.py, or with ``--model``, a folder with a config.json of transformers, those of
+huggingface/train.py. The model is built and takes a step with PyTorch's FakeTensorMode, whose tensors have no memory, and
+its fake process group of any number of ranks, in one process. In a pipeline each rank's stages are run in the schedule's order.
+
+Predicted is what tensors take. A GPU needs about 1 GiB besides for its context and NCCL's buffers, and its allocator some
+more for fragments. Compiled layers (``--compiler inductor``) save less; they are predicted as if they were not compiled.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import multiprocessing
+import sys
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+from unittest import mock
+
+import torch
+import torch.distributed as dist
+from degrees import Degrees, degrees_of
+from memory_use import Allocations, Saved
+from parallelize import local_size, loss_context, mesh_of
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.pipelining.schedules import PipelineScheduleMulti
+from torch.testing._internal.distributed.fake_pg import FakeStore
+
+HERE = Path(__file__).parent
+GIB = 2**30
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Bytes on the rank that has the most of each. ``activations``: the most that autograd saves at one time.
+
+    ``peak``: the most that is allocated at one time: parameters, gradients, optimizer state, activations, gathered parameters
+    and temporary tensors. ``communicated``: by kind of collective, in a step.
+    """
+
+    parameters: int
+    gradients: int
+    optimizer: int
+    activations: int
+    peak: int
+    communicated: dict[str, int]
+
+
+def predict(ranks: int, arguments: list[str], folder: Path | None = None) -> Prediction:
+    """The memory of a layout. Raises ValueError for degrees that the ranks, the model or the batch do not allow.
+
+    Args:
+        ranks: Number of ranks, as many as you like.
+        arguments: As those of train.py, or of huggingface/train.py with a folder.
+        folder: A folder with a config.json of transformers.
+    """
+    script = script_of(folder)
+    options = script.config(arguments)
+    degrees = degrees_of(options, Ranks(ranks))  # type: ignore[arg-type]
+    first_ranks = [
+        stage * ranks // degrees.pipeline for stage in range(degrees.pipeline)
+    ]  # of each stage of a pipeline
+    # DTensor's caches outlive a process group, so that each rank is predicted in a process of its own.
+    with multiprocessing.get_context("fork").Pool(maxtasksperchild=1) as processes:
+        tasks = [(options, degrees, ranks, rank, folder) for rank in first_ranks]
+        found = processes.starmap(predict_rank, tasks, chunksize=1)
+    most = {name: max(getattr(one, name) for one in found) for name in asdict(found[0]) if name != "communicated"}
+    kinds = {kind for one in found for kind in one.communicated}
+    communicated = {kind: max(one.communicated.get(kind, 0) for one in found) for kind in sorted(kinds)}
+    return Prediction(**most, communicated=communicated)
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """What ``degrees_of`` reads of a job."""
+
+    ranks: int
+    group_hosts: tuple[str, ...] = ("algo-1",)
+
+
+def script_of(folder: Path | None) -> ModuleType:
+    """train.py of this folder, or that of Hugging Face's models."""
+    file = HERE / "huggingface" / "train.py" if folder else HERE / "train.py"
+    sys.path[:0] = [str(path) for path in (file.parent, HERE, HERE.parent) if str(path) not in sys.path]
+    spec = importlib.util.spec_from_file_location(f"{file.parent.name}_train", file)
+    assert spec is not None
+    assert spec.loader is not None
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    return script
+
+
+def predict_rank(
+    options: argparse.Namespace, degrees: Degrees, ranks: int, rank: int, folder: Path | None
+) -> Prediction:
+    script = script_of(folder)
+    # FSDP with tensor parallelism joins meshes, whose numbers of ranks are to be real.
+    joined = unset_fake_temporarily()(DeviceMesh._concatenate)
+    with fake_process_group(ranks, rank), mock.patch.object(DeviceMesh, "_concatenate", joined):
+        mesh = mesh_of(degrees, "cpu")
+        with FakeTensorMode(allow_non_fake_inputs=True), Allocations() as allocations:
+            if folder:
+                modules, optimizers, step = huggingface(script, options, degrees, mesh, folder)
+            else:
+                modules, optimizers, step = transformer(script, options, degrees, mesh)
+            step()  # allocates the optimizer's state, and lets DTensor find the layout of each operation
+            allocations.reset()
+            saved = Saved()
+            with torch.autograd.graph.saved_tensors_hooks(saved.pack, saved.unpack):
+                step()
+            return Prediction(
+                parameters=sum(local_size(module)[1] for module in modules),
+                gradients=sum(local_size(module)[1] for module in modules),
+                optimizer=sum(map(state_bytes, optimizers)),
+                activations=saved.most,
+                peak=allocations.peak,
+                communicated=dict(allocations.communicated),
+            )
+
+
+@contextmanager
+def fake_process_group(ranks: int, rank: int) -> Iterator[None]:
+    """PyTorch's own for tests: its collectives return at once and move nothing."""
+    dist.init_process_group("fake", store=FakeStore(), rank=rank, world_size=ranks)
+    try:
+        yield
+    finally:
+        dist.destroy_process_group()
+
+
+def state_bytes(optimizer: torch.optim.Optimizer) -> int:
+    values = [value for state in optimizer.state.values() for value in state.values()]
+    return sum(getattr(value, "_local_tensor", value).nbytes for value in values)
+
+
+Built = tuple[list[nn.Module], list[torch.optim.Optimizer], Callable[[], object]]
+
+
+def huggingface(script: Any, options: argparse.Namespace, degrees: Degrees, mesh: DeviceMesh, folder: Path) -> Built:
+    model = script.parallel_model(folder, degrees, mesh, options.batch_size, options.seed)
+    groups = script.optimization.parameter_groups(model, options.weight_decay)
+    optimizer = torch.optim.AdamW(groups, lr=options.learning_rate, fused=True)
+    sequences = options.batch_size // degrees.data // degrees.microbatches
+    tokens = torch.zeros(sequences, options.context, dtype=torch.long)
+    batch = [(tokens, tokens)] * degrees.microbatches
+    return [model], [optimizer], lambda: script.step(model, optimizer, batch, degrees, options.clip)
+
+
+def transformer(script: Any, options: argparse.Namespace, degrees: Degrees, mesh: DeviceMesh) -> Built:
+    options.compiler = "none"
+    training = script.Training(options, degrees, torch.device("cpu"), mesh)
+    modules = list(training.stage_modules.values())
+    sequences = options.batch_size // degrees.data
+    if degrees.pipeline == 1:
+        tokens = torch.zeros(sequences, options.context, dtype=torch.long)
+        return modules, training.optimizers, lambda: script.step(training, tokens, tokens)
+    return modules, training.optimizers, lambda: step_of_pipeline(script, training, sequences // degrees.microbatches)
+
+
+def step_of_pipeline(script: Any, training: Any, sequences: int) -> None:
+    """One step of this rank's stages in the order of the schedule, without the messages between them."""
+    config, degrees = training.config, training.degrees
+    tokens = torch.zeros(sequences, config.context, dtype=torch.long)
+    between = (sequences, config.context // degrees.tensor, config.width)
+    schedule = training.schedule
+    orders = schedule.pipeline_order if isinstance(schedule, PipelineScheduleMulti) else schedule._get_pipeline_order()
+    running: dict[int, deque[tuple[Tensor, Tensor | None]]] = {stage: deque() for stage in training.stage_modules}
+    with loss_context(degrees):
+        for action in orders[training.mesh.get_local_rank("pipeline")]:
+            if action is None:
+                continue
+            stage, kind = action.stage_index, action.computation_type.name
+            if kind == "FORWARD":
+                given = tokens if stage == 0 else torch.empty(between, requires_grad=True)
+                output = training.stage_modules[stage](given)
+                if stage == len(training.layers) - 1:
+                    running[stage].append((script.loss_of(output, tokens), None))
+                else:
+                    running[stage].append((output, torch.empty_like(output)))
+                del output
+            elif kind == "FULL_BACKWARD":  # of the oldest microbatch; what else there is reduces gradients
+                output, gradient = running[stage].popleft()
+                output.backward(gradient)
+                del output, gradient
+    for optimizer in training.optimizers:
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
+    parser.add_argument("--ranks", type=int, default=1, help="of all machines: GPUs")
+    parser.add_argument("--model", type=Path, help="a folder with a config.json of transformers; else that of model.py")
+    parser.add_argument("--gpu-memory", type=float, default=None, help="GiB of a GPU; exits with 1 where it is less")
+    parser.add_argument("--json", action="store_true")
+    options, arguments = parser.parse_known_args()
+    warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view tensor")
+    try:
+        found = predict(options.ranks, arguments, options.model)
+    except ValueError as error:
+        raise SystemExit(f"{parser.prog}: {error}") from None
+    fits = options.gpu_memory is None or found.peak <= options.gpu_memory * GIB
+    if options.json:
+        print(json.dumps({**asdict(found), "gpu_memory_gib": options.gpu_memory, "fits": fits}))
+    else:
+        print("\n".join(table(found, options.gpu_memory)))
+    sys.exit(0 if fits else 1)
+
+
+def table(found: Prediction, gpu_memory: float | None) -> list[str]:
+    rows = {
+        "parameters": found.parameters,
+        "gradients": found.gradients,
+        "optimizer state": found.optimizer,
+        "activations": found.activations,
+        "peak": found.peak,
+    }
+    lines = [f"{name:<16}{size / GIB:10.2f} GiB" for name, size in rows.items()]
+    lines += [f"{kind:<16}{size / GIB:10.2f} GiB communicated in a step" for kind, size in found.communicated.items()]
+    if gpu_memory is not None:
+        lines.append(f"{'fits' if found.peak <= gpu_memory * GIB else 'does not fit'} into {gpu_memory:g} GiB")
+    return lines
+
+
+if __name__ == "__main__":
+    main()
