@@ -92,3 +92,13 @@ def test_degrees_that_the_model_does_not_allow_are_named(tmp_path: Path) -> None
     code, printed = fits(tmp_path, "--ranks=3", "--tensor=3")
     assert code == 1
     assert "heads must be divisible by tensor, got 8 and 3" in printed
+
+
+@pytest.mark.soak
+def test_the_largest_batch_fits_and_a_larger_one_does_not(tmp_path: Path) -> None:
+    layout = ("--layers=2", "--width=64", "--heads=2", "--hidden=64", "--context=64", "--microbatches=2")
+    limit = "--gpu-memory=0.004"
+    found = predicted(tmp_path, *layout, limit, "--largest-batch")
+    assert found["batch_size"] % 2 == 0
+    assert predicted(tmp_path, *layout, f"--batch-size={found['batch_size']}")["peak"] == found["peak"]
+    assert fits(tmp_path, *layout, limit, f"--batch-size={found['batch_size'] + 2}")[0] == 1

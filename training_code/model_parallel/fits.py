@@ -83,6 +83,35 @@ def predict(ranks: int, arguments: list[str], folder: Path | None = None) -> Pre
     return Prediction(**most, communicated=communicated)
 
 
+def largest_batch(ranks: int, arguments: list[str], folder: Path | None, limit: float) -> tuple[int, Prediction]:
+    """The largest batch size whose peak is within ``limit`` bytes, or else the smallest that there is, and its prediction.
+
+    Beyond some size the peak is that of activations, which grow by the same bytes with each sequence: the size is estimated
+    from two others, and predicted. Arguments and errors as those of ``predict``.
+    """
+    degrees = degrees_of(script_of(folder).config(arguments), Ranks(ranks))  # type: ignore[arg-type]
+    unit = degrees.data * degrees.microbatches  # sequences of a step, at least
+
+    def at(units: int) -> Prediction:
+        return predict(ranks, [*arguments, "--batch-size", str(units * unit)], folder)
+
+    fitting, found = 1, at(1)
+    if found.peak > limit:
+        return unit, found
+    beyond: tuple[int, Prediction] | None = None  # the smallest that is known not to fit
+    while beyond is None or beyond[0] - fitting > 1:
+        estimate = fitting * 2
+        if beyond is not None:
+            growth = (beyond[1].peak - found.peak) / (beyond[0] - fitting)
+            estimate = min(max(fitting + 1, fitting + int((limit - found.peak) / growth)), beyond[0] - 1)
+        tried = at(estimate)
+        if tried.peak <= limit:
+            fitting, found = estimate, tried
+        else:
+            beyond = (estimate, tried)
+    return fitting * unit, found
+
+
 @dataclass(frozen=True)
 class Ranks:
     """What ``degrees_of`` reads of a job."""
@@ -205,18 +234,25 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, default=1, help="of all machines: GPUs")
     parser.add_argument("--model", type=Path, help="a folder with a config.json of transformers; else that of model.py")
     parser.add_argument("--gpu-memory", type=float, default=None, help="GiB of a GPU; exits with 1 where it is less")
+    parser.add_argument("--largest-batch", action="store_true", help="find the largest --batch-size that fits")
     parser.add_argument("--json", action="store_true")
     options, arguments = parser.parse_known_args()
+    if options.largest_batch and options.gpu_memory is None:
+        parser.error("--largest-batch needs --gpu-memory, like --gpu-memory 80")
     warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view tensor")
+    more: dict[str, object] = {}
     try:
-        found = predict(options.ranks, arguments, options.model)
+        if options.largest_batch:
+            more["batch_size"], found = largest_batch(options.ranks, arguments, options.model, options.gpu_memory * GIB)
+        else:
+            found = predict(options.ranks, arguments, options.model)
     except ValueError as error:
         raise SystemExit(f"{parser.prog}: {error}") from None
     fits = options.gpu_memory is None or found.peak <= options.gpu_memory * GIB
     if options.json:
-        print(json.dumps({**asdict(found), "gpu_memory_gib": options.gpu_memory, "fits": fits}))
+        print(json.dumps({**asdict(found), "gpu_memory_gib": options.gpu_memory, "fits": fits, **more}))
     else:
-        print("\n".join(table(found, options.gpu_memory)))
+        print("\n".join([*table(found, options.gpu_memory), *(f"batch size {size}" for size in more.values())]))
     sys.exit(0 if fits else 1)
 
 
