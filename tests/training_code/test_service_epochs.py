@@ -7,12 +7,15 @@ import os
 import re
 import signal
 from collections import Counter
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
 import pytest
 import serving  # noqa: F401, which finds the training code
 from data_service import METRIC_DEFINITIONS, Summary
+from data_service.plan import Plan
+from data_service.pool import Payload, Processes, WorkerPool
 from hosts_and_trainers import Serve, addresses, bounded, eventually, numbers, serve
 from ranks import interrupted, plain_loop, together
 from serving import LENGTH, BatchReader, DataServiceError, Lines, Numbers
@@ -152,6 +155,21 @@ def test_a_batch_that_does_not_come_from_a_host_that_answers_is_requested_again(
     with BatchReader(addresses(servers), job="job", host_timeout=1, epochs=1) as reader, bounded(reader):
         assert sorted(numbers(reader)) == EVERYTHING
     assert (tmp_path / "stuck").exists()
+
+
+def test_local_workers_help_while_a_batch_holds_up_those_that_have_come_after_it(
+    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "data_service.requester.BYTES_BEYOND", 0
+    )  # as with large batches: two in flight for each source
+    dataset = Stuck(str(tmp_path / "stuck"))  # in the third batch
+    payload, plan = Payload.of(dataset, None), Plan.of(dataset, batch_size=8, shuffle=False)
+    pool = partial(WorkerPool, payload, plan, 2, start=Processes(payload.modules).start)
+    servers = addresses(serve(dataset=dataset, shuffle=False))
+    with BatchReader(servers, job="job", plan=plan, local=pool, prefetch=4) as reader:
+        reader.epoch(0)
+        eventually(lambda: reader.ready >= 10)  # prefetch, and what two or three of the workers make
 
 
 # -- Metrics

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import multiprocessing
+import socket
 import threading
 import time
 from collections import deque
@@ -20,7 +21,7 @@ from .serving import Settings, serve
 
 # So many deaths of the serving process in so many seconds, without a batch, end the data host.
 MAX_DEATHS, WITHIN = 5, 60.0
-PORT_WAIT = 20.0  # seconds in which a serving process gets the port of the one before it
+BACKLOG = 1024  # connections that wait for a serving process
 STOP_TIMEOUT = 10.0  # seconds until a serving process that does not end is killed
 # Seconds in which an error of the dataset reaches the ranks, which then report that they have failed.
 DATASET_ERROR_WAIT = 10.0
@@ -28,6 +29,9 @@ DATASET_ERROR_WAIT = 10.0
 
 class BatchServer:
     """Serves batches of a dataset to all training ranks of a job, from ``workers`` processes.
+
+    It listens itself, and its serving process inherits the socket. So peers that connect while there is none, since one has
+    died or has yet to start, wait for the next.
 
     Args:
         dataset: Map-style or iterable; it is pickled to the workers, as is ``collate_fn``.
@@ -61,7 +65,7 @@ class BatchServer:
             raise ValueError(f"workers must be at least 1, like 4, got {workers}")
         options = {"seed": seed, "shuffle": shuffle, "drop_last": drop_last, "even": even, "shards": shards or workers}
         plan = Plan.of(dataset, batch_size=batch_size, **options)  # type: ignore[arg-type]
-        self._settings = Settings(Payload.of(dataset, collate_fn), plan, workers, job, host)
+        self._settings = Settings(Payload.of(dataset, collate_fn), plan, workers, job)
         self._processes = Processes(self._settings.payload.modules)
         self._timeout = heartbeat_timeout
         self._alive: dict[int, float] = {}
@@ -74,17 +78,16 @@ class BatchServer:
         self._deaths: deque[float] = deque(maxlen=MAX_DEATHS)
         self._stopping = False
         self._changed = threading.Condition()
-        self.port, self._up = port, False
+        try:
+            self._listener = socket.create_server((host, port), backlog=BACKLOG)
+        except OSError as error:
+            raise DataServiceError(f"the data host cannot serve: {error}") from error
+        self._listener.setblocking(False)
+        self.port = self._listener.getsockname()[1]
         atexit.register(self.stop)  # before multiprocessing's own handler, which would wait for the serving process
         self._start()
         self._thread = threading.Thread(target=self._supervise, daemon=True)
         self._thread.start()
-        with self._changed:
-            while not self._up and self._error is None:
-                self._changed.wait()
-        if self._error is not None:
-            self.stop()
-            raise self._error
 
     @property
     def pid(self) -> int:
@@ -114,6 +117,7 @@ class BatchServer:
         self._process.kill()
         self._process.join()
         self._thread.join()
+        self._listener.close()
         atexit.unregister(self.stop)
 
     def __enter__(self) -> BatchServer:
@@ -124,8 +128,7 @@ class BatchServer:
 
     def _start(self) -> None:
         self._pipe, theirs = multiprocessing.Pipe()
-        wait = PORT_WAIT if self._up else 0.0
-        self._process = self._processes.start(serve, self._settings, self.port, theirs, wait, daemon=False)
+        self._process = self._processes.start(serve, self._settings, self._listener, theirs, daemon=False)
         theirs.close()
 
     def _supervise(self) -> None:
@@ -140,7 +143,7 @@ class BatchServer:
                     return
                 self._deaths.append(time.monotonic())
                 ended = f"the serving process {describe_exit(self._process.exitcode)}"
-                if not self._up or (len(self._deaths) == MAX_DEATHS and self._deaths[-1] - self._deaths[0] < WITHIN):
+                if len(self._deaths) == MAX_DEATHS and self._deaths[-1] - self._deaths[0] < WITHIN:
                     self._fail(DataServiceError(f"{ended}, {len(self._deaths)} times without a batch, and is given up"))
                     return
                 print(f"{ended}; another is started", flush=True)
@@ -148,9 +151,7 @@ class BatchServer:
 
     def _take(self, what: str, *values: Any) -> None:
         with self._changed:
-            if what == "port":
-                self.port, self._up = values[0], True
-            elif what == "served":
+            if what == "served":
                 self._deaths.clear()
             elif what == "unable":
                 self._fail(DataServiceError(f"the data host cannot serve: {values[0]}"))

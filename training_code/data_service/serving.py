@@ -37,18 +37,15 @@ class Settings:
     plan: Plan
     workers: int
     job: str
-    host: str
 
 
-def serve(settings: Settings, port: int, parent: Any, wait: float) -> None:
-    """Serve until the parent sends "stop", or is gone; ``wait`` is how long the port may be that of the process before."""
+def serve(settings: Settings, listener: socket.socket, parent: Any) -> None:
+    """Serve until the parent sends "stop", or is gone."""
     pool: WorkerPool | None = None
     try:
         selector = selectors.DefaultSelector()
-        listener = _listen(settings.host, port, time.monotonic() + wait)
         pool = WorkerPool(settings.payload, settings.plan, settings.workers, selector)
         server = _Server(settings, selector, listener, pool, parent)
-        parent.send(("port", listener.getsockname()[1]))
         pool.start()
         server.run()
     except (EOFError, BrokenPipeError):  # the parent is gone
@@ -60,20 +57,6 @@ def serve(settings: Settings, port: int, parent: Any, wait: float) -> None:
         if pool is not None:
             pool.stop()
         os._exit(0)
-
-
-def _listen(host: str, port: int, until: float) -> socket.socket:
-    """The listening socket, as soon as the port is free of the process before."""
-    while True:
-        try:
-            listener = socket.create_server((host, port), backlog=1024)
-        except OSError:
-            if time.monotonic() > until:
-                raise
-            time.sleep(0.1)
-        else:
-            listener.setblocking(False)
-            return listener
 
 
 class _Peer:
