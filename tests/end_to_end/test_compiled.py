@@ -32,8 +32,10 @@ from cdk_sagemaker_training import (
 from sagemaker_local_account.faults import Interruption
 
 FIDELITY = "strict"  # hosts are called as AWS's are
-# The first test of a fixture waits for all of its jobs, which a busy machine makes long.
-pytestmark = pytest.mark.timeout(1_800)
+# g++ compiles 18 files for the first job, others install TensorFlow, and each host imports it or PyTorch: minutes of two cores.
+# `make test` has a compiled job in test_destroy.py, and interruptions, kept code, caught shapes and two ranks in
+# test_compiled_train.py. The first test of a fixture waits for all of its jobs, which a busy machine makes long.
+pytestmark = [pytest.mark.timeout(1_800), pytest.mark.soak]
 TYPE = "ml.m5.xlarge"
 SMALL = {"batch-size": 4, "sequence": 32, "width": 16, "layers": 1, "heads": 2}
 QUICK, FIFTY = {**SMALL, "steps": 20}, {**SMALL, "steps": 50}
@@ -208,7 +210,6 @@ def numbers(said: list[str], pattern: str) -> list[float]:
     return [float(found[1]) for line in said if (found := re.match(pattern, line))]
 
 
-@pytest.mark.soak  # the next start of the interrupted job has the compiled code, test_model_parallel.py a job on two hosts
 def test_inductor_trains_on_two_hosts_by_what_another_job_compiled(
     deployed: Deployed, pytorch: dict[str, str], compiled_before: Callable[[str], None]
 ) -> None:
@@ -220,7 +221,6 @@ def test_inductor_trains_on_two_hosts_by_what_another_job_compiled(
     assert numbers(said, r"compilations 1, (\d+) graphs from the cache") == [2]  # rank 0 alone says it
 
 
-@pytest.mark.soak  # TensorFlow starts four times, eight with its toolkit; the next test has a job of it
 def test_tensorflow_trains_on_two_hosts_by_what_xla_compiles(deployed: Deployed, tensorflow: dict[str, str]) -> None:
     said = completed(deployed, tensorflow["TensorFlowArn"])
     assert sum("compiler xla on 2 devices of 2 hosts" in line for line in said) == 2
@@ -241,7 +241,6 @@ def test_tensorflows_xla_that_compiles_again_fails_the_job(deployed: Deployed, t
     assert any("compiled again: the batch was" in line for line in said)
 
 
-@pytest.mark.soak  # a minute of two cores: TensorFlow starts four times
 def test_an_interrupted_tensorflow_job_goes_on_where_all_hosts_stopped(
     deployed: Deployed, tensorflow: dict[str, str], broken: Any
 ) -> None:
@@ -252,7 +251,6 @@ def test_an_interrupted_tensorflow_job_goes_on_where_all_hosts_stopped(
     assert numbers(said, r".*from step (\d+)") == [0, 0, stopped, stopped]
 
 
-@pytest.mark.soak  # installs a PyTorch of its own
 def test_pytorch_xla_trains_in_an_environment_of_its_own(deployed: Deployed, xla: dict[str, str]) -> None:
     said = completed(deployed, xla["XlaArn"])
     assert any("1 of 1 processes, compiler xla" in line for line in said)
@@ -260,7 +258,6 @@ def test_pytorch_xla_trains_in_an_environment_of_its_own(deployed: Deployed, xla
     assert last < first
 
 
-@pytest.mark.soak  # compiles twice; test_compiled_train.py has the same without an account
 def test_a_script_that_pads_to_the_longest_fails_the_job(deployed: Deployed, pytorch: dict[str, str]) -> None:
     execution = deployed.start(pytorch["LongestArn"])
     assert deployed.ended(execution)["status"] == "FAILED"
@@ -282,7 +279,6 @@ def test_an_interrupted_job_goes_on_with_its_steps_and_its_compiled_code(interru
     print("seconds of each start's first step:", [round(BYTES_OF_A_STEP / pace, 1) for pace in paces])
 
 
-@pytest.mark.soak  # test_compiled_train.py has this stop, test_training_code.py such a job
 def test_a_job_that_is_stopped_keeps_the_step_that_it_is_in(
     deployed: Deployed, pytorch: dict[str, str], compiled_before: Callable[[str], None]
 ) -> None:
@@ -298,7 +294,6 @@ def test_a_job_that_is_stopped_keeps_the_step_that_it_is_in(
     assert last <= kept < last + 10
 
 
-@pytest.mark.soak  # compiles twice; test_train.py has ranks that share a compiled model, test_destroy.py a heterogeneous job
 def test_a_group_that_trains_beside_another_keeps_shares_of_a_compiled_model(
     deployed: Deployed, digits: dict[str, str]
 ) -> None:

@@ -28,7 +28,7 @@ from cdk_sagemaker_training import (
 
 FIDELITY = "strict"  # hosts are called as AWS's are
 # It installs TensorFlow, which nine processes import: minutes of a core. In `make test`, test_heterogeneous_tensorflow.py of
-# training_code has how such a job ends, test_compiled.py a job with TensorFlow, test_training_code.py faults of such groups.
+# training_code has how such a job ends, test_training_code.py the faults of such groups.
 pytestmark = pytest.mark.soak
 JOB = HeterogeneousJob(
     groups={"data_group": InstanceGroup("ml.c5.xlarge", 2)},

@@ -121,7 +121,7 @@ def test_a_job_that_is_stopped_keeps_the_step_that_it_is_in_and_ends_every_host(
     assert last <= kept[0] < last + 10  # each tenth step is printed
 
 
-@pytest.mark.soak  # test_interruptions.py has this training, test_compiled.py and test_model_parallel.py have such jobs
+@pytest.mark.soak  # test_interruptions.py has this training, test_model_parallel.py such a job
 def test_an_interrupted_job_goes_on_with_the_step_after_the_one_that_it_was_in(
     deployed: Deployed, machines: dict[str, str]
 ) -> None:
