@@ -13,6 +13,7 @@ import pytest
 import serving  # noqa: F401, which finds the training code
 import torch
 from data_service.batches import Encoder, collated, decode
+from data_service.memory import LARGE, ReceiveMemory
 from hosts_and_trainers import Serve, addresses, serve
 from serving import BatchReader
 from torch import Tensor
@@ -172,3 +173,15 @@ def test_samples_of_different_shapes_are_refused_as_by_default_collate() -> None
 def test_what_does_not_travel_is_named_with_its_place(batch: Any, said: str) -> None:
     with pytest.raises(TypeError, match=said):
         Encoder(batch)
+
+
+def test_received_memory_is_used_again_only_when_the_last_tensor_in_it_is_gone() -> None:
+    memory = ReceiveMemory()
+    first = memory.empty(LARGE)
+    address, view = first.data_ptr(), first[5:].numpy()
+    del first
+    other = memory.empty(LARGE)
+    assert other.data_ptr() != address
+    view[0] = 7
+    del view
+    assert memory.empty(LARGE).data_ptr() == address

@@ -10,11 +10,11 @@ import collections
 import dataclasses
 import json
 import sys
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
@@ -191,12 +191,9 @@ def tensor_from_buffer(buffer: memoryview, owner: object) -> Tensor:
     """Writable memory as uint8 [its size]; ``owner`` is referenced as long as the tensor is."""
     if not buffer:
         return torch.empty(0, dtype=torch.uint8)
-    return torch.from_numpy(np.asarray(_Owned(np.frombuffer(buffer, dtype=np.uint8).ctypes.data, len(buffer), owner)))
+    weakref.finalize(buffer, _release, owner).atexit = False  # which refers to the owner until then
+    return torch.frombuffer(buffer, dtype=torch.uint8)
 
 
-class _Owned:
-    """Memory by numpy's array interface, with a reference to its owner."""
-
-    def __init__(self, address: int, size: int, owner: object) -> None:
-        self.__array_interface__ = {"data": (address, False), "shape": (size,), "typestr": "|u1", "version": 3}
-        self._owner = owner
+def _release(owner: object) -> None:
+    """Nothing is left to do: the reference has ended."""
