@@ -31,7 +31,6 @@ from cdk_sagemaker_training import (
 )
 
 pytestmark = pytest.mark.soak  # PyTorch and transformers start in six processes
-FIDELITY = "strict"  # hosts are called as AWS's are
 TWO_DEVICES = "ml.g7e.12xlarge"
 SCRIPT = Path(training_code_path()) / "model_parallel" / "huggingface" / "train.py"
 STEPS = {"steps": 4, "context": 16, "batch-size": 8, "log-every": 1, "warm-up": 1, "learning-rate": 0.01}

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import preloaded
 import pytest
 from programs import TRAINING_CODE, Program, losses_of
 
@@ -162,3 +163,29 @@ def test_smddp_is_a_backend_of_the_data_parallel_example(
     ended = program.end()
     program.close()
     assert losses_of(ended.lines) == uninterrupted("data parallel")[1], ended
+
+
+@pytest.mark.soak
+def test_ranks_of_which_one_lacks_the_checkpoint_do_not_train(tmp_path: Path) -> None:
+    script, store = TRAINING_CODE / "data_parallel" / "train.py", preloaded.agents_store()
+    hosts = []
+    for rank in (0, 1):
+        folder = tmp_path / f"algo-{rank + 1}"
+        folder.mkdir()
+        if rank == 0:
+            whole = KINDS["data parallel"].start(folder, folder)
+            assert whole.end().code == 0
+            whole.close()
+        arguments = {
+            "cwd": folder,
+            "env": {"PYTHONPATH": str(TRAINING_CODE)},
+            "world": 2,
+            "first": rank,
+            "store": store,
+        }
+        hosts.append(preloaded.start([script, "--epochs", "20"], **arguments))
+    said = [host.communicate()[0] for host in hosts]
+    for host in hosts:
+        assert host.wait() != 0
+        host.close()
+    assert all("all ranks must resume from the same step, got [84, 0] by rank" in text for text in said), said

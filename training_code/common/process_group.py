@@ -46,6 +46,21 @@ def process_group(job: Job, timeout: float = TIMEOUT, smddp: bool = False) -> It
         leave_process_group()
 
 
+def resumed_from(step: int) -> int:
+    """The step of the checkpoint that each rank has read, 0 without one. Raises RuntimeError where they differ.
+
+    A host that lacks the checkpoint would go on with other weights, and its gradients be averaged with the others'.
+    """
+    if dist.is_initialized():
+        steps: list[int] = [0] * dist.get_world_size()
+        dist.all_gather_object(steps, step)
+        if len(set(steps)) > 1:
+            raise RuntimeError(
+                f"all ranks must resume from the same step, got {steps} by rank: a host lacks the checkpoint"
+            )
+    return step
+
+
 def leave_process_group() -> None:
     """Destroy the process group, if there is one, once the function that made the model has returned.
 

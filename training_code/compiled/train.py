@@ -28,7 +28,7 @@ from functools import partial
 import torch
 import torch.distributed as dist
 from common.job import Job, use_the_jobs_network
-from common.process_group import leave_process_group, to_device
+from common.process_group import leave_process_group, resumed_from, to_device
 from common.stopping import Stop
 from compilers import COMPILERS, Compiler, Step, Torch, Xla
 from guard import CompilationGuard
@@ -186,7 +186,7 @@ def train(job: Job, options: argparse.Namespace, stopping: Stop) -> None:
     compiler = compiler_of(job, options)
     model = build(options, compiler.device)
     optimizer = compiler.optimizer(model.parameters(), options.learning_rate)
-    first = done = restore(job, model, optimizer)
+    first = done = resumed_from(restore(job, model, optimizer))
     if job.local_rank == 0:
         where = f"host {job.host} trains on {compiler.device.type}, {job.local_ranks} of {job.ranks} processes"
         print(f"{where}, compiler {options.compiler}, from step {first}", flush=True)

@@ -24,7 +24,7 @@ from pathlib import Path
 import torch
 import torch.nn.functional as F
 from common.job import Job
-from common.process_group import process_group
+from common.process_group import process_group, resumed_from
 from common.stopping import Stop
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
@@ -103,6 +103,7 @@ def train(job: Job, options: argparse.Namespace, device: torch.device, stop: Sto
         whole.load_state_dict(saved["model"])
         optimizer.load_state_dict(saved["optimizer"])
         first = saved["steps"]
+    resumed_from(first)
     per_epoch = steps_of_an_epoch(len(labels), job, options.batch_size)
     chosen = itertools.islice(batches(len(labels), job, options.batch_size), first, options.epochs * per_epoch)
     for steps, batch in enumerate(chosen, start=first + 1):

@@ -27,7 +27,7 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from common.job import Job, use_the_jobs_network
-from common.process_group import device_of, leave_process_group, to_device
+from common.process_group import device_of, leave_process_group, resumed_from, to_device
 from common.stopping import Stop
 from data_service import Batches, read_batches
 from model import Digits, accuracy, held_out, network
@@ -149,6 +149,7 @@ def train(job: Job, options: argparse.Namespace, batches: Batches, stop: Stop) -
     model = build(job, options, device)
     optimizer = torch.optim.Adam(model.parameters(), lr=options.learning_rate)
     progress = restore(job, model, optimizer)
+    resumed_from(progress.steps)
     batches.load_state_dict(progress.position)
     first = progress.position["epoch"]
     if job.local_rank == 0:

@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ import torch.nn.functional as F
 from common.job import Job
 from common.optimization import parameter_groups, set_learning_rate, warmup_cosine
 from common.precision import Precision
-from common.process_group import process_group, to_device
+from common.process_group import process_group, resumed_from, to_device
 from common.stopping import Stop
 from common.training_log import TrainingLog
 from data_service import Batches, read_batches
@@ -47,6 +48,7 @@ def config() -> argparse.Namespace:
     add = parser.add_argument
     add("--train", type=Path, help="a folder CLASS/NAME.JPEG, by default the channel train")
     add("--validation", type=Path, help="by default the channel validation; without it the model is not evaluated")
+    add("--validation-workers", type=int, default=0, help="processes of each rank that decode its images; 0: this one")
     add("--classes", type=int, default=1000, help="at least as many as there are folders")
     add("--depth", type=int, choices=tuple(DEPTHS), default=50)
     add("--width", type=int, default=64, help="channels of the first convolution")
@@ -90,8 +92,14 @@ def batches_of(job: Job, options: argparse.Namespace) -> Batches:
 def on_device(batch: Mapping[str, Tensor], device: torch.device) -> tuple[Tensor, Tensor]:
     """Images, float32 [n, 3, size, size] in ``channels_last``, and labels. They travel as bytes, a fourth as many."""
     images = to_device(batch["image"], device).permute(0, 3, 1, 2).float() / 255
-    mean, deviation = (torch.tensor(values, device=device).view(3, 1, 1) for values in (MEAN, DEVIATION))
+    mean, deviation = statistics_of_pixels(device)
     return (images - mean) / deviation, to_device(batch["label"], device)
+
+
+@cache
+def statistics_of_pixels(device: torch.device) -> tuple[Tensor, Tensor]:
+    """On the device, so that no step copies them: a copy from memory that is not pinned waits for the device."""
+    return torch.tensor(MEAN, device=device).view(3, 1, 1), torch.tensor(DEVIATION, device=device).view(3, 1, 1)
 
 
 # -- Model ------------------------------------------------------------------------------------------------------------
@@ -135,7 +143,9 @@ def evaluate(job: Job, options: argparse.Namespace, model: nn.Module, device: to
     """The share of the validation's images whose class is found, over all ranks; each reads every ranks-th image."""
     images = ImageFolder(options.validation, options.size, training=False)
     mine = range(job.rank, len(images), job.ranks)
-    loader = DataLoader(images, options.batch_size, sampler=mine)
+    workers = options.validation_workers
+    context = "forkserver" if workers else None
+    loader = DataLoader(images, options.batch_size, sampler=mine, num_workers=workers, multiprocessing_context=context)
     right = torch.zeros((), device=device)
     model.eval()
     for batch in loader:
@@ -181,6 +191,7 @@ def train(job: Job, options: argparse.Namespace, batches: Batches, device: torch
     assert batches.plan is not None
     files = batches.plan.length or 0
     steps, epoch = restore(job, model, optimizer, precision, batches, Epoch(files))
+    resumed_from(steps)
     first, total = batches.state_dict()["epoch"], options.epochs * len(batches)
     warm_up = min(options.warm_up, options.epochs // 2) * len(batches)
     if job.local_rank == 0:
