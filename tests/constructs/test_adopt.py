@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 from adopted import differing, requests_of
+from botocore.session import Session
 from sdk_recordings import SDK_REQUESTS, recorded
 
 from cdk_sagemaker_training.adopt import Adopted, adopted_stack
+from cdk_sagemaker_training.adopt.export import sdk_call
 from cdk_sagemaker_training.adopt.from_sdk import request_of_script
 from cdk_sagemaker_training.adopt.python_source import Call, Name, source
 from cdk_sagemaker_training.client import TrainingError
@@ -179,3 +181,17 @@ def test_a_scripts_request_is_caught_with_what_it_would_upload(tmp_path: Path) -
 def test_a_script_that_starts_no_job_says_why(text: str, words: str, tmp_path: Path) -> None:
     with pytest.raises(TrainingError, match=re.escape(words)):
         request_of_script(script_of(tmp_path, text))
+
+
+def test_an_exported_request_is_the_sdks_own_call() -> None:
+    shape = Session().get_service_model("sagemaker").operation_model("CreateTrainingJob").input_shape
+    request = {
+        **REQUEST,
+        "Tags": [{"Key": "team", "Value": "vision"}, {"Key": "StepFunctionsExecution", "Value": "arn"}],
+    }
+    exported = sdk_call(request, shape, "training")
+    assert "from sagemaker.core.resources import Tag, TrainingJob\n" in exported
+    assert '    tags=[Tag(key="team", value="vision")],\n' in exported
+    assert "volume_size_in_gb=30" in exported
+    assert "training_job_name=f\"training-{time.strftime('%Y-%m-%d-%H-%M-%S')}\"" in exported
+    compile(exported, "exported", "exec")

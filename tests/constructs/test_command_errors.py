@@ -21,6 +21,7 @@ COMMANDS = {
     "cost": ["cost", "digits"],
     "describe": ["describe", "digits"],
     "download": ["download", "digits", "--to", "model"],
+    "export": ["export", "Digits/Training"],
     "init": ["init", "--from-job", "digits", "folder"],
     "list": ["list"],
     "logs": ["logs", "digits"],

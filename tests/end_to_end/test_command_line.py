@@ -247,6 +247,12 @@ class TestTheCommand:
         assert typed("init", str(tmp_path / "app"), "--from-job", "by-boto3").code == 0
         assert (tmp_path / "app" / "app.py").read_text() == stack.source
 
+    def test_exports_the_call_of_the_sdk(self, typed: Callable[..., Ran]) -> None:
+        ran = typed("export", "Training", "--set", "steps=3")
+        assert ran.code == 0, ran.err
+        assert 'hyper_parameters={"steps": "3", "sagemaker_distribution_instance_groups":' in " ".join(ran.out.split())
+        assert "training_job_name=f\"training-{time.strftime('%Y-%m-%d-%H-%M-%S')}\"" in ran.out
+
     def test_adopts_nothing_that_is_not_there(self, typed: Callable[..., Ran]) -> None:
         ran = typed("adopt", "nothing")
         assert (ran.code, ran.out) == (2, "")

@@ -1,4 +1,4 @@
-"""The command ``adopt``, and what ``init`` shares with it."""
+"""The commands ``adopt``, with what ``init`` shares with it, and ``export``."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import typer
 
 from cdk_sagemaker_training.cli.context import AsJson, Options, connect
 from cdk_sagemaker_training.cli.output import print_json
+from cdk_sagemaker_training.cli.start import Input, Name, Set, WorkflowName, execution_input
 
 if TYPE_CHECKING:
     from cdk_sagemaker_training.adopt import Adopted
@@ -66,6 +67,22 @@ def adopt(
         return
     typer.echo(adopted.source, nl=False)
     say_differences(adopted)
+
+
+def export(
+    context: typer.Context, workflow: WorkflowName = None, set: Set = None, input: Input = None, name: Name = None
+) -> None:
+    """Print the call of SageMaker's SDK that starts the job which the next start would, without the state machine."""
+    from cdk_sagemaker_training.adopt.export import sdk_call
+    from cdk_sagemaker_training.cli.planned_request import planned_request
+
+    account = connect(context)
+    found = account.workflow(workflow)
+    chosen, complete = found.prepare(execution_input(input, set), name)
+    known = {**complete, "Training": found.first_values()}
+    shape = account.client("sagemaker").meta.service_model.operation_model("CreateTrainingJob").input_shape
+    for request in found.requests(alternatives=False):
+        typer.echo(sdk_call(planned_request(request, known, chosen), shape, found.path.rpartition("/")[2].lower()))
 
 
 def adopted_job(context: typer.Context, name: str) -> Adopted:

@@ -27,6 +27,7 @@ app = typer.Typer(
 )
 app.command("init")(init.init)
 app.command("adopt")(adopt.adopt)
+app.command("export")(adopt.export)
 app.command("start")(start.start)
 app.command("watch")(watch.watch)
 app.command("logs")(show.logs)

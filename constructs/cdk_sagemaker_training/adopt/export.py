@@ -1,0 +1,66 @@
+"""The call of SageMaker's SDK that sends a request, for a notebook."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from cdk_sagemaker_training.adopt.props import name_prefix
+from cdk_sagemaker_training.adopt.python_source import Call, Name, functions, source
+
+_EXECUTION_TAG = "StepFunctionsExecution"
+_TIME = "time.strftime('%Y-%m-%d-%H-%M-%S')"
+
+
+def sdk_call(request: Mapping[str, Any], shape: Any, name: str) -> str:
+    """Return the source of ``TrainingJob.create(...)`` of sagemaker-core, on which the SDK's version 3 is built.
+
+    Its classes are the shapes of the service model, and their fields the members in snake case (sagemaker-core's README,
+    "Resources" and "Shapes").
+
+    Args:
+        request: A CreateTrainingJob request.
+        shape: The input shape of CreateTrainingJob, of botocore.
+        name: How the job's name begins; the time follows.
+    """
+    tags = [tag for tag in request.get("Tags", []) if tag["Key"] != _EXECUTION_TAG]
+    members = {**request, "Tags": tags}
+    keywords = {
+        _snake(member): _expression(value, shape.members[member])
+        for member, value in members.items()
+        if member in shape.members and value not in ([], {})
+    }
+    keywords["training_job_name"] = Name(f'f"{name_prefix(name)}-{{{_TIME}}}"')
+    call = Call("TrainingJob.create", (), keywords)
+    shapes = sorted(set(functions(call)) - {call.function, "Tag"})
+    lines = [
+        "# Starts a training job by SageMaker's SDK: `pip install 'sagemaker-core>=2'`.",
+        "import time",
+        "",
+        # A tag is a resource there.
+        f"from sagemaker.core.resources import {'Tag, ' if tags else ''}TrainingJob",
+        "from sagemaker.core.shapes import (",
+        *(f"    {one}," for one in shapes),
+        ")",
+        "",
+        f"job = {source(call)}",
+        "job.wait()",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _expression(value: Any, shape: Any) -> Any:
+    if shape.type_name == "structure":
+        members = {_snake(name): _expression(item, shape.members[name]) for name, item in value.items()}
+        return Call(shape.name, (), members)
+    if shape.type_name == "list":
+        return [_expression(item, shape.member) for item in value]
+    return value
+
+
+def _snake(member: str) -> str:
+    """``VolumeSizeInGB`` as ``volume_size_in_gb``."""
+    words = re.sub(r"(.)([A-Z][a-z]+)", r"\1_\2", member)
+    return re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", words).lower()
