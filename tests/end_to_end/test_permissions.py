@@ -453,7 +453,8 @@ def test_what_a_rule_may_not_start_is_a_dead_letter_and_an_alarm(
     events.put_targets(Rule=rule, Targets=[target])
     sqs, queue = account.deployed.client("sqs"), target["DeadLetterConfig"]["Arn"].rpartition(":")[2]
     url = sqs.get_queue_url(QueueName=queue)["QueueUrl"]
-    [letter] = sqs.receive_message(QueueUrl=url, VisibilityTimeout=0)["Messages"]
+    # The denied call is in the log before its event is in the queue.
+    [letter] = wait_until(lambda: sqs.receive_message(QueueUrl=url, VisibilityTimeout=0).get("Messages"))
     assert json.loads(letter["Body"])["detail"]["executionArn"] == execution
     alarms = account.deployed.client("cloudwatch")
 
