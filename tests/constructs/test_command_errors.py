@@ -34,8 +34,8 @@ COMMANDS = {
     "stop": ["stop", "digits"],
     "watch": ["watch", "digits"],
 }
-# `doctor` reports errors as its findings, and `local` calls no AWS.
-NOT_HERE = {"doctor", "local"}
+# `doctor` reports errors as its findings; `fits` and `local` do not call AWS.
+NOT_HERE = {"doctor", "fits", "local"}
 WRITES = ("Start", "Stop", "Create", "Put", "Delete")
 
 
