@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
+from moto.iam.models import iam_backends
 from running_account import Running
 
 OBJECT = "arn:aws:s3:::data/1"
@@ -113,3 +114,9 @@ def test_who_is_not_there_cannot_be_asked_about(iam: Any, kind: str) -> None:
 def test_a_resource_policy_is_refused_by_name(iam: Any) -> None:
     with pytest.raises(ClientError, match="does not evaluate ResourcePolicy in SimulatePrincipalPolicy"):
         decision(iam, ResourcePolicy=policy(allow("s3:*")))
+
+
+def test_awss_managed_policies_are_there_in_the_partition_of_the_account_alone(iam: Any) -> None:
+    arn = "arn:aws:iam::aws:policy/AmazonSageMakerFullAccess"
+    assert iam.get_policy(PolicyArn=arn)["Policy"]["Arn"] == arn
+    assert iam_backends["123456789012"]["aws-cn"].managed_policies == {}
