@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from cdk_sagemaker_training.workflow.retry_policy import Retry, default_retries
     from cdk_sagemaker_training.workflow.training_task import TrainingTask
     from cdk_sagemaker_training.workflow.training_workflow import TrainingWorkflow
+    from cdk_sagemaker_training.workflow.watching import MetricLimit, Silence
 
 __all__ = [
     "Advice",
@@ -80,6 +81,7 @@ __all__ = [
     "InstancePreference",
     "JobRequest",
     "LustreFileSystem",
+    "MetricLimit",
     "Mlflow",
     "ModelParallelJob",
     "Mpi",
@@ -97,6 +99,7 @@ __all__ = [
     "S3AccessPoint",
     "S3Channel",
     "S3Prefix",
+    "Silence",
     "SmDdp",
     "SmpV1",
     "SmpV2",
@@ -212,6 +215,7 @@ _MODULES = {
     "workflow.retry_policy": ("Retry", "default_retries"),
     "workflow.training_task": ("TrainingTask",),
     "workflow.training_workflow": ("TrainingWorkflow",),
+    "workflow.watching": ("MetricLimit", "Silence"),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 

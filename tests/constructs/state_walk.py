@@ -19,9 +19,9 @@ _OF_A_RUN = 4
 class Walk:
     """Executions of ``workflow`` and its ``poller``, whose jobs each run for ``seconds`` and then end as ``status``.
 
-    Failed ones have ``reason``, and the time for which they ran where it is ``billed``; ``limits`` are their MaxRuntimeInSeconds,
-    where an execution computes it. The first ``refused`` calls that create a job fail with ``refusal``, a pair of error and
-    message.
+    Failed ones have ``reason``, and the time for which they ran where it is ``billed``; ``watched`` ones train all the while;
+    ``limits`` are their MaxRuntimeInSeconds, where an execution computes it. The first ``refused`` calls that create a job fail
+    with ``refusal``, a pair of error and message.
     """
 
     workflow: Mapping[str, Any]
@@ -32,6 +32,7 @@ class Walk:
     refusal: tuple[str, str] = ("", "")
     refused: int = 0
     billed: bool = False
+    watched: bool = False
     visited: list[str] = field(default_factory=list)
     now: float = 0.0
     ends: list[float] = field(default_factory=list)
@@ -87,6 +88,7 @@ class Walk:
     def _call(self, state: Mapping[str, Any], data: dict[str, Any]) -> int:
         if "startExecution" in state["Resource"]:
             self._execute("poller", self.poller, _filled(state["Parameters"]["Input"], data))
+            _put(data, state["ResultPath"], {"Because": ""})
             return _OF_A_RUN
         if "listObjects" in state["Resource"]:
             _put(data, state["ResultPath"], {"Objects": 1})
@@ -97,8 +99,13 @@ class Walk:
             if state["Resource"].endswith(".sync") and not self.refused:
                 self.now = self.ends[-1]
                 _put(data, state["ResultPath"], self._job())
+        elif "describeLogStreams" in state["Resource"]:
+            _put(data, state["ResultPath"], {"Times": str(self.now)})
+        elif "getMetricData" in state["Resource"]:
+            _put(data, state["ResultPath"], {"Results": [{"Values": []}]})
         elif "ResultSelector" in state:
-            _put(data, state["ResultPath"], {"Status": self._status()})
+            secondary = {"Secondary": "Training"} if self.watched else {}
+            _put(data, state["ResultPath"], {"Status": self._status(), **secondary})
         else:
             _put(data, state["ResultPath"], self._job())
         return _OF_A_CALL
@@ -115,7 +122,7 @@ class Walk:
 @cache
 def _names(path: str) -> tuple[str, ...]:
     """The names in a path like ``$.Training.Job``."""
-    return tuple(path.split(".")[1:])
+    return tuple(path.replace("[", ".").replace("]", "").split(".")[1:])
 
 
 @cache
@@ -127,7 +134,7 @@ def _sum(formula: str) -> tuple[str, int] | None:
 
 def _found(data: Any, path: str) -> Any:
     for name in _names(path):
-        data = data[name]
+        data = data[int(name)] if isinstance(data, list) else data[name]
     return data
 
 
@@ -159,6 +166,9 @@ def _evaluated(formula: str, data: dict[str, Any]) -> Any:
     taken = re.fullmatch(r"States\.MathAdd\((\S+), States\.StringToJson\(States\.Format\('-\{\}', (\S+)\)\)\)", formula)
     if taken:
         return _found(data, taken[1]) - _found(data, taken[2])
+    both = re.fullmatch(r"States\.MathAdd\((\$\S+), (\$\S+)\)", formula)
+    if both:
+        return _found(data, both[1]) + _found(data, both[2])
     added = _sum(formula)
     return _found(data, added[0]) + added[1] if added else formula
 
@@ -168,9 +178,16 @@ def _holds(rule: Mapping[str, Any], data: dict[str, Any]) -> bool:
         return all(_holds(each, data) for each in rule["And"])
     if "Or" in rule:
         return any(_holds(each, data) for each in rule["Or"])
+    if "Not" in rule:
+        return not _holds(rule["Not"], data)
+    if "StringEqualsPath" in rule:
+        return bool(_found(data, rule["Variable"]) == _found(data, rule["StringEqualsPath"]))
     if "IsPresent" in rule:
-        *parents, last = rule["Variable"].split(".")
-        return (last in _found(data, ".".join(parents))) is rule["IsPresent"]
+        try:
+            _found(data, rule["Variable"])
+        except (KeyError, IndexError):
+            return not rule["IsPresent"]
+        return bool(rule["IsPresent"])
     value = _found(data, rule["Variable"])
     if "StringMatches" in rule:
         return bool(re.fullmatch(".*".join(map(re.escape, rule["StringMatches"].split("*"))), value, re.DOTALL))

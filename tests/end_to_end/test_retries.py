@@ -20,14 +20,17 @@ from cdk_sagemaker_training import (
     ChoiceField,
     DataParallelJob,
     InstanceGroup,
+    MetricLimit,
     NumberField,
     Retry,
     S3Prefix,
+    Silence,
     TextField,
     TrainingImage,
     TrainingWorkflow,
     default_retries,
 )
+from cdk_sagemaker_training.workflow.polling import Poller
 from sagemaker_local_account.faults import Capacity, Fault, LostHost, Quota, Throttling
 
 A_FAILING_JOB = Path(__file__).parent / "a_failing_job"
@@ -39,7 +42,7 @@ WAITS = ("WaitStateEntered", "TaskFailed", "TaskSubmitFailed")
 
 
 class Retried(cdk.Stack):
-    """Workflows by both integrations: one with the default retries, one with alternatives and a budget."""
+    """Workflows by both integrations: one with the default retries, one with all else."""
 
     def __init__(self, app: cdk.App) -> None:
         super().__init__(app, "Retried")
@@ -69,15 +72,20 @@ class Retried(cdk.Stack):
                 environment={"FAILURE": sfn.JsonPath.string_at("$.failure"), "BATCH": "64"},
                 integration=integration.lower(),  # type: ignore[arg-type]
                 alternatives=[Alternative(DataParallelJob(InstanceGroup(OTHER_TYPE, 2)), environment={"BATCH": "32"})],
-                budget=Budget(hours=1, least=60),
+                budget=Budget(hours=6, least=60),
                 retries={Cause.RUNTIME_EXCEEDED: Retry(attempts=2)},
-                max_runtime=50 * A_MINUTE,
+                max_runtime=5 * AN_HOUR,
+                metric_definitions={"loss": "loss=([0-9.]+)"},
+                stop_when=[Silence(AN_HOUR), MetricLimit("loss", above=10.0)] if integration == "Poll" else [],
             )
             self.write_arns(f"Managed{integration}", managed)
 
     def write_arns(self, name: str, workflow: TrainingWorkflow) -> None:
         cdk.CfnOutput(self, f"{name}Arn", value=workflow.state_machine.state_machine_arn)
         cdk.CfnOutput(self, f"{name}StopperArn", value=workflow.stopper.state_machine.state_machine_arn)
+        poller = workflow.node.try_find_child("Poller")
+        if isinstance(poller, Poller):
+            cdk.CfnOutput(self, f"{name}PollerArn", value=poller.state_machine.state_machine_arn)
 
 
 class Drill:
@@ -148,6 +156,11 @@ def managed(request: pytest.FixtureRequest, deployed: Deployed, machines: dict[s
     return Drill(deployed, machines[f"Managed{request.param}Arn"], machines[f"Managed{request.param}StopperArn"])
 
 
+@pytest.fixture
+def watched(deployed: Deployed, machines: dict[str, str], mended: None) -> Drill:
+    return Drill(deployed, machines["ManagedPollArn"], machines["ManagedPollStopperArn"])
+
+
 def broken(drill: Drill, fault: Fault) -> str:
     return drill.deployed.account.faults.add(fault)
 
@@ -185,25 +198,60 @@ def test_a_budget_that_is_used_up_in_the_second_attempt_stops_it_and_begins_no_t
     execution = managed.start("endless")
     first = str(managed.deployed.the_job_of(execution)["TrainingJobName"])
     managed.deployed.has_said(first, "step ")
-    managed.clock.advance(50 * A_MINUTE)
+    managed.clock.advance(5 * AN_HOUR)
     wait_until(lambda: len(managed.jobs(execution)) == 2)
     second = str(managed.jobs(execution)[1]["TrainingJobName"])
     managed.deployed.has_said(second, "step ")
-    managed.clock.advance(10 * A_MINUTE)
+    managed.clock.advance(AN_HOUR)
     ended = managed.deployed.ended(execution)
     assert (ended["status"], ended["error"]) == ("FAILED", "TrainingBudgetUsed")
-    assert f"{second}: the budget of 3600 seconds is used up: " in ended["cause"]
+    assert f"{second}: the budget of 21600 seconds is used up: " in ended["cause"]
     [whole, rest] = managed.jobs(execution)
     assert [job["SecondaryStatus"] for job in (whole, rest)] == 2 * ["MaxRuntimeExceeded"]
-    assert whole["StoppingCondition"]["MaxRuntimeInSeconds"] == 3_000
-    assert rest["StoppingCondition"]["MaxRuntimeInSeconds"] == 3_600 - whole["BillableTimeInSeconds"] <= 600
+    assert whole["StoppingCondition"]["MaxRuntimeInSeconds"] == 5 * AN_HOUR
+    assert rest["StoppingCondition"]["MaxRuntimeInSeconds"] == 6 * AN_HOUR - whole["BillableTimeInSeconds"] <= AN_HOUR
     assert managed.deployed.said(second)[-1].startswith("stopped at ")
+
+
+def test_a_job_whose_loss_diverges_is_stopped_with_its_last_checkpoint_and_the_cause_is_named(watched: Drill) -> None:
+    execution = watched.start("diverges")
+    ended = watched.deployed.ended(execution)
+    assert (ended["status"], ended["error"]) == ("FAILED", "TrainingJobStopped")
+    assert ended["cause"].endswith(": stopped, since loss was above 10 in 1 readings")
+    [job] = watched.jobs(execution)
+    assert (job["TrainingJobStatus"], job["SecondaryStatus"]) == ("Stopped", "Stopped")
+    [stopped] = [line for line in watched.deployed.said(job["TrainingJobName"]) if line.startswith("stopped at ")]
+    bucket, _, key = job["CheckpointConfig"]["S3Uri"].removeprefix("s3://").partition("/")
+    kept = watched.deployed.client("s3").get_object(Bucket=bucket, Key=f"{key}step")["Body"].read().decode()
+    assert kept.strip() == stopped.split()[-1]
+
+
+@pytest.mark.soak  # 36 polls
+def test_a_job_of_which_no_host_logs_a_line_for_an_hour_is_stopped(watched: Drill, machines: dict[str, str]) -> None:
+    execution = watched.start("silent")
+    passed: set[tuple[str, int]] = set()
+
+    def ended() -> dict[str, Any] | None:
+        described: dict[str, Any] = watched.states.describe_execution(executionArn=execution)
+        polls = watched.states.list_executions(stateMachineArn=machines["ManagedPollPollerArn"], statusFilter="RUNNING")
+        for poll in polls["executions"]:
+            [last] = watched.events(poll["executionArn"])[-1:]
+            if last["type"] == "WaitStateEntered" and (poll["executionArn"], last["id"]) not in passed:
+                passed.add((poll["executionArn"], last["id"]))
+                watched.clock.advance(2 * A_MINUTE)
+        return None if described["status"] == "RUNNING" else described
+
+    end = wait_until(ended)
+    assert (end["status"], end["error"]) == ("FAILED", "TrainingJobStopped")
+    assert end["cause"].endswith(": stopped, since no host has logged a line for 3600 seconds")
+    [job] = watched.jobs(execution)
+    assert watched.deployed.said(job["TrainingJobName"])[-1].startswith("stopped at ")
 
 
 def test_what_is_left_of_a_budget_is_returned_with_the_result(managed: Drill) -> None:
     ended = managed.deployed.ended(managed.start())
     [job] = managed.jobs(ended["executionArn"])
-    assert json.loads(ended["output"])["Budget"]["SecondsLeft"] == 3_600 - job["BillableTimeInSeconds"]
+    assert json.loads(ended["output"])["Budget"]["SecondsLeft"] == 6 * AN_HOUR - job["BillableTimeInSeconds"]
 
 
 def test_a_quota_that_is_full_for_20_minutes_delays_one_job(drill: Drill) -> None:

@@ -50,6 +50,7 @@ KNOWN: Mapping[str, Known] = {
         "input_fields",
         "missing_model",
         "retries",
+        "stop_when",
     ),
     **_of("Alternative", Known("execution", "as in hyperparameters"), "hyperparameters"),
     **_of("Alternative", Known("execution", "values, not names"), "environment"),
@@ -90,6 +91,8 @@ KNOWN: Mapping[str, Known] = {
     **_of("NumberField", _LITERAL, "minimum", "maximum"),
     **_of("ChoiceField", _LITERAL, "values"),
     **_of("TextField", _LITERAL, "pattern"),
+    **_of("Silence", _LITERAL, "after"),
+    **_of("MetricLimit", _LITERAL, "metric", "above", "below", "readings"),
     **_of("Budget", _LITERAL, "hours", "dollars", "prices", "least"),
     **_of(
         "Retry",

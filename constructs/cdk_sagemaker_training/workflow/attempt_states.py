@@ -16,6 +16,7 @@ Integration = Literal["sync", "poll"]
 
 # The workflow keeps its own data beside the execution's input, so that props can refer to the input as `$.something`.
 OWN = "$.Training"
+_BECAUSE = f"{OWN}.Polled.Because"
 
 
 def job_name(prefix: str, attempt: str, suffix: str = "", execution: str = "$$.Execution.Id") -> str:
@@ -57,6 +58,7 @@ class Attempts:
         intervals: Intervals at which jobs are polled.
         poller_arn: ARN of the state machine that polls jobs; None to poll within the execution.
         partition: Partition of ARNs.
+        watched: Whether the poller stops jobs that are of no use.
     """
 
     prefix: str
@@ -68,6 +70,7 @@ class Attempts:
     intervals: Intervals
     poller_arn: str | None
     partition: str
+    watched: bool = False
 
 
 def attempt_states(requests: Sequence[Mapping[str, Any]], suffix: str, how: Attempts) -> dict[str, Any]:
@@ -159,6 +162,12 @@ def attempt_states(requests: Sequence[Mapping[str, Any]], suffix: str, how: Atte
     }
     if again is not None:
         states |= again.states()
+    if how.watched:
+        states["StoppedByRule"] = {
+            "Type": "Fail",
+            "Error": "TrainingJobStopped",
+            "CausePath": f"States.Format('{{}}: stopped, since {{}}', {OWN}.JobName, {_BECAUSE})",
+        }
     if budget is not None:
         states = redirected(states, {"NextAttempt": "IsBudgetLeft"})
         states |= budget.states(redirected(ends, {"NextAttempt": "IsBudgetLeft"}), _status_is("Stopped"))
@@ -198,15 +207,33 @@ def _ends(how: Attempts) -> list[dict[str, Any]]:
         {**_status_is("Completed"), "Next": "Completed"},
         *_next_attempt_where_left(how.attempts),
         {**_status_is("Failed"), "Next": "Failed" if how.again is None else "WhyFailed"},
+        *_after_a_rule(how),
         *([] if how.again is None else how.again.after_stop(_status_is("Stopped"))),
         {**_status_is("Stopped"), "Next": "Stopped"},
     ]
 
 
+def _after_a_rule(how: Attempts) -> list[dict[str, Any]]:
+    """The rules of a Choice that follow on a job that the poller stopped, of which `Find` and `Create` know nothing."""
+    if not how.watched:
+        return []
+    stopped = [
+        _status_is("Stopped"),
+        {"Variable": _BECAUSE, "IsPresent": True},
+        {"Not": {"Variable": _BECAUSE, "StringEquals": ""}},
+    ]
+    again = [] if how.again is None else how.again.after_silence(stopped, _BECAUSE)
+    return [*again, {"And": stopped, "Next": "StoppedByRule"}]
+
+
 def _waiting(how: Attempts, kept: Mapping[str, Any]) -> dict[str, Any]:
     """The states between two polls."""
     if how.poller_arn is not None:
-        return {"Poll": poll_state(how.partition, how.poller_arn, f"{OWN}.JobName", f"{OWN}.Polled", f"{OWN}.Error")}
+        return {
+            "Poll": poll_state(
+                how.partition, how.poller_arn, f"{OWN}.JobName", f"{OWN}.Polled", f"{OWN}.Error", watched=how.watched
+            )
+        }
     return {
         "Wait": {"Type": "Wait", "SecondsPath": f"{OWN}.Seconds", "Next": "Describe"},
         "WaitLonger": {

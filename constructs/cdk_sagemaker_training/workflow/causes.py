@@ -22,6 +22,7 @@ class Cause(StrEnum):
         DATA_NOT_FOUND: A channel's data are not there, or the role may not read them.
         ALGORITHM_ERROR: The script failed.
         STOPPED: Somebody stopped the job.
+        SILENT: A ``Silence`` of ``stop_when`` stopped the job; no sign of AWS's.
     """
 
     THROTTLED = "throttled"
@@ -35,6 +36,7 @@ class Cause(StrEnum):
     DATA_NOT_FOUND = "data not found"
     ALGORITHM_ERROR = "algorithm error"
     STOPPED = "stopped"
+    SILENT = "silent"
 
 
 Member = Literal["Error", "Message", "FailureReason", "SecondaryStatus"]

@@ -31,6 +31,7 @@ def training_definition(
     timeout_seconds: int | None,
     partition: str,
     models: ModelCheck | None,
+    watched: bool = False,
 ) -> dict[str, Any]:
     """Return the state machine that runs jobs one after the other; see ``attempt_states`` for the states of each.
 
@@ -51,6 +52,7 @@ def training_definition(
             executions").
         partition: Partition of ARNs.
         models: Checks that the last job uploaded a model; None for no check.
+        watched: Whether the state machine of ``poller_arn`` stops jobs that are of no use.
 
     Returns:
         The definition, in the Amazon States Language.
@@ -68,6 +70,7 @@ def training_definition(
         intervals=intervals,
         poller_arn=poller_arn,
         partition=partition,
+        watched=watched,
     )
     for (suffix, request), following in zip(requests.items(), [*firsts[1:], None], strict=True):
         own = attempt_states([request, *alternatives], suffix, how)

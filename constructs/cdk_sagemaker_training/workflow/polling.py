@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,7 @@ from constructs import Construct
 from cdk_sagemaker_training.workflow.launch import Launch
 from cdk_sagemaker_training.workflow.retries import retry
 from cdk_sagemaker_training.workflow.state_machines import make_state_machine
+from cdk_sagemaker_training.workflow.watching import WatchStates
 
 # The longest time until the end of a job is detected.
 MOST_SECONDS = 120
@@ -76,7 +78,9 @@ class Poller(Construct):
     stops.
     """
 
-    def __init__(self, scope: Construct, id: str, *, launch: Launch, logs: sfn.LogOptions) -> None:
+    def __init__(
+        self, scope: Construct, id: str, *, launch: Launch, logs: sfn.LogOptions, watch: WatchStates | None = None
+    ) -> None:
         """Create the state machine.
 
         Args:
@@ -84,12 +88,17 @@ class Poller(Construct):
             id: The construct id.
             launch: The jobs.
             logs: Log options of the executions.
+            watch: The states that stop a job that is of no use; None for none.
         """
         super().__init__(scope, id)
         # The one token in it is the partition, which stands within text.
-        definition = json.dumps(polling_definition(launch.partition))
+        definition = json.dumps(polling_definition(launch.partition, watch))
         self.state_machine = make_state_machine(self, definition, logs)
-        self.state_machine.add_to_role_policy(launch.job_policy("DescribeTrainingJob"))
+        self.state_machine.add_to_role_policy(
+            launch.job_policy("DescribeTrainingJob", *(["StopTrainingJob"] if watch else []))
+        )
+        for statement in watch.policies(launch.stack) if watch else ():
+            self.state_machine.add_to_role_policy(statement)
         self.executions_arn = launch.stack.format_arn(
             service="states", resource=f"execution:{self.state_machine.state_machine_name}:*"
         )
@@ -112,20 +121,35 @@ class Poller(Construct):
             principal.add_to_principal_policy(iam.PolicyStatement(actions=actions, resources=[resource]))
 
 
-def polling_definition(partition: str) -> dict[str, Any]:
-    """Return the state machine that polls a job until it ends, at most ``POLLS`` times, at intervals up to ``MOST_SECONDS``."""
-    intervals = Intervals(_FIRST_INTERVAL, _FIRST_INTERVAL, MOST_SECONDS)
+def polling_definition(partition: str, watch: WatchStates | None = None) -> dict[str, Any]:
+    """Return the state machine that polls a job until it ends, at most ``POLLS`` times, at intervals up to ``MOST_SECONDS``.
+
+    Args:
+        partition: Partition of ARNs.
+        watch: The states that stop a job that is of no use; None for none. With them there are fewer polls.
+    """
+    # With fewer polls the intervals grow faster.
+    intervals = Intervals(_FIRST_INTERVAL, _FIRST_INTERVAL if watch is None else 5 * _FIRST_INTERVAL, MOST_SECONDS)
+    polls = POLLS if watch is None else _EVENTS // (_EVENTS_OF_A_COUNTED_POLL + watch.events)
+    kept = {} if watch is None else watch.kept()
+    status = {"Status.$": "$.TrainingJobStatus"}
     over = [
         {"Variable": "$.Job.Status", "StringEquals": status, "Next": "Done"}
         for status in ("Completed", "Failed", "Stopped")
     ]
+    longer = {"Variable": "$.Seconds", "NumericLessThan": intervals.last, "Next": "WaitLonger"}
     return {
         "Comment": "Polls a training job",
         "StartAt": "Start",
         "States": {
             "Start": {
                 "Type": "Pass",
-                "Parameters": {"JobName.$": "$.JobName", "Seconds": intervals.first, "Polls": 1},
+                "Parameters": {
+                    "JobName.$": "$.JobName",
+                    "Seconds": intervals.first,
+                    "Polls": 1,
+                    **({} if watch is None else watch.first()),
+                },
                 "Next": "Wait",
             },
             "Wait": {"Type": "Wait", "SecondsPath": "$.Seconds", "Next": "Describe"},
@@ -133,7 +157,7 @@ def polling_definition(partition: str) -> dict[str, Any]:
                 "Type": "Task",
                 "Resource": f"arn:{partition}:states:::aws-sdk:sagemaker:describeTrainingJob",
                 "Parameters": {"TrainingJobName.$": "$.JobName"},
-                "ResultSelector": {"Status.$": "$.TrainingJobStatus"},
+                "ResultSelector": status if watch is None else {**status, "Secondary.$": "$.SecondaryStatus"},
                 "ResultPath": "$.Job",
                 "Retry": [retry(10)],
                 "Next": "IsOver",
@@ -142,19 +166,27 @@ def polling_definition(partition: str) -> dict[str, Any]:
                 "Type": "Choice",
                 "Choices": [
                     *over,
-                    {"Variable": "$.Polls", "NumericGreaterThanEquals": POLLS, "Next": "Done"},
-                    {"Variable": "$.Seconds", "NumericLessThan": intervals.last, "Next": "WaitLonger"},
+                    {"Variable": "$.Polls", "NumericGreaterThanEquals": polls, "Next": "Done"},
+                    *([] if watch is None else [watch.rule()]),
+                    longer,
                 ],
                 "Default": "Count",
             },
-            "WaitLonger": _counted(f"States.MathAdd($.Seconds, {intervals.step})"),
-            "Count": _counted("$.Seconds"),
+            **(
+                {}
+                if watch is None
+                else watch.states(partition, {"Type": "Choice", "Choices": [longer], "Default": "Count"})
+            ),
+            "WaitLonger": _counted(f"States.MathAdd($.Seconds, {intervals.step})", kept),
+            "Count": _counted("$.Seconds", kept),
             "Done": {"Type": "Succeed"},
         },
     }
 
 
-def poll_state(partition: str, poller_arn: str, job_name: str, result_path: str, error_path: str) -> dict[str, Any]:
+def poll_state(
+    partition: str, poller_arn: str, job_name: str, result_path: str, error_path: str, *, watched: bool = False
+) -> dict[str, Any]:
     """Return the state of a workflow that runs an execution of the poller.
 
     Args:
@@ -163,6 +195,7 @@ def poll_state(partition: str, poller_arn: str, job_name: str, result_path: str,
         job_name: JSONPath of the job's name.
         result_path: JSONPath of the result.
         error_path: JSONPath of an error.
+        watched: Whether to keep for what the poller stopped the job.
     """
     return {
         "Type": "Task",
@@ -172,7 +205,10 @@ def poll_state(partition: str, poller_arn: str, job_name: str, result_path: str,
             # The second member lets the console show which execution started it ("Start workflow executions from a Task state").
             "Input": {"JobName.$": job_name, "AWS_STEP_FUNCTIONS_STARTED_BY_EXECUTION_ID.$": "$$.Execution.Id"},
         },
-        "ResultSelector": {"ExecutionArn.$": "$.ExecutionArn"},
+        "ResultSelector": {
+            "ExecutionArn.$": "$.ExecutionArn",
+            **({"Because.$": "$.Output.Stop.Because"} if watched else {}),
+        },
         "ResultPath": result_path,
         "Retry": [{**retry(5), "ErrorEquals": ["States.TaskFailed"]}],
         "Catch": [{"ErrorEquals": ["States.ALL"], "ResultPath": error_path, "Next": "Stop"}],
@@ -180,9 +216,14 @@ def poll_state(partition: str, poller_arn: str, job_name: str, result_path: str,
     }
 
 
-def _counted(seconds: str) -> dict[str, Any]:
+def _counted(seconds: str, kept: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "Type": "Pass",
-        "Parameters": {"JobName.$": "$.JobName", "Seconds.$": seconds, "Polls.$": "States.MathAdd($.Polls, 1)"},
+        "Parameters": {
+            "JobName.$": "$.JobName",
+            "Seconds.$": seconds,
+            "Polls.$": "States.MathAdd($.Polls, 1)",
+            **kept,
+        },
         "Next": "Wait",
     }

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cdk_sagemaker_training.workflow.alternatives import AlternativeStates
 from cdk_sagemaker_training.workflow.causes import SIGNS, Cause, Member
 from cdk_sagemaker_training.workflow.retry_policy import REFUSALS, Retry
+from cdk_sagemaker_training.workflow.watching import SILENT
 
 _REFUSAL: tuple[Member, ...] = ("Error", "Message")
 
@@ -55,6 +56,18 @@ class RetryStates:
             for cause in _causes(("SecondaryStatus",))
             if cause in self._waits
         ]
+
+    def after_silence(self, stopped: Sequence[Mapping[str, Any]], because: str) -> list[dict[str, Any]]:
+        """Return the rules of a Choice for jobs that a rule stopped and that are run again.
+
+        Args:
+            stopped: The conditions that a rule stopped the job.
+            because: JSONPath of what it was stopped for.
+        """
+        if Cause.SILENT not in self._waits:
+            return []
+        silent = {"Variable": because, "StringMatches": f"{SILENT}*"}
+        return [{"And": [*stopped, silent, self._left(Cause.SILENT)], "Next": f"Retry{_name(Cause.SILENT)}"}]
 
     def states(self) -> dict[str, Any]:
         """Return the states from `WhyRefused` and `WhyFailed` on."""

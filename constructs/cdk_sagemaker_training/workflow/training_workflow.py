@@ -33,6 +33,7 @@ from cdk_sagemaker_training.workflow.retry_policy import Retry, check_retries
 from cdk_sagemaker_training.workflow.state_machines import default_logs, make_state_machine, suppress_findings
 from cdk_sagemaker_training.workflow.stopping import Stopper
 from cdk_sagemaker_training.workflow.time_limits import time_limits
+from cdk_sagemaker_training.workflow.watching import Silence, StopRule, WatchStates, check_stop_rules
 
 if TYPE_CHECKING:
     # Not needed to run, and takes as long to import as making a workflow or more.
@@ -79,6 +80,7 @@ class TrainingWorkflow(Construct):
         retries: Mapping[Cause, Retry] | None = None,
         alternatives: Sequence[TrainingJob | Alternative] = (),
         budget: Budget | None = None,
+        stop_when: Sequence[StopRule] = (),
         input_fields: Mapping[str, InputField] | None = None,
         missing_model: MissingModel = "warn",
         timeout: Duration | int | None = None,
@@ -112,6 +114,10 @@ class TrainingWorkflow(Construct):
             budget: What all attempts of an execution may take together, such as ``Budget(hours=48)``. An attempt runs at most for
                 what is left, and none begins with less than an attempt needs: the execution ends with the error
                 ``TrainingBudgetUsed``. What is left is in ``Budget`` of its output. Default: no limit.
+            stop_when: Rules by which a job that is of no use is stopped: ``Silence``, once no host has logged a line for a time,
+                and ``MetricLimit``, once a metric is out of bounds. The job saves its last checkpoint, and the execution ends
+                with the error ``TrainingJobStopped`` and the rule as its cause; a silent job is run again where ``retries``
+                have ``Cause.SILENT``. They need ``integration="poll"``, the default with them. Default: none.
             input_fields: The fields of an execution's input that it must have, with what is allowed, such as
                 ``{"instance_type": ChoiceField(["ml.g5.xlarge", "ml.g5.2xlarge"])}`` for an ``InstanceGroup`` of
                 ``sfn.JsonPath.string_at("$.instance_type")``. They are checked before a job is created: an execution without them
@@ -138,6 +144,7 @@ class TrainingWorkflow(Construct):
         """
         super().__init__(scope, id)
         _check_attempts(attempts, retries, alternatives)
+        _check_silence(retries, stop_when)
         check_input_fields(input_fields or {})
         check_props("TrainingWorkflow", props)
         variants = props_of(alternatives, props)
@@ -150,7 +157,8 @@ class TrainingWorkflow(Construct):
         others = launch.alternatives(job_name="$.Training.JobName", checkpoint_folder=folder)
         every = [*requests.values(), *others]
         check_distinct(every)
-        self.integration: Integration = _integration(integration, every, props)
+        check_stop_rules(stop_when, props.get("metric_definitions"))
+        self.integration: Integration = _integration(integration, every, props, stop_when)
         launch.advise_unlisted(integration)
         launch.advise(short_time_advice("timeout", timeout))
         of_budget = _budget_states(budget, every, launch)
@@ -166,8 +174,9 @@ class TrainingWorkflow(Construct):
         )
         log_options = logs or default_logs(self)
         poller = None
-        if self.integration == "poll" and limits.outlast_one_history:
-            poller = Poller(self, "Poller", launch=launch, logs=log_options)
+        watch = WatchStates(stop_when) if stop_when else None
+        if watch or (self.integration == "poll" and limits.outlast_one_history):
+            poller = Poller(self, "Poller", launch=launch, logs=log_options, watch=watch)
         definition = training_definition(
             requests=requests,
             prefix=launch.prefix,
@@ -182,6 +191,7 @@ class TrainingWorkflow(Construct):
             timeout_seconds=limits.timeout_seconds,
             partition=launch.partition,
             models=models,
+            watched=bool(stop_when),
         )
         self.state_machine = make_state_machine(self, launch.stack.to_json_string(definition), log_options)
         statements = machine_policies(launch, every, sync=self.integration == "sync")
@@ -307,14 +317,32 @@ class TrainingWorkflow(Construct):
 
 
 def _integration(
-    integration: Integration | None, requests: Sequence[Mapping[str, Any]], props: TrainingProps
+    integration: Integration | None,
+    requests: Sequence[Mapping[str, Any]],
+    props: TrainingProps,
+    stop_when: Sequence[StopRule],
 ) -> Integration:
     """The integration that is given, if it takes the requests, or else ``"sync"`` where that is known to take them."""
+    if stop_when and integration not in (None, "poll"):
+        raise ValueError(
+            "integration must be 'poll' with stop_when, since `.sync` says nothing of a job until it ends, like "
+            f"integration='poll', got {integration!r}"
+        )
+    if stop_when:
+        return "poll"
     chosen = integration or ("sync" if all(map(sync_takes, requests)) else "poll")
     if chosen == "sync":
         for request in requests:
             check_sync_takes(request, "integration='poll'", props, integration)
     return chosen
+
+
+def _check_silence(retries: Mapping[Cause, Retry] | None, stop_when: Sequence[StopRule]) -> None:
+    if Cause.SILENT in (retries or {}) and not any(isinstance(rule, Silence) for rule in stop_when):
+        raise ValueError(
+            "stop_when must have a Silence where retries have Cause.SILENT, like [Silence(Duration.hours(2))], got "
+            f"{list(stop_when)!r}"
+        )
 
 
 def _budget_states(budget: Budget | None, requests: Sequence[Mapping[str, Any]], launch: Launch) -> BudgetStates | None:

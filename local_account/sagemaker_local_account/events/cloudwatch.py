@@ -115,6 +115,27 @@ class Backend(CloudWatchBackend):
                 if _metric(alarm.namespace, alarm.metric_name, alarm.dimensions) in changed:
                     self._evaluate(alarm)
 
+    @override
+    def get_all_metrics(self) -> list[MetricDatumBase]:
+        """All data, with times in UTC; those of moto's own metrics have no zone, which it cannot compare with a call's."""
+        found: list[MetricDatumBase] = super().get_all_metrics()
+        for datum in found:
+            datum.timestamp = _in_utc(datum.timestamp)
+        return found
+
+    @override
+    def get_metric_data(
+        self, queries: list[dict[str, Any]], start_time: datetime, end_time: datetime, **options: Any
+    ) -> list[dict[str, Any]]:
+        return list(super().get_metric_data(queries, _in_utc(start_time), _in_utc(end_time), **options))
+
+    @override
+    def get_metric_statistics(
+        self, namespace: str, metric_name: str, start_time: datetime, end_time: datetime, *options: Any, **more: Any
+    ) -> list[Any]:
+        start, end = _in_utc(start_time), _in_utc(end_time)
+        return list(super().get_metric_statistics(namespace, metric_name, start, end, *options, **more))
+
     def set_alarm_state(self, alarm_name: str, reason: str, reason_data: str, state_value: str) -> None:
         """SetAlarmState: the alarm's actions are performed; the next evaluation sets the state again."""
         with self._lock:
@@ -223,11 +244,14 @@ def _metric(namespace: str, name: str, dimensions: Any) -> Metric:
 
 def _datum(datum: Any) -> Datum:
     # Clients and hosts have the machine's clock.
-    sent = datum.timestamp if datum.timestamp.tzinfo else datum.timestamp.replace(tzinfo=UTC)
-    time = sent + timedelta(seconds=CLOCK.ahead)
+    time = _in_utc(datum.timestamp) + timedelta(seconds=CLOCK.ahead)
     if isinstance(datum, MetricAggregatedDatum):
         return Datum(time, datum.sum, datum.min, datum.max, datum.sample_count)
     return Datum(time, datum.value, datum.value, datum.value, 1)
+
+
+def _in_utc(time: datetime) -> datetime:
+    return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
 def _state_of(alarm: Alarm) -> dict[str, Any]:

@@ -51,6 +51,14 @@ FINAL = ("Completed", "Failed", "Stopped")
 # Step Functions tags the jobs of `.sync` tasks, for which its role needs sagemaker:AddTags.
 STARTED_BY_STEP_FUNCTIONS = {"Key": "MANAGED_BY_AWS", "Value": "STARTED_BY_STEP_FUNCTIONS"}
 
+# How the errors of services begin ("Learning to use AWS service SDK integrations": the service's name in Pascal case).
+_SDK_NAMES = {
+    "sagemaker": "SageMaker",
+    "cloudwatch": "CloudWatch",
+    "cloudwatchlogs": "CloudWatchLogs",
+    "sns": "Sns",
+}
+
 _sagemaker = ServiceModel(Loader().load_service_model("sagemaker", "service-2"), "sagemaker")
 
 
@@ -196,16 +204,21 @@ class NestedExecution(_SyncTask, StateTaskServiceSfn):
 
 
 class AwsSdkTask(StateTaskServiceAwsSdk):
-    """`aws-sdk:*`: moto's, with SageMaker's errors under the names that AWS's SDK for Java gives them.
+    """`aws-sdk:*`: moto's, with errors under the names that AWS's SDK for Java gives them, and with CloudWatch Logs.
 
-    moto writes them `sagemaker.ResourceInUseException` and, for those outside the service model (validation,
-    throttling), `sagemaker.sagemakerException`.
+    moto writes SageMaker's `sagemaker.ResourceInUseException` and, for those outside the service model (validation,
+    throttling), `sagemaker.sagemakerException`. It does not know that boto3 calls `cloudwatchlogs` "logs".
     """
+
+    _SERVICE_NAME_SFN_TO_BOTO_OVERRIDES = {  # noqa: RUF012
+        **StateTaskServiceAwsSdk._SERVICE_NAME_SFN_TO_BOTO_OVERRIDES,
+        "cloudwatchlogs": "logs",
+    }
 
     @staticmethod
     def _normalise_service_error_name(service_name: str) -> str:
-        if service_name.lower() == "sagemaker":
-            return "SageMaker"
+        if service_name.lower() in _SDK_NAMES:
+            return _SDK_NAMES[service_name.lower()]
         name: str = StateTaskServiceAwsSdk._normalise_service_error_name(service_name)
         return name
 

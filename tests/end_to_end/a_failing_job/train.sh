@@ -1,14 +1,15 @@
 # Counts from its checkpoint on. Fails with the text of FAILURE, unless that is "none", or "lost": a first run then waits at step 15.
-# With "endless" it counts until it is stopped, and then writes a last checkpoint.
+# With "endless", "diverges" and "silent" it counts until it is stopped, and then writes a last checkpoint.
 mkdir -p /opt/ml/checkpoints
 step=$(cat /opt/ml/checkpoints/step 2>/dev/null || echo 0)
 echo "begins at $step"
 begin=$step
-if [ "$FAILURE" = endless ]; then
+if [ "$FAILURE" = endless ] || [ "$FAILURE" = diverges ] || [ "$FAILURE" = silent ]; then
     trap 'echo "$step" > /opt/ml/checkpoints/step; echo "stopped at $step"; exit 0' TERM
     while :; do
         step=$((step + 1))
-        echo "step $step done"
+        [ "$FAILURE" = silent ] || echo "step $step done"
+        [ "$FAILURE" != diverges ] || echo "loss=50.0"
         sleep 0.2
     done
 fi

@@ -1,0 +1,154 @@
+"""Jobs that are stopped since they are of no use: how the poller looks at them, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from typing import Any
+
+import aws_cdk as cdk
+import pytest
+from rendered import lint
+from stacks import RenderedWorkflow, UserStack, message_of
+from state_walk import Walk
+
+from cdk_sagemaker_training import Cause, MetricLimit, Retry, Silence
+
+HOUR = 3_600
+MOST_EVENTS = 25_000  # Step Functions, "Quotas related to state machine executions"
+METRICS = {"loss": "loss=([0-9.]+)", "accuracy": "accuracy=([0-9.]+)"}
+RULES = (Silence(2 * HOUR), MetricLimit("loss", above=10.0, readings=3), MetricLimit("accuracy", above=1.0, below=0.1))
+
+
+@cache
+def rendered(*, retried: bool = False) -> RenderedWorkflow:
+    return RenderedWorkflow(
+        metric_definitions=METRICS,
+        stop_when=RULES,
+        retries={Cause.SILENT: Retry(attempts=2)} if retried else {Cause.HOST_LOST: Retry(attempts=29)},
+        max_runtime=28 * 24 * HOUR,
+    )
+
+
+def poller() -> dict[str, Any]:
+    [definition] = rendered().pollers.values()
+    return dict(definition["States"])
+
+
+def test_a_poller_asks_how_long_each_host_has_been_silent() -> None:
+    states = poller()
+    assert states["Listen"]["Resource"] == "arn:aws:states:::aws-sdk:cloudwatchlogs:describeLogStreams"
+    assert states["Listen"]["Parameters"]["LogGroupName"] == "/aws/sagemaker/TrainingJobs"
+    assert states["Silent"]["Parameters"]["Seconds.$"] == "States.MathAdd($.Silence.Seconds, $.Seconds)"
+    [rule] = states["IsTooLong"]["Choices"]
+    assert (rule["NumericGreaterThanEquals"], rule["Next"]) == (2 * HOUR, "StopSilent")
+
+
+def test_a_metric_is_out_of_bounds_only_in_as_many_readings() -> None:
+    [rule] = poller()["IsOut0"]["Choices"]
+    assert rule["And"] == [
+        {"Variable": "$.Metric0.Results[0].Values[2]", "IsPresent": True},
+        *({"Variable": f"$.Metric0.Results[0].Values[{index}]", "NumericGreaterThan": 10.0} for index in range(3)),
+    ]
+    [either] = poller()["IsOut1"]["Choices"]
+    assert either["And"][1]["Or"] == [
+        {"Variable": "$.Metric1.Results[0].Values[0]", "NumericGreaterThan": 1.0},
+        {"Variable": "$.Metric1.Results[0].Values[0]", "NumericLessThan": 0.1},
+    ]
+
+
+def test_a_job_that_was_stopped_is_polled_until_it_has_ended() -> None:
+    states = poller()
+    assert states["Stop"]["Next"] == "Looked"
+    assert {rule["Next"] for rule in states["Looked"]["Choices"]} | {states["Looked"]["Default"]} == {
+        "WaitLonger",
+        "Count",
+    }
+
+
+def test_a_look_that_fails_stops_no_job() -> None:
+    states = poller()
+    assert [states[name]["Catch"][0]["Next"] for name in ("Listen", "Read0", "Read1")] == ["Read0", "Read1", "Looked"]
+
+
+def test_a_rule_that_stopped_the_job_is_the_executions_cause() -> None:
+    states = rendered().states
+    assert states["StoppedByRule"]["CausePath"] == (
+        "States.Format('{}: stopped, since {}', $.Training.JobName, $.Training.Polled.Because)"
+    )
+    assert "StoppedByRule" in [rule["Next"] for rule in states["IsOver"]["Choices"]]
+
+
+def test_a_silent_job_is_run_again_where_that_is_wanted() -> None:
+    states = rendered(retried=True).states
+    [rule] = [rule for rule in states["IsOver"]["Choices"] if rule["Next"] == "RetrySilent"]
+    assert {"Variable": "$.Training.Polled.Because", "StringMatches": "no host has logged a line for*"} in rule["And"]
+    assert states["RetrySilent"]["Next"] == "NextAttempt"
+
+
+def test_the_poller_may_look_and_stop_and_the_workflow_may_no_more_than_before() -> None:
+    def allowed(role: str) -> dict[str, Any]:
+        return {
+            action: one["Resource"]
+            for one in rendered().statements(role)
+            for action in ([one["Action"]] if isinstance(one["Action"], str) else one["Action"])
+            if not action.startswith("logs:") or action == "logs:DescribeLogStreams"
+        }
+
+    found = allowed("TrainingPollerStateMachineRole")
+    assert {"sagemaker:DescribeTrainingJob", "sagemaker:StopTrainingJob", "cloudwatch:GetMetricData"} <= found.keys()
+    assert found["logs:DescribeLogStreams"] == (
+        "arn:aws:logs:us-east-1:123456789012:log-group:/aws/sagemaker/TrainingJobs:log-stream:*"
+    )
+    assert not {"cloudwatch:GetMetricData", "logs:DescribeLogStreams"} & allowed("TrainingStateMachineRole").keys()
+
+
+def test_the_machines_pass_the_check_of_amazon_states_language() -> None:
+    assert lint(rendered().machines) == []
+    assert lint(rendered(retried=True).machines) == []
+
+
+@pytest.mark.soak  # 600,000 polls
+def test_a_watched_job_of_28_days_with_30_attempts_fits_into_the_histories() -> None:
+    [definition] = rendered().pollers.values()
+    lost = "InternalServerError: We encountered an internal error."
+    walked = Walk(rendered().definition, definition, 28 * 24 * HOUR, "Failed", lost, watched=True).run()
+    assert len(walked.ends) == 30
+    assert max([*walked.histories["workflow"], *walked.histories["poller"]]) < MOST_EVENTS
+
+
+def test_a_workflow_without_rules_has_the_poller_it_had() -> None:
+    plain = RenderedWorkflow(max_runtime=28 * 24 * HOUR, integration="poll")
+    [definition] = plain.pollers.values()
+    assert set(definition["States"]) == {"Start", "Wait", "Describe", "IsOver", "WaitLonger", "Count", "Done"}
+    assert "Because" not in json.dumps([definition, plain.definition])
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Silence(60), "after must be at least 3600 seconds, since CloudWatch Logs may know of a line as late"),
+        (lambda: Silence("1h"), "after must be "),  # type: ignore[arg-type]
+        (lambda: MetricLimit("loss"), "above must be set unless below is, like 10.0, got None and None"),
+        (lambda: MetricLimit("loss", above=1, readings=11), "readings must be a number from 1 to 10, like 3, got 11"),
+        (lambda: MetricLimit("", above=1), "metric must be text, like 'loss', got ''"),
+        (
+            lambda: UserStack().workflow(stop_when=[MetricLimit("loss", above=1.0)]),
+            "metric of a MetricLimit must be a name in metric_definitions, like ",
+        ),
+        (
+            lambda: UserStack().workflow(stop_when=[Silence(), Silence()]),
+            "stop_when must be at most one Silence and 5 MetricLimits, like ",
+        ),
+        (
+            lambda: UserStack().workflow(stop_when=[Silence(cdk.Duration.hours(1))], integration="sync"),
+            "integration must be 'poll' with stop_when",
+        ),
+        (
+            lambda: UserStack().workflow(retries={Cause.SILENT: Retry(attempts=1)}),
+            "stop_when must have a Silence where retries have Cause.SILENT",
+        ),
+    ],
+)
+def test_rules_that_cannot_be_are_refused(make: Any, message: str) -> None:
+    assert message_of(make).startswith(message)
