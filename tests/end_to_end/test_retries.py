@@ -10,6 +10,9 @@ from typing import Any
 import aws_cdk as cdk
 import pytest
 from aws_cdk import aws_s3 as s3
+from aws_cdk import aws_sns as sns
+from aws_cdk import aws_sns_subscriptions as subscriptions
+from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_stepfunctions as sfn
 from deployed import Deployed, wait_until
 
@@ -48,6 +51,9 @@ class Retried(cdk.Stack):
         super().__init__(app, "Retried")
         bucket = s3.Bucket(self, "Bucket", removal_policy=cdk.RemovalPolicy.DESTROY)
         image = TrainingImage(self, "Image", directory=str(A_FAILING_JOB))
+        topic, told = sns.Topic(self, "Topic"), sqs.Queue(self, "Told")
+        topic.add_subscription(subscriptions.SqsSubscription(told, raw_message_delivery=True))
+        cdk.CfnOutput(self, "ToldUrl", value=told.queue_url)
         for integration in INTEGRATIONS:
             workflow = TrainingWorkflow(
                 self,
@@ -76,6 +82,7 @@ class Retried(cdk.Stack):
                 retries={Cause.RUNTIME_EXCEEDED: Retry(attempts=2)},
                 max_runtime=5 * AN_HOUR,
                 metric_definitions={"loss": "loss=([0-9.]+)"},
+                notify=[topic],
                 stop_when=[Silence(AN_HOUR), MetricLimit("loss", above=10.0)] if integration == "Poll" else [],
             )
             self.write_arns(f"Managed{integration}", managed)
@@ -183,6 +190,25 @@ def test_an_alternative_runs_at_once_on_its_own_machines_and_with_its_own_values
     assert (second["ResourceConfig"]["InstanceType"], second["ResourceConfig"]["InstanceCount"]) == (OTHER_TYPE, 2)
     assert (first["Environment"]["BATCH"], second["Environment"]["BATCH"]) == ("64", "32")
     assert "WaitAfterCapacity" not in managed.entered(ended["executionArn"])
+
+
+def test_topics_are_told_of_the_start_the_retry_with_its_cause_and_the_end(
+    managed: Drill, machines: dict[str, str]
+) -> None:
+    broken(managed, Capacity(TYPE, times=None))
+    ended = managed.deployed.ended(managed.start())
+    queue = managed.deployed.client("sqs")
+    told: list[str] = []
+
+    def all_told() -> bool:
+        received = queue.receive_message(QueueUrl=machines["ToldUrl"], MaxNumberOfMessages=10)
+        for event in (json.loads(message["Body"]) for message in received.get("Messages", ())):
+            if ended["executionArn"] in event["resources"]:
+                told.append(event["detail"].get("status") or event["detail"]["Cause"])
+        return len(told) >= 3
+
+    wait_until(all_told)
+    assert sorted(told) == ["RUNNING", "SUCCEEDED", "capacity"]
 
 
 def test_an_execution_whose_alternatives_have_no_capacity_either_names_the_cause(managed: Drill) -> None:

@@ -63,6 +63,7 @@ KINDS: Mapping[str, Kind] = {
     ),
     "ecr.IRepository": Kind("a repository of ECR", "ecr.Repository(self, 'Repository')", ("repository_arn",)),
     "ecr_assets.Platform": Kind("a Platform", "ecr_assets.Platform.LINUX_AMD64", ("platform",)),
+    "sns.ITopic": Kind("a topic", "sns.Topic(self, 'Topic')", ("topic_arn",)),
     "iam.IManagedPolicy": Kind(
         "a managed policy",
         "iam.ManagedPolicy.from_aws_managed_policy_name('PowerUserAccess')",

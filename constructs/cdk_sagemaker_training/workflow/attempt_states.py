@@ -9,6 +9,7 @@ from typing import Any, Literal
 from cdk_sagemaker_training.workflow.alternatives import AlternativeStates, create_name
 from cdk_sagemaker_training.workflow.budget import BudgetStates
 from cdk_sagemaker_training.workflow.polling import Intervals, poll_state
+from cdk_sagemaker_training.workflow.redirection import redirected
 from cdk_sagemaker_training.workflow.retries import retry
 from cdk_sagemaker_training.workflow.retry_states import RetryStates
 
@@ -184,21 +185,6 @@ def attempt_states(requests: Sequence[Mapping[str, Any]], suffix: str, how: Atte
             "Next": turns.create,
         }
     return states
-
-
-def redirected(value: Any, to: Mapping[str, str]) -> Any:
-    """Return states, or rules of a Choice, whose transitions lead to other states.
-
-    Args:
-        value: The states or rules.
-        to: The names of states, by the names that they replace.
-    """
-    if isinstance(value, list):
-        return [redirected(item, to) for item in value]
-    if not isinstance(value, dict):
-        return value
-    moved = {key: item if key == "Parameters" else redirected(item, to) for key, item in value.items()}
-    return moved | {key: to[moved[key]] for key in ("Next", "Default") if moved.get(key) in to}
 
 
 def _ends(how: Attempts) -> list[dict[str, Any]]:

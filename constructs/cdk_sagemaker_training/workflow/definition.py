@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cdk_sagemaker_training.workflow.alternatives import AlternativeStates
-from cdk_sagemaker_training.workflow.attempt_states import OWN, Attempts, Integration, attempt_states, redirected
+from cdk_sagemaker_training.workflow.attempt_states import OWN, Attempts, Integration, attempt_states
 from cdk_sagemaker_training.workflow.budget import BudgetStates
 from cdk_sagemaker_training.workflow.causes import Cause
 from cdk_sagemaker_training.workflow.input_fields import InputField, input_states
 from cdk_sagemaker_training.workflow.model_artifacts import ModelCheck
 from cdk_sagemaker_training.workflow.polling import Intervals
+from cdk_sagemaker_training.workflow.redirection import redirected
 from cdk_sagemaker_training.workflow.retry_policy import Retry
 from cdk_sagemaker_training.workflow.retry_states import RetryStates
 
@@ -32,6 +33,7 @@ def training_definition(
     partition: str,
     models: ModelCheck | None,
     watched: bool = False,
+    told: bool = False,
 ) -> dict[str, Any]:
     """Return the state machine that runs jobs one after the other; see ``attempt_states`` for the states of each.
 
@@ -53,6 +55,7 @@ def training_definition(
         partition: Partition of ARNs.
         models: Checks that the last job uploaded a model; None for no check.
         watched: Whether the state machine of ``poller_arn`` stops jobs that are of no use.
+        told: Whether an event is put for each retry.
 
     Returns:
         The definition, in the Amazon States Language.
@@ -64,7 +67,9 @@ def training_definition(
         prefix=prefix,
         integration=integration,
         attempts=attempts,
-        again=None if retries is None and not alternatives else RetryStates(retries or {}, turns, OWN),
+        again=None
+        if retries is None and not alternatives
+        else RetryStates(retries or {}, turns, OWN, partition if told else None),
         turns=turns,
         budget=budget,
         intervals=intervals,

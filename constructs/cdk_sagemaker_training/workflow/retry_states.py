@@ -7,6 +7,8 @@ from typing import Any
 
 from cdk_sagemaker_training.workflow.alternatives import AlternativeStates
 from cdk_sagemaker_training.workflow.causes import SIGNS, Cause, Member
+from cdk_sagemaker_training.workflow.notifying import retry_event
+from cdk_sagemaker_training.workflow.redirection import redirected
 from cdk_sagemaker_training.workflow.retry_policy import REFUSALS, Retry
 from cdk_sagemaker_training.workflow.watching import SILENT
 
@@ -20,15 +22,18 @@ class RetryStates:
     and a state ``Failed<Cause>`` names the cause of a job that is not run again.
     """
 
-    def __init__(self, retries: Mapping[Cause, Retry], alternatives: AlternativeStates, own: str) -> None:
+    def __init__(
+        self, retries: Mapping[Cause, Retry], alternatives: AlternativeStates, own: str, told: str | None = None
+    ) -> None:
         """Prepare the states.
 
         Args:
             retries: Retries by cause.
             alternatives: The states that try one job after the other.
             own: JSONPath of the workflow's own data.
+            told: Partition of the event bus that is told of retries; None for none.
         """
-        self._alternatives = alternatives
+        self._alternatives, self._told = alternatives, told
         self._waits = {cause: retry.waits() for cause, retry in retries.items()}
         self._own = own
 
@@ -100,7 +105,18 @@ class RetryStates:
             states[f"Failed{_name(cause)}"] = self._failed(f"{cause}, {after}")
         for cause, waits in self._waits.items():
             states |= self._retried(cause, waits)
+        if self._told and self._alternatives.number:
+            detail = {**self._detail(Cause.CAPACITY), "WaitSeconds": 0}
+            states["TellNextJob"] = retry_event(self._told, detail, self._own, "NextJob")
         return states
+
+    def _detail(self, cause: Cause) -> dict[str, Any]:
+        return {
+            "Execution.$": "$$.Execution.Id",
+            "JobName.$": f"{self._own}.JobName",
+            "Attempt.$": f"{self._own}.Attempt",
+            "Cause": str(cause),
+        }
 
     @property
     def after_refusal(self) -> str:
@@ -108,7 +124,10 @@ class RetryStates:
         return "WhyRefused" if any(cause in REFUSALS for cause in self._waits) else "Stop"
 
     def _others(self, cause: Cause) -> list[dict[str, Any]]:
-        return self._alternatives.rules(self._sign(cause, ("FailureReason",))) if cause is Cause.CAPACITY else []
+        if cause is not Cause.CAPACITY:
+            return []
+        rules = self._alternatives.rules(self._sign(cause, ("FailureReason",)))
+        return redirected(rules, {"NextJob": "TellNextJob"}) if self._told else rules
 
     def _again(self, cause: Cause, members: tuple[Member, ...]) -> list[dict[str, Any]]:
         if cause not in self._waits:
@@ -152,9 +171,14 @@ class RetryStates:
                     "Wait.$": f"States.ArrayGetItem({counter}.Waits, {counter}.Retries)",
                 },
                 "ResultPath": counter,
-                "Next": wait if any(waits) else following,
+                "Next": f"Tell{_name(cause)}" if self._told else wait if any(waits) else following,
             }
         }
+        if self._told:
+            detail = {**self._detail(cause), "WaitSeconds.$": f"{counter}.Wait"}
+            states[f"Tell{_name(cause)}"] = retry_event(
+                self._told, detail, self._own, wait if any(waits) else following
+            )
         if any(waits):
             states[wait] = {"Type": "Wait", "SecondsPath": f"{counter}.Wait", "Next": following}
         return states

@@ -28,6 +28,7 @@ from cdk_sagemaker_training.workflow.input_fields import InputField, check_input
 from cdk_sagemaker_training.workflow.launch import Launch
 from cdk_sagemaker_training.workflow.machine_policies import machine_policies, reserved_capacity
 from cdk_sagemaker_training.workflow.model_artifacts import MissingModel, model_check
+from cdk_sagemaker_training.workflow.notifying import Notices
 from cdk_sagemaker_training.workflow.polling import Poller
 from cdk_sagemaker_training.workflow.retry_policy import Retry, check_retries
 from cdk_sagemaker_training.workflow.state_machines import default_logs, make_state_machine, suppress_findings
@@ -38,6 +39,7 @@ from cdk_sagemaker_training.workflow.watching import Silence, StopRule, WatchSta
 if TYPE_CHECKING:
     # Not needed to run, and takes as long to import as making a workflow or more.
     from aws_cdk import aws_cloudwatch as cloudwatch
+    from aws_cdk import aws_sns as sns
 
 _MOST_ATTEMPTS = 30  # as many as SageMaker itself retries a job, and as fit into an execution's history
 
@@ -81,6 +83,7 @@ class TrainingWorkflow(Construct):
         alternatives: Sequence[TrainingJob | Alternative] = (),
         budget: Budget | None = None,
         stop_when: Sequence[StopRule] = (),
+        notify: Sequence[sns.ITopic] = (),
         input_fields: Mapping[str, InputField] | None = None,
         missing_model: MissingModel = "warn",
         timeout: Duration | int | None = None,
@@ -118,6 +121,9 @@ class TrainingWorkflow(Construct):
                 and ``MetricLimit``, once a metric is out of bounds. The job saves its last checkpoint, and the execution ends
                 with the error ``TrainingJobStopped`` and the rule as its cause; a silent job is run again where ``retries``
                 have ``Cause.SILENT``. They need ``integration="poll"``, the default with them. Default: none.
+            notify: Topics that get an event, as JSON, when an execution starts, succeeds, fails, times out or is aborted, and
+                with ``retries`` or ``alternatives`` for each job that is run again, with its cause. They are events of the
+                default event bus, which other rules may match too: docs/retries.md. Default: none.
             input_fields: The fields of an execution's input that it must have, with what is allowed, such as
                 ``{"instance_type": ChoiceField(["ml.g5.xlarge", "ml.g5.2xlarge"])}`` for an ``InstanceGroup`` of
                 ``sfn.JsonPath.string_at("$.instance_type")``. They are checked before a job is created: an execution without them
@@ -192,11 +198,15 @@ class TrainingWorkflow(Construct):
             partition=launch.partition,
             models=models,
             watched=bool(stop_when),
+            told=bool(notify),
         )
         self.state_machine = make_state_machine(self, launch.stack.to_json_string(definition), log_options)
         statements = machine_policies(launch, every, sync=self.integration == "sync")
         for statement in (*statements, *(models.policies() if models else ())):
             self.state_machine.add_to_role_policy(statement)
+        if notify:
+            again = retries is not None or bool(alternatives)
+            Notices(self, "Notices", state_machine=self.state_machine, topics=notify, retries=again)
         self.stopper = Stopper(self, "Stopper", launch=launch, state_machine=self.state_machine, logs=log_options)
         executions = [self.stopper.executions_arn]
         if poller is not None:

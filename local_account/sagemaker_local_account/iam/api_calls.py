@@ -37,6 +37,7 @@ RESOURCES: dict[str, str] = {
     "ec2:DeleteNetworkInterface": "network-interface/{NetworkInterfaceId}",
     **{f"ecr:{name}": "repository/{repositoryName|repositoryNames|resourceArn}" for name in ON_REPOSITORIES},
     "events:DescribeRule": "rule/{Name}",
+    "events:PutEvents": "event-bus/default",
     "events:PutRule": "rule/{Name}",
     "events:PutTargets": "rule/{Rule}",
     **{f"iam:{name}": "role/{RoleName}" for name in ON_ROLES},

@@ -1,0 +1,87 @@
+"""Topics that are told what becomes of executions: the rules, the event of a retry, and the permissions for it."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import pytest
+from aws_cdk import aws_sns as sns
+from rendered import lint
+from stacks import RenderedWorkflow, UserStack, message_of
+
+from cdk_sagemaker_training import DataParallelJob, InstanceGroup, default_retries
+
+BUS = "arn:aws:events:us-east-1:123456789012:event-bus/default"
+
+
+@cache
+def rendered(*, retried: bool = True) -> RenderedWorkflow:
+    stack = UserStack()
+    more: dict[str, Any] = {"retries": default_retries()} if retried else {}
+    if retried:
+        more["alternatives"] = [DataParallelJob(InstanceGroup("ml.g5.2xlarge"))]
+    return RenderedWorkflow(stack, notify=[sns.Topic(stack, "Topic")], **more)
+
+
+def patterns(workflow: RenderedWorkflow) -> list[dict[str, Any]]:
+    rules = workflow.resources_of("AWS::Events::Rule")
+    return [rule["EventPattern"] for rule in rules if any("Topic" in str(one["Arn"]) for one in rule["Targets"])]
+
+
+def test_each_change_of_an_execution_and_each_retry_goes_to_the_topic() -> None:
+    machine = {"Ref": rendered().logical_id(rendered().definition)}
+    assert patterns(rendered()) == [
+        {
+            "source": ["aws.states"],
+            "detail-type": ["Step Functions Execution Status Change"],
+            "detail": {"stateMachineArn": [machine]},
+        },
+        {"source": ["cdk-sagemaker-training"], "detail-type": ["Training Job Retried"], "resources": [machine]},
+    ]
+
+
+def test_a_retry_is_told_before_its_wait_and_not_waited_for() -> None:
+    states = rendered().states
+    assert states["RetryCapacity"]["Next"] == "TellCapacity"
+    tell = states["TellCapacity"]
+    assert tell["Resource"] == "arn:aws:states:::events:putEvents"
+    assert tell["Next"] == tell["Catch"][0]["Next"] == "WaitAfterCapacity"
+    assert tell["Parameters"]["Entries"][0]["Detail"] == {
+        "Execution.$": "$$.Execution.Id",
+        "JobName.$": "$.Training.JobName",
+        "Attempt.$": "$.Training.Attempt",
+        "Cause": "capacity",
+        "WaitSeconds.$": "$.Training.Retries.Capacity.Wait",
+    }
+
+
+def test_an_alternative_is_told_of_too() -> None:
+    assert rendered().states["TellNextJob"]["Next"] == "NextJob"
+    assert "TellNextJob" in [rule["Next"] for rule in rendered().states["WhyFailed"]["Choices"]]
+
+
+def test_the_state_machine_may_put_events_on_the_default_bus_only() -> None:
+    [statement] = [
+        one for one in rendered().statements("TrainingStateMachineRole") if one["Action"] == "events:PutEvents"
+    ]
+    assert statement["Resource"] == BUS
+
+
+def test_a_workflow_without_retries_puts_no_events_of_its_own() -> None:
+    plain = rendered(retried=False)
+    assert len(patterns(plain)) == 1
+    assert not any("PutEvents" in str(one["Action"]) for one in plain.statements("TrainingStateMachineRole"))
+    assert not any(name.startswith("Tell") for name in plain.states)
+
+
+def test_the_machines_pass_the_check_of_amazon_states_language() -> None:
+    assert lint(rendered().machines) == []
+
+
+@pytest.mark.parametrize(
+    "notify", ["arn:aws:sns:us-east-1:123456789012:mine", ["arn:aws:sns:us-east-1:123456789012:mine"]]
+)
+def test_what_is_no_list_of_topics_is_refused(notify: Any) -> None:
+    said = message_of(lambda: UserStack().workflow(notify=notify))
+    assert said.startswith(("notify must be a list", "notify[0] must be a topic, like sns.Topic("))
