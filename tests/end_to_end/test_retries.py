@@ -39,6 +39,7 @@ from sagemaker_local_account.faults import Capacity, Fault, LostHost, Quota, Thr
 A_FAILING_JOB = Path(__file__).parent / "a_failing_job"
 TYPE, OTHER_TYPE = "ml.m5.xlarge", "ml.m5.2xlarge"
 INTEGRATIONS = ("Sync", "Poll")
+DRILLED = ("Sync", pytest.param("Poll", marks=pytest.mark.soak))  # the states around the job are the same
 A_MINUTE, AN_HOUR = 60, 3_600
 # The last event of an execution that waits: in a Wait state, or between the retries of a call.
 WAITS = ("WaitStateEntered", "TaskFailed", "TaskSubmitFailed")
@@ -153,12 +154,12 @@ def mended(deployed: Deployed) -> Iterator[None]:
         deployed.account.faults.mend(name)
 
 
-@pytest.fixture(params=INTEGRATIONS)
+@pytest.fixture(params=DRILLED)
 def drill(request: pytest.FixtureRequest, deployed: Deployed, machines: dict[str, str], mended: None) -> Drill:
     return Drill(deployed, machines[f"{request.param}Arn"], machines[f"{request.param}StopperArn"])
 
 
-@pytest.fixture(params=INTEGRATIONS)
+@pytest.fixture(params=DRILLED)
 def managed(request: pytest.FixtureRequest, deployed: Deployed, machines: dict[str, str], mended: None) -> Drill:
     return Drill(deployed, machines[f"Managed{request.param}Arn"], machines[f"Managed{request.param}StopperArn"])
 

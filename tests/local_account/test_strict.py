@@ -108,7 +108,10 @@ except socket.gaierror:
 @pytest.mark.parametrize(
     ("before", "printed"),
     # gloo binds to what gethostname(2) resolves to, and where that is nothing to loopback (aws-samples/aws-do-eks 69).
-    [("pass", ["gloo failed", "gloo failed"]), ("use_the_jobs_network()", ["the sum is 3", "the sum is 3"])],
+    [
+        pytest.param("pass", ["gloo failed", "gloo failed"], marks=pytest.mark.soak),
+        ("use_the_jobs_network()", ["the sum is 3", "the sum is 3"]),
+    ],
 )
 def test_ranks_join_by_the_jobs_network_and_not_by_their_hosts_names(
     tmp_path: Path, before: str, printed: list[str]

@@ -252,6 +252,7 @@ def test_ranks_that_share_a_model_train_as_ranks_that_each_hold_it(
     assert f"accuracy {held_out_accuracy(tmp_path / 'output' / 'model' / 'model.pt'):.4f}" == ended.lines[-1]
 
 
+@pytest.mark.soak  # test_compiled_train.py has two compiled ranks, and compiled code that is kept
 def test_compiled_ranks_that_share_a_model_train_alike_and_go_on_from_their_checkpoint(
     start: Start, tmp_path: Path, even_ranks: list[float]
 ) -> None:
