@@ -103,28 +103,38 @@ def empty_folder(tmp_path: Path, session: boto3.Session, monkeypatch: pytest.Mon
     return tmp_path
 
 
+Run = Callable[[str, Refusing], tuple[int, str]]
+
+
+@pytest.fixture
+def run(empty_folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Runs a command in an empty folder, where it writes nothing; returns its exit code and its only line."""
+
+    def run(command: str, client: Refusing) -> tuple[int, str]:
+        monkeypatch.setattr(Account, "client", lambda account, service: client)
+        monkeypatch.setattr(sys, "argv", ["training-jobs", *COMMANDS[command]])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        captured = capsys.readouterr()
+        [line] = captured.err.splitlines()
+        assert captured.out == ""
+        assert list(empty_folder.iterdir()) == []
+        assert isinstance(ended.value.code, int)
+        return ended.value.code, line
+
+    return run
+
+
 @pytest.mark.parametrize("error", ERRORS)
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_command_says_in_one_line_what_to_do_and_does_nothing(
-    command: str,
-    error: str,
-    empty_folder: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_command_says_in_one_line_what_to_do_and_does_nothing(command: str, error: str, run: Run) -> None:
     raised, words = ERRORS[error]
     calls: list[str] = []
-    monkeypatch.setattr(Account, "client", lambda account, service: Refusing(raised, calls))
-    monkeypatch.setattr(sys, "argv", ["training-jobs", *COMMANDS[command]])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    captured = capsys.readouterr()
-    [line] = captured.err.splitlines()
+    code, line = run(command, Refusing(raised, calls))
     assert words in line
-    assert (ended.value.code, captured.out) == (3, "")
+    assert code == 3
     assert len(calls) == 1
     assert not calls[0].startswith(WRITES)
-    assert list(empty_folder.iterdir()) == []
 
 
 class Empty(Refusing):
@@ -136,21 +146,12 @@ class Empty(Refusing):
 
 
 @pytest.mark.parametrize("command", sorted({*COMMANDS} - {"list"}))
-def test_a_command_says_in_one_line_that_there_is_no_such_job_or_workflow(
-    command: str, empty_folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_command_says_in_one_line_that_there_is_no_such_job_or_workflow(command: str, run: Run) -> None:
     calls: list[str] = []
-    absent = refused("ValidationException", "Requested resource not found.")
-    monkeypatch.setattr(Account, "client", lambda account, service: Empty(absent, calls))
-    monkeypatch.setattr(sys, "argv", ["training-jobs", *COMMANDS[command]])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    captured = capsys.readouterr()
-    [line] = captured.err.splitlines()
+    code, line = run(command, Empty(refused("ValidationException", "Requested resource not found."), calls))
     assert line.startswith("training-jobs: no ")
-    assert (ended.value.code, captured.out) == (2, "")
+    assert code == 2
     assert [call for call in calls if call.startswith(WRITES)] == []
-    assert list(empty_folder.iterdir()) == []
 
 
 def test_each_command_is_here() -> None:

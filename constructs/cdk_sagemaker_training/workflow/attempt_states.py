@@ -92,6 +92,18 @@ def attempt_states(requests: Sequence[Mapping[str, Any]], suffix: str, how: Atte
     kept = {name: path for one in counted for name, path in one.kept().items()}
     ends = _ends(how)
     polled = [_wait_longer(intervals)] if how.poller_arn is None else []
+
+    def described(attempts: int, catch: Mapping[str, Any]) -> dict[str, Any]:
+        return {
+            "Type": "Task",
+            "Resource": f"{service}:describeTrainingJob",
+            "Parameters": {"TrainingJobName.$": f"{OWN}.JobName"},
+            "ResultPath": f"{OWN}.Job",
+            "Retry": [retry(attempts)],
+            "Catch": [catch],
+            "Next": "IsOver",
+        }
+
     states: dict[str, Any] = {
         "FirstAttempt": {
             "Type": "Pass",
@@ -109,31 +121,16 @@ def attempt_states(requests: Sequence[Mapping[str, Any]], suffix: str, how: Atte
             create_name(number): _create(how, request if budget is None else budget.limited(request), wait)
             for number, request in enumerate(requests)
         },
-        "Find": {
-            "Type": "Task",
-            "Resource": f"{service}:describeTrainingJob",
-            "Parameters": {"TrainingJobName.$": f"{OWN}.JobName"},
-            "ResultPath": f"{OWN}.Job",
-            "Retry": [retry(3)],
-            "Catch": [
-                {
-                    "ErrorEquals": ["States.ALL"],
-                    "ResultPath": f"{OWN}.Missing",
-                    "Next": "Stop" if again is None else again.after_refusal,
-                }
-            ],
-            "Next": "IsOver",
-        },
+        "Find": described(
+            3,
+            {
+                "ErrorEquals": ["States.ALL"],
+                "ResultPath": f"{OWN}.Missing",
+                "Next": "Stop" if again is None else again.after_refusal,
+            },
+        ),
         **_waiting(how, kept),
-        "Describe": {
-            "Type": "Task",
-            "Resource": f"{service}:describeTrainingJob",
-            "Parameters": {"TrainingJobName.$": f"{OWN}.JobName"},
-            "ResultPath": f"{OWN}.Job",
-            "Retry": [retry(10)],
-            "Catch": [_catch("Stop")],
-            "Next": "IsOver",
-        },
+        "Describe": described(10, _catch("Stop")),
         "IsOver": {
             "Type": "Choice",
             "Choices": [*(ends if budget is None else [{"Or": _OVER, "Next": "WhatIsBilled"}]), *polled],
