@@ -32,7 +32,7 @@ import torch
 import torch.distributed as dist
 from degrees import Degrees, degrees_of
 from memory_use import Allocations, Saved
-from parallelize import local_size, loss_context, mesh_of
+from parallelize import local_size, loss_context, mesh_of, optimizer_bytes
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
 from torch.distributed.device_mesh import DeviceMesh
@@ -150,10 +150,11 @@ def predict_rank(
             saved = Saved()
             with torch.autograd.graph.saved_tensors_hooks(saved.pack, saved.unpack):
                 step()
+            parameters = sum(local_size(module)[1] for module in modules)
             return Prediction(
-                parameters=sum(local_size(module)[1] for module in modules),
-                gradients=sum(local_size(module)[1] for module in modules),
-                optimizer=sum(map(state_bytes, optimizers)),
+                parameters=parameters,
+                gradients=parameters,
+                optimizer=optimizer_bytes(optimizers),
                 activations=saved.most,
                 peak=allocations.peak,
                 communicated=dict(allocations.communicated),
@@ -168,11 +169,6 @@ def fake_process_group(ranks: int, rank: int) -> Iterator[None]:
         yield
     finally:
         dist.destroy_process_group()
-
-
-def state_bytes(optimizer: torch.optim.Optimizer) -> int:
-    values = [value for state in optimizer.state.values() for value in state.values()]
-    return sum(getattr(value, "_local_tensor", value).nbytes for value in values)
 
 
 Built = tuple[list[nn.Module], list[torch.optim.Optimizer], Callable[[], object]]

@@ -335,3 +335,11 @@ def local_size(module: nn.Module) -> tuple[int, int]:
     """The number of a module's local parameters on this rank, and their bytes."""
     shards = [local(parameter) for parameter in module.parameters()]
     return sum(shard.numel() for shard in shards), sum(shard.numel() * shard.element_size() for shard in shards)
+
+
+def optimizer_bytes(optimizers: list[torch.optim.Optimizer]) -> int:
+    """The bytes of the optimizers' state on this rank."""
+    states = [
+        local(value) for optimizer in optimizers for state in optimizer.state.values() for value in state.values()
+    ]
+    return sum(value.numel() * value.element_size() for value in states)

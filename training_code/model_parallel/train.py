@@ -39,6 +39,7 @@ from parallelize import (
     local_size,
     loss_context,
     mesh_of,
+    optimizer_bytes,
     schedule_of,
     stage_modules_of,
 )
@@ -163,14 +164,6 @@ class Training:
             for stage in self.stage_modules
         )
         return f"rank {job.rank} on {job.host}: {stages}, {numbers} parameters, {size} bytes"
-
-
-def optimizer_bytes(optimizers: list[torch.optim.Optimizer]) -> int:
-    """The bytes of the optimizers' state on this rank."""
-    states = [
-        local(value) for optimizer in optimizers for state in optimizer.state.values() for value in state.values()
-    ]
-    return sum(value.numel() * value.element_size() for value in states)
 
 
 # -- Step -------------------------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -107,19 +108,14 @@ def _draw(watched: Watched, prices: dict[str, float], every: float) -> None:
 
     console = Console()
     with Live(console=console, auto_refresh=False, vertical_overflow="crop") as live:
-        while True:
-            _refresh(watched)
+        for _ in _looks(watched, every):
             # Of the console's size at each look, so that it follows a resize; less what is printed after the end, and the prompt.
             live.update(picture(watched, prices, width=console.width, height=console.height - _BELOW), refresh=True)
-            if watched.over:
-                return
-            time.sleep(every)
 
 
 def _print_lines(watched: Watched, every: float) -> None:
     shown = ""
-    while True:
-        _refresh(watched)
+    for _ in _looks(watched, every):
         if not shown:
             shown = watched.headline
             typer.echo(shown)
@@ -130,17 +126,13 @@ def _print_lines(watched: Watched, every: float) -> None:
             shown = watched.headline
             typer.echo(shown)
         sys.stdout.flush()
-        if watched.over:
-            for name, values in watched.metrics.items():
-                typer.echo(f"{name} {values[-1]:.6g}")
-            return
-        time.sleep(every)
+    for name, values in watched.metrics.items():
+        typer.echo(f"{name} {values[-1]:.6g}")
 
 
 def _print_json_lines(watched: Watched, every: float) -> None:
     shown = ""
-    while True:
-        _refresh(watched)
+    for _ in _looks(watched, every):
         if watched.headline != shown or watched.new_lines:
             shown = watched.headline
             change = {
@@ -153,6 +145,13 @@ def _print_json_lines(watched: Watched, every: float) -> None:
                 "lost": watched.lost,
             }
             print(json.dumps(change), flush=True)
+
+
+def _looks(watched: Watched, every: float) -> Iterator[None]:
+    """Look again and again, until what is watched is over; what is seen then comes too."""
+    while True:
+        _refresh(watched)
+        yield
         if watched.over:
             return
         time.sleep(every)
