@@ -87,6 +87,22 @@ def described(deployed: Deployed, name: str) -> dict[str, Any]:
     return dict(deployed.client("sagemaker").describe_training_job(TrainingJobName=name))
 
 
+# An unbuffered print writes its text and its newline one after the other: where two processes of a host print at once, a line may
+# begin with the other's text.
+def stopped_at(said: list[str]) -> list[int]:
+    """The steps with whose checkpoint the job's processes say that they stopped."""
+    return [
+        int(found[1])
+        for line in said
+        if (found := re.search(r"stopped by SIGTERM with the checkpoint of step (\d+)", line))
+    ]
+
+
+def steps_of(said: list[str]) -> list[int]:
+    """The steps that the job's logs have, in their order."""
+    return [int(found[1]) for line in said if (found := re.search(r"step (\d+) loss", line))]
+
+
 def test_a_lost_data_host_ends_the_job_with_a_reason_that_names_it(
     deployed: Deployed, machines: dict[str, str]
 ) -> None:
@@ -115,10 +131,8 @@ def test_a_job_that_is_stopped_keeps_the_step_that_it_is_in_and_ends_every_host(
     assert (ended["status"], ended["error"]) == ("FAILED", "TrainingJobStopped")
     assert described(deployed, name)["TrainingJobStatus"] == "Stopped"
     said = deployed.said(name)
-    kept = [int(line.split()[-1]) for line in said if line.startswith("stopped by SIGTERM with the checkpoint of step")]
-    last = max(int(line.split()[1]) for line in said if line.startswith("step "))
-    assert len(kept) == 1, said
-    assert last <= kept[0] < last + 10  # each tenth step is printed
+    [kept], last = stopped_at(said), steps_of(said)[-1]
+    assert last <= kept < last + 10, said  # each tenth step is printed
 
 
 @pytest.mark.soak  # test_interruptions.py has this training, test_model_parallel.py such a job
@@ -130,10 +144,7 @@ def test_an_interrupted_job_goes_on_with_the_step_after_the_one_that_it_was_in(
     ended = deployed.ended(execution)
     assert ended["status"] == "SUCCEEDED", ended.get("cause")
     said = deployed.said(deployed.the_job_of(execution)["TrainingJobName"])
-    [kept] = [
-        int(line.split()[-1]) for line in said if line.startswith("stopped by SIGTERM with the checkpoint of step")
-    ]
-    steps = [int(line.split()[1]) for line in said if line.startswith("step ")]
+    [kept], steps = stopped_at(said), steps_of(said)
     assert 20 <= kept < max(steps)
     # Each tenth step is printed: none was taken twice, and none is missing.
     assert steps == list(range(10, max(steps) + 1, 10))
@@ -201,7 +212,7 @@ def test_a_job_with_ray_that_is_stopped_keeps_the_step_that_it_is_in_and_ends_ev
     deployed.client("sagemaker").stop_training_job(TrainingJobName=name)
     assert deployed.ended(execution)["error"] == "TrainingJobStopped"
     said = deployed.said(name)
-    assert len([line for line in said if line.startswith("stopped by SIGTERM with the checkpoint of step")]) == 1, said
+    assert len(stopped_at(said)) == 1, said
     assert len([line for line in said if line.endswith("ends") and "with exit code 0" in line]) == 2, said
 
 
