@@ -68,6 +68,7 @@ bench: setup
 	python benchmarks/data_service.py
 	python benchmarks/scale.py
 	python benchmarks/heterogeneous.py
+	python benchmarks/command_line.py
 
 # Which parts of the newest moto are not what the account's replacements were written for.
 moto: setup

@@ -1,23 +1,30 @@
-"""How long the command line takes to start, beside torchx's and SkyPilot's where they are installed, and to list 1,000 jobs.
+"""How long `training-jobs --help` takes beside torchx's, and `training-jobs list` beside the AWS CLI's list of as many jobs.
 
-    python benchmarks/command_line.py [--jobs 1000]
+    python benchmarks/command_line.py [--jobs 1000] [--runs 7] [--json]
 
-Each row is the median of several runs of a command that is typed anew. The jobs of the list are a local account's, and fail
-at once. A call lists 100 jobs at most, and an account has two such calls a second, here as on AWS: a list of 1,000 takes four
-seconds or more.
+torchx comes from PyPI into an environment of its own, build/peers, at the first run. Each run is a process of its own, and the
+commands take turns, so that all are measured in the same minutes; a ratio is the median of those to the peer's run of the same
+turn. `python -c pass` is what no command of Python's can be below. The account is a local one, whose jobs fail at once, since
+their image is not there.
+
+`list` shows the newest 50 of the jobs. `list --limit 1000` takes ten calls, since ListTrainingJobs lists 100 jobs at most
+(`MaxResults` in the service model), and an account has two such calls a second (aws-solutions/deepracer-on-aws 87), here as on
+AWS: four seconds or more. Ends with 1 where a median is above its limit.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
-import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+import venv
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,39 +34,114 @@ from rich.table import Table
 
 from sagemaker_local_account.account import LocalAccount
 
-RUNS = 7
 OURS = str(Path(sys.prefix) / "bin" / "training-jobs")
+PEER = "torchx==0.7.0"
+PEERS = Path(__file__).parents[1] / "build" / "peers"
+HELP_LIMIT, LIST_LIMIT = 0.3, 2.0  # seconds
 
 
-def main() -> None:
-    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    arguments.add_argument("--jobs", type=int, default=1000)
-    jobs = arguments.parse_args().jobs
-    table = Table("command", "seconds", "of a processor")
-    for command in ([OURS, "--help"], ["torchx", "--help"], ["sky", "--help"], [sys.executable, "-c", "pass"]):
-        if shutil.which(command[0]):
-            table.add_row(" ".join([Path(command[0]).name, *command[1:]]), *measured(command, os.environ))
+@dataclass(frozen=True)
+class Measured:
+    """A command's runs; seconds of the wall and of a processor."""
+
+    command: str
+    median: float
+    least: float
+    most: float
+    processor: float
+    ratio: float  # to the peer
+    limit: float | None
+
+    @property
+    def passed(self) -> bool:
+        return self.limit is None or self.median <= self.limit
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--jobs", type=int, default=1000, help="how many jobs the account has (1000)")
+    parser.add_argument("--runs", type=int, default=7, help="how often each command runs (7)")
+    parser.add_argument("--json", action="store_true", help="print everything measured as one object, not as a table")
+    options = parser.parse_args()
+    measured = [*measure_help(options.runs), *measure_list(options.runs, options.jobs)]
+    if options.json:
+        print(json.dumps([{**asdict(it), "passed": it.passed} for it in measured], indent=2))
+    else:
+        show(measured)
+    return 0 if all(it.passed for it in measured) else 1
+
+
+def measure_help(runs: int) -> list[Measured]:
+    commands = {
+        "torchx --help": [peer(), "--help"],
+        "training-jobs --help": [OURS, "--help"],
+        "python -c pass": [sys.executable, "-c", "pass"],
+    }
+    return measure(commands, os.environ, runs, {"training-jobs --help": HELP_LIMIT})
+
+
+def measure_list(runs: int, jobs: int) -> list[Measured]:
+    aws = [str(Path(sys.prefix) / "bin" / "aws"), "sagemaker", "list-training-jobs", "--max-items", "50"]
+    commands = {
+        "aws sagemaker list-training-jobs --max-items 50": aws,
+        "training-jobs list": [OURS, "list"],
+        f"training-jobs list --limit {jobs}": [OURS, "list", "--limit", str(jobs)],
+    }
     with tempfile.TemporaryDirectory() as folder, LocalAccount(state=Path(folder)) as account:
         environment = account.environment()
         create(environment, jobs)
-        for options in ([], ["--limit", str(jobs)]):
-            command = [OURS, "list", *options]
-            table.add_row(
-                " ".join(["training-jobs", *command[1:], f"(of {jobs} jobs)"]), *measured(command, environment)
-            )
+        return measure(commands, environment, runs, {"training-jobs list": LIST_LIMIT})
+
+
+def measure(
+    commands: Mapping[str, list[str]], environment: Mapping[str, str], runs: int, limits: Mapping[str, float]
+) -> list[Measured]:
+    """Run the commands in turn; the first is the peer."""
+    seconds: dict[str, list[tuple[float, float]]] = {name: [] for name in commands}
+    for _ in range(runs):
+        for name, command in commands.items():
+            seconds[name].append(run(command, environment))
+    first = [wall for wall, _ in next(iter(seconds.values()))]
+    return [
+        Measured(
+            name,
+            statistics.median(wall for wall, _ in taken),
+            min(wall for wall, _ in taken),
+            max(wall for wall, _ in taken),
+            statistics.median(processor for _, processor in taken),
+            statistics.median(wall / other for (wall, _), other in zip(taken, first, strict=True)),
+            limits.get(name),
+        )
+        for name, taken in seconds.items()
+    ]
+
+
+def run(command: list[str], environment: Mapping[str, str]) -> tuple[float, float]:
+    start, before = time.perf_counter(), os.times()
+    subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    after = os.times()
+    processor = after.children_user + after.children_system - before.children_user - before.children_system
+    return time.perf_counter() - start, processor
+
+
+def peer() -> str:
+    """The command of torchx, installed where it is not yet."""
+    home = PEERS / PEER.replace("==", "-")
+    if not (home / "complete").exists():
+        venv.EnvBuilder(clear=True).create(home)
+        pip = [sys.executable, "-m", "pip", "--python", str(home / "bin" / "python"), "install", "--quiet", "--quiet"]
+        subprocess.run([*pip, "--disable-pip-version-check", PEER], check=True)
+        (home / "complete").touch()
+    return str(home / "bin" / "torchx")
+
+
+def show(measured: list[Measured]) -> None:
+    table = Table("command", "median s", "least - most", "of a processor", "ratio", "limit")
+    for it in measured:
+        limit = "" if it.limit is None else f"{it.limit} s: {'passed' if it.passed else 'missed'}"
+        spread = f"{it.least:.2f} - {it.most:.2f}"
+        table.add_row(it.command, f"{it.median:.2f}", spread, f"{it.processor:.2f}", f"{it.ratio:.2f}", limit)
     Console().print(table)
-
-
-def measured(command: list[str], environment: Mapping[str, str]) -> tuple[str, str]:
-    """The median seconds of a command, and of a processor's."""
-    seconds, processor = [], []
-    for _ in range(RUNS):
-        start, before = time.perf_counter(), os.times()
-        subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        seconds.append(time.perf_counter() - start)
-        after = os.times()
-        processor.append(after.children_user + after.children_system - before.children_user - before.children_system)
-    return f"{statistics.median(seconds):.2f}", f"{statistics.median(processor):.2f}"
 
 
 def create(environment: Mapping[str, str], jobs: int) -> None:
@@ -93,4 +175,4 @@ def create(environment: Mapping[str, str], jobs: int) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -3,6 +3,7 @@
 import ast
 import inspect
 import io
+import json
 import re
 import subprocess
 import sys
@@ -10,10 +11,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import boto3
 import pytest
 import typer
+from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 from botocore.exceptions import ClientError, EndpointConnectionError, SSOTokenLoadError
 from rich.console import Console
+from urllib3 import HTTPResponse
 
 import cdk_sagemaker_training
 from cdk_sagemaker_training.cli import watch
@@ -28,12 +32,46 @@ from cdk_sagemaker_training.client import Account, LogLine, StateVisit, Training
 from cdk_sagemaker_training.client.hosts import groups_in_log, host_groups, hosts_of
 
 
-@pytest.mark.parametrize("module", ["cdk_sagemaker_training.client", "cdk_sagemaker_training.cli.main"])
-def test_neither_client_nor_command_line_imports_the_cdk_or_boto3_before_it_is_needed(module: str) -> None:
-    heavy = ["aws_cdk", "boto3", "botocore", "constructs", "jsii"]
-    program = f"import sys, {module}; print([name for name in {heavy} if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"
+@pytest.mark.parametrize(
+    "program",
+    [
+        "import cdk_sagemaker_training.client",
+        "import cdk_sagemaker_training.cli.main",
+        "from cdk_sagemaker_training.cli.main import app; app(['--help'], standalone_mode=False)",
+    ],
+)
+def test_neither_client_nor_help_imports_the_cdk_or_boto3_before_it_is_needed(program: str) -> None:
+    # Each of them takes longer to import than `--help` may take altogether; pydantic is typer's, which reads options with it.
+    heavy = ["aws_cdk", "boto3", "botocore", "constructs", "jsii", "pydantic"]
+    look = f"import sys; {program}; print([name for name in {heavy} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize(("limit", "calls"), [(50, 1), (1000, 10), (None, 10)])
+def test_jobs_are_listed_in_as_few_calls_as_the_service_has_pages(limit: int | None, calls: int) -> None:
+    asked: list[int] = []
+
+    def answer(request: AWSPreparedRequest, **_: Any) -> AWSResponse:
+        """A page of an account of 1,000 jobs; `MaxResults` is at most 100, says the service model."""
+        members = json.loads(request.body)
+        first, count = int(members.get("NextToken", 0)), members["MaxResults"]
+        assert count <= 100
+        asked.append(first)
+        job = {"TrainingJobStatus": "Completed", "CreationTime": 1.0, "TrainingJobArn": "arn"}
+        page: dict[str, Any] = {
+            "TrainingJobSummaries": [{"TrainingJobName": f"job-{first + n}", **job} for n in range(count)]
+        }
+        if first + count < 1000:
+            page["NextToken"] = str(first + count)
+        body = io.BytesIO(json.dumps(page).encode())
+        return AWSResponse(request.url, 200, {}, HTTPResponse(body, preload_content=False))
+
+    account = Account(boto3.Session("key", "secret"), region="us-east-1")
+    account.client("sagemaker").meta.events.register("before-send.sagemaker.ListTrainingJobs", answer)
+    listed = [job.name for job in account.jobs(limit=limit)]
+    assert listed == [f"job-{number}" for number in range(limit or 1000)]
+    assert asked == [page * 100 for page in range(calls)]
 
 
 def test_what_editors_see_of_the_package_is_what_it_imports_when_used() -> None:
