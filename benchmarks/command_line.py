@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 import boto3
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -136,12 +137,12 @@ def peer() -> str:
 
 
 def show(measured: list[Measured]) -> None:
-    table = Table("command", "median s", "least - most", "of a processor", "ratio", "limit")
+    table = Table("command", "median s", "least - most", "CPU s", "ratio", "limit", box=box.SIMPLE)
     for it in measured:
         limit = "" if it.limit is None else f"{it.limit} s: {'passed' if it.passed else 'missed'}"
         spread = f"{it.least:.2f} - {it.most:.2f}"
         table.add_row(it.command, f"{it.median:.2f}", spread, f"{it.processor:.2f}", f"{it.ratio:.2f}", limit)
-    Console().print(table)
+    Console(width=120).print(table)
 
 
 def create(environment: Mapping[str, str], jobs: int) -> None:

@@ -1,12 +1,14 @@
 """The README's "Step by step", as typed, in two terminals, and its way to AWS."""
 
 import hashlib
+import json
 import os
 import re
 import signal
 import subprocess
 from pathlib import Path
 
+import boto3
 import pytest
 
 ROOT = Path(__file__).parents[2]
@@ -27,8 +29,32 @@ def clone(tmp_path: Path) -> Path:
     return tmp_path / "clone"
 
 
-def test_step_by_step_works_as_typed(clone: Path) -> None:
-    [account, *rest] = typed("Step by step")
+def make_older_jobs(exports: dict[str, str], names: list[str]) -> None:
+    """Jobs that fail at once, since their image is not there."""
+    session = boto3.Session(exports["AWS_ACCESS_KEY_ID"], exports["AWS_SECRET_ACCESS_KEY"], region_name="us-east-1")
+    trust = {"Effect": "Allow", "Action": "sts:AssumeRole", "Principal": {"Service": "sagemaker.amazonaws.com"}}
+    iam = session.client("iam", endpoint_url=exports["AWS_ENDPOINT_URL"])
+    policy = json.dumps({"Version": "2012-10-17", "Statement": [trust]})
+    role = iam.create_role(RoleName="OlderJobs", AssumeRolePolicyDocument=policy)["Role"]["Arn"]
+    session.client("s3", endpoint_url=exports["AWS_ENDPOINT_URL"]).create_bucket(Bucket="older-jobs")
+    sagemaker = session.client("sagemaker", endpoint_url=exports["AWS_ENDPOINT_URL"])
+    for name in names:
+        sagemaker.create_training_job(
+            TrainingJobName=name,
+            AlgorithmSpecification={
+                "TrainingImage": "123456789012.dkr.ecr.us-east-1.amazonaws.com/nothing:1",
+                "TrainingInputMode": "File",
+            },
+            RoleArn=role,
+            OutputDataConfig={"S3OutputPath": "s3://older-jobs/models"},
+            ResourceConfig={"InstanceType": "ml.m5.large", "InstanceCount": 1, "VolumeSizeInGB": 1},
+            StoppingCondition={"MaxRuntimeInSeconds": 60},
+        )
+
+
+@pytest.mark.parametrize("runs", [1, pytest.param(2, marks=pytest.mark.soak)])
+def test_step_by_step_works_as_typed_beside_ten_older_jobs(clone: Path, runs: int) -> None:
+    account, deployment, start, stop, deletion = typed("Step by step")
     environment = {**os.environ, "PATH": f"{ROOT}/node_modules/.bin:{os.environ['PATH']}", "AWS_PROFILE": "another"}
     with subprocess.Popen(account, cwd=clone, env=environment, stdout=subprocess.PIPE, text=True) as running:
         assert running.stdout is not None
@@ -38,9 +64,12 @@ def test_step_by_step_works_as_typed(clone: Path) -> None:
                 exports.append(line)
                 if "Ctrl-C" in line:
                     break
-            script = "".join(exports) + "\n".join(line for block in rest for line in block)
+            # As those of the workflow's older executions are named.
+            older = [f"HeterogeneousTraining-{hashlib.md5(bytes([number])).hexdigest()}-1" for number in range(10)]
+            make_older_jobs(dict(re.findall(r"^export (\w+)=(\S+)$", "".join(exports), re.MULTILINE)), older)
+            lines = [*deployment, *(start + stop) * runs, *deletion]
             done = subprocess.run(
-                ["bash", "-exo", "pipefail", "-c", script],
+                ["bash", "-exo", "pipefail", "-c", "".join(exports) + "\n".join(lines)],
                 cwd=clone,
                 env=environment,
                 text=True,
@@ -52,10 +81,13 @@ def test_step_by_step_works_as_typed(clone: Path) -> None:
     assert done.returncode == 0, done.stdout
     assert '"SecondaryStatus": "' in done.stdout
     assert '"searchedLogStreams"' in done.stdout
-    # The job is that of the execution which was started, whatever other jobs there are.
-    [execution] = re.findall(r"^\+ EXECUTION=(\S+)$", done.stdout, re.MULTILINE)
-    digest = hashlib.md5(execution.encode(), usedforsecurity=False).hexdigest()
-    assert re.findall(rf"^\+ JOB=\S*{digest}\S*$", done.stdout, re.MULTILINE)
+    # Each job is that of the execution which was started, whatever other jobs there are.
+    executions = re.findall(r"^\+ EXECUTION=(\S+)$", done.stdout, re.MULTILINE)
+    assert len({*executions}) == runs
+    jobs = [name for name in re.findall(r"^\+ JOB=(\S+)$", done.stdout, re.MULTILINE) if name != "None"]
+    assert len(jobs) == runs
+    for execution, job in zip(executions, jobs, strict=True):
+        assert hashlib.md5(execution.encode(), usedforsecurity=False).hexdigest() in job
     assert "HeterogeneousTraining: destroyed" in done.stdout
     assert running.returncode == 0
 
