@@ -27,6 +27,7 @@ from cdk_sagemaker_training import (
     TrainingImage,
     TrainingNetwork,
     TrainingWorkflow,
+    rescaled_learning_rate,
     training_code_path,
 )
 
@@ -80,7 +81,13 @@ class CompiledTraining(cdk.Stack):
             channels={"text": S3Channel(bucket, "text/")},
             output=S3Prefix(bucket, "models/"),
             checkpoints=S3Prefix(bucket, "checkpoints/"),
-            hyperparameters={"steps": 200, "batch-size": 16, "sequence": 128},
+            hyperparameters={
+                "steps": 200,
+                "batch-size": 16,
+                "sequence": 128,
+                # 0.001 was chosen for one process; here each of two GPUs has a batch of 16.
+                "learning-rate": rescaled_learning_rate(1e-3, batch_size=16, new_batch_size=32, rule="square-root"),
+            },
             metric_definitions={
                 "loss": r"step \d+ loss ([0-9.]+)",
                 "tokens/s": r"tokens/s ([0-9.]+)",

@@ -53,6 +53,13 @@ def test_a_job_on_gpus_is_compiled_by_pytorch_unless_said_otherwise() -> None:
     )
 
 
+def test_debugging_logs_recompilations_and_writes_the_compilers_trace_into_the_jobs_output() -> None:
+    """PyTorch makes the folder of TORCH_TRACE, with a file for each process: LazyTraceHandler of torch/_logging/_internal.py."""
+    environment = request_of(CompiledJob(GPU, compiler=TorchCompile(debug=True))).environment
+    debug = {"TORCH_LOGS": "graph_breaks,recompiles", "TORCH_TRACE": "/opt/ml/output/data/compiler"}
+    assert environment == {**INDUCTOR, **debug}
+
+
 def test_a_data_parallel_job_takes_a_compiler_too() -> None:
     job = DataParallelJob(GPU, launcher=Torchrun(), compiler=TorchCompile(mode="max-autotune", dynamic=True))
     assert request_of(job).environment == {

@@ -24,6 +24,8 @@ Mode = Literal["default", "reduce-overhead", "max-autotune", "max-autotune-no-cu
 
 _TORCHRUN = "sagemaker_torch_distributed_enabled"
 _PROCESSES_PER_HOST = "sagemaker_mpi_num_of_processes_per_host"
+# "torch._logging" and "torch.compile troubleshooting" in PyTorch's documentation; each process writes a file of its own.
+_TORCH_DEBUG = {"TORCH_LOGS": "graph_breaks,recompiles", "TORCH_TRACE": "/opt/ml/output/data/compiler"}
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,9 @@ class TorchCompile:
         dynamic: Whether to compile for changing shapes; False requires that the script keeps shapes fixed.
         cache_directory: Absolute path of the compiled code on the hosts. By default it is among the checkpoints, so that a job
             that restarts from its checkpoints does not compile again.
+        debug: Whether PyTorch logs graph breaks and recompilations (``TORCH_LOGS``) in the job's log, and writes the compiler's
+            trace (``TORCH_TRACE``), which tlparse shows, to ``/opt/ml/output/data/compiler/``, which SageMaker uploads in
+            ``output.tar.gz``. Slows the compilation down.
 
     Raises:
         ValueError: ``mode`` is unknown, or ``cache_directory`` is not absolute.
@@ -46,6 +51,7 @@ class TorchCompile:
     mode: Mode = "default"
     dynamic: bool = False
     cache_directory: str = "/opt/ml/checkpoints/compiler-cache"
+    debug: bool = False
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -70,6 +76,7 @@ class TorchCompile:
             "TRAINING_COMPILER_MODE": self.mode,
             "TRAINING_COMPILER_DYNAMIC": json.dumps(self.dynamic),
             "TORCHINDUCTOR_CACHE_DIR": self.cache_directory,
+            **(_TORCH_DEBUG if self.debug else {}),
         }
         return [
             replace(
