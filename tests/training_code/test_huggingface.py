@@ -19,7 +19,7 @@ COMMON = (
     "--context 16 --batch-size 8 --log-every 1 --checkpoint-every 0 "
     f"--learning-rate 0.01 --warm-up 1 --least-rate 1 --steps {STEPS}"
 )
-ALONE = {name: f"--model {name}" for name in ("llama", "qwen3", "gpt2")}
+ALONE = {name: f"--model {name}" for name in ("llama", "qwen3", "gpt2", "untied_gpt2")}
 ON_FOUR_RANKS = {
     "llama, fsdp": "--model llama --data-shard 4",
     "llama, tensor x fsdp, recomputed": "--model llama --tensor 2 --activation-checkpointing --activation-offloading",
@@ -28,6 +28,16 @@ ON_FOUR_RANKS = {
     "qwen3, tensor x fsdp": "--model qwen3 --tensor 2 --microbatches 2",
     "qwen3, tensor": "--model qwen3 --tensor 4",
     "gpt2, fsdp": "--model gpt2 --data-shard 4",
+    "untied_gpt2, pipeline x fsdp": "--model untied_gpt2 --pipeline 2 --microbatches 2",
+}
+MORE_ON_FOUR_RANKS = {
+    "qwen3, fsdp": "--model qwen3 --data-shard 4",
+    "qwen3, hybrid shard": "--model qwen3 --data-replicate 2 --data-shard 2",
+    "llama, tensor x fsdp, microbatches": "--model llama --tensor 2 --microbatches 2",
+    "llama, kept": "--model llama --tensor 4 --steps 2 --checkpoint-every 2 --log-every 10",
+    "llama, resumed": "--model llama --data-shard 4 --from llama,-kept",
+    "untied_gpt2, kept": "--model untied_gpt2 --pipeline 2 --microbatches 4 --steps 2 --checkpoint-every 2 --log-every 10",
+    "untied_gpt2, resumed": "--model untied_gpt2 --data-shard 4 --from untied_gpt2,-kept",
 }
 COMPILED = {"llama, tensor x fsdp, compiled": "--model llama --tensor 2 --activation-checkpointing --compiler inductor"}
 KEPT = {"qwen3, kept": "--model qwen3 --data-shard 4 --steps 2 --checkpoint-every 2 --log-every 10"}
@@ -44,6 +54,8 @@ for name, config in {
     "qwen3": Qwen3Config(**sizes, num_attention_heads=4, num_key_value_heads=4, head_dim=8, tie_word_embeddings=True),
     "gpt2": GPT2Config(vocab_size=128, n_positions=64, n_embd=32, n_layer=2, n_head=4, bos_token_id=0, eos_token_id=0,
                        attn_pdrop=0, embd_pdrop=0, resid_pdrop=0),
+    "untied_gpt2": GPT2Config(vocab_size=128, n_positions=64, n_embd=32, n_layer=2, n_head=4, bos_token_id=0,
+                              eos_token_id=0, attn_pdrop=0, embd_pdrop=0, resid_pdrop=0, tie_word_embeddings=False),
 }.items():
     torch.manual_seed(0)
     AutoModelForCausalLM.from_config(config).save_pretrained(Path(sys.argv[1]) / name)
@@ -125,6 +137,19 @@ def test_four_ranks_have_the_losses_of_one_process(launched: Launched, layout: s
     assert launched.losses(layout) == pytest.approx(reference(launched, layout), abs=1e-4)
 
 
+@pytest.mark.soak
+def test_more_layouts_have_the_losses_of_one_process_and_go_on_from_each_others_checkpoints(launched: Launched) -> None:
+    launched.run(4, MORE_ON_FOUR_RANKS)
+    for layout in MORE_ON_FOUR_RANKS:
+        expected = reference(launched, layout)
+        first = 3 if layout.endswith("resumed") else 1
+        if not layout.endswith("kept"):
+            steps = {step: expected[step] for step in range(first, STEPS + 1)}
+            assert launched.losses(layout) == pytest.approx(steps, abs=1e-4), layout
+            alone = launched.exported(f"{layout.partition(',')[0]}, alone")
+            assert float(launched.program(COMPARED, alone, launched.exported(layout))) < 1e-3, layout
+
+
 @pytest.mark.parametrize("name", ALONE)
 def test_the_loss_falls(launched: Launched, name: str) -> None:
     losses = launched.losses(f"{name}, longer")
@@ -144,7 +169,9 @@ def test_another_layout_goes_on_from_a_checkpoint(launched: Launched) -> None:
     assert launched.losses(layout) == pytest.approx({step: expected[step] for step in (3, 4)}, abs=1e-4)
 
 
-@pytest.mark.parametrize("layout", ["llama, tensor x fsdp, recomputed", "qwen3, resumed", "gpt2, fsdp"])
+@pytest.mark.parametrize(
+    "layout", ["llama, tensor x fsdp, recomputed", "qwen3, resumed", "gpt2, fsdp", "untied_gpt2, pipeline x fsdp"]
+)
 def test_from_pretrained_reads_what_four_ranks_export(launched: Launched, layout: str) -> None:
     alone = launched.exported(f"{layout.partition(',')[0]}, alone")
     assert float(launched.program(COMPARED, alone, launched.exported(layout))) < 1e-3
@@ -171,5 +198,5 @@ for model, degrees in zip(models, (Degrees(tensor=2), Degrees(pipeline=2, microb
 """
     assert launched.program(code).splitlines() == [
         "tensor must be 1 for GPT2LMHeadModel, which has no plan for its layers in transformers, got 2",
-        "pipeline must be 1 for a model of transformers, which is not cut, got 2",
+        "pipeline must be 1 for LlamaForCausalLM, since only GPT-2 is cut, got 2",
     ]

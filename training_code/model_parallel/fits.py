@@ -175,12 +175,13 @@ Built = tuple[list[nn.Module], list[torch.optim.Optimizer], Callable[[], object]
 
 
 def huggingface(script: Any, options: argparse.Namespace, degrees: Degrees, mesh: DeviceMesh, folder: Path) -> Built:
+    if degrees.pipeline > 1:
+        raise ValueError(f"pipeline must be 1 for a prediction of a model of transformers, got {degrees.pipeline}")
     model = script.parallel_model(folder, degrees, mesh, options.batch_size, options.seed)
     groups = script.optimization.parameter_groups(model, options.weight_decay)
     optimizer = torch.optim.AdamW(groups, lr=options.learning_rate, fused=True)
     sequences = options.batch_size // degrees.data // degrees.microbatches
-    tokens = torch.zeros(sequences, options.context, dtype=torch.long)
-    batch = [(tokens, tokens)] * degrees.microbatches
+    batch = [torch.zeros(degrees.microbatches, sequences, options.context, dtype=torch.long)] * 2
     return [model], [optimizer], lambda: script.step(model, optimizer, batch, degrees, options.clip)
 
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
 import time
 import warnings
 from collections.abc import Iterator
@@ -256,9 +255,10 @@ def main() -> None:
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(job.checkpoints / "compiler-cache"))
     # FSDP warns of operations in place on what the model returns; the loss has none.
     warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view tensor")
-    watch = Watch(job, options.heartbeat_timeout, options.ask_every)
-    signal.signal(signal.SIGTERM, watch.on_signal)
-    with watch, process_group(job, options.timeout) as device:
+    with (
+        Watch(job, options.heartbeat_timeout, options.ask_every) as watch,
+        process_group(job, options.timeout) as device,
+    ):
         train(job, options, device, watch)
 
 

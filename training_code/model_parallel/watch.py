@@ -8,6 +8,7 @@ FailureReason and exits, also from a collective, which neither a signal nor an e
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import threading
 import time
@@ -35,7 +36,7 @@ class Watch:
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
-    def on_signal(self, *_: object) -> None:
+    def _on_sigterm(self, *_: object) -> None:
         self._stop_received = True
 
     def ask_for_stop(self, step: int) -> Callable[[], bool]:
@@ -55,6 +56,7 @@ class Watch:
         return answer
 
     def __enter__(self) -> Watch:
+        signal.signal(signal.SIGTERM, self._on_sigterm)
         if self._job.ranks > 1:
             self._store = self._connect()
             self._store.set(f"host/{self._job.rank}", self._job.host)

@@ -12,7 +12,8 @@ import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from common.training_log import flops_per_token
 from degrees import Degrees
-from parallelize import Compilation, Plan, plain_name, stage_modules_of
+from gpt2_pipeline import GPT2Sequence
+from parallelize import Compilation, Plan, cut, plain_name, stage_modules_of
 from torch import Tensor, nn
 from torch.distributed.checkpoint import HuggingFaceStorageReader, HuggingFaceStorageWriter
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
@@ -37,9 +38,14 @@ STYLES: dict[str, ParallelStyle] = {
 def parallel_model(
     folder: Path, degrees: Degrees, mesh: DeviceMesh, batch: int, seed: int, compile: bool = False
 ) -> PreTrainedModel:
-    """A causal language model with the folder's weights or, where it has none, initial ones; each rank has its shards."""
+    """A causal language model with the folder's weights or, where it has none, initial ones; each rank has its shards.
+
+    Of a pipeline, which only GPT-2 is cut into, this rank's stage.
+    """
     sizes = AutoConfig.from_pretrained(folder)
-    build = partial(AutoModelForCausalLM.from_config, sizes, dtype=torch.float32)
+    cuttable = degrees.pipeline > 1 and sizes.model_type == "gpt2"
+    of_config = GPT2Sequence._from_config if cuttable else AutoModelForCausalLM.from_config
+    build = partial(of_config, sizes, dtype=torch.float32)
     with torch.device("meta"):
         plan = plan_of(build(), degrees)
     divided = ("num_attention_heads", "num_key_value_heads", "intermediate_size", "vocab_size")
@@ -50,7 +56,7 @@ def parallel_model(
         plan,
         degrees,
         mesh,
-        [range(sizes.num_hidden_layers)],
+        cut([1] * sizes.num_hidden_layers, degrees.stages),
         initial=partial(initial, seed=seed, deviation=sizes.initializer_range),
         compilation=Compilation() if compile else None,
     ).values()
@@ -58,16 +64,21 @@ def parallel_model(
     return model
 
 
-def model_flops(model: PreTrainedModel, context: int) -> float:
-    """Floating-point operations of a token, forward and backward."""
-    return flops_per_token(model, model.config.num_hidden_layers, model.config.hidden_size, context)
+def model_flops(folder: Path, context: int) -> float:
+    """Floating-point operations of a token, forward and backward, in all of the folder's model."""
+    sizes = AutoConfig.from_pretrained(folder)
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(sizes)
+    return flops_per_token(model, sizes.num_hidden_layers, sizes.hidden_size, context)
 
 
 def plan_of(model: PreTrainedModel, degrees: Degrees) -> Plan:
     """The plan that transformers has for a model. Raises ValueError for degrees that it does not allow."""
     kind, styles = type(model).__name__, model._tp_plan or {}
-    if degrees.pipeline > 1:
-        raise ValueError(f"pipeline must be 1 for a model of transformers, which is not cut, got {degrees.pipeline}")
+    if degrees.pipeline > 1 and not isinstance(model, GPT2Sequence):
+        raise ValueError(f"pipeline must be 1 for {kind}, since only GPT-2 is cut, got {degrees.pipeline}")
+    if degrees.stages > degrees.pipeline:
+        raise ValueError(f"schedule must have one stage on each rank for {kind}, like 1F1B, got {degrees.schedule}")
     unknown = sorted(set(styles.values()) - set(STYLES))
     if degrees.tensor > 1 and (unknown or not any(".layers." in name for name in styles)):
         why = f"has styles like {unknown[0]!r}" if unknown else "has no plan for its layers"
@@ -107,10 +118,9 @@ def load(model: nn.Module, folder: Path) -> bool:
     return True
 
 
-def export(model: PreTrainedModel, source: Path, folder: Path) -> None:
+def export(model: PreTrainedModel, source: Path, folder: Path, mesh: DeviceMesh) -> None:
     """Write a folder for ``from_pretrained`` on rank 0, with the tokenizer of ``source``; to be called by every rank."""
-    names = {plain_name(name) for name, _ in model.named_parameters()}  # of tied parameters the first
-    whole = get_model_state_dict(model, options=StateDictOptions(full_state_dict=True, cpu_offload=True))
+    weights = whole_weights(model, mesh)
     if dist.get_rank() != 0:
         return
     folder.mkdir(parents=True, exist_ok=True)
@@ -119,9 +129,24 @@ def export(model: PreTrainedModel, source: Path, folder: Path) -> None:
             shutil.copy(file, folder)
     model.config.dtype = torch.float32
     model.config.save_pretrained(folder)
-    weights = {name: value for name, value in whole.items() if name in names}
     writer = HuggingFaceStorageWriter(str(folder), fqn_to_index_mapping=files_of(weights))
     dcp.save(weights, storage_writer=writer, no_dist=True)
+
+
+def whole_weights(model: nn.Module, mesh: DeviceMesh) -> dict[str, Tensor]:
+    """On rank 0 the parameters of all stages, in the host's memory; of tied ones the first."""
+    names = {plain_name(name) for name, _ in model.named_parameters()}
+    stages = mesh["pipeline"].size()
+    # Offloaded to the host they would be rank 0's alone.
+    options = StateDictOptions(full_state_dict=True, cpu_offload=stages == 1)
+    whole = get_model_state_dict(model, options=options).items()
+    weights = {name: value.cpu() for name, value in whole if name in names}
+    if stages == 1:
+        return weights
+    found: list[dict[str, Tensor]] = [{}] * stages
+    group = mesh.get_group("pipeline")
+    dist.gather_object(weights, found if mesh.get_local_rank("pipeline") == 0 else None, group=group, group_dst=0)
+    return {name: value for stage in found for name, value in stage.items()}
 
 
 def files_of(weights: dict[str, Tensor]) -> dict[str, int]:

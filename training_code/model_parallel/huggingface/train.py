@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -25,14 +25,13 @@ from common.process_group import process_group, to_device
 from common.token_shards import TokenShards
 from common.training_log import TrainingLog, profile
 from degrees import Degrees, add_degrees, degrees_of
+from gpt2_pipeline import Pipeline
 from parallelize import data_rank, local, loss_context, mesh_of
 from pretrained import export, model_flops, parallel_model
 from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh
 from transformers import PreTrainedModel
 from watch import Watch
-
-Pairs = list[tuple[Tensor, Tensor]]  # tokens and targets of microbatches
 
 # -- Config -----------------------------------------------------------------------------------------------------------
 
@@ -65,31 +64,35 @@ def config(arguments: list[str] | None = None) -> argparse.Namespace:
 
 def microbatches(
     corpus: TokenShards, step: int, batch_size: int, degrees: Degrees, mesh: DeviceMesh, device: torch.device
-) -> Pairs:
-    """This rank's tokens and targets of a step, a function of its number alone."""
+) -> list[Tensor]:
+    """This rank's tokens and targets of a step, [microbatches, n, context] each, a function of its number alone."""
     size = batch_size // degrees.data
-    tokens, targets = corpus.batch((step - 1) * batch_size + data_rank(mesh) * size, size)
-    tokens, targets = to_device(tokens, device), to_device(targets, device)
-    return list(zip(tokens.chunk(degrees.microbatches), targets.chunk(degrees.microbatches), strict=True))
+    pair = corpus.batch((step - 1) * batch_size + data_rank(mesh) * size, size)
+    return [to_device(part, device).unflatten(0, (degrees.microbatches, -1)) for part in pair]
 
 
 # -- Step -------------------------------------------------------------------------------------------------------------
 
 
 def step(
-    model: PreTrainedModel, optimizer: torch.optim.Optimizer, batch: Pairs, degrees: Degrees, clip: float
+    model: PreTrainedModel,
+    optimizer: torch.optim.Optimizer,
+    batch: list[Tensor],
+    degrees: Degrees,
+    clip: float,
+    pipeline: Pipeline | None = None,
 ) -> Tensor:
-    """One step on this rank's microbatches. Returns the loss, of which the mean over all ranks is that of the batch."""
-    count = optimization.counted(torch.stack([targets for _, targets in batch]))
-    losses = []
+    """One step on this rank's microbatches. Returns the loss, of which the mean over all ranks with one is that of the batch."""
+    count = optimization.counted(batch[1])
+    loss_of = partial(optimization.token_loss, count=count, shares=dist.get_world_size())
     with loss_context(degrees):
-        for number, (tokens, targets) in enumerate(batch, start=1):
-            optimization.sync_gradients(model, number == len(batch))
-            logits = model(input_ids=tokens, use_cache=False).logits
-            loss = optimization.token_loss(logits, targets, count, shares=dist.get_world_size())
+        losses = pipeline.forward_backward(batch, loss_of) if pipeline else list[Tensor]()
+        for number, (tokens, targets) in enumerate(zip(*batch, strict=True) if not pipeline else (), start=1):
+            optimization.sync_gradients(model, number == degrees.microbatches)
+            loss = loss_of(model(input_ids=tokens, use_cache=False).logits, targets)
             loss.backward()
             losses.append(local(loss.detach()))
-    optimization.clip_gradients(model.parameters(), clip)
+    optimization.clip_gradients(model.parameters(), clip, pipeline.group if pipeline else None)
     optimizer.step()
     optimizer.zero_grad()
     return torch.stack(losses).sum()
@@ -103,28 +106,27 @@ def train(job: Job, options: argparse.Namespace, device: torch.device, watch: Wa
     mesh = mesh_of(degrees, device.type)
     corpus = TokenShards(job.channels["tokens"], options.context, options.seed)
     model = parallel_model(source, degrees, mesh, options.batch_size, options.seed, options.compiler == "inductor")
+    pipeline = Pipeline(model, degrees, mesh, device) if degrees.pipeline > 1 else None
     groups = optimization.parameter_groups(model, options.weight_decay)
     optimizer = torch.optim.AdamW(groups, lr=options.learning_rate, fused=True)
     checkpointer = Checkpointer(job.checkpoints, [model], [optimizer], job.local_rank == 0)
     first = checkpointer.restore() + 1
     if job.rank == 0:
         print(f"trains on {device.type}, {job.ranks} ranks, from step {first - 1}: {degrees}", flush=True)
-    log = TrainingLog(
-        job.rank, device, flops=model_flops(model, options.context), ranks=job.ranks, events=options.tensorboard
-    )
+    flops = model_flops(source, options.context)
+    log = TrainingLog(job.rank, device, flops=flops, ranks=job.ranks, events=options.tensorboard)
     with profile(job.output, job.rank, options.profile) as profiler, checkpointer:
         for done in range(first, options.steps + 1):
             answer = watch.ask_for_stop(done)
-            rate = options.learning_rate * optimization.warmup_cosine(
-                done, options.steps, options.warm_up, options.least_rate
-            )
+            share = optimization.warmup_cosine(done, options.steps, options.warm_up, options.least_rate)
+            rate = options.learning_rate * share
             optimization.set_learning_rate([optimizer], rate)
             batch = microbatches(corpus, done, options.batch_size, degrees, mesh, device)
-            loss = step(model, optimizer, batch, degrees, options.clip)
+            loss = step(model, optimizer, batch, degrees, options.clip, pipeline)
             log.count(options.batch_size * options.context)
             if done % options.log_every == 0:
                 dist.all_reduce(loss)
-                log.write(done, loss=loss.item() / job.ranks, learning_rate=rate)
+                log.write(done, loss=loss.item() * degrees.pipeline / job.ranks, learning_rate=rate)
             if profiler:
                 profiler.step()
             stopping = answer()
@@ -133,16 +135,14 @@ def train(job: Job, options: argparse.Namespace, device: torch.device, watch: Wa
             if stopping:
                 print(f"rank {job.rank} on {job.host} stops after step {done}, with a checkpoint\n", end="", flush=True)
                 return
-    export(model, source, job.model)
+    export(model, source, job.model, mesh)
 
 
 def main() -> None:
     options, job = config(), Job.here()
     # The compiler's cache is saved with the checkpoints, so that a resumed job does not compile again.
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(job.checkpoints / "compiler-cache"))
-    watch = Watch(job, options.heartbeat_timeout, options.ask_every)
-    signal.signal(signal.SIGTERM, watch.on_signal)
-    with watch, process_group(job) as device:
+    with Watch(job, options.heartbeat_timeout, options.ask_every) as watch, process_group(job) as device:
         train(job, options, device, watch)
 
 
