@@ -58,9 +58,9 @@ if TYPE_CHECKING:
     from cdk_sagemaker_training.workflow.causes import Cause
     from cdk_sagemaker_training.workflow.input_fields import ChoiceField, NumberField, TextField
     from cdk_sagemaker_training.workflow.retry_policy import Retry, default_retries
+    from cdk_sagemaker_training.workflow.stop_rules import MetricLimit, Silence
     from cdk_sagemaker_training.workflow.training_task import TrainingTask
     from cdk_sagemaker_training.workflow.training_workflow import TrainingWorkflow
-    from cdk_sagemaker_training.workflow.watching import MetricLimit, Silence
 
 __all__ = [
     "Advice",
@@ -213,9 +213,9 @@ _MODULES = {
     "workflow.causes": ("Cause",),
     "workflow.input_fields": ("ChoiceField", "NumberField", "TextField"),
     "workflow.retry_policy": ("Retry", "default_retries"),
+    "workflow.stop_rules": ("MetricLimit", "Silence"),
     "workflow.training_task": ("TrainingTask",),
     "workflow.training_workflow": ("TrainingWorkflow",),
-    "workflow.watching": ("MetricLimit", "Silence"),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 

@@ -11,41 +11,45 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
-from cdk_sagemaker_training.core.tokens import is_unresolved
 from cdk_sagemaker_training.jobs.kinds import TrainingJob
 from cdk_sagemaker_training.props.prop_types import checked
 from cdk_sagemaker_training.request.advice import short_time_advice
 from cdk_sagemaker_training.request.checkpoints import checkpoint_folder
 from cdk_sagemaker_training.request.props import TrainingProps, check_props
-from cdk_sagemaker_training.request.sync import check_sync_takes, sync_takes
 from cdk_sagemaker_training.workflow.alternatives import Alternative, check_distinct, props_of
-from cdk_sagemaker_training.workflow.attempt_states import OWN, Integration
-from cdk_sagemaker_training.workflow.budget import Budget, BudgetStates
+from cdk_sagemaker_training.workflow.attempt_states import Integration
+from cdk_sagemaker_training.workflow.budget import Budget
 from cdk_sagemaker_training.workflow.causes import Cause
 from cdk_sagemaker_training.workflow.definition import training_definition
 from cdk_sagemaker_training.workflow.deletion import stop_jobs_on_deletion
+from cdk_sagemaker_training.workflow.execution_metrics import ExecutionMetrics
 from cdk_sagemaker_training.workflow.input_fields import InputField, check_input_fields
 from cdk_sagemaker_training.workflow.launch import Launch
 from cdk_sagemaker_training.workflow.machine_policies import machine_policies, reserved_capacity
 from cdk_sagemaker_training.workflow.model_artifacts import MissingModel, model_check
 from cdk_sagemaker_training.workflow.notifying import Notices
 from cdk_sagemaker_training.workflow.polling import Poller
-from cdk_sagemaker_training.workflow.retry_policy import Retry, check_retries
+from cdk_sagemaker_training.workflow.retry_policy import Retry
 from cdk_sagemaker_training.workflow.state_machines import default_logs, make_state_machine, suppress_findings
+from cdk_sagemaker_training.workflow.stop_rules import StopRule, check_stop_rules
 from cdk_sagemaker_training.workflow.stopping import Stopper
 from cdk_sagemaker_training.workflow.time_limits import time_limits
-from cdk_sagemaker_training.workflow.watching import Silence, StopRule, WatchStates, check_stop_rules
+from cdk_sagemaker_training.workflow.watching import WatchStates
+from cdk_sagemaker_training.workflow.workflow_checks import (
+    budget_states,
+    check_attempts,
+    check_silence,
+    chosen_integration,
+)
 
 if TYPE_CHECKING:
     # Not needed to run, and takes as long to import as making a workflow or more.
     from aws_cdk import aws_cloudwatch as cloudwatch
     from aws_cdk import aws_sns as sns
 
-_MOST_ATTEMPTS = 30  # as many as SageMaker itself retries a job, and as fit into an execution's history
-
 
 @jsii.implements(iam.IGrantable)
-class TrainingWorkflow(Construct):
+class TrainingWorkflow(ExecutionMetrics, Construct):
     """A state machine that runs a training job each time it is started, and survives what training jobs meet.
 
     An execution's output is the job's description, as from DescribeTrainingJob (its times are milliseconds with ``"sync"``,
@@ -149,8 +153,8 @@ class TrainingWorkflow(Construct):
             ValueError: For a prop that breaks a rule, with its name.
         """
         super().__init__(scope, id)
-        _check_attempts(attempts, retries, alternatives)
-        _check_silence(retries, stop_when)
+        check_attempts(attempts, retries, alternatives)
+        check_silence(retries, stop_when)
         check_input_fields(input_fields or {})
         check_props("TrainingWorkflow", props)
         variants = props_of(alternatives, props)
@@ -164,10 +168,10 @@ class TrainingWorkflow(Construct):
         every = [*requests.values(), *others]
         check_distinct(every)
         check_stop_rules(stop_when, props.get("metric_definitions"))
-        self.integration: Integration = _integration(integration, every, props, stop_when)
+        self.integration: Integration = chosen_integration(integration, every, props, stop_when)
         launch.advise_unlisted(integration)
         launch.advise(short_time_advice("timeout", timeout))
-        of_budget = _budget_states(budget, every, launch)
+        of_budget = budget_states(budget, every, launch)
         models = model_check(missing_model, props["output"])
         reserved = reserved_capacity(launch.stack, every)
         limits = time_limits(
@@ -267,117 +271,3 @@ class TrainingWorkflow(Construct):
     def alarms(self) -> list[cloudwatch.Alarm]:
         """In alarm while a job may run whose execution has ended; give each what it shall do, such as an ``SnsAction``."""
         return self.stopper.alarms
-
-    def metric(self, metric_name: str, **options: Any) -> cloudwatch.Metric:
-        """A metric of the workflow's executions.
-
-        Args:
-            metric_name: The name that Step Functions gives it, such as ``"ExecutionsFailed"``.
-            **options: Props of CDK's ``cloudwatch.Metric``, such as ``period`` and ``statistic``.
-        """
-        return self.state_machine.metric(metric_name, **options)
-
-    def metric_started(self, **options: Any) -> cloudwatch.Metric:
-        """How many executions were started.
-
-        Args:
-            options: Those of ``metric``.
-        """
-        return self.state_machine.metric_started(**options)
-
-    def metric_succeeded(self, **options: Any) -> cloudwatch.Metric:
-        """How many executions succeeded.
-
-        Args:
-            options: Those of ``metric``.
-        """
-        return self.state_machine.metric_succeeded(**options)
-
-    def metric_failed(self, **options: Any) -> cloudwatch.Metric:
-        """How many executions failed.
-
-        Args:
-            options: Those of ``metric``.
-        """
-        return self.state_machine.metric_failed(**options)
-
-    def metric_aborted(self, **options: Any) -> cloudwatch.Metric:
-        """How many executions were stopped.
-
-        Args:
-            options: Those of ``metric``.
-        """
-        return self.state_machine.metric_aborted(**options)
-
-    def metric_timed_out(self, **options: Any) -> cloudwatch.Metric:
-        """How many executions ended by the time-out.
-
-        Args:
-            options: Those of ``metric``.
-        """
-        return self.state_machine.metric_timed_out(**options)
-
-    def metric_time(self, **options: Any) -> cloudwatch.Metric:
-        """How long executions take, in milliseconds.
-
-        Args:
-            options: Those of ``metric``.
-        """
-        return self.state_machine.metric_time(**options)
-
-
-def _integration(
-    integration: Integration | None,
-    requests: Sequence[Mapping[str, Any]],
-    props: TrainingProps,
-    stop_when: Sequence[StopRule],
-) -> Integration:
-    """The integration that is given, if it takes the requests, or else ``"sync"`` where that is known to take them."""
-    if stop_when and integration not in (None, "poll"):
-        raise ValueError(
-            "integration must be 'poll' with stop_when, since `.sync` says nothing of a job until it ends, like "
-            f"integration='poll', got {integration!r}"
-        )
-    if stop_when:
-        return "poll"
-    chosen = integration or ("sync" if all(map(sync_takes, requests)) else "poll")
-    if chosen == "sync":
-        for request in requests:
-            check_sync_takes(request, "integration='poll'", props, integration)
-    return chosen
-
-
-def _check_silence(retries: Mapping[Cause, Retry] | None, stop_when: Sequence[StopRule]) -> None:
-    if Cause.SILENT in (retries or {}) and not any(isinstance(rule, Silence) for rule in stop_when):
-        raise ValueError(
-            "stop_when must have a Silence where retries have Cause.SILENT, like [Silence(Duration.hours(2))], got "
-            f"{list(stop_when)!r}"
-        )
-
-
-def _budget_states(budget: Budget | None, requests: Sequence[Mapping[str, Any]], launch: Launch) -> BudgetStates | None:
-    if budget is None:
-        return None
-    if len(launch.job_requests) > 1:
-        raise ValueError(
-            "budget must be left out of a job that makes several requests, like one compiled ahead of time, got "
-            f"{len(launch.job_requests)} of job with {budget!r}"
-        )
-    if is_unresolved(launch.max_runtime_seconds):
-        raise ValueError(
-            "max_runtime must be known at synth where a budget is given, like Duration.hours(6), got a token"
-        )
-    return BudgetStates(budget, requests, launch.max_runtime_seconds, OWN)
-
-
-def _check_attempts(
-    attempts: int, retries: Mapping[Cause, Retry] | None, alternatives: Sequence[TrainingJob | Alternative]
-) -> None:
-    if not 1 <= attempts <= _MOST_ATTEMPTS:
-        raise ValueError(f"attempts must be a whole number from 1 to {_MOST_ATTEMPTS}, like 3, got {attempts!r}")
-    if attempts != 1 and (retries is not None or alternatives):
-        beside = "retries" if retries is not None else "alternatives"
-        raise ValueError(
-            f"attempts must be left out where {beside} are given, like retries=default_retries(), got {attempts!r}"
-        )
-    check_retries(retries or {}, len(alternatives))

@@ -1,0 +1,105 @@
+"""Rules by which a job that is of no use is stopped: it has gone silent, or a metric of it is out of bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from cdk_sagemaker_training.core.checks import check_text, seconds_of
+from cdk_sagemaker_training.props.prop_types import check_fields
+
+if TYPE_CHECKING:
+    from aws_cdk import Duration
+
+_LEAST_SILENCE = 3_600
+_MOST_READINGS = 10
+_MOST_LIMITS = 5
+
+
+@dataclass(frozen=True)
+class Silence:
+    """Stops a job of which no host has logged a line for a time, as one that hangs.
+
+    Args:
+        after: The time without a line, a Duration or in seconds, at least an hour: CloudWatch Logs' lastIngestionTime "typically
+            updates in less than an hour after ingestion" (API, LogStream). The first 50 hosts are listened to.
+
+    Raises:
+        ValueError: The time is shorter.
+    """
+
+    after: Duration | int = 7_200
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if seconds_of("after", self.after) < _LEAST_SILENCE:
+            raise ValueError(
+                f"after must be at least {_LEAST_SILENCE} seconds, since CloudWatch Logs may know of a line as late, like "
+                f"Duration.hours(2), got {seconds_of('after', self.after)} seconds"
+            )
+
+
+@dataclass(frozen=True)
+class MetricLimit:
+    """Stops a job of which a metric is out of bounds, such as a loss that diverges.
+
+    CloudWatch takes no NaN and no infinity (API, MetricDatum), so a metric that is NaN has no readings: ``Silence`` does not see
+    it, and a script had better fail.
+
+    Args:
+        metric: A name in ``metric_definitions``.
+        above: Readings above this are out of bounds; None for no such bound.
+        below: Readings below this are out of bounds; None for no such bound.
+        readings: How many readings in a row must be, 1 to 10. A reading is the average of five minutes.
+
+    Raises:
+        ValueError: There is no bound, or a number is out of its range.
+    """
+
+    metric: str
+    above: float | None = None
+    below: float | None = None
+    readings: int = 1
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        check_text("metric", self.metric, "loss")
+        if self.above is None and self.below is None:
+            raise ValueError(f"above must be set unless below is, like 10.0, got {self.above!r} and {self.below!r}")
+        if not 1 <= self.readings <= _MOST_READINGS:
+            raise ValueError(f"readings must be a number from 1 to {_MOST_READINGS}, like 3, got {self.readings}")
+
+    @property
+    def because(self) -> str:
+        """What the execution's cause says."""
+        bounds = [f"above {self.above:g}"] if self.above is not None else []
+        bounds += [f"below {self.below:g}"] if self.below is not None else []
+        return f"{self.metric} was {' or '.join(bounds)} in {self.readings} readings"
+
+
+StopRule = Silence | MetricLimit
+
+
+def check_stop_rules(rules: Sequence[StopRule], metrics: Mapping[str, Any] | None) -> None:
+    """Check the rules of a workflow.
+
+    Args:
+        rules: The prop ``stop_when``.
+        metrics: The prop ``metric_definitions``.
+
+    Raises:
+        ValueError: A metric is not defined, or there are more rules than look-ups should cost.
+    """
+    limits = [rule for rule in rules if isinstance(rule, MetricLimit)]
+    for rule in limits:
+        if rule.metric not in (metrics or {}):
+            raise ValueError(
+                "metric of a MetricLimit must be a name in metric_definitions, like {'loss': 'loss=([0-9.]+)'}, got "
+                f"{rule.metric!r} of {sorted(metrics or {})}"
+            )
+    if len(limits) > _MOST_LIMITS or len(rules) - len(limits) > 1:
+        raise ValueError(
+            f"stop_when must be at most one Silence and {_MOST_LIMITS} MetricLimits, like [Silence(Duration.hours(2))], got "
+            f"{list(rules)!r}"
+        )

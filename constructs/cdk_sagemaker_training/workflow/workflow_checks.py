@@ -1,0 +1,116 @@
+"""Checks of the props of a TrainingWorkflow that concern each other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from cdk_sagemaker_training.core.tokens import is_unresolved
+from cdk_sagemaker_training.jobs.kinds import TrainingJob
+from cdk_sagemaker_training.request.props import TrainingProps
+from cdk_sagemaker_training.request.sync import check_sync_takes, sync_takes
+from cdk_sagemaker_training.workflow.alternatives import Alternative
+from cdk_sagemaker_training.workflow.attempt_states import OWN, Integration
+from cdk_sagemaker_training.workflow.budget import Budget, BudgetStates
+from cdk_sagemaker_training.workflow.causes import Cause
+from cdk_sagemaker_training.workflow.launch import Launch
+from cdk_sagemaker_training.workflow.retry_policy import Retry, check_retries
+from cdk_sagemaker_training.workflow.stop_rules import Silence, StopRule
+
+_MOST_ATTEMPTS = 30  # as many as SageMaker itself retries a job, and as fit into an execution's history
+
+
+def chosen_integration(
+    integration: Integration | None,
+    requests: Sequence[Mapping[str, Any]],
+    props: TrainingProps,
+    stop_when: Sequence[StopRule],
+) -> Integration:
+    """Return the integration that is given, if it takes the requests, or else ``"sync"`` where that is known to take them.
+
+    Args:
+        integration: The prop ``integration``.
+        requests: The rendered requests of all jobs.
+        props: The props of the job.
+        stop_when: The prop ``stop_when``.
+
+    Raises:
+        ValueError: The integration does not take a request, or does not look at a running job as ``stop_when`` needs.
+    """
+    if stop_when and integration not in (None, "poll"):
+        raise ValueError(
+            "integration must be 'poll' with stop_when, since `.sync` says nothing of a job until it ends, like "
+            f"integration='poll', got {integration!r}"
+        )
+    if stop_when:
+        return "poll"
+    chosen = integration or ("sync" if all(map(sync_takes, requests)) else "poll")
+    if chosen == "sync":
+        for request in requests:
+            check_sync_takes(request, "integration='poll'", props, integration)
+    return chosen
+
+
+def check_silence(retries: Mapping[Cause, Retry] | None, stop_when: Sequence[StopRule]) -> None:
+    """Check that only jobs that are stopped when silent are run again for it.
+
+    Args:
+        retries: The prop ``retries``.
+        stop_when: The prop ``stop_when``.
+
+    Raises:
+        ValueError: There is no rule by which a job is stopped when it is silent.
+    """
+    if Cause.SILENT in (retries or {}) and not any(isinstance(rule, Silence) for rule in stop_when):
+        raise ValueError(
+            "stop_when must have a Silence where retries have Cause.SILENT, like [Silence(Duration.hours(2))], got "
+            f"{list(stop_when)!r}"
+        )
+
+
+def budget_states(budget: Budget | None, requests: Sequence[Mapping[str, Any]], launch: Launch) -> BudgetStates | None:
+    """Return the states of a budget; None without one.
+
+    Args:
+        budget: The prop ``budget``.
+        requests: The rendered requests of all jobs.
+        launch: The workflow's jobs.
+
+    Raises:
+        ValueError: The job makes several requests, or how long one runs is not known.
+    """
+    if budget is None:
+        return None
+    if len(launch.job_requests) > 1:
+        raise ValueError(
+            "budget must be left out of a job that makes several requests, like one compiled ahead of time, got "
+            f"{len(launch.job_requests)} of job with {budget!r}"
+        )
+    if is_unresolved(launch.max_runtime_seconds):
+        raise ValueError(
+            "max_runtime must be known at synth where a budget is given, like Duration.hours(6), got a token"
+        )
+    return BudgetStates(budget, requests, launch.max_runtime_seconds, OWN)
+
+
+def check_attempts(
+    attempts: int, retries: Mapping[Cause, Retry] | None, alternatives: Sequence[TrainingJob | Alternative]
+) -> None:
+    """Check how often a job is run again.
+
+    Args:
+        attempts: The prop ``attempts``.
+        retries: The prop ``retries``.
+        alternatives: The prop ``alternatives``.
+
+    Raises:
+        ValueError: There are too many attempts, attempts beside what excludes them, or retries that break a rule.
+    """
+    if not 1 <= attempts <= _MOST_ATTEMPTS:
+        raise ValueError(f"attempts must be a whole number from 1 to {_MOST_ATTEMPTS}, like 3, got {attempts!r}")
+    if attempts != 1 and (retries is not None or alternatives):
+        beside = "retries" if retries is not None else "alternatives"
+        raise ValueError(
+            f"attempts must be left out where {beside} are given, like retries=default_retries(), got {attempts!r}"
+        )
+    check_retries(retries or {}, len(alternatives))
