@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rendered import create_requests, definitions, lint
+from rendered import OF_CDKS_WAY, create_requests, definitions, lint, linted
 
 from sagemaker_local_account.cloudformation.support_matrix import TYPES, unsupported
 
@@ -150,21 +150,6 @@ def test_cdks_own_validator_finds_a_type_that_there_is_not(tmp_path: Path) -> No
     )
     synthesize(tmp_path / "out", app=program, context={}, CDK_VALIDATION="true")
     assert [finding["ruleName"] for finding in findings(tmp_path / "out")] == ["F3006"]
-
-
-# What cfn-lint says of CDK's own way to write a template, the same in every one of CDK's.
-OF_CDKS_WAY = {
-    "I1022": "CDK joins text where one could substitute in it",
-    "I4010": "describing the architecture in the metadata is for templates that a person writes",
-    "W3005": "CDK has what uses a role wait for its policies, and for the role by name too",
-}
-
-
-def linted(template: str) -> set[str]:
-    """The rules of cfn-lint's that a template breaks, those that only inform among them."""
-    import cfnlint.api  # type: ignore[import-untyped]
-
-    return {match.rule.id for match in cfnlint.api.lint_all(template)}
 
 
 @pytest.mark.parametrize("stack", STACKS)

@@ -14,26 +14,35 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_s3 as s3
+from aws_cdk import aws_sns as sns
 from cdk_nag import AwsSolutionsChecks
 from constructs import Construct
+from rendered import OF_CDKS_WAY, linted
 
 from cdk_sagemaker_training import (
+    Budget,
+    Cause,
     DataParallelJob,
     Debugger,
     EfsChannel,
     FsxLustreChannel,
     InstanceGroup,
     LustreFileSystem,
+    MetricLimit,
     Mlflow,
     PrivateRegistry,
+    Retry,
     S3Channel,
     S3Prefix,
+    Silence,
     TensorBoard,
+    TextField,
     TrainingBucket,
     TrainingImage,
     TrainingNetwork,
     TrainingRole,
     TrainingWorkflow,
+    default_retries,
 )
 
 ROOT = Path(__file__).parents[2]
@@ -58,11 +67,11 @@ def example_stacks() -> dict[str, Callable[[cdk.App, str], cdk.Stack]]:
 
 
 def findings(
-    stack: Callable[[cdk.App, str], Construct], out: Path, *, recommended: bool = True
+    stack: Callable[[cdk.App, str], Construct], out: Path, *, recommended: bool = True, validated: bool = False
 ) -> dict[str, list[str]]:
-    """What cdk-nag finds in a stack: the constructs by the rule."""
+    """What cdk-nag finds in a stack, and CDK's validator where it is ``validated``: the constructs by the rule."""
     app = cdk.App(
-        outdir=str(out), builtin_cloud_formation_validation=False, context=RECOMMENDED if recommended else None
+        outdir=str(out), builtin_cloud_formation_validation=validated, context=RECOMMENDED if recommended else None
     )
     cdk.Validations.of(app).add_plugins(AwsSolutionsChecks(app))
     stack(app, "Stack")
@@ -141,6 +150,29 @@ class Members(cdk.Stack):
         )
 
 
+class Managed(cdk.Stack):
+    """A workflow with retries, alternatives, a budget, rules that stop its jobs, and a topic that gets its events."""
+
+    def __init__(self, app: cdk.App, id: str) -> None:
+        super().__init__(app, id)
+        bucket = TrainingBucket(self, "Bucket")
+        TrainingWorkflow(
+            self,
+            "Training",
+            job=DataParallelJob(InstanceGroup(["ml.p5.48xlarge", "ml.p4d.24xlarge"], 2)),
+            image=TrainingImage.from_dlc(self, "Image", "pytorch-training", "2.6.0-gpu-py312"),
+            output=S3Prefix(bucket, "models/"),
+            checkpoints=S3Prefix(bucket, "checkpoints/"),
+            metric_definitions={"loss": "loss=([0-9.]+)"},
+            retries={**default_retries(), Cause.SILENT: Retry(attempts=2)},
+            alternatives=[DataParallelJob(InstanceGroup("ml.g5.48xlarge", 4))],
+            budget=Budget(hours=48),
+            stop_when=[Silence(), MetricLimit("loss", above=10.0)],
+            notify=[sns.Topic(self, "Topic", enforce_ssl=True)],
+            input_fields={"note": TextField()},
+        )
+
+
 class WithWildcards(Everything):
     """One to which the user adds wildcards of their own."""
 
@@ -197,6 +229,18 @@ def test_nothing_is_found_in_a_job_with_each_member_that_its_role_needs_leave_fo
 
 def test_nothing_is_found_in_a_workflow_on_a_role_and_a_bucket_that_there_are_already(tmp_path: Path) -> None:
     assert findings(Reading, tmp_path) == {}
+
+
+def test_neither_cdk_nag_nor_the_validator_finds_anything_in_a_managed_workflow(tmp_path: Path) -> None:
+    assert findings(Managed, tmp_path, validated=True) == {}
+
+
+@pytest.mark.soak
+def test_cfn_lint_finds_nothing_but_what_is_cdks_way_in_a_managed_workflow(tmp_path: Path) -> None:
+    app = cdk.App(outdir=str(tmp_path))
+    Managed(app, "Stack")
+    app.synth()
+    assert linted((tmp_path / "Stack.template.json").read_text()) <= OF_CDKS_WAY.keys()
 
 
 def test_a_wildcard_that_the_user_adds_is_found(tmp_path: Path) -> None:

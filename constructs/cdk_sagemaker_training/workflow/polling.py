@@ -12,6 +12,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
+from cdk_sagemaker_training.core.nag import Suppressions
 from cdk_sagemaker_training.workflow.launch import Launch
 from cdk_sagemaker_training.workflow.retries import retry
 from cdk_sagemaker_training.workflow.state_machines import make_state_machine
@@ -30,6 +31,8 @@ _EVENTS_OF_A_REFUSAL = 45
 _GROWTHS = 20
 _FIRST_INTERVAL = 2
 _SHORTEST_LAST_INTERVAL = 30
+
+_WHY_STREAMS = "the log streams of jobs are named after them, and their log group is that of all training jobs"
 
 # Of one execution of the poller; the next execution continues.
 POLLS = _EVENTS // _EVENTS_OF_A_COUNTED_POLL
@@ -97,8 +100,10 @@ class Poller(Construct):
         self.state_machine.add_to_role_policy(
             launch.job_policy("DescribeTrainingJob", *(["StopTrainingJob"] if watch else []))
         )
+        suppressions = Suppressions(self)
         for statement in watch.policies(launch.stack) if watch else ():
             self.state_machine.add_to_role_policy(statement)
+            suppressions.add_wildcards(statement.resources, _WHY_STREAMS)
         self.executions_arn = launch.stack.format_arn(
             service="states", resource=f"execution:{self.state_machine.state_machine_name}:*"
         )
