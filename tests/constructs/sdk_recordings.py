@@ -27,6 +27,11 @@ def recorded(case: str) -> dict[str, Any]:
     return dict(json.loads((SDK_REQUESTS / "recorded" / f"{case}.json").read_text()))
 
 
+def recorded_v3(case: str) -> dict[str, Any]:
+    """The same of version 3 of the SDK."""
+    return dict(json.loads((SDK_REQUESTS / "recorded_v3" / f"{case}.json").read_text()))
+
+
 def cases_of(module: str) -> set[str]:
     """The names of the cases of one `cases_*.py`."""
     spec = importlib.util.spec_from_file_location(module, SDK_REQUESTS / f"{module}.py")

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from sdk_recordings import recorded_v3
 from stacks import RenderedWorkflow, message_of
 from whole_requests import BUCKET, PLAN, key_at, request_of
 
@@ -48,6 +49,44 @@ def test_types_are_sent_with_a_count_and_a_plan_of_their_own() -> None:
         ],
         "VolumeSizeInGB": 30,
     }
+
+
+@pytest.mark.parametrize(
+    ("case", "group"),
+    [
+        ("preferences_one_count", EITHER),
+        ("preferences_own_counts", InstanceGroup([InstancePreference(P5, 1), InstancePreference(G5, 2)])),
+        ("preferences_own_plan", EACH),
+    ],
+)
+def test_a_request_is_that_of_version_3_of_the_sdk(case: str, group: InstanceGroup) -> None:
+    ours = request_of(DataParallelJob(group), output=S3Prefix(BUCKET, "models/"), max_runtime=86_400)
+    of_sdk = recorded_v3(case)["request"]
+    same = ("ResourceConfig", "StoppingCondition")
+    assert {name: ours[name] for name in same} == {name: of_sdk[name] for name in same}
+    # GZIP is the service's default (API, OutputDataConfig).
+    assert {"CompressionType": "GZIP", **ours["OutputDataConfig"]} == of_sdk["OutputDataConfig"]
+    assert "EnableManagedSpotTraining" not in {**ours, **of_sdk}
+
+
+@pytest.mark.parametrize(
+    ("case", "make"),
+    [
+        ("preferences_refused_twice", lambda: InstanceGroup([P5, P4D, P5], 2)),
+        ("preferences_refused_one_without_count", lambda: InstanceGroup([InstancePreference(P5, 1), P4D])),
+        (
+            "preferences_refused_both_counts",
+            lambda: InstanceGroup([InstancePreference(P5, 1), InstancePreference(P4D, 2)], 2),
+        ),
+        (
+            "preferences_refused_spot",
+            lambda: request_of(DataParallelJob(EITHER), spot=Spot(S3Prefix(BUCKET), 7200)),
+        ),
+    ],
+)
+def test_what_version_3_of_the_sdk_refuses_is_refused(case: str, make: Callable[[], Any]) -> None:
+    assert "instance_" in recorded_v3(case)["refused"]
+    message_of(make)
 
 
 def test_degrees_must_fit_each_of_the_types() -> None:
