@@ -12,48 +12,12 @@ from botocore.exceptions import ClientError
 from moto.stepfunctions.parser.asl.eval.environment import Environment
 from moto.stepfunctions.parser.asl.parse import asl_parser
 from running_account import Running
+from state_machines import AN_ERROR_RATHER_THAN_A_HANG, Machines
 
 from sagemaker_local_account.stepfunctions.sagemaker_tasks import NestedExecution
 
-AN_ERROR_RATHER_THAN_A_HANG = 300
 NO_JOB = {"TrainingJobName": "no-such-job"}
 DESCRIBE = "arn:aws:states:::aws-sdk:sagemaker:describeTrainingJob"
-
-
-class Machines:
-    """State machines of a running account."""
-
-    def __init__(self, running: Running) -> None:
-        self.running = running
-        self.client = running.client("stepfunctions")
-        self.role = running.role("Machines", "states.amazonaws.com")
-        self._count = 0
-
-    def create(self, states: dict[str, Any], **top: Any) -> str:
-        self._count += 1
-        definition = {"StartAt": next(iter(states)), "States": states, **top}
-        machine = self.client.create_state_machine(
-            name=f"machine-{self._count}", definition=json.dumps(definition), roleArn=self.role
-        )
-        return str(machine["stateMachineArn"])
-
-    def start(self, states: dict[str, Any], given: Any = None, **top: Any) -> str:
-        machine = self.create(states, **top)
-        return str(self.client.start_execution(stateMachineArn=machine, input=json.dumps(given or {}))["executionArn"])
-
-    def ended(self, execution: str) -> dict[str, Any]:
-        limit = time.monotonic() + AN_ERROR_RATHER_THAN_A_HANG
-        while time.monotonic() < limit:
-            described: dict[str, Any] = self.client.describe_execution(executionArn=execution)
-            if described["status"] != "RUNNING":
-                return described
-            time.sleep(0.05)
-        raise AssertionError(self.client.get_execution_history(executionArn=execution)["events"][-1])
-
-    def output(self, states: dict[str, Any], given: Any = None) -> Any:
-        described = self.ended(self.start(states, given))
-        assert described["status"] == "SUCCEEDED", described
-        return json.loads(described["output"])
 
 
 @pytest.fixture(scope="module")

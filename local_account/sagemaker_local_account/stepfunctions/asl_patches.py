@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime
 import functools
+import re
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -36,6 +37,9 @@ POLL_SECONDS = 0.2
 
 # How long an execution that was stopped or timed out waits for its current state to end.
 UNWIND_SECONDS = 2.0
+
+# moto's grammar takes only a percentage with a decimal point.
+_WHOLE_PERCENTAGE = re.compile(r'("ToleratedFailurePercentage"\s*:\s*\d+)(?=\s*[,}])')
 
 _botocore = Loader()
 _environment = threading.local()
@@ -95,7 +99,7 @@ def _parsed_once(parse: Callable[[str], tuple[Any, Any]]) -> Callable[[str], tup
 
     @functools.lru_cache(maxsize=32)
     def tree_of(definition: str) -> Any:
-        return parse(definition)[1]
+        return parse(_WHOLE_PERCENTAGE.sub(r"\1.0", definition))[1]
 
     def parse_once(definition: str) -> tuple[Any, Any]:
         tree = tree_of(definition)
