@@ -23,7 +23,10 @@ STEPS = 200  # of each rank, of which the first half is not counted: it uses up 
 
 @dataclass(frozen=True)
 class Setup:
-    """A job: ``gbit`` is the network's rate of each machine, ``serve`` and ``receive`` are CPU seconds for each GB."""
+    """A job: ``gbit`` is the network's rate of each machine, ``serve`` and ``receive`` are CPU seconds for each GB.
+
+    ``machine_gbit``: the rate of the machines that train, where it is another. ``step``: seconds of the training's own step.
+    """
 
     hosts: int
     ranks: int
@@ -36,6 +39,8 @@ class Setup:
     look_ahead: int = LOOK_AHEAD  # bytes of each training machine, shared by its ranks
     serve: float = 0.16
     receive: float = 0.20
+    machine_gbit: float | None = None
+    step: float = 0.0
     steps: int = STEPS
 
     @property
@@ -48,7 +53,7 @@ class Setup:
         gigabytes = self.batch_bytes / 1e9
         return {
             "workers": self.hosts * self.workers / self.prepare,
-            "network": min(self.hosts, self.machines) * self.gbit / 8 / gigabytes,
+            "network": min(self.hosts * self.gbit, self.machines * (self.machine_gbit or self.gbit)) / 8 / gigabytes,
             "serving": self.hosts / (self.serve * gigabytes) if self.serve else float("inf"),
             "receiving": self.ranks / (self.receive * gigabytes) if self.receive else float("inf"),
             # A rank reads in order, so a batch that takes the longest holds up those that are in flight after it.
@@ -121,14 +126,19 @@ class Simulation:
         self._beyond = max(LEAST_BEYOND, min(MOST_BEYOND, BYTES_BEYOND // setup.batch_bytes))
 
     def run(self) -> Result:
-        setup, first, began, before, steps = self.setup, 0.0, 0.0, 0, 0
+        setup, first, began, before, steps, free = self.setup, 0.0, 0.0, 0, 0, 0.0
         for rank in self._ranks:
             self._request(rank)
         while steps < setup.steps:
             self._now, _, act = heapq.heappop(self._events)
             act()
-            while steps < setup.steps and all(rank.delivered in rank.ready for rank in self._ranks):
+            while (
+                steps < setup.steps and self._now >= free and all(rank.delivered in rank.ready for rank in self._ranks)
+            ):
                 first = first or self._now
+                if setup.step:
+                    free = self._now + setup.step
+                    self._at(free, lambda: None)
                 if steps == setup.steps // 2:
                     began, before = self._now, self._received
                 steps += 1
@@ -190,7 +200,8 @@ class Simulation:
             host.held -= 1
 
         def arrive() -> None:  # while it is sent, where the card is free
-            self._at(rank.network.take(self._now, wire), partial(self._receive, n, rank, number))
+            taken = wire * self.setup.gbit / (self.setup.machine_gbit or self.setup.gbit)
+            self._at(rank.network.take(self._now, taken), partial(self._receive, n, rank, number))
 
         self._at(sent - wire, arrive)
         self._at(sent, release)

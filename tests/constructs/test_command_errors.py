@@ -26,7 +26,7 @@ COMMANDS = {
     "list": ["list"],
     "logs": ["logs", "digits"],
     "open": ["open", "digits"],
-    "plan": ["plan", "Digits/Training"],
+    "dry-run": ["dry-run", "Digits/Training"],
     "report": ["report", "digits"],
     "resume": ["resume", "digits"],
     "ssh": ["ssh", "digits"],
@@ -34,8 +34,8 @@ COMMANDS = {
     "stop": ["stop", "digits"],
     "watch": ["watch", "digits"],
 }
-# `doctor` reports errors as its findings; `fits` and `local` do not call AWS.
-NOT_HERE = {"doctor", "fits", "local"}
+# `doctor` reports errors as its findings; `fits` and `local` do not call AWS, nor does `plan` without `--price-list`.
+NOT_HERE = {"doctor", "fits", "local", "plan"}
 WRITES = ("Start", "Stop", "Create", "Put", "Delete")
 
 

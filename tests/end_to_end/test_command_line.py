@@ -218,7 +218,7 @@ class TestTheCommand:
         assert names.index(failed.job().name) < names.index(job.name)
 
     def test_plans_the_request_that_the_next_start_sends(self, typed: Callable[..., Ran], job: Job) -> None:
-        planned = typed("plan", "Training", "--set", "steps=3", "--name", "three-steps", "--json").json
+        planned = typed("dry-run", "Training", "--set", "steps=3", "--name", "three-steps", "--json").json
         [request] = planned["requests"]
         sent = job.describe()
         known = request.keys() - {"Tags", "TrainingJobName"}  # which only the execution makes

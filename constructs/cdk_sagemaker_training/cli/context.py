@@ -39,11 +39,12 @@ class Options:
     aws: bool = False
 
 
-def connect(context: typer.Context) -> Account:
+def connect(context: typer.Context, region: str | None = None) -> Account:
     """Return the account: the local one that runs in this folder unless the environment chooses one, else AWS's.
 
     Args:
         context: The command's context.
+        region: Another region than the one chosen, for a service that is there only.
     """
     import boto3
 
@@ -55,7 +56,7 @@ def connect(context: typer.Context) -> Account:
         if local:
             os.environ.update(local)
             print(f"training-jobs: the local account of this folder ({LOCAL_STATE}); --aws for AWS", file=sys.stderr)
-    return Account(boto3.Session(profile_name=options.profile), region=options.region)
+    return Account(boto3.Session(profile_name=options.profile), region=region or options.region)
 
 
 def local_environment(state: Path = LOCAL_STATE) -> dict[str, str]:

@@ -21,16 +21,28 @@ def prices_of(given: Sequence[str] | None) -> dict[str, float]:
     Raises:
         BadParameter: One is not of that form.
     """
-    prices = {}
+    return numbers_of(given, "--price", "TYPE=DOLLARS, like ml.g5.xlarge=1.408")
+
+
+def numbers_of(given: Sequence[str] | None, option: str, form: str) -> dict[str, float]:
+    """Return numbers by name.
+
+    Args:
+        given: ``NAME=NUMBER`` each.
+        option: The option's name, for the error.
+        form: Of each, with an example, for the error.
+
+    Raises:
+        BadParameter: One is not of that form.
+    """
+    numbers = {}
     for text in given or []:
-        kind, _, dollars = text.partition("=")
+        name, _, number = text.partition("=")
         try:
-            prices[kind] = float(dollars)
+            numbers[name] = float(number)
         except ValueError:
-            raise typer.BadParameter(
-                f"must be TYPE=DOLLARS, like ml.g5.xlarge=1.408, got {text!r}", param_hint="--price"
-            ) from None
-    return prices
+            raise typer.BadParameter(f"must be {form}, got {text!r}", param_hint=option) from None
+    return numbers
 
 
 def cost_line(times: Sequence[MachineTime], prices: Mapping[str, float]) -> str:

@@ -15,6 +15,7 @@ from cdk_sagemaker_training.cli import adopt, fits, init, local, show, start, st
 from cdk_sagemaker_training.cli.context import Options
 from cdk_sagemaker_training.cli.doctor import doctor
 from cdk_sagemaker_training.cli.errors import INTERRUPTED, REFUSED, USAGE, one_line
+from cdk_sagemaker_training.cli.plan import plan
 from cdk_sagemaker_training.cli.report import report
 from cdk_sagemaker_training.cli.ssh import ssh
 
@@ -37,7 +38,8 @@ app.command("stop")(stop.stop)
 app.command("resume")(start.resume)
 app.command("download")(stop.download)
 app.command("cost")(show.cost)
-app.command("plan")(start.plan)
+app.command("dry-run")(start.dry_run)
+app.command("plan")(plan)
 app.command("ssh")(ssh)
 app.command("fits", context_settings=fits.SETTINGS)(fits.fits)
 app.command("open")(show.open_links)

@@ -1,4 +1,4 @@
-"""The commands ``start``, ``plan`` and ``resume``."""
+"""The commands ``start``, ``dry-run`` and ``resume``."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def resume(
     _started(account, workflow.start(input), follow=follow, as_json=as_json)
 
 
-def plan(
+def dry_run(
     context: typer.Context,
     workflow: WorkflowName = None,
     set: Set = None,

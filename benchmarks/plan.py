@@ -1,0 +1,193 @@
+"""The predictions of ``training-jobs plan``: AWS's article, and drawn configurations against simulated runs.
+
+    python benchmarks/plan.py [--draw 20] [--seed SEED] [--docs docs]
+
+Draws configurations and trainings, predicts their steps, and simulates the same runs with benchmarks/simulation.py, whose
+batches take a fifth more or less than the mean. The seed is the clock's unless given, and printed. ``--docs`` writes plan.svg
+there and the tables of plan.md. Ends with 1 where a step is not within 5 % of its run, or another resource than the named one
+bounds it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import random
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from planned_article import PRICES, ROWS
+from simulation import Setup, Simulation
+
+from cdk_sagemaker_training.planning.configurations import Market, plan
+from cdk_sagemaker_training.planning.measurement import Measurement
+from cdk_sagemaker_training.planning.picture import picture
+from cdk_sagemaker_training.planning.step_time import RECEIVE, SERVE, Configuration, Machines, step_time
+
+CLOSE = 0.05
+LEAST_STEPS = 200
+CLEAR = 0.10  # of a step: where the two slowest resources are closer, either may bound it
+BEGIN, END = "<!-- predicted by benchmarks/plan.py -->", "<!-- predicted -->"
+TRAIN = ("ml.g5.xlarge", "ml.g5.12xlarge", "ml.p4d.24xlarge", "ml.p3.8xlarge", "ml.g5.48xlarge")
+DATA = ("ml.c5.2xlarge", "ml.c5.4xlarge", "ml.c5.9xlarge", "ml.c5.18xlarge")
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A configuration and a training, with the predicted and the simulated step."""
+
+    configuration: Configuration
+    measurement: Measurement
+    seconds: float
+    bound: str
+    simulated: float
+    slowest: str
+    clear: bool
+
+    @property
+    def deviation(self) -> float:
+        return self.seconds / self.simulated - 1
+
+    @property
+    def met(self) -> bool:
+        return abs(self.deviation) <= CLOSE and (self.bound == self.slowest or not self.clear)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--draw", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=time.time_ns() % 1_000_000)
+    parser.add_argument("--docs", type=Path)
+    options = parser.parse_args()
+    dice = random.Random(options.seed)
+    drawn = [draw(dice) for _ in range(options.draw)]
+    lines = [*article(), "", f"Seed {options.seed}.", "", *table(drawn)]
+    print("\n".join(lines))
+    if options.docs:
+        write(options.docs, lines)
+    return 0 if all(one.met for one in drawn) else 1
+
+
+def draw(dice: random.Random) -> Drawn:
+    configuration = Configuration(
+        Machines(dice.choice(TRAIN), dice.choice((1, 1, 2, 4))), Machines(dice.choice(DATA), dice.randint(1, 8))
+    )
+    measurement = Measurement(
+        batch_size=1,
+        preprocess_seconds=10 ** dice.uniform(-1.5, 0.5),
+        sample_bytes=10 ** dice.uniform(6, 7.8),
+        step_seconds={configuration.train.facts.name: 10 ** dice.uniform(-2, 0)},
+    )
+    predicted = step_time(measurement, configuration, local_share=0.0)
+    assert predicted is not None
+    # The first half, in which what was made at the start is used up, is to be long against a batch's preparation.
+    steps = max(LEAST_STEPS, math.ceil(40 * measurement.preprocess_seconds / predicted.seconds))
+    simulated, slowest = simulate(measurement, configuration, steps)
+    second = sorted(predicted.limits.values())[-2]
+    return Drawn(
+        configuration,
+        measurement,
+        predicted.seconds,
+        predicted.bound,
+        simulated,
+        slowest,
+        second < predicted.seconds * (1 - CLEAR),
+    )
+
+
+def simulate(measurement: Measurement, configuration: Configuration, steps: int) -> tuple[float, str]:
+    """Seconds of a step, and what bounds it: the resource that shortens it most when it is ten times as fast."""
+    train, data = configuration.train, configuration.data
+    assert data is not None
+    facts = {
+        "hosts": data.count,
+        "ranks": configuration.ranks,
+        "prepare": measurement.preprocess_seconds,
+        "step": next(iter(measurement.step_seconds.values())),
+        "gbit": data.network_gbps / data.count,
+        "machine_gbit": train.network_gbps / train.count,
+        "batch_bytes": int(measurement.sample_bytes),
+        "workers": data.vcpus // data.count,
+        "ranks_of_machine": train.facts.processes,
+        "look_ahead": int(min(8 * 2**30, (train.facts.host_memory_gib or 0) * 2**30 / 4)),
+        "serve": SERVE,
+        "receive": RECEIVE,
+        "steps": steps,
+    }
+    faster = {
+        "data_cpu": {"prepare": facts["prepare"] / 10, "look_ahead": facts["look_ahead"]},
+        "accelerator": {"step": facts["step"] / 10},
+        "network": {"gbit": facts["gbit"] * 10, "machine_gbit": facts["machine_gbit"] * 10},
+        "serving": {"serve": SERVE / 10},
+        "receiving": {"receive": RECEIVE / 10},
+        "look_ahead": {"look_ahead": facts["look_ahead"] * 10},
+    }
+    whole = seconds(facts)
+    shortened = {name: seconds({**facts, **change}) for name, change in faster.items()}
+    # A batch that is prepared sooner is also waited for less long, so the vCPUs come last where two shorten the step alike.
+    bound = min(shortened, key=lambda name: (round(shortened[name] / whole, 2), name == "data_cpu"))
+    return whole, bound
+
+
+def seconds(facts: dict[str, float]) -> float:
+    setup = Setup(**facts)  # type: ignore[arg-type]
+    return setup.ranks / Simulation(setup).run().rate
+
+
+def article() -> list[str]:
+    rows = [
+        "| table | machines | predicted step, ms | AWS, ms | off by | predicted cents a step | AWS, cents "
+        "| predicted saved | AWS, saved |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for row in ROWS:
+        alone = row.predicted(None)
+        cases = (
+            (None, row.alone_seconds, row.alone_cents, ""),
+            (row.data, row.published_seconds, row.published_cents, f"{row.published_saved:.0f} %"),
+        )
+        for data, published, cents, published_saved in cases:
+            found = row.predicted(data)
+            machines = f"1 {row.train.instance_type}" + (f" + {data.count} {data.instance_type}" if data else "")
+            off = found.step.seconds / published - 1
+            saved = "" if data is None else f"{1 - found.step_dollars / alone.step_dollars:.0%}".replace("%", " %")
+            rows.append(
+                f"| {row.name} | {machines} | {found.step.seconds * 1e3:.1f} | {published * 1e3:.0f} | {off:+.1%} "
+                f"| {found.step_dollars * 100:.3f} | {cents} | {saved} | {published_saved} |"
+            )
+    return rows
+
+
+def table(drawn: list[Drawn]) -> list[str]:
+    rows = [
+        "| trains | prepares | vCPU s a batch | MB a batch | GPU step, s | predicted, s | simulated, s | off by "
+        "| predicted bound | simulated bound |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for one in drawn:
+        train, data, measured = one.configuration.train, one.configuration.data, one.measurement
+        assert data is not None
+        close = "" if one.clear else ", or near it"
+        rows.append(
+            f"| {train.count} {train.instance_type} | {data.count} {data.instance_type} | {measured.preprocess_seconds:.3g} "
+            f"| {measured.sample_bytes / 1e6:.3g} | {next(iter(measured.step_seconds.values())):.3g} | {one.seconds:.4f} "
+            f"| {one.simulated:.4f} | {one.deviation:+.1%} | {one.bound} | {one.slowest}{close} |"
+        )
+    return rows
+
+
+def write(folder: Path, lines: list[str]) -> None:
+    page = folder / "plan.md"
+    before, _, rest = page.read_text().partition(BEGIN)
+    _, _, after = rest.partition(END)
+    page.write_text("\n".join([f"{before}{BEGIN}", *lines, f"{END}{after}"]))
+    row = ROWS[0]
+    prices = {one.instance_type: PRICES[one.instance_type] for one in (row.train, row.data)}
+    found = plan(row.measurement, Market(prices, spot=0.4), local_share=row.local_share)
+    (folder / "plan.svg").write_text(picture(found))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

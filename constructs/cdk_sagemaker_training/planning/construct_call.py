@@ -1,0 +1,38 @@
+"""A configuration as the construct call that runs it."""
+
+from __future__ import annotations
+
+from cdk_sagemaker_training.planning.step_time import Configuration, Machines
+
+DATA_GROUP, TRAIN_GROUP = "data_group", "dnn_group"
+
+
+def construct_call(configuration: Configuration) -> str:
+    """Return the ``job=`` of a TrainingWorkflow, and ``spot=`` where it is on spot machines.
+
+    Args:
+        configuration: The machines.
+    """
+    train = f"DataParallelJob({_group(configuration.train)}{_launcher(configuration.train)})"
+    if configuration.data is None:
+        lines = [f"job={train},"]
+    else:
+        lines = [
+            "job=HeterogeneousJob(",
+            f'    groups={{"{DATA_GROUP}": {_group(configuration.data)}}},',
+            f"    train={train},",
+            f'    train_group="{TRAIN_GROUP}",',
+            "),",
+        ]
+    if configuration.spot:
+        lines.append("spot=Spot(max_wait=Duration.hours(24)),")
+    return "\n".join(lines)
+
+
+def _group(machines: Machines) -> str:
+    count = "" if machines.count == 1 else f", {machines.count}"
+    return f'InstanceGroup("{machines.instance_type}"{count})'
+
+
+def _launcher(machines: Machines) -> str:
+    return ", launcher=Torchrun()" if machines.facts.processes * machines.count > 1 else ""
