@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -39,6 +40,9 @@ class Walk:
     histories: dict[str, list[int]] = field(default_factory=lambda: {"workflow": [], "poller": []})
     noticed: list[float] = field(default_factory=list)
     limits: list[int] = field(default_factory=list)
+    transitions: int = 0
+    largest: int = 0  # characters of a state's input
+    _request: Mapping[str, Any] = field(default_factory=dict)
 
     def run(self) -> Walk:
         self._execute("workflow", self.workflow, {})
@@ -49,6 +53,7 @@ class Walk:
         while name:
             state = definition["States"][name]
             events += _ENTERED_AND_EXITED
+            self.transitions += 1
             if machine == "workflow":
                 self.visited.append(name)
             entered, name = name, state.get("Next")
@@ -67,6 +72,8 @@ class Walk:
                         self.noticed.append(self.now - self.ends[-1])
                 case "Task":
                     events += self._call(state, data)
+                    if machine == "workflow":
+                        self.largest = max(self.largest, len(json.dumps(data)))
                     if self._fails(state, data):
                         name = state["Catch"][0]["Next"]
         self.histories[machine].append(events)
@@ -95,6 +102,7 @@ class Walk:
         elif "create" in state["Resource"]:
             condition = state["Parameters"].get("StoppingCondition", {})
             self.limits += [_found(data, path) for name, path in condition.items() if name == "MaxRuntimeInSeconds.$"]
+            self._request = state["Parameters"]
             self.ends.append(self.now + self.seconds)
             if state["Resource"].endswith(".sync") and not self.refused:
                 self.now = self.ends[-1]
@@ -111,9 +119,16 @@ class Walk:
         return _OF_A_CALL
 
     def _job(self) -> dict[str, Any]:
+        """A job's description, which repeats its request (API, DescribeTrainingJob)."""
         billed = {"BillableTimeInSeconds": int(self.seconds)} if self.billed else {}
         status = self._status()
-        return {"TrainingJobStatus": status, "SecondaryStatus": status, "FailureReason": self.reason, **billed}
+        return {
+            **self._request,
+            "TrainingJobStatus": status,
+            "SecondaryStatus": status,
+            "FailureReason": self.reason,
+            **billed,
+        }
 
     def _status(self) -> str:
         return self.status if self.ends and self.now >= self.ends[-1] else "InProgress"
