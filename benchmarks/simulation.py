@@ -146,7 +146,9 @@ class Simulation:
                     rank.ready.remove(rank.delivered)
                     rank.delivered += 1
                     self._request(rank)
-        rate = (self._received - before) / (self._now - began)
+        # Where the step is the limit, more is received than used until the look-ahead is full.
+        counted = steps - setup.steps // 2 if setup.step else (self._received - before) / setup.ranks
+        rate = counted * setup.ranks / (self._now - began)
         connected = [sum(number in rank.homes for rank in self._ranks) for number in range(setup.hosts)]
         ranks_here = min(setup.ranks, setup.ranks_of_machine)
         of_machine = max(

@@ -34,8 +34,8 @@ COMMANDS = {
     "stop": ["stop", "digits"],
     "watch": ["watch", "digits"],
 }
-# `doctor` reports errors as its findings; `fits` and `local` do not call AWS, nor does `plan` without `--price-list`.
-NOT_HERE = {"doctor", "fits", "local", "plan"}
+# `doctor` reports errors as its findings; `fits`, `local` and `measure` do not call AWS, nor does `plan` without `--price-list`.
+NOT_HERE = {"doctor", "fits", "local", "measure", "plan"}
 WRITES = ("Start", "Stop", "Create", "Put", "Delete")
 
 

@@ -262,6 +262,16 @@ def test_a_wrong_command_line_is_an_error_that_says_what_is_wrong(typed: Typed, 
     assert error in " ".join(printed.split())
 
 
+def test_a_script_to_measure_must_be_a_file(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["training-jobs", "measure", "nowhere.py"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    assert "must be a file, like train.py, got 'nowhere.py'" in capsys.readouterr().err
+
+
 def test_what_does_not_end_in_time_is_no_plan(typed: Typed) -> None:
     code, _, printed = typed("--price", f"{P4D}=1", "--samples", "1000000000", "--within", "0.001")
     assert (code, printed) == (1, "nothing of this can be rented in time\n")

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from cdk_sagemaker_training.cli import adopt, fits, init, local, show, start, stop, watch
+from cdk_sagemaker_training.cli import adopt, fits, init, local, measure, show, start, stop, watch
 from cdk_sagemaker_training.cli.context import Options
 from cdk_sagemaker_training.cli.doctor import doctor
 from cdk_sagemaker_training.cli.errors import INTERRUPTED, REFUSED, USAGE, one_line
@@ -39,6 +39,7 @@ app.command("resume")(start.resume)
 app.command("download")(stop.download)
 app.command("cost")(show.cost)
 app.command("dry-run")(start.dry_run)
+app.command("measure", context_settings=measure.SETTINGS)(measure.measure)
 app.command("plan")(plan)
 app.command("ssh")(ssh)
 app.command("fits", context_settings=fits.SETTINGS)(fits.fits)

@@ -89,6 +89,11 @@ def smallest_with(instance_type: str, *, devices: int = 1, efa: bool = False) ->
     return min(enough, key=lambda other: enough[other].devices, default=None)
 
 
+def accelerator_names() -> list[str]:
+    """Return the names of all accelerators, like ``"NVIDIA A100"``."""
+    return sorted({facts.name for facts in _all().values() if facts.name})
+
+
 @cache
 def _all() -> dict[str, InstanceFacts]:
     content = json.loads((Path(__file__).parent / "instances.json").read_text())
