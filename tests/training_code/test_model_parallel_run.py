@@ -170,6 +170,25 @@ def test_a_checkpoint_is_of_the_step_that_it_is_named_after_though_the_training_
     assert run(code, tmp_path).splitlines() == ["True", "step-00000002 step-00000003", "3 3.0"]
 
 
+def test_a_checkpoint_has_the_random_state_and_all_ranks_resume_from_one_that_each_host_has(tmp_path: Path) -> None:
+    code = (
+        "import sys, torch; from pathlib import Path; from common import checkpoints; from common.job import Job\n"
+        "from common.process_group import process_group\n"
+        "def train(folder):\n"
+        "    module = torch.nn.Linear(2, 2); optimizer = torch.optim.SGD(module.parameters(), lr=0.1)\n"
+        "    checkpointer = checkpoints.Checkpointer(folder, [module], [optimizer], first=True)\n"
+        "    drawn = []\n"
+        "    for step in (1, 2):\n"
+        "        torch.manual_seed(step); checkpointer.save(step, wait=True); drawn.append(torch.rand(3).tolist())\n"
+        "    print(checkpointer.restore(), torch.rand(3).tolist() == drawn[1])\n"
+        "    def of_two_hosts(found, mine): found[:] = [mine, {1}]\n"
+        "    checkpoints.dist.all_gather_object = of_two_hosts\n"
+        "    print(checkpointer.restore(), torch.rand(3).tolist() == drawn[0])\n"
+        "with process_group(Job.here({})): train(Path(sys.argv[1]))"
+    )
+    assert run(code, tmp_path).splitlines() == ["2 True", "1 True"]
+
+
 @dataclass
 class Host:
     """A host of a job: two ranks, in a folder like /opt/ml."""

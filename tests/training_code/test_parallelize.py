@@ -1,4 +1,4 @@
-"""A step on one of 64 ranks, in PyTorch's fake process group: its collectives, groups of parameters, copies and waits."""
+"""A step on one of 64 or 512 ranks, in PyTorch's fake process group: its collectives, groups of parameters, copies and waits."""
 
 from __future__ import annotations
 
@@ -25,20 +25,23 @@ from torch.utils._python_dispatch import TorchDispatchMode
 class Calls(TorchDispatchMode):
     def __init__(self):
         super().__init__()
-        self.gathered, self.reduced, self.read = [], 0, 0
+        self.gathered, self.reduced, self.read, self.collectives = [], 0, 0, []
     def __torch_dispatch__(self, function, types, arguments=(), named=None):
         if any(kind is DTensor for kind in types):
             return NotImplemented
         result = function(*arguments, **(named or {}))
         name = str(function)
+        if name.split(".")[0] in ("c10d", "_c10d_functional") and "wait" not in name and "barrier" not in name:
+            self.collectives.append([name, result.numel() if isinstance(result, torch.Tensor) else 0])
         if "all_gather_into_tensor" in name or "allgather" in name:
             self.gathered.append(result.numel() if isinstance(result, torch.Tensor) else 0)
         self.reduced += "reduce_scatter" in name
         self.read += "_local_scalar_dense" in name
         return result
 
-dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=64)
-job = dataclasses.replace(Job.here({}), ranks=64)
+rank, ranks = map(int, sys.argv[1:3])
+dist.init_process_group("fake", store=FakeStore(), rank=rank, world_size=ranks)
+job = dataclasses.replace(Job.here({}), rank=rank, ranks=ranks)
 
 def training_of(arguments):
     sizes = "--layers 4 --width 64 --heads 8 --hidden 128 --context 64 --vocabulary 512 --batch-size 64".split()
@@ -51,6 +54,10 @@ def step(training):
     with Calls() as calls:
         train.step(training, tokens, tokens)
     return calls
+
+if sys.argv[3:]:
+    print(json.dumps(step(training_of(" ".join(sys.argv[3:]))).collectives))
+    sys.exit()
 
 divided = training_of("--tensor 8 --data-shard 8 --microbatches 2")
 calls = step(divided)
@@ -80,22 +87,40 @@ out = layer(torch.randn(2, 128, 128, requires_grad=True), rotations(sizes))
 torch.Tensor.cpu = to_cpu
 out.sum().backward()
 of_weights = [tensor.nbytes for tensor in moved if tensor.untyped_storage().data_ptr() in storages]
+from common.optimization import sync_gradients
+from torch.nn.parallel import DistributedDataParallel
+synced = []
+def hook(state, bucket):
+    synced.append(bucket.buffer().numel())
+    future = torch.futures.Future()
+    future.set_result(bucket.buffer())
+    return future
+replica = DistributedDataParallel(torch.nn.Linear(4, 4))
+replica.register_comm_hook(None, hook)
+for microbatch in range(3):
+    sync_gradients(replica, microbatch == 2)
+    replica(torch.ones(2, 4)).sum().backward()
+found["synced by DDP"] = synced
+
 found["moved"] = {"weights": sum(of_weights), "others": sum(tensor.nbytes for tensor in moved) - sum(of_weights)}
 print(json.dumps(found))
 """
 
 
-@pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    folder = tmp_path_factory.mktemp("fake")
+def run(folder: Path, rank: int, ranks: int, *layout: str) -> Any:
     script, errors = folder / "program.py", folder / "errors"
     script.write_text(PROGRAM)
     paths = os.pathsep.join(map(str, (TRAINING_CODE, TRAINING_CODE / "model_parallel")))
     environment = {"PATH": os.environ["PATH"], "PYTHONPATH": paths}
-    with start([script], cwd=folder, env=environment, errors=errors) as program:
+    with start([script, rank, ranks, *layout], cwd=folder, env=environment, errors=errors) as program:
         printed, _ = program.communicate()
         assert program.wait() == 0, errors.read_text()
-    return dict(json.loads(printed.splitlines()[-1]))
+    return json.loads(printed.splitlines()[-1])
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    return dict(run(tmp_path_factory.mktemp("fake"), 0, 64))
 
 
 def test_tensor_parallel_ranks_never_gather_the_logits(found: dict[str, Any]) -> None:
@@ -128,3 +153,19 @@ def test_offloading_leaves_the_weights_on_the_device(found: dict[str, Any]) -> N
 def test_gradients_are_reduced_in_the_last_microbatch_only(found: dict[str, Any]) -> None:
     """Once for each group of parameters: four layers, the embedding, and norm with head."""
     assert found["reduced"] == 6
+
+
+def test_distributed_data_parallel_reduces_in_the_last_microbatch_only(found: dict[str, Any]) -> None:
+    """Once, the weight and the bias in one bucket."""
+    assert found["synced by DDP"] == [20]
+
+
+@pytest.mark.parametrize(
+    ("ranks", "layout"),
+    [(64, "--tensor 8 --data-shard 8"), (512, "--tensor 8 --data-replicate 8 --data-shard 8 --batch-size 256")],
+)
+def test_ranks_have_the_same_collectives_in_the_same_order(tmp_path: Path, ranks: int, layout: str) -> None:
+    """Ranks whose order differs wait for each other without end."""
+    first, last = (run(tmp_path, rank, ranks, *layout.split(), "--clip", "1") for rank in (0, ranks - 1))
+    assert {name.partition(".")[0] for name, _ in first} == {"c10d", "_c10d_functional"}
+    assert first == last

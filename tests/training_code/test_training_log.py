@@ -55,3 +55,20 @@ def test_a_profile_has_the_steps_that_were_asked_for_and_no_others(tmp_path: Pat
 def test_operations_count_matrices_and_attention_and_no_look_ups() -> None:
     model = nn.Sequential(nn.Embedding(100, 8), nn.Linear(8, 16, bias=False))
     assert flops_per_token(model, layers=2, width=8, context=4) == 6 * 8 * 16 + 6 * 2 * 8 * 4
+
+
+def test_a_gpus_line_has_its_peak_memory_and_the_share_of_its_peak_rate(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "NVIDIA H100 80GB HBM3")
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda device: 3 * 2**29)
+    log = TrainingLog(0, torch.device("cuda", 0), flops=989e12, ranks=2)
+    log.count(1000)
+    log.write(1, loss=1.0)
+    found = re.fullmatch(
+        r"step 1 loss 1\.0+ memory_gib 1\.5000+ mfu ([\d.]+) tokens/s (\d+)\n", capsys.readouterr().out
+    )
+    assert found is not None
+    assert float(found[1]) == pytest.approx(
+        int(found[2]) / 2, abs=1
+    )  # a token has the operations of a second, of two GPUs

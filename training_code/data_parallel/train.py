@@ -24,7 +24,7 @@ from pathlib import Path
 import torch
 import torch.nn.functional as F
 from common.job import Job
-from common.process_group import process_group, resumed_from
+from common.process_group import process_group, resumed_from, to_device
 from common.stopping import Stop
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
@@ -107,7 +107,8 @@ def train(job: Job, options: argparse.Namespace, device: torch.device, stop: Sto
     per_epoch = steps_of_an_epoch(len(labels), job, options.batch_size)
     chosen = itertools.islice(batches(len(labels), job, options.batch_size), first, options.epochs * per_epoch)
     for steps, batch in enumerate(chosen, start=first + 1):
-        loss = step(model, optimizer, inputs[batch], labels[batch])
+        rows = to_device(batch, device)
+        loss = step(model, optimizer, inputs[rows], labels[rows])
         epoch_ends = steps % per_epoch == 0
         if epoch_ends and job.rank == 0:
             print(f"epoch {steps // per_epoch} loss {loss.item():.4f}", flush=True)
