@@ -103,6 +103,12 @@ KINDS = {
 SMDDP = Kind(
     str(Path(__file__).parent / "smddp_stand_in.py"), f"{KINDS['data parallel'].arguments} --backend smddp", ranks=2
 )
+HOROVOD = Kind(
+    str(Path(__file__).parent / "horovod_stand_in.py"),
+    KINDS["data parallel"].arguments,
+    ranks=2,
+    paths=("data_parallel",),
+)
 CASES = [
     pytest.param(name, moment, marks=() if kind.quick and moment < QUICK else pytest.mark.soak)
     for name, kind in KINDS.items()
@@ -163,6 +169,22 @@ def test_smddp_is_a_backend_of_the_data_parallel_example(
     ended = program.end()
     program.close()
     assert losses_of(ended.lines) == uninterrupted("data parallel")[1], ended
+
+
+@pytest.mark.soak
+def test_horovods_example_has_the_losses_of_the_data_parallel_one_and_goes_on_from_its_checkpoint(
+    uninterrupted: Callable[[str], tuple[Path, dict[str, str]]], tmp_path: Path
+) -> None:
+    """With a stand-in for the library, of which there is no wheel (docs/horovod.md)."""
+    first = HOROVOD.start(tmp_path, tmp_path)
+    first.until("epoch 5 ")
+    stopped = [*first.seen, *first.stop().lines]
+    first.close()
+    again = HOROVOD.start(tmp_path, tmp_path)
+    ended = again.end()
+    again.close()
+    assert losses_of(stopped) | losses_of(ended.lines) == uninterrupted("data parallel")[1], ended
+    assert set(losses_of(ended.lines)) != set(uninterrupted("data parallel")[1])
 
 
 @pytest.mark.soak
