@@ -20,6 +20,7 @@ COMMANDS = {
     "adopt": ["adopt", "digits"],
     "cost": ["cost", "digits"],
     "describe": ["describe", "digits"],
+    "diagnose": ["diagnose", "digits"],
     "download": ["download", "digits", "--to", "model"],
     "export": ["export", "Digits/Training"],
     "init": ["init", "--from-job", "digits", "folder"],

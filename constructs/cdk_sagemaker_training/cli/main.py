@@ -13,6 +13,7 @@ import typer
 
 from cdk_sagemaker_training.cli import adopt, fits, init, local, measure, show, start, stop, watch
 from cdk_sagemaker_training.cli.context import Options
+from cdk_sagemaker_training.cli.diagnose import diagnose
 from cdk_sagemaker_training.cli.doctor import doctor
 from cdk_sagemaker_training.cli.errors import INTERRUPTED, REFUSED, USAGE, one_line
 from cdk_sagemaker_training.cli.plan import plan
@@ -43,6 +44,7 @@ app.command("measure", context_settings=measure.SETTINGS)(measure.measure)
 app.command("plan")(plan)
 app.command("ssh")(ssh)
 app.command("fits", context_settings=fits.SETTINGS)(fits.fits)
+app.command("diagnose")(diagnose)
 app.command("open")(show.open_links)
 app.command("report")(report)
 app.command("doctor")(doctor)

@@ -11,7 +11,7 @@ It calls AWS by boto3, and thus the local account as well, and imports neither a
 Each call is one that the caller's own credentials must allow: states:ListStateMachines, DescribeStateMachine,
 ListTagsForResource, StartExecution, DescribeExecution, ListExecutions, GetExecutionHistory and StopExecution;
 cloudformation:GetTemplate; sagemaker:ListTrainingJobs, DescribeTrainingJob, ListTags and StopTrainingJob; logs:FilterLogEvents;
-s3:GetObject and ListBucket.
+cloudwatch:GetMetricData; s3:GetObject and ListBucket.
 """
 
 from cdk_sagemaker_training.client.account import Account, JobSummary

@@ -89,6 +89,23 @@ def smallest_with(instance_type: str, *, devices: int = 1, efa: bool = False) ->
     return min(enough, key=lambda other: enough[other].devices, default=None)
 
 
+def next_with_more_vcpus(instance_type: str) -> str | None:
+    """Return the smallest type of the same family with as many accelerators and more vCPUs; None if there is none.
+
+    Args:
+        instance_type: A type that has facts.
+    """
+    own = _all()[instance_type]
+    larger = {
+        other: facts.vcpus
+        for other, facts in _all().items()
+        if family(other) == family(instance_type)
+        and (facts.name, facts.devices) == (own.name, own.devices)
+        and (facts.vcpus or 0) > (own.vcpus or 0)
+    }
+    return min(larger, key=lambda other: larger[other] or 0, default=None)
+
+
 def accelerator_names() -> list[str]:
     """Return the names of all accelerators, like ``"NVIDIA A100"``."""
     return sorted({facts.name for facts in _all().values() if facts.name})

@@ -7,11 +7,13 @@ from cdk_sagemaker_training.planning.step_time import Configuration, Machines
 DATA_GROUP, TRAIN_GROUP = "data_group", "dnn_group"
 
 
-def construct_call(configuration: Configuration) -> str:
+def construct_call(configuration: Configuration, data_group: str = DATA_GROUP, train_group: str = TRAIN_GROUP) -> str:
     """Return the ``job=`` of a TrainingWorkflow, and ``spot=`` where it is on spot machines.
 
     Args:
         configuration: The machines.
+        data_group: Name of the group of data hosts.
+        train_group: Name of the group that trains.
     """
     train = f"DataParallelJob({_group(configuration.train)}{_launcher(configuration.train)})"
     if configuration.data is None:
@@ -19,9 +21,9 @@ def construct_call(configuration: Configuration) -> str:
     else:
         lines = [
             "job=HeterogeneousJob(",
-            f'    groups={{"{DATA_GROUP}": {_group(configuration.data)}}},',
+            f'    groups={{"{data_group}": {_group(configuration.data)}}},',
             f"    train={train},",
-            f'    train_group="{TRAIN_GROUP}",',
+            f'    train_group="{train_group}",',
             "),",
         ]
     if configuration.spot:

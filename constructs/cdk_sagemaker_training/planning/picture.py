@@ -1,4 +1,4 @@
-"""The configurations of a plan as an SVG picture: what a million samples cost, by samples a second."""
+"""SVG pictures: of a plan, what a million samples cost by samples a second; of a job, what its hosts use."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from html import escape
 
 from cdk_sagemaker_training.planning.configurations import Plan, Planned
+from cdk_sagemaker_training.planning.evidence import Evidence
 from cdk_sagemaker_training.planning.step_time import Configuration, Machines
 
 _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 860, 420, 70, 240, 40, 50
 _INK, _GRID, _FRONT, _OTHERS = "#333333", "#e2e2e2", "#c05621", "#8aa0b8"
+_BARS, _BAR = 120, 400  # pixels: where the bars of utilization begin, and of 100 %
 _LABEL = 15  # pixels from a label to the next, at least
 
 
@@ -86,3 +88,31 @@ def _ticks(low: float, high: float) -> list[float]:
 
 def _text(x: float, y: float, what: str, anchor: str = "start", color: str = _INK) -> str:
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{color}">{what}</text>'
+
+
+def utilization_picture(evidence: Evidence) -> str:
+    """Return a job's hosts with bars of what each uses of its vCPUs, GPUs and their memory.
+
+    Args:
+        evidence: Of the job.
+    """
+    members = (("cpu", "vCPUs", _OTHERS), ("gpu", "GPUs", _FRONT), ("gpu_memory", "GPU memory", "#b279a2"))
+    y, parts = 24, []
+    for host in evidence.hosts:
+        name = f"{host.host}, {host.group or 'all'}, {host.instance_type}"
+        parts.append(_text(10, y, escape(name)))
+        for member, label, color in members:
+            value = getattr(host, member)
+            if value is None:
+                continue
+            y += 18
+            parts.append(_text(_BARS - 8, y, label, "end"))
+            parts.append(f'<rect x="{_BARS}" y="{y - 11}" width="{_BAR}" height="13" fill="{_GRID}"/>')
+            parts.append(
+                f'<rect x="{_BARS}" y="{y - 11}" width="{min(value, 1) * _BAR:.1f}" height="13" fill="{color}"/>'
+            )
+            parts.append(_text(_BARS + _BAR + 8, y, f"{value:.0%}"))
+        y += 30
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 640 {y}" font-family="sans-serif" font-size="12">'
+    title = "<title>Mean utilization of each host while the job trained</title>"
+    return "\n".join([head, title, f'<rect width="640" height="{y}" fill="white"/>', *parts, "</svg>", ""])
