@@ -1,19 +1,27 @@
-"""`training-jobs adopt --sdk` of scripts of SageMaker's SDKs, versions 2 and 3, which run unchanged."""
+"""`training-jobs adopt --sdk` of scripts of SageMaker's SDKs, versions 2 and 3, which run unchanged, and the way back."""
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
+import aws_cdk as cdk
 import pytest
 from adopted import differing, requests_of
+from aws_cdk import aws_stepfunctions as sfn
 from botocore.session import Session
 from sdk_recordings import recorded
+from stacks import RenderedWorkflow, UserStack
 from two_groups import BUCKET, IMAGE, SOURCE
+from whole_requests import ON_GROUPS
 
+from cdk_sagemaker_training import S3Channel, Spot, TrainingNetwork
 from cdk_sagemaker_training.adopt import adopted_stack
 from cdk_sagemaker_training.adopt.export import sdk_call
 from cdk_sagemaker_training.adopt.from_sdk import request_of_script
+from cdk_sagemaker_training.client import Account, Workflow
 
 HERE = Path(__file__).parent
 ROLE = "arn:aws:iam::123456789012:role/Training"
@@ -62,3 +70,51 @@ def test_an_exported_call_sends_the_request(case: str, programs_of: Callable[[Pa
     python = programs_of(HERE / "requirements-v3.txt") / "python"
     caught = request_of_script(tmp_path / "exported.py", python=str(python))
     assert differing(request, caught.request) == {"TrainingJobName"}
+
+
+A_NOTEBOOK = """
+import json, sys
+sys.path.insert(0, sys.argv[1])
+from cdk_sagemaker_training.client import Account
+
+workflow = Account().workflow("arn:aws:states:us-east-1:123456789012:stateMachine:Training")
+workflow._definition = json.loads(open(sys.argv[2]).read())
+workflow.model_trainer({"steps": 3}).train(wait=False)
+"""
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("kind", ["one group", "two groups", "network and spot"])
+def test_a_workflows_model_trainer_sends_the_workflows_request(
+    kind: str, programs_of: Callable[[Path], Path], tmp_path: Path
+) -> None:
+    stack = UserStack()
+    props = {
+        "one group": {"tags": {"team": "digits"}, "metric_definitions": {"loss": "loss=([0-9.]+)"}},
+        "two groups": {
+            "job": ON_GROUPS,
+            "channels": {"images": S3Channel(stack.bucket, "images/", groups=["data_group"])},
+            "environment": {"MODE": "fast"},
+            "remote_debug": True,
+        },
+        "network and spot": {
+            "network": TrainingNetwork(stack, "Network", max_azs=2) if kind == "network and spot" else None,
+            "checkpoints": stack.place("checkpoints"),
+            "spot": Spot(max_wait=cdk.Duration.hours(3)),
+            "max_runtime": cdk.Duration.hours(2),
+        },
+    }[kind]
+    steps = {"hyperparameters": {"epochs": 4, "steps": sfn.JsonPath.string_at("$.steps")}}
+    rendered = RenderedWorkflow(stack, **steps, **props)
+    # What CloudFormation resolves: the role, and the network's groups and subnets.
+    definition = json.dumps(rendered.definition).replace(rendered.request["RoleArn"], ROLE)
+    definition = re.sub(r"\{(\w+)(\.\w+)?\}", r"\1", definition)
+    (tmp_path / "definition.json").write_text(definition)
+    (tmp_path / "notebook.py").write_text(A_NOTEBOOK)
+    python = programs_of(HERE / "requirements-v3.txt") / "python"
+    arguments = [str(HERE.parents[1] / "constructs"), str(tmp_path / "definition.json")]
+    caught = request_of_script(tmp_path / "notebook.py", arguments, python=str(python))
+    workflow = Workflow(Account(region="us-east-1"), "arn", path="Stack/Training")
+    workflow._definition = json.loads(definition)
+    [planned] = workflow.planned_requests({"steps": 3}, name="first")
+    assert differing(planned, caught.request) <= {"TrainingJobName", "Tags[StepFunctionsExecution].Value"}

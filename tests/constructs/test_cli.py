@@ -22,7 +22,6 @@ from urllib3 import HTTPResponse
 import cdk_sagemaker_training
 from cdk_sagemaker_training.cli import watch
 from cdk_sagemaker_training.cli.errors import connection_lost, one_line
-from cdk_sagemaker_training.cli.planned_request import planned_request
 from cdk_sagemaker_training.cli.show import console_links
 from cdk_sagemaker_training.cli.ssh import check_reachable, session_command
 from cdk_sagemaker_training.cli.start import execution_input
@@ -30,6 +29,8 @@ from cdk_sagemaker_training.cli.watch_state import Watched
 from cdk_sagemaker_training.cli.watch_view import picture, sparkline
 from cdk_sagemaker_training.client import Account, LogLine, StateVisit, TrainingError
 from cdk_sagemaker_training.client.hosts import groups_in_log, host_groups, hosts_of
+from cdk_sagemaker_training.client.model_trainer import model_trainer
+from cdk_sagemaker_training.client.planned_request import planned_request
 
 
 @pytest.mark.parametrize(
@@ -177,6 +178,29 @@ def test_a_planned_request_has_what_the_input_decides_and_names_what_the_executi
 )
 def test_a_sparkline_shows_the_last_of_each_stretch_between_least_and_greatest(values: list[float], bars: str) -> None:
     assert sparkline(values, 8) == bars
+
+
+A_REQUEST = {"AlgorithmSpecification": {"TrainingImage": "image", "TrainingInputMode": "File"}, "RoleArn": "role"}
+
+
+@pytest.mark.parametrize(
+    ("members", "words"),
+    [
+        (
+            {},
+            r"model_trainer\(\) needs SageMaker's SDK, version 3: `pip install 'cdk-sagemaker-training\[sagemaker\]'`",
+        ),
+        (
+            {"ProfilerConfig": {"DisableProfiler": True}},
+            "no argument for ProfilerConfig; `training-jobs export` prints",
+        ),
+        ({"StoppingCondition": {"MaxRuntimeInSeconds": "<Left>"}}, "only an execution knows <Left> of the request"),
+    ],
+    ids=["without the SDK", "a member", "what an execution knows"],
+)
+def test_no_model_trainer_where_it_would_send_another_request(members: dict[str, Any], words: str) -> None:
+    with pytest.raises(TrainingError, match=words):
+        model_trainer({**A_REQUEST, **members}, None, boto3.Session(), "digits")
 
 
 def test_links_of_the_console_have_the_region_and_the_names() -> None:

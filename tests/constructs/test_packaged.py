@@ -6,6 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from cdk_sagemaker_training import training_code_path
+from cdk_sagemaker_training.cli.apps import APPS
 from cdk_sagemaker_training.cli.main import app
 
 
@@ -26,7 +27,7 @@ def test_a_kind_that_is_not_packaged_is_refused_with_those_that_are() -> None:
         training_code_path("serial")
 
 
-@pytest.mark.parametrize("kind", ["data-parallel", "heterogeneous", "compiled", "model-parallel"])
+@pytest.mark.parametrize("kind", APPS)
 def test_init_writes_an_app_that_synthesizes(kind: str, tmp_path: Path) -> None:
     code, output = init(kind, tmp_path / "mine")
     assert code == 0, output
@@ -40,8 +41,18 @@ def test_init_writes_an_app_that_synthesizes(kind: str, tmp_path: Path) -> None:
     assembly = Path(runpy.run_path(str(app))["app"].synth().directory)
     [template] = assembly.glob("*Training.template.json")
     assert "createTrainingJob" in template.read_text()
-    folder = kind.replace("-", "_")
-    assert [asset for asset in assembly.glob("asset.*") if (asset / folder / "train.py").is_file()]
+    assert [asset for asset in assembly.glob("asset.*") if (asset / APPS[kind].folder / "train.py").is_file()]
+    # What the image is built from is all in the folder that was written.
+    dockerfile = tmp_path / "mine" / "training_code" / APPS[kind].folder / "Dockerfile"
+    for line in dockerfile.read_text().replace("\\\n", " ").splitlines():
+        if line.startswith("COPY "):
+            assert [part for part in line.split()[1:-1] if not (tmp_path / "mine/training_code" / part).exists()] == []
+
+
+def test_the_spelling_of_a_kind_with_an_underscore_is_the_same(tmp_path: Path) -> None:
+    assert [init("model_parallel", tmp_path / "one")[0], init("model-parallel", tmp_path / "other")[0]] == [0, 0]
+    written = [(tmp_path / name / "app.py").read_text() for name in ("one", "other")]
+    assert written[0] == written[1]
 
 
 def test_init_overwrites_nothing(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import runpy
 import subprocess
 import sys
 import tarfile
@@ -29,6 +30,7 @@ from cdk_sagemaker_training import (
     TrainingWorkflow,
     training_code_path,
 )
+from cdk_sagemaker_training.cli.apps import write_app
 
 pytestmark = pytest.mark.soak  # PyTorch and transformers start in six processes
 TWO_DEVICES = "ml.g7e.12xlarge"
@@ -80,9 +82,8 @@ def machines(deployed: Deployed, channels: Path, tmp_path_factory: pytest.TempPa
     return outputs
 
 
-def completed(deployed: Deployed, machine: str) -> tuple[list[str], str]:
+def completed(deployed: Deployed, execution: str) -> tuple[list[str], str]:
     """What the hosts of an execution's job said, and where its model is."""
-    execution = deployed.start(machine)
     ended = deployed.ended(execution)
     job = deployed.the_job_of(execution)
     said = deployed.said(job["TrainingJobName"])
@@ -111,7 +112,7 @@ def alone(folder: Path, channels: Path) -> list[str]:
 def test_a_llama_on_two_hosts_of_two_ranks_is_exported_with_the_logits_of_one_process(
     deployed: Deployed, machines: dict[str, str], channels: Path, tmp_path: Path
 ) -> None:
-    said, model = completed(deployed, machines["LlamaArn"])
+    said, model = completed(deployed, deployed.start(machines["LlamaArn"]))
     assert losses(said) == pytest.approx(losses(alone(tmp_path, channels)), abs=1e-4)
     assert len(losses(said)) == STEPS["steps"]
     where = urlparse(model)
@@ -129,9 +130,34 @@ def test_a_llama_on_two_hosts_of_two_ranks_is_exported_with_the_logits_of_one_pr
         assert (exported(tokens).logits - expected(tokens).logits).abs().max().item() < 1e-3
 
 
+def test_the_app_that_init_writes_trains_from_the_files_that_it_brings(deployed: Deployed, tmp_path: Path) -> None:
+    write_app("huggingface", tmp_path)
+    app = (tmp_path / "app.py").read_text().replace('"steps": 60', '"steps": 20')
+    for name in ("data/", "training_code"):  # the process of jsii keeps the folder that it was started in
+        app = app.replace(f'"{name}', f'"{tmp_path}/{name}')
+    (tmp_path / "app.py").write_text(app.replace("app.synth()\n", ""))
+    stack = runpy.run_path(str(tmp_path / "app.py"))["stack"]
+    machine = stack.node.find_child("Training").state_machine.state_machine_arn
+    outputs = deployed.deploy(cdk.CfnOutput(stack, "MachineArn", value=machine).stack)
+    states = deployed.client("stepfunctions")
+    # As `training-jobs start` does for a workflow with resume_from.
+    started = states.start_execution(
+        stateMachineArn=outputs["MachineArn"], name="first", input='{"resume_from": "first"}'
+    )
+    said, model = completed(deployed, started["executionArn"])
+    [first, last] = losses(said).values()  # steps 10 and 20
+    assert last < first < 6  # log 256 is 5.5
+    where = urlparse(model)
+    deployed.client("s3").download_file(where.netloc, where.path.lstrip("/"), str(tmp_path / "model.tar.gz"))
+    with tarfile.open(tmp_path / "model.tar.gz") as archive:
+        assert {"config.json", "model-00001-of-00001.safetensors"} <= {
+            name.removeprefix("./") for name in archive.getnames()
+        }
+
+
 def test_a_trainers_ranks_on_emulated_gpus_train_one_model(deployed: Deployed, machines: dict[str, str]) -> None:
     """Without ACCELERATE_USE_CPU each rank would train a model of its own, and say so: ``rank 1 of 1``."""
-    said, _ = completed(deployed, machines["TrainerArn"])
+    said, _ = completed(deployed, deployed.start(machines["TrainerArn"]))
     ranks = dict(re.match(r"rank (\d of \d): weights ([\d.]+)", line).groups() for line in said if "weights" in line)  # type: ignore[union-attr]
     assert set(ranks) == {"0 of 2", "1 of 2"}, said
     assert len({*ranks.values()}) == 1

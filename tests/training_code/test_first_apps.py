@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from cdk_sagemaker_training.cli.apps import write_app
+from cdk_sagemaker_training.cli.apps import APPS, write_app
 
 READ = {
     "compiled": "from model import Text; read = Text(folder, 128)",
     "data-parallel": "from train import points; read = points(folder)[1]",
     "model-parallel": "from model import text; read = text(folder, 10_000)",
+    "huggingface": "from common.token_shards import TokenShards; read = TokenShards(folder, 64)",
 }
 
 
@@ -21,7 +22,7 @@ def test_the_training_code_of_an_app_reads_its_data(kind: str, tmp_path: Path) -
     write_app(kind, tmp_path)
     code = tmp_path / "training_code"
     program = f"import pathlib, sys; folder = pathlib.Path(sys.argv[1]); {READ[kind]}; assert len(read) >= 1000"
-    environment = {**os.environ, "PYTHONPATH": f"{code / kind.replace('-', '_')}:{code}"}
+    environment = {**os.environ, "PYTHONPATH": f"{code / APPS[kind].folder}:{code}"}
     done = subprocess.run(
         [sys.executable, "-c", program, str(tmp_path / "data")], env=environment, capture_output=True, text=True
     )

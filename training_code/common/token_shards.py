@@ -1,6 +1,6 @@
 """Sequences of a tokenised text in memory-mapped files, in an order that is a function of seed and position.
 
-The files are ``tokens-*.npy``, each a vector of unsigned integers, as ``prepare_tokens.py`` writes them. Each is cut into
+The files are ``*.npy``, each a vector of unsigned integers, as ``prepare_tokens.py`` writes them. Each is cut into
 sequences of one length, and an epoch is a permutation of all. A batch is a function of its position, so that a training that
 resumes at a step reads what it would have read without the interruption.
 """
@@ -18,7 +18,7 @@ class TokenShards:
     """The sequences of a folder's files: ``context`` tokens and the one that follows each, int64."""
 
     def __init__(self, folder: Path, context: int, seed: int = 0) -> None:
-        files = sorted(folder.glob("tokens-*.npy"))
+        files = sorted(folder.glob("*.npy"))
         self._shards = [np.load(file, mmap_mode="r") for file in files]
         # The last sequence's last target is the token after it.
         counts = [max(0, len(shard) - 1) // context for shard in self._shards]

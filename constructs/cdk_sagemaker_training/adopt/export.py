@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
 from cdk_sagemaker_training.adopt.props import name_prefix
 from cdk_sagemaker_training.adopt.python_source import Call, Name, functions, source
+from cdk_sagemaker_training.client.jobs import EXECUTION_TAG
+from cdk_sagemaker_training.client.model_trainer import snake_member
 
-_EXECUTION_TAG = "StepFunctionsExecution"
 _TIME = "time.strftime('%Y-%m-%d-%H-%M-%S')"
 
 
@@ -24,10 +24,10 @@ def sdk_call(request: Mapping[str, Any], shape: Any, name: str) -> str:
         shape: The input shape of CreateTrainingJob, of botocore.
         name: How the job's name begins; the time follows.
     """
-    tags = [tag for tag in request.get("Tags", []) if tag["Key"] != _EXECUTION_TAG]
+    tags = [tag for tag in request.get("Tags", []) if tag["Key"] != EXECUTION_TAG]
     members = {**request, "Tags": tags}
     keywords = {
-        _snake(member): _expression(value, shape.members[member])
+        snake_member(member): _expression(value, shape.members[member])
         for member, value in members.items()
         if member in shape.members and value not in ([], {})
     }
@@ -53,14 +53,8 @@ def sdk_call(request: Mapping[str, Any], shape: Any, name: str) -> str:
 
 def _expression(value: Any, shape: Any) -> Any:
     if shape.type_name == "structure":
-        members = {_snake(name): _expression(item, shape.members[name]) for name, item in value.items()}
+        members = {snake_member(name): _expression(item, shape.members[name]) for name, item in value.items()}
         return Call(shape.name, (), members)
     if shape.type_name == "list":
         return [_expression(item, shape.member) for item in value]
     return value
-
-
-def _snake(member: str) -> str:
-    """``VolumeSizeInGB`` as ``volume_size_in_gb``."""
-    words = re.sub(r"(.)([A-Z][a-z]+)", r"\1_\2", member)
-    return re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", words).lower()

@@ -74,15 +74,12 @@ def export(
 ) -> None:
     """Print the call of SageMaker's SDK that starts the job which the next start would, without the state machine."""
     from cdk_sagemaker_training.adopt.export import sdk_call
-    from cdk_sagemaker_training.cli.planned_request import planned_request
 
     account = connect(context)
     found = account.workflow(workflow)
-    chosen, complete = found.prepare(execution_input(input, set), name)
-    known = {**complete, "Training": found.first_values()}
     shape = account.client("sagemaker").meta.service_model.operation_model("CreateTrainingJob").input_shape
-    for request in found.requests(alternatives=False):
-        typer.echo(sdk_call(planned_request(request, known, chosen), shape, found.path.rpartition("/")[2].lower()))
+    for request in found.planned_requests(execution_input(input, set), name=name, alternatives=False):
+        typer.echo(sdk_call(request, shape, found.path.rpartition("/")[2].lower()))
 
 
 def adopted_job(context: typer.Context, name: str) -> Adopted:

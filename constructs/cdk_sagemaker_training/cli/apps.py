@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import sysconfig
 from collections.abc import Callable, Iterable, Mapping
@@ -27,7 +28,9 @@ bucket = TrainingBucket(stack, "Bucket", removal_policy=cdk.RemovalPolicy.DESTRO
     "Training",
     job={job},
     # Built by Docker on the machine that deploys; without builder= by CodeBuild.
-    image=TrainingImage(stack, "Image", directory="training_code", file="{folder}/Dockerfile", builder="docker"),
+    image=TrainingImage(
+        stack, "Image", directory="training_code", file="{folder}/Dockerfile", builder="docker"
+    ),
 {channels}    output=S3Prefix(bucket, "models/"),
     checkpoints=S3Prefix(bucket, "checkpoints/"),
     # `training-jobs resume` goes on from an older execution's checkpoints.
@@ -51,6 +54,11 @@ training-jobs local stop
 ```
 
 `app.py` is the stack, `training_code/{folder}/train.py` the training. On AWS: `cdk deploy`, then `training-jobs --aws start`.
+{more}"""
+
+_OWN_MODEL = """
+For a model of your own, name in `app.py` a prefix with its config.json, tokenizer and safetensors as the channel `model`, and one
+with what `prepare_tokens.py --tokenizer FOLDER TEXT ...` writes as `tokens`. The trained model is a folder for `from_pretrained`.
 """
 
 
@@ -72,12 +80,13 @@ class App:
     """What sets one kind's app apart.
 
     Attributes:
-        folder: Its folder of the packaged training code.
+        folder: Its folder of the packaged training code, or one within it.
         names: What the app imports, besides what all do.
         job: The kind of job, as an expression.
         hyperparameters: As an expression.
         metrics: Regular expressions by metric name.
-        data: The data's channel, its file, and what writes that; None where the image brings the data.
+        data: The file of each channel, and what writes it; empty where the image brings the data.
+        more: The end of the README.
     """
 
     folder: str
@@ -85,7 +94,8 @@ class App:
     job: str
     hyperparameters: str
     metrics: dict[str, str]
-    data: tuple[str, str, Callable[[Path], None]] | None
+    data: Mapping[str, tuple[str, Callable[[Path], None]]]
+    more: str = ""
 
 
 def write_app(kind: str, directory: Path) -> list[Path]:
@@ -104,17 +114,24 @@ def write_app(kind: str, directory: Path) -> list[Path]:
     """
     if kind.replace("_", "-") not in APPS:
         raise ValueError(f"kind must be one of {', '.join(APPS)}, like 'heterogeneous', got {kind!r}")
-    app = APPS[kind.replace("_", "-")]
-    stack = "".join(word.capitalize() for word in app.folder.split("_")) + "Training"
+    kind = kind.replace("_", "-")
+    app = APPS[kind]
+    stack = "".join(word.capitalize() for word in kind.split("-")) + "Training"
     names = {"S3Prefix", "TrainingBucket", "TrainingImage", "TrainingWorkflow", *app.names}
     parts = {"assets": "", "data": "", "channels": ""}
-    if app.data is not None:
-        channel, file, _ = app.data
+    if app.data:
         names.add("S3Channel")
         parts = {
             "assets": "from aws_cdk import aws_s3_assets as s3_assets\n",
-            "data": f'data = s3_assets.Asset(stack, "Data", path="data/{file}")\n',
-            "channels": f'    channels={{"{channel}": S3Channel(data.bucket, data.s3_object_key)}},\n',
+            "data": "".join(
+                f'{channel} = s3_assets.Asset(stack, "{channel.capitalize()}", path="data/{file}")\n'
+                for channel, (file, _) in app.data.items()
+            ),
+            "channels": "    channels={\n"
+            + "".join(
+                f'        "{channel}": S3Channel({channel}.bucket, {channel}.s3_object_key),\n' for channel in app.data
+            )
+            + "    },\n",
         }
     texts = {
         "app.py": _APP.format(
@@ -126,15 +143,14 @@ def write_app(kind: str, directory: Path) -> list[Path]:
             hyperparameters=app.hyperparameters,
             metrics="\n".join(f'        "{name}": r"{regex}",' for name, regex in app.metrics.items()),
         ),
-        "README.md": _README.format(stack=stack, folder=app.folder),
+        "README.md": _README.format(stack=stack, folder=app.folder, more=app.more),
         **_FILES,
     }
     _check_new(directory, (*texts, "training_code", "data"))
-    written = copy_training_code(app.folder, directory / "training_code")
+    written = copy_training_code(app.folder.partition("/")[0], directory / "training_code")
     written += _write(directory, texts)
-    if app.data is not None:
-        _, file, write = app.data
-        (directory / "data").mkdir()
+    for file, write in app.data.values():
+        (directory / "data").mkdir(exist_ok=True)
         write(directory / "data" / file)
         written.append(directory / "data" / file)
     return sorted(written)
@@ -184,14 +200,36 @@ def _write_spirals(file: Path) -> None:
     file.write_text("\n".join(rows) + "\n")
 
 
-def _write_library(file: Path) -> None:
+def _library() -> str:
     """Text that is on every machine with Python: modules of its standard library, 1 MB of them."""
     text = ""
     for module in sorted(Path(sysconfig.get_path("stdlib")).glob("*.py")):
         if len(text) > 1_000_000:
             break
         text += module.read_text(errors="replace") + "\n\n"
-    file.write_text(text)
+    return text
+
+
+def _write_library(file: Path) -> None:
+    file.write_text(_library())
+
+
+def _write_tokens(file: Path) -> None:
+    """The same text, of which each byte is a token, in NumPy's format 1.0 (NumPy's documentation, `numpy.lib.format`)."""
+    tokens = _library().encode()
+    header = f"{{'descr': '|u1', 'fortran_order': False, 'shape': ({len(tokens)},), }}"
+    header = (
+        header.ljust(64 * -(-(10 + len(header) + 1) // 64) - 10 - 1) + "\n"
+    )  # what precedes the data is 64 bytes n times
+    file.write_bytes(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode() + tokens)
+
+
+def _write_llama(file: Path) -> None:
+    """A Llama of 0.2 million parameters, whose vocabulary is the bytes (transformers' documentation, `LlamaConfig`)."""
+    sizes = {"hidden_size": 64, "intermediate_size": 192, "num_hidden_layers": 4, "vocab_size": 256}
+    heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 512}
+    llama = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], **sizes, **heads}
+    file.write_text(json.dumps(llama, indent=2) + "\n")
 
 
 _LOSS = {"loss": r"loss ([0-9.]+)"}
@@ -205,7 +243,7 @@ APPS = {
         job='DataParallelJob(InstanceGroup("ml.g5.xlarge"), launcher=Torchrun())',
         hyperparameters='{"epochs": 20}',
         metrics=_CLASSIFIER_METRICS,
-        data=("points", "spirals.csv", _write_spirals),
+        data={"points": ("spirals.csv", _write_spirals)},
     ),
     "heterogeneous": App(
         folder="heterogeneous",
@@ -217,7 +255,7 @@ APPS = {
     )""",
         hyperparameters='{"epochs": 8, "batch-size": 64}',
         metrics={**_CLASSIFIER_METRICS, "samples/s": r"samples/s ([0-9.]+)"},
-        data=None,  # scikit-learn's digits
+        data={},  # scikit-learn's digits
     ),
     "compiled": App(
         folder="compiled",
@@ -225,7 +263,7 @@ APPS = {
         job='CompiledJob(InstanceGroup("ml.g5.xlarge"), compiler=TorchCompile(), launcher=Torchrun())',
         hyperparameters='{"steps": 200, "batch-size": 16, "sequence": 128}',
         metrics=_TEXT_METRICS,
-        data=("text", "library.txt", _write_library),
+        data={"text": ("library.txt", _write_library)},
     ),
     "model-parallel": App(
         folder="model_parallel",
@@ -233,6 +271,15 @@ APPS = {
         job='ModelParallelJob(InstanceGroup("ml.g5.12xlarge"), parallelism=NativeParallelism(data_shard=2, tensor=2))',
         hyperparameters='{"steps": 60, "checkpoint-every": 20}',
         metrics=_TEXT_METRICS,
-        data=("text", "library.py", _write_library),
+        data={"text": ("library.py", _write_library)},
+    ),
+    "huggingface": App(
+        folder="model_parallel/huggingface",
+        names=("InstanceGroup", "ModelParallelJob", "NativeParallelism"),
+        job='ModelParallelJob(InstanceGroup("ml.g5.12xlarge"), parallelism=NativeParallelism(data_shard=2, tensor=2))',
+        hyperparameters='{"steps": 60, "context": 64, "learning-rate": 0.003, "checkpoint-every": 20}',
+        metrics=_TEXT_METRICS,
+        data={"model": ("config.json", _write_llama), "tokens": ("tokens-00000.npy", _write_tokens)},
+        more=_OWN_MODEL,
     ),
 }

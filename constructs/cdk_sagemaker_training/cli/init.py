@@ -16,7 +16,7 @@ def init(
     kind: Annotated[
         str,
         typer.Argument(
-            help="data-parallel, heterogeneous, compiled or model-parallel; left out with --from-job and --from-sdk."
+            help="data-parallel, heterogeneous, compiled, model-parallel or huggingface; left out with --from-job and --from-sdk."
         ),
     ] = "",
     directory: Annotated[str, typer.Argument(help="The app's folder, by default this one.")] = "",

@@ -59,7 +59,8 @@ def resume(
 ) -> None:
     """Start a workflow again from the checkpoints of an older execution, with that one's input."""
     from cdk_sagemaker_training.client import TrainingError
-    from cdk_sagemaker_training.client.workflows import set_at, value_at
+    from cdk_sagemaker_training.client.planned_request import value_at
+    from cdk_sagemaker_training.client.workflows import set_at
 
     account = connect(context)
     older = find_execution(account, name)
@@ -96,15 +97,13 @@ def dry_run(
     Alternatives are printed too; the time is that of the first choice.
     """
     from cdk_sagemaker_training.cli.cost_text import cost_json, cost_line, prices_of
-    from cdk_sagemaker_training.cli.planned_request import planned_request
     from cdk_sagemaker_training.client.cost import machine_times
 
     account = connect(context)
     found = account.workflow(workflow)
     chosen, complete = found.prepare(execution_input(input, set), name)
-    known = {**complete, "Training": found.first_values()}
-    requests = [planned_request(request, known, chosen) for request in found.requests()]
-    runs = [planned_request(request, known, chosen) for request in found.requests(alternatives=False)]
+    requests = found.planned_requests(complete, name=chosen)
+    runs = found.planned_requests(complete, name=chosen, alternatives=False)
     times = [time for request in runs for time in machine_times(request)]
     prices = prices_of(price)
     if as_json:

@@ -47,6 +47,7 @@ class Account:
 
     Attributes:
         region: The region.
+        session: boto3's session.
     """
 
     def __init__(self, session: boto3.Session | None = None, *, region: str | None = None) -> None:
@@ -62,10 +63,12 @@ class Account:
         # Imported here, since boto3 takes longer to import than all else together.
         import boto3
 
-        self._session = session or boto3.Session()
-        chosen = region or self._session.region_name or os.environ.get("AWS_REGION")
+        self.session = session or boto3.Session()
+        chosen = region or self.session.region_name or os.environ.get("AWS_REGION")
         if chosen is None:
             raise TrainingError("no region is set: use --region, or `export AWS_REGION=us-east-1`")
+        if session is None and self.session.region_name is None:
+            self.session = boto3.Session(region_name=chosen)
         self.region = chosen
         self._clients: dict[str, Any] = {}
 
@@ -82,7 +85,7 @@ class Account:
             config = Config(
                 retries={"mode": "standard", "total_max_attempts": attempts}, user_agent_appid="training-jobs"
             )
-            self._clients[service] = self._session.client(service, region_name=self.region, config=config)
+            self._clients[service] = self.session.client(service, region_name=self.region, config=config)
         return self._clients[service]
 
     def workflows(self) -> list[Workflow]:

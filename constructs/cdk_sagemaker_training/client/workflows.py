@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from cdk_sagemaker_training.client.errors import TrainingError
 from cdk_sagemaker_training.client.executions import Execution
+from cdk_sagemaker_training.client.planned_request import planned_request, value_at
 
 if TYPE_CHECKING:
     from cdk_sagemaker_training.client.account import Account
@@ -123,6 +124,42 @@ class Workflow:
             )
         return chosen, complete
 
+    def planned_requests(
+        self, input: Mapping[str, Any] | None = None, *, name: str | None = None, alternatives: bool = True
+    ) -> list[dict[str, Any]]:
+        """Return the requests that the next start sends; what only the execution itself knows is in angle brackets.
+
+        Args:
+            input: The execution's input.
+            name: The execution's name.
+            alternatives: Whether to include those of jobs that run only where AWS has no capacity for the first.
+
+        Raises:
+            TrainingError: The input lacks what the request takes of it.
+        """
+        chosen, complete = self.prepare(input, name)
+        known = {**complete, "Training": self.first_values()}
+        return [planned_request(request, known, chosen) for request in self.requests(alternatives=alternatives)]
+
+    def model_trainer(self, input: Mapping[str, Any] | None = None) -> Any:
+        """Return the ``ModelTrainer`` of SageMaker's SDK, version 3, whose ``train()`` starts the job of the next start.
+
+        The job has no state machine that retries it, and not the tag of an execution. Needs the extra ``[sagemaker]``.
+
+        Args:
+            input: The execution's input.
+
+        Raises:
+            TrainingError: The SDK is not installed, the workflow runs several jobs, or ModelTrainer has no argument for a member.
+        """
+        from cdk_sagemaker_training.client.model_trainer import model_trainer
+
+        requests = self.planned_requests(input, alternatives=False)
+        if len(requests) != 1:
+            raise TrainingError(f"a ModelTrainer starts one job, and {self.path} runs {len(requests)} in order")
+        shape = self._account.client("sagemaker").meta.service_model.operation_model("CreateTrainingJob").input_shape
+        return model_trainer(requests[0], shape, self._account.session, self.path.rpartition("/")[2].lower())
+
     def start(self, input: Mapping[str, Any] | None = None, *, name: str | None = None) -> Execution:
         """Start an execution.
 
@@ -153,19 +190,6 @@ class Workflow:
     def latest(self) -> Execution | None:
         """Return its newest execution; None where it was never started."""
         return next(self.executions(), None)
-
-
-def value_at(input: Mapping[str, Any], path: str) -> Any:
-    """Return a member of an input, or None.
-
-    Args:
-        input: The input.
-        path: Names with dots between them.
-    """
-    value: Any = input
-    for name in path.split("."):
-        value = value.get(name) if isinstance(value, Mapping) else None
-    return value
 
 
 def set_at(input: dict[str, Any], path: str, value: Any) -> None:

@@ -42,7 +42,7 @@ def parallel_model(
 
     Of a pipeline, which only GPT-2 is cut into, this rank's stage.
     """
-    sizes = AutoConfig.from_pretrained(folder)
+    sizes = AutoConfig.from_pretrained(config_file(folder))
     cuttable = degrees.pipeline > 1 and sizes.model_type == "gpt2"
     of_config = GPT2Sequence._from_config if cuttable else AutoModelForCausalLM.from_config
     build = partial(of_config, sizes, dtype=torch.float32)
@@ -64,9 +64,17 @@ def parallel_model(
     return model
 
 
+def config_file(folder: Path) -> Path:
+    """config.json or, where the channel is that file alone under another name, such as an asset's, the only JSON file."""
+    named, others = folder / "config.json", sorted(folder.glob("*.json"))
+    if named not in others and len(others) != 1:
+        raise ValueError(f"the channel model must have a config.json, got {[file.name for file in others]} in {folder}")
+    return named if named in others else others[0]
+
+
 def model_flops(folder: Path, context: int) -> float:
     """Floating-point operations of a token, forward and backward, in all of the folder's model."""
-    sizes = AutoConfig.from_pretrained(folder)
+    sizes = AutoConfig.from_pretrained(config_file(folder))
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(sizes)
     return flops_per_token(model, sizes.num_hidden_layers, sizes.hidden_size, context)
@@ -125,7 +133,7 @@ def export(model: PreTrainedModel, source: Path, folder: Path, mesh: DeviceMesh)
         return
     folder.mkdir(parents=True, exist_ok=True)
     for file in source.iterdir():
-        if file.is_file() and "safetensors" not in file.name:
+        if file.is_file() and "safetensors" not in file.name and file != config_file(source):
             shutil.copy(file, folder)
     model.config.dtype = torch.float32
     model.config.save_pretrained(folder)

@@ -6,8 +6,6 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from cdk_sagemaker_training.client.workflows import value_at
-
 _FORMAT = re.compile(r"States\.Format\('(?P<template>(?:[^'\\]|\\.)*)'(?P<arguments>.*)\)$")
 
 
@@ -50,3 +48,16 @@ def _value(expression: str, input: Mapping[str, Any], name: str) -> Any:
         if len(parts) == len(values) + 1:
             return "".join(part + value for part, value in zip(parts, [*values, ""], strict=True))
     return f"<{expression.removeprefix('$.Training.').removeprefix('$$.')}>"
+
+
+def value_at(input: Mapping[str, Any], path: str) -> Any:
+    """Return a member of an input, or None.
+
+    Args:
+        input: The input.
+        path: Names with dots between them.
+    """
+    value: Any = input
+    for name in path.split("."):
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return value
