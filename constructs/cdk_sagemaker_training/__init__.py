@@ -59,6 +59,8 @@ if TYPE_CHECKING:
     from cdk_sagemaker_training.workflow.input_fields import ChoiceField, NumberField, TextField
     from cdk_sagemaker_training.workflow.retry_policy import Retry, default_retries
     from cdk_sagemaker_training.workflow.stop_rules import MetricLimit, Silence
+    from cdk_sagemaker_training.workflow.sweep_values import Grid, Objective, Rows, RowsFile
+    from cdk_sagemaker_training.workflow.training_sweep import TrainingSweep
     from cdk_sagemaker_training.workflow.training_task import TrainingTask
     from cdk_sagemaker_training.workflow.training_workflow import TrainingWorkflow
 
@@ -76,6 +78,7 @@ __all__ = [
     "EfsChannel",
     "Experiment",
     "FsxLustreChannel",
+    "Grid",
     "HeterogeneousJob",
     "InstanceGroup",
     "InstancePreference",
@@ -89,6 +92,7 @@ __all__ = [
     "NativeParallelism",
     "Neuron",
     "NumberField",
+    "Objective",
     "ParameterServer",
     "PrivateRegistry",
     "Profiler",
@@ -96,6 +100,8 @@ __all__ = [
     "PyTorchXla",
     "Ray",
     "Retry",
+    "Rows",
+    "RowsFile",
     "S3AccessPoint",
     "S3Channel",
     "S3Prefix",
@@ -119,6 +125,7 @@ __all__ = [
     "TrainingNetwork",
     "TrainingProps",
     "TrainingRole",
+    "TrainingSweep",
     "TrainingTask",
     "TrainingWorkflow",
     "UltraServers",
@@ -214,6 +221,8 @@ _MODULES = {
     "workflow.input_fields": ("ChoiceField", "NumberField", "TextField"),
     "workflow.retry_policy": ("Retry", "default_retries"),
     "workflow.stop_rules": ("MetricLimit", "Silence"),
+    "workflow.sweep_values": ("Grid", "Objective", "Rows", "RowsFile"),
+    "workflow.training_sweep": ("TrainingSweep",),
     "workflow.training_task": ("TrainingTask",),
     "workflow.training_workflow": ("TrainingWorkflow",),
 }

@@ -26,10 +26,12 @@ from cdk_sagemaker_training import (
     Debugger,
     EfsChannel,
     FsxLustreChannel,
+    Grid,
     InstanceGroup,
     LustreFileSystem,
     MetricLimit,
     Mlflow,
+    Objective,
     PrivateRegistry,
     Retry,
     S3Channel,
@@ -41,6 +43,7 @@ from cdk_sagemaker_training import (
     TrainingImage,
     TrainingNetwork,
     TrainingRole,
+    TrainingSweep,
     TrainingWorkflow,
     default_retries,
 )
@@ -151,12 +154,12 @@ class Members(cdk.Stack):
 
 
 class Managed(cdk.Stack):
-    """A workflow with retries, alternatives, a budget, rules that stop its jobs, and a topic that gets its events."""
+    """A workflow with retries, alternatives, a budget, rules that stop its jobs, a topic that gets its events, and a sweep."""
 
     def __init__(self, app: cdk.App, id: str) -> None:
         super().__init__(app, id)
         bucket = TrainingBucket(self, "Bucket")
-        TrainingWorkflow(
+        workflow = TrainingWorkflow(
             self,
             "Training",
             job=DataParallelJob(InstanceGroup(["ml.p5.48xlarge", "ml.p4d.24xlarge"], 2)),
@@ -170,6 +173,15 @@ class Managed(cdk.Stack):
             stop_when=[Silence(), MetricLimit("loss", above=10.0)],
             notify=[sns.Topic(self, "Topic", enforce_ssl=True)],
             input_fields={"note": TextField()},
+        )
+        TrainingSweep(
+            self,
+            "Sweep",
+            workflow=workflow,
+            over=Grid({"note": ["a", "b"]}),
+            results=S3Prefix(bucket, "sweeps/"),
+            concurrency=2,
+            objective=Objective("loss", "Minimize"),
         )
 
 

@@ -58,12 +58,14 @@ RECORDED: Mapping[str, Mapping[str, Iterable[str]]] = {
     },
     # "Synchronous".
     "stepfunctions-iam": dict.fromkeys(
-        ("caller", "machine"),
+        ("caller", "machine", "sweep"),
         (
             *("states:StartExecution", "states:DescribeExecution", "states:StopExecution"),
             *("events:PutTargets", "events:PutRule", "events:DescribeRule"),
         ),
     ),
+    # "IAM permissions for calling AWS Lambda".
+    "lambda-iam": {"sweep": ("lambda:InvokeFunction",)},
     "lustre-s3-encryption": {
         "FSx": ("kms:Encrypt", "kms:Decrypt", "kms:ReEncrypt*", "kms:GenerateDataKey*", "kms:DescribeKey")
     },

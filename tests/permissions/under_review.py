@@ -19,11 +19,14 @@ from cdk_sagemaker_training import (
     InstanceGroup,
     LustreFileSystem,
     Neuron,
+    NumberField,
+    RowsFile,
     S3Prefix,
     Torchrun,
     TrainingBucket,
     TrainingImage,
     TrainingNetwork,
+    TrainingSweep,
     TrainingTask,
     TrainingWorkflow,
 )
@@ -71,9 +74,33 @@ class Writing(cdk.Stack):
         )
 
 
+class Sweeping(cdk.Stack):
+    """A sweep whose rows and results are in a bucket with a key."""
+
+    def __init__(self, app: cdk.App, id: str) -> None:
+        super().__init__(app, id)
+        bucket = TrainingBucket(self, "Bucket", encryption_key=kms.Key(self, "Key", enable_key_rotation=True))
+        workflow = TrainingWorkflow(
+            self,
+            "Training",
+            job=DataParallelJob(InstanceGroup("ml.g5.xlarge")),
+            image=TrainingImage.from_dlc(self, "Image", "pytorch-training", "2.6.0-gpu-py312"),
+            output=S3Prefix(bucket, "models/"),
+            input_fields={"learning_rate": NumberField(0, 1)},
+        )
+        TrainingSweep(
+            self,
+            "Sweep",
+            workflow=workflow,
+            over=RowsFile(bucket, "rows.csv"),
+            results=S3Prefix(bucket, "sweeps/"),
+            concurrency=4,
+        )
+
+
 STACKS: Mapping[str, Callable[[cdk.App, str], cdk.Stack]] = {
     **example_stacks(),
-    **{stack.__name__: stack for stack in (Everything, Members, Reading, Waiting, Writing)},
+    **{stack.__name__: stack for stack in (Everything, Members, Reading, Sweeping, Waiting, Writing)},
 }
 
 

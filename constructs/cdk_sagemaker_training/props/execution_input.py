@@ -25,6 +25,7 @@ _TEXT_IN_JSON = Known("synth", "since its digits go into a text of JSON")
 _NAME = Known("synth", "since other props name it")
 _SHAPE = Known("synth", "since the request's members follow from it")
 _LITERAL = Known("synth", "since it is a literal in the state machine")
+_ROWS = Known("synth", "since the rows are checked and uploaded")
 _BUILT = Known("synth", "since the image is built, or chosen, from it")
 _NETWORK = Known("deployment", "since the network is made with it")
 _PREFIX = Known("deployment", "since permissions are granted on it; subfolder may be in the execution's input")
@@ -91,6 +92,11 @@ KNOWN: Mapping[str, Known] = {
     **_of("NumberField", _LITERAL, "minimum", "maximum"),
     **_of("ChoiceField", _LITERAL, "values"),
     **_of("TextField", _LITERAL, "pattern"),
+    **_of("Grid", _ROWS, "values"),
+    **_of("Rows", _ROWS, "values"),
+    **_of("RowsFile", Known("deployment", "since permissions are granted on it"), "key"),
+    **_of("Objective", _LITERAL, "metric", "goal"),
+    **_of("TrainingSweep", _LITERAL, "concurrency", "tolerated_failure_count", "tolerated_failure_percentage"),
     **_of("Silence", _LITERAL, "after"),
     **_of("MetricLimit", _LITERAL, "metric", "above", "below", "readings"),
     **_of("Budget", _LITERAL, "hours", "dollars", "prices", "least"),

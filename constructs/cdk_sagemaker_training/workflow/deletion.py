@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cache
-from pathlib import Path
 from typing import Any
 
-from aws_cdk import CfnResource, CustomResource, Duration, RemovalPolicy, Stack
+from aws_cdk import CfnResource, CustomResource, Duration, Stack
 from aws_cdk import aws_iam as iam
-from aws_cdk import aws_logs as logs
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct, IConstruct
 
+from cdk_sagemaker_training.workflow.handler_function import handler_function
 from cdk_sagemaker_training.workflow.launch import Launch
 
-_HANDLER = Path(__file__).with_name("deletion_handler.py")
-_RUNTIME = "python3.13"
-_TIMEOUT = Duration.minutes(15)  # Lambda's longest
 _FUNCTION_ID = "SageMakerTrainingJobsHandler"
 
 
@@ -68,48 +63,16 @@ def stop_jobs_on_deletion(
 
 
 def _function(stack: Stack) -> tuple[CfnResource, iam.Role]:
-    """The stack's function, made without aws_lambda, whose import takes longer than creating a workflow."""
+    """The stack's function."""
     existing = stack.node.try_find_child(_FUNCTION_ID)
     if existing is not None:
         function, role = existing.node.find_child("Resource"), existing.node.find_child("Role")
         assert isinstance(function, CfnResource)
         assert isinstance(role, iam.Role)
         return function, role
-    scope = Construct(stack, _FUNCTION_ID)
-    group = logs.LogGroup(
-        scope, "Logs", retention=logs.RetentionDays.THREE_MONTHS, removal_policy=RemovalPolicy.DESTROY
+    return handler_function(
+        Construct(stack, _FUNCTION_ID), "deletion_handler", "Stops training jobs before their workflow is deleted"
     )
-    role = iam.Role(
-        scope,
-        "Role",
-        description="Stops training jobs before their workflow is deleted",
-        assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"),
-    )
-    writing = iam.Policy(scope, "LogsPolicy", roles=[role])
-    writing.add_statements(
-        iam.PolicyStatement(actions=["logs:CreateLogStream", "logs:PutLogEvents"], resources=[group.log_group_arn])
-    )
-    function = CfnResource(
-        scope,
-        "Resource",
-        type="AWS::Lambda::Function",
-        properties={
-            "Code": {"ZipFile": _handler()},
-            "Description": "Stops training jobs before their workflow is deleted",
-            "Handler": "index.handler",
-            "LoggingConfig": {"LogGroup": group.log_group_name},
-            "Role": role.role_arn,
-            "Runtime": _RUNTIME,
-            "Timeout": _TIMEOUT.to_seconds(),
-        },
-    )
-    function.node.add_dependency(writing)
-    return function, role
-
-
-@cache
-def _handler() -> str:
-    return _HANDLER.read_text()
 
 
 def _constructs(values: Iterable[Any]) -> Iterator[IConstruct]:

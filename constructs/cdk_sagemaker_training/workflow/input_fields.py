@@ -41,6 +41,12 @@ class NumberField:
         bounds += [f"at most {self.maximum}"] if self.maximum is not None else []
         return "a number" + (f" of {' and '.join(bounds)}" if bounds else "")
 
+    def limits(self) -> dict[str, Any]:
+        """What is allowed, as JSON."""
+        return {
+            name: value for name, value in (("minimum", self.minimum), ("maximum", self.maximum)) if value is not None
+        }
+
     def condition(self, path: str) -> dict[str, Any]:
         """The condition of a Choice that a value is allowed.
 
@@ -80,6 +86,10 @@ class ChoiceField:
         """What is allowed, as text."""
         return f"one of {', '.join(map(str, self.values))}"
 
+    def limits(self) -> dict[str, Any]:
+        """What is allowed, as JSON."""
+        return {"values": list(self.values)}
+
     def condition(self, path: str) -> dict[str, Any]:
         """The condition of a Choice that a value is allowed.
 
@@ -111,6 +121,10 @@ class TextField:
     def rule(self) -> str:
         """What is allowed, as text."""
         return "text" if self.pattern == "*" else f"text like {self.pattern}"
+
+    def limits(self) -> dict[str, Any]:
+        """What is allowed, as JSON."""
+        return {"pattern": self.pattern}
 
     def condition(self, path: str) -> dict[str, Any]:
         """The condition of a Choice that a value is allowed.

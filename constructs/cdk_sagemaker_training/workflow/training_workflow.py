@@ -71,6 +71,8 @@ class TrainingWorkflow(ExecutionMetrics, Construct):
         role: The jobs' role.
         network: The jobs' network; None for SageMaker's own.
         image: The jobs' image.
+        input_fields: The declared fields of an execution's input.
+        metric_names: The names of ``metric_definitions``.
         stopper: The rule, queue and function that stop jobs of executions that ended before them.
     """
 
@@ -156,6 +158,7 @@ class TrainingWorkflow(ExecutionMetrics, Construct):
         check_attempts(attempts, retries, alternatives)
         check_silence(retries, stop_when)
         check_input_fields(input_fields or {})
+        self.input_fields: Mapping[str, InputField] = dict(input_fields or {})
         check_props("TrainingWorkflow", props)
         variants = props_of(alternatives, props)
         launch = Launch(self, props, variants)
@@ -225,6 +228,7 @@ class TrainingWorkflow(ExecutionMetrics, Construct):
         self.role = launch.role
         self.network = props.get("network")
         self.image = props["image"]
+        self.metric_names = tuple(props.get("metric_definitions") or ())
 
     @property
     @jsii.member(jsii_name="grantPrincipal")

@@ -43,6 +43,7 @@ RESOURCES: dict[str, str] = {
     **{f"iam:{name}": "role/{RoleName}" for name in ON_ROLES},
     "iam:SimulatePrincipalPolicy": "{PolicySourceArn}",
     **{f"kms:{name}": "key/{KeyId}" for name in ON_KEYS},
+    "lambda:InvokeFunction": "function:{FunctionName}",
     # A stream's ARN contains its group's; a group's ARN ends before the stream's name.
     "logs:CreateLogGroup": "log-group:{logGroupName}:log-stream:",
     "logs:CreateLogStream": "log-group:{logGroupName}:log-stream:{logStreamName}",
@@ -72,6 +73,8 @@ RESOURCES: dict[str, str] = {
     "states:StopExecution": "{executionArn}",
     "sts:AssumeRole": "{RoleArn}",
 }
+# The path of Lambda's Invoke (service model).
+_INVOCATION = re.compile(r"/2015-03-31/functions/([^/]+)/invocations")
 FORMS: dict[str, Callable[[str], str]] = {
     "": str,
     "after_slash": lambda text: text.rpartition("/")[2],
@@ -158,7 +161,10 @@ def _operation(environ: WSGIEnvironment) -> tuple[str, dict[str, Any]]:
     fields |= {name: values[0] for name, values in parse_qs(environ.get("QUERY_STRING", "")).items()}
     if "Action" in fields:
         return fields["Action"], fields
-    return f"{environ['REQUEST_METHOD']} {unquote(urlsplit(environ['REQUEST_URI']).path)}", {}
+    path = unquote(urlsplit(environ["REQUEST_URI"]).path)
+    if invoked := _INVOCATION.fullmatch(path):
+        return "InvokeFunction", {"FunctionName": invoked[1]}
+    return f"{environ['REQUEST_METHOD']} {path}", {}
 
 
 def body_of(environ: WSGIEnvironment) -> bytes:

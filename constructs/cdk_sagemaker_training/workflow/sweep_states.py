@@ -1,0 +1,160 @@
+"""The state machine of a TrainingSweep, as one literal in the Amazon States Language."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from cdk_sagemaker_training.props.jsonpath import quoted
+from cdk_sagemaker_training.workflow.retries import retry
+
+# Of Lambda, as CDK's LambdaInvoke retries them; of S3 as those of the check for a model; of Step Functions' own integration as of
+# Batch's (ASFHyP3/hyp3 912), of which a repeated call with the name of an execution starts no other (API, StartExecution).
+_OF_LAMBDA = (
+    "Lambda.ClientExecutionTimeoutException",
+    "Lambda.ServiceException",
+    "Lambda.AWSLambdaException",
+    "Lambda.SdkClientException",
+)
+_OF_S3 = ("S3.S3Exception", "S3.SdkClientException")
+_OF_STEP_FUNCTIONS = ("StepFunctions.AWSStepFunctionsException",)
+
+
+@dataclass(frozen=True)
+class SweepStates:
+    """What the states of a sweep refer to.
+
+    Attributes:
+        partition: Partition of ARNs.
+        function: ARN of the function that reads the rows and writes the table.
+        payload: What the function needs besides the operation.
+        workflow: ARN of the workflow's state machine.
+        fields: Names of the workflow's input fields.
+        bucket: The name of the bucket with the results.
+        prefix: How the keys of the results begin.
+        concurrency: How many rows run at once.
+        tolerance: The fields of the Map state that tolerate failures.
+    """
+
+    partition: str
+    function: str
+    payload: Mapping[str, Any]
+    workflow: str
+    fields: Iterable[str]
+    bucket: str
+    prefix: str
+    concurrency: int
+    tolerance: Mapping[str, float]
+
+    def definition(self) -> dict[str, Any]:
+        """Return the definition.
+
+        Each row is a child execution of the Distributed Map, with a history of its own. It writes its result itself, by the row's
+        key, so that a second execution finds it; ResultWriter's files would be by execution. Its output is empty, since those of
+        all rows together may have 256 KB.
+        """
+        return {
+            "Comment": "Runs a training workflow for each row of a sweep",
+            "StartAt": "Plan",
+            "States": {
+                "Plan": self._call("plan", "$.Plan", "AnyLeft"),
+                "AnyLeft": {
+                    "Type": "Choice",
+                    "Choices": [{"Variable": "$.Plan.Payload.Left", "NumericEquals": 0, "Next": "Table"}],
+                    "Default": "Rows",
+                },
+                "Rows": {
+                    "Type": "Map",
+                    "Label": "Rows",
+                    "ItemReader": {
+                        "Resource": f"arn:{self.partition}:states:::s3:getObject",
+                        "ReaderConfig": {"InputType": "JSON"},
+                        "Parameters": {"Bucket": self.bucket, "Key.$": "$.Plan.Payload.Key"},
+                    },
+                    "MaxConcurrency": self.concurrency,
+                    **self.tolerance,
+                    "ItemProcessor": {
+                        "ProcessorConfig": {"Mode": "DISTRIBUTED", "ExecutionType": "STANDARD"},
+                        "StartAt": "Train",
+                        "States": self._row(),
+                    },
+                    "ResultPath": "$.Outputs",
+                    "Catch": [{"ErrorEquals": ["States.ALL"], "ResultPath": "$.Error", "Next": "Table"}],
+                    "Next": "Table",
+                },
+                "Table": self._call("table", "$.Table", "HasFailed"),
+                "HasFailed": {
+                    "Type": "Choice",
+                    "Choices": [{"Variable": "$.Error", "IsPresent": True, "Next": "Failed"}],
+                    "Default": "Done",
+                },
+                "Done": {"Type": "Pass", "InputPath": "$.Table.Payload", "End": True},
+                "Failed": {
+                    "Type": "Fail",
+                    "Error": "TrainingSweepFailed",
+                    "CausePath": (
+                        "States.Format('{}: {}; of {} rows {} completed and {} failed; the table is {}', "
+                        "$.Error.Error, $.Error.Cause, $.Table.Payload.Rows, $.Table.Payload.Completed, "
+                        "$.Table.Payload.Failed, $.Table.Payload.Table)"
+                    ),
+                },
+            },
+        }
+
+    def _call(self, operation: str, result: str, following: str) -> dict[str, Any]:
+        return {
+            "Type": "Task",
+            "Resource": f"arn:{self.partition}:states:::lambda:invoke",
+            "Parameters": {
+                "FunctionName": self.function,
+                "Payload": {"Operation": operation, "Execution.$": "$$.Execution.Name", **self.payload},
+            },
+            "ResultSelector": {"Payload.$": "$.Payload"},
+            "ResultPath": result,
+            "Retry": [retry(5, *_OF_LAMBDA)],
+            "Next": following,
+        }
+
+    def _row(self) -> dict[str, Any]:
+        fields = {f"{name}.$": f"$.Row.{name}" for name in self.fields}
+        failed = {"ErrorEquals": ["States.ALL"], "ResultPath": "$.NotWritten", "Next": "RowFailed"}
+        return {
+            "Train": {
+                "Type": "Task",
+                "Resource": f"arn:{self.partition}:states:::states:startExecution.sync:2",
+                "Parameters": {
+                    "StateMachineArn": self.workflow,
+                    "Name.$": "States.Format('{}-{}', $.Key, States.Hash($$.Execution.Id, 'MD5'))",
+                    "Input": {**fields, "AWS_STEP_FUNCTIONS_STARTED_BY_EXECUTION_ID.$": "$$.Execution.Id"},
+                },
+                "ResultSelector": {"ExecutionArn.$": "$.ExecutionArn", "Job.$": "$.Output"},
+                "ResultPath": "$.Result",
+                "Retry": [retry(5, *_OF_STEP_FUNCTIONS)],
+                "Catch": [{"ErrorEquals": ["States.ALL"], "ResultPath": "$.Failure", "Next": "WriteFailure"}],
+                "Next": "WriteResult",
+            },
+            "WriteResult": {**self._write("completed", {"Row.$": "$.Row", "Job.$": "$.Result.Job"}), "End": True},
+            "WriteFailure": {
+                **self._write("failed", {"Row.$": "$.Row", "Failure.$": "$.Failure"}),
+                "ResultPath": "$.Written",
+                "Catch": [failed],
+                "Next": "RowFailed",
+            },
+            "RowFailed": {"Type": "Fail", "Error": "TrainingSweepRowFailed", "CausePath": "$.Failure.Cause"},
+        }
+
+    def _write(self, name: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        folder = quoted(f"{self.prefix}rows/")
+        return {
+            "Type": "Task",
+            "Resource": f"arn:{self.partition}:states:::aws-sdk:s3:putObject",
+            "Parameters": {
+                "Bucket": self.bucket,
+                "Key.$": f"States.Format('{{}}{{}}/{name}.json', {folder}, $.Key)",
+                "Body": body,
+                "ContentType": "application/json",
+            },
+            "ResultSelector": {},
+            "Retry": [retry(5, *_OF_S3)],
+        }

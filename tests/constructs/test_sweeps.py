@@ -1,0 +1,237 @@
+"""A sweep's rows, which are checked at synthesis, its state machine against Step Functions' limits, and its table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from rendered import lint, resolved
+from stacks import UserStack, message_of
+
+from cdk_sagemaker_training import (
+    ChoiceField,
+    Grid,
+    NumberField,
+    Objective,
+    Rows,
+    RowsFile,
+    TextField,
+    TrainingSweep,
+)
+from cdk_sagemaker_training.workflow import sweep_handler
+from cdk_sagemaker_training.workflow.sweep_values import checked_rows, rules_of
+
+FIELDS = {
+    "learning_rate": NumberField(0, 1),
+    "machines": ChoiceField([1, 2]),
+    "data_set": TextField("images-*"),
+}
+ROW = {"learning_rate": 0.1, "machines": 1, "data_set": "images-1"}
+GRID = Grid({"learning_rate": [0.1, 0.01], "machines": [1], "data_set": ["images-1"]})
+RULES = rules_of(FIELDS)
+
+# Step Functions' guide, "Service quotas": an execution's events, the bytes of a state's input or output, of a definition, and the
+# child executions of a Map Run.
+MOST_EVENTS, MOST_BYTES, MOST_OF_DEFINITION, MOST_CHILDREN = 25_000, 256 * 1024, 1024 * 1024, 10_000
+# What a state adds to the history (Step Functions API, HistoryEvent): entered and exited, and of a task that waits for another
+# execution scheduled, started, submitted and ended; of a Map in distributed mode its own start and end, and its run's.
+EVENTS_OF_A_STATE, EVENTS_OF_A_TASK, EVENTS_OF_A_MAP = 2, 4, 4
+EVENTS_OF_A_RETRY = 3
+
+
+class Sweeps:
+    """A workflow in a stack of its own, and sweeps of it."""
+
+    def __init__(self) -> None:
+        self.stack = UserStack()
+        self.workflow = self.stack.workflow(metric_definitions={"loss": "loss=(.*)"}, input_fields=FIELDS)
+
+    def make(self, **props: Any) -> TrainingSweep:
+        given = {"over": GRID, "results": self.stack.place("sweeps/rate/"), "concurrency": 8, "workflow": self.workflow}
+        return TrainingSweep(self.stack, f"Sweep{len(self.stack.node.children)}", **{**given, **props})
+
+
+class Swept:
+    """A sweep as its template has it."""
+
+    def __init__(self, **props: Any) -> None:
+        sweeps = Sweeps()
+        sweeps.make(**props)
+        self.template = sweeps.stack.template()
+        self.machines = sweeps.stack.machines()
+        [self.definition] = [one for one in self.machines.values() if "AnyLeft" in one["States"]]
+
+
+@pytest.fixture(scope="module")
+def sweeps() -> Sweeps:
+    return Sweeps()
+
+
+@pytest.fixture(scope="module")
+def swept() -> Swept:
+    return Swept(objective=Objective("loss", "Minimize"), tolerated_failure_percentage=5)
+
+
+def test_each_row_is_an_execution_of_the_workflow_with_the_rows_values(swept: Swept) -> None:
+    rows = swept.definition["States"]["Rows"]
+    assert (rows["MaxConcurrency"], rows["ToleratedFailurePercentage"]) == (8, 5)
+    train = rows["ItemProcessor"]["States"]["Train"]
+    assert train["Resource"] == "arn:aws:states:::states:startExecution.sync:2"
+    assert train["Parameters"]["Input"] == {
+        "learning_rate.$": "$.Row.learning_rate",
+        "machines.$": "$.Row.machines",
+        "data_set.$": "$.Row.data_set",
+        "AWS_STEP_FUNCTIONS_STARTED_BY_EXECUTION_ID.$": "$$.Execution.Id",
+    }
+
+
+def test_the_machine_passes_the_check_of_amazon_states_language(swept: Swept) -> None:
+    assert lint(swept.machines) == []
+
+
+def test_the_last_value_of_a_grid_changes_fastest() -> None:
+    assert Grid({"a": [1, 2], "b": ["x", "y"]}).rows() == [
+        {"a": 1, "b": "x"},
+        {"a": 1, "b": "y"},
+        {"a": 2, "b": "x"},
+        {"a": 2, "b": "y"},
+    ]
+
+
+def test_a_row_of_a_sweep_of_a_thousand_stays_within_the_limits_of_step_functions(swept: Swept) -> None:
+    """Of the sweep's own execution all rows are one Map state, whose events do not grow with them."""
+    rates = [number / 1_000 for number in range(1_000)]
+    lines = checked_rows(Grid({"learning_rate": rates, "machines": [1], "data_set": ["images-1"]}), FIELDS).splitlines()
+    assert len(lines) == 1_000
+    states = swept.definition["States"]
+    of_row = states["Rows"]["ItemProcessor"]["States"]
+    assert most_events(states) < MOST_EVENTS
+    assert most_events(of_row) < 100 < MOST_EVENTS  # as docs/sweeps.md says
+    assert len(json.dumps(swept.definition)) < MOST_OF_DEFINITION
+    # The rows are read from S3, so that no state's input has them; a row's output is empty.
+    assert "$.Row" not in json.dumps({name: state for name, state in states.items() if name != "Rows"})
+    outputs = [state["ResultSelector"] for state in of_row.values() if state.get("End")]
+    assert outputs == [{}]
+    assert len(json.dumps([{}] * len(lines))) < MOST_BYTES
+    assert states["Rows"]["MaxConcurrency"] <= MOST_CHILDREN
+
+
+def most_events(states: Mapping[str, Any]) -> int:
+    """The most events of an execution that enters each state once."""
+    events = 2
+    for state in states.values():
+        events += EVENTS_OF_A_STATE
+        events += {"Task": EVENTS_OF_A_TASK, "Map": EVENTS_OF_A_MAP}.get(state["Type"], 0)
+        events += sum(one["MaxAttempts"] * EVENTS_OF_A_RETRY for one in state.get("Retry", ()))
+    return events
+
+
+def test_a_sweep_may_do_what_its_states_call_and_no_more(swept: Swept) -> None:
+    allowed = {
+        action
+        for name, resource in swept.template["Resources"].items()
+        if resource["Type"] == "AWS::IAM::Policy" and name.startswith("Sweep")
+        for statement in resolved(resource["Properties"]["PolicyDocument"]["Statement"])
+        for action in ([statement["Action"]] if isinstance(statement["Action"], str) else statement["Action"])
+        if not action.startswith("logs:")
+    }
+    assert allowed == {
+        *("states:StartExecution", "states:DescribeExecution", "states:StopExecution", "lambda:InvokeFunction"),
+        *("events:DescribeRule", "events:PutRule", "events:PutTargets"),
+        *("s3:GetObject", "s3:ListBucket", "s3:PutObject"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("row", "problem"),
+    [
+        ({"learning_rate": 2}, "row 1: learning_rate must be a number of at least 0 and at most 1, got 2"),
+        ({"learning_rate": "0.1"}, 'row 1: learning_rate must be a number of at least 0 and at most 1, got "0.1"'),
+        ({"machines": 3}, "row 1: machines must be one of 1, 2, got 3"),
+        ({"data_set": "texts"}, 'row 1: data_set must be text like images-*, got "texts"'),
+        (
+            {"epochs": 3},
+            "row 1: epochs must be one of the workflow's input_fields, learning_rate, machines, data_set, got 3",
+        ),
+    ],
+)
+def test_a_row_that_is_not_allowed_is_refused_at_synthesis(row: dict[str, Any], problem: str) -> None:
+    message = message_of(lambda: checked_rows(Rows([{**ROW, **row}]), FIELDS))
+    assert message.startswith("over must be rows of the workflow's input_fields, like Grid(")
+    assert message.endswith(f"got {problem}")
+
+
+def test_a_row_must_have_all_fields_and_be_there_once() -> None:
+    lacking = message_of(lambda: checked_rows(Grid({"learning_rate": [0.1], "machines": [1]}), FIELDS))
+    assert lacking.endswith("got row 1: data_set must be text like images-*, got nothing")
+    twice = message_of(lambda: checked_rows(Rows([ROW, {**ROW, "machines": 1.0}]), FIELDS))
+    assert "row 2: must differ from those before, got " in twice
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda sweeps: Grid({}), "values must be at least one for each field, like "),
+        (lambda sweeps: Grid({"learning_rate": []}), "values must be at least one for each field, like "),
+        (lambda sweeps: Rows([]), "values must be at least one row, like "),
+        (lambda sweeps: RowsFile(sweeps.stack.bucket, "rows.parquet"), "key must end with .csv or .jsonl, like "),
+        (lambda sweeps: Objective("", "Minimize"), "metric must be text, like "),
+        (lambda sweeps: sweeps.make(concurrency=0), "concurrency must be 1 to 10000, like 8, got 0"),
+        (lambda sweeps: sweeps.make(tolerated_failure_count=-1), "tolerated_failure_count must be 0 or more, like 5"),
+        (lambda sweeps: sweeps.make(tolerated_failure_percentage=101), "tolerated_failure_percentage must be 0 to 100"),
+        (
+            lambda sweeps: sweeps.make(results=sweeps.stack.place("sweeps")),
+            "results must be a prefix that ends with a slash",
+        ),
+        (
+            lambda sweeps: sweeps.make(objective=Objective("accuracy", "Maximize")),
+            "objective.metric must be one of the workflow's metric_definitions, loss, like ",
+        ),
+        (
+            lambda sweeps: sweeps.make(workflow=sweeps.stack.workflow("Fixed")),
+            "workflow must have input_fields, of which ",
+        ),
+    ],
+)
+def test_a_sweep_that_cannot_be_is_refused(sweeps: Sweeps, make: Any, message: str) -> None:
+    assert message_of(lambda: make(sweeps)).startswith(message)
+
+
+def test_cells_of_a_csv_file_have_the_types_of_their_fields() -> None:
+    text = "learning_rate,machines,data_set\n0.1,2,images-7\n"
+    assert list(sweep_handler.parsed(text, "rows.csv", RULES)) == [
+        {"learning_rate": 0.1, "machines": 2, "data_set": "images-7"}
+    ]
+    assert list(sweep_handler.parsed("name\n007\n", "rows.csv", rules_of({"name": TextField()}))) == [{"name": "007"}]
+    assert list(sweep_handler.parsed("size\n8\n", "rows.csv", rules_of({"size": ChoiceField(["8", "16"])}))) == [
+        {"size": "8"}
+    ]
+
+
+def test_a_line_that_is_no_object_is_named() -> None:
+    with pytest.raises(sweep_handler.InvalidInput, match=r"line 2 must be a JSON object, like .*, got 0\.1"):
+        list(sweep_handler.parsed('{"learning_rate": 0.1}\n0.1\n', "rows.jsonl", RULES))
+
+
+def test_a_rows_key_is_that_of_its_values_whatever_their_order() -> None:
+    assert sweep_handler.key_of({"a": 1, "b": "x"}) == sweep_handler.key_of({"b": "x", "a": 1.0})
+    assert sweep_handler.key_of({"a": 1}) != sweep_handler.key_of({"a": "1"})
+
+
+@pytest.mark.parametrize(("goal", "best"), [("Minimize", 0.5), ("Maximize", 2.0)])
+def test_the_best_row_is_the_one_with_the_best_metric_of_those_that_have_it(goal: str, best: float) -> None:
+    lines = [{"Metrics.loss": 2.0}, {"Metrics.loss": 0.5}, {"Status": "Failed"}, {"Metrics.loss": float("nan")}]
+    assert sweep_handler.best(lines, {"MetricName": "loss", "Type": goal}) == {"Metrics.loss": best}
+    assert sweep_handler.best(lines[2:], {"MetricName": "loss", "Type": goal}) is None
+    assert sweep_handler.best(lines, None) is None
+
+
+def test_the_reason_of_a_failure_is_that_of_the_workflows_execution() -> None:
+    described = json.dumps({"Error": "TrainingJobFailed", "Cause": "job-1: AlgorithmError"})
+    assert (
+        sweep_handler.reason({"Error": "States.TaskFailed", "Cause": described})
+        == "TrainingJobFailed: job-1: AlgorithmError"
+    )
+    assert sweep_handler.reason({"Error": "States.Timeout", "Cause": ""}) == "States.Timeout: "
