@@ -7,11 +7,15 @@ import json
 import os
 import random
 import re
+import signal
 import socket
+import subprocess
+import sys
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import preloaded
 import psutil
@@ -38,12 +42,47 @@ def losses_of(lines: Iterable[str]) -> dict[str, str]:
     return {match[1]: match[2] for match in found if match}
 
 
+class Interpreted:
+    """A process of an interpreter of its own, with the members of ``preloaded.Program`` that a Program uses."""
+
+    def __init__(self, arguments: Sequence[object], cwd: Path, env: Mapping[str, str]) -> None:
+        command = [sys.executable, *map(str, arguments)]
+        options = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "start_new_session": True}
+        self._popen = subprocess.Popen(command, cwd=cwd, env=env, **options)  # type: ignore[call-overload]
+        self.processes, self.stdout = [self._popen], self._popen.stdout
+        self.wait, self.kill, self.terminate = self._popen.wait, self._popen.kill, self._popen.terminate
+
+    def communicate(self, timeout: float | None = None) -> tuple[str, None]:
+        rest = self.stdout.read()
+        self.wait(timeout)
+        return rest, None
+
+    def close(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._popen.pid, signal.SIGKILL)
+        self.wait()
+        self.stdout.close()
+
+
 class Program:
     """A train.py that runs, with the processes that it starts, of which none is left afterwards."""
 
-    def __init__(self, script: Path, folder: Path, *arguments: object, processes: int = 1, **environment: str) -> None:
+    def __init__(
+        self,
+        script: Path,
+        folder: Path,
+        *arguments: object,
+        processes: int = 1,
+        packages: Path | None = None,
+        **environment: str,
+    ) -> None:
         settings = {"PATH": os.environ["PATH"], "PYTHONPATH": str(TRAINING_CODE)}
         self.seen: list[str] = []  # the lines that `until` has read
+        if packages:  # which are not those that preloaded.py has loaded
+            variables = settings | environment
+            variables["PYTHONPATH"] = f"{packages}{os.pathsep}{variables['PYTHONPATH']}"
+            self._process: Any = Interpreted([script, *arguments], folder, variables)
+            return
         self._process = preloaded.start([script, *arguments], cwd=folder, env=settings | environment, ranks=processes)
 
     def until(self, beginning: str) -> None:

@@ -1,13 +1,14 @@
 """Trainings of each kind that are interrupted at seeded moments, by SIGTERM or SIGKILL, end with the losses of one that was not.
 
 A job's hosts get SIGTERM when it is stopped or its spot machines are taken back, and end without one when a machine fails.
-TensorFlow's examples are interrupted in test_heterogeneous_tensorflow.py and end_to_end/test_compiled.py, once each.
+TensorFlow's and Ray's examples need packages that the tests' environment lacks, which `make soak` installs once.
 """
 
 from __future__ import annotations
 
 import json
 import random
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -17,9 +18,10 @@ from pathlib import Path
 import numpy as np
 import preloaded
 import pytest
-from programs import TRAINING_CODE, Program, losses_of
+from programs import TRAINING_CODE, Program, free_port, losses_of
 
 MOMENTS = 10
+TENSORFLOW = ("tensorflow-cpu==2.21.0", "scikit-learn")
 QUICK = 2  # moments of the quick kinds that every change waits for; `make soak` has all
 LLAMA = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": 128, "hidden_size": 32}
 LLAMA |= {"intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
@@ -36,15 +38,16 @@ class Kind:
     seconds: float = 0.05  # within which of a logged step it is interrupted
     quick: bool = False
     inputs: Callable[[Path], dict[str, str]] = lambda folder: {}
+    packages: tuple[str, ...] = ()  # that the tests' environment lacks
 
-    def start(self, folder: Path, inputs: Path) -> Program:
+    def start(self, folder: Path, inputs: Path, packages: Path | None = None) -> Program:
         folder.mkdir(exist_ok=True)
         variables = {
             "PYTHONPATH": ":".join(str(TRAINING_CODE / path) for path in ("", *self.paths)),
             **self.inputs(inputs),
         }
         command = (TRAINING_CODE / self.script, folder, *self.arguments.split())
-        return Program(*command, processes=self.ranks, **variables)
+        return Program(*command, processes=self.ranks, packages=packages, **variables)
 
 
 def a_model_and_tokens(folder: Path) -> dict[str, str]:
@@ -68,6 +71,10 @@ def a_folder_of_images(folder: Path) -> dict[str, str]:
 
 def a_compilers_cache(folder: Path) -> dict[str, str]:
     return {"TORCHINDUCTOR_CACHE_DIR": str(folder / "cache"), "HOME": str(folder), "TRAINING_COMPILER": "inductor"}
+
+
+def quiet_tensorflow(folder: Path) -> dict[str, str]:
+    return {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "0", "HOME": str(folder)}
 
 
 KINDS = {
@@ -99,6 +106,29 @@ KINDS = {
         paths=("model_parallel", "model_parallel/huggingface"),
         inputs=a_model_and_tokens,
     ),
+    "ray": Kind(
+        "heterogeneous/ray_data/train.py",
+        "--epochs 2 --batch-size 32 --data-tasks 1",
+        paths=("heterogeneous", "heterogeneous/ray_data"),
+        packages=("pyarrow",),
+    ),
+    "tensorflow data parallel": Kind(
+        "data_parallel/tensorflow/train.py", "--epochs 12", inputs=quiet_tensorflow, packages=TENSORFLOW
+    ),
+    "tensorflow heterogeneous": Kind(
+        "heterogeneous/tensorflow/train.py",
+        "--epochs 2 --batch-size 20",
+        paths=("heterogeneous/tensorflow",),
+        inputs=quiet_tensorflow,
+        packages=TENSORFLOW,
+    ),
+    "tensorflow compiled": Kind(
+        "compiled/tensorflow/train.py",
+        "--compiler=xla --steps=40 --checkpoint-every=7 --log-every=1 --batch-size=4 --sequence=32 --width=32 --layers=1",
+        paths=("compiled/tensorflow",),
+        inputs=quiet_tensorflow,
+        packages=TENSORFLOW,
+    ),
 }
 SMDDP = Kind(
     str(Path(__file__).parent / "smddp_stand_in.py"), f"{KINDS['data parallel'].arguments} --backend smddp", ranks=2
@@ -116,15 +146,35 @@ CASES = [
 ]
 
 
+@pytest.fixture(scope="session")
+def packages_of(pytestconfig: pytest.Config) -> Callable[[Kind], Path | None]:
+    """The folder with a kind's packages, which is filled once for all runs."""
+
+    def folder(kind: Kind) -> Path | None:
+        if not kind.packages:
+            return None
+        found = pytestconfig.cache.mkdir(kind.packages[0])
+        if not (found / "complete").exists():
+            command = [sys.executable, "-m", "pip", "install", "--quiet", "--target", found, *kind.packages]
+            subprocess.run(command, check=True)
+            (found / "complete").touch()
+        return Path(found)
+
+    return folder
+
+
 @pytest.fixture(scope="module")
-def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Path, dict[str, str]]]:
+def uninterrupted(
+    tmp_path_factory: pytest.TempPathFactory, packages_of: Callable[[Kind], Path | None]
+) -> Callable[[str], tuple[Path, dict[str, str]]]:
     """The inputs of a kind, and the losses of a training of it that nothing interrupts."""
     found: dict[str, tuple[Path, dict[str, str]]] = {}
 
     def of(name: str) -> tuple[Path, dict[str, str]]:
         if name not in found:
             inputs = tmp_path_factory.mktemp("inputs")
-            program = KINDS[name].start(tmp_path_factory.mktemp("uninterrupted"), inputs)
+            kind = KINDS[name]
+            program = kind.start(tmp_path_factory.mktemp("uninterrupted"), inputs, packages_of(kind))
             ended = program.end()
             program.close()
             assert ended.code == 0, ended
@@ -136,12 +186,17 @@ def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], t
 
 @pytest.mark.parametrize(("name", "moment"), CASES)
 def test_an_interrupted_training_ends_with_the_losses_of_one_that_was_not(
-    uninterrupted: Callable[[str], tuple[Path, dict[str, str]]], name: str, moment: int, tmp_path: Path
+    uninterrupted: Callable[[str], tuple[Path, dict[str, str]]],
+    packages_of: Callable[[Kind], Path | None],
+    name: str,
+    moment: int,
+    tmp_path: Path,
 ) -> None:
     kind, chosen = KINDS[name], random.Random(f"{name} {moment}")
     inputs, expected = uninterrupted(name)
     at = chosen.choice(list(expected)[:-1])
-    program = kind.start(tmp_path, inputs)
+    packages = packages_of(kind)
+    program = kind.start(tmp_path, inputs, packages)
     program.until(f"{at} ")
     time.sleep(chosen.uniform(0, kind.seconds))
     if chosen.random() < 0.5:
@@ -151,7 +206,7 @@ def test_an_interrupted_training_ends_with_the_losses_of_one_that_was_not(
         rest = program.end().lines
     first = [*program.seen, *rest]
     program.close()
-    again = kind.start(tmp_path, inputs)
+    again = kind.start(tmp_path, inputs, packages)
     ended = again.end()
     again.close()
     assert ended.code == 0, ended
@@ -185,6 +240,29 @@ def test_horovods_example_has_the_losses_of_the_data_parallel_one_and_goes_on_fr
     again.close()
     assert losses_of(stopped) | losses_of(ended.lines) == uninterrupted("data parallel")[1], ended
     assert set(losses_of(ended.lines)) != set(uninterrupted("data parallel")[1])
+
+
+@pytest.mark.soak
+def test_two_hosts_of_tensorflow_train_one_model_by_what_the_launcher_sets(
+    packages_of: Callable[[Kind], Path | None], tmp_path: Path
+) -> None:
+    """TF_CONFIG as the toolkit sets it, but for the hosts' names: `_build_tf_config_for_mwms` of
+    aws/sagemaker-tensorflow-training-toolkit, training.py."""
+    kind, hosts, workers = KINDS["tensorflow data parallel"], [], [f"localhost:{free_port()}" for _ in range(2)]
+    script, arguments = TRAINING_CODE / kind.script, kind.arguments.split()
+    for number in range(2):
+        (tmp_path / str(number)).mkdir()
+        cluster = {"cluster": {"worker": workers}, "environment": "cloud", "task": {"index": number, "type": "worker"}}
+        variables = {"TF_CONFIG": json.dumps(cluster), "SM_HOSTS": '["algo-1", "algo-2"]'}
+        variables |= {"SM_CURRENT_HOST": f"algo-{number + 1}", **quiet_tensorflow(tmp_path)}
+        hosts.append(Program(script, tmp_path / str(number), *arguments, packages=packages_of(kind), **variables))
+    first, second = (host.end() for host in hosts)
+    for host in hosts:
+        host.close()
+    assert (first.code, second.code) == (0, 0), (first, second)
+    assert list(losses_of(first.lines)) == [f"epoch {epoch}" for epoch in range(1, 13)]
+    assert losses_of(second.lines) == {}
+    assert [(tmp_path / str(number) / "output/model/model.keras").exists() for number in range(2)] == [True, False]
 
 
 @pytest.mark.soak

@@ -7,8 +7,8 @@ On SageMaker:                               a HeterogeneousJob with launcher=Ray
 The launcher starts this file once, on the first host of the group that trains, where Ray's head is. Ray Data's tasks run on hosts
 whose label ``group`` is ``--data-group``, and stream their batches to this process; in a cluster without that group, anywhere.
 
-It goes on with the epoch after the last checkpoint's where there is one; on a laptop, remove ``./output`` to begin anew. SIGTERM
-ends it with a checkpoint after the step that it is in; it then begins the epoch anew with those weights.
+It resumes from its last checkpoint; on a laptop, remove ``./output`` to begin anew. SIGTERM ends it with a checkpoint after the
+current step. The batches before it in the epoch are then preprocessed again, and skipped.
 """
 
 # ran: `heterogeneous/ray_data/train.py` | no | test_training_code | no | no
@@ -16,6 +16,7 @@ ends it with a checkpoint after the step that it is in; it then begins the epoch
 from __future__ import annotations
 
 import argparse
+import itertools
 import logging
 import os
 import signal
@@ -69,13 +70,16 @@ def dataset(options: argparse.Namespace) -> ray.data.Dataset:
     )
 
 
-def batches_of(dataset: ray.data.Dataset, epoch: int, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """An epoch's batches, shuffled within eight batches at a time."""
-    yield from dataset.iter_batches(
+def batches_of(
+    dataset: ray.data.Dataset, epoch: int, first: int, options: argparse.Namespace
+) -> Iterator[dict[str, Any]]:
+    """An epoch's batches after the ``first`` ones, shuffled within eight batches at a time."""
+    batches = dataset.iter_batches(
         batch_size=options.batch_size,
         local_shuffle_buffer_size=8 * options.batch_size,
         local_shuffle_seed=options.seed + epoch,
     )
+    return itertools.islice(iter(batches), first, None)
 
 
 # -- Model ------------------------------------------------------------------------------------------------------------
@@ -109,11 +113,11 @@ def train(job: Job, options: argparse.Namespace) -> None:
     model, optimizer = build(options, device)
     stopped: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _: stopped.append(number))  # in place of the handler of ray.init()
-    steps, first = restore(job, model, optimizer)
+    steps, first, before = restore(job, model, optimizer)
     data = dataset(options)
     for epoch in range(first, options.epochs):
-        losses, hosts, began = [], Counter[str](), time.perf_counter()
-        for batch in batches_of(data, epoch, options):
+        losses, hosts, began = list(before), Counter[str](), time.perf_counter()
+        for batch in batches_of(data, epoch, len(before), options):
             losses.append(step(model, optimizer, batch, device))
             hosts.update(batch["host"].tolist())
             steps += 1
@@ -122,15 +126,9 @@ def train(job: Job, options: argparse.Namespace) -> None:
                 print(f"step {steps} loss {losses[-1].item():.6f} samples/s {rate:.0f}", flush=True)
             if stopped:
                 break
-        keep(
-            job,
-            {
-                "model": model.state_dict(),
-                "optimizer": optimizer.state_dict(),
-                "steps": steps,
-                "epoch": epoch + (not stopped),
-            },
-        )
+        before = torch.stack(losses) if stopped else torch.empty(0)
+        states = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
+        keep(job, {**states, "steps": steps, "epoch": epoch + (not stopped), "losses": before})
         if stopped:
             print(f"stopped by SIGTERM with the checkpoint of step {steps}", flush=True)
             return
@@ -149,22 +147,24 @@ def keep(job: Job, states: dict[str, Any]) -> None:
     os.replace(job.checkpoints / "next.partial", job.checkpoints / "last.pt")
 
 
-def restore(job: Job, model: nn.Module, optimizer: torch.optim.Optimizer) -> tuple[int, int]:
-    """Go on where the checkpoint stands: the steps that were taken, and the epoch to go on with."""
+def restore(job: Job, model: nn.Module, optimizer: torch.optim.Optimizer) -> tuple[int, int, torch.Tensor]:
+    """Go on where the checkpoint stands: the steps that were taken, the epoch to go on with, and its losses so far."""
     file = job.checkpoints / "last.pt"
     if not file.is_file():
-        return 0, 0
+        return 0, 0, torch.empty(0)
     state = torch.load(file, weights_only=True)
     model.load_state_dict(state["model"])
     optimizer.load_state_dict(state["optimizer"])
-    return state["steps"], state["epoch"]
+    return state["steps"], state["epoch"], state["losses"]
 
 
 def main() -> None:
     options = config()
     ray.init(logging_level=logging.WARNING)  # RAY_ADDRESS names the job's cluster
     logging.getLogger("ray.data").setLevel(logging.WARNING)
-    ray.data.DataContext.get_current().enable_progress_bars = False
+    context = ray.data.DataContext.get_current()
+    context.enable_progress_bars = False
+    context.execution_options.preserve_order = True  # an epoch's batches are the same each time
     train(Job.here(), options)
 
 

@@ -9,7 +9,8 @@ batches. A batch's content is a function of seed, epoch and its number; with the
 they are ready.
 
 It resumes from the last checkpoint; on a laptop, remove ``./output`` to start over. SIGTERM ends it with a checkpoint, after the
-same step on all hosts; it then resumes with these weights at the beginning of the epoch.
+same step on all hosts. It goes on with the batch after that one, or, where other machines prepare the batches, with these weights
+at the beginning of the epoch: tf.data service does not know which batches were read.
 """
 
 # ran: `heterogeneous/tensorflow/train.py` | its parts: test_heterogeneous_tensorflow | test_heterogeneous_tensorflow | no | no
@@ -91,9 +92,17 @@ def strategy_of(job: Job) -> tf.distribute.Strategy:
 
 
 def batches_of(
-    epoch: int, strategy: tf.distribute.Strategy, job: Job, cluster: Cluster | None, options: argparse.Namespace
+    epoch: int,
+    first: int,
+    strategy: tf.distribute.Strategy,
+    job: Job,
+    cluster: Cluster | None,
+    options: argparse.Namespace,
 ) -> tuple[Any, int]:
-    """An epoch's batches for each device of this host: images, float32 [n, 28, 28, 1], and labels, int64 [n]; and its samples."""
+    """An epoch's batches for each device of this host, after ``first`` steps, and its samples.
+
+    A batch is images, float32 [n, 28, 28, 1], and labels, int64 [n].
+    """
     images, labels = training_digits(job.channels.get("digits"))
     order = np.random.default_rng([options.seed, epoch]).permutation(len(labels))
     count = -(-len(labels) // options.batch_size)
@@ -110,6 +119,7 @@ def batches_of(
         numbers = tf.data.Dataset.range(count)
         if cluster is None:
             numbers = numbers.shard(context.num_input_pipelines, context.input_pipeline_id)
+            numbers = numbers.skip(first * strategy.num_replicas_in_sync // context.num_input_pipelines)
         prepared = numbers.map(batch, num_parallel_calls=tf.data.AUTOTUNE)
         if cluster is not None:
             prepared = prepared.apply(
@@ -178,8 +188,11 @@ def train(job: Job, cluster: Cluster | None, options: argparse.Namespace) -> Non
     with strategy.scope():
         model, optimizer = build(options)
     chief = job.host == job.group_hosts[0]
-    epochs, steps = (tf.Variable(0, dtype=tf.int64, trainable=False) for _ in range(2))
-    checkpoint = tf.train.Checkpoint(model=model, optimizer=optimizer, epochs=epochs, steps=steps)
+    epochs, steps, taken = (tf.Variable(0, dtype=tf.int64, trainable=False) for _ in range(3))
+    # Of the epoch that is under way: steps, and the sums of the samples' losses and of the samples.
+    sums = tf.Variable([0, 0], dtype=tf.float64, trainable=False)
+    about = {"epochs": epochs, "steps": steps, "taken": taken, "sums": sums}
+    checkpoint = tf.train.Checkpoint(model=model, optimizer=optimizer, **about)
     keeper = tf.train.CheckpointManager(checkpoint, str(job.checkpoints), max_to_keep=2)
     if keeper.latest_checkpoint:
         checkpoint.restore(keeper.latest_checkpoint).assert_consumed()
@@ -189,10 +202,18 @@ def train(job: Job, cluster: Cluster | None, options: argparse.Namespace) -> Non
     )
     step = None
     for epoch in range(first, options.epochs):
-        batches, expected = batches_of(epoch, strategy, job, cluster, options)
+        if cluster is not None:
+            taken.assign(0)
+            sums.assign([0, 0])
+        batches, expected = batches_of(epoch, int(taken), strategy, job, cluster, options)
         step = step or step_of(strategy, model, optimizer, batches.element_spec)
-        loss, samples, stopped = run_epoch(step, until_all_end(batches), steps, chief, stop)
+        losses, counts, stopped = run_epoch(step, until_all_end(batches), steps, chief, stop)
+        total = [loss * tf.cast(n, loss.dtype) for loss, n in zip(losses, counts, strict=True)]
+        sums.assign_add([tf.cast(tf.add_n(total), tf.float64), tf.cast(tf.add_n(counts), tf.float64)])
         epochs.assign(epoch if stopped else epoch + 1)
+        loss, samples = float(sums[0] / sums[1]), int(sums[1])
+        taken.assign(int(taken) + len(losses) if stopped else 0)
+        sums.assign(sums if stopped else [0, 0])
         if chief:
             keeper.save(checkpoint_number=steps)
         if stopped:
@@ -224,8 +245,8 @@ def until_all_end(batches: Any) -> Iterator[Any]:
 
 def run_epoch(
     step: Callable[..., Any], batches: Iterator[Any], steps: tf.Variable, chief: bool, stop: Stop
-) -> tuple[float, int, bool]:
-    """One pass over an epoch's batches, or until ``stop``. Returns the mean loss and the number of its samples, on all devices
+) -> tuple[list[tf.Tensor], list[tf.Tensor], bool]:
+    """One pass over an epoch's batches, or until ``stop``. Returns the mean loss and the samples of each step, on all devices
     together, and whether it was stopped."""
     losses, counts = [], []
     stopped = False
@@ -240,9 +261,7 @@ def run_epoch(
             print(f"step {int(steps)} loss {float(loss):.6f} samples/s {rate:.0f}", flush=True)
         if stopped := stop.agreed(int(steps)):
             break
-    samples = int(tf.add_n(counts))
-    total = float(tf.add_n([loss * tf.cast(n, loss.dtype) for loss, n in zip(losses, counts, strict=True)]))
-    return total / samples, samples, stopped
+    return losses, counts, stopped
 
 
 def main() -> None:
