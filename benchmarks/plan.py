@@ -78,7 +78,7 @@ def draw(dice: random.Random) -> Drawn:
         batch_size=1,
         preprocess_seconds=10 ** dice.uniform(-1.5, 0.5),
         sample_bytes=10 ** dice.uniform(6, 7.8),
-        step_seconds={configuration.train.facts.name: 10 ** dice.uniform(-2, 0)},
+        step_seconds={configuration.train.facts.name: 10 ** dice.uniform(-2.5, -0.5)},
     )
     predicted = step_time(measurement, configuration, local_share=0.0)
     assert predicted is not None

@@ -147,7 +147,7 @@ class Simulation:
                     rank.delivered += 1
                     self._request(rank)
         # Where the step is the limit, more is received than used until the look-ahead is full.
-        counted = steps - setup.steps // 2 if setup.step else (self._received - before) / setup.ranks
+        counted = steps - 1 - setup.steps // 2 if setup.step else (self._received - before) / setup.ranks
         rate = counted * setup.ranks / (self._now - began)
         connected = [sum(number in rank.homes for rank in self._ranks) for number in range(setup.hosts)]
         ranks_here = min(setup.ranks, setup.ranks_of_machine)
