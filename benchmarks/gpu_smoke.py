@@ -2,9 +2,10 @@
 
     python benchmarks/gpu_smoke.py
 
-It requires PyTorch with CUDA, and transformers for one row. The loss's difference is the largest, over the first steps in fp32
-(TF32 on the GPU), from one process on the CPU with the same arguments. Tokens or samples a second, memory and MFU are those that
-the scripts log in bf16; the compile ratio is the eager step's time over the compiled one's. Without a GPU it exits with 2.
+It requires PyTorch with CUDA, transformers for one row, and Pillow and scikit-learn for those of images. The loss's difference is
+the largest, over the first steps in fp32 (TF32 on the GPU), from one process on the CPU with the same arguments; in the row of
+fp16 both compute in fp16. Tokens, samples or images a second, memory and MFU are those that the scripts log in bf16; the compile
+ratio is the eager step's time over the compiled one's. Without a GPU it exits with 2.
 """
 
 from __future__ import annotations
@@ -15,10 +16,12 @@ import re
 import subprocess
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 
 TRAINING_CODE = Path(__file__).parents[1] / "training_code"
 SMALL = "--layers 2 --width 128 --heads 4"
+SMALL_IMAGES = "--epochs 1 --log-every 1 --batch-size 100 --depth 26 --width 16 --size 64 --workers 2"
 PARITY_STEPS = 10
 # Llama of half a billion parameters.
 LLAMA = {
@@ -134,15 +137,35 @@ def heterogeneous(gpus: int) -> dict[str, float | None]:
     return {"difference": parity, "rate": last(r"samples/s (\d+)", printed)}
 
 
+def images(gpus: int, precision: str) -> dict[str, float | None]:
+    # Ranks read different images than one process does, so that they are compared where there is one GPU.
+    script = "heterogeneous/images/train.py"
+    with tempfile.TemporaryDirectory() as folder:
+        make = [sys.executable, str(TRAINING_CODE / "heterogeneous" / "images" / "make_images.py"), folder]
+        subprocess.run(make, check=True, stdout=subprocess.DEVNULL)
+        channels = {"train": Path(folder) / "train"}
+        large = f"--epochs 2 --warm-up 0 --batch-size 64 --workers 8 --precision {precision}"
+        printed = run(script, large, gpus=gpus, channels=channels)
+        # The CPU computes in fp16 as well, with the same scaler.
+        parity = f"{SMALL_IMAGES} --precision {'fp16' if precision == 'fp16' else 'fp32'}"
+        return {
+            "difference": difference(script, parity, 1, channels) if gpus == 1 else None,
+            "rate": last(r"images/s (\d+)", printed),
+            "memory": last(r" memory_gib ([\d.]+)", printed),
+        }
+
+
 KINDS = {
     "compiled/train.py": compiled,
     "model_parallel/train.py": model_parallel,
     "model_parallel/huggingface/train.py": huggingface,
     "heterogeneous/train.py": heterogeneous,
+    "heterogeneous/images/train.py": partial(images, precision="bf16"),
+    "heterogeneous/images/train.py --precision fp16": partial(images, precision="fp16"),
 }
 COLUMNS = {
     "difference": "loss, largest difference from the CPU",
-    "rate": "tokens/s (heterogeneous: samples/s)",
+    "rate": "tokens/s (heterogeneous: samples/s or images/s)",
     "mfu": "MFU",
     "ratio": "compile ratio",
     "memory": "peak GiB",
