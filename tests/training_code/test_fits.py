@@ -82,6 +82,62 @@ def test_a_model_of_transformers_is_predicted_for_more_ranks_than_there_are_proc
     assert found["peak"] > found["parameters"] + found["gradients"] + found["optimizer"]
 
 
+OWN = """
+import torch
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(64, 256)
+        self.blocks = nn.ModuleList(nn.Linear(256, 256) for _ in range(8))
+        self.last = nn.Linear(256, 16)
+
+    def forward(self, inputs, labels):
+        values = self.first(inputs)
+        for block in self.blocks:
+            values = torch.relu(block(values))
+        return nn.functional.cross_entropy(self.last(values), labels)
+
+def build(batch_size):
+    assert batch_size == 4
+    return Net(), (torch.zeros(batch_size, 64), torch.zeros(batch_size, dtype=torch.long))
+"""
+
+
+def test_a_module_of_ones_own_is_predicted_as_fsdp2_shards_it(tmp_path: Path) -> None:
+    (tmp_path / "model.py").write_text(OWN)
+    found = predicted(tmp_path, "--ranks=16", "--module=model.py:build", "--batch-size=64")
+    numbers = 65 * 256 + 8 * 257 * 256 + 257 * 16
+    assert found["parameters"] == found["gradients"] == numbers * 4 / 16
+    assert found["optimizer"] == pytest.approx(2 * found["parameters"], rel=0.001)  # and a count of steps for each
+    assert found["communicated"]["reduce_scatter"] > 0  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (
+            ["--module=nowhere.py:build"],
+            "must be a file and a function in it, like model.py:build, got 'nowhere.py:build'",
+        ),
+        (["--module=model.py:make"], "must name a function of model.py, like model.py:build, got 'model.py:make'"),
+        (["--module=model.py:build", "--layers=rows"], "layers must name a module list, like blocks, got 'rows'"),
+        (
+            ["--module=model.py:build", "--batch-size=3"],
+            "batch_size must be divisible by the ranks' microbatches, 2 x 1, got 3",
+        ),
+    ],
+)
+def test_a_module_that_cannot_be_predicted_is_an_error_that_says_why(
+    tmp_path: Path, words: list[str], error: str
+) -> None:
+    (tmp_path / "model.py").write_text(OWN.replace("== 4", "> 0"))
+    code, printed = fits(tmp_path, "--ranks=2", "--batch-size=2", *words)
+    assert code == 1
+    assert error in printed
+
+
 def test_a_layout_that_does_not_fit_ends_with_1_and_says_so(tmp_path: Path) -> None:
     code, printed = fits(tmp_path, "--gpu-memory=0.001", "--layers=2", "--batch-size=1")
     assert code == 1

@@ -2,10 +2,12 @@
 
     python fits.py --ranks 8 --gpu-memory 80 --data-shard 8 --activation-checkpointing --layers 32 --width 4096 ...
     python fits.py --ranks 512 --gpu-memory 80 --model llama/ --tensor 8 --precision bf16 --batch-size 64 --context 8192
+    python fits.py --ranks 8 --gpu-memory 80 --module model.py:build --precision bf16 --batch-size 64
 
 The other arguments are those of train.py, or with ``--model``, a folder with a config.json of transformers, those of
-huggingface/train.py. The model is built and takes a step with PyTorch's FakeTensorMode, whose tensors have no memory, and
-its fake process group of any number of ranks, in one process. In a pipeline each rank's stages are run in the schedule's order.
+huggingface/train.py, or with ``--module`` those of own_module.py. The model is built and takes a step with PyTorch's
+FakeTensorMode, whose tensors have no memory, and its fake process group of any number of ranks, in one process. In a pipeline
+each rank's stages are run in the schedule's order.
 
 Predicted is what tensors take. A GPU needs about 1 GiB besides for its context and NCCL's buffers, and its allocator some
 more for fragments. Compiled layers (``--compiler inductor``) save less; they are predicted as if they were not compiled.
@@ -121,8 +123,10 @@ class Ranks:
 
 
 def script_of(folder: Path | None) -> ModuleType:
-    """train.py of this folder, or that of Hugging Face's models."""
+    """train.py of this folder, or that of Hugging Face's models, or own_module.py."""
     file = HERE / "huggingface" / "train.py" if folder else HERE / "train.py"
+    if folder is not None and folder.suffix == ".py":
+        file = folder
     sys.path[:0] = [str(path) for path in (file.parent, HERE, HERE.parent) if str(path) not in sys.path]
     spec = importlib.util.spec_from_file_location(f"{file.parent.name}_train", file)
     assert spec is not None
@@ -141,7 +145,9 @@ def predict_rank(
     with fake_process_group(ranks, rank), mock.patch.object(DeviceMesh, "_concatenate", joined):
         mesh = mesh_of(degrees, "cpu")
         with FakeTensorMode(allow_non_fake_inputs=True), Allocations() as allocations:
-            if folder:
+            if hasattr(script, "built"):
+                modules, optimizers, step = script.built(options, degrees, mesh)
+            elif folder:
                 modules, optimizers, step = huggingface(script, options, degrees, mesh, folder)
             else:
                 modules, optimizers, step = transformer(script, options, degrees, mesh)
@@ -233,7 +239,10 @@ def main() -> None:
     parser.add_argument("--gpu-memory", type=float, default=None, help="GiB of a GPU; exits with 1 where it is less")
     parser.add_argument("--largest-batch", action="store_true", help="find the largest --batch-size that fits")
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--module", metavar="FILE.py:FUNCTION", help="a module of your own; see own_module.py")
     options, arguments = parser.parse_known_args()
+    if options.module:
+        options.model, arguments = HERE / "own_module.py", ["--module", options.module, *arguments]
     if options.largest_batch and options.gpu_memory is None:
         parser.error("--largest-batch needs --gpu-memory, like --gpu-memory 80")
     warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view tensor")
