@@ -27,7 +27,7 @@ from cdk_sagemaker_training.planning.picture import picture
 from cdk_sagemaker_training.planning.step_time import RECEIVE, SERVE, Configuration, Machines, step_time
 
 CLOSE = 0.05
-LEAST_STEPS = 200
+LEAST_STEPS = 1000
 CLEAR = 0.10  # of a step: where the two slowest resources are closer, either may bound it
 BEGIN, END = "<!-- predicted by benchmarks/plan.py -->", "<!-- predicted -->"
 TRAIN = ("ml.g5.xlarge", "ml.g5.12xlarge", "ml.p4d.24xlarge", "ml.p3.8xlarge", "ml.g5.48xlarge")
