@@ -1,7 +1,8 @@
 """Settings for every test."""
 
 import os
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Generator
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,19 @@ def pytest_configure(config: pytest.Config) -> None:
     """Accounts of all tests share the virtual environments that their images need, until pytest's cache is cleared."""
     if config.pluginmanager.hasplugin("cacheprovider"):
         os.environ.setdefault("SAGEMAKER_LOCAL_ACCOUNT_VENVS", str(config.cache.mkdir("venvs")))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Keeps the bytecode of the test files, whose assertions take each process ten seconds to rewrite.
+
+    Only while nothing else runs: make sets PYTHONDONTWRITEBYTECODE so that no file comes or goes in a folder that a test copies.
+    """
+    written, sys.dont_write_bytecode = sys.dont_write_bytecode, False
+    try:
+        return (yield)
+    finally:
+        sys.dont_write_bytecode = written
 
 
 def kind_of(item: pytest.Item) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,8 @@ from cdk_sagemaker_training import (
 )
 
 FEW_STEPS = Path(__file__).parent / "app_of_few_steps.py"
+# Of app.py's stacks; `make soak` has the third, whose kind of job test_model_parallel.py has on a stack of its own.
+TRAINED = ("heterogeneous", "compiled")
 # The first test of a fixture waits for all of its jobs, which a busy machine makes long.
 pytestmark = pytest.mark.timeout(1_800)
 
@@ -123,28 +126,29 @@ class Trained:
 
 @dataclass(frozen=True)
 class Examples:
-    """The example stacks, deployed, trained and destroyed: what the account held at each point, and each kind's training."""
+    """Example stacks, deployed, trained and destroyed: what the account held at each point, what was trained, and all calls."""
 
     before: dict[str, Any]
     deployed: dict[str, Any]
     after: dict[str, Any]
     trained: dict[str, Trained]
+    calls: list[str]
 
 
-@pytest.fixture(scope="module")
-def examples(deployed: Deployed) -> Examples:
-    """All of app.py's stacks by one command, and their jobs side by side, which take fewer steps."""
-    before = held(deployed)
+def deployed_and_destroyed(deployed: Deployed, stacks: str, kinds: Sequence[str]) -> Examples:
+    """Stacks of app.py by one command, and the jobs of these kinds side by side, which take fewer steps."""
+    before, log = held(deployed), deployed.account.state / "account.log"
+    earlier = len(log.read_text().splitlines())
     app = ("--app", f"env PYTHONPATH={ROOT} python3 {FEW_STEPS}")
-    file, assembly = deployed.account.state / "outputs.json", str(deployed.account.state / "examples")
+    file, assembly = deployed.account.state / "outputs.json", str(deployed.account.state / f"examples-{stacks}")
     output = ("--outputs-file", str(file), "--output", assembly)
-    deployed.cdk("deploy", "--all", "--require-approval", "never", *output, *app)
+    deployed.cdk("deploy", stacks, "--require-approval", "never", *output, *app)
     with_stacks = held(deployed)
-    outputs = {name: json.loads(file.read_text())[kind.stack] for name, kind in KINDS.items()}
+    outputs = {name: json.loads(file.read_text())[KINDS[name].stack] for name in kinds}
     bucket = deployed.client("s3")
-    for name, kind in KINDS.items():
-        bucket.put_object(Bucket=outputs[name]["BucketName"], Key=kind.key, Body=kind.data())
-    started = {name: deployed.start(outputs[name]["StateMachineArn"]) for name in KINDS}
+    for name in kinds:
+        bucket.put_object(Bucket=outputs[name]["BucketName"], Key=KINDS[name].key, Body=KINDS[name].data())
+    started = {name: deployed.start(outputs[name]["StateMachineArn"]) for name in kinds}
     trained = {}
     for name, execution in started.items():
         ended = deployed.ended(execution)
@@ -152,17 +156,34 @@ def examples(deployed: Deployed) -> Examples:
         trained[name] = Trained(ended, job, deployed.said(job["TrainingJobName"]))
         for entry in bucket.list_objects_v2(Bucket=outputs[name]["BucketName"])["Contents"]:
             bucket.delete_object(Bucket=outputs[name]["BucketName"], Key=entry["Key"])
-    deployed.cdk("destroy", "--all", "--force", "--app", assembly)
-    return Examples(before, with_stacks, held(deployed), trained)
+    deployed.cdk("destroy", stacks, "--force", "--app", assembly)
+    calls = log.read_text().splitlines()[earlier:]
+    return Examples(before, with_stacks, held(deployed), trained, calls)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_an_example_stack_trains_with_exactly_what_it_grants(examples: Examples, kind: str) -> None:
-    trained = examples.trained[kind]
+@pytest.fixture(scope="module")
+def examples(deployed: Deployed) -> Examples:
+    return deployed_and_destroyed(deployed, "*", TRAINED)
+
+
+def assert_trained(trained: Trained) -> None:
     assert trained.execution["status"] == "SUCCEEDED", trained.execution.get("cause")
     defined = {metric["Name"] for metric in trained.job["AlgorithmSpecification"]["MetricDefinitions"]}
     assert {metric["MetricName"] for metric in trained.job["FinalMetricDataList"]} == defined
     assert trained.said
+
+
+@pytest.mark.parametrize("kind", TRAINED)
+def test_an_example_stack_trains_with_exactly_what_it_grants(examples: Examples, kind: str) -> None:
+    assert_trained(examples.trained[kind])
+
+
+@pytest.mark.soak  # torchrun and two ranks on each of two hosts, as in test_model_parallel.py
+def test_the_model_parallel_example_trains_with_exactly_what_it_grants(deployed: Deployed) -> None:
+    [kind] = set(KINDS) - set(TRAINED)
+    example = deployed_and_destroyed(deployed, KINDS[kind].stack, [kind])
+    assert_trained(example.trained[kind])
+    assert example.after == example.before
 
 
 def test_after_cdk_destroy_of_every_example_the_account_holds_what_it_held_before(examples: Examples) -> None:
@@ -173,12 +194,9 @@ def test_after_cdk_destroy_of_every_example_the_account_holds_what_it_held_befor
     }  # fmt: skip
 
 
-def test_the_deletion_of_a_workflow_whose_execution_succeeded_waits_for_no_late_job(
-    deployed: Deployed, examples: Examples
-) -> None:
-    calls = (deployed.account.state / "account.log").read_text().splitlines()
-    looks = [line for line in calls if " ListExecutions " in line and "SageMakerTrainingJobsHandler" in line]
-    assert len(looks) == len(examples.trained)
+def test_the_deletion_of_a_workflow_whose_execution_succeeded_waits_for_no_late_job(examples: Examples) -> None:
+    looks = [line for line in examples.calls if " ListExecutions " in line and "SageMakerTrainingJobsHandler" in line]
+    assert len(looks) == len(KINDS)  # once for each stack
 
 
 def test_jobs_are_stopped_and_over_before_what_they_need_goes_unless_they_are_retained(

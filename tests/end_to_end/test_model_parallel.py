@@ -35,6 +35,8 @@ TWO_DEVICES = "ml.g7e.12xlarge"
 SIZES = {"layers": 2, "width": 32, "heads": 8, "hidden": 64, "context": 16, "batch-size": 8, "log-every": 1}
 FIVE_STEPS = {**SIZES, "steps": 5, "checkpoint-every": 0}
 EVERY = 5
+BEGINS = r"trains .*from step (\d+)"
+STOPS = r"rank (\d) on algo-\d stops after step (\d+), with a checkpoint"
 ENDLESS = {**SIZES, "steps": 1_000_000, "checkpoint-every": EVERY, "heartbeat-timeout": 5}
 TEXT = b"\n\n\n".join(b"def answer_%d():\n    return %s" % (number, b"7" * (number % 9)) for number in range(1000))
 
@@ -101,10 +103,15 @@ def completed(deployed: Deployed, machine: str) -> list[str]:
     return deployed.said(job["TrainingJobName"])
 
 
+# An unbuffered print writes its text and its newline one after the other, so that a line may have the text of two ranks.
+def found(pattern: str, said: list[str]) -> list[Any]:
+    """What matches anywhere in the lines."""
+    return re.findall(pattern, "\n".join(said))
+
+
 def steps(said: list[str]) -> dict[int, float]:
     """The loss after each step."""
-    found = [re.match(r"step (\d+) loss ([0-9.]+)", line) for line in said]
-    return {int(line[1]): float(line[2]) for line in found if line}
+    return {int(step): float(loss) for step, loss in found(r"step (\d+) loss ([0-9.]+)", said)}
 
 
 @pytest.fixture(scope="module")
@@ -115,14 +122,15 @@ def two_by_two(deployed: Deployed, machines: dict[str, str]) -> list[str]:
 
 
 def test_a_model_is_laid_over_two_hosts_of_two_ranks(two_by_two: list[str]) -> None:
-    held = sorted({line.split(":")[0] for line in two_by_two if re.match(r"rank \d on .*: stage 0", line)})
+    held = sorted(set(found(r"(rank \d on algo-\d): stage 0", two_by_two)))
     assert held == ["rank 0 on algo-1", "rank 1 on algo-1", "rank 2 on algo-2", "rank 3 on algo-2"]
     assert any(
         "trains on cpu, 4 ranks" in line and "data_shard=2" in line and "tensor=2" in line for line in two_by_two
     )
 
 
-@pytest.mark.parametrize("layout", [pytest.param("OneByTwo", marks=pytest.mark.soak), "TwoByOne"])
+@pytest.mark.soak  # tests/training_code/test_model_parallel.py compares layouts, test_executions.py has torchrun on two hosts
+@pytest.mark.parametrize("layout", ["OneByTwo", "TwoByOne"])
 def test_data_parallel_ranks_on_one_host_and_on_two_train_alike(
     deployed: Deployed, machines: dict[str, str], two_by_two: list[str], layout: str
 ) -> None:
@@ -135,7 +143,7 @@ def test_data_parallel_ranks_on_one_host_and_on_two_train_alike(
 def test_mpi_starts_a_process_for_each_device_of_a_host(deployed: Deployed, machines: dict[str, str]) -> None:
     """By the toolkit and Open MPI, on one host: on several they go by SSH, which takes a server that no package index has."""
     said = completed(deployed, machines["MpiArn"])
-    summed = {found[1] for line in said if (found := re.search(r"(rank \d of 2: the sum is 3)", line))}
+    summed = set(found(r"rank \d of 2: the sum is 3", said))
     assert summed == {"rank 0 of 2: the sum is 3", "rank 1 of 2: the sum is 3"}
 
 
@@ -154,28 +162,23 @@ def test_a_killed_rank_ends_the_job_which_goes_on_from_its_last_checkpoint(
     assert "rank 3 on algo-2 was lost" in failed["FailureReason"]
     last = max(steps(deployed.said(first)))
     deployed.has_said(second, "step ")
-    begins = [int(line[1]) for said in deployed.said(second) if (line := re.match(r"trains .*from step (\d+)", said))]
-    assert last - EVERY <= begins[0] <= last + 1
+    begins = found(BEGINS, deployed.said(second))
+    assert last - EVERY <= int(begins[0]) <= last + 1
 
     deployed.client("sagemaker").stop_training_job(TrainingJobName=second)
     assert deployed.ended(execution)["error"] == "TrainingJobStopped"
-    stops = [
-        re.match(r"rank (\d) on algo-\d stops after step (\d+), with a checkpoint", line)
-        for line in deployed.said(second)
-    ]
-    ranks = sorted((int(line[1]), int(line[2])) for line in stops if line)
-    assert [rank for rank, _ in ranks] == [0, 1, 2, 3]
-    assert len({step for _, step in ranks}) == 1
+    stops = sorted(found(STOPS, deployed.said(second)))
+    assert [rank for rank, _ in stops] == ["0", "1", "2", "3"]
+    assert len({step for _, step in stops}) == 1
 
 
 def test_an_interrupted_job_goes_on_with_the_step_after_the_one_that_all_ranks_stopped_at(
     two_by_two: list[str],
 ) -> None:
     said = two_by_two
-    found = [re.match(r"rank \d on algo-\d stops after step (\d+), with a checkpoint", line) for line in said]
-    stopped = {int(line[1]) for line in found if line}
+    stopped = {int(step) for _, step in found(STOPS, said)}
     assert len(stopped) == 1
-    begins = [int(line[1]) for text in said if (line := re.match(r"trains .*from step (\d+)", text))]
+    begins = [int(step) for step in found(BEGINS, said)]
     assert begins == [0, *stopped]
     assert 10 <= begins[1] < 40
     assert list(steps(said)) == list(range(1, 41))

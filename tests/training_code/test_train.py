@@ -15,7 +15,6 @@ import preloaded
 import pytest
 from dockerfile_parse import DockerfileParser
 from programs import TRAINING_CODE, Ended, Program, free_port, variables
-from sklearn.datasets import load_digits
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "training_code" / "heterogeneous"))
 
@@ -53,6 +52,8 @@ def start() -> Iterator[Start]:
 def put_digits(base: Path) -> None:
     folder = base / "input" / "data" / "digits"
     folder.mkdir(parents=True)
+    from sklearn.datasets import load_digits  # not by each process that collects the tests: it takes seconds
+
     digits = load_digits()
     np.savez(folder / "digits.npz", images=digits.images.astype(np.uint8), labels=digits.target)
 
