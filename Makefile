@@ -31,10 +31,10 @@ node_modules/.installed: package.json $(VENV)/.runs
 demo: $(VENV)/.runs node_modules/.installed
 	python demo.py --kind $(KIND)
 
-# A file's tests share an account, so that they stay in one process, and wait for its jobs: three processes keep two cores busy. Files
+# A file's tests share an account, so that they stay in one process, and wait for its jobs: four processes keep two cores busy. Files
 # begin in the order of tests/conftest.py.
 test: setup check
-	python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder -m "not soak"
+	python -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder -m "not soak"
 
 # The constructs alone.
 test-fast: setup

@@ -32,7 +32,8 @@ class Ran:
     sought: list[str]
 
 
-@pytest.fixture(scope="module", params=VERSIONS)
+# Version 2 takes most of a minute, and an installation; test_recordings.py has the requests of both.
+@pytest.fixture(scope="module", params=[pytest.param("v2", marks=pytest.mark.soak), "v3"])
 def ran(
     request: pytest.FixtureRequest,
     place: Place,

@@ -76,7 +76,7 @@ def ranks(count: int) -> set[str]:
     return {f"rank {rank} of {count}" for rank in range(count)}
 
 
-@pytest.mark.soak  # as the others, of another number
+@pytest.mark.soak  # as trn1.32xlarge, of another number
 def test_torchrun_starts_a_rank_for_each_gpu_of_a_p4d(toolkit: Toolkit) -> None:
     assert toolkit.said("ml.p4d.24xlarge") == {"gpus 8 neurons 0", *ranks(8)}
 
@@ -85,5 +85,6 @@ def test_torchrun_starts_a_rank_for_each_core_of_a_trn1(toolkit: Toolkit) -> Non
     assert toolkit.said("ml.trn1.32xlarge") == {"gpus 0 neurons 32", *ranks(32)}
 
 
+@pytest.mark.soak  # as the first
 def test_torchrun_starts_as_many_ranks_as_the_devices_were_scaled_down_to(toolkit: Toolkit) -> None:
     assert toolkit.said(SCALED) == {"gpus 2 neurons 0", *ranks(2)}

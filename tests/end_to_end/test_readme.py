@@ -106,6 +106,7 @@ def docker(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.soak  # the test before deploys the same stack; tests/local_account/test_docker.py has who needs a log-in
 def test_the_way_to_aws_reaches_the_deployment_with_a_docker_that_is_logged_in_to_nothing(
     clone: Path, docker: Path
 ) -> None:

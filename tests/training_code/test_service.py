@@ -168,6 +168,7 @@ def test_strangers_on_the_port_disturb_nobody(serve: Serve) -> None:
         assert sorted(numbers(reader)) == EVERYTHING
 
 
+@pytest.mark.soak  # half a minute, and several times as much memory
 def test_a_batch_of_two_gib_arrives(serve: Serve) -> None:
     with BatchReader(addresses(serve(dataset=Huge(), batch_size=2)), job="job") as reader:
         [batch] = reader
