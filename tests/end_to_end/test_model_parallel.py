@@ -53,6 +53,7 @@ class Parallel(cdk.Stack):
         )
         divided = ModelParallelJob(InstanceGroup(TWO_DEVICES, 2), NativeParallelism(data_shard=2, tensor=2))
         for name, job in {
+            "TwoByTwo": divided,
             "OneByTwo": DataParallelJob(InstanceGroup(TWO_DEVICES), launcher=Torchrun()),
             "TwoByOne": DataParallelJob(InstanceGroup("ml.g5.xlarge", 2), launcher=Torchrun()),
         }.items():
@@ -115,13 +116,15 @@ def steps(said: list[str]) -> dict[int, float]:
 
 
 @pytest.fixture(scope="module")
-def two_by_two(deployed: Deployed, machines: dict[str, str]) -> list[str]:
+def interrupted(deployed: Deployed, machines: dict[str, str]) -> list[str]:
     """What a job of two hosts of two ranks said, that was interrupted once."""
     deployed.account.faults.add(Interruption("step 10 ", away=1))
     return completed(deployed, machines["SpotArn"])
 
 
-def test_a_model_is_laid_over_two_hosts_of_two_ranks(two_by_two: list[str]) -> None:
+def test_a_model_is_laid_over_two_hosts_of_two_ranks(deployed: Deployed, machines: dict[str, str]) -> None:
+    two_by_two = completed(deployed, machines["TwoByTwoArn"])
+    assert list(steps(two_by_two)) == [1, 2, 3, 4, 5]
     held = sorted(set(found(r"(rank \d on algo-\d): stage 0", two_by_two)))
     assert held == ["rank 0 on algo-1", "rank 1 on algo-1", "rank 2 on algo-2", "rank 3 on algo-2"]
     assert any(
@@ -132,11 +135,11 @@ def test_a_model_is_laid_over_two_hosts_of_two_ranks(two_by_two: list[str]) -> N
 @pytest.mark.soak  # tests/training_code/test_model_parallel.py compares layouts, test_executions.py has torchrun on two hosts
 @pytest.mark.parametrize("layout", ["OneByTwo", "TwoByOne"])
 def test_data_parallel_ranks_on_one_host_and_on_two_train_alike(
-    deployed: Deployed, machines: dict[str, str], two_by_two: list[str], layout: str
+    deployed: Deployed, machines: dict[str, str], interrupted: list[str], layout: str
 ) -> None:
     said = completed(deployed, machines[f"{layout}Arn"])
     assert any("trains on cpu, 2 ranks" in line for line in said)
-    losses = steps(two_by_two)
+    losses = steps(interrupted)
     assert steps(said) == pytest.approx({step: losses[step] for step in range(1, 6)}, abs=1e-4)
 
 
@@ -172,16 +175,16 @@ def test_a_killed_rank_ends_the_job_which_goes_on_from_its_last_checkpoint(
     assert len({step for _, step in stops}) == 1
 
 
+@pytest.mark.soak  # test_model_parallel_run.py has how ranks stop, tests/training_code/test_model_parallel.py how they go on
 def test_an_interrupted_job_goes_on_with_the_step_after_the_one_that_all_ranks_stopped_at(
-    two_by_two: list[str],
+    interrupted: list[str],
 ) -> None:
-    said = two_by_two
-    stopped = {int(step) for _, step in found(STOPS, said)}
+    stopped = {int(step) for _, step in found(STOPS, interrupted)}
     assert len(stopped) == 1
-    begins = [int(step) for step in found(BEGINS, said)]
+    begins = [int(step) for step in found(BEGINS, interrupted)]
     assert begins == [0, *stopped]
     assert 10 <= begins[1] < 40
-    assert list(steps(said)) == list(range(1, 41))
+    assert list(steps(interrupted)) == list(range(1, 41))
 
 
 def names(deployed: Deployed, execution: str) -> list[str]:

@@ -113,6 +113,7 @@ def steps_of(said: list[str]) -> list[int]:
     return [int(found[1]) for line in said if (found := re.search(r"step (\d+) loss", line))]
 
 
+@pytest.mark.soak  # test_faults.py has a lost host, test_service_reasons.py what is said of a lost data host
 def test_a_lost_data_host_ends_the_job_with_a_reason_that_names_it(
     deployed: Deployed, machines: dict[str, str]
 ) -> None:
@@ -122,7 +123,7 @@ def test_a_lost_data_host_ends_the_job_with_a_reason_that_names_it(
     assert "the host algo-1 of data_group was lost" in described(deployed, name)["FailureReason"]
 
 
-@pytest.mark.soak  # the test before has a lost host of the other group
+@pytest.mark.soak
 def test_a_lost_training_host_ends_every_host(deployed: Deployed, machines: dict[str, str]) -> None:
     execution, name = training(deployed, machines["EndlessArn"])
     deployed.account.jobs.lose_host(name, "algo-2")
