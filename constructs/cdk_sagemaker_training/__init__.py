@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from cdk_sagemaker_training.resources.image import TrainingImage
     from cdk_sagemaker_training.resources.lustre import LustreFileSystem
     from cdk_sagemaker_training.resources.network import TrainingNetwork
+    from cdk_sagemaker_training.resources.queue import QueueShare, TrainingQueue
     from cdk_sagemaker_training.resources.role import TrainingRole
     from cdk_sagemaker_training.workflow.alternatives import Alternative
     from cdk_sagemaker_training.workflow.budget import Budget
@@ -98,6 +99,7 @@ __all__ = [
     "Profiler",
     "PyTorchDdp",
     "PyTorchXla",
+    "QueueShare",
     "Ray",
     "Retry",
     "Rows",
@@ -124,6 +126,7 @@ __all__ = [
     "TrainingJob",
     "TrainingNetwork",
     "TrainingProps",
+    "TrainingQueue",
     "TrainingRole",
     "TrainingSweep",
     "TrainingTask",
@@ -214,6 +217,7 @@ _MODULES = {
     "resources.image": ("TrainingImage",),
     "resources.lustre": ("LustreFileSystem",),
     "resources.network": ("TrainingNetwork",),
+    "resources.queue": ("QueueShare", "TrainingQueue"),
     "resources.role": ("TrainingRole",),
     "workflow.alternatives": ("Alternative",),
     "workflow.budget": ("Budget",),

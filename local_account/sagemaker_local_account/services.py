@@ -15,9 +15,12 @@ from moto.sts.models import sts_backends
 from werkzeug.wsgi import get_input_stream
 
 from sagemaker_local_account.awslambda import functions
+from sagemaker_local_account.batch.api import batch_api
+from sagemaker_local_account.batch.queues import Queues
+from sagemaker_local_account.batch.service_jobs import ServiceJobs
 from sagemaker_local_account.cloudformation import custom_resources, engine
 from sagemaker_local_account.cloudformation.custom_resource_responses import BUCKET, Responses
-from sagemaker_local_account.cloudformation.resources import codebuild
+from sagemaker_local_account.cloudformation.resources import batch, codebuild
 from sagemaker_local_account.cloudformation.resources import fsx as fsx_resources
 from sagemaker_local_account.codebuild.api import CODEBUILD_TARGET, ECR_PUBLIC_TARGET, codebuild_api, ecr_public_api
 from sagemaker_local_account.codebuild.projects import CodeBuild
@@ -115,7 +118,7 @@ class Services:
                 authorizer=self._authorizer,
                 images=images,
                 file_systems=file_systems,
-                on_change=bus.training_job_changed,
+                on_change=functools.partial(self._training_job_changed, region),
                 devices=devices,
                 fidelity=fidelity,
                 limits=limits,
@@ -123,6 +126,13 @@ class Services:
             )
             for region in account.regions
         }
+        queues = {region: Queues(Location(account.account_id, region)) for region in account.regions}
+        self._service_jobs = {
+            region: ServiceJobs(Location(account.account_id, region), queues[region], jobs)
+            for region, jobs in self.jobs.items()
+        }
+        batch.install({region: (queues[region], jobs) for region, jobs in self._service_jobs.items()})
+        self._batch = {region: batch_api(queues[region], jobs) for region, jobs in self._service_jobs.items()}
         file_systems.open()  # after all hosts of an earlier account have ended
         fsx.install(file_systems)
         fsx_resources.install(file_systems)
@@ -186,9 +196,15 @@ class Services:
         """Ends all builds and jobs, and the evaluation of alarms."""
         for builds in self._builds.values():
             builds.close()
+        for service_jobs in self._service_jobs.values():
+            service_jobs.close()
         for jobs in self.jobs.values():
             jobs.close()
         self._alarms.close()
+
+    def _training_job_changed(self, region: str, job: dict[str, Any]) -> None:
+        bus.training_job_changed(job)
+        self._service_jobs[region].wake()
 
     def _client_of_root(self, region: str, service: str) -> Any:
         return self._clients.client(service, region, self._root_keys, clients.OF_JOBS)
@@ -216,6 +232,8 @@ class Services:
     def _route(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         target, dot, _ = environ.get("HTTP_X_AMZ_TARGET", "").partition(".")
         app = self._apis.get((target + dot, environ[REGION])) or self._apis.get(target + dot, self._moto)
+        if environ[SERVICE] == "batch":
+            app = self._batch[environ[REGION]]
         # Limited to the body's length, so that an error response can read the rest of a partly read body.
         environ["wsgi.input"] = get_input_stream(environ)
         try:

@@ -20,11 +20,13 @@ from cdk_sagemaker_training import (
     NumberField,
     S3Prefix,
     TrainingProps,
+    TrainingQueue,
     TrainingTask,
     TrainingWorkflow,
 )
 
 STACK = Stack()
+QUEUE = TrainingQueue(STACK, "Queue", capacity=8, shares={"vision": 2, "speech": 1})
 PLACE = S3Prefix(STACK.bucket, "some/")
 GROUP = InstanceGroup("ml.g5.xlarge")
 JOB = DataParallelJob(GROUP)
@@ -54,6 +56,7 @@ NEEDED: dict[str, dict[str, Any]] = {
     "ModelParallelJob": {"group": GROUP, "parallelism": NativeParallelism()},
     "Neuron": {"cache": PLACE},
     "Objective": {"metric": "loss", "goal": "Minimize"},
+    "QueueShare": {"queue": QUEUE, "name": "vision"},
     "Retry": {"attempts": 3, "first_wait": 60, "until": 3_600},
     "Rows": {"values": [{"learning_rate": 0.1}]},
     "RowsFile": {"bucket": STACK.bucket, "key": "rows.csv"},
@@ -74,6 +77,7 @@ NEEDED: dict[str, dict[str, Any]] = {
     "TrainingNetwork": SCOPED,
     "TrainingNetwork.from_lookup": SCOPED,
     "TrainingNetwork.from_vpc": {**SCOPED, "vpc": STACK.network.vpc},
+    "TrainingQueue": {**SCOPED, "capacity": 8, "shares": {"vision": 2}},
     "TrainingRole": SCOPED,
     "TrainingRole.from_role": {**SCOPED, "role": STACK.role},
     "TrainingSweep": {

@@ -46,6 +46,15 @@ TOPIC = of("AWS::SNS::Topic", DisplayName="mine")
 QUEUE = of("AWS::SQS::Queue", VisibilityTimeout=7)
 BUCKET = of("AWS::S3::Bucket")
 KEY = of("AWS::KMS::Key", KeyPolicy=ANYBODY)
+MACHINES = of(
+    "AWS::Batch::ServiceEnvironment",
+    ServiceEnvironmentType="SAGEMAKER_TRAINING",
+    CapacityLimits=[{"MaxCapacity": 8, "CapacityUnit": "NUM_INSTANCES"}],
+)
+SHARES = of(
+    "AWS::Batch::SchedulingPolicy",
+    FairsharePolicy={"ShareDecaySeconds": 600, "ShareDistribution": [{"ShareIdentifier": "a", "WeightFactor": 0.5}]},
+)
 
 EFS = of("AWS::EFS::FileSystem", Encrypted=True, FileSystemTags=[{"Key": "Name", "Value": "mine"}])
 SERVERS = of(
@@ -86,6 +95,28 @@ def ec2(operation: str, answer: str, of_resource: str) -> Found:
 
 
 EXAMPLES: dict[str, Example] = {
+    "AWS::Batch::JobQueue": Example(
+        {
+            "JobQueueType": "SAGEMAKER_TRAINING",
+            "Priority": 1,
+            "SchedulingPolicyArn": att("Shares", "Arn"),
+            "ServiceEnvironmentOrder": [
+                {"Order": 1, "ServiceEnvironment": att("Machines", "ServiceEnvironmentArn")},
+            ],
+        },
+        lambda client, ids: client("batch").describe_job_queues(jobQueues=[ids["It"]])["jobQueues"],
+        {"Machines": MACHINES, "Shares": SHARES},
+    ),
+    "AWS::Batch::SchedulingPolicy": Example(
+        SHARES["Properties"],
+        lambda client, ids: client("batch").describe_scheduling_policies(arns=[ids["It"]])["schedulingPolicies"],
+    ),
+    "AWS::Batch::ServiceEnvironment": Example(
+        MACHINES["Properties"],
+        lambda client, ids: client("batch").describe_service_environments(serviceEnvironments=[ids["It"]])[
+            "serviceEnvironments"
+        ],
+    ),
     "AWS::CodeBuild::Project": Example(
         {
             "Artifacts": {"Type": "NO_ARTIFACTS"},

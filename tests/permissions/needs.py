@@ -53,7 +53,8 @@ def needs(template: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             call = state.get("Resource", "").partition(":states:::")[2]
             for action in _actions(call):
                 yield _role(properties["RoleArn"]), action
-            if "createTrainingJob" in call:
+            # The request of a job in a queue is made before it is submitted.
+            if "createTrainingJob" in call or "TrainingJobName" in state.get("Parameters", {}):
                 request = state["Parameters"]
                 for action in _of_job(request):
                     yield _role(request["RoleArn"]), action
@@ -73,6 +74,8 @@ def _actions(call: str) -> Iterator[str]:
         )
     if "createTrainingJob" in call:
         yield from ("iam:PassRole", "sagemaker:AddTags")
+    if "submitServiceJob" in call:
+        yield from RECORDED["batch-operations"]["machine"]
 
 
 def _of_job(request: Mapping[str, Any]) -> Iterator[str]:

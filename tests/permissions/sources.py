@@ -76,6 +76,8 @@ RECORDED: Mapping[str, Mapping[str, Iterable[str]]] = {
             *("ssmmessages:OpenControlChannel", "ssmmessages:OpenDataChannel"),
         )
     },
+    # SubmitServiceJob, in the table of operations.
+    "batch-operations": {"machine": ("batch:SubmitServiceJob", "batch:TagResource", "iam:PassRole")},
     "aws-cdk 32294": {"machine": ("sagemaker:AddTags",)},
 }
 # The statements of AmazonSageMakerFullAccess that are about training jobs: whose each is here, and of which services.

@@ -68,6 +68,7 @@ def json_call(action: str, members: dict[str, Any]) -> dict[str, Any]:
     body = json.dumps(members).encode()
     return {
         "HTTP_X_AMZ_TARGET": f"Service.{action.partition(':')[2]}",
+        "PATH_INFO": f"/v1/{action.partition(':')[2].lower()}",  # of Batch
         "CONTENT_LENGTH": str(len(body)),
         "wsgi.input": io.BytesIO(body),
     }

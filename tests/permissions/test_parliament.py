@@ -34,6 +34,7 @@ REASONS: Mapping[Finding, str] = {
         "s3:*",
     ): "CDK's s3:List* and s3:Get*, which stand for actions of other resources too",
     ("job", "UNKNOWN_ACTION", "Unknown action sagemaker-mlflow:*"): "MLflow 3's, newer than parliament's data",
+    ("*", "UNKNOWN_ACTION", "Unknown action batch:*ServiceJob*"): "of July 2025, newer than parliament's data",
 }
 
 

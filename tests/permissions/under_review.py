@@ -26,6 +26,7 @@ from cdk_sagemaker_training import (
     TrainingBucket,
     TrainingImage,
     TrainingNetwork,
+    TrainingQueue,
     TrainingSweep,
     TrainingTask,
     TrainingWorkflow,
@@ -35,7 +36,7 @@ PLAN = "arn:aws:sagemaker:us-east-1:123456789012:training-plan/spring"
 
 
 class Waiting(cdk.Stack):
-    """Jobs that are waited for by `.sync`, as a task and in a workflow that another machine calls; jobs on a training plan."""
+    """Jobs that are waited for by `.sync`, as a task and in a workflow that another machine calls; a training plan; a queue."""
 
     def __init__(self, app: cdk.App, id: str) -> None:
         super().__init__(app, id)
@@ -53,6 +54,8 @@ class Waiting(cdk.Stack):
         sfn.StateMachine(self, "Machine", definition_body=body)
         on_gpus = DataParallelJob(InstanceGroup("ml.p4d.24xlarge"))
         TrainingWorkflow(self, "Planned", job=on_gpus, training_plan=PLAN, **said)
+        queue = TrainingQueue(self, "Queue", capacity=8, shares={"vision": 2, "speech": 1})
+        TrainingWorkflow(self, "Queued", job=on_cpus, queue=queue.share("vision"), **said)
 
 
 class Writing(cdk.Stack):

@@ -26,6 +26,7 @@ _NAME = Known("synth", "since other props name it")
 _SHAPE = Known("synth", "since the request's members follow from it")
 _LITERAL = Known("synth", "since it is a literal in the state machine")
 _ROWS = Known("synth", "since the rows are checked and uploaded")
+_LITERAL_OF_QUEUE = Known("deployment", "since the queue is made with it")
 _BUILT = Known("synth", "since the image is built, or chosen, from it")
 _NETWORK = Known("deployment", "since the network is made with it")
 _PREFIX = Known("deployment", "since permissions are granted on it; subfolder may be in the execution's input")
@@ -50,9 +51,12 @@ KNOWN: Mapping[str, Known] = {
         "integration",
         "input_fields",
         "missing_model",
+        "queue",
         "retries",
         "stop_when",
     ),
+    **_of("TrainingQueue", _LITERAL_OF_QUEUE, "capacity", "shares", "share_decay"),
+    **_of("QueueShare", _LITERAL, "name", "priority"),
     **_of("Alternative", Known("execution", "as in hyperparameters"), "hyperparameters"),
     **_of("Alternative", Known("execution", "values, not names"), "environment"),
     **_of("TrainingTask", _EXECUTION, "unique_by"),

@@ -89,6 +89,8 @@ KINDS: Mapping[str, Kind] = {
     "Spot": Kind("a Spot", "Spot(S3Prefix(bucket, 'checkpoints/'), max_wait=Duration.hours(12))"),
     "TensorBoard": Kind("a TensorBoard", "TensorBoard(S3Prefix(bucket, 'tensorboard/'))"),
     "Budget": Kind("a Budget", "Budget(hours=48)"),
+    "TrainingQueue": Kind("a TrainingQueue", "TrainingQueue(self, 'Queue', capacity=8)", ("queue_arn",)),
+    "QueueShare": Kind("a QueueShare", "queue.share('vision')"),
     "ChoiceField": Kind("a ChoiceField", "ChoiceField(['ml.g5.xlarge', 'ml.g5.2xlarge'])"),
     "Grid": Kind("a Grid", "Grid({'learning_rate': [0.1, 0.01]})"),
     "Rows": Kind("a Rows", "Rows([{'learning_rate': 0.1}])"),

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from cdk_sagemaker_training.workflow.alternatives import AlternativeStates, create_name
 from cdk_sagemaker_training.workflow.budget import BudgetStates
 from cdk_sagemaker_training.workflow.polling import Intervals, poll_state
+from cdk_sagemaker_training.workflow.queued_states import Submission, queued_states
 from cdk_sagemaker_training.workflow.redirection import redirected
 from cdk_sagemaker_training.workflow.retries import retry
 from cdk_sagemaker_training.workflow.retry_states import RetryStates
@@ -60,6 +61,7 @@ class Attempts:
         poller_arn: ARN of the state machine that polls jobs; None to poll within the execution.
         partition: Partition of ARNs.
         watched: Whether the poller stops jobs that are of no use.
+        submission: The queue in which jobs wait, and which the poller describes; None without one.
     """
 
     prefix: str
@@ -72,6 +74,7 @@ class Attempts:
     poller_arn: str | None
     partition: str
     watched: bool = False
+    submission: Submission | None = None
 
 
 def attempt_states(requests: Sequence[Mapping[str, Any]], suffix: str, how: Attempts) -> dict[str, Any]:
@@ -160,6 +163,9 @@ def attempt_states(requests: Sequence[Mapping[str, Any]], suffix: str, how: Atte
     }
     if again is not None:
         states |= again.states()
+    if how.submission is not None:
+        request = requests[0] if budget is None else budget.limited(requests[0])
+        states = queued_states(states, request, how.submission, how.prefix, OWN, how.partition)
     if how.watched:
         states["StoppedByRule"] = {
             "Type": "Fail",
@@ -179,7 +185,7 @@ def attempt_states(requests: Sequence[Mapping[str, Any]], suffix: str, how: Atte
                 **kept,
             },
             "ResultPath": OWN,
-            "Next": turns.create,
+            "Next": turns.create if how.submission is None else "Payload",
         }
     return states
 
@@ -214,7 +220,12 @@ def _waiting(how: Attempts, kept: Mapping[str, Any]) -> dict[str, Any]:
     if how.poller_arn is not None:
         return {
             "Poll": poll_state(
-                how.partition, how.poller_arn, f"{OWN}.JobName", f"{OWN}.Polled", f"{OWN}.Error", watched=how.watched
+                how.partition,
+                how.poller_arn,
+                f"{OWN}.JobName" if how.submission is None else f"{OWN}.Queued.JobId",
+                f"{OWN}.Polled",
+                f"{OWN}.Error",
+                watched=how.watched,
             )
         }
     return {

@@ -12,6 +12,7 @@ from cdk_sagemaker_training.workflow.causes import Cause
 from cdk_sagemaker_training.workflow.input_fields import InputField, input_states
 from cdk_sagemaker_training.workflow.model_artifacts import ModelCheck
 from cdk_sagemaker_training.workflow.polling import Intervals
+from cdk_sagemaker_training.workflow.queued_states import Submission
 from cdk_sagemaker_training.workflow.redirection import redirected
 from cdk_sagemaker_training.workflow.retry_policy import Retry
 from cdk_sagemaker_training.workflow.retry_states import RetryStates
@@ -34,6 +35,7 @@ def training_definition(
     models: ModelCheck | None,
     watched: bool = False,
     told: bool = False,
+    submission: Submission | None = None,
 ) -> dict[str, Any]:
     """Return the state machine that runs jobs one after the other; see ``attempt_states`` for the states of each.
 
@@ -56,6 +58,7 @@ def training_definition(
         models: Checks that the last job uploaded a model; None for no check.
         watched: Whether the state machine of ``poller_arn`` stops jobs that are of no use.
         told: Whether an event is put for each retry.
+        submission: The queue in which jobs wait; None without one.
 
     Returns:
         The definition, in the Amazon States Language.
@@ -69,13 +72,20 @@ def training_definition(
         attempts=attempts,
         again=None
         if retries is None and not alternatives
-        else RetryStates(retries or {}, turns, OWN, partition if told else None),
+        else RetryStates(
+            retries or {},
+            turns,
+            OWN,
+            partition if told else None,
+            service="SageMaker" if submission is None else "Batch",
+        ),
         turns=turns,
         budget=budget,
         intervals=intervals,
         poller_arn=poller_arn,
         partition=partition,
         watched=watched,
+        submission=submission,
     )
     for (suffix, request), following in zip(requests.items(), [*firsts[1:], None], strict=True):
         own = attempt_states([request, *alternatives], suffix, how)

@@ -1,7 +1,8 @@
 """Stops a workflow's executions and training jobs before the workflow is deleted, and waits for their end.
 
 The code of the Lambda function behind CloudFormation's custom resource `Custom::SageMakerTrainingJobs`, with the properties
-`StateMachineArn` and `JobNamePrefix`. It imports only what Lambda's runtime contains.
+`StateMachineArn`, `JobNamePrefix` and, for jobs in a queue of AWS Batch, `JobQueue`. It imports only what Lambda's runtime
+contains.
 """
 
 from __future__ import annotations
@@ -47,14 +48,15 @@ def handler(event: dict[str, Any], context: Any) -> None:
 
 
 class Workflow:
-    """The executions of a state machine, and their jobs."""
+    """The executions of a state machine, and their jobs; with a queue, its service jobs."""
 
     def __init__(self, properties: dict[str, Any], seconds_left: Callable[[], float]) -> None:
         """Create the clients; ``seconds_left`` returns the time that remains for the jobs' end."""
         # ListTrainingJobs is limited to 2 calls a second in an account.
         config = Config(retries={"mode": "standard", "total_max_attempts": 20})
         self.states = boto3.client("stepfunctions", config=config)
-        self.sagemaker = boto3.client("sagemaker", config=config)
+        self.queue = properties.get("JobQueue")
+        self.jobs = boto3.client("batch" if self.queue else "sagemaker", config=config)
         self.machine, self.prefix = properties["StateMachineArn"], properties["JobNamePrefix"]
         self.seconds_left = seconds_left
 
@@ -90,23 +92,36 @@ class Workflow:
         return hashes, active
 
     def unfinished(self, hashes: set[str]) -> list[str]:
-        """Return the names of those executions' unfinished jobs; names of another workflow's jobs may have the same prefix."""
+        """Return what stops those executions' unfinished jobs; names of another workflow's jobs may have the same prefix."""
         pattern = re.compile(rf"{re.escape(self.prefix)}-([0-9a-f]{{32}})-[a-z]?[0-9]+")
-        return [
-            job["TrainingJobName"]
-            for page in self.sagemaker.get_paginator("list_training_jobs").paginate(
-                NameContains=self.prefix, PaginationConfig={"PageSize": 100}
+        return [id for name, id in self.active() if (match := pattern.fullmatch(name)) and match[1] in hashes]
+
+    def active(self) -> list[tuple[str, str]]:
+        """Return the names of unfinished jobs with the prefix, and what stops each: a service job's id, else its name."""
+        if self.queue:
+            pages = self.jobs.get_paginator("list_service_jobs").paginate(
+                jobQueue=self.queue, filters=[{"name": "JOB_NAME", "values": [f"{self.prefix}-*"]}]
             )
+            jobs = [job for page in pages for job in page["jobSummaryList"]]
+            return [(job["jobName"], job["jobId"]) for job in jobs if job["status"] not in ("SUCCEEDED", "FAILED")]
+        pages = self.jobs.get_paginator("list_training_jobs").paginate(
+            NameContains=self.prefix, PaginationConfig={"PageSize": 100}
+        )
+        return [
+            (job["TrainingJobName"], job["TrainingJobName"])
+            for page in pages
             for job in page["TrainingJobSummaries"]
             if job["TrainingJobStatus"] in ("InProgress", "Stopping")
-            and (match := pattern.fullmatch(job["TrainingJobName"]))
-            and match[1] in hashes
         ]
 
     def stop_job(self, name: str) -> None:
         """Stop a job, unless it has ended."""
+        if self.queue:
+            self.jobs.terminate_service_job(jobId=name, reason="the workflow is being deleted")
+            print(f"terminating {name}")
+            return
         try:
-            self.sagemaker.stop_training_job(TrainingJobName=name)
+            self.jobs.stop_training_job(TrainingJobName=name)
             print(f"stopping {name}")
         except ClientError as error:
             if "training job is in status" not in str(error):
@@ -115,8 +130,11 @@ class Workflow:
     def wait(self, name: str, names: list[str]) -> None:
         """Wait for the end of a job; ``names`` are all jobs that were stopped, for the message of TimeoutError."""
         while True:
-            status = self.sagemaker.describe_training_job(TrainingJobName=name)["TrainingJobStatus"]
-            if status not in ("InProgress", "Stopping"):
+            if self.queue:
+                status = self.jobs.describe_service_job(jobId=name)["status"]
+            else:
+                status = self.jobs.describe_training_job(TrainingJobName=name)["TrainingJobStatus"]
+            if status in ("SUCCEEDED", "Completed", "FAILED", "Failed", "Stopped"):
                 print(f"{name} is {status}")
                 return
             if self.seconds_left() < SECONDS_BETWEEN_LOOKS:

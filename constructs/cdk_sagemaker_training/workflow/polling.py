@@ -14,7 +14,8 @@ from constructs import Construct
 
 from cdk_sagemaker_training.core.nag import Suppressions
 from cdk_sagemaker_training.workflow.launch import Launch
-from cdk_sagemaker_training.workflow.retries import retry
+from cdk_sagemaker_training.workflow.queue_policies import describe_policy
+from cdk_sagemaker_training.workflow.retries import OF_BATCH, retry
 from cdk_sagemaker_training.workflow.state_machines import make_state_machine
 from cdk_sagemaker_training.workflow.watching import WatchStates
 
@@ -82,7 +83,14 @@ class Poller(Construct):
     """
 
     def __init__(
-        self, scope: Construct, id: str, *, launch: Launch, logs: sfn.LogOptions, watch: WatchStates | None = None
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        launch: Launch,
+        logs: sfn.LogOptions,
+        watch: WatchStates | None = None,
+        queued: bool = False,
     ) -> None:
         """Create the state machine.
 
@@ -92,13 +100,16 @@ class Poller(Construct):
             launch: The jobs.
             logs: Log options of the executions.
             watch: The states that stop a job that is of no use; None for none.
+            queued: Whether the jobs are service jobs of AWS Batch, whose ids stand in place of names.
         """
         super().__init__(scope, id)
         # The one token in it is the partition, which stands within text.
-        definition = json.dumps(polling_definition(launch.partition, watch))
+        definition = json.dumps(polling_definition(launch.partition, watch, queued=queued))
         self.state_machine = make_state_machine(self, definition, logs)
         self.state_machine.add_to_role_policy(
-            launch.job_policy("DescribeTrainingJob", *(["StopTrainingJob"] if watch else []))
+            describe_policy()
+            if queued
+            else launch.job_policy("DescribeTrainingJob", *(["StopTrainingJob"] if watch else []))
         )
         suppressions = Suppressions(self)
         for statement in watch.policies(launch.stack) if watch else ():
@@ -126,21 +137,25 @@ class Poller(Construct):
             principal.add_to_principal_policy(iam.PolicyStatement(actions=actions, resources=[resource]))
 
 
-def polling_definition(partition: str, watch: WatchStates | None = None) -> dict[str, Any]:
+def polling_definition(partition: str, watch: WatchStates | None = None, *, queued: bool = False) -> dict[str, Any]:
     """Return the state machine that polls a job until it ends, at most ``POLLS`` times, at intervals up to ``MOST_SECONDS``.
 
     Args:
         partition: Partition of ARNs.
         watch: The states that stop a job that is of no use; None for none. With them there are fewer polls.
+        queued: Whether the jobs are service jobs of AWS Batch, whose ids stand in place of names.
     """
     # With fewer polls the intervals grow faster.
     intervals = Intervals(_FIRST_INTERVAL, _FIRST_INTERVAL if watch is None else 5 * _FIRST_INTERVAL, MOST_SECONDS)
     polls = POLLS if watch is None else _EVENTS // (_EVENTS_OF_A_COUNTED_POLL + watch.events)
     kept = {} if watch is None else watch.kept()
-    status = {"Status.$": "$.TrainingJobStatus"}
+    status = {"Status.$": "$.Status" if queued else "$.TrainingJobStatus"}
+    call, name = (
+        ("batch:describeServiceJob", "JobId") if queued else ("sagemaker:describeTrainingJob", "TrainingJobName")
+    )
     over = [
         {"Variable": "$.Job.Status", "StringEquals": status, "Next": "Done"}
-        for status in ("Completed", "Failed", "Stopped")
+        for status in (("SUCCEEDED", "FAILED") if queued else ("Completed", "Failed", "Stopped"))
     ]
     longer = {"Variable": "$.Seconds", "NumericLessThan": intervals.last, "Next": "WaitLonger"}
     return {
@@ -160,11 +175,11 @@ def polling_definition(partition: str, watch: WatchStates | None = None) -> dict
             "Wait": {"Type": "Wait", "SecondsPath": "$.Seconds", "Next": "Describe"},
             "Describe": {
                 "Type": "Task",
-                "Resource": f"arn:{partition}:states:::aws-sdk:sagemaker:describeTrainingJob",
-                "Parameters": {"TrainingJobName.$": "$.JobName"},
+                "Resource": f"arn:{partition}:states:::aws-sdk:{call}",
+                "Parameters": {f"{name}.$": "$.JobName"},
                 "ResultSelector": status if watch is None else {**status, "Secondary.$": "$.SecondaryStatus"},
                 "ResultPath": "$.Job",
-                "Retry": [retry(10)],
+                "Retry": [retry(10, *(OF_BATCH if queued else ()))],
                 "Next": "IsOver",
             },
             "IsOver": {

@@ -9,6 +9,8 @@ _OF_SAGEMAKER = (
     "SageMaker.SageMakerException",
     "SageMaker.SdkClientException",
 )
+# Beside ClientException, for requests that are wrong (service model of Batch).
+OF_BATCH = ("Batch.BatchException", "Batch.ServerException", "Batch.SdkClientException")
 
 
 def retry(times: int, *errors: str) -> dict[str, Any]:

@@ -23,7 +23,13 @@ class RetryStates:
     """
 
     def __init__(
-        self, retries: Mapping[Cause, Retry], alternatives: AlternativeStates, own: str, told: str | None = None
+        self,
+        retries: Mapping[Cause, Retry],
+        alternatives: AlternativeStates,
+        own: str,
+        told: str | None = None,
+        *,
+        service: str = "SageMaker",
     ) -> None:
         """Prepare the states.
 
@@ -32,8 +38,9 @@ class RetryStates:
             alternatives: The states that try one job after the other.
             own: JSONPath of the workflow's own data.
             told: Partition of the event bus that is told of retries; None for none.
+            service: How the names of errors begin with which a job is refused.
         """
-        self._alternatives, self._told = alternatives, told
+        self._alternatives, self._told, self._service = alternatives, told, service
         self._waits = {cause: retry.waits() for cause, retry in retries.items()}
         self._own = own
 
@@ -149,7 +156,12 @@ class RetryStates:
             "SecondaryStatus": f"{self._own}.Job.SecondaryStatus",
         }
         conditions = [
-            {"Variable": places[sign.member], "StringMatches" if "*" in sign.pattern else "StringEquals": sign.pattern}
+            {
+                "Variable": places[sign.member],
+                "StringMatches" if "*" in sign.pattern else "StringEquals": (
+                    sign.pattern.replace("SageMaker.", f"{self._service}.") if sign.member == "Error" else sign.pattern
+                ),
+            }
             for sign in SIGNS
             if sign.cause is cause and sign.member in members
         ]

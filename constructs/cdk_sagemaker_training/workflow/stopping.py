@@ -15,9 +15,11 @@ from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
-from cdk_sagemaker_training.workflow.attempt_states import job_name
+from cdk_sagemaker_training.workflow.attempt_states import execution_hash, job_name
 from cdk_sagemaker_training.workflow.definition import states_of_job
 from cdk_sagemaker_training.workflow.launch import Launch
+from cdk_sagemaker_training.workflow.queue_policies import stop_policies
+from cdk_sagemaker_training.workflow.queued_states import stopping_queued_states
 from cdk_sagemaker_training.workflow.state_machines import make_state_machine
 
 if TYPE_CHECKING:
@@ -54,7 +56,14 @@ class Stopper(Construct):
     """
 
     def __init__(
-        self, scope: Construct, id: str, *, launch: Launch, state_machine: sfn.StateMachine, logs: sfn.LogOptions
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        launch: Launch,
+        state_machine: sfn.StateMachine,
+        logs: sfn.LogOptions,
+        queue_arn: str | None = None,
     ) -> None:
         """Create the state machine, its rule and its alarms.
 
@@ -64,13 +73,16 @@ class Stopper(Construct):
             launch: The jobs of the workflow.
             state_machine: The workflow's state machine.
             logs: Log options of the executions.
+            queue_arn: The queue in which jobs wait; None without one.
         """
         super().__init__(scope, id)
         suffixes = [request.name_suffix for request in launch.job_requests]
-        definition = stopping_definition(launch.prefix, suffixes, launch.partition)
-        # The only token in it is the partition, within text, so no other conversion to JSON is needed.
+        definition = stopping_definition(launch.prefix, suffixes, launch.partition, queue_arn)
+        # The only tokens in it are the partition and the queue, within text, so no other conversion to JSON is needed.
         self.state_machine = make_state_machine(self, json.dumps(definition), logs)
-        self.state_machine.add_to_role_policy(launch.job_policy("StopTrainingJob"))
+        stops = [launch.job_policy("StopTrainingJob")] if queue_arn is None else stop_policies(launch)
+        for statement in stops:
+            self.state_machine.add_to_role_policy(statement)
         self.executions_arn = launch.stack.format_arn(
             service="states", resource=f"execution:{state_machine.state_machine_name}:*"
         )
@@ -145,7 +157,9 @@ class Stopper(Construct):
         )
 
 
-def stopping_definition(prefix: str, suffixes: Sequence[str], partition: str) -> dict[str, Any]:
+def stopping_definition(
+    prefix: str, suffixes: Sequence[str], partition: str, queue_arn: str | None = None
+) -> dict[str, Any]:
     """Return the state machine that stops an execution's jobs by their names, and again a minute later.
 
     Its input is the detail of the execution's event. Attempts are consecutive, so the first name without a job ends the search
@@ -155,7 +169,9 @@ def stopping_definition(prefix: str, suffixes: Sequence[str], partition: str) ->
         prefix: How the jobs' names begin.
         suffixes: Name suffixes of the jobs of one execution.
         partition: Partition of ARNs.
+        queue_arn: The queue in which the jobs wait, which finds them by their names' beginning; None without one.
     """
+    first = _first(suffixes[0]) if queue_arn is None else "List"
     states: dict[str, Any] = {
         "IsOver": {
             "Type": "Choice",
@@ -168,17 +184,21 @@ def stopping_definition(prefix: str, suffixes: Sequence[str], partition: str) ->
                     "Next": "Done",
                 }
             ],
-            "Default": _first(suffixes[0]),
+            "Default": first,
         }
     }
-    for suffix, following in zip(suffixes, [*map(_first, suffixes[1:]), "HasLookedTwice"], strict=True):
-        states |= states_of_job(suffix, _states(prefix, suffix, partition))
-        # After the suffix was added, because the next job's first state has the same name without it.
-        states[_name(suffix, "Missing")]["Next"] = following
+    if queue_arn is not None:
+        names = f"States.Format('{prefix}-{{}}-*', {execution_hash('$.executionArn')})"
+        states |= stopping_queued_states(queue_arn, names, partition)
+    else:
+        for suffix, following in zip(suffixes, [*map(_first, suffixes[1:]), "HasLookedTwice"], strict=True):
+            states |= states_of_job(suffix, _states(prefix, suffix, partition))
+            # After the suffix was added, because the next job's first state has the same name without it.
+            states[_name(suffix, "Missing")]["Next"] = following
     return {
         "Comment": "Stops the training jobs of executions that ended before them",
         "StartAt": "IsOver",
-        "States": {**states, **_second_look(_first(suffixes[0]), partition)},
+        "States": {**states, **_second_look(first, partition)},
     }
 
 

@@ -16,6 +16,7 @@ from cdk_sagemaker_training.props.prop_types import checked
 from cdk_sagemaker_training.request.advice import short_time_advice
 from cdk_sagemaker_training.request.checkpoints import checkpoint_folder
 from cdk_sagemaker_training.request.props import TrainingProps, check_props
+from cdk_sagemaker_training.resources.queue import QueueShare, TrainingQueue
 from cdk_sagemaker_training.workflow.alternatives import Alternative, check_distinct, props_of
 from cdk_sagemaker_training.workflow.attempt_states import Integration
 from cdk_sagemaker_training.workflow.budget import Budget
@@ -29,6 +30,7 @@ from cdk_sagemaker_training.workflow.machine_policies import machine_policies, r
 from cdk_sagemaker_training.workflow.model_artifacts import MissingModel, model_check
 from cdk_sagemaker_training.workflow.notifying import Notices
 from cdk_sagemaker_training.workflow.polling import Poller
+from cdk_sagemaker_training.workflow.queue_policies import queue_policies, service_jobs, submission_to, training_jobs
 from cdk_sagemaker_training.workflow.retry_policy import Retry
 from cdk_sagemaker_training.workflow.state_machines import default_logs, make_state_machine, suppress_findings
 from cdk_sagemaker_training.workflow.stop_rules import StopRule, check_stop_rules
@@ -38,6 +40,7 @@ from cdk_sagemaker_training.workflow.watching import WatchStates
 from cdk_sagemaker_training.workflow.workflow_checks import (
     budget_states,
     check_attempts,
+    check_queue,
     check_silence,
     chosen_integration,
 )
@@ -90,6 +93,7 @@ class TrainingWorkflow(ExecutionMetrics, Construct):
         budget: Budget | None = None,
         stop_when: Sequence[StopRule] = (),
         notify: Sequence[sns.ITopic] = (),
+        queue: TrainingQueue | QueueShare | None = None,
         input_fields: Mapping[str, InputField] | None = None,
         missing_model: MissingModel = "warn",
         timeout: Duration | int | None = None,
@@ -130,6 +134,10 @@ class TrainingWorkflow(ExecutionMetrics, Construct):
             notify: Topics that get an event, as JSON, when an execution starts, succeeds, fails, times out or is aborted, and
                 with ``retries`` or ``alternatives`` for each job that is run again, with its cause. They are events of the
                 default event bus, which other rules may match too: docs/retries.md. Default: none.
+            queue: A ``TrainingQueue``, or a share of one such as ``queue.share("vision", priority=10)``, in which each attempt's
+                job waits until there are machines of its capacity. Its training jobs are named by AWS Batch. A job that was
+                terminated before it began fails the execution with ``TrainingJobStopped``. Not together with ``alternatives`` and
+                ``stop_when``; docs/queue.md. Default: jobs are created at once.
             input_fields: The fields of an execution's input that it must have, with what is allowed, such as
                 ``{"instance_type": ChoiceField(["ml.g5.xlarge", "ml.g5.2xlarge"])}`` for an ``InstanceGroup`` of
                 ``sfn.JsonPath.string_at("$.instance_type")``. They are checked before a job is created: an execution without them
@@ -143,7 +151,7 @@ class TrainingWorkflow(ExecutionMetrics, Construct):
             timeout: A Duration, or seconds, after which an execution and its job end. Default: all attempts at their longest
                 fit in, ``max_pending`` (else one day) of waiting for machines included; with a training plan there is no
                 time-out, since a job waits for the start of its plan, which no limit counts (service model,
-                StoppingCondition), and Step Functions ends an execution after a year.
+                StoppingCondition), and Step Functions ends an execution after a year. Nor is there one with a queue.
             logs: What is kept of executions. Default: their events without their data, for three months, in a log group of
                 its own that is deleted with the workflow.
             retain_jobs: Whether executions and jobs go on when the workflow is deleted or replaced. Default: they are
@@ -161,6 +169,7 @@ class TrainingWorkflow(ExecutionMetrics, Construct):
         self.input_fields: Mapping[str, InputField] = dict(input_fields or {})
         check_props("TrainingWorkflow", props)
         variants = props_of(alternatives, props)
+        check_queue(queue, integration, alternatives, stop_when)
         launch = Launch(self, props, variants)
         folder = checkpoint_folder(resume_from, launch.checkpoints)
         requests = {
@@ -171,7 +180,9 @@ class TrainingWorkflow(ExecutionMetrics, Construct):
         every = [*requests.values(), *others]
         check_distinct(every)
         check_stop_rules(stop_when, props.get("metric_definitions"))
-        self.integration: Integration = chosen_integration(integration, every, props, stop_when)
+        self.integration: Integration = "poll" if queue else chosen_integration(integration, every, props, stop_when)
+        line = queue.queue if isinstance(queue, QueueShare) else queue
+        submission = None if queue is None else submission_to(queue, every)
         launch.advise_unlisted(integration)
         launch.advise(short_time_advice("timeout", timeout))
         of_budget = budget_states(budget, every, launch)
@@ -181,15 +192,15 @@ class TrainingWorkflow(ExecutionMetrics, Construct):
             launch,
             timeout,
             attempts * len(requests),
-            reserved=bool(reserved),
+            reserved=bool(reserved) or line is not None,
             retries=retries,
             alternatives=len(others),
         )
         log_options = logs or default_logs(self)
         poller = None
         watch = WatchStates(stop_when) if stop_when else None
-        if watch or (self.integration == "poll" and limits.outlast_one_history):
-            poller = Poller(self, "Poller", launch=launch, logs=log_options, watch=watch)
+        if watch or line is not None or (self.integration == "poll" and limits.outlast_one_history):
+            poller = Poller(self, "Poller", launch=launch, logs=log_options, watch=watch, queued=line is not None)
         definition = training_definition(
             requests=requests,
             prefix=launch.prefix,
@@ -206,24 +217,42 @@ class TrainingWorkflow(ExecutionMetrics, Construct):
             models=models,
             watched=bool(stop_when),
             told=bool(notify),
+            submission=submission,
         )
         self.state_machine = make_state_machine(self, launch.stack.to_json_string(definition), log_options)
-        statements = machine_policies(launch, every, sync=self.integration == "sync")
+        statements = (
+            machine_policies(launch, every, sync=self.integration == "sync")
+            if line is None
+            else queue_policies(launch, line.queue_arn)
+        )
         for statement in (*statements, *(models.policies() if models else ())):
             self.state_machine.add_to_role_policy(statement)
         if notify:
             again = retries is not None or bool(alternatives)
             Notices(self, "Notices", state_machine=self.state_machine, topics=notify, retries=again)
-        self.stopper = Stopper(self, "Stopper", launch=launch, state_machine=self.state_machine, logs=log_options)
+        self.stopper = Stopper(
+            self,
+            "Stopper",
+            launch=launch,
+            state_machine=self.state_machine,
+            logs=log_options,
+            queue_arn=None if line is None else line.queue_arn,
+        )
         executions = [self.stopper.executions_arn]
         if poller is not None:
             poller.grant_run(self.state_machine)
             executions.append(poller.executions_arn)
-        suppress_findings(self, launch.job_arns, reserved, executions)
+        jobs = launch.job_arns if line is None else [service_jobs(launch), *training_jobs(launch)]
+        suppress_findings(self, jobs, reserved, executions)
         if not retain_jobs:
             made = (self.state_machine, self.stopper, poller, log_options.destination, launch.role, launch.role.role)
             stop_jobs_on_deletion(
-                self, launch, self.state_machine, self.stopper.executions_arn, (*made, props, *variants)
+                self,
+                launch,
+                self.state_machine,
+                self.stopper.executions_arn,
+                (*made, props, *variants),
+                queue=line,
             )
         self.role = launch.role
         self.network = props.get("network")

@@ -9,6 +9,7 @@ from cdk_sagemaker_training.core.tokens import is_unresolved
 from cdk_sagemaker_training.jobs.kinds import TrainingJob
 from cdk_sagemaker_training.request.props import TrainingProps
 from cdk_sagemaker_training.request.sync import check_sync_takes, sync_takes
+from cdk_sagemaker_training.resources.queue import QueueShare, TrainingQueue
 from cdk_sagemaker_training.workflow.alternatives import Alternative
 from cdk_sagemaker_training.workflow.attempt_states import OWN, Integration
 from cdk_sagemaker_training.workflow.budget import Budget, BudgetStates
@@ -49,6 +50,40 @@ def chosen_integration(
         for request in requests:
             check_sync_takes(request, "integration='poll'", props, integration)
     return chosen
+
+
+def check_queue(
+    queue: TrainingQueue | QueueShare | None,
+    integration: Integration | None,
+    alternatives: Sequence[TrainingJob | Alternative],
+    stop_when: Sequence[StopRule],
+) -> None:
+    """Check what cannot be said together with a queue.
+
+    Args:
+        queue: The prop ``queue``.
+        integration: The prop ``integration``.
+        alternatives: The prop ``alternatives``.
+        stop_when: The prop ``stop_when``.
+
+    Raises:
+        ValueError: A queue with shares is given without one, or one of the others is given with a queue.
+    """
+    if queue is None:
+        return
+    if isinstance(queue, TrainingQueue) and queue.shares:
+        raise ValueError(
+            f"queue must be one of the shares of {queue.node.path}, like queue.share({next(iter(queue.shares))!r}), got the queue"
+        )
+    if integration not in (None, "poll"):
+        raise ValueError(
+            "integration must be 'poll' with a queue, since `.sync` creates a job at once, like integration=None, got "
+            f"{integration!r}"
+        )
+    if alternatives or stop_when:
+        given, got = ("alternatives", alternatives) if alternatives else ("stop_when", stop_when)
+        why = "AWS Batch itself waits for capacity" if alternatives else "a service job has no status that rules read"
+        raise ValueError(f"{given} must be left out with a queue, since {why}, like {given}=[], got {list(got)!r}")
 
 
 def check_silence(retries: Mapping[Cause, Retry] | None, stop_when: Sequence[StopRule]) -> None:

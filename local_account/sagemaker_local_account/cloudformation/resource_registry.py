@@ -16,6 +16,7 @@ from sagemaker_local_account.cloudformation.custom_resources import CustomResour
 from sagemaker_local_account.cloudformation.property_backfill import Backfill, with_backfill
 from sagemaker_local_account.cloudformation.resource_base import ResourceBase
 from sagemaker_local_account.cloudformation.resources import (
+    batch,
     cloudwatch,
     codebuild,
     ec2,
@@ -41,6 +42,7 @@ CREATED_FIRST = {"AWS::FSx::FileSystem"}
 
 # Types that moto lacks or supports incompletely, and custom resources of CDK that the account implements itself.
 NATIVE: dict[str, Any] = {
+    **batch.NATIVE,
     **codebuild.NATIVE,
     **cloudwatch.NATIVE,
     **ec2.NATIVE,
@@ -76,6 +78,7 @@ _LONGEST_NAMES = {
     "AWS::IAM::Role": 64,
     "AWS::Lambda::Function": 64,
     "AWS::SQS::Queue": 80,
+    **dict.fromkeys(batch.NATIVE, 128),
     "AWS::StepFunctions::StateMachine": 80,
 }
 _generated_name = parsing.generate_resource_name

@@ -35,6 +35,15 @@ def _real(note: str, properties: str) -> ResourceType:
 _RULE = "CidrIp CidrIpv6 Description FromPort GroupId IpProtocol ToPort"
 
 TYPES: dict[str, ResourceType] = {
+    "AWS::Batch::JobQueue": _real(
+        "of the type SAGEMAKER_TRAINING: its service jobs become training jobs of the account",
+        "JobQueueName JobQueueType Priority SchedulingPolicyArn ServiceEnvironmentOrder State Tags",
+    ),
+    "AWS::Batch::SchedulingPolicy": _real("fair shares, without quota shares", "FairsharePolicy Name Tags"),
+    "AWS::Batch::ServiceEnvironment": _real(
+        "limits the machines of running jobs, in NUM_INSTANCES",
+        "CapacityLimits ServiceEnvironmentName ServiceEnvironmentType State Tags",
+    ),
     "AWS::CDK::Metadata": ResourceType("inert", "CDK's telemetry, which is not sent"),
     "AWS::CloudFormation::CustomResource": ResourceType(
         "emulated",

@@ -1,4 +1,4 @@
-"""A WSGI application for a service in AWS's JSON 1.1 protocol; an unknown operation is rejected by name."""
+"""A WSGI application for a service in AWS's protocols JSON 1.1 and REST JSON; an unknown operation is rejected by name."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ if TYPE_CHECKING:
 
 
 class JsonApi:
-    """A WSGI application for requests whose `X-Amz-Target` is `<target>.<Operation>`.
+    """A WSGI application for requests with a body of JSON; by default their `X-Amz-Target` is `<target>.<Operation>`.
 
     Args:
         service: the service's name in error messages.
         operations: a function of the request's members for each operation; None as its result is an empty body.
         before: called with the name of an operation before it; may raise `ServiceError`.
+        name_of: returns the operation of a request; None for that of its `X-Amz-Target`.
     """
 
     def __init__(
@@ -28,14 +29,16 @@ class JsonApi:
         service: str,
         operations: Mapping[str, Callable[[dict[str, Any]], Any]],
         before: Callable[[str], None] = lambda name: None,
+        name_of: Callable[[WSGIEnvironment], str] | None = None,
     ) -> None:
         self._service = service
         self._operations = operations
         self._before = before
+        self._name_of = name_of or (lambda environ: str(environ["HTTP_X_AMZ_TARGET"]).partition(".")[2])
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Answers one request."""
-        name = environ["HTTP_X_AMZ_TARGET"].partition(".")[2]
+        name = self._name_of(environ)
         try:
             body = self._answer(name, environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0)))
             status = "200 OK"

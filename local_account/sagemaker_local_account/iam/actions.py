@@ -1,10 +1,21 @@
-"""The actions whose resource is a stack, a repository, a role or a key (source: IAM's Service Authorization Reference).
+"""The operations of AWS Batch by the last part of their path, and actions by the kind of their resource.
+
+The resource is a stack, a repository, a role or a key (source: IAM's Service Authorization Reference).
 
 Other actions of these services, such as ``iam:GetUser`` and ``kms:CreateKey``, have another resource type or none.
 """
 
 from __future__ import annotations
 
+BATCH_OPERATIONS = {
+    name.lower(): name
+    for name in (
+        *("CreateJobQueue", "CreateSchedulingPolicy", "CreateServiceEnvironment"),
+        *("DeleteJobQueue", "DeleteSchedulingPolicy", "DeleteServiceEnvironment"),
+        *("DescribeJobQueues", "DescribeSchedulingPolicies", "DescribeServiceEnvironments"),
+        *("DescribeServiceJob", "ListServiceJobs", "SubmitServiceJob", "TerminateServiceJob"),
+    )
+}
 _STACKS = """
 CancelUpdateStack ContinueUpdateRollback CreateChangeSet CreateStack CreateStackRefactor DeleteChangeSet DeleteStack
 DescribeChangeSet DescribeChangeSetHooks DescribeEvents DescribeStackEvents DescribeStackRefactor DescribeStackResource

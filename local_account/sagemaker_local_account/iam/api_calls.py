@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from sagemaker_local_account.iam import s3_actions
-from sagemaker_local_account.iam.actions import ON_KEYS, ON_REPOSITORIES, ON_ROLES, ON_STACKS
+from sagemaker_local_account.iam.actions import BATCH_OPERATIONS, ON_KEYS, ON_REPOSITORIES, ON_ROLES, ON_STACKS
 from sagemaker_local_account.iam.policies import Call
 
 if TYPE_CHECKING:
@@ -29,6 +29,14 @@ PREFIXES = {"monitoring": "cloudwatch"}
 # The last part of the resource ARN of each action, from IAM's service authorization reference. `{Name}` is the request's member
 # of that name, `{a|b}` the first of them that is set, `{Name.form}` the member in a form of `FORMS`; an ARN is used as it is.
 RESOURCES: dict[str, str] = {
+    "batch:CreateJobQueue": "job-queue/{jobQueueName}",
+    "batch:CreateSchedulingPolicy": "scheduling-policy/{name}",
+    "batch:CreateServiceEnvironment": "service-environment/{serviceEnvironmentName}",
+    "batch:DeleteJobQueue": "job-queue/{jobQueue}",
+    "batch:DeleteSchedulingPolicy": "scheduling-policy/{arn}",
+    "batch:DeleteServiceEnvironment": "service-environment/{serviceEnvironment}",
+    "batch:SubmitServiceJob": "job-queue/{jobQueue}",
+    "batch:TerminateServiceJob": "service-job/{jobId}",
     **{f"cloudformation:{name}": "stack/{StackName}/*" for name in ON_STACKS},
     "codebuild:BatchGetBuilds": "project/{ids.before_colon}",
     "codebuild:BatchGetProjects": "project/{names}",
@@ -85,6 +93,11 @@ FORMS: dict[str, Callable[[str], str]] = {
 # Actions without a resource type (same source).
 WITHOUT_RESOURCE = frozenset(
     {
+        "batch:DescribeJobQueues",
+        "batch:DescribeSchedulingPolicies",
+        "batch:DescribeServiceEnvironments",
+        "batch:DescribeServiceJob",
+        "batch:ListServiceJobs",
         "cloudformation:GetTemplateSummary",
         "cloudformation:ListStacks",
         "cloudformation:ValidateTemplate",
@@ -135,11 +148,13 @@ def calls_of(environ: WSGIEnvironment, service: str, location: Location) -> list
     if service == "s3":
         return s3_actions.calls_of(environ)
     prefix = PREFIXES.get(service, service)
-    operation, members = _operation(environ)
+    operation, members = _operation(environ, service)
     action = f"{prefix}:{operation}"
     calls = [Call(action, resource, _context(action, members)) for resource in _resources(action, members, location)]
     if action == "sagemaker:CreateTrainingJob":
         calls += _with_training_job(calls[0], members)
+    if action == "batch:SubmitServiceJob":
+        calls += _with_service_job(members, location)
     if action in PASSED_ROLES:
         member, to = PASSED_ROLES[action]
         if role := members.get(member):
@@ -147,9 +162,12 @@ def calls_of(environ: WSGIEnvironment, service: str, location: Location) -> list
     return calls
 
 
-def _operation(environ: WSGIEnvironment) -> tuple[str, dict[str, Any]]:
-    """The operation and its members, of the protocols JSON and Query; of other protocols the method and path, without members."""
+def _operation(environ: WSGIEnvironment, service: str) -> tuple[str, dict[str, Any]]:
+    """The operation and its members, of the protocols JSON and Query, and of Batch; else the method and path, without members."""
     target = environ.get("HTTP_X_AMZ_TARGET", "")
+    if service == "batch":
+        name = environ["PATH_INFO"].rpartition("/")[2]
+        target = BATCH_OPERATIONS.get(name, name)
     body = body_of(environ)
     if target:
         try:
@@ -249,6 +267,19 @@ def _with_training_job(call: Call, request: Mapping[str, Any]) -> Iterator[Call]
     for plan in filter(None, [resources.get("TrainingPlanArn"), *itertools.chain.from_iterable(preferred)]):
         yield Call(call.action, plan, call.context)
         yield Call(call.action, f"{plan.partition(':training-plan/')[0]}:reserved-capacity/*", call.context)
+
+
+def _with_service_job(request: Mapping[str, Any], location: Location) -> Iterator[Call]:
+    """The further calls that submitting a service job requires (Service Authorization Reference, AWS Batch, API operations)."""
+    jobs = f"arn:aws:batch:{location.region}:{location.account}:service-job/*"
+    yield Call("batch:SubmitServiceJob", jobs, {})
+    if request.get("tags"):
+        yield Call("batch:TagResource", jobs, {})
+    try:
+        role = json.loads(request["serviceRequestPayload"])["RoleArn"]
+    except (ValueError, KeyError, TypeError):  # the service itself rejects it
+        return
+    yield Call("iam:PassRole", str(role), {"iam:passedtoservice": ("sagemaker.amazonaws.com",)})
 
 
 def _of_training_job(request: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:

@@ -53,6 +53,7 @@ STARTED_BY_STEP_FUNCTIONS = {"Key": "MANAGED_BY_AWS", "Value": "STARTED_BY_STEP_
 
 # How the errors of services begin ("Learning to use AWS service SDK integrations": the service's name in Pascal case).
 _SDK_NAMES = {
+    "batch": "Batch",
     "sagemaker": "SageMaker",
     "cloudwatch": "CloudWatch",
     "cloudwatchlogs": "CloudWatchLogs",

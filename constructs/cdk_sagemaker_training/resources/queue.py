@@ -1,0 +1,165 @@
+"""``TrainingQueue``: a queue of training jobs with a capacity, on AWS Batch."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from aws_cdk import Duration
+from constructs import Construct
+
+from cdk_sagemaker_training.core.checks import seconds_of
+from cdk_sagemaker_training.core.tokens import is_unresolved
+from cdk_sagemaker_training.props.prop_types import check_fields, checked
+
+_TYPE = "SAGEMAKER_TRAINING"
+_MOST_PRIORITY = 9_999  # SubmitServiceJob.schedulingPriority
+_LEAST_WEIGHT, _MOST_WEIGHT = 0.0001, 999.9999  # ShareAttributes.weightFactor
+_LONGEST_DECAY = 604_800  # FairsharePolicy.shareDecaySeconds, a week
+
+
+class TrainingQueue(Construct):
+    """A queue in which training jobs wait until machines of its capacity are free.
+
+    It is AWS Batch's queue for SageMaker training jobs, "service jobs" in the guide of AWS Batch: a service environment with the
+    capacity, a job queue, and with ``shares`` a scheduling policy of fair shares. Give it to ``TrainingWorkflow(queue=...)``.
+    Batch itself costs nothing, and reserves no machines.
+
+    Attributes:
+        capacity: The most machines of all running jobs together; None where it is not known.
+        shares: The parts of the capacity, by the names of the shares; empty for a queue in the order of submission.
+        queue_arn: The job queue's ARN.
+    """
+
+    @checked
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        capacity: int,
+        shares: Mapping[str, float] | None = None,
+        share_decay: Duration | int | None = None,
+    ) -> None:
+        """Create the service environment, the job queue and, with shares, the scheduling policy.
+
+        Args:
+            scope: The parent construct.
+            id: The construct id.
+            capacity: The most machines of all running jobs together, whatever their type.
+            shares: How the capacity is divided among shares that have jobs waiting, such as ``{"vision": 2, "speech": 1}``, by
+                which two thirds go to ``vision``. A share that has none leaves its part to the others. Names are letters and
+                digits. Each is ``1 / part`` as Batch's ``weightFactor``, of which "a lower value has a higher priority" (service
+                model). Default: jobs start in the order of their submission.
+            share_decay: A Duration, or seconds, over which Batch remembers what a share has used, up to a week; needs ``shares``.
+                Jobs run for hours, so that of ten minutes, Batch's own default, nothing would be remembered. Default: one day.
+
+        Raises:
+            ValueError: For a prop that breaks a rule, with its name.
+        """
+        super().__init__(scope, id)
+        _check(capacity, shares, share_decay)
+        # Here and not above, since importing the module takes longer than making the queue.
+        from aws_cdk import aws_batch as batch
+
+        environment = batch.CfnServiceEnvironment(
+            self,
+            "Environment",
+            service_environment_type=_TYPE,
+            capacity_limits=[
+                batch.CfnServiceEnvironment.CapacityLimitProperty(max_capacity=capacity, capacity_unit="NUM_INSTANCES")
+            ],
+        )
+        policy = None
+        if shares:
+            policy = batch.CfnSchedulingPolicy(
+                self,
+                "Policy",
+                fairshare_policy=batch.CfnSchedulingPolicy.FairsharePolicyProperty(
+                    share_decay_seconds=86_400 if share_decay is None else seconds_of("share_decay", share_decay),
+                    share_distribution=[
+                        batch.CfnSchedulingPolicy.ShareAttributesProperty(
+                            share_identifier=name, weight_factor=round(1 / part, 4)
+                        )
+                        for name, part in shares.items()
+                    ],
+                ),
+            )
+        queue = batch.CfnJobQueue(
+            self,
+            "Queue",
+            job_queue_type=_TYPE,
+            priority=1,
+            scheduling_policy_arn=None if policy is None else policy.attr_arn,
+            service_environment_order=[
+                batch.CfnJobQueue.ServiceEnvironmentOrderProperty(
+                    order=1, service_environment=environment.attr_service_environment_arn
+                )
+            ],
+        )
+        self.capacity: int = capacity
+        self.shares: Mapping[str, float] = dict(shares or {})
+        self.queue_arn: str = queue.attr_job_queue_arn
+
+    def share(self, name: str, *, priority: int = 0) -> QueueShare:
+        """One of the queue's shares, for ``TrainingWorkflow(queue=...)``.
+
+        Args:
+            name: Its name, a key of ``shares``.
+            priority: 0 to 9,999: jobs with a higher one start before others of their share.
+
+        Raises:
+            ValueError: There is no such share, or the priority is out of bounds.
+        """
+        return QueueShare(self, name, priority)
+
+
+@dataclass(frozen=True)
+class QueueShare:
+    """A share of a ``TrainingQueue``, and the priority of a workflow's jobs within it; made by ``TrainingQueue.share``.
+
+    Args:
+        queue: The queue.
+        name: The share's name.
+        priority: 0 to 9,999: jobs with a higher one start before others of their share.
+
+    Raises:
+        ValueError: The queue has no such share, or the priority is out of bounds.
+    """
+
+    queue: TrainingQueue
+    name: str
+    priority: int = 0
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if self.name not in self.queue.shares:
+            names = ", ".join(map(repr, self.queue.shares)) or "none: it has no shares"
+            raise ValueError(
+                f"name must be a share of {self.queue.node.path} ({names}), like 'vision', got {self.name!r}"
+            )
+        if not 0 <= self.priority <= _MOST_PRIORITY:
+            raise ValueError(
+                f"priority must be a whole number from 0 to {_MOST_PRIORITY}, like 10, got {self.priority!r}"
+            )
+
+
+def _check(capacity: int, shares: Mapping[str, float] | None, share_decay: Duration | int | None) -> None:
+    if not is_unresolved(capacity) and capacity < 1:
+        raise ValueError(f"capacity must be a number of machines from 1, like 8, got {capacity!r}")
+    for name, part in (shares or {}).items():
+        # "The string is limited to 255 alphanumeric characters" (service model, ShareAttributes.shareIdentifier).
+        if not re.fullmatch(r"[A-Za-z0-9]{1,255}", name):
+            raise ValueError(f"shares must have names of 1 to 255 letters and digits, like 'teamA', got {name!r}")
+        if not 1 / _MOST_WEIGHT <= part <= 1 / _LEAST_WEIGHT:
+            raise ValueError(f"shares[{name!r}] must be a number from 0.0011 to 10000, like 2, got {part!r}")
+    if shares is not None and not shares:
+        raise ValueError("shares must have a share, like {'vision': 2, 'speech': 1}, or be left out, got {}")
+    if share_decay is None:
+        return
+    if not shares:
+        raise ValueError("share_decay must be left out without shares, like share_decay=None, got a time")
+    seconds = seconds_of("share_decay", share_decay)
+    if not is_unresolved(seconds) and not 1 <= seconds <= _LONGEST_DECAY:
+        raise ValueError(f"share_decay must be 1 second to 7 days, like Duration.days(1), got {seconds} seconds")

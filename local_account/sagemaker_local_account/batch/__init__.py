@@ -1,0 +1,1 @@
+"""AWS Batch: queues of SageMaker training jobs ("service jobs")."""

@@ -1,0 +1,59 @@
+"""Batch's API: service environments, job queues, scheduling policies and service jobs, in AWS's REST JSON protocol.
+
+moto's Batch has neither service environments nor service jobs, and runs container jobs by Docker. All requests to Batch are
+therefore handled here, and an unsupported operation is rejected by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from sagemaker_local_account.batch.queues import Queues, client_error
+from sagemaker_local_account.batch.service_jobs import ServiceJobs
+from sagemaker_local_account.core.service_errors import ServiceError, check
+from sagemaker_local_account.http.json_api import JsonApi
+from sagemaker_local_account.iam.actions import BATCH_OPERATIONS
+
+
+def batch_api(queues: Queues, jobs: ServiceJobs) -> JsonApi:
+    """Returns the WSGI application for requests to `/v1/<operation in lower case>`."""
+    operations: Mapping[str, Callable[[dict[str, Any]], Any]] = {
+        "CreateJobQueue": queues.create_queue,
+        "CreateSchedulingPolicy": queues.create_policy,
+        "CreateServiceEnvironment": queues.create_environment,
+        "DeleteJobQueue": lambda request: jobs.delete_queue(request["jobQueue"]),
+        "DeleteSchedulingPolicy": lambda request: queues.policies.delete(request["arn"]),
+        "DeleteServiceEnvironment": lambda request: queues.environments.delete(request["serviceEnvironment"]),
+        "DescribeJobQueues": lambda request: {"jobQueues": queues.queues.describe(request.get("jobQueues"))},
+        "DescribeSchedulingPolicies": lambda request: {"schedulingPolicies": queues.policies.describe(request["arns"])},
+        "DescribeServiceEnvironments": lambda request: {
+            "serviceEnvironments": queues.environments.describe(request.get("serviceEnvironments"))
+        },
+        "DescribeServiceJob": lambda request: jobs.describe(request["jobId"]),
+        "ListServiceJobs": jobs.list,
+        "SubmitServiceJob": jobs.submit,
+        "TerminateServiceJob": lambda request: jobs.terminate(request["jobId"], request["reason"]),
+    }
+    assert set(operations) == set(BATCH_OPERATIONS.values())
+    return JsonApi(
+        "Batch",
+        {name: _checked(name, operation) for name, operation in operations.items()},
+        name_of=lambda environ: _operation(environ["PATH_INFO"]),
+    )
+
+
+def _operation(path: str) -> str:
+    name = path.rpartition("/")[2]
+    return BATCH_OPERATIONS.get(name, name)
+
+
+def _checked(name: str, operation: Callable[[dict[str, Any]], Any]) -> Callable[[dict[str, Any]], Any]:
+    def call(request: dict[str, Any]) -> Any:
+        try:
+            check(name, request, "batch")
+        except ServiceError as error:
+            raise client_error(error.message) from None
+        return operation(request)
+
+    return call

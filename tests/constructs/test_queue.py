@@ -1,0 +1,200 @@
+"""What TrainingQueue makes, what a workflow submits to it, and what cannot be said with a queue."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aws_cdk import Duration
+from rendered import lint, resolved
+from stacks import RenderedWorkflow, UserStack, message_of
+
+from cdk_sagemaker_training import (
+    DataParallelJob,
+    InstanceGroup,
+    MetricLimit,
+    TrainingQueue,
+    default_retries,
+)
+from cdk_sagemaker_training.workflow.queued_states import Submission, name_in_payload, queued_states
+
+QUEUE_ARN = "arn:aws:batch:us-east-1:123456789012:job-queue/jobs"
+ON_TWO = DataParallelJob(InstanceGroup("ml.g5.xlarge", 2))
+
+
+@cache
+def shared() -> RenderedWorkflow:
+    stack = UserStack()
+    queue = TrainingQueue(stack, "Queue", capacity=8, shares={"vision": 2, "speech": 1, "robots": 0.5})
+    return RenderedWorkflow(
+        stack, queue=queue.share("vision", priority=3), tags={"team": "digits"}, retries=default_retries()
+    )
+
+
+def actions(rendered: RenderedWorkflow, role: str) -> dict[str, Any]:
+    """The resources of each of Batch's and SageMaker's actions that a role has, and of passing the job's role."""
+    return {
+        action: one["Resource"]
+        for one in rendered.statements(role)
+        for action in ([one["Action"]] if isinstance(one["Action"], str) else one["Action"])
+        if action.startswith(("batch:", "sagemaker:", "iam:"))
+    }
+
+
+def test_a_queue_is_a_service_environment_a_job_queue_and_a_policy_of_fair_shares() -> None:
+    template = shared().template["Resources"]
+    batch = {
+        name: resolved(value["Properties"])
+        for name, value in template.items()
+        if value["Type"].startswith("AWS::Batch::")
+    }
+    [environment] = [name for name in batch if name.startswith("QueueEnvironment")]
+    assert batch[environment] == {
+        "ServiceEnvironmentType": "SAGEMAKER_TRAINING",
+        "CapacityLimits": [{"MaxCapacity": 8, "CapacityUnit": "NUM_INSTANCES"}],
+    }
+    [policy] = [value for name, value in batch.items() if name.startswith("QueuePolicy")]
+    # "A lower value has a higher priority": 2, 1 and half a part.
+    assert policy["FairsharePolicy"] == {
+        "ShareDecaySeconds": 86_400,
+        "ShareDistribution": [
+            {"ShareIdentifier": "vision", "WeightFactor": 0.5},
+            {"ShareIdentifier": "speech", "WeightFactor": 1},
+            {"ShareIdentifier": "robots", "WeightFactor": 2},
+        ],
+    }
+    [queue] = [value for value in batch.values() if "JobQueueType" in value]
+    assert (queue["JobQueueType"], queue["Priority"]) == ("SAGEMAKER_TRAINING", 1)
+    assert [one["Order"] for one in queue["ServiceEnvironmentOrder"]] == [1]
+    assert "SchedulingPolicyArn" in queue
+
+
+def test_a_queue_without_shares_has_no_scheduling_policy_and_its_jobs_neither_share_nor_priority() -> None:
+    stack = UserStack()
+    rendered = RenderedWorkflow(stack, queue=TrainingQueue(stack, "Queue", capacity=8))
+    assert rendered.resources_of("AWS::Batch::SchedulingPolicy") == []
+    assert {"ShareIdentifier", "SchedulingPriority"} & set(rendered.request) == set()
+
+
+def test_what_is_submitted_equals_what_the_sdk_submits_for_the_same_job() -> None:
+    recorded = json.loads((Path(__file__).parents[1] / "sdk_requests" / "queue.json").read_text())
+    given = {**recorded["payload"], "TrainingJobName.$": "$.Training.JobName"}
+    del given["TrainingJobName"]
+    before = {"Find": {"Catch": [{"Next": "Stop"}]}, "Describe": {}}
+    states = queued_states(before, given, Submission(QUEUE_ARN, "vision", 3), "stack-training", "$.Training", "aws")
+    parameters = states["Create"]["Parameters"]
+    ours = {name[:1].lower() + name[1:]: value for name, value in parameters.items()}
+    assert ours.pop("serviceRequestPayload.$") == "States.JsonToString($.Training.Request)"
+    assert (ours.pop("jobName.$"), ours.pop("clientToken.$")) == ("$.Training.JobName", "$.Training.JobName")
+    ours["retryStrategy"] = {name.lower(): value for name, value in ours["retryStrategy"].items()}
+    theirs = recorded["request"]
+    assert json.loads(theirs.pop("serviceRequestPayload")) == states["Payload"]["Parameters"]
+    assert theirs.pop("jobName") == "stack-training-1"
+    # The SDK ends each job after a day unless it is told otherwise; here the job's own max_runtime is the limit.
+    assert theirs.pop("timeoutConfig") == {"attemptDurationSeconds": 86_400}
+    assert ours == theirs
+
+
+def test_the_execution_of_a_job_is_a_tag_of_its_service_job() -> None:
+    assert shared().request["Tags"] == {"team": "digits", "StepFunctionsExecution.$": "$$.Execution.Id"}
+
+
+@pytest.mark.parametrize("prefix", ["a", "stack-training", "a-name-of-23-characters", "a-prefix-of-26-characters1"])
+def test_the_name_that_batch_makes_of_a_payloads_has_room_for_its_attempt(prefix: str) -> None:
+    name = f"AWSBatch{name_in_payload(prefix)}{'0' * 32}"
+    assert len(name) <= 63
+    assert not name_in_payload(prefix).endswith("-")
+
+
+def test_each_role_has_what_its_calls_take_and_no_more() -> None:
+    jobs = "arn:aws:batch:us-east-1:123456789012:service-job/*"
+    machine = actions(shared(), "TrainingStateMachineRole")
+    trained = "arn:aws:sagemaker:us-east-1:123456789012:training-job/"
+    assert machine.pop("iam:PassRole") == shared().states["Payload"]["Parameters"]["RoleArn"]
+    assert machine.pop("batch:SubmitServiceJob")[1] == jobs
+    assert machine == {
+        "batch:TagResource": jobs,
+        "batch:TerminateServiceJob": jobs,
+        "batch:DescribeServiceJob": "*",
+        "batch:ListServiceJobs": "*",
+        "sagemaker:DescribeTrainingJob": [f"{trained}AWSBatchstack-training*", f"{trained}awsbatchstack-training*"],
+    }
+    assert actions(shared(), "TrainingPollerStateMachineRole") == {"batch:DescribeServiceJob": "*"}
+    assert actions(shared(), "TrainingStopperStateMachineRole") == {
+        "batch:ListServiceJobs": "*",
+        "batch:TerminateServiceJob": jobs,
+    }
+
+
+def test_the_machines_pass_the_check_of_amazon_states_language() -> None:
+    assert lint(shared().machines) == []
+
+
+def test_an_execution_may_wait_as_long_as_step_functions_lets_it_unless_a_time_out_is_given() -> None:
+    assert "TimeoutSeconds" not in shared().definition
+    stack = UserStack()
+    queue = TrainingQueue(stack, "Queue", capacity=8)
+    assert RenderedWorkflow(stack, queue=queue, timeout=Duration.days(2)).definition["TimeoutSeconds"] == 172_800
+
+
+def test_errors_of_batch_are_signs_of_the_causes_as_those_of_sagemaker_are() -> None:
+    text = json.dumps(shared().definition["States"]["WhyRefused"])
+    assert "Batch.SdkClientException" in text
+    assert "SageMaker." not in text
+
+
+def test_what_cannot_be_said_with_a_queue_is_an_error_that_names_it() -> None:
+    stack = UserStack()
+    line = TrainingQueue(stack, "Line", capacity=1)
+    shares = TrainingQueue(stack, "Shares", capacity=8, shares={"vision": 2})
+    for props, message in (
+        (
+            {"queue": line, "integration": "sync"},
+            "integration must be 'poll' with a queue, since `.sync` creates a job",
+        ),
+        (
+            {"queue": line, "alternatives": [ON_TWO]},
+            "alternatives must be left out with a queue, since AWS Batch itself",
+        ),
+        (
+            {"queue": line, "stop_when": [MetricLimit("loss", above=1.0)], "metric_definitions": {"loss": "loss=(.*)"}},
+            "stop_when must be left out with a queue",
+        ),
+        ({"queue": shares}, "queue must be one of the shares of Stack/Shares, like queue.share('vision')"),
+        (
+            {"queue": line, "job": ON_TWO},
+            "capacity of Stack/Line must be at least the machines of one job, like capacity=2",
+        ),
+    ):
+        assert message in message_of(lambda props=props: stack.workflow(f"Training{len(stack.node.children)}", **props))
+
+
+@pytest.mark.parametrize(
+    ("props", "message"),
+    [
+        ({"capacity": 0}, "capacity must be a number of machines from 1, like 8, got 0"),
+        (
+            {"shares": {"team-a": 1}},
+            "shares must have names of 1 to 255 letters and digits, like 'teamA', got 'team-a'",
+        ),
+        ({"shares": {"vision": 0}}, "shares['vision'] must be a number from 0.0011 to 10000, like 2, got 0"),
+        ({"shares": {}}, "shares must have a share, like {'vision': 2, 'speech': 1}, or be left out, got {}"),
+        ({"share_decay": 60}, "share_decay must be left out without shares"),
+        ({"shares": {"vision": 1}, "share_decay": Duration.days(8)}, "share_decay must be 1 second to 7 days"),
+    ],
+)
+def test_a_queue_that_batch_would_refuse_is_an_error(props: dict[str, Any], message: str) -> None:
+    assert message in message_of(lambda: TrainingQueue(UserStack(), "Queue", **{"capacity": 8, **props}))
+
+
+def test_a_share_that_is_not_there_and_a_priority_out_of_bounds_are_errors() -> None:
+    queue = TrainingQueue(UserStack(), "Queue", capacity=8, shares={"vision": 2, "speech": 1})
+    assert "name must be a share of Stack/Queue ('vision', 'speech'), like 'vision', got 'robots'" in message_of(
+        lambda: queue.share("robots")
+    )
+    assert "priority must be a whole number from 0 to 9999, like 10, got 10000" in message_of(
+        lambda: queue.share("vision", priority=10_000)
+    )

@@ -1,0 +1,147 @@
+"""Jobs in a queue, through deployed state machines, with permissions enforced."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import aws_cdk as cdk
+import pytest
+from aws_cdk import aws_s3 as s3
+from aws_cdk import aws_stepfunctions as sfn
+from deployed import Deployed, wait_until
+
+from cdk_sagemaker_training import (
+    Budget,
+    DataParallelJob,
+    InstanceGroup,
+    S3Prefix,
+    TrainingImage,
+    TrainingQueue,
+    TrainingWorkflow,
+    default_retries,
+)
+from sagemaker_local_account.faults import LostHost
+
+pytestmark = pytest.mark.soak
+A_FAILING_JOB = Path(__file__).parent / "a_failing_job"
+TEAMS = {"vision": 2, "speech": 1, "robots": 1}
+
+
+class Queued(cdk.Stack):
+    """A queue in the order of submission, and one with shares of 2:1:1 and of 1 for who holds it up."""
+
+    def __init__(self, app: cdk.App) -> None:
+        super().__init__(app, "Queued")
+        self.bucket = s3.Bucket(self, "Bucket", removal_policy=cdk.RemovalPolicy.DESTROY)
+        self.image = TrainingImage(self, "Image", directory=str(A_FAILING_JOB))
+        self.add("Line", TrainingQueue(self, "Queue", capacity=1))
+        shared = TrainingQueue(self, "Shared", capacity=1, shares={**TEAMS, "others": 1})
+        for name in (*TEAMS, "others"):
+            self.add(name, shared.share(name))
+
+    def add(self, id: str, queue: Any) -> None:
+        workflow = TrainingWorkflow(
+            self,
+            id,
+            job=DataParallelJob(InstanceGroup("ml.m5.xlarge")),
+            image=self.image,
+            output=S3Prefix(self.bucket, "models/"),
+            checkpoints=S3Prefix(self.bucket, "checkpoints/"),
+            environment={"FAILURE": sfn.JsonPath.string_at("$.failure")},
+            queue=queue,
+            retries=default_retries(),
+            budget=Budget(hours=5),
+            max_runtime=3_600,
+        )
+        cdk.CfnOutput(self, f"{id}Arn", value=workflow.state_machine.state_machine_arn)
+
+
+class Line:
+    """Executions whose jobs wait in a queue."""
+
+    def __init__(self, deployed: Deployed, outputs: dict[str, str]) -> None:
+        self.deployed, self.outputs = deployed, outputs
+        self.states, self.batch = deployed.client("stepfunctions"), deployed.client("batch")
+        self.sagemaker = deployed.client("sagemaker")
+
+    def start(self, failure: str, workflow: str = "Line") -> str:
+        machine = self.outputs[f"{workflow}Arn"]
+        given = json.dumps({"failure": failure})
+        return str(self.states.start_execution(stateMachineArn=machine, input=given)["executionArn"])
+
+    def service_job(self, execution: str, *statuses: str) -> dict[str, Any]:
+        """The last service job of an execution, once it has one of the statuses."""
+
+        def found() -> dict[str, Any] | None:
+            for queue in self.batch.describe_job_queues()["jobQueues"]:
+                names = [{"name": "JOB_NAME", "values": ["*"]}]
+                listed = self.batch.list_service_jobs(jobQueue=queue["jobQueueArn"], filters=names)["jobSummaryList"]
+                for job in (self.batch.describe_service_job(jobId=one["jobId"]) for one in listed):
+                    if job["tags"].get("StepFunctionsExecution") == execution and job["status"] in statuses:
+                        return dict(job)
+            return None
+
+        return wait_until(found)
+
+    def training_job(self, job: dict[str, Any]) -> str:
+        return str(job["latestAttempt"]["serviceResourceId"]["value"]).partition("/")[2]
+
+
+@pytest.fixture(scope="module")
+def line(deployed: Deployed, tmp_path_factory: pytest.TempPathFactory) -> Line:
+    return Line(deployed, deployed.deploy(Queued(cdk.App(outdir=str(tmp_path_factory.mktemp("assembly"))))))
+
+
+def test_of_three_jobs_on_one_machine_one_is_cancelled_one_is_stopped_and_the_last_completes(line: Line) -> None:
+    runs = line.start("endless")
+    job = line.service_job(runs, "RUNNING")
+    cancelled, last = line.start("none"), line.start("none")
+    waiting = line.service_job(cancelled, "RUNNABLE")
+    line.service_job(last, "RUNNABLE")
+    line.batch.terminate_service_job(jobId=waiting["jobId"], reason="not needed")
+    ended = line.deployed.ended(cancelled)
+    assert (ended["status"], ended["error"]) == ("FAILED", "TrainingJobStopped"), ended
+    assert "latestAttempt" not in line.service_job(cancelled, "FAILED")
+
+    line.states.stop_execution(executionArn=runs)
+    stopped = line.service_job(runs, "FAILED")
+    assert stopped["statusReason"] == "its execution has ended"
+    described = line.sagemaker.describe_training_job(TrainingJobName=line.training_job(job))
+    assert described["TrainingJobStatus"] == "Stopped"
+
+    ended = line.deployed.ended(last)
+    assert ended["status"] == "SUCCEEDED", ended
+    output = json.loads(ended["output"])
+    assert output["TrainingJobName"] == line.training_job(line.service_job(last, "SUCCEEDED"))
+    assert output["TrainingJobStatus"] == "Completed"
+    assert output["Budget"]["SecondsLeft"] < 5 * 3_600
+
+
+def test_a_failed_job_is_reported_with_its_cause_as_without_a_queue(line: Line) -> None:
+    ended = line.deployed.ended(line.start("CUDA out of memory"))
+    assert (ended["status"], ended["error"]) == ("FAILED", "TrainingJobFailed")
+    assert ": out of memory, not retried: AlgorithmError: CUDA out of memory" in ended["cause"]
+
+
+def test_a_job_that_lost_its_host_goes_on_in_the_queue_from_its_checkpoint(line: Line) -> None:
+    line.deployed.account.faults.add(LostHost("step 15 "))
+    execution = line.start("lost")
+    ended = line.deployed.ended(execution)
+    assert ended["status"] == "SUCCEEDED", ended
+    assert [job["TrainingJobStatus"] for job in line.deployed.jobs_of(execution)] == ["Failed", "Completed"]
+
+
+def test_three_teams_with_shares_of_2_1_1_start_jobs_in_that_ratio(line: Line) -> None:
+    first = line.start("endless", "others")
+    job = line.service_job(first, "RUNNING")
+    backlog = [line.start("none", team) for team in TEAMS for _ in range(4)]
+    for execution in backlog:
+        line.service_job(execution, "RUNNABLE")
+    line.sagemaker.stop_training_job(TrainingJobName=line.training_job(job))
+    jobs = [line.service_job(execution, "SUCCEEDED") for execution in backlog]
+    found = Counter(job["shareIdentifier"] for job in sorted(jobs, key=lambda job: job["scheduledAt"])[:8])
+    assert 3 <= found["vision"] <= 4, found
+    assert {1 <= found[team] <= 3 for team in ("speech", "robots")} == {True}, found
