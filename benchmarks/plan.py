@@ -4,8 +4,8 @@
 
 Draws configurations and trainings, predicts their steps, and simulates the same runs with benchmarks/simulation.py, whose
 batches take a fifth more or less than the mean. The seed is the clock's unless given, and printed. ``--docs`` writes plan.svg
-there and the tables of plan.md. Ends with 1 where a step is not within 5 % of its run, or another resource than the named one
-bounds it.
+and diagnose.svg there, and the tables of plan.md. Ends with 1 where a step is not within 5 % of its run, or another resource
+than the named one bounds it.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from planned_article import PRICES, ROWS
 from simulation import Setup, Simulation
 
 from cdk_sagemaker_training.planning.configurations import Market, plan
+from cdk_sagemaker_training.planning.evidence import Evidence, HostUse
 from cdk_sagemaker_training.planning.measurement import Measurement
-from cdk_sagemaker_training.planning.picture import picture
+from cdk_sagemaker_training.planning.picture import picture, utilization_picture
 from cdk_sagemaker_training.planning.step_time import RECEIVE, SERVE, Configuration, Machines, step_time
 
 CLOSE = 0.05
@@ -187,6 +188,10 @@ def write(folder: Path, lines: list[str]) -> None:
     prices = {one.instance_type: PRICES[one.instance_type] for one in (row.train, row.data)}
     found = plan(row.measurement, Market(prices, spot=0.4), local_share=row.local_share)
     (folder / "plan.svg").write_text(picture(found))
+    # The article's job with data hosts: GPUs "74%", "the CPU usage on all 3 instances are close to 80%" (its notebook).
+    used = [HostUse("algo-1", "dnn_group", "ml.p4d.24xlarge", cpu=0.8, gpu=0.74)]
+    used += [HostUse(f"algo-{number}", "data_group", "ml.c5.18xlarge", cpu=0.8) for number in (2, 3)]
+    (folder / "diagnose.svg").write_text(utilization_picture(Evidence(used)))
 
 
 if __name__ == "__main__":
