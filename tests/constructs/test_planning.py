@@ -25,7 +25,10 @@ from cdk_sagemaker_training.planning.prices import on_demand_price, price_filter
 from cdk_sagemaker_training.planning.step_time import Configuration, Machines, step_time
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
-from planned_article import ROWS
+try:
+    from planned_article import ROWS
+finally:
+    sys.path.pop(0)  # the benchmarks' names are not to be those of other tests' modules
 
 P4D, C5 = "ml.p4d.24xlarge", "ml.c5.18xlarge"
 RESNET = Measurement(128, 0.018, 12_288, {"NVIDIA A100": 0.0864}, gradient_bytes=1e8)
