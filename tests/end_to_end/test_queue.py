@@ -33,9 +33,9 @@ TEAMS = {"vision": 2, "speech": 1, "robots": 1}
 class Queued(cdk.Stack):
     """A queue in the order of submission, and one with shares of 2:1:1 and of 1 for who holds it up."""
 
-    def __init__(self, app: cdk.App) -> None:
-        super().__init__(app, "Queued")
-        self.bucket = s3.Bucket(self, "Bucket", removal_policy=cdk.RemovalPolicy.DESTROY)
+    def __init__(self, app: cdk.App, id: str = "Queued") -> None:
+        super().__init__(app, id)
+        self.bucket = s3.Bucket(self, "Bucket", removal_policy=cdk.RemovalPolicy.DESTROY, auto_delete_objects=True)
         self.image = TrainingImage(self, "Image", directory=str(A_FAILING_JOB))
         self.add("Line", TrainingQueue(self, "Queue", capacity=1))
         shared = TrainingQueue(self, "Shared", capacity=1, shares={**TEAMS, "others": 1})
@@ -145,3 +145,19 @@ def test_three_teams_with_shares_of_2_1_1_start_jobs_in_that_ratio(line: Line) -
     found = Counter(job["shareIdentifier"] for job in sorted(jobs, key=lambda job: job["scheduledAt"])[:8])
     assert 3 <= found["vision"] <= 4, found
     assert {1 <= found[team] <= 3 for team in ("speech", "robots")} == {True}, found
+
+
+def test_a_destroyed_stacks_jobs_are_terminated_and_over_before_their_queue_goes(
+    deployed: Deployed, tmp_path: Path
+) -> None:
+    app = cdk.App(outdir=str(tmp_path))
+    line = Line(deployed, deployed.deploy(Queued(app, "Destroyed")))
+    job = line.service_job(line.start("endless"), "RUNNING")
+    line.service_job(line.start("endless"), "RUNNABLE")
+    deployed.cdk("destroy", "--app", str(tmp_path), "Destroyed", "--force")
+    described = line.sagemaker.describe_training_job(TrainingJobName=line.training_job(job))
+    assert described["TrainingJobStatus"] == "Stopped"
+    left = [queue["jobQueueName"] for queue in line.batch.describe_job_queues()["jobQueues"]]
+    assert not [name for name in left if name.startswith("Destroyed")]
+    summaries = line.sagemaker.list_training_jobs(StatusEquals="InProgress", MaxResults=100)["TrainingJobSummaries"]
+    assert summaries == []
