@@ -67,6 +67,20 @@ def test_the_error_names_the_field_what_is_allowed_and_what_came(rendered: Rende
     }
 
 
+def test_a_field_with_a_default_may_be_left_out_and_is_checked_where_it_is_there() -> None:
+    fields = {"learning_rate": NumberField(0, 1, default=0.1), "data_set": TextField(default="it's")}
+    states = RenderedWorkflow(input_fields=fields).definition
+    assert states["StartAt"] == "Defaults"
+    assert states["States"]["Defaults"]["Parameters"]["Defaults"] == {"learning_rate": 0.1, "data_set": "it's"}
+    merged = states["States"]["WithDefaults"]
+    assert merged["Parameters"] == {"Input.$": "States.JsonMerge($.Defaults, $.Input, false)"}
+    assert (merged["OutputPath"], merged["Next"]) == ("$.Input", "CheckInput")
+    assert [rule["Next"] for rule in states["States"]["CheckInput"]["Choices"]] == [
+        "InvalidLearningRate",
+        "InvalidDataSet",
+    ]
+
+
 def test_the_machine_passes_the_check_of_amazon_states_language(rendered: RenderedWorkflow) -> None:
     assert lint(rendered.machines) == []
 
@@ -75,6 +89,12 @@ def test_the_machine_passes_the_check_of_amazon_states_language(rendered: Render
     ("make", "message"),
     [
         (lambda: NumberField(2, 1), "minimum must be at most maximum, like 0 and 1, got 2 and 1"),
+        (
+            lambda: NumberField(0, 1, default=2),
+            "default must be a number of at least 0 and at most 1, like None, got 2",
+        ),
+        (lambda: ChoiceField([1, 2], default=3), "default must be one of 1, 2, like None, got 3"),
+        (lambda: TextField("images-*", default="texts"), "default must be text like images-*, like None, got 'texts'"),
         (lambda: ChoiceField([]), "values must be at least one, like "),
         (lambda: NumberField("0"), "minimum must be a number, like "),
         (lambda: RenderedWorkflow(input_fields={"Training": TextField()}), "input_fields must be by names of letters"),

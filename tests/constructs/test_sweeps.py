@@ -170,6 +170,12 @@ def test_a_row_must_have_all_fields_and_be_there_once() -> None:
     assert "row 2: must differ from those before, got " in twice
 
 
+def test_a_row_has_the_default_of_a_field_that_it_leaves_out() -> None:
+    fields = {"learning_rate": NumberField(0, 1), "machines": ChoiceField([1, 2], default=1)}
+    lines = checked_rows(Rows([{"learning_rate": 0.1}, {"learning_rate": 0.1, "machines": 2}]), fields).splitlines()
+    assert [json.loads(line)["machines"] for line in lines] == [1, 2]
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [

@@ -47,7 +47,7 @@ class Sweeps(cdk.Stack):
             output=S3Prefix(bucket, "models/"),
             environment={"LEARNING_RATE": sfn.JsonPath.format("{}", sfn.JsonPath.string_at("$.learning_rate"))},
             metric_definitions={"loss": "loss=([0-9.]+)"},
-            input_fields={"learning_rate": NumberField(0, 1), "machines": ChoiceField([1, 2])},
+            input_fields={"learning_rate": NumberField(0, 1), "machines": ChoiceField([1, 2], default=1)},
         )
         sweeps = {
             "Tolerant": {"over": Grid({"learning_rate": RATES, "machines": [1]}), "tolerated_failure_count": 1},
@@ -86,6 +86,11 @@ class Swept:
     def table(self, name: str) -> list[dict[str, str]]:
         found = self.s3.get_object(Bucket=self.outputs["BucketName"], Key=f"sweeps/{name}/table.csv")
         return list(csv.DictReader(io.StringIO(found["Body"].read().decode())))
+
+    def run_of(self, **fields: Any) -> dict[str, Any]:
+        """A run of the workflow itself."""
+        started = self.states.start_execution(stateMachineArn=self.outputs["WorkflowArn"], input=json.dumps(fields))
+        return self.deployed.ended(started["executionArn"])
 
     def runs(self) -> int:
         """How often the workflow was run."""
@@ -142,6 +147,14 @@ def test_a_file_with_a_row_that_is_not_allowed_starts_no_job(swept: Swept) -> No
     assert (ended["status"], ended["error"]) == ("FAILED", "InvalidInput")
     assert "row 2: machines must be one of 1, 2, got 3" in ended["cause"]
     assert swept.runs() == before
+
+
+def test_an_input_without_a_field_that_has_a_default_is_taken_and_another_value_is_refused(swept: Swept) -> None:
+    ended = swept.run_of(learning_rate=0.25)
+    assert ended["status"] == "SUCCEEDED", ended
+    assert json.loads(ended["output"])["ResourceConfig"]["InstanceCount"] == 1
+    refused = swept.run_of(learning_rate=0.25, machines=3)
+    assert (refused["error"], refused["cause"]) == ("InvalidInput", "machines must be one of 1, 2, got 3")
 
 
 @pytest.mark.soak

@@ -9,6 +9,7 @@ from typing import Any
 
 from cdk_sagemaker_training.props.jsonpath import quoted
 from cdk_sagemaker_training.props.prop_types import check_fields
+from cdk_sagemaker_training.workflow.sweep_handler import allows
 
 _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 _TAKEN = "Training"  # the workflow's own data
@@ -21,18 +22,21 @@ class NumberField:
     Args:
         minimum: The least that is allowed; None for no limit.
         maximum: The most that is allowed; None for no limit.
+        default: The number where an execution's input has none. Default: the input must have one.
 
     Raises:
-        ValueError: ``minimum`` is above ``maximum``.
+        ValueError: ``minimum`` is above ``maximum``, or ``default`` is not allowed.
     """
 
     minimum: float | None = None
     maximum: float | None = None
+    default: float | None = None
 
     def __post_init__(self) -> None:
         check_fields(self)
         if self.minimum is not None and self.maximum is not None and self.minimum > self.maximum:
             raise ValueError(f"minimum must be at most maximum, like 0 and 1, got {self.minimum} and {self.maximum}")
+        _check_default(self)
 
     @property
     def rule(self) -> str:
@@ -67,12 +71,14 @@ class ChoiceField:
 
     Args:
         values: The values: texts, or numbers.
+        default: The value where an execution's input has none. Default: the input must have one.
 
     Raises:
-        ValueError: There are no values.
+        ValueError: There are no values, or ``default`` is none of them.
     """
 
     values: Sequence[str | float]
+    default: str | float | None = None
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -80,6 +86,7 @@ class ChoiceField:
             raise ValueError(
                 f"values must be at least one, like ['ml.g5.xlarge', 'ml.g5.2xlarge'], got {self.values!r}"
             )
+        _check_default(self)
 
     @property
     def rule(self) -> str:
@@ -110,12 +117,18 @@ class TextField:
 
     Args:
         pattern: What it matches, in which ``*`` is any text.
+        default: The text where an execution's input has none. Default: the input must have one.
+
+    Raises:
+        ValueError: ``default`` does not match the pattern.
     """
 
     pattern: str = "*"
+    default: str | None = None
 
     def __post_init__(self) -> None:
         check_fields(self)
+        _check_default(self)
 
     @property
     def rule(self) -> str:
@@ -161,7 +174,7 @@ def check_input_fields(fields: Mapping[str, InputField]) -> None:
 
 
 def input_states(fields: Mapping[str, InputField], following: str) -> dict[str, Any]:
-    """Return the states that check an execution's input, of which `CheckInput` is the first.
+    """Return the states that check an execution's input, of which `Defaults` is the first, or `CheckInput` without defaults.
 
     A field that is missing or not allowed ends the execution with the error ``InvalidInput``, and a cause that names the field,
     what is allowed, and what came.
@@ -176,13 +189,39 @@ def input_states(fields: Mapping[str, InputField], following: str) -> dict[str, 
         path = f"$.{name}"
         missing, invalid = f"Missing{_state(name)}", f"Invalid{_state(name)}"
         must = quoted(f"{name} must be {field.rule}")
-        rules += [
-            {"Variable": path, "IsPresent": False, "Next": missing},
-            {"Not": field.condition(path), "Next": invalid},
-        ]
-        states[missing] = _fail(f"States.Format('{{}}, got nothing', {must})")
+        if field.default is None:
+            rules.append({"Variable": path, "IsPresent": False, "Next": missing})
+            states[missing] = _fail(f"States.Format('{{}}, got nothing', {must})")
+        rules.append({"Not": field.condition(path), "Next": invalid})
         states[invalid] = _fail(f"States.Format('{{}}, got {{}}', {must}, States.JsonToString({path}))")
-    return {"CheckInput": {"Type": "Choice", "Choices": rules, "Default": following}, **states}
+    defaults = {name: field.default for name, field in fields.items() if field.default is not None}
+    return {
+        **(_defaults_states(defaults) if defaults else {}),
+        "CheckInput": {"Type": "Choice", "Choices": rules, "Default": following},
+        **states,
+    }
+
+
+def _defaults_states(defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """The states that add defaults to the input; of two members of one name, JsonMerge keeps the second's."""
+    return {
+        "Defaults": {
+            "Type": "Pass",
+            "Parameters": {"Defaults": dict(defaults), "Input.$": "$"},
+            "Next": "WithDefaults",
+        },
+        "WithDefaults": {
+            "Type": "Pass",
+            "Parameters": {"Input.$": "States.JsonMerge($.Defaults, $.Input, false)"},
+            "OutputPath": "$.Input",
+            "Next": "CheckInput",
+        },
+    }
+
+
+def _check_default(field: InputField) -> None:
+    if field.default is not None and not allows(field.limits(), field.default):
+        raise ValueError(f"default must be {field.rule}, like None, got {field.default!r}")
 
 
 def _fail(cause: str) -> dict[str, Any]:

@@ -141,7 +141,8 @@ def as_field(cell: Any, field: Mapping[str, Any]) -> Any:
 def by_key(rows: Iterator[Row] | Sequence[Row], fields: Mapping[str, Mapping[str, Any]]) -> dict[str, Row]:
     """Return rows by keys that depend on their values alone; raises InvalidInput for the first that is not allowed."""
     found: dict[str, Row] = {}
-    for number, row in enumerate(rows, 1):
+    defaults = {name: field["default"] for name, field in fields.items() if "default" in field}
+    for number, row in enumerate(({**defaults, **row} for row in rows), 1):
         if (why := problem_of(row, fields)) is not None:
             raise InvalidInput(f"row {number}: {why}")
         key = key_of(row)

@@ -116,7 +116,10 @@ def rules_of(fields: Mapping[str, InputField]) -> dict[str, dict[str, Any]]:
     Args:
         fields: Fields by name.
     """
-    return {name: {**field.limits(), "rule": field.rule} for name, field in fields.items()}
+    return {
+        name: {**field.limits(), "rule": field.rule, **({} if field.default is None else {"default": field.default})}
+        for name, field in fields.items()
+    }
 
 
 def checked_rows(over: Grid | Rows, fields: Mapping[str, InputField]) -> str:

@@ -138,11 +138,11 @@ class TrainingWorkflow(ExecutionMetrics, Construct):
                 job waits until there are machines of its capacity. Its training jobs are named by AWS Batch. A job that was
                 terminated before it began fails the execution with ``TrainingJobStopped``. Not together with ``alternatives`` and
                 ``stop_when``; docs/queue.md. Default: jobs are created at once.
-            input_fields: The fields of an execution's input that it must have, with what is allowed, such as
+            input_fields: The fields of an execution's input, with what is allowed, such as
                 ``{"instance_type": ChoiceField(["ml.g5.xlarge", "ml.g5.2xlarge"])}`` for an ``InstanceGroup`` of
-                ``sfn.JsonPath.string_at("$.instance_type")``. They are checked before a job is created: an execution without them
-                ends with the error ``InvalidInput``, whose cause names the field, what is allowed, and what came. Other fields
-                are not checked. Default: none.
+                ``sfn.JsonPath.string_at("$.instance_type")``. They are checked before a job is created: an execution without one
+                that has no default, or with another value, ends with the error ``InvalidInput``, whose cause names the field,
+                what is allowed, and what came. Other fields are not checked. Default: none.
             missing_model: What becomes of a job that completes and leaves nothing in ``/opt/ml/model``, of which SageMaker
                 uploads nothing and says nothing. ``"warn"`` adds ``Warnings``, a list of text, to the execution's output,
                 ``"fail"`` ends it with the error ``TrainingJobWithoutModel``, ``"ignore"`` looks for no model, which the
