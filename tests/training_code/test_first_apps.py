@@ -13,7 +13,7 @@ READ = {
     "compiled": "from model import Text; read = Text(folder, 128)",
     "data-parallel": "from train import points; read = points(folder)[1]",
     "model-parallel": "from model import text; read = text(folder, 10_000)",
-    "huggingface": "from common.token_shards import TokenShards; read = TokenShards(folder, 64)",
+    "huggingface": "from token_shards import TokenShards; read = TokenShards(folder, 64)",
 }
 
 

@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "training_code"))
 sys.path.insert(0, str(Path(__file__).parents[2] / "training_code" / "model_parallel" / "huggingface"))
 
 import prepare_tokens
-from common.token_shards import TokenShards
+from token_shards import TokenShards
 
 CONTEXT = 8
 

@@ -22,12 +22,12 @@ from common import optimization
 from common.checkpoints import Checkpointer
 from common.job import Job
 from common.process_group import process_group, to_device
-from common.token_shards import TokenShards
 from common.training_log import TrainingLog, profile
 from degrees import Degrees, add_degrees, degrees_of
 from gpt2_pipeline import Pipeline
 from parallelize import data_rank, local, loss_context, mesh_of
 from pretrained import export, model_flops, parallel_model
+from token_shards import TokenShards
 from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh
 from transformers import PreTrainedModel
