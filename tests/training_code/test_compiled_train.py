@@ -128,6 +128,7 @@ def test_a_killed_run_repeats_no_step_that_was_checkpointed(tmp_path: Path, eage
     assert second.losses == {step: loss for step, loss in eager.losses.items() if step > 40}
 
 
+@pytest.mark.soak  # it compiles twice; test_compiled_guard.py names shapes that change
 def test_padding_to_the_longest_is_caught_and_the_shapes_are_named(
     tmp_path: Path, compiled: Ended, uneven_lines: Path, cache: dict[str, str]
 ) -> None:

@@ -45,12 +45,11 @@ MORE_ON_FOUR_RANKS = {
     "pipeline x fsdp": f"{LONG_TWO} --pipeline 2 --data-shard 2 --microbatches 4",
     "interleaved": f"{LONG_EIGHT} --pipeline 4 --microbatches 4 --schedule Interleaved1F1B",
 }
+# Three kinds at once: every two of them are among those on four ranks.
 ON_EIGHT_RANKS = {
     "tensor x pipeline x fsdp, checkpointed": (
         f"{TWO} --tensor 2 --pipeline 2 --data-shard 2 --microbatches 2 --schedule GPipe {RECOMPUTED}"
     ),
-}
-MORE_ON_EIGHT_RANKS = {
     "fsdp, checkpointed": f"{LONG_TWO} --data-shard 8 {RECOMPUTED}",
     "hybrid shard, checkpointed": f"{LONG_TWO} --data-replicate 2 --data-shard 4 {RECOMPUTED}",
     "GPipe x fsdp, checkpointed": f"{LONG_TWO} --pipeline 2 --data-shard 4 --microbatches 2 --schedule GPipe {RECOMPUTED}",
@@ -148,11 +147,6 @@ def eight(tmp_path_factory: pytest.TempPathFactory) -> Launch:
     return launch(tmp_path_factory.mktemp("eight"), 8, ON_EIGHT_RANKS)
 
 
-@pytest.fixture(scope="module")
-def more_eight(tmp_path_factory: pytest.TempPathFactory) -> Launch:
-    return launch(tmp_path_factory.mktemp("eight"), 8, MORE_ON_EIGHT_RANKS)
-
-
 def layouts(launched: str, usual: dict[str, str], more: dict[str, str]) -> pytest.MarkDecorator:
     """A test of each layout, in the launch of the usual ones or in that of the others, which soak alone runs."""
     return pytest.mark.parametrize(
@@ -195,12 +189,12 @@ def test_four_ranks_have_the_losses_of_one_process(
     assert farthest(launched.losses(layout), reference(alone, arguments)) <= 1e-4
 
 
-@layouts("eight", ON_EIGHT_RANKS, MORE_ON_EIGHT_RANKS)
-def test_eight_ranks_have_the_losses_of_one_process(
-    alone: Launch, launched: Launch, layout: str, arguments: str
-) -> None:
-    assert list(launched.losses(layout)) == steps(arguments)
-    assert farthest(launched.losses(layout), reference(alone, arguments)) <= 1e-4
+@pytest.mark.soak
+@pytest.mark.parametrize("layout", ON_EIGHT_RANKS)
+def test_eight_ranks_have_the_losses_of_one_process(alone: Launch, eight: Launch, layout: str) -> None:
+    arguments = ON_EIGHT_RANKS[layout]
+    assert list(eight.losses(layout)) == steps(arguments)
+    assert farthest(eight.losses(layout), reference(alone, arguments)) <= 1e-4
 
 
 @layouts("two", ON_TWO_RANKS, MORE_ON_TWO_RANKS)
@@ -242,7 +236,7 @@ def test_another_layout_goes_on_from_a_checkpoint(alone: Launch, launched: Launc
     [
         ("four", "tensor x fsdp"),
         pytest.param("more_four", "pipeline x fsdp", marks=pytest.mark.soak),
-        ("eight", "tensor x pipeline x fsdp, checkpointed"),
+        pytest.param("eight", "tensor x pipeline x fsdp, checkpointed", marks=pytest.mark.soak),
     ],
     indirect=["launched"],
 )
