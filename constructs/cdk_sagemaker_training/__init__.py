@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from cdk_sagemaker_training.workflow.causes import Cause
     from cdk_sagemaker_training.workflow.input_fields import ChoiceField, NumberField, TextField
     from cdk_sagemaker_training.workflow.retry_policy import Retry, default_retries
-    from cdk_sagemaker_training.workflow.stop_rules import MetricLimit, Silence
+    from cdk_sagemaker_training.workflow.stop_rules import MetricLimit, Plateau, Silence
     from cdk_sagemaker_training.workflow.sweep_values import Grid, Objective, Rows, RowsFile
     from cdk_sagemaker_training.workflow.training_sweep import TrainingSweep
     from cdk_sagemaker_training.workflow.training_task import TrainingTask
@@ -95,6 +95,7 @@ __all__ = [
     "NumberField",
     "Objective",
     "ParameterServer",
+    "Plateau",
     "PrivateRegistry",
     "Profiler",
     "PyTorchDdp",
@@ -224,7 +225,7 @@ _MODULES = {
     "workflow.causes": ("Cause",),
     "workflow.input_fields": ("ChoiceField", "NumberField", "TextField"),
     "workflow.retry_policy": ("Retry", "default_retries"),
-    "workflow.stop_rules": ("MetricLimit", "Silence"),
+    "workflow.stop_rules": ("MetricLimit", "Plateau", "Silence"),
     "workflow.sweep_values": ("Grid", "Objective", "Rows", "RowsFile"),
     "workflow.training_sweep": ("TrainingSweep",),
     "workflow.training_task": ("TrainingTask",),

@@ -110,7 +110,7 @@ class Walk:
         elif "describeLogStreams" in state["Resource"]:
             _put(data, state["ResultPath"], {"Times": str(self.now)})
         elif "getMetricData" in state["Resource"]:
-            _put(data, state["ResultPath"], {"Results": [{"Values": []}]})
+            _put(data, state["ResultPath"], {"Results": [{"Values": []}], "Value": [[]], "Shifted": [[]]})
         elif "ResultSelector" in state:
             secondary = {"Secondary": "Training"} if self.watched else {}
             _put(data, state["ResultPath"], {"Status": self._status(), **secondary})

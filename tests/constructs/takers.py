@@ -52,6 +52,7 @@ NEEDED: dict[str, dict[str, Any]] = {
     "JobRequest": {"resource_config": {"InstanceType": "ml.g5.xlarge", "InstanceCount": 1}},
     "LustreFileSystem": {**SCOPED, "network": STACK.network, "data": PLACE},
     "MetricLimit": {"metric": "loss", "above": 10.0, "below": 0.0},
+    "Plateau": {"metric": "loss"},
     "Mlflow": {"resource_arn": "arn:aws:sagemaker:us-east-1:123456789012:mlflow-tracking-server/digits"},
     "ModelParallelJob": {"group": GROUP, "parallelism": NativeParallelism()},
     "Neuron": {"cache": PLACE},

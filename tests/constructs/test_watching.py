@@ -12,12 +12,18 @@ from rendered import lint
 from stacks import RenderedWorkflow, UserStack, message_of
 from state_walk import Walk
 
-from cdk_sagemaker_training import Cause, MetricLimit, Retry, Silence
+from cdk_sagemaker_training import Cause, MetricLimit, Plateau, Retry, Silence
 
 HOUR = 3_600
 MOST_EVENTS = 25_000  # Step Functions, "Quotas related to state machine executions"
 METRICS = {"loss": "loss=([0-9.]+)", "accuracy": "accuracy=([0-9.]+)"}
-RULES = (Silence(2 * HOUR), MetricLimit("loss", above=10.0, readings=3), MetricLimit("accuracy", above=1.0, below=0.1))
+RULES = (
+    Silence(2 * HOUR),
+    MetricLimit("loss", above=10.0, readings=3),
+    MetricLimit("accuracy", above=1.0, below=0.1),
+    Plateau("loss", min_delta=0.01),
+    Plateau("accuracy", 2 * HOUR, mode="max"),
+)
 
 
 @cache
@@ -57,6 +63,25 @@ def test_a_metric_is_out_of_bounds_only_in_as_many_readings() -> None:
     ]
 
 
+def test_a_metric_has_improved_where_it_is_better_by_min_delta_than_the_best_before() -> None:
+    states = poller()
+    shifted = [states[f"ReadBest{number}"]["Parameters"]["MetricDataQueries"][1] for number in (0, 1)]
+    assert shifted == [{"Id": "e", "Expression": "m + 0.01"}, {"Id": "e", "Expression": "m - 0.0"}]
+    falls, rises = (states[f"HasImproved{number}"]["Choices"][0]["And"][1] for number in (0, 1))
+    assert falls == {"Variable": "$.Best0.Shifted[0][0]", "NumericLessThanPath": "$.Plateau0.Best"}
+    assert rises == {"Variable": "$.Best1.Shifted[0][0]", "NumericGreaterThanPath": "$.Plateau1.Best"}
+
+
+def test_the_time_without_an_improvement_is_counted_from_one_poll_to_the_next() -> None:
+    states = poller()
+    assert states["Improved0"]["Parameters"] == {"Best.$": "$.Best0.Value[0][0]", "Seconds": 0}
+    assert states["Flat0"]["Parameters"]["Seconds.$"] == "States.MathAdd($.Plateau0.Seconds, $.Seconds)"
+    [rule] = states["IsPlateau1"]["Choices"]
+    assert (rule["NumericGreaterThanEquals"], rule["Next"]) == (2 * HOUR, "StopFlat1")
+    assert states["StopFlat0"]["Result"] == {"Because": "loss has not improved by 0.01 for 3600 seconds"}
+    assert {"Plateau0.$", "Plateau1.$"} <= states["Count"]["Parameters"].keys()
+
+
 def test_a_job_that_was_stopped_is_polled_until_it_has_ended() -> None:
     states = poller()
     assert states["Stop"]["Next"] == "Looked"
@@ -68,7 +93,11 @@ def test_a_job_that_was_stopped_is_polled_until_it_has_ended() -> None:
 
 def test_a_look_that_fails_stops_no_job() -> None:
     states = poller()
-    assert [states[name]["Catch"][0]["Next"] for name in ("Listen", "Read0", "Read1")] == ["Read0", "Read1", "Looked"]
+    assert [states[name]["Catch"][0]["Next"] for name in ("Listen", "Read1", "ReadBest1")] == [
+        "Read0",
+        "ReadBest0",
+        "Looked",
+    ]
 
 
 def test_a_rule_that_stopped_the_job_is_the_executions_cause() -> None:
@@ -129,6 +158,21 @@ def test_a_workflow_without_rules_has_the_poller_it_had() -> None:
     [
         (lambda: Silence(60), "after must be at least 3600 seconds, since CloudWatch Logs may know of a line as late"),
         (lambda: Silence("1h"), "after must be "),  # type: ignore[arg-type]
+        (
+            lambda: Silence(7 * HOUR),
+            "after must be at most 21600 seconds, since each execution of the state machine that",
+        ),
+        (lambda: Plateau("loss", 60), "patience must be at least 600 seconds, in which there are two readings, like"),
+        (
+            lambda: Plateau("loss", 7 * HOUR),
+            "patience must be at most 21600 seconds, since each execution of the state",
+        ),
+        (lambda: Plateau("loss", min_delta=-1), "min_delta must be a number of at least 0, like 0.01, got -1"),
+        (lambda: Plateau("loss", mode="down"), "mode must be "),  # type: ignore[arg-type]
+        (
+            lambda: UserStack().workflow(stop_when=[Plateau("loss")]),
+            "metric of a Plateau must be a name in metric_definitions, like ",
+        ),
         (lambda: MetricLimit("loss"), "above must be set unless below is, like 10.0, got None and None"),
         (lambda: MetricLimit("loss", above=1, readings=11), "readings must be a number from 1 to 10, like 3, got 11"),
         (lambda: MetricLimit("", above=1), "metric must be text, like 'loss', got ''"),
@@ -138,7 +182,7 @@ def test_a_workflow_without_rules_has_the_poller_it_had() -> None:
         ),
         (
             lambda: UserStack().workflow(stop_when=[Silence(), Silence()]),
-            "stop_when must be at most one Silence and 5 MetricLimits, like ",
+            "stop_when must be at most one Silence and 5 rules of metrics, like ",
         ),
         (
             lambda: UserStack().workflow(stop_when=[Silence(cdk.Duration.hours(1))], integration="sync"),

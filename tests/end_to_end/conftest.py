@@ -2,9 +2,12 @@
 
 from collections.abc import Iterator
 from contextlib import closing
+from threading import Event, Thread
 
+import aws_cdk as cdk
 import pytest
 from aws_account import AwsAccount
+from counting import Counted, Counting
 from deployed import Deployed
 from on_aws import OnAws
 
@@ -25,3 +28,26 @@ def deployed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
         deployed = Deployed(account)
         deployed.bootstrap()
         yield deployed
+
+
+@pytest.fixture(scope="module")
+def counted(deployed: Deployed, tmp_path_factory: pytest.TempPathFactory) -> Counted:
+    """Workflows whose jobs count, for drills of faults."""
+    return Counted(deployed, deployed.deploy(Counting(cdk.App(outdir=str(tmp_path_factory.mktemp("assembly"))))))
+
+
+@pytest.fixture
+def faster(counted: Counted) -> Iterator[None]:
+    """The account's clock, ten times as fast; at the end no fault is left."""
+    over = Event()
+
+    def advance() -> None:
+        while not over.wait(0.5):
+            counted.account.clock.advance(4.5)
+
+    thread = Thread(target=advance)
+    thread.start()
+    yield
+    over.set()
+    thread.join()
+    counted.mend()

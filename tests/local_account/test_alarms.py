@@ -84,6 +84,33 @@ def alarms(running: Running) -> Alarms:
     return Alarms(running)
 
 
+def metric_data(alarms: Alarms, name: str, expression: str) -> dict[str, list[float]]:
+    """The values of a metric, and of an expression of it, by the ids "m" and "e"."""
+    metric = {"Namespace": NAMESPACE, "MetricName": name, "Dimensions": DIMENSIONS}
+    now = datetime.now(UTC)
+    found = alarms.client.get_metric_data(
+        MetricDataQueries=[
+            {"Id": "m", "MetricStat": {"Metric": metric, "Period": 300, "Stat": "Average"}},
+            {"Id": "e", "Expression": expression},
+        ],
+        StartTime=now - timedelta(minutes=5),
+        EndTime=now + timedelta(minutes=5),
+    )
+    return {result["Id"]: result["Values"] for result in found["MetricDataResults"]}
+
+
+@pytest.mark.parametrize(("expression", "value"), [("m", 2.0), ("m + 0.5", 2.5), ("m-1e-2", 1.99)])
+def test_metric_math_adds_a_number_to_a_metric(alarms: Alarms, expression: str, value: float) -> None:
+    alarms.data(expression, 1.0, 3.0)
+    found = metric_data(alarms, expression, expression)
+    assert (found["m"], found["e"]) == ([2.0], [pytest.approx(value)])
+
+
+def test_metric_math_of_another_kind_is_refused(alarms: Alarms) -> None:
+    with pytest.raises(ClientError, match=r"an id, and an id plus or minus a number, like 'm \+ 0.01', got 'MIN\(m\)'"):
+        metric_data(alarms, "other-math", "MIN(m)")
+
+
 def test_a_new_alarm_has_insufficient_data(alarms: Alarms) -> None:
     alarms.put("new")
     assert alarms.state("new") == "INSUFFICIENT_DATA"

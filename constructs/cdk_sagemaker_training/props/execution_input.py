@@ -103,6 +103,7 @@ KNOWN: Mapping[str, Known] = {
     **_of("TrainingSweep", _LITERAL, "concurrency", "tolerated_failure_count", "tolerated_failure_percentage"),
     **_of("Silence", _LITERAL, "after"),
     **_of("MetricLimit", _LITERAL, "metric", "above", "below", "readings"),
+    **_of("Plateau", _LITERAL, "metric", "patience", "min_delta", "mode"),
     **_of("Budget", _LITERAL, "hours", "dollars", "prices", "least"),
     **_of(
         "Retry",

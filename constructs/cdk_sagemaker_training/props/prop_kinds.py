@@ -80,6 +80,7 @@ KINDS: Mapping[str, Kind] = {
     "InstanceGroup": Kind("an InstanceGroup", "InstanceGroup('ml.g5.xlarge')"),
     "LogOptions": Kind("a LogOptions", "sfn.LogOptions(destination=group, level=sfn.LogLevel.ALL)"),
     "MetricLimit": Kind("a MetricLimit", "MetricLimit('loss', above=10.0, readings=3)"),
+    "Plateau": Kind("a Plateau", "Plateau('loss', patience=Duration.hours(1), min_delta=0.01)"),
     "Silence": Kind("a Silence", "Silence(Duration.hours(2))"),
     "Mlflow": Kind("an Mlflow", "Mlflow('arn:aws:sagemaker:us-east-1:123456789012:mlflow-tracking-server/digits')"),
     "PrivateRegistry": Kind("a PrivateRegistry", "PrivateRegistry()"),

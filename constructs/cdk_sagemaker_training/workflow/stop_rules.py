@@ -1,10 +1,10 @@
-"""Rules by which a job that is of no use is stopped: it has gone silent, or a metric of it is out of bounds."""
+"""Rules by which a job that is of no use is stopped: it is silent, or a metric is out of bounds or improves no more."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from cdk_sagemaker_training.core.checks import check_text, seconds_of
 from cdk_sagemaker_training.props.prop_types import check_fields
@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from aws_cdk import Duration
 
 _LEAST_SILENCE = 3_600
+_LEAST_PATIENCE = 600
+# An execution of the poller ends after nine hours or more, and the next one counts anew.
+_MOST_SECONDS = 6 * 3_600
 _MOST_READINGS = 10
 _MOST_LIMITS = 5
 
@@ -23,10 +26,10 @@ class Silence:
 
     Args:
         after: The time without a line, a Duration or in seconds, at least an hour: CloudWatch Logs' lastIngestionTime "typically
-            updates in less than an hour after ingestion" (API, LogStream). The first 50 hosts are listened to.
+            updates in less than an hour after ingestion" (API, LogStream). At most 6 hours. The first 50 hosts are listened to.
 
     Raises:
-        ValueError: The time is shorter.
+        ValueError: The time is shorter or longer.
     """
 
     after: Duration | int = 7_200
@@ -38,6 +41,7 @@ class Silence:
                 f"after must be at least {_LEAST_SILENCE} seconds, since CloudWatch Logs may know of a line as late, like "
                 f"Duration.hours(2), got {seconds_of('after', self.after)} seconds"
             )
+        _check_most("after", self.after)
 
 
 @dataclass(frozen=True)
@@ -78,7 +82,56 @@ class MetricLimit:
         return f"{self.metric} was {' or '.join(bounds)} in {self.readings} readings"
 
 
-StopRule = Silence | MetricLimit
+@dataclass(frozen=True)
+class Plateau:
+    """Stops a job of which a metric has not improved for a time, such as a loss that falls no more, or is NaN.
+
+    CloudWatch takes no NaN and no infinity (API, MetricDatum), so a metric that is NaN has no new readings, and does not improve.
+
+    Args:
+        metric: A name in ``metric_definitions``.
+        patience: The time without an improvement, a Duration or in seconds, from 10 minutes to 6 hours. It is counted while the
+            job trains, before the first reading too.
+        min_delta: By how much a reading must be better than the best before it. A reading is the average of five minutes.
+        mode: Whether lower readings are better, ``"min"``, or higher, ``"max"``.
+
+    Raises:
+        ValueError: A number is out of its range.
+    """
+
+    metric: str
+    patience: Duration | int = 3_600
+    min_delta: float = 0.0
+    mode: Literal["min", "max"] = "min"
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        check_text("metric", self.metric, "loss")
+        if seconds_of("patience", self.patience) < _LEAST_PATIENCE:
+            raise ValueError(
+                f"patience must be at least {_LEAST_PATIENCE} seconds, in which there are two readings, like "
+                f"Duration.hours(1), got {seconds_of('patience', self.patience)} seconds"
+            )
+        _check_most("patience", self.patience)
+        if self.min_delta < 0:
+            raise ValueError(f"min_delta must be a number of at least 0, like 0.01, got {self.min_delta}")
+
+    @property
+    def because(self) -> str:
+        """What the execution's cause says."""
+        by = f" by {self.min_delta:g}" if self.min_delta else ""
+        return f"{self.metric} has not improved{by} for {seconds_of('patience', self.patience)} seconds"
+
+
+StopRule = Silence | MetricLimit | Plateau
+
+
+def _check_most(name: str, time: Duration | int) -> None:
+    if seconds_of(name, time) > _MOST_SECONDS:
+        raise ValueError(
+            f"{name} must be at most {_MOST_SECONDS} seconds, since each execution of the state machine that polls counts "
+            f"anew, like Duration.hours(2), got {seconds_of(name, time)} seconds"
+        )
 
 
 def check_stop_rules(rules: Sequence[StopRule], metrics: Mapping[str, Any] | None) -> None:
@@ -91,15 +144,15 @@ def check_stop_rules(rules: Sequence[StopRule], metrics: Mapping[str, Any] | Non
     Raises:
         ValueError: A metric is not defined, or there are more rules than look-ups should cost.
     """
-    limits = [rule for rule in rules if isinstance(rule, MetricLimit)]
-    for rule in limits:
+    of_metrics = [rule for rule in rules if isinstance(rule, MetricLimit | Plateau)]
+    for rule in of_metrics:
         if rule.metric not in (metrics or {}):
             raise ValueError(
-                "metric of a MetricLimit must be a name in metric_definitions, like {'loss': 'loss=([0-9.]+)'}, got "
+                f"metric of a {type(rule).__name__} must be a name in metric_definitions, like {{'loss': 'loss=([0-9.]+)'}}, got "
                 f"{rule.metric!r} of {sorted(metrics or {})}"
             )
-    if len(limits) > _MOST_LIMITS or len(rules) - len(limits) > 1:
+    if len(of_metrics) > _MOST_LIMITS or len(rules) - len(of_metrics) > 1:
         raise ValueError(
-            f"stop_when must be at most one Silence and {_MOST_LIMITS} MetricLimits, like [Silence(Duration.hours(2))], got "
+            f"stop_when must be at most one Silence and {_MOST_LIMITS} rules of metrics, like [Silence(Duration.hours(2))], got "
             f"{list(rules)!r}"
         )

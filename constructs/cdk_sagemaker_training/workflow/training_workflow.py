@@ -128,9 +128,10 @@ class TrainingWorkflow(ExecutionMetrics, Construct):
                 what is left, and none begins with less than an attempt needs: the execution ends with the error
                 ``TrainingBudgetUsed``. What is left is in ``Budget`` of its output. Default: no limit.
             stop_when: Rules by which a job that is of no use is stopped: ``Silence``, once no host has logged a line for a time,
-                and ``MetricLimit``, once a metric is out of bounds. The job saves its last checkpoint, and the execution ends
-                with the error ``TrainingJobStopped`` and the rule as its cause; a silent job is run again where ``retries``
-                have ``Cause.SILENT``. They need ``integration="poll"``, the default with them. Default: none.
+                ``MetricLimit``, once a metric is out of bounds, and ``Plateau``, once one improves no more. The job saves its
+                last checkpoint, and the execution ends with the error ``TrainingJobStopped`` and the rule as its cause; a silent
+                job is run again where ``retries`` have ``Cause.SILENT``. They need ``integration="poll"``, the default with
+                them. Default: none.
             notify: Topics that get an event, as JSON, when an execution starts, succeeds, fails, times out or is aborted, and
                 with ``retries`` or ``alternatives`` for each job that is run again, with its cause. They are events of the
                 default event bus, which other rules may match too: docs/retries.md. Default: none.

@@ -10,13 +10,14 @@ from aws_cdk import aws_iam as iam
 
 from cdk_sagemaker_training.core.checks import seconds_of
 from cdk_sagemaker_training.workflow.retries import retry
-from cdk_sagemaker_training.workflow.stop_rules import MetricLimit, Silence, StopRule
+from cdk_sagemaker_training.workflow.stop_rules import MetricLimit, Plateau, Silence, StopRule
 
 # Where jobs log, and where SageMaker puts the metrics that it reads from the log (guide, "Monitor and analyze training jobs using
 # Amazon CloudWatch metrics", "Amazon SageMaker AI metrics in Amazon CloudWatch").
 _LOG_GROUP = _NAMESPACE = "/aws/sagemaker/TrainingJobs"
 # CloudWatch takes periods of 300 seconds of what is up to 63 days old, and averages the readings in each (GetMetricData).
 _PERIOD = 300
+_WORST = 1e30  # a metric that is worse has not improved
 # How what a silent job is stopped for begins.
 SILENT = "no host has logged a line for"
 
@@ -36,19 +37,28 @@ class WatchStates:
         """
         self._silence = next((rule for rule in rules if isinstance(rule, Silence)), None)
         self._limits = [rule for rule in rules if isinstance(rule, MetricLimit)]
+        self._plateaus = [rule for rule in rules if isinstance(rule, Plateau)]
 
     @property
     def events(self) -> int:
         """The most events of a look."""
-        return (13 if self._silence else 0) + 7 * len(self._limits) + 2
+        return (13 if self._silence else 0) + 7 * len(self._limits) + 11 * len(self._plateaus) + 2
 
     def first(self) -> dict[str, Any]:
         """Return the members with which an execution of the poller begins."""
-        return {"Stop": {"Because": ""}, "Silence": {"Heard": "", "Seconds": 0}}
+        return {
+            "Stop": {"Because": ""},
+            "Silence": {"Heard": "", "Seconds": 0},
+            **{
+                f"Plateau{number}": {"Best": _WORST if rule.mode == "min" else -_WORST, "Seconds": 0}
+                for number, rule in enumerate(self._plateaus)
+            },
+        }
 
     def kept(self) -> dict[str, Any]:
         """Return the members with which another state keeps them."""
-        return {"Stop.$": "$.Stop", "Silence.$": "$.Silence"}
+        names = ("Stop", "Silence", *(f"Plateau{number}" for number in range(len(self._plateaus))))
+        return {f"{name}.$": f"$.{name}" for name in names}
 
     def rule(self) -> dict[str, Any]:
         """Return the rule of a Choice that looks at a job that trains."""
@@ -69,6 +79,8 @@ class WatchStates:
             states |= self._listening(self._silence, aws, following["Listen"])
         for number, limit in enumerate(self._limits):
             states |= _reading(limit, number, aws, following[f"Read{number}"])
+        for number, plateau in enumerate(self._plateaus):
+            states |= _improving(plateau, number, aws, following[f"ReadBest{number}"])
         return {
             **states,
             "Stop": {
@@ -94,12 +106,16 @@ class WatchStates:
         if self._silence is not None:
             group = stack.format_arn(service="logs", resource=f"log-group:{_LOG_GROUP}:log-stream:*")
             yield iam.PolicyStatement(actions=["logs:DescribeLogStreams"], resources=[group])
-        if self._limits:
+        if self._limits or self._plateaus:
             # CloudWatch's metrics have no resource ("Actions, resources, and condition keys for Amazon CloudWatch").
             yield iam.PolicyStatement(actions=["cloudwatch:GetMetricData"], resources=["*"])
 
     def _chain(self) -> list[str]:
-        return [*(["Listen"] if self._silence else []), *(f"Read{number}" for number in range(len(self._limits)))]
+        return [
+            *(["Listen"] if self._silence else []),
+            *(f"Read{number}" for number in range(len(self._limits))),
+            *(f"ReadBest{number}" for number in range(len(self._plateaus))),
+        ]
 
     def _listening(self, silence: Silence, aws: str, following: str) -> dict[str, Any]:
         seconds = seconds_of("after", silence.after)
@@ -151,11 +167,6 @@ class WatchStates:
 
 def _reading(limit: MetricLimit, number: int, aws: str, following: str) -> dict[str, Any]:
     """The states that read a metric's newest values, and compare them."""
-    metric = {
-        "Namespace": _NAMESPACE,
-        "MetricName": limit.metric,
-        "Dimensions": [{"Name": "TrainingJobName", "Value.$": "$.JobName"}],
-    }
     values = f"$.Metric{number}.Results[0].Values"
     out = [
         [
@@ -172,15 +183,7 @@ def _reading(limit: MetricLimit, number: int, aws: str, following: str) -> dict[
         f"Read{number}": {
             "Type": "Task",
             "Resource": f"{aws}:cloudwatch:getMetricData",
-            "Parameters": {
-                "MetricDataQueries": [
-                    {"Id": "m", "MetricStat": {"Metric": metric, "Period": _PERIOD, "Stat": "Average"}}
-                ],
-                "StartTime.$": "$$.Execution.StartTime",
-                "EndTime.$": "$$.State.EnteredTime",
-                "ScanBy": "TimestampDescending",
-                "MaxDatapoints": limit.readings,
-            },
+            "Parameters": {**_readings_of(limit.metric), "MaxDatapoints": limit.readings},
             "ResultSelector": {"Results.$": "$.MetricDataResults"},
             "ResultPath": f"$.Metric{number}",
             "Retry": [retry(3, "States.TaskFailed")],
@@ -201,6 +204,83 @@ def _reading(limit: MetricLimit, number: int, aws: str, following: str) -> dict[
             "Default": following,
         },
         f"StopOut{number}": _because(limit.because),
+    }
+
+
+def _improving(plateau: Plateau, number: int, aws: str, following: str) -> dict[str, Any]:
+    """The states that compare a metric's newest value with the best before it, and count the time since that."""
+    best, found = f"$.Plateau{number}", f"$.Best{number}"
+    lower = plateau.mode == "min"
+    # There is no arithmetic of fractions in JSONPath's intrinsic functions, and there is in metric math.
+    shifted = {"Id": "e", "Expression": f"m {'+' if lower else '-'} {plateau.min_delta!r}"}
+    request = _readings_of(plateau.metric)
+    better = {
+        "Variable": f"{found}.Shifted[0][0]",
+        "NumericLessThanPath" if lower else "NumericGreaterThanPath": f"{best}.Best",
+    }
+    seconds = seconds_of("patience", plateau.patience)
+    return {
+        f"ReadBest{number}": {
+            "Type": "Task",
+            "Resource": f"{aws}:cloudwatch:getMetricData",
+            "Parameters": {**request, "MetricDataQueries": [*request["MetricDataQueries"], shifted]},
+            "ResultSelector": {
+                "Value.$": "$.MetricDataResults[?(@.Id == 'm')].Values",
+                "Shifted.$": "$.MetricDataResults[?(@.Id == 'e')].Values",
+            },
+            "ResultPath": found,
+            "Retry": [retry(3, "States.TaskFailed")],
+            "Catch": [{"ErrorEquals": ["States.ALL"], "ResultPath": "$.NotRead", "Next": following}],
+            "Next": f"HasImproved{number}",
+        },
+        f"HasImproved{number}": {
+            "Type": "Choice",
+            "Choices": [
+                {
+                    "And": [{"Variable": f"{found}.Shifted[0][0]", "IsPresent": True}, better],
+                    "Next": f"Improved{number}",
+                }
+            ],
+            "Default": f"Flat{number}",
+        },
+        f"Improved{number}": {
+            "Type": "Pass",
+            "Parameters": {"Best.$": f"{found}.Value[0][0]", "Seconds": 0},
+            "ResultPath": best,
+            "Next": following,
+        },
+        f"Flat{number}": {
+            "Type": "Pass",
+            "Parameters": {
+                "Best.$": f"{best}.Best",
+                "Seconds.$": f"States.MathAdd({best}.Seconds, $.Seconds)",
+            },
+            "ResultPath": best,
+            "Next": f"IsPlateau{number}",
+        },
+        f"IsPlateau{number}": {
+            "Type": "Choice",
+            "Choices": [
+                {"Variable": f"{best}.Seconds", "NumericGreaterThanEquals": seconds, "Next": f"StopFlat{number}"}
+            ],
+            "Default": following,
+        },
+        f"StopFlat{number}": _because(plateau.because),
+    }
+
+
+def _readings_of(metric: str) -> dict[str, Any]:
+    """The parameters of GetMetricData for the readings of a job's metric, the newest first."""
+    which = {
+        "Namespace": _NAMESPACE,
+        "MetricName": metric,
+        "Dimensions": [{"Name": "TrainingJobName", "Value.$": "$.JobName"}],
+    }
+    return {
+        "MetricDataQueries": [{"Id": "m", "MetricStat": {"Metric": which, "Period": _PERIOD, "Stat": "Average"}}],
+        "StartTime.$": "$$.Execution.StartTime",
+        "EndTime.$": "$$.State.EnteredTime",
+        "ScanBy": "TimestampDescending",
     }
 
 

@@ -7,6 +7,7 @@ and put on the default event bus. Properties of an alarm that are not evaluated 
 from __future__ import annotations
 
 import logging
+import re
 import threading
 from collections import defaultdict
 from datetime import UTC, datetime, timedelta
@@ -127,7 +128,16 @@ class Backend(CloudWatchBackend):
     def get_metric_data(
         self, queries: list[dict[str, Any]], start_time: datetime, end_time: datetime, **options: Any
     ) -> list[dict[str, Any]]:
-        return list(super().get_metric_data(queries, _in_utc(start_time), _in_utc(end_time), **options))
+        """The metrics, and of metric math what adds a number to one, or takes it away; moto knows a metric's id alone."""
+        shifts = {query["Id"]: _shift(query["Expression"]) for query in queries if "Expression" in query}
+        plain = [
+            {**query, "Expression": shifts[query["Id"]][0]} if query["Id"] in shifts else query for query in queries
+        ]
+        results = super().get_metric_data(plain, _in_utc(start_time), _in_utc(end_time), **options)
+        for result in results:
+            _, added = shifts.get(result["id"], ("", 0.0))
+            result["values"] = [value + added for value in result["values"]]
+        return list(results)
 
     @override
     def get_metric_statistics(
@@ -190,6 +200,17 @@ def _count_messages() -> None:
                     "Timestamp": datetime.now(UTC),
                 }
                 cloudwatch_backends[account][region].put_metric_data("AWS/SQS", [metric])
+
+
+def _shift(expression: str) -> tuple[str, float]:
+    """The id of the metric that an expression adds a number to, and the number."""
+    found = re.fullmatch(r"(?P<id>[a-z]\w*)(?: *(?P<sign>[+-]) *(?P<number>[0-9.]+(?:e[+-]?[0-9]+)?))?", expression)
+    if found is None:
+        raise InvalidParameterValue(
+            "of metric math the local account evaluates an id, and an id plus or minus a number, like 'm + 0.01', got "
+            f"{expression!r}"
+        )
+    return found["id"], float(f"{found['sign'] or '+'}{found['number'] or 0}")
 
 
 def _refuse_what_is_not_evaluated(name: str, details: dict[str, Any]) -> None:

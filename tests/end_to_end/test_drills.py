@@ -1,0 +1,107 @@
+"""Drills of single faults through deployed state machines, with permissions enforced, for `make soak`."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from counting import BY_A_PERSON, OTHER_TYPE, TYPE, Counted, Plan, model
+from deployed import wait_until
+
+from sagemaker_local_account.faults import Capacity, Fault, Interruption, Throttling
+
+pytestmark = [pytest.mark.soak, pytest.mark.usefixtures("faster")]
+
+# What one execution meets that enters most of the states.
+MUCH = {1: {"quota": 1, "lost answer": 1}, 2: {"server error": 8}}
+INTERRUPTIONS = 10
+
+
+def entered(counted: Counted, execution: str) -> list[str]:
+    """The names of the states that an execution has entered."""
+    pages = counted.states.get_paginator("get_execution_history").paginate(executionArn=execution)
+    events = [event for page in pages for event in page["events"]]
+    return [event["stateEnteredEventDetails"]["name"] for event in events if "stateEnteredEventDetails" in event]
+
+
+@pytest.mark.parametrize("workflow", ["Sync", "Poll", "Watched"])
+def test_an_execution_that_is_stopped_in_any_state_leaves_no_job_running(workflow: str, counted: Counted) -> None:
+    def plan(name: str) -> Plan:
+        return Plan(workflow, name, attempts=["capacity", "lost host"], others=MUCH)
+
+    whole = counted.start(plan("whole"))
+    assert counted.deployed.ended(whole.execution)["status"] == "SUCCEEDED"
+    states = list(dict.fromkeys(entered(counted, whole.execution)))
+    assert {"Create", "Find", "RetryQuota", "RetryCapacity", "WaitAfterServiceError", "RetryHostLost"} <= set(states)
+
+    def stopped_in(state: str) -> str:
+        run = counted.start(plan(f"in-{state}"))
+        wait_until(lambda: state in entered(counted, run.execution))
+        counted.states.stop_execution(executionArn=run.execution)
+        return str(counted.deployed.ended(run.execution)["status"])
+
+    with ThreadPoolExecutor(4) as threads:
+        ends = dict(zip(states, threads.map(stopped_in, states), strict=True))
+    wait_until(lambda: not counted.running())
+    assert {state for state, end in ends.items() if end != "ABORTED"} <= {"FindModel", "HasModel", "Completed"}
+
+
+def test_a_job_that_could_not_be_stopped_for_an_hour_sets_the_stoppers_alarm_off(counted: Counted) -> None:
+    fault = counted.account.faults.add(Throttling("StopTrainingJob", times=None))
+    run = counted.start(Plan("Sync", "not-stopped", BY_A_PERSON[1]))
+    wait_until(lambda: [job["SecondaryStatus"] for job in counted.jobs(run)] == ["Training"])
+    counted.states.stop_execution(executionArn=run.execution)
+    alarm = counted.outputs["SyncAlarm"]
+
+    def alarmed() -> bool:
+        counted.account.clock.advance(60)
+        [described] = counted.deployed.client("cloudwatch").describe_alarms(AlarmNames=[alarm])["MetricAlarms"]
+        return bool(described["StateValue"] == "ALARM")
+
+    wait_until(alarmed)
+    stoppers = counted.states.list_executions(stateMachineArn=counted.outputs["SyncStopperArn"], statusFilter="FAILED")
+    [stopper] = stoppers["executions"]
+    described = counted.states.describe_execution(executionArn=stopper["executionArn"])
+    assert described["error"] == "TrainingJobMayStillRun"
+    # As the alarm says, the job may still run; then a person stops it.
+    [job] = counted.jobs(run)
+    assert job["TrainingJobStatus"] == "InProgress"
+    counted.account.faults.mend(fault)
+    counted.deployed.client("sagemaker").stop_training_job(TrainingJobName=job["TrainingJobName"])
+    counted.wait_for_jobs(run)
+
+
+@pytest.mark.parametrize("workflow", ["SpotSync", "SpotPoll"])
+def test_ten_seeded_interruptions_end_in_the_loss_of_the_run_that_nothing_interrupts(
+    workflow: str, counted: Counted
+) -> None:
+    # Each start meets the earliest that is left.
+    faults: dict[str, Fault] = {
+        str(seed): Interruption(None, within=3, seed=seed, away=1) for seed in range(INTERRUPTIONS)
+    }
+    plan = Plan(workflow, "interrupted", interruptions=INTERRUPTIONS, steps=100, failure="slow")
+    run = counted.start(plan, **faults)
+    ended = counted.deployed.ended(run.execution)
+    assert ended["status"] == "SUCCEEDED", ended.get("cause")
+    [job] = counted.jobs(run)
+    statuses = [transition["Status"] for transition in job["SecondaryStatusTransitions"]]
+    assert statuses.count("Interrupted") == INTERRUPTIONS
+    assert counted.model_of(job) == model(100)
+
+
+@pytest.mark.parametrize("loss", ["2.5", "nan"])
+def test_a_job_whose_loss_is_flat_or_no_number_is_stopped(loss: str, counted: Counted) -> None:
+    run = counted.start(Plan("Watched", f"loss-{loss}", failure=f"loss={loss}"))
+    ended = counted.deployed.ended(run.execution)
+    assert (ended["status"], ended["error"]) == ("FAILED", "TrainingJobStopped")
+    assert ended["cause"].endswith(": stopped, since loss has not improved for 600 seconds")
+    assert [job["SecondaryStatus"] for job in counted.jobs(run)] == ["Stopped"]
+
+
+def test_a_job_on_several_types_runs_on_the_second_where_the_first_has_no_capacity(counted: Counted) -> None:
+    run = counted.start(Plan("Preferring", "second-type"), capacity=Capacity(TYPE, times=None))
+    ended = counted.deployed.ended(run.execution)
+    assert ended["status"] == "SUCCEEDED", ended.get("cause")
+    [job] = counted.jobs(run)
+    assert job["ResourceConfig"]["SelectedInstanceType"] == OTHER_TYPE
+    assert not [state for state in entered(counted, run.execution) if state.startswith("Retry")]
