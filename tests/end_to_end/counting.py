@@ -249,7 +249,7 @@ class Counted:
             }
             yield from ((kind, kinds[kind]) for kind, times in others.items() for _ in range(times))
         last = f"{digest}-{plan.last}"
-        if plan.interruptions and plan.failure != "slow":
+        if plan.interruptions:
             # One fault that occurs twice, in one start and in the next: two faults would both occur in the first.
             yield "interruption", Interruption("step ", away=1, job=last, times=plan.interruptions)
         if plan.ends == "full disk":

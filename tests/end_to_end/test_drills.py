@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -75,11 +76,9 @@ def test_a_job_that_could_not_be_stopped_for_an_hour_sets_the_stoppers_alarm_off
 def test_ten_seeded_interruptions_end_in_the_loss_of_the_run_that_nothing_interrupts(
     workflow: str, counted: Counted
 ) -> None:
-    # Each start meets the earliest that is left.
-    faults: dict[str, Fault] = {
-        str(seed): Interruption(None, within=3, seed=seed, away=1) for seed in range(INTERRUPTIONS)
-    }
-    plan = Plan(workflow, "interrupted", interruptions=INTERRUPTIONS, steps=100, failure="slow")
+    steps = sorted(random.Random(workflow).sample(range(1, 100), INTERRUPTIONS))
+    faults: dict[str, Fault] = {f"step {step}": Interruption(f"step {step} ", away=1) for step in steps}
+    plan = Plan(workflow, "interrupted", steps=100, failure=f"after {' '.join(map(str, steps))}")
     run = counted.start(plan, **faults)
     ended = counted.deployed.ended(run.execution)
     assert ended["status"] == "SUCCEEDED", ended.get("cause")

@@ -1,7 +1,7 @@
 # Counts to STEPS from its checkpoint on, with a loss that follows from the one before, and leaves each step in its model.
 # In an attempt before LAST, and in as many starts of that as INTERRUPTIONS, it waits after a step for its host to be lost.
-# FAILURE is "none"; "slow", which counts on before it waits; "endless"; "loss=...", which logs that until it is stopped; "large",
-# which writes 4 MB; else the text with which the last attempt fails.
+# FAILURE is "none"; "after 5 20", which waits for one after these steps; "endless"; "loss=...", which logs that until it is stopped;
+# "large", which writes 4 MB; else the text with which the last attempt fails.
 trap 'exit 0' TERM
 steps=/opt/ml/checkpoints/steps
 starts=/opt/ml/checkpoints/starts
@@ -24,18 +24,18 @@ if [ "${TRAINING_JOB_NAME##*-}" -lt "$LAST" ]; then
     await_a_fault
 fi
 echo started >> "$starts"
-if [ "$FAILURE" = slow ]; then
-    while steps_left; do
-        step
-        sleep 0.1
-    done
-fi
 if [ "$(wc -l < "$starts")" -le "$INTERRUPTIONS" ]; then
-    [ "$FAILURE" = slow ] || step
+    step
     await_a_fault
 fi
 case $FAILURE in
-none | slow) ;;
+none) ;;
+after*)
+    while steps_left; do
+        step
+        case "$FAILURE " in *" $(wc -l < "$steps") "*) await_a_fault ;; esac
+    done
+    ;;
 endless)
     step
     await_a_fault
