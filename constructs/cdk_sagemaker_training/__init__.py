@@ -47,6 +47,12 @@ if TYPE_CHECKING:
     from cdk_sagemaker_training.jobs.tensorflow_launchers import MultiWorkerMirrored, ParameterServer
     from cdk_sagemaker_training.jobs.training_compiler import PyTorchXla, TrainingCompiler
     from cdk_sagemaker_training.packaged import training_code_path
+    from cdk_sagemaker_training.pipeline.approval import Approval
+    from cdk_sagemaker_training.pipeline.artifact import ArtifactOf
+    from cdk_sagemaker_training.pipeline.gate import Gate
+    from cdk_sagemaker_training.pipeline.register_model import RegisterModel
+    from cdk_sagemaker_training.pipeline.training_pipeline import ParallelSteps, TrainingPipeline
+    from cdk_sagemaker_training.pipeline.training_step import TrainingStep
     from cdk_sagemaker_training.request.props import TrainingProps
     from cdk_sagemaker_training.resources.bucket import TrainingBucket
     from cdk_sagemaker_training.resources.image import TrainingImage
@@ -68,6 +74,8 @@ if TYPE_CHECKING:
 __all__ = [
     "Advice",
     "Alternative",
+    "Approval",
+    "ArtifactOf",
     "Budget",
     "Cause",
     "ChoiceField",
@@ -79,6 +87,7 @@ __all__ = [
     "EfsChannel",
     "Experiment",
     "FsxLustreChannel",
+    "Gate",
     "Grid",
     "HeterogeneousJob",
     "InstanceGroup",
@@ -94,6 +103,7 @@ __all__ = [
     "Neuron",
     "NumberField",
     "Objective",
+    "ParallelSteps",
     "ParameterServer",
     "Plateau",
     "PrivateRegistry",
@@ -102,6 +112,7 @@ __all__ = [
     "PyTorchXla",
     "QueueShare",
     "Ray",
+    "RegisterModel",
     "Retry",
     "Rows",
     "RowsFile",
@@ -126,9 +137,11 @@ __all__ = [
     "TrainingImage",
     "TrainingJob",
     "TrainingNetwork",
+    "TrainingPipeline",
     "TrainingProps",
     "TrainingQueue",
     "TrainingRole",
+    "TrainingStep",
     "TrainingSweep",
     "TrainingTask",
     "TrainingWorkflow",
@@ -213,6 +226,15 @@ _MODULES = {
         "TrainingCompiler",
     ),
     "packaged": ("training_code_path",),
+    "pipeline.approval": ("Approval",),
+    "pipeline.artifact": ("ArtifactOf",),
+    "pipeline.gate": ("Gate",),
+    "pipeline.register_model": ("RegisterModel",),
+    "pipeline.training_pipeline": (
+        "ParallelSteps",
+        "TrainingPipeline",
+    ),
+    "pipeline.training_step": ("TrainingStep",),
     "request.props": ("TrainingProps",),
     "resources.bucket": ("TrainingBucket",),
     "resources.image": ("TrainingImage",),

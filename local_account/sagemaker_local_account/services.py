@@ -22,6 +22,7 @@ from sagemaker_local_account.cloudformation import custom_resources, engine
 from sagemaker_local_account.cloudformation.custom_resource_responses import BUCKET, Responses
 from sagemaker_local_account.cloudformation.resources import batch, codebuild
 from sagemaker_local_account.cloudformation.resources import fsx as fsx_resources
+from sagemaker_local_account.cloudformation.resources import sagemaker as sagemaker_resources
 from sagemaker_local_account.codebuild.api import CODEBUILD_TARGET, ECR_PUBLIC_TARGET, codebuild_api, ecr_public_api
 from sagemaker_local_account.codebuild.projects import CodeBuild
 from sagemaker_local_account.codebuild.run import BuildContext
@@ -47,6 +48,7 @@ from sagemaker_local_account.runtime.spec import Fidelity
 from sagemaker_local_account.sagemaker.api import TARGET_PREFIX as OF_SAGEMAKER
 from sagemaker_local_account.sagemaker.api import sagemaker_api
 from sagemaker_local_account.sagemaker.job_store import TrainingJobs
+from sagemaker_local_account.sagemaker.model_registry import ModelRegistry
 from sagemaker_local_account.stepfunctions import backend
 from sagemaker_local_account.storage import fsx, s3_files
 from sagemaker_local_account.storage.file_systems import FileSystems
@@ -158,11 +160,16 @@ class Services:
         codebuild.install(self._builds, self._responses)
         custom_resources.install(self._responses)
         functions.install(functions.Functions(state / leftovers.FUNCTIONS, self._clients, self._sessions, environment))
+        registries = {region: ModelRegistry(account.account_id, region) for region in account.regions}
+        sagemaker_resources.install(registries)
         # By the prefix of X-Amz-Target, and for regional services by the region; all others are moto's.
         self._apis: dict[str | tuple[str, str], Any] = {
             OF_ACCOUNT: Control(faults, is_root=lambda environ: environ[KEY] == account.access_key_id),
             ECR_PUBLIC_TARGET: ecr_public_api(),
-            **{(OF_SAGEMAKER, region): sagemaker_api(jobs, faults) for region, jobs in self.jobs.items()},
+            **{
+                (OF_SAGEMAKER, region): sagemaker_api(jobs, registries[region], faults)
+                for region, jobs in self.jobs.items()
+            },
             **{(CODEBUILD_TARGET, region): codebuild_api(builds) for region, builds in self._builds.items()},
         }
         self._moto = MotoServices()

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from aws_cdk import aws_sns as sns
 from member_cases import RULES_IMAGE, Stack
 
 import cdk_sagemaker_training as library
@@ -32,10 +33,13 @@ GROUP = InstanceGroup("ml.g5.xlarge")
 JOB = DataParallelJob(GROUP)
 WORKFLOW = {"job": JOB, "image": STACK.image, "output": PLACE}
 SCOPED = {"scope": STACK, "id": "New"}
+MEASURED = TrainingWorkflow(STACK, "Measured", **WORKFLOW, metric_definitions={"accuracy": "accuracy=([0-9.]+)"})
 # What is needed of each beside the prop that is wrong.
 NEEDED: dict[str, dict[str, Any]] = {
     "Advice": {"id": "team:slow", "text": "Slow."},
     "Alternative": {"job": JOB},
+    "Approval": {**SCOPED, "topic": sns.Topic(STACK, "Topic")},
+    "ArtifactOf": {"workflow": MEASURED},
     "Budget": {"hours": 24, "dollars": 100, "prices": {"ml.g5.xlarge": 1.41}},
     "CompiledJob": {"group": GROUP},
     "ChoiceField": {"values": ["ml.g5.xlarge"]},
@@ -46,6 +50,7 @@ NEEDED: dict[str, dict[str, Any]] = {
     "Experiment": {"experiment_name": "digits"},
     "FsxLustreChannel": {"file_system": STACK.lustre, "mount_name": "fsx"},
     "Grid": {"values": {"learning_rate": [0.1, 0.01]}},
+    "Gate": {**SCOPED, "workflow": MEASURED, "metric": "accuracy", "at_least": 0.9, "at_most": 1.0},
     "HeterogeneousJob": {"groups": {"data": GROUP}, "train": JOB, "train_group": "dnn"},
     "InstanceGroup": {"instance_type": "ml.g5.xlarge"},
     "InstancePreference": {"instance_type": "ml.g5.xlarge"},
@@ -58,6 +63,8 @@ NEEDED: dict[str, dict[str, Any]] = {
     "Neuron": {"cache": PLACE},
     "Objective": {"metric": "loss", "goal": "Minimize"},
     "QueueShare": {"queue": QUEUE, "name": "vision"},
+    "ParallelSteps": {"branches": [[MEASURED], [MEASURED]]},
+    "RegisterModel": {**SCOPED, "workflow": MEASURED, "group": "digits"},
     "Retry": {"attempts": 3, "first_wait": 60, "until": 3_600},
     "Rows": {"values": [{"learning_rate": 0.1}]},
     "RowsFile": {"bucket": STACK.bucket, "key": "rows.csv"},
@@ -78,6 +85,7 @@ NEEDED: dict[str, dict[str, Any]] = {
     "TrainingNetwork": SCOPED,
     "TrainingNetwork.from_lookup": SCOPED,
     "TrainingNetwork.from_vpc": {**SCOPED, "vpc": STACK.network.vpc},
+    "TrainingPipeline": {**SCOPED, "steps": [MEASURED]},
     "TrainingQueue": {**SCOPED, "capacity": 8, "shares": {"vision": 2}},
     "TrainingRole": SCOPED,
     "TrainingRole.from_role": {**SCOPED, "role": STACK.role},
@@ -88,6 +96,7 @@ NEEDED: dict[str, dict[str, Any]] = {
         "results": PLACE,
         "concurrency": 4,
     },
+    "TrainingStep": {**SCOPED, "workflow": MEASURED},
     "TrainingTask": {**SCOPED, **WORKFLOW},
     "TrainingWorkflow": {**SCOPED, **WORKFLOW},
     "UltraServers": {"counts": [1]},

@@ -18,6 +18,7 @@ NAMED_OTHERWISE = {"s3:ListObjectsV2": "s3:ListBucket"}
 INTEGRATIONS = {
     "sagemaker:createTrainingJob.sync": ("sagemaker-iam", "machine"),
     "lambda:invoke": ("lambda-iam", "sweep"),
+    "sns:publish.waitForTaskToken": ("sns-iam", "pipeline"),
     "states:startExecution.sync:2": ("stepfunctions-iam", "caller"),
 }
 # What of SageMaker's page of execution roles a job needs, by the member of its request that asks for it.

@@ -58,7 +58,7 @@ RECORDED: Mapping[str, Mapping[str, Iterable[str]]] = {
     },
     # "Synchronous".
     "stepfunctions-iam": dict.fromkeys(
-        ("caller", "machine", "sweep"),
+        ("caller", "machine", "sweep", "pipeline"),
         (
             *("states:StartExecution", "states:DescribeExecution", "states:StopExecution"),
             *("events:PutTargets", "events:PutRule", "events:DescribeRule"),
@@ -66,6 +66,8 @@ RECORDED: Mapping[str, Mapping[str, Iterable[str]]] = {
     ),
     # "IAM permissions for calling AWS Lambda".
     "lambda-iam": {"sweep": ("lambda:InvokeFunction",)},
+    # "IAM policies for calling Amazon SNS".
+    "sns-iam": {"pipeline": ("sns:Publish",)},
     "lustre-s3-encryption": {
         "FSx": ("kms:Encrypt", "kms:Decrypt", "kms:ReEncrypt*", "kms:GenerateDataKey*", "kms:DescribeKey")
     },

@@ -12,7 +12,7 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_stepfunctions as sfn
 from statements import Held, statements
-from test_nag import RECOMMENDED, Everything, Members, Reading, example_stacks
+from test_nag import RECOMMENDED, Everything, Members, Piping, Reading, example_stacks
 
 from cdk_sagemaker_training import (
     DataParallelJob,
@@ -103,7 +103,7 @@ class Sweeping(cdk.Stack):
 
 STACKS: Mapping[str, Callable[[cdk.App, str], cdk.Stack]] = {
     **example_stacks(),
-    **{stack.__name__: stack for stack in (Everything, Members, Reading, Sweeping, Waiting, Writing)},
+    **{stack.__name__: stack for stack in (Everything, Members, Piping, Reading, Sweeping, Waiting, Writing)},
 }
 
 

@@ -78,6 +78,7 @@ KINDS: Mapping[str, Kind] = {
     "Experiment": Kind("an Experiment", "Experiment('digits')"),
     "InstancePreference": Kind("an InstancePreference", "InstancePreference('ml.p5.48xlarge', 2)"),
     "InstanceGroup": Kind("an InstanceGroup", "InstanceGroup('ml.g5.xlarge')"),
+    "IChainable": Kind("states", "sfn.Succeed(self, 'NotGoodEnough')", ("start_state", "end_states")),
     "LogOptions": Kind("a LogOptions", "sfn.LogOptions(destination=group, level=sfn.LogLevel.ALL)"),
     "MetricLimit": Kind("a MetricLimit", "MetricLimit('loss', above=10.0, readings=3)"),
     "Plateau": Kind("a Plateau", "Plateau('loss', patience=Duration.hours(1), min_delta=0.01)"),

@@ -71,6 +71,7 @@ class TrainingWorkflow(ExecutionMetrics, Construct):
     Attributes:
         state_machine: The state machine.
         integration: How it waits for the job.
+        props: The props of the job.
         role: The jobs' role.
         network: The jobs' network; None for SageMaker's own.
         image: The jobs' image.
@@ -255,6 +256,7 @@ class TrainingWorkflow(ExecutionMetrics, Construct):
                 (*made, props, *variants),
                 queue=line,
             )
+        self.props = props
         self.role = launch.role
         self.network = props.get("network")
         self.image = props["image"]

@@ -29,6 +29,7 @@ from sagemaker_local_account.cloudformation.resources import (
     kms,
     logs,
     s3,
+    sagemaker,
     sns,
     sqs,
     stepfunctions,
@@ -53,6 +54,7 @@ NATIVE: dict[str, Any] = {
     **fsx.NATIVE,
     **s3.NATIVE,
     **ec2_security_groups.NATIVE,
+    **sagemaker.NATIVE,
     **sns.NATIVE,
     **sqs.NATIVE,
 }

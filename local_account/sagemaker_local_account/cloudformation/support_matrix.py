@@ -189,6 +189,10 @@ TYPES: dict[str, ResourceType] = {
     "AWS::SSM::Parameter": _real(
         "stores a value", "AllowedPattern DataType Description Name Policies Tags Tier Type Value"
     ),
+    "AWS::SageMaker::ModelPackageGroup": _real(
+        "holds the versions of models that are registered in it; with versions it cannot be deleted",
+        "ModelPackageGroupDescription ModelPackageGroupName Tags",
+    ),
     "AWS::StepFunctions::StateMachine": _real(
         "runs; executions are logged in the account's log only",
         "Definition DefinitionString DefinitionSubstitutions LoggingConfiguration RoleArn StateMachineName "

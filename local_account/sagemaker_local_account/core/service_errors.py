@@ -121,5 +121,13 @@ def _constraints(shape: Shape, value: Any) -> Iterator[str]:
 
 @cache
 def _pattern(text: str) -> re.Pattern[str]:
-    r"""Compiles a pattern of the service model; ``\p{...}``, which Python's ``re`` lacks, becomes ``\w`` or ``\s``."""
-    return re.compile(text.replace(r"\p{L}", r"\w").replace(r"\p{N}", r"\w").replace(r"\p{Z}", r"\s"))
+    r"""Compiles a pattern of the service model; of ``\p{...}``, which ``re`` lacks, marks, symbols and punctuation become ``\S``.
+
+    Two patterns, those of CustomerMetadataProperties, end in ``${1,128}``, which repeats an end: there is one.
+    """
+    for category, python in _CATEGORIES.items():
+        text = text.replace(rf"\p{{{category}}}", python)
+    return re.compile(re.sub(r"\$\{[\d,]+\}$", "", text))
+
+
+_CATEGORIES = {"L": r"\w", "N": r"\w", "Z": r"\s", "M": r"\S", "P": r"\S", "S": r"\S", "Alnum": "a-zA-Z0-9"}

@@ -62,6 +62,8 @@ RESOURCES: dict[str, str] = {
     "logs:PutRetentionPolicy": "log-group:{logGroupName}:log-stream:",
     "sagemaker:AddTags": "{ResourceArn}",
     # SageMaker's ARNs have the job's name in lower case.
+    "sagemaker:CreateModelPackage": "model-package-group/{ModelPackageGroupName}",
+    "sagemaker:CreateModelPackageGroup": "model-package-group/{ModelPackageGroupName}",
     "sagemaker:CreateTrainingJob": "training-job/{TrainingJobName.lower}",
     "sagemaker:DeleteTags": "{ResourceArn}",
     "sagemaker:DescribeTrainingJob": "training-job/{TrainingJobName.lower}",

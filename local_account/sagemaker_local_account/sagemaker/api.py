@@ -1,4 +1,4 @@
-"""SageMaker's API: the operations of training jobs, in AWS's JSON 1.1 protocol.
+"""SageMaker's API: the operations of training jobs and of the model registry, in AWS's JSON 1.1 protocol.
 
 moto's CreateTrainingJob runs nothing and completes every job at once. All requests to SageMaker are therefore handled here, and
 an unsupported operation is rejected by name instead of passed to moto.
@@ -14,6 +14,7 @@ from sagemaker_local_account.core.service_errors import ServiceError
 from sagemaker_local_account.faults import Faults, Throttling
 from sagemaker_local_account.http.json_api import JsonApi
 from sagemaker_local_account.sagemaker.job_store import TrainingJobs
+from sagemaker_local_account.sagemaker.model_registry import ModelRegistry
 
 TARGET_PREFIX = "SageMaker."
 
@@ -41,7 +42,7 @@ class Rate:
             return True
 
 
-def sagemaker_api(jobs: TrainingJobs, faults: Faults) -> JsonApi:
+def sagemaker_api(jobs: TrainingJobs, registry: ModelRegistry, faults: Faults) -> JsonApi:
     """Returns the WSGI application for requests whose `X-Amz-Target` is `SageMaker.<Operation>`."""
     rates = {operation: Rate(a_second) for operation, a_second in RATES.items()}
 
@@ -62,6 +63,7 @@ def sagemaker_api(jobs: TrainingJobs, faults: Faults) -> JsonApi:
             "DeleteTags": lambda request: jobs.delete_tags(
                 _required(request, "ResourceArn"), _required(request, "TagKeys")
             ),
+            **registry.operations(),
         },
         before=throttle,
     )

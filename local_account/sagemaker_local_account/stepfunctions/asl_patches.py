@@ -27,6 +27,7 @@ from moto.stepfunctions.parser.asl.eval.environment import Environment
 from moto.stepfunctions.parser.asl.eval.program_state import ProgramRunning
 from moto.stepfunctions.parser.asl.parse import asl_parser
 from moto.stepfunctions.parser.asl.parse.preprocessor import Preprocessor
+from moto.stepfunctions.parser.asl.utils import json_path
 from moto.stepfunctions.parser.utils import camel_to_snake_case
 
 from sagemaker_local_account.core.clock import CLOCK
@@ -66,6 +67,7 @@ def install() -> None:
     evaluate_retrier = retrier_decl.RetrierDecl._eval_body
     patch(retrier_decl.RetrierDecl, "_eval_body", _knowing_environment(evaluate_retrier), "self, env")
     patch(ErrorEqualsDecl, "_eval_body", _error_equals, "self, env")
+    patch(json_path, "_contains_slice_or_wildcard_array", _finds_a_list, "path")
     patch(
         StateTaskService,
         "_normalise_parameters",
@@ -78,6 +80,18 @@ def install() -> None:
         _normalise_response,
         "self, response, boto_service_name, service_action_name",
     )
+
+
+def _finds_a_list(path: str) -> bool:
+    """Whether a path that matches nothing is an empty list: also one with a filter, which in moto is an error.
+
+    A path with "?(<expression>)" is indefinite, and "indefinite paths always returns a list" (json-path/JsonPath, README, "What
+    is Returned When?").
+    """
+    return "[?(" in path or _moto_finds_a_list(path)
+
+
+_moto_finds_a_list = json_path._contains_slice_or_wildcard_array
 
 
 class _Preprocessor(Preprocessor):

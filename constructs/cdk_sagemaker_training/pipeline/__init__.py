@@ -1,0 +1,1 @@
+"""Several workflows one after the other, and what stands between them: gates, approvals, the model registry."""

@@ -1,0 +1,129 @@
+"""Where the steps of a pipeline keep their results, and the states that read an earlier job's metrics."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from aws_cdk import aws_stepfunctions as sfn
+from constructs import Construct
+
+from cdk_sagemaker_training.props.jsonpath import quoted
+from cdk_sagemaker_training.workflow.training_workflow import TrainingWorkflow
+
+_ID = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def result_path(step: str) -> str:
+    """Return the JSONPath of a step's result.
+
+    Args:
+        step: The step's id; of a workflow, that of the workflow.
+
+    Raises:
+        ValueError: The id has characters that a path does not take.
+    """
+    if not _ID.fullmatch(step):
+        raise ValueError(
+            "id of a step must be letters, digits and underscores, since it is part of the path of its result, like "
+            f"'Pretraining', got {step!r}"
+        )
+    return f"$.Steps.{step}"
+
+
+def job_path(workflow: TrainingWorkflow) -> str:
+    """Return the JSONPath of the description of a workflow's job, as from DescribeTrainingJob.
+
+    Args:
+        workflow: The workflow of an earlier step.
+    """
+    return f"{result_path(workflow.node.id)}.Job"
+
+
+def check_metrics(owner: str, prop: str, workflow: TrainingWorkflow, names: Sequence[str]) -> None:
+    """Check that a workflow's job has metrics.
+
+    Args:
+        owner: What needs them, for the message.
+        prop: The prop that names them.
+        workflow: The workflow.
+        names: The metrics.
+
+    Raises:
+        ValueError: A metric is not in ``metric_definitions``, or has a character that a path does not take.
+    """
+    defined = workflow.props.get("metric_definitions") or {}
+    for name in names:
+        if name not in defined or re.search(r"['\\]", name):
+            raise ValueError(
+                f"{prop} of {owner} must be a name in metric_definitions of its workflow, without quotes and backslashes, "
+                f"like {{'accuracy': 'accuracy=([0-9.]+)'}}, got {name!r} of {sorted(defined)}"
+            )
+
+
+class MetricReader:
+    """The states that read the last values of a job's metrics into the result of a step.
+
+    FinalMetricDataList has "the last value emitted" of each metric (API, DescribeTrainingJob), and none of a metric that the job
+    never logged. A filter's result is a list, empty where nothing matches, so that `IsPresent` of its first item tells.
+
+    Attributes:
+        missing: The state in which an execution ends where a metric has no value.
+    """
+
+    def __init__(self, scope: Construct, id: str, workflow: TrainingWorkflow, metrics: Sequence[str]) -> None:
+        """Create the states, to which ``to`` adds the next one.
+
+        Args:
+            scope: The step.
+            id: Its id, with which the states' names begin.
+            workflow: The workflow whose job has the metrics.
+            metrics: Their names.
+        """
+        self._values = {name: f"{result_path(id)}.Metric{number}[0]" for number, name in enumerate(metrics)}
+        found = f"{job_path(workflow)}.FinalMetricDataList"
+        self.missing = sfn.Fail(
+            scope,
+            "Missing",
+            state_name=f"{id}MetricMissing",
+            error="MetricMissing",
+            cause_path=(
+                f"States.Format('{{}}: no value of {{}}', {job_path(workflow)}.TrainingJobName, "
+                f"{quoted(', '.join(metrics))})"
+            ),
+        )
+        self._has_metrics = sfn.Choice(scope, "HasMetrics", state_name=f"{id}HasMetrics").otherwise(self.missing)
+        self._read = sfn.Pass(
+            scope,
+            "Read",
+            state_name=f"{id}Metrics",
+            parameters={
+                f"Metric{number}": sfn.JsonPath.list_at(f"{found}[?(@.MetricName=='{name}')].Value")
+                for number, name in enumerate(metrics)
+            },
+            result_path=result_path(id),
+        )
+        self._has_metrics.when(sfn.Condition.is_present(found), self._read)
+
+    def value(self, metric: str) -> str:
+        """Return the JSONPath of a metric's value.
+
+        Args:
+            metric: The metric's name.
+        """
+        return self._values[metric]
+
+    @property
+    def present(self) -> sfn.Condition:
+        """The condition that all metrics have values."""
+        present = [sfn.Condition.is_present(path) for path in self._values.values()]
+        return present[0] if len(present) == 1 else sfn.Condition.and_(*present)
+
+    def to(self, following: sfn.State) -> sfn.State:
+        """Continue with a state, and return the first one.
+
+        Args:
+            following: The state after the metrics are read.
+        """
+        self._read.next(following)
+        return self._has_metrics
