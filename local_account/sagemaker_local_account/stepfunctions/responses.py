@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import datetime
 
-from moto.core.responses import ActionResult
+from moto.core.responses import ActionResult, EmptyResult
 from moto.stepfunctions.responses import StepFunctionResponse
 
 from sagemaker_local_account.core.patches import add, patch
 
 
 def install() -> None:
-    """Patches moto, which drops StopExecution's error and cause, and the stop date of an execution that timed out."""
+    """Patches moto, which drops StopExecution's error and cause, SendTaskFailure's cause, and the stop date of a time-out."""
     patch(StepFunctionResponse, "stop_execution", _stop_execution, "self")
     patch(StepFunctionResponse, "describe_execution", _describe_execution, "self")
     patch(StepFunctionResponse, "list_executions", _list_executions, "self")
+    patch(StepFunctionResponse, "send_task_failure", _send_task_failure, "self")
     add(StepFunctionResponse, "redrive_execution", _redrive_execution)
 
 
@@ -23,6 +24,13 @@ def _stop_execution(self: StepFunctionResponse) -> ActionResult:
         self._get_param("executionArn"), error=self._get_param("error"), cause=self._get_param("cause")
     )
     return ActionResult({"stopDate": execution.stop_date or datetime.datetime.now(datetime.UTC)})
+
+
+def _send_task_failure(self: StepFunctionResponse) -> ActionResult:
+    self.stepfunction_backend.send_task_failure(
+        self._get_param("taskToken"), error=self._get_param("error"), cause=self._get_param("cause")
+    )
+    return EmptyResult()
 
 
 def _redrive_execution(self: StepFunctionResponse) -> ActionResult:
