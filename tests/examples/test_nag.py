@@ -285,3 +285,16 @@ def test_cfn_lint_finds_nothing_but_what_is_cdks_way_in_a_managed_workflow(tmp_p
 
 def test_nothing_is_found_in_a_pipeline_with_all_kinds_of_steps(tmp_path: Path) -> None:
     assert findings(Piping, tmp_path) == {}
+
+
+def test_a_wildcard_that_the_user_adds_is_found(tmp_path: Path) -> None:
+    assert findings(WithWildcards, tmp_path) == {
+        "AwsSolutions-IAM5[Resource::arn:aws:s3:::other/*]": [
+            "Stack/Training/Role/Resource/DefaultPolicy/Resource",
+            "Stack/Training/StateMachine/Role/DefaultPolicy/Resource",
+        ]
+    }
+
+
+def test_what_a_bucket_of_cdks_lacks_is_found(tmp_path: Path) -> None:
+    assert set(findings(Bare, tmp_path)) == {"AwsSolutions-S1", "AwsSolutions-S10"}
