@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import dataclasses
 import logging
 import os
 import secrets
@@ -44,6 +45,8 @@ from sagemaker_local_account.runtime.spec import Fidelity
 if TYPE_CHECKING:
     from werkzeug.serving import BaseWSGIServer
 
+    from sagemaker_local_account.web.site import Site
+
 _log = logging.getLogger(__name__)
 _running = threading.Lock()
 _UNWINDING_SECONDS = 1.0
@@ -66,6 +69,7 @@ class LocalAccount:
         limits: the memory, processes and disk of each host of a job (docs/local-account.md).
         enforce_iam: evaluate the permissions of roles and users (docs/permissions.md).
         regions: such as ["eu-west-1", "us-east-1"]; the first is the default of clients. Requests for other regions are rejected.
+        web: serve the web page, whose address is ``description.web_url``.
     """
 
     def __init__(
@@ -78,6 +82,7 @@ class LocalAccount:
         limits: Limits | None = None,
         enforce_iam: bool = False,
         regions: Sequence[str] = (REGION,),
+        web: bool = False,
     ) -> None:
         self.state = state.absolute()
         self.lost: str | None = None
@@ -87,12 +92,14 @@ class LocalAccount:
         self._fidelity = fidelity
         self._limits = limits or Limits()
         self._enforce_iam = enforce_iam
+        self._web = web
         # Imported here, with botocore, which `local-account run` in a second terminal does not need.
         from sagemaker_local_account.iam.regions import validated
 
         self._regions = validated(regions)
         self._lock: IO[str] | None = None
         self._server: BaseWSGIServer | None = None
+        self._site: Site | None = None
         self._thread: threading.Thread | None = None
         self._log_handler: logging.Handler | None = None
         self._set_aside: dict[str, str] = {}
@@ -209,12 +216,20 @@ class LocalAccount:
         self._server = server.make(listener, calls)
         self._thread = threading.Thread(target=self._server.serve_forever, name="local-account", daemon=True)
         self._thread.start()
+        if self._web:
+            from sagemaker_local_account.web.site import Site
+
+            self._site = Site(self._services.content())
+            self._description = dataclasses.replace(self._description, web_url=self._site.url)
         write_commands(self.state)
         describe(self.state, self._description)
         self._described = True
 
     def close(self) -> None:
-        """Ends all jobs, builds and executions, closes the port, and releases the state folder."""
+        """Ends all jobs, builds and executions, closes the ports, and releases the state folder."""
+        if self._site is not None:
+            self._site.close()
+            self._site = None
         if self._services is not None:
             self._services.close()
             self._services = None

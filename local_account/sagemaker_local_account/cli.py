@@ -5,6 +5,7 @@ It imports little: a command for an account in another terminal does not need th
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import signal
 import subprocess
@@ -42,6 +43,7 @@ class Options:
     limits: Limits
     enforce_iam: bool
     regions: list[str]
+    web: bool
 
     def account(self) -> LocalAccount:
         """Returns an account with these options, which is not started."""
@@ -55,6 +57,7 @@ class Options:
             limits=self.limits,
             enforce_iam=self.enforce_iam,
             regions=self.regions,
+            web=self.web,
         )
 
 
@@ -103,6 +106,7 @@ EnforceIam = Annotated[
     bool, typer.Option("--enforce-iam", help="Evaluate the permissions of every role and user, as AWS does.")
 ]
 
+Web = Annotated[bool, typer.Option(help="Serve a web page that shows what the account has, on a port of its own.")]
 Detach = Annotated[bool, typer.Option("--detach", help="Return once it answers; it outlives this terminal.")]
 
 Regions = Annotated[
@@ -135,6 +139,7 @@ def start(
     host_disk: HostDisk = Limits.disk,
     enforce_iam: EnforceIam = False,
     region: Regions = None,
+    web: Web = True,
     detach: Detach = False,
     version: Annotated[
         bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_print_version)
@@ -154,6 +159,7 @@ def start(
         f"--host-processes={host_processes}",
     ]
     given += [f"--host-disk={host_disk}", *(["--enforce-iam"] if enforce_iam else [])]
+    given += [] if web else ["--no-web"]
     given += [f"--devices={it}" for it in devices or []] + [f"--region={it}" for it in region or []]
     context.obj = Options(
         state or DEFAULT_STATE,
@@ -165,6 +171,7 @@ def start(
         limits,
         enforce_iam,
         region or [REGION],
+        web,
     )
     if context.invoked_subcommand is not None:
         return
@@ -183,7 +190,7 @@ def run(context: typer.Context, command: Annotated[list[str], typer.Argument(hel
     if running is not None:
         sys.exit(_call(command, environment_of(running, options.running_state.absolute())))
     _warn()
-    with options.account() as account:
+    with dataclasses.replace(options, web=False).account() as account:
         _warn_of_losses(account)
         code = _call(command, account.environment())
     sys.exit(code)
@@ -199,6 +206,8 @@ def _serve(options: Options) -> None:
         _warn_of_losses(account)
         print(cli_lifecycle.exports(account.description, account.state))
         print(f"# The account answers at {account.endpoint_url}; its log is {account.state / 'account.log'}.")
+        if account.description.web_url is not None:
+            print(f"# What it has is shown at {account.description.web_url}")
         print("# Paste the lines above into another terminal. Ctrl-C ends the account and its jobs.", flush=True)
         stop_requested.wait()
 

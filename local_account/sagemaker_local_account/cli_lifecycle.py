@@ -48,6 +48,8 @@ def up(
     if account is None:
         account = start_detached(state, context.find_root().obj.arguments)
     print(f"the account answers at {account.endpoint_url} (process {account.pid}); its log is {state / 'account.log'}")
+    if account.web_url is not None:
+        print(f"what it has is shown at {account.web_url}")
     if deploy and Path("cdk.json").is_file():
         environment = environment_of(account, state)
         program = _cdk(environment["PATH"])
@@ -65,6 +67,8 @@ def status(context: typer.Context) -> None:
     state, account = running_in(context)
     seconds = int(time.time() - psutil.Process(account.pid).create_time())
     print(f"endpoint   {account.endpoint_url}")
+    if account.web_url is not None:
+        print(f"web page   {account.web_url}")
     print(f"process    {account.pid}, for {seconds // 3600} h {seconds % 3600 // 60:02} min")
     print(f"regions    {', '.join(account.regions)}")
     print(f"folder     {state} ({_mebibytes(state)} MiB)")

@@ -52,6 +52,7 @@ from sagemaker_local_account.sagemaker.model_registry import ModelRegistry
 from sagemaker_local_account.stepfunctions import backend
 from sagemaker_local_account.storage import fsx, s3_files
 from sagemaker_local_account.storage.file_systems import FileSystems
+from sagemaker_local_account.web.content import Content
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
@@ -198,6 +199,14 @@ class Services:
             return str(session.arn)
         key = iam_backends[self._account.account_id]["aws"].access_keys.get(access_key_id)
         return f"arn:aws:iam::{self._account.account_id}:user/{key.user_name}" if key is not None else "-"
+
+    def content(self) -> Content:
+        """Returns what the web page shows."""
+        return Content(
+            self._account.regions,
+            lambda service, region: self._clients.client(service, region, self._root_keys, clients.OF_JOBS),
+            self.jobs,
+        )
 
     def close(self) -> None:
         """Ends all builds and jobs, and the evaluation of alarms."""

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from cdk_sagemaker_training.client.errors import TrainingError
+from cdk_sagemaker_training.client.jobs import EXECUTION_TAG
 
 if TYPE_CHECKING:
     import boto3
@@ -54,6 +55,7 @@ def model_trainer(request: Mapping[str, Any], shape: Any, session: boto3.Session
     Raises:
         TrainingError: SageMaker's SDK is not installed, or ModelTrainer has no argument for a member.
     """
+    request = {**request, "Tags": [tag for tag in request.get("Tags", []) if tag["Key"] != EXECUTION_TAG]}
     unknown = [
         value for member in request if member != "TrainingJobName" for value in _of_the_execution(request[member])
     ]

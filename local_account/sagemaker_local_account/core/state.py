@@ -54,7 +54,7 @@ class AccountError(Exception):
 
 @dataclass(frozen=True)
 class RunningAccount:
-    """The content of `account.json`: the process, port, root keys and regions of a running account."""
+    """The content of `account.json`: the process, port, root keys, regions and web page of a running account."""
 
     pid: int
     port: int
@@ -62,6 +62,7 @@ class RunningAccount:
     secret_access_key: str
     regions: Sequence[str] = (REGION,)
     account_id: str = ACCOUNT_ID
+    web_url: str | None = None  # with its token
 
     @property
     def region(self) -> str:

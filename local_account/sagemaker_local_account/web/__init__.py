@@ -1,0 +1,1 @@
+"""The account's web page: stacks, executions, jobs and buckets, read only."""
