@@ -1,4 +1,4 @@
-# demo (KIND=compiled or model-parallel for another) | test | test-fast | soak | test-aws | check | synth | bench | moto | docs; each sets up what
+# demo (KIND=compiled or model-parallel for another) | test | test-fast | soak | test-aws | check | synth | bench | moto | docs | site; each sets up what
 # it needs, once.
 PYTHON ?= python3
 KIND ?= heterogeneous
@@ -8,7 +8,7 @@ export PYTHONDONTWRITEBYTECODE := 1
 
 PIP_INSTALL := $(VENV)/bin/pip install --disable-pip-version-check
 
-.PHONY: demo test test-fast soak test-aws check synth bench gpu-smoke moto docs setup clean
+.PHONY: demo test test-fast soak test-aws check synth bench gpu-smoke moto docs site setup clean
 
 setup: $(VENV)/.installed node_modules/.installed
 
@@ -80,6 +80,10 @@ docs: setup
 	python -m cdk_sagemaker_training.docs_generator docs
 	python docs/draw_architecture.py
 	python docs/what_ran.py
+
+# The documentation as a site: build/site/index.html.
+site: setup
+	NO_MKDOCS_2_WARNING=1 mkdocs build --strict
 
 clean:
 	rm -rf $(VENV) node_modules cdk.out build dist .local-account .mypy_cache .hypothesis .pytest_cache .ruff_cache .import_linter_cache
