@@ -67,6 +67,7 @@ def test_a_snippet_runs_and_its_stack_synthesizes(snippet: str, folder: Path) ->
         "stack": stack,
         "self": stack,
         "bucket": stack.bucket,
+        "image": stack.image,
         "for_neuron": stack.image_from("neuron"),
         "rest": rest,
     }
