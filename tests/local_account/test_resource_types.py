@@ -372,6 +372,10 @@ EXAMPLES: dict[str, Example] = {
         {"Name": "/mine", "Type": "String", "Value": "a"},
         lambda client, ids: client("ssm").get_parameter(Name=ids["It"])["Parameter"],
     ),
+    "AWS::SageMaker::ModelPackageGroup": Example(
+        {"ModelPackageGroupName": "mine"},
+        lambda client, ids: client("sagemaker").describe_model_package_group(ModelPackageGroupName="mine"),
+    ),
     "AWS::StepFunctions::StateMachine": Example(
         {
             "RoleArn": att("Role", "Arn"),
