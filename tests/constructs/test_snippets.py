@@ -59,20 +59,19 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize("snippet", snippets())
 def test_a_snippet_runs_and_its_stack_synthesizes(snippet: str, folder: Path) -> None:
     stack = UserStack()
-    # "..." stands for the props that every workflow has.
     least = {"job": ON_ONE_GPU, "image": stack.image, "output": stack.place("models/")}
-    rest = {name: prop for name, prop in least.items() if f"\n    {name}=" not in snippet}
+
+    def least_props(dots: re.Match[str]) -> str:
+        """The props that every workflow has, for which "..." stands, but for those before it."""
+        call = snippet[snippet.rindex("TrainingWorkflow(", 0, dots.start()) : dots.start()]
+        missing = [name for name in least if f"\n    {name}=" not in call]
+        return f"    **{{name: least[name] for name in {missing}}},"
+
+    text = re.sub(r"^    \.\.\.$", least_props, snippet, flags=re.MULTILINE)
     public = {name: getattr(cdk_sagemaker_training, name) for name in cdk_sagemaker_training.__all__}
-    names = {
-        "stack": stack,
-        "self": stack,
-        "bucket": stack.bucket,
-        "image": stack.image,
-        "for_neuron": stack.image_from("neuron"),
-        "rest": rest,
-    }
-    names |= {"cdk": cdk, "Duration": cdk.Duration, "s3": s3, "ec2": ec2, "sfn": sfn, "sns": sns, "tasks": tasks}
-    text = re.sub(r"^    \.\.\.$", "    **rest,", snippet, flags=re.MULTILINE)
+    names = {"stack": stack, "self": stack, "bucket": stack.bucket, "image": stack.image, "least": least}
+    names |= {"for_neuron": stack.image_from("neuron"), "topic": sns.Topic(stack, "Topic")}
+    names |= {"cdk": cdk, "Duration": cdk.Duration, "s3": s3, "ec2": ec2, "sfn": sfn, "tasks": tasks}
     # The CDK's kernel, which all tests share, has not changed to the folder.
     exec(re.sub(r'directory="(\w+)"', rf'directory="{folder}/\1"', text), {**public, **names})
     assert Template.from_stack(stack).to_json() is not None
