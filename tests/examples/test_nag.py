@@ -277,7 +277,7 @@ def test_neither_cdk_nag_nor_the_validator_finds_anything_in_a_managed_workflow(
 
 @pytest.mark.soak
 def test_cfn_lint_finds_nothing_but_what_is_cdks_way_in_a_managed_workflow(tmp_path: Path) -> None:
-    app = cdk.App(outdir=str(tmp_path))
+    app = cdk.App(outdir=str(tmp_path), context=RECOMMENDED)
     Managed(app, "Stack")
     app.synth()
     assert linted((tmp_path / "Stack.template.json").read_text()) <= OF_CDKS_WAY.keys()
