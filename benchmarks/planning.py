@@ -1,6 +1,6 @@
 """The predictions of ``training-jobs plan``: AWS's article, and drawn configurations against simulated runs.
 
-    python benchmarks/plan.py [--draw 20] [--seed SEED] [--docs docs]
+    python benchmarks/planning.py [--draw 20] [--seed SEED] [--docs docs]
 
 Draws configurations and trainings, predicts their steps, and simulates the same runs with benchmarks/simulation.py, whose
 batches take a fifth more or less than the mean. The seed is the clock's unless given, and printed. ``--docs`` writes plan.svg
@@ -30,7 +30,7 @@ from cdk_sagemaker_training.planning.step_time import RECEIVE, SERVE, Configurat
 CLOSE = 0.05
 LEAST_STEPS = 1000
 CLEAR = 0.10  # of a step: where the two slowest resources are closer, either may bound it
-BEGIN, END = "<!-- predicted by benchmarks/plan.py -->", "<!-- predicted -->"
+BEGIN, END = "<!-- predicted by benchmarks/planning.py -->", "<!-- predicted -->"
 TRAIN = ("ml.g5.xlarge", "ml.g5.12xlarge", "ml.p4d.24xlarge", "ml.p3.8xlarge", "ml.g5.48xlarge")
 DATA = ("ml.c5.2xlarge", "ml.c5.4xlarge", "ml.c5.9xlarge", "ml.c5.18xlarge")
 
