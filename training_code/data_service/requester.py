@@ -174,7 +174,8 @@ class Requester:
         room = {source: source.share + beyond - source.outstanding for source in sources}
         free = {source: left for source, left in room.items() if left >= (beyond // 2 if source in up else 1)}
         chosen: dict[Host | Local, list[Request]] = {}
-        while free and held < limit:
+        # With a host less the limit is lower, and the ready batches may reach it: all wait for one that was requested in vain.
+        while free and (held < limit or any(tracker.requeued for tracker in trackers)):
             source = max(free, key=free.__getitem__)
             request = self._pending(plan, trackers, source, up, now) if free[source] > 0 else None
             if request is None:

@@ -91,6 +91,11 @@ class BatchTracker:
         """Whether no batch is pending."""
         return all(progress.next() is None for progress in self._all)
 
+    @property
+    def requeued(self) -> bool:
+        """Whether a batch that was requested in vain is pending."""
+        return any(progress.requeued for progress in self._all)
+
     def requeue(self, key: Key) -> None:
         """It was requested in vain, and is pending again."""
         if key in self._in_flight:
