@@ -94,7 +94,7 @@ class BatchTracker:
     @property
     def requeued(self) -> bool:
         """Whether a batch that was requested in vain is pending."""
-        return any(progress.requeued for progress in self._all)
+        return any(one.requeued and one.requeued[0] < one.length for one in self._all)
 
     def requeue(self, key: Key) -> None:
         """It was requested in vain, and is pending again."""

@@ -94,8 +94,7 @@ def queued_states(
     # There is no job to stop where none was submitted.
     states = redirected(states, {"Create": "Payload"})
     states = {
-        name: redirected(state, {"Stop": "Error"}) if name in ("WhyRefused",) else state
-        for name, state in states.items()
+        name: redirected(state, {"Stop": "Error"}) if name == "WhyRefused" else state for name, state in states.items()
     }
     return {
         **states,
