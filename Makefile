@@ -1,14 +1,15 @@
-# demo (KIND=compiled or model-parallel for another) | test | test-fast | soak | test-aws | check | synth | bench | moto | docs | site; each sets up what
-# it needs, once.
+# demo (KIND=compiled or model-parallel for another) | test | test-fast | soak | test-aws | check | synth | bench | moto | docs | site |
+# release-check; each sets up what it needs, once.
 PYTHON ?= python3
 KIND ?= heterogeneous
+REPOSITORY ?= https://example.com/cdk-sagemaker-training
 VENV := .venv
 export PATH := $(CURDIR)/$(VENV)/bin:$(CURDIR)/node_modules/.bin:$(PATH)
 export PYTHONDONTWRITEBYTECODE := 1
 
 PIP_INSTALL := $(VENV)/bin/pip install --disable-pip-version-check
 
-.PHONY: demo test test-fast soak test-aws check synth bench gpu-smoke moto docs site setup clean
+.PHONY: demo test test-fast soak test-aws check synth bench gpu-smoke moto docs site release-check setup clean
 
 setup: $(VENV)/.installed node_modules/.installed
 
@@ -84,6 +85,20 @@ docs: setup
 # The documentation as a site: build/site/index.html.
 site: setup
 	NO_MKDOCS_2_WARNING=1 mkdocs build --strict
+
+# The files of a release in dist/, and whether they are as they should be: REPOSITORY is the address that they name, TAG what is released.
+release-check:
+	$(PYTHON) -m venv --clear build/release
+	$(PYTHON) -m venv --clear --without-pip build/installed
+	build/release/bin/pip install --quiet --disable-pip-version-check -r requirements-release.txt
+	rm -rf dist
+	build/release/bin/python release/distributions.py --repository $(REPOSITORY) $(if $(TAG),--tag $(TAG))
+	build/release/bin/twine check --strict dist/*
+	build/release/bin/check-wheel-contents dist/*.whl
+	build/release/bin/pip --python build/installed/bin/python install --quiet --no-compile -c requirements.txt "$$(echo dist/*.whl)[local]"
+	build/release/bin/cyclonedx-py environment --pyproject pyproject.toml --mc-type library --output-reproducible -o dist/sbom.cdx.json build/installed
+	build/release/bin/python release/licences.py build/installed/bin/python > docs/licences.md
+	build/release/bin/actionlint .github/workflows/*.yml
 
 clean:
 	rm -rf $(VENV) node_modules cdk.out build dist .local-account .mypy_cache .hypothesis .pytest_cache .ruff_cache .import_linter_cache

@@ -1,0 +1,91 @@
+"""What a release consists of: `make release-check`, and what it writes."""
+
+from __future__ import annotations
+
+import email
+import hashlib
+import json
+import os
+import re
+import runpy
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+REPOSITORY = "https://example.com/owner/name"
+
+
+def test_the_readme_of_the_package_has_absolute_links_and_pictures_alone() -> None:
+    written: Any = runpy.run_path(str(ROOT / "release" / "distributions.py"))
+    page = written["absolute_links"]((ROOT / "README.md").read_text(), REPOSITORY)
+    targets = re.findall(r"\]\(([^)\s]+)\)", page)
+    assert len(targets) > 20
+    assert [target for target in targets if not target.startswith(("https://", "#"))] == []
+    paths = [re.sub(rf"^{REPOSITORY}/(blob|raw)/v[\d.]+/([^#]*).*", r"\2", target) for target in targets]
+    assert [path for path in paths if not path.startswith(("https://", "#")) and not (ROOT / path).exists()] == []
+    assert f"({REPOSITORY}/raw/{written['tag']()}/docs/watch-heterogeneous.svg)" in page
+
+
+def test_each_package_that_is_pinned_has_its_licence_in_the_page() -> None:
+    rows = dict(re.findall(r"^\| ([\w.-]+) \| (.+) \|$", (ROOT / "docs" / "licences.md").read_text(), re.MULTILINE))
+    del rows["package"]  # the head of the table
+    pinned = re.findall(r"^([\w.-]+)==", (ROOT / "requirements.txt").read_text(), re.MULTILINE)
+    assert sorted(normal(name) for name in rows) == sorted(normal(name) for name in pinned), "run `make release-check`"
+    assert [name for name, licence in rows.items() if licence in ("", "UNKNOWN")] == []
+
+
+def normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+@pytest.mark.soak  # installs the wheel with all that it needs
+def test_a_release_is_the_same_wherever_it_is_built_and_passes_every_check(tmp_path: Path) -> None:
+    clone = tmp_path / "clone"
+    subprocess.run(["git", "clone", "--quiet", str(ROOT), str(clone)], check=True)
+    command = ["make", "release-check", f"REPOSITORY={REPOSITORY}", f"PYTHON={sys.executable}"]
+    checked = subprocess.run(command, cwd=clone, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    assert checked.returncode == 0, checked.stdout
+    [wheel], [sdist] = (list((clone / "dist").glob(pattern)) for pattern in ("*.whl", "*.tar.gz"))
+
+    another = ["build/release/bin/python", "release/distributions.py", "--repository", REPOSITORY, "--to", "again"]
+    subprocess.run(another, cwd=clone, env={**os.environ, "TZ": "Asia/Tokyo"}, umask=0o077, check=True)
+    for file in (wheel, sdist):
+        assert digest(clone / "again" / file.name) == digest(file)
+
+    with zipfile.ZipFile(wheel) as archive:
+        [name] = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
+        metadata = email.message_from_bytes(archive.read(name))
+    assert f"source, {REPOSITORY}" in metadata.get_all("Project-URL", [])
+
+    bill = json.loads((clone / "dist" / "sbom.cdx.json").read_text())
+    assert bill["bomFormat"] == "CycloneDX"
+    versions = {normal(one["name"]): one["version"] for one in bill["components"]}
+    pinned = dict(re.findall(r"^([\w.-]+)==(\S+)", (ROOT / "requirements.txt").read_text(), re.MULTILINE))
+    assert {name: versions.get(normal(name)) for name in pinned} == pinned
+    assert (clone / "docs" / "licences.md").read_text() == (ROOT / "docs" / "licences.md").read_text()
+
+
+def test_a_tag_of_another_version_is_not_released(tmp_path: Path) -> None:
+    command = [
+        sys.executable,
+        "release/distributions.py",
+        "--repository",
+        REPOSITORY,
+        "--tag",
+        "v9.9.9",
+        "--to",
+        str(tmp_path),
+    ]
+    refused = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert refused.returncode == 2
+    assert "--tag must be v" in refused.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def digest(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()
