@@ -78,6 +78,7 @@ def test_where_the_cdk_is_not_bootstrapped_it_says_what_to_run_and_ends_with_2(e
     assert "run cdk bootstrap aws://123456789012/us-east-1" in done.stderr
 
 
+@pytest.mark.soak  # synthesizes every stack that is marked aws
 def test_it_prints_what_it_would_create_and_cost_and_refuses_without_yes(bootstrapped: dict[str, str]) -> None:
     done = run(**bootstrapped)
     assert done.returncode == 2

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 import json
+import marshal
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -61,7 +61,7 @@ class Walk:
                 case "Pass":
                     result = _filled(state.get("Parameters", {}), data)
                     if "InputPath" in state:
-                        result = copy.deepcopy(_found(data, state["InputPath"]))
+                        result = _copy(_found(data, state["InputPath"]))
                     _put(data, state.get("ResultPath", "$"), result)
                 case "Wait":
                     self.now += _found(data, state["SecondsPath"])
@@ -147,6 +147,11 @@ def _sum(formula: str) -> tuple[str, int] | None:
     return (added[1], int(added[2])) if added else None
 
 
+def _copy(value: Any) -> Any:
+    """As copy.deepcopy does for what JSON holds, which takes most of a walk's time."""
+    return marshal.loads(marshal.dumps(value))
+
+
 def _found(data: Any, path: str) -> Any:
     for name in _names(path):
         data = data[int(name)] if isinstance(data, list) else data[name]
@@ -169,7 +174,7 @@ def _filled(parameters: Mapping[str, Any], data: dict[str, Any]) -> dict[str, An
         name.removesuffix(".$"): _evaluated(value, data) if name.endswith(".$") else value
         for name, value in parameters.items()
     }
-    return copy.deepcopy(filled)
+    return _copy(filled)
 
 
 def _evaluated(formula: str, data: dict[str, Any]) -> Any:

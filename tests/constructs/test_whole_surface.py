@@ -89,7 +89,7 @@ ANYTHING = Surface(wild=True).props()
 JOBS = st.one_of(Surface(wild=False).kinds(), Surface(wild=True).kinds())
 
 
-@settings(drawn, max_examples=300)
+@settings(drawn, max_examples=100)
 @given(MEANT)
 def test_what_is_said_as_it_is_meant_is_a_request_that_the_service_takes_unless_props_exclude_each_other(
     props: dict[str, Any],
@@ -97,13 +97,13 @@ def test_what_is_said_as_it_is_meant_is_a_request_that_the_service_takes_unless_
     check_what_is_meant(props)
 
 
-@settings(drawn, max_examples=800)
+@settings(drawn, max_examples=200)
 @given(ANYTHING)
 def test_whatever_is_said_is_a_request_that_the_service_takes_or_a_prop_to_change(props: dict[str, Any]) -> None:
     check_anything(props)
 
 
-@settings(drawn, max_examples=250)
+@settings(drawn, max_examples=100)
 @given(JOBS)
 def test_each_kind_of_job_makes_requests_that_the_service_takes_or_names_a_prop_to_change(job: Any) -> None:
     check_job(job)

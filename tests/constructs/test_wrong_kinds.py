@@ -108,7 +108,7 @@ def check_nested(at: tuple[str, str, str], value: Any) -> None:
         assert is_whole(refusal, prop), (name, prop, refusal)
 
 
-@settings(drawn, max_examples=500)
+@settings(drawn, max_examples=150)
 @given(at=st.sampled_from(PROPS), value=nested)
 def test_what_holds_something_that_no_prop_takes_is_refused_by_the_props_name(at: Any, value: Any) -> None:
     check_nested(at, value)

@@ -110,6 +110,7 @@ def test_a_dockerfile_that_is_refused_fails_the_deployment_with_its_line(deploye
     assert held(deployed) == before
 
 
+@pytest.mark.soak  # test_codebuild.py builds; the test above has the job
 def test_a_job_runs_on_the_image_of_a_directory_that_codebuild_built_from_one_of_awss_containers(
     deployed: Deployed, context: Path
 ) -> None:

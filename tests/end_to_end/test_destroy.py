@@ -24,8 +24,8 @@ from cdk_sagemaker_training import (
 )
 
 FEW_STEPS = Path(__file__).parent / "app_of_few_steps.py"
-# Of app.py's stacks; `make soak` has the third, whose kind of job test_model_parallel.py has on a stack of its own.
-TRAINED = ("heterogeneous", "compiled")
+# Of app.py's stacks; `make soak` has the others, whose kinds of job are those of test_readme.py and test_model_parallel.py.
+TRAINED = ("compiled",)
 # The first test of a fixture waits for all of its jobs, which a busy machine makes long.
 pytestmark = pytest.mark.timeout(1_800)
 
@@ -178,9 +178,9 @@ def test_an_example_stack_trains_with_exactly_what_it_grants(examples: Examples,
     assert_trained(examples.trained[kind])
 
 
-@pytest.mark.soak  # torchrun and two ranks on each of two hosts, as in test_model_parallel.py
-def test_the_model_parallel_example_trains_with_exactly_what_it_grants(deployed: Deployed) -> None:
-    [kind] = set(KINDS) - set(TRAINED)
+@pytest.mark.soak  # several hosts, as in test_readme.py and test_model_parallel.py
+@pytest.mark.parametrize("kind", sorted(set(KINDS) - set(TRAINED)))
+def test_an_example_of_several_hosts_trains_with_exactly_what_it_grants(deployed: Deployed, kind: str) -> None:
     example = deployed_and_destroyed(deployed, KINDS[kind].stack, [kind])
     assert_trained(example.trained[kind])
     assert example.after == example.before

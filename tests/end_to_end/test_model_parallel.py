@@ -143,6 +143,7 @@ def test_data_parallel_ranks_on_one_host_and_on_two_train_alike(
     assert steps(said) == pytest.approx({step: losses[step] for step in range(1, 6)}, abs=1e-4)
 
 
+@pytest.mark.soak  # mpirun starts two ranks; test_launchers.py has its configuration
 def test_mpi_starts_a_process_for_each_device_of_a_host(deployed: Deployed, machines: dict[str, str]) -> None:
     """By the toolkit and Open MPI, on one host: on several they go by SSH, which takes a server that no package index has."""
     said = completed(deployed, machines["MpiArn"])

@@ -133,6 +133,7 @@ def test_a_lost_training_host_ends_every_host(deployed: Deployed, machines: dict
     assert "the host algo-2 of dnn_group was lost" in job["FailureReason"]
 
 
+@pytest.mark.soak  # test_train.py stops ranks, test_executions.py jobs
 def test_a_job_that_is_stopped_keeps_the_step_that_it_is_in_and_ends_every_host(
     deployed: Deployed, machines: dict[str, str]
 ) -> None:

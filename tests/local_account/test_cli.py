@@ -53,7 +53,7 @@ def exports(folder: Path) -> Iterator[dict[str, str]]:
         yield exports
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [pytest.param(signal.SIGINT, marks=pytest.mark.soak), signal.SIGTERM])
 def test_a_signal_ends_the_account_and_leaves_no_process(tmp_path: Path, number: int) -> None:
     with started(tmp_path) as (process, _):
         children = psutil.Process(process.pid).children(recursive=True)

@@ -137,6 +137,7 @@ def test_an_image_has_no_package_that_it_does_not_install(builds: Builds):
     assert fails(builds.build(), "import yaml, moto") == "ModuleNotFoundError: No module named 'yaml'"
 
 
+@pytest.mark.soak  # makes one environment more
 def test_a_virtual_environment_of_its_own_has_no_package_of_the_accounts(builds: Builds, wheels: Wheels):
     image = builds.build("RUN pip install jobtools==1.0")
     assert fails(image, "import jobtools, yaml") == "ModuleNotFoundError: No module named 'yaml'"
@@ -180,6 +181,7 @@ def test_an_environment_is_made_once(builds: Builds, wheels: Wheels):
     assert not any("virtual environment" in note for note in second.notes)
 
 
+@pytest.mark.soak  # makes one environment more
 def test_accounts_share_the_environments_in_a_folder_that_is_named_for_it(
     builds: Builds, wheels: Wheels, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -189,6 +191,7 @@ def test_accounts_share_the_environments_in_a_folder_that_is_named_for_it(
     assert not (builds.state / "venvs").exists()
 
 
+@pytest.mark.soak  # makes two environments more
 def test_images_that_ask_for_different_versions_have_different_environments(builds: Builds, wheels: Wheels):
     one, two = (builds.build(f"RUN pip install jobtools=={version}") for version in ("1.0", "2.0"))
     assert [version(image) for image in (one, two)] == ["1.0", "2.0"]
@@ -215,6 +218,7 @@ def test_a_package_that_the_image_brings_is_installed(builds: Builds, wheels: Wh
     assert run(image, "python", "-c", "import own; print(own.version)") == "0.1"
 
 
+@pytest.mark.soak  # makes two environments more
 def test_an_image_has_what_its_base_installed_even_from_a_file_that_it_replaces(builds: Builds, wheels: Wheels):
     builds.file("requirements.txt", "jobtools==1.0")
     lines = ("COPY requirements.txt /opt/", "RUN pip install -r /opt/requirements.txt")
@@ -232,6 +236,7 @@ def test_processes_that_build_the_same_at_once_make_one_environment(builds: Buil
     assert len([path for path in (builds.state / "venvs").iterdir() if path.is_dir()]) == 1
 
 
+@pytest.mark.soak  # makes one environment more
 def test_an_environment_that_another_process_makes_is_waited_for(builds: Builds, wheels: Wheels):
     made = builds.build("RUN pip install jobtools==1.0").python
     (made / "complete").unlink()
@@ -262,6 +267,7 @@ def waits_for_a_lock(pid: int) -> bool:
     return any("->" in words and str(pid) in words for words in locks)
 
 
+@pytest.mark.soak  # makes one environment twice
 def test_an_environment_that_is_gone_is_made_again_when_a_job_starts(builds: Builds, wheels: Wheels):
     name = "123456789012.dkr.ecr.us-east-1.amazonaws.com/jobs:1"
     shutil.rmtree(builds.build("RUN pip install jobtools==1.0", tags=(name,)).python)

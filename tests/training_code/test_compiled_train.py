@@ -142,6 +142,7 @@ def test_padding_to_the_longest_is_caught_and_the_shapes_are_named(
     assert "tensor 'tokens' size mismatch at index 1. expected " in said
 
 
+@pytest.mark.soak  # it compiles twice; test_compiled_guard.py has the warning
 def test_compiling_again_only_warns_when_told_so(tmp_path: Path, uneven_lines: Path, cache: dict[str, str]) -> None:
     arguments = ("--steps=2", "--pad=longest", "--compiler=inductor", "--on-recompile=warn")
     ended = run(tmp_path, *arguments, **channel(uneven_lines), **cache)
@@ -177,6 +178,7 @@ def test_two_ranks_train_as_one_with_the_double_batch(tmp_path: Path, long_lines
     assert two_ranks.losses == pytest.approx(one.losses, abs=1e-4)
 
 
+@pytest.mark.soak  # two ranks compile; each part is tested alone
 def test_two_compiled_ranks_train_as_two_uncompiled_ones(
     tmp_path: Path, long_lines: Path, two_ranks: Ended, cache: dict[str, str]
 ) -> None:

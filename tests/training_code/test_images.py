@@ -103,7 +103,10 @@ class Trainings:
 
 @pytest.fixture(
     scope="module",
-    params=[pytest.param(SMALL, id="small"), pytest.param(RESNET_50, id="resnet-50", marks=pytest.mark.soak)],
+    # Two data hosts and a rank, three times; test_train.py has the same of digits.
+    params=[
+        pytest.param(size, id=id, marks=pytest.mark.soak) for size, id in ((SMALL, "small"), (RESNET_50, "resnet-50"))
+    ],
 )
 def trainings(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Trainings:
     size, base = request.param, tmp_path_factory.mktemp("job")

@@ -22,7 +22,7 @@ from programs import TRAINING_CODE, Program, free_port, losses_of
 
 MOMENTS = 10
 TENSORFLOW = ("tensorflow-cpu==2.21.0", "scikit-learn")
-QUICK = 2  # moments of the quick kinds that every change waits for; `make soak` has all
+QUICK = 1  # moment of the quick kinds that every change waits for; `make soak` has all
 LLAMA = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": 128, "hidden_size": 32}
 LLAMA |= {"intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
 

@@ -197,6 +197,7 @@ def test_eight_ranks_have_the_losses_of_one_process(alone: Launch, eight: Launch
     assert farthest(eight.losses(layout), reference(alone, arguments)) <= 1e-4
 
 
+@pytest.mark.soak  # each rank compiles; test_compiled_train.py compiles in the suite
 @layouts("two", ON_TWO_RANKS, MORE_ON_TWO_RANKS)
 def test_compiled_layers_have_the_losses_of_one_process(
     alone: Launch, launched: Launch, layout: str, arguments: str

@@ -297,6 +297,7 @@ def test_the_table_in_the_docs_has_the_layouts_that_are_measured() -> None:
     assert re.findall(r"^\| ([^|]+) \| [\d]", table, re.M) == list(runpy.run_path(str(MEMORY))["LAYOUTS"])
 
 
+@pytest.mark.soak  # draws all of them
 def test_the_pictures_in_the_docs_are_what_their_command_draws(tmp_path: Path) -> None:
     subprocess.run([sys.executable, ROOT / "benchmarks" / "pictures.py", tmp_path], check=True)
     for name in ("mesh.svg", "pipeline.svg"):

@@ -81,6 +81,7 @@ def test_the_pages_script_trains_on_a_laptop_as_in_a_job(host: Host) -> None:
     assert (training.returncode, alone.returncode, serving.returncode) == (0, 0, 0)
 
 
+@pytest.mark.soak  # test_service.py has a trainer that fails
 def test_a_script_that_fails_ends_its_data_hosts_with_the_reason(host: Host) -> None:
     script = AFTER.replace("        loss.backward()\n", "        raise ArithmeticError('no gradient')\n")
     serving, training = host(script, "data_group"), host(script, "dnn_group")
@@ -91,6 +92,7 @@ def test_a_script_that_fails_ends_its_data_hosts_with_the_reason(host: Host) -> 
     assert (training.returncode, serving.returncode) == (1, 1)
 
 
+@pytest.mark.soak  # test_service.py has readers that disagree
 def test_ranks_that_disagree_with_the_data_hosts_are_told_both_values(host: Host) -> None:
     serving = host(AFTER, "data_group")
     training = host(AFTER.replace("batch_size=64", "batch_size=32"), "dnn_group")
@@ -132,6 +134,7 @@ def test_a_script_that_defines_its_dataset_must_say_that_it_is_the_main_one(host
     assert ended.returncode == 1
 
 
+@pytest.mark.soak  # starts a data host of its own script
 def test_what_a_script_with_its_own_dataset_imports_is_loaded_once_for_all_workers(host: Host, tmp_path: Path) -> None:
     (tmp_path / "costly.py").write_text("import os; print('imported', flush=True)")
     body = AFTER.replace("from photos import Photos\n", "").replace("workers=8", "workers=3, epochs=3")

@@ -26,8 +26,9 @@ BATCHES = LENGTH // BATCH_SIZE
 # -- who reads which samples
 
 
-@pytest.mark.parametrize("ranks", [1, 2])
-@pytest.mark.parametrize("hosts", [1, 3])
+@pytest.mark.parametrize(
+    ("hosts", "ranks"), [(3, 2), *(pytest.param(*few, marks=pytest.mark.soak) for few in [(1, 1), (1, 2), (3, 1)])]
+)
 def test_an_epoch_delivers_each_sample_exactly_once(serve: Serve, hosts: int, ranks: int) -> None:
     servers = serve(hosts, even=False)
     seen: list[list[int]] = [[], []]
@@ -76,7 +77,7 @@ def test_a_rank_knows_how_many_batches_an_epoch_has_for_it(serve: Serve) -> None
             assert len(reader) == len(list(reader)) == count
 
 
-@pytest.mark.parametrize("ordered", [True, False])
+@pytest.mark.parametrize("ordered", [True, pytest.param(False, marks=pytest.mark.soak)])
 def test_reading_goes_on_in_the_middle_of_an_epoch(serve: Serve, ordered: bool) -> None:
     with BatchReader(addresses(serve(2)), job="job", ordered=ordered) as reader:
         batches = iter(reader)

@@ -70,7 +70,7 @@ def test_padded_ranks_read_batches_from_the_beginning_again_and_say_so(
 # -- Positions
 
 
-@pytest.mark.parametrize("ordered", [True, False])
+@pytest.mark.parametrize("ordered", [True, pytest.param(False, marks=pytest.mark.soak)])
 def test_ranks_of_an_iterable_dataset_with_uneven_shards_continue_exactly(serve: Serve, ordered: bool) -> None:
     servers = addresses(serve(2, dataset=Lines(203), shards=5, batch_size=8, even=False))
     found = together(interrupted, 2, servers, {"ordered": ordered}, 7)
@@ -147,7 +147,7 @@ class Stuck(Numbers):
         return super().__getitem__(index)
 
 
-@pytest.mark.parametrize("hosts", [1, 2])
+@pytest.mark.parametrize("hosts", [pytest.param(1, marks=pytest.mark.soak), 2])
 def test_a_batch_that_does_not_come_from_a_host_that_answers_is_requested_again(
     serve: Serve, tmp_path: Path, hosts: int
 ) -> None:

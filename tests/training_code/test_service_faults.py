@@ -68,7 +68,7 @@ def kill_one_of(servers: list[BatchServer], dice: random.Random) -> None:
 # -- what goes on
 
 
-@pytest.mark.parametrize("ordered", [True, False])
+@pytest.mark.parametrize("ordered", [True, pytest.param(False, marks=pytest.mark.soak)])
 def test_no_sample_is_lost_or_comes_twice_when_workers_are_killed(serve: Serve, ordered: bool) -> None:
     servers = serve(2, workers=2)
     killed = []
@@ -85,7 +85,7 @@ def test_no_sample_is_lost_or_comes_twice_when_workers_are_killed(serve: Serve, 
         server.wait()
 
 
-@pytest.mark.parametrize("hosts", [1, 2])
+@pytest.mark.parametrize("hosts", [pytest.param(1, marks=pytest.mark.soak), 2])
 def test_no_sample_is_lost_or_comes_twice_when_serving_processes_are_killed(serve: Serve, hosts: int) -> None:
     servers = serve(hosts, workers=2)
     dice = random.Random(1)
@@ -201,12 +201,12 @@ def test_a_data_host_with_full_disks_serves_every_sample(start: Start, tmp_path:
 # -- no process grows
 
 
-@pytest.mark.parametrize("count", [30_000, pytest.param(100_000, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("count", [8_000, pytest.param(100_000, marks=pytest.mark.soak)])
 def test_no_process_grows_over_many_batches(serve: Serve, count: int) -> None:
     [server] = serve(dataset=Numbers(count, side=1), batch_size=1)
     with BatchReader(addresses([server]), job="job") as reader:
         batches = iter(reader)
-        first = numbers(next(batches) for _ in range(10_000))
+        first = numbers(next(batches) for _ in range(count // 10))
         worker = next(batches)["process"][0].item()
         processes = [psutil.Process(pid) for pid in (os.getpid(), server.pid, worker)]
         before = [process.memory_info().rss for process in processes]

@@ -171,6 +171,7 @@ def test_a_killed_training_goes_on_exactly_from_its_checkpoint(start: Start, tmp
     assert not losses[0].startswith("step 10 ")
 
 
+@pytest.mark.soak  # test_interruptions.py interrupts within an epoch
 def test_a_training_that_is_killed_within_an_epoch_goes_on_exactly_there(
     start: Start, tmp_path: Path, alone: Ended
 ) -> None:
@@ -184,7 +185,9 @@ def test_a_training_that_is_killed_within_an_epoch_goes_on_exactly_there(
     assert ended.losses[0] in ("step 30 " + alone.losses[3][8:], "step 40 " + alone.losses[4][8:])
 
 
-@pytest.mark.parametrize("arguments", [(), ("--shard",)], ids=["held", "shared"])
+@pytest.mark.parametrize(
+    "arguments", [pytest.param((), id="held"), pytest.param(("--shard",), id="shared", marks=pytest.mark.soak)]
+)
 def test_ranks_that_are_stopped_keep_the_step_that_they_are_in(
     start: Start, tmp_path: Path, arguments: tuple[str, ...]
 ) -> None:
@@ -202,6 +205,7 @@ def test_ranks_that_are_stopped_keep_the_step_that_they_are_in(
     assert again.stop().code == 0
 
 
+@pytest.mark.soak  # test_service_epochs.py continues uneven ranks
 def test_ranks_of_an_uneven_dataset_continue_from_their_checkpoint(
     start: Start, tmp_path: Path, two_ranks: Ended
 ) -> None:
