@@ -60,7 +60,7 @@ def main() -> int:
 
 
 def measure(command: list[str], seconds: float, folder: str) -> dict[str, Any]:
-    words = [str(CODE / "common" / "measure.py"), "--seconds", f"{seconds:g}", "--json"]
+    words = [str(CODE / "measure" / "measure.py"), "--seconds", f"{seconds:g}", "--json"]
     return dict(json.loads(program([*words, *command], folder).stdout))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
@@ -52,9 +53,9 @@ def copy_training_code(kind: str, directory: Path) -> list[Path]:
         raise FileExistsError(
             f"directory must be new or empty so that nothing is overwritten, like 'training', got {str(directory)!r}"
         )
-    # What the kind's Dockerfile copies besides its own folder.
-    dockerfile = (source / "Dockerfile").read_text()
-    shared = [source.parent / name for name in ("common", "data_service") if f"COPY {name} " in dockerfile]
-    for folder in (source, *shared):
-        shutil.copytree(folder, directory / folder.name, ignore=shutil.ignore_patterns("__pycache__"))
+    # The folders from which the kind's Dockerfiles copy.
+    texts = [dockerfile.read_text() for dockerfile in source.rglob("Dockerfile*")]
+    folders = {name for text in texts for name in re.findall(r"^COPY (\w+)", text, re.MULTILINE)}
+    for name in sorted({kind, *folders}):
+        shutil.copytree(source.parent / name, directory / name, ignore=shutil.ignore_patterns("__pycache__"))
     return sorted(path for path in directory.rglob("*") if path.is_file())

@@ -169,7 +169,7 @@ def test_an_image_with_libraries_of_its_own_is_taken(source: Path) -> None:
         ),
         (
             {"job": DataParallelJob(InstanceGroup("ml.g5.xlarge"), launcher=Ray("fit.py"))},
-            "a launcher that starts 'common/ray_cluster.py' of the image",
+            "a launcher that starts 'ray_cluster/ray_cluster.py' of the image",
         ),
     ],
 )

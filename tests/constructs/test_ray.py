@@ -37,11 +37,11 @@ def test_the_toolkit_starts_the_launcher_on_every_host_in_place_of_the_script() 
     [request] = DataParallelJob(
         InstanceGroup("ml.g5.xlarge", 2), Ray("digits/main.py", cdk.Size.gibibytes(2))
     ).requests()
-    assert request.environment == {"SAGEMAKER_PROGRAM": "common/ray_cluster.py"}
-    assert (Path(training_code_path()) / "common/ray_cluster.py").is_file()
+    assert request.environment == {"SAGEMAKER_PROGRAM": "ray_cluster/ray_cluster.py"}
+    assert (Path(training_code_path()) / "ray_cluster/ray_cluster.py").is_file()
     assert request.hyperparameters == {
         "sagemaker_ray_enabled": "true",
-        "sagemaker_program": '"common/ray_cluster.py"',
+        "sagemaker_program": '"ray_cluster/ray_cluster.py"',
         "sagemaker_ray_script": '"digits/main.py"',
         "sagemaker_ray_object_store_memory": "2147483648",
     }
@@ -50,7 +50,7 @@ def test_the_toolkit_starts_the_launcher_on_every_host_in_place_of_the_script() 
 def test_the_head_is_told_the_group_that_trains() -> None:
     [request] = heterogeneous("data_group").requests()
     assert request.hyperparameters["sagemaker_distribution_instance_groups"] == '["dnn_group"]'
-    assert request.environment == {"SAGEMAKER_PROGRAM": "common/ray_cluster.py"}
+    assert request.environment == {"SAGEMAKER_PROGRAM": "ray_cluster/ray_cluster.py"}
 
 
 @pytest.mark.parametrize(
@@ -61,8 +61,8 @@ def test_what_is_no_python_file_of_the_image_is_refused(script: str) -> None:
 
 
 def test_the_launcher_does_not_launch_itself() -> None:
-    assert message_of(lambda: Ray("common/ray_cluster.py")) == (
-        "script must be the one that trains, like 'train.py', got the launcher's own 'common/ray_cluster.py'"
+    assert message_of(lambda: Ray("ray_cluster/ray_cluster.py")) == (
+        "script must be the one that trains, like 'train.py', got the launcher's own 'ray_cluster/ray_cluster.py'"
     )
 
 
@@ -106,7 +106,12 @@ def test_neuron_compiles_under_torchrun_only() -> None:
 
 
 @pytest.mark.parametrize(
-    "copy", ["COPY common /opt/ml/code/common", "COPY common/*.py /opt/ml/code/common/", "COPY . /opt/ml/code"]
+    "copy",
+    [
+        "COPY ray_cluster /opt/ml/code/ray_cluster",
+        "COPY ray_cluster/*.py /opt/ml/code/ray_cluster/",
+        "COPY . /opt/ml/code",
+    ],
 )
 def test_an_image_that_copies_the_launcher_is_taken(copy: str, tmp_path: Path) -> None:
     workflow(directory(tmp_path, copy))
@@ -115,13 +120,14 @@ def test_an_image_that_copies_the_launcher_is_taken(copy: str, tmp_path: Path) -
 def test_an_image_that_does_not_copy_the_launcher_is_refused(tmp_path: Path) -> None:
     folder = directory(tmp_path, "COPY common/job.py /opt/ml/code/common/")
     assert message_of(lambda: workflow(folder)) == (
-        "image must copy common/ray_cluster.py of training_code_path(), which the job's launcher starts on every host, like "
-        f"'COPY common/ray_cluster.py /opt/ml/code/common/', got a Dockerfile in {str(folder)!r} that does not"
+        "image must copy ray_cluster/ray_cluster.py of training_code_path(), which the job's launcher starts on every host, like "
+        f"'COPY ray_cluster/ray_cluster.py /opt/ml/code/ray_cluster/', got a Dockerfile in {str(folder)!r} that does not"
     )
 
 
 def directory(folder: Path, copy: str) -> Path:
-    shutil.copytree(Path(training_code_path()) / "common", folder / "common")
+    for name in ("common", "ray_cluster"):
+        shutil.copytree(Path(training_code_path()) / name, folder / name)
     (folder / "Dockerfile").write_text(f"FROM python:3.12\n{copy}\n")
     return folder
 

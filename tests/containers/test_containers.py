@@ -35,7 +35,7 @@ TABLE: dict[str, dict[str, Any]] = json.loads(
     (Path(container_packages.__file__).parent / "container_packages.json").read_text()
 )
 PAGE = (Path(__file__).parents[2] / "docs" / "container.md").read_text()
-ENTRYPOINT = "/opt/ml/code/common/entrypoint.py"
+ENTRYPOINT = "/usr/local/bin/entrypoint.py"
 TRAINING_CODE = Path(__file__).parents[2] / "training_code"
 
 

@@ -40,7 +40,7 @@ def a_users_job() -> Iterator[str]:
     """
     with tempfile.TemporaryDirectory() as folder:
         shutil.copytree(A_USERS_JOB, folder, dirs_exist_ok=True)
-        shutil.copy(Path(training_code_path()) / "common" / "entrypoint.py", folder)
+        shutil.copy(Path(training_code_path()) / "entrypoint" / "entrypoint.py", folder)
         yield folder
 
 

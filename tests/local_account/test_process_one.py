@@ -16,7 +16,7 @@ from sagemaker_local_account.images.base_images import base_of
 
 AWS = "public.ecr.aws/deep-learning-containers"
 PYTORCH, TENSORFLOW = container_start.PYTORCH, container_start.TENSORFLOW
-OURS = ("python", "/opt/ml/code/common/entrypoint.py")
+OURS = ("python", "/usr/local/bin/entrypoint.py")
 SCRIPT = """
 import os, signal, subprocess, sys
 def stop(*_):
@@ -30,12 +30,20 @@ print("trained to the end", flush=True)
 """
 
 
+def copy_entry_point(folder: Path) -> None:
+    """As ``COPY entrypoint/entrypoint.py /usr/local/bin/`` of our images."""
+    programs = folder / "image" / "usr" / "local" / "bin"
+    programs.mkdir(parents=True, exist_ok=True)
+    shutil.copy(Path(training_code_path()) / "entrypoint" / "entrypoint.py", programs)
+
+
 def container(folder: Path, image: str, *command: str) -> Job:
     """A host with one of AWS's images as the account has them, of which the toolkit is the real one."""
     base = base_of(reference(f"{AWS}/{image}"))
     base.write_files(folder / "image")
     code = folder / "image" / "opt" / "ml" / "code"
-    shutil.copytree(Path(training_code_path()) / "common", code / "common")
+    copy_entry_point(folder)
+    code.mkdir(parents=True, exist_ok=True)
     (code / "train.py").write_text(SCRIPT)
     config = folder / "algo-1" / "opt" / "ml" / "input" / "config"
     config.mkdir(parents=True)
@@ -106,7 +114,7 @@ def test_with_our_entry_point_in_front_it_does(tmp_path: Path, image: str, start
 
 
 def test_our_entry_point_reaps_orphans(tmp_path: Path) -> None:
-    shutil.copytree(Path(training_code_path()) / "common", tmp_path / "image" / "opt" / "ml" / "code" / "common")
+    copy_entry_point(tmp_path)
     # The shell's child ends at once, and leaves its own to process 1.
     orphan = "import os, sys; os.fork() and os._exit(0); sys.stdin.read(); print('orphaned', flush=True)"
     look = (

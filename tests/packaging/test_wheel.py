@@ -65,7 +65,7 @@ def test_the_wheel_holds_both_packages_and_the_training_code(wheel: Path) -> Non
         "cdk_sagemaker_training/request/regions.json",
         "cdk_sagemaker_training/jobs/tested_batch_sizes.json",
         "cdk_sagemaker_training/training_code/common/job.py",
-        "cdk_sagemaker_training/training_code/common/entrypoint.py",
+        "cdk_sagemaker_training/training_code/entrypoint/entrypoint.py",
         "cdk_sagemaker_training/training_code/heterogeneous/Dockerfile",
         "cdk_sagemaker_training/training_code/heterogeneous/train.py",
         "sagemaker_local_account/__init__.py",

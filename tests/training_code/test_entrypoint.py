@@ -14,7 +14,7 @@ import pytest
 
 from cdk_sagemaker_training import training_code_path
 
-ENTRYPOINT = Path(training_code_path()) / "common" / "entrypoint.py"
+ENTRYPOINT = Path(training_code_path()) / "entrypoint" / "entrypoint.py"
 SECONDS = 60  # until a test that would hang fails
 # What a training script does: it says when it can be stopped, and writes a checkpoint when it is.
 SCRIPT = """

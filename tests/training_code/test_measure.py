@@ -58,7 +58,7 @@ def measured(folder: Path, text: str, *options: str) -> tuple[int, str, str]:
     script, errors = folder / "train.py", folder / "errors"
     script.write_text(text)
     settings = {"PATH": os.environ["PATH"], "PYTHONPATH": str(TRAINING_CODE)}
-    command = [TRAINING_CODE / "common" / "measure.py", "--seconds", "0.1", "--steps", "2", *options, script]
+    command = [TRAINING_CODE / "measure" / "measure.py", "--seconds", "0.1", "--steps", "2", *options, script]
     with start(command, cwd=folder, env=settings, errors=errors) as program:
         printed, _ = program.communicate()
         return program.wait(), printed, errors.read_text()

@@ -17,7 +17,7 @@ import pytest
 
 from cdk_sagemaker_training import training_code_path
 
-_SPEC = util.spec_from_file_location("ray_cluster", Path(training_code_path()) / "common" / "ray_cluster.py")
+_SPEC = util.spec_from_file_location("ray_cluster", Path(training_code_path()) / "ray_cluster" / "ray_cluster.py")
 assert _SPEC is not None
 assert _SPEC.loader is not None
 ray_cluster = util.module_from_spec(_SPEC)

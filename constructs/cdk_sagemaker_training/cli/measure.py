@@ -33,7 +33,7 @@ def measure(
     if importlib.util.find_spec("torch") is None:
         raise typer.BadParameter("measure needs torch, which this Python does not have: pip install torch")
     code = training_code_path()
-    command = [sys.executable, f"{code}/common/measure.py", "--seconds", f"{seconds:g}", "--steps", str(steps)]
+    command = [sys.executable, f"{code}/measure/measure.py", "--seconds", f"{seconds:g}", "--steps", str(steps)]
     command += ["--to", str(to), "--accelerators", ",".join(accelerator_names()), *(["--json"] if as_json else [])]
     path = os.pathsep.join(part for part in (code, os.environ.get("PYTHONPATH")) if part)
     os.execve(sys.executable, [*command, str(script), *context.args], {**os.environ, "PYTHONPATH": path})

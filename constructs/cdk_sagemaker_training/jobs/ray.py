@@ -36,7 +36,7 @@ class Ray:
     name of its instance group, and a resource of that name, one for each of its CPUs. A task or actor with
     ``label_selector={"group": "data_group"}`` runs in that group. A job without groups has one, ``homogeneousCluster``.
 
-    The image needs Ray 2.49 or later, and ``COPY common/ray_cluster.py /opt/ml/code/common/``: the toolkit starts that file of
+    The image needs Ray 2.49 or later, and ``COPY ray_cluster /opt/ml/code/ray_cluster``: the toolkit starts that file of
     ``training_code_path()`` on every host instead of the script.
 
     Sources: "ray start" and "Use labels to control scheduling" in Ray's documentation; environment.py of the SageMaker training
@@ -53,7 +53,7 @@ class Ray:
     script: str = "train.py"
     object_store_memory: Size | None = None
     alone_because: ClassVar[str] = ""
-    program: ClassVar[str] = "common/ray_cluster.py"
+    program: ClassVar[str] = "ray_cluster/ray_cluster.py"
 
     def __post_init__(self) -> None:
         check_fields(self)

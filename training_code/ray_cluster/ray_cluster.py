@@ -1,6 +1,6 @@
 """Starts a Ray cluster over all hosts of a training job, and the training script once, on the host of the cluster's head.
 
-    COPY common/ray_cluster.py /opt/ml/code/common/
+    COPY ray_cluster /opt/ml/code/ray_cluster
 
 ``launcher=Ray("train.py")`` has SageMaker's training toolkit start this file on every host in place of the script (its variable
 SAGEMAKER_PROGRAM). It needs Ray 2.49 or later in the image, Linux, and no other package.

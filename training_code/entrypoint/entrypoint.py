@@ -1,6 +1,6 @@
 """The entry point of a training container: it starts the image's own entry point, and forwards SIGTERM to the training script.
 
-    COPY common/entrypoint.py /usr/local/bin/
+    COPY entrypoint/entrypoint.py /usr/local/bin/
     ENTRYPOINT ["python", "/usr/local/bin/entrypoint.py", "bash", "-m", "start_with_right_hostname.sh"]
 
 The arguments are the ENTRYPOINT of the base image, in the example that of AWS's PyTorch containers. It requires Linux and Python
