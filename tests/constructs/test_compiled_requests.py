@@ -27,6 +27,8 @@ from cdk_sagemaker_training import (
     TorchXla,
     TrainingCompiler,
     TrainingImage,
+    training_code_path,
+    unlisted,
 )
 
 
@@ -68,6 +70,7 @@ def neuron(stack: Stack, launcher: Any = Torchrun()) -> CompiledJob:  # noqa: B0
     return CompiledJob(InstanceGroup("ml.trn1.32xlarge", 2), compiler=Neuron(cache=cache), launcher=launcher)
 
 
+XLA_ON_GPUS = CompiledJob(InstanceGroup("ml.p4d.24xlarge", 2), compiler=TorchXla(), launcher=Torchrun())
 Jobs = dict[str, Callable[[Stack], tuple[Any, TrainingImage]]]
 
 SAME: Jobs = {
@@ -94,7 +97,7 @@ SAME: Jobs = {
     "smtc_tensorflow_own_image": lambda stack: (smtc(), stack.own("tensorflow-training:2.11.0-gpu-py39")),
     "trainium": lambda stack: (neuron(stack), TrainingImage.from_neuron(stack, "Neuron")),
     "xla": lambda stack: (
-        CompiledJob(InstanceGroup("ml.p4d.24xlarge", 2), compiler=TorchXla(), launcher=Torchrun()),
+        XLA_ON_GPUS,
         stack.own("torch_xla"),
     ),
     "xla_tensorflow": lambda stack: (
@@ -247,6 +250,36 @@ def test_tensorflow_2_12_is_refused_which_the_sdk_lets_pass() -> None:
     stack = Stack()
     with pytest.raises(ValueError, match="image must be a container with"):
         stack.train("Training", smtc(), stack.own("tensorflow-training:2.12.0-gpu-py310"))
+
+
+@pytest.mark.parametrize(
+    "base",
+    [
+        "pytorch-training:2.8.0-gpu-py312",
+        "pytorch:2.13-cu133-amzn2023-sagemaker",
+        "pytorch-training:2.6.0-cpu-py312",
+    ],
+)
+def test_xla_on_gpus_is_refused_with_a_base_image_without_cuda_for_it(base: str) -> None:
+    stack = Stack()
+    with pytest.raises(ValueError, match=f"image must have PyTorch/XLA with CUDA, so 2.7 or older, .*, got '{base}'"):
+        stack.train("Training", XLA_ON_GPUS, stack.own(base))
+
+
+def test_xla_on_gpus_is_refused_with_requirements_without_cuda_for_it() -> None:
+    stack = Stack()
+    image = TrainingImage(stack, "Xla", directory=training_code_path(), file="compiled/Dockerfile.xla")
+    with pytest.raises(ValueError, match=r"got torch_xla==2\.9\.0 in compiled/requirements-xla\.txt$"):
+        stack.train("Training", XLA_ON_GPUS, image)
+
+
+@pytest.mark.parametrize(
+    "base", ["pytorch-training:2.7.1-gpu-py312", "torch_xla", unlisted("pytorch-training:2.8.0-gpu")]
+)
+def test_xla_on_gpus_is_taken_where_nothing_shows_that_cuda_is_absent(base: str) -> None:
+    stack = Stack()
+    stack.train("Training", XLA_ON_GPUS, stack.own(base))
+    assert stack.request()["Environment"]["PJRT_DEVICE"] == "CUDA"
 
 
 def test_pytorchs_launcher_is_refused_with_tensorflow_which_the_sdk_lets_pass() -> None:

@@ -32,13 +32,13 @@ class Ended:
     @property
     def losses(self) -> list[str]:
         """What must repeat: each printed step and epoch, with its loss, without how fast it went."""
-        found = (re.match(r"(step|epoch) \d+ loss [\d.]+", line) for line in self.lines)
+        found = (re.search(r"(step|epoch) \d+ loss [\d.]+", line) for line in self.lines)
         return [match[0] for match in found if match]
 
 
 def losses_of(lines: Iterable[str]) -> dict[str, str]:
     """The loss of each step and epoch that was printed, ``step 10`` and its digits."""
-    found = (re.match(r"((?:step|epoch) \d+) loss ([\d.]+)", line) for line in lines)
+    found = (re.search(r"((?:step|epoch) \d+) loss ([\d.]+)", line) for line in lines)
     return {match[1]: match[2] for match in found if match}
 
 

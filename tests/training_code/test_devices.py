@@ -140,6 +140,9 @@ def data_parallel():
 kind = sys.argv.pop()
 step = globals()[kind]()
 step()  # the first allocates
+def from_numbers(*_, **__):
+    raise AssertionError("numbers of Python are copied from memory that is not pinned, for which the step waits")
+torch.tensor = torch.as_tensor = from_numbers
 with Copies() as copies:
     loss = step()
 print(json.dumps([str(loss.device), sorted(copies.shapes)]))

@@ -304,6 +304,16 @@ def test_the_pictures_in_the_docs_are_what_their_command_draws(tmp_path: Path) -
         assert (tmp_path / name).read_text() == (ROOT / "docs" / name).read_text()
 
 
+def test_smp_refuses_a_pytorch_without_the_transformers_norm(tmp_path: Path) -> None:
+    """Of the library's containers those before PyTorch 2.4."""
+    script, errors = Path(__file__).parent / "smp_stand_in.py", tmp_path / "errors"
+    settings = environment() | {"WITHOUT_RMS_NORM": "1"}
+    with start([script], cwd=tmp_path, env=settings, store=agents_store(), errors=errors) as program:
+        program.communicate()
+        assert program.wait() == 1
+    assert "PyTorch must be 2.4 or later, like SmpV2.image(region, pytorch_version='2.5.1')" in errors.read_text()
+
+
 def test_smp_trains_with_a_stand_in_for_its_library(tmp_path: Path) -> None:
     """With a stand-in, since the library is in AWS's containers alone: the file runs, and initialises before it transforms."""
     arguments = [*SMALL, "--steps", "3", "--precision", "fp32", "--mp_parameters", "{}"]

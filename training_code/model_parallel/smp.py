@@ -5,7 +5,8 @@ On SageMaker:                    a ModelParallelJob with SmpV2(...), whose image
 The library reads its settings from the job's `mp_parameters`; a script has to initialize it, transform the model, and wrap it in
 FSDP1, whose process groups the library sets by `hybrid_shard_degree`. Its tensor parallelism supports models of Hugging Face
 only, so `tensor_parallel_degree` is 1 here. The container's PyTorch (at most 2.5) is older than train.py requires, so
-parallelize.py is not imported.
+parallelize.py is not imported. The transformer's nn.RMSNorm is in PyTorch since 2.4 (its page torch.nn.RMSNorm), so of the
+library's containers those with 2.4.1 and 2.5.1, the default of `SmpV2.image`, run this file.
 
 The steps are those of AWS's "Get started with the SageMaker model parallelism library v2" and of its examples.
 """
@@ -26,6 +27,12 @@ from model import Block, Config, Transformer, batch, initial, loss_of, text
 from torch import nn
 from torch.distributed.fsdp import FullyShardedDataParallel, MixedPrecision
 from torch.distributed.fsdp.wrap import transformer_auto_wrap_policy
+
+if not hasattr(nn, "RMSNorm"):
+    raise SystemExit(
+        "the transformer needs nn.RMSNorm, so PyTorch must be 2.4 or later, like SmpV2.image(region, pytorch_version='2.5.1'), "
+        f"got {torch.__version__}"
+    )
 
 
 def config() -> argparse.Namespace:

@@ -93,7 +93,8 @@ class TorchXla:
 
     Sets ``PJRT_DEVICE`` for XLA's client: ``CUDA`` on types with GPUs, else ``CPU``, whose client has no collectives and
     therefore trains in one process on one host. Releases from 2.8 on have no CUDA, so GPUs need torch and torch_xla 2.7 or older
-    (README of PyTorch/XLA). For Trainium use ``Neuron``.
+    (README of PyTorch/XLA): an image whose tag or requirements file shows that it has a newer one is refused. For Trainium use
+    ``Neuron``.
     """
 
     def compiled(self, request: JobRequest) -> Sequence[JobRequest]:

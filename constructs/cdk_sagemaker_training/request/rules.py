@@ -106,7 +106,8 @@ def check_image(image: TrainingImage, context: RequestContext) -> None:
     """Check that the image is in ECR or a private registry (API, TrainingImageConfig), and that it has the job's compiler.
 
     Raises:
-        ValueError: For an image of another registry without ``private_registry``, and for one without the compiler or launcher.
+        ValueError: For an image of another registry without ``private_registry``, and for one without the compiler, its
+            CUDA, or the launcher.
     """
     uri = image.image_uri
     if image.repository is None and not is_unresolved(uri) and context.props.get("private_registry") is None:
@@ -124,6 +125,8 @@ def check_image(image: TrainingImage, context: RequestContext) -> None:
             f"like {images[0]!r} of {list(images)}, or with image.base = unlisted('REPOSITORY:TAG')",
         )
     image.check_files(context.job_request.files)
+    if context.job_request.environment.get("PJRT_DEVICE") == "CUDA":
+        image.check_xla_has_cuda()
 
 
 def check_code(code: TrainingCode, context: RequestContext) -> None:

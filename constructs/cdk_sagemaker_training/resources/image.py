@@ -314,6 +314,16 @@ class TrainingImage(Construct):
             for file in files:
                 check_copied(*self._copied, file)
 
+    def check_xla_has_cuda(self) -> None:
+        """Check that neither tag nor requirements show that the image has no PyTorch/XLA with CUDA.
+
+        Raises:
+            ValueError: They show that it has none.
+        """
+        from cdk_sagemaker_training.resources.xla_image import check_xla_has_cuda
+
+        check_xla_has_cuda(self.base, self._copied)
+
     def own_script(self) -> str | None:
         """The line of the Dockerfile by which the image has a training script of its own; None without one, or if unknown."""
         if self._dockerfile is None:
