@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import math
 import random
 import sys
 from collections import deque
@@ -13,7 +14,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "training_code"))
 
-from data_service.plan import home_hosts
+from data_service.plan import home_hosts, home_share
 from data_service.reader import LOOK_AHEAD
 from data_service.requester import BYTES_BEYOND, LEAST_AHEAD, LEAST_BEYOND, MOST_BEYOND
 
@@ -92,7 +93,6 @@ class _Link:
 @dataclass
 class _Host:
     idle: int
-    share: int = 0
     orders: deque[Callable[[], None]] = field(default_factory=deque)
     serving: _Link = field(default_factory=_Link)
     network: _Link = field(default_factory=_Link)
@@ -102,7 +102,7 @@ class _Host:
 
 @dataclass
 class _Rank:
-    homes: list[int]
+    homes: dict[int, int]  # the host's number, and its workers that the rank may keep busy
     network: _Link
     receiving: _Link = field(default_factory=_Link)
     in_flight: dict[int, int] = field(default_factory=dict)
@@ -117,12 +117,16 @@ class Simulation:
         self.setup = setup
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._count, self._received, self._now, self._dice = 0, 0, 0.0, random.Random(0)
-        homes = [home_hosts(rank, setup.ranks, setup.hosts) for rank in range(setup.ranks)]
+        homes = [
+            {
+                host: math.ceil(setup.workers * home_share(host, rank, setup.ranks, setup.hosts))
+                for host in home_hosts(rank, setup.ranks, setup.hosts)
+            }
+            for rank in range(setup.ranks)
+        ]
         machines = [_Link() for _ in range(setup.machines)]
         self._ranks = [_Rank(one, machines[rank // setup.ranks_of_machine]) for rank, one in enumerate(homes)]
         self._hosts = [_Host(setup.workers) for _ in range(setup.hosts)]
-        for number, host in enumerate(self._hosts):
-            host.share = -(-setup.workers // max(1, sum(number in one for one in homes)))
         self._beyond = max(LEAST_BEYOND, min(MOST_BEYOND, BYTES_BEYOND // setup.batch_bytes))
 
     def run(self) -> Result:
@@ -169,8 +173,8 @@ class Simulation:
 
     def _request(self, rank: _Rank) -> None:
         """As the service's Requester does."""
-        room = {n: self._hosts[n].share + self._beyond - rank.in_flight.get(n, 0) for n in rank.homes}
-        most = self.setup.prefetch + sum(2 * self._hosts[n].share + self._beyond for n in rank.homes)
+        room = {n: share + self._beyond - rank.in_flight.get(n, 0) for n, share in rank.homes.items()}
+        most = self.setup.prefetch + sum(2 * share + self._beyond for share in rank.homes.values())
         held = rank.requested - rank.delivered
         while held < min(most, self.setup.bound) and (n := max(room, key=room.__getitem__)) is not None and room[n] > 0:
             room[n] -= 1

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from fractions import Fraction
 
 import numpy as np
 import pytest
 import serving  # noqa: F401, which finds the training code
-from data_service.plan import Plan, home_hosts, permuted
+from data_service.plan import Plan, home_hosts, home_share, permuted
 
 # -- The permutation
 
@@ -85,6 +86,16 @@ def test_every_host_is_home_to_some_rank_and_no_rank_has_more_than_its_share(hos
     homes = [home_hosts(rank, ranks, hosts) for rank in range(ranks)]
     assert {host for one in homes for host in one} == set(range(hosts))
     assert all(len(one) == len(set(one)) <= max(2, -(-hosts // ranks)) + 1 for one in homes)
+
+
+@pytest.mark.parametrize("hosts", [1, 2, 3, 7, 16])
+@pytest.mark.parametrize("ranks", [1, 2, 3, 8])
+def test_ranks_have_equal_shares_of_all_hosts_workers_together(hosts: int, ranks: int) -> None:
+    shares = [[home_share(host, rank, ranks, hosts) for host in range(hosts)] for rank in range(ranks)]
+    assert {sum(of_rank) for of_rank in shares} == {Fraction(hosts, ranks)}
+    assert {sum(of_host) for of_host in zip(*shares, strict=True)} == {1}
+    for rank, of_rank in enumerate(shares):
+        assert {host for host, share in enumerate(of_rank) if share} == set(home_hosts(rank, ranks, hosts))
 
 
 def test_64_ranks_and_64_hosts_have_two_connections_each() -> None:

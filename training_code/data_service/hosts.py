@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import queue
 import selectors
 import socket
@@ -11,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from fractions import Fraction
 from functools import partial
 from typing import Any, Protocol
 
@@ -63,14 +65,16 @@ class Host:
         selector: selectors.BaseSelector,
         wake: Callable[[], None],
         *,
-        home: bool,
+        home_share: Fraction,
         connect_timeout: float,
         host_timeout: float,
     ) -> None:
-        self.address, self.home, self.wanted = address, home, home
+        self.address, self.home, self.wanted = address, home_share > 0, home_share > 0
         self.requests: dict[int, Request] = {}
         self.workers, self.busy_seconds, self.busy_measured, self.bytes, self.up = 0, 0.0, 0.0, 0, False
         self._hello, self._listener, self._memory = hello, listener, memory
+        # In place of another host it is to serve as one of those whose home it is.
+        self._share = home_share or Fraction(1, max(1, len(hello["homes"])))
         self._selector, self._wake = selector, wake
         self._connect_timeout, self._host_timeout = connect_timeout, host_timeout
         self._answer_timeout = min(ANSWER_TIMEOUT, host_timeout / 3)
@@ -93,8 +97,8 @@ class Host:
 
     @property
     def share(self) -> int:
-        """This rank's share of the workers, of which each home rank has as many."""
-        return -(-self.workers // max(1, len(self._hello["homes"])))
+        """Workers that this rank may keep busy; see ``plan.home_share``."""
+        return math.ceil(self.workers * self._share)
 
     def request(self, requests: list[Request]) -> None:
         assert self._connection is not None

@@ -11,6 +11,7 @@ import hashlib
 import itertools
 import zlib
 from dataclasses import dataclass, fields
+from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
@@ -186,3 +187,14 @@ def home_hosts(rank: int, ranks: int, hosts: int, least: int = 2) -> list[int]:
     """
     begin, width = rank * hosts, max(hosts, least * ranks)  # in shares of 1 / ranks of a host
     return [host % hosts for host in range(begin // ranks, min(-(-(begin + width) // ranks), begin // ranks + hosts))]
+
+
+def home_share(host: int, rank: int, ranks: int, hosts: int, least: int = 2) -> Fraction:
+    """The share of a host's workers that a rank may keep busy: those of all ranks of a host add up to 1, those of all hosts of
+    a rank to ``hosts / ranks``, also where the hosts are no multiple of the ranks.
+
+    Each ``1 / ranks`` of a host is divided evenly among the ranks whose ``home_hosts`` cover it.
+    """
+    width, ring = min(max(hosts, least * ranks), hosts * ranks), hosts * ranks
+    covered = [part for part in range(host * ranks, (host + 1) * ranks) if (part - rank * hosts) % ring < width]
+    return sum((Fraction(1, part // hosts - (part - width) // hosts) for part in covered), Fraction()) / ranks

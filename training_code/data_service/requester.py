@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from .hosts import Host, Listener, Local, Request
 from .memory import ReceiveMemory
-from .plan import Plan, home_hosts
+from .plan import Plan, home_hosts, home_share
 from .pool import WorkerPool
 from .protocol import DataServiceError
 from .tracker import BatchTracker
@@ -78,7 +78,7 @@ class Requester:
                 memory,
                 self._selector,
                 self.wake,
-                home=n in homes[rank],
+                home_share=home_share(n, rank, ranks, len(servers)),
                 connect_timeout=connect_timeout,
                 host_timeout=host_timeout,
             )
