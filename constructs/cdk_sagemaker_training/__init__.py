@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         TrainingJob,
     )
     from cdk_sagemaker_training.jobs.launchers import Mpi, PyTorchDdp, SmDdp, Torchrun
+    from cdk_sagemaker_training.jobs.model_memory import Model
     from cdk_sagemaker_training.jobs.model_parallel import ModelParallelJob
     from cdk_sagemaker_training.jobs.parallelism import NativeParallelism
     from cdk_sagemaker_training.jobs.ray import Ray
@@ -96,6 +97,7 @@ __all__ = [
     "LustreFileSystem",
     "MetricLimit",
     "Mlflow",
+    "Model",
     "ModelParallelJob",
     "Mpi",
     "MultiWorkerMirrored",
@@ -212,6 +214,7 @@ _MODULES = {
         "SmDdp",
         "Torchrun",
     ),
+    "jobs.model_memory": ("Model",),
     "jobs.model_parallel": ("ModelParallelJob",),
     "jobs.parallelism": ("NativeParallelism",),
     "jobs.ray": ("Ray",),

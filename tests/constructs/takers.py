@@ -59,6 +59,7 @@ NEEDED: dict[str, dict[str, Any]] = {
     "MetricLimit": {"metric": "loss", "above": 10.0, "below": 0.0},
     "Plateau": {"metric": "loss"},
     "Mlflow": {"resource_arn": "arn:aws:sagemaker:us-east-1:123456789012:mlflow-tracking-server/digits"},
+    "Model": {"parameters": 8_030_261_248},
     "ModelParallelJob": {"group": GROUP, "parallelism": NativeParallelism()},
     "Neuron": {"cache": PLACE},
     "Objective": {"metric": "loss", "goal": "Minimize"},

@@ -66,6 +66,14 @@ class NativeParallelism:
             check_count("microbatches", self.microbatches)
         self._check_microbatches()
 
+    @property
+    def sharding(self) -> int | None:
+        """Ranks that shard one replica; None with ``cpu_offload``, which keeps its state in host memory, and for tokens."""
+        degrees = (self.data_shard, self.pipeline, self.tensor)
+        if self.cpu_offload or any(is_unresolved(degree) for degree in degrees):
+            return None
+        return prod(degrees)
+
     def hyperparameters(self, group: InstanceGroup, processes_per_host: int | None) -> Mapping[str, str]:
         """Return the hyperparameters that start the processes.
 

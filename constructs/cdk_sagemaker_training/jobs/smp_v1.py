@@ -155,6 +155,11 @@ class SmpV1:
         """
         return smp_v1_image(region, framework, version)
 
+    @property
+    def sharding(self) -> int | None:
+        """Return None: version 1 may keep optimizer state, and whole parameters, on few of its ranks."""
+        return None
+
     def hyperparameters(self, group: InstanceGroup, processes_per_host: int | None) -> Mapping[str, str]:
         """Return the hyperparameters that start the processes.
 

@@ -109,6 +109,14 @@ class SmpV2:
         """
         return smp_v2_image(region, pytorch_version, instance_type)
 
+    @property
+    def sharding(self) -> int | None:
+        """Ranks that shard one replica; None where the script's own FSDP strategy or experts decide."""
+        shard, tensor = self.hybrid_shard_degree, self.tensor_parallel_degree or 1
+        if not shard or self.expert_parallel_degree or is_unresolved(shard) or is_unresolved(tensor):
+            return None
+        return shard * tensor
+
     def hyperparameters(self, group: InstanceGroup, processes_per_host: int | None) -> Mapping[str, str]:
         """Return the hyperparameters that start the processes.
 

@@ -73,6 +73,12 @@ KNOWN: Mapping[str, Known] = {
     **_of("SmDdp", _SHAPE, "launch_by"),
     **_of("SmDdp", _EXECUTION, "custom_mpi_options"),
     **_of("ModelParallelJob", _TEXT_IN_JSON, "processes_per_host"),
+    **_of(
+        "Model",
+        Known("synth", "since it is compared with the accelerators' memory"),
+        "parameters",
+        "bytes_per_parameter",
+    ),
     **_of("NativeParallelism", _TEXT_IN_JSON, "data_shard", "data_replicate", "tensor", "pipeline", "microbatches"),
     **_of("NativeParallelism", _SHAPE, "schedule", "precision"),
     **_of("SmpV1", _EXECUTION, "custom_mpi_options"),

@@ -90,6 +90,7 @@ KINDS: Mapping[str, Kind] = {
     "S3Prefix": Kind("an S3Prefix", "S3Prefix(bucket, 'models/')"),
     "Spot": Kind("a Spot", "Spot(S3Prefix(bucket, 'checkpoints/'), max_wait=Duration.hours(12))"),
     "TensorBoard": Kind("a TensorBoard", "TensorBoard(S3Prefix(bucket, 'tensorboard/'))"),
+    "Model": Kind("a Model", "Model(parameters=8_030_261_248)"),
     "Budget": Kind("a Budget", "Budget(hours=48)"),
     "TrainingQueue": Kind("a TrainingQueue", "TrainingQueue(self, 'Queue', capacity=8)", ("queue_arn",)),
     "QueueShare": Kind("a QueueShare", "queue.share('vision')"),
@@ -122,6 +123,8 @@ LISTED: Mapping[str, str] = {
 # list has its kind's.
 EXAMPLES: Mapping[str, str] = {
     "attempts": "3",
+    "Model.parameters": "8_030_261_248",
+    "bytes_per_parameter": "16",
     "Grid.values": "{'learning_rate': [0.1, 0.01]}",
     "Rows.values": "[{'learning_rate': 0.1}]",
     "key": "'sweeps/rows.csv'",
