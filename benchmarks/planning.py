@@ -25,7 +25,7 @@ from cdk_sagemaker_training.planning.configurations import Market, plan
 from cdk_sagemaker_training.planning.evidence import Evidence, HostUse
 from cdk_sagemaker_training.planning.measurement import Measurement
 from cdk_sagemaker_training.planning.picture import picture, utilization_picture
-from cdk_sagemaker_training.planning.step_time import RECEIVE, SERVE, Configuration, Machines, step_time
+from cdk_sagemaker_training.planning.step_time import LOOK_AHEAD, RECEIVE, SERVE, Configuration, Machines, step_time
 
 CLOSE = 0.05
 LEAST_STEPS = 1000
@@ -83,8 +83,15 @@ def draw(dice: random.Random) -> Drawn:
     )
     predicted = step_time(measurement, configuration, local_share=0.0)
     assert predicted is not None
-    # The first half, in which what was made at the start is used up, is to be long against a batch's preparation.
-    steps = max(LEAST_STEPS, math.ceil(40 * measurement.preprocess_seconds / predicted.seconds))
+    # The first half, in which what was made at the start is used up, is to be long against a batch's preparation, and against
+    # the batches that a rank may hold, of which each of its workers has three at most.
+    data = configuration.data
+    assert data is not None
+    held = min(
+        look_ahead(configuration) / configuration.train.facts.processes / measurement.sample_bytes,
+        3 * data.vcpus / configuration.ranks,
+    )
+    steps = max(LEAST_STEPS, math.ceil(40 * measurement.preprocess_seconds / predicted.seconds), math.ceil(5 * held))
     simulated, slowest = simulate(measurement, configuration, steps)
     second = sorted(predicted.limits.values())[-2]
     return Drawn(
@@ -96,6 +103,11 @@ def draw(dice: random.Random) -> Drawn:
         slowest,
         second < predicted.seconds * (1 - CLEAR),
     )
+
+
+def look_ahead(configuration: Configuration) -> int:
+    """Bytes that a training machine holds ahead."""
+    return int(min(LOOK_AHEAD, (configuration.train.facts.host_memory_gib or 0) * 2**30 / 4))
 
 
 def simulate(measurement: Measurement, configuration: Configuration, steps: int) -> tuple[float, str]:
@@ -112,7 +124,7 @@ def simulate(measurement: Measurement, configuration: Configuration, steps: int)
         "batch_bytes": int(measurement.sample_bytes),
         "workers": data.vcpus // data.count,
         "ranks_of_machine": train.facts.processes,
-        "look_ahead": int(min(8 * 2**30, (train.facts.host_memory_gib or 0) * 2**30 / 4)),
+        "look_ahead": look_ahead(configuration),
         "serve": SERVE,
         "receive": RECEIVE,
         "steps": steps,
