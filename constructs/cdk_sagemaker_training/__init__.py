@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from cdk_sagemaker_training.workflow.retry_policy import Retry, default_retries
     from cdk_sagemaker_training.workflow.stop_rules import MetricLimit, Plateau, Silence
     from cdk_sagemaker_training.workflow.sweep_values import Grid, Objective, Rows, RowsFile
+    from cdk_sagemaker_training.workflow.training_dashboard import TrainingDashboard
     from cdk_sagemaker_training.workflow.training_sweep import TrainingSweep
     from cdk_sagemaker_training.workflow.training_task import TrainingTask
     from cdk_sagemaker_training.workflow.training_workflow import TrainingWorkflow
@@ -136,6 +137,7 @@ __all__ = [
     "TrainingBucket",
     "TrainingCode",
     "TrainingCompiler",
+    "TrainingDashboard",
     "TrainingImage",
     "TrainingJob",
     "TrainingNetwork",
@@ -252,6 +254,7 @@ _MODULES = {
     "workflow.retry_policy": ("Retry", "default_retries"),
     "workflow.stop_rules": ("MetricLimit", "Plateau", "Silence"),
     "workflow.sweep_values": ("Grid", "Objective", "Rows", "RowsFile"),
+    "workflow.training_dashboard": ("TrainingDashboard",),
     "workflow.training_sweep": ("TrainingSweep",),
     "workflow.training_task": ("TrainingTask",),
     "workflow.training_workflow": ("TrainingWorkflow",),

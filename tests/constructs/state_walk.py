@@ -120,7 +120,8 @@ class Walk:
 
     def _job(self) -> dict[str, Any]:
         """A job's description, which repeats its request (API, DescribeTrainingJob)."""
-        billed = {"BillableTimeInSeconds": int(self.seconds)} if self.billed else {}
+        times = ("BillableTimeInSeconds", "TrainingTimeInSeconds")
+        billed = {name: int(self.seconds) for name in times if self.billed}
         status = self._status()
         return {
             **self._request,
@@ -209,6 +210,8 @@ def _holds(rule: Mapping[str, Any], data: dict[str, Any]) -> bool:
             return not rule["IsPresent"]
         return bool(rule["IsPresent"])
     value = _found(data, rule["Variable"])
+    if "IsBoolean" in rule:
+        return isinstance(value, bool) is rule["IsBoolean"]
     if "StringMatches" in rule:
         return bool(re.fullmatch(".*".join(map(re.escape, rule["StringMatches"].split("*"))), value, re.DOTALL))
     if "StringEquals" in rule:

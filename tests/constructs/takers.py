@@ -77,6 +77,11 @@ NEEDED: dict[str, dict[str, Any]] = {
     "TensorBoard": {"output": PLACE},
     "TrainingBucket": SCOPED,
     "TrainingCode": {"directory": "training_code/compiled"},
+    "TrainingDashboard": {
+        **SCOPED,
+        "workflow": TrainingWorkflow(STACK, "Counted", **WORKFLOW, job_metrics=True),
+        "dollars_per_hour": 1.41,
+    },
     "TrainingImage": {**SCOPED, "directory": "training_code"},
     "TrainingImage.from_dlc": {**SCOPED, "repository": "pytorch-training", "tag": "2.6.0-gpu-py312"},
     "TrainingImage.from_ecr_repository": {**SCOPED, "repository": STACK.image.repository, "tag": "1"},

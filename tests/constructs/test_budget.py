@@ -7,6 +7,7 @@ from typing import Any
 
 import aws_cdk as cdk
 import pytest
+from aws_cdk import aws_sns as sns
 from aws_cdk import aws_stepfunctions as sfn
 from rendered import lint
 from stacks import RenderedWorkflow, UserStack, message_of
@@ -81,6 +82,32 @@ def test_an_attempt_that_the_budget_ended_names_it_and_one_that_ended_by_itself_
     assert others[0]["Next"] == "FindModel"
 
 
+def test_an_event_says_once_that_the_budget_is_nearly_used() -> None:
+    stack = UserStack()
+    told = RenderedWorkflow(
+        stack,
+        job=ON_P5,
+        integration="sync",
+        max_runtime=4 * HOUR,
+        retries={Cause.HOST_LOST: Retry(attempts=29)},
+        budget=Budget(hours=10, least=60),
+        notify=[sns.Topic(stack, "Topic")],
+    )
+    walked = walk(told, HOUR)
+    assert len(walked.ends) == 10
+    assert walked.visited.count("TellBudget") == 1
+    # Nine hours of ten are used before the last attempt; of eight a fifth is left, which is not less than that.
+    [told_at] = [number for number, name in enumerate(walked.visited) if name == "TellBudget"]
+    assert walked.visited[:told_at].count("Create") == 9
+    assert told.states["TellBudget"]["Parameters"]["Entries"][0]["Detail"] == {
+        "Execution.$": "$$.Execution.Id",
+        "JobName.$": "$.Training.JobName",
+        "Attempt.$": "$.Training.Attempt",
+        "SecondsLeft.$": "$.Training.Budget.SecondsLeft",
+        "Seconds": 10 * HOUR,
+    }
+
+
 def test_a_workflow_without_a_budget_has_the_request_it_had() -> None:
     rendered = RenderedWorkflow(job=ON_P5, max_runtime=HOUR)
     assert rendered.request["StoppingCondition"] == {"MaxRuntimeInSeconds": HOUR}
@@ -116,6 +143,7 @@ def test_the_lower_of_hours_and_dollars_counts() -> None:
         ({}, "hours of a Budget must be set unless dollars is, like Budget(hours=24), got "),
         ({"hours": 0}, "hours must be a number above 0, like 24, got 0"),
         ({"hours": 1, "least": -1}, "least must be "),
+        ({"hours": 1, "nearly_used": 1.0}, "nearly_used must be a share between 0 and 1, like 0.8, got 1.0"),
         ({"dollars": -5, "prices": PRICES}, "dollars must be a number above 0, like 24, got -5"),
         ({"dollars": 5, "prices": {P5: 0.0}}, f"prices[{P5!r}] must be a number above 0, like 24, got 0"),
         ({"dollars": 5}, "prices must be set where dollars is, like {'ml.g5.xlarge': 1.41}, got None with 5"),

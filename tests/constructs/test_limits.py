@@ -63,6 +63,7 @@ def managed() -> RenderedWorkflow:
         metric_definitions={f"metric{number}": "loss=([0-9.]+)" for number in range(5)},
         stop_when=[Silence(), *(MetricLimit(f"metric{number}", above=10.0) for number in range(5))],
         notify=[sns.Topic(stack, "Topic")],
+        job_metrics=True,
     )
 
 
@@ -106,7 +107,7 @@ def computed() -> str:
                 f"| `{integration}`, {name} | {definitions(workflow)} | {walked.histories['workflow'][0]}, {walked.transitions} |"
             )
     rows.append(
-        f"| retries, two alternatives, a budget, six rules, a topic; and its poller | {definitions(managed())} | |"
+        f"| retries, two alternatives, a budget, six rules, a topic, `job_metrics`; and its poller | {definitions(managed())} | |"
     )
     rows += ["", "| each retry after | `sync`: events, transitions | `poll` |", "|---|---|---|"]
     for cause in (*REFUSALS, *REASONS):

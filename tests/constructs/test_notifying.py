@@ -29,8 +29,11 @@ def patterns(workflow: RenderedWorkflow) -> list[dict[str, Any]]:
     return [rule["EventPattern"] for rule in rules if any("Topic" in str(one["Arn"]) for one in rule["Targets"])]
 
 
-def test_each_change_of_an_execution_and_each_retry_goes_to_the_topic() -> None:
+def test_each_change_of_an_execution_each_retry_and_an_alarm_of_the_stopper_go_to_the_topic() -> None:
     machine = {"Ref": rendered().logical_id(rendered().definition)}
+    resources = rendered().template["Resources"]
+    alarms = [name for name, value in resources.items() if value["Type"] == "AWS::CloudWatch::Alarm"]
+    assert len(alarms) == 2
     assert patterns(rendered()) == [
         {
             "source": ["aws.states"],
@@ -38,6 +41,12 @@ def test_each_change_of_an_execution_and_each_retry_goes_to_the_topic() -> None:
             "detail": {"stateMachineArn": [machine]},
         },
         {"source": ["cdk-sagemaker-training"], "detail-type": ["Training Job Retried"], "resources": [machine]},
+        {
+            "source": ["aws.cloudwatch"],
+            "detail-type": ["CloudWatch Alarm State Change"],
+            "resources": [{"Fn::GetAtt": [name, "Arn"]} for name in alarms],
+            "detail": {"state": {"value": ["ALARM"]}},
+        },
     ]
 
 
@@ -70,7 +79,7 @@ def test_the_state_machine_may_put_events_on_the_default_bus_only() -> None:
 
 def test_a_workflow_without_retries_puts_no_events_of_its_own() -> None:
     plain = rendered(retried=False)
-    assert len(patterns(plain)) == 1
+    assert [one["source"] for one in patterns(plain)] == [["aws.states"], ["aws.cloudwatch"]]
     assert not any("PutEvents" in str(one["Action"]) for one in plain.statements("TrainingStateMachineRole"))
     assert not any(name.startswith("Tell") for name in plain.states)
 

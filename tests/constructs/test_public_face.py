@@ -75,6 +75,7 @@ def test_the_public_names_are_these() -> None:
         "TrainingBucket",
         "TrainingCode",
         "TrainingCompiler",
+        "TrainingDashboard",
         "TrainingImage",
         "TrainingJob",
         "TrainingNetwork",

@@ -29,6 +29,7 @@ from cdk_sagemaker_training import (
     S3Prefix,
     Silence,
     TextField,
+    TrainingDashboard,
     TrainingImage,
     TrainingWorkflow,
     default_retries,
@@ -84,9 +85,11 @@ class Retried(cdk.Stack):
                 max_runtime=5 * AN_HOUR,
                 metric_definitions={"loss": "loss=([0-9.]+)"},
                 notify=[topic],
+                job_metrics=True,
                 stop_when=[Silence(AN_HOUR), MetricLimit("loss", above=10.0)] if integration == "Poll" else [],
             )
             self.write_arns(f"Managed{integration}", managed)
+            TrainingDashboard(self, f"{integration}Dashboard", workflow=managed, dollars_per_hour=1.0)
 
     def write_arns(self, name: str, workflow: TrainingWorkflow) -> None:
         cdk.CfnOutput(self, f"{name}Arn", value=workflow.state_machine.state_machine_arn)
@@ -133,6 +136,20 @@ class Drill:
             return None
 
         return wait_until(ended)
+
+    def told_of(self, queue: str, execution: str, enough: Callable[[Any], bool]) -> dict[str, dict[str, Any]]:
+        """The details of the events of an execution that the queue got, by the execution's status or the event's type."""
+        told: dict[str, dict[str, Any]] = {}
+
+        def is_enough() -> bool:
+            received = self.deployed.client("sqs").receive_message(QueueUrl=queue, MaxNumberOfMessages=10)
+            for event in (json.loads(message["Body"]) for message in received.get("Messages", ())):
+                if execution in event["resources"]:
+                    told[event["detail"].get("status") or event["detail-type"]] = event["detail"]
+            return enough(told)
+
+        wait_until(is_enough)
+        return told
 
     def jobs(self, execution: str) -> list[dict[str, Any]]:
         return sorted(self.deployed.jobs_of(execution), key=lambda job: job["CreationTime"])
@@ -193,23 +210,30 @@ def test_an_alternative_runs_at_once_on_its_own_machines_and_with_its_own_values
     assert "WaitAfterCapacity" not in managed.entered(ended["executionArn"])
 
 
-def test_topics_are_told_of_the_start_the_retry_with_its_cause_and_the_end(
+def test_topics_get_events_and_the_dashboard_metrics_of_the_start_the_retry_with_its_cause_and_the_end(
     managed: Drill, machines: dict[str, str]
 ) -> None:
     broken(managed, Capacity(TYPE, times=None))
     ended = managed.deployed.ended(managed.start())
-    queue = managed.deployed.client("sqs")
-    told: list[str] = []
-
-    def all_told() -> bool:
-        received = queue.receive_message(QueueUrl=machines["ToldUrl"], MaxNumberOfMessages=10)
-        for event in (json.loads(message["Body"]) for message in received.get("Messages", ())):
-            if ended["executionArn"] in event["resources"]:
-                told.append(event["detail"].get("status") or event["detail"]["Cause"])
-        return len(told) >= 3
-
-    wait_until(all_told)
-    assert sorted(told) == ["RUNNING", "SUCCEEDED", "capacity"]
+    told = managed.told_of(machines["ToldUrl"], ended["executionArn"], lambda told: len(told) >= 3)
+    assert set(told) == {"RUNNING", "SUCCEEDED", "Training Job Retried"}
+    assert told["Training Job Retried"]["Cause"] == "capacity"
+    cloudwatch = managed.deployed.client("cloudwatch")
+    bodies = [
+        json.loads(cloudwatch.get_dashboard(DashboardName=one["DashboardName"])["DashboardBody"])
+        for one in cloudwatch.list_dashboards()["DashboardEntries"]
+    ]
+    shown = str([body for body in bodies if managed.machine in str(body)])
+    put = [
+        (one["MetricName"], {dimension["Name"]: dimension["Value"] for dimension in one["Dimensions"]})
+        for one in cloudwatch.list_metrics(Namespace="cdk-sagemaker-training")["Metrics"]
+    ]
+    own = {"StateMachineArn": managed.machine}
+    expected = [("FailedAttempts", {**own, "Cause": "capacity"}), ("TrainingTime", own), ("BillableTime", own)]
+    for name, dimensions in expected:
+        assert (name, dimensions) in put
+        assert name in shown
+        assert all(text in shown for text in dimensions.values())
 
 
 def test_an_execution_whose_alternatives_have_no_capacity_either_names_the_cause(managed: Drill) -> None:
@@ -221,7 +245,9 @@ def test_an_execution_whose_alternatives_have_no_capacity_either_names_the_cause
     assert managed.statuses(ended["executionArn"]) == ["Failed", "Failed"]
 
 
-def test_a_budget_that_is_used_up_in_the_second_attempt_stops_it_and_begins_no_third(managed: Drill) -> None:
+def test_a_budget_that_is_used_up_in_the_second_attempt_stops_it_and_begins_no_third(
+    managed: Drill, machines: dict[str, str]
+) -> None:
     execution = managed.start("endless")
     first = str(managed.deployed.the_job_of(execution)["TrainingJobName"])
     managed.deployed.has_said(first, "step ")
@@ -238,6 +264,8 @@ def test_a_budget_that_is_used_up_in_the_second_attempt_stops_it_and_begins_no_t
     assert whole["StoppingCondition"]["MaxRuntimeInSeconds"] == 5 * AN_HOUR
     assert rest["StoppingCondition"]["MaxRuntimeInSeconds"] == 6 * AN_HOUR - whole["BillableTimeInSeconds"] <= AN_HOUR
     assert managed.deployed.said(second)[-1].startswith("stopped at ")
+    warned = managed.told_of(machines["ToldUrl"], execution, lambda told: "Training Budget Nearly Used" in told)
+    assert warned["Training Budget Nearly Used"]["SecondsLeft"] == 6 * AN_HOUR - whole["BillableTimeInSeconds"]
 
 
 def test_a_job_whose_loss_diverges_is_stopped_with_its_last_checkpoint_and_the_cause_is_named(watched: Drill) -> None:

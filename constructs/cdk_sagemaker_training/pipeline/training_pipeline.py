@@ -125,7 +125,7 @@ class TrainingPipeline(ExecutionMetrics, Construct):
             logs=logs or default_logs(self),
         )
         if notify:
-            Notices(self, "Notices", state_machine=self.state_machine, topics=notify, retries=False)
+            Notices(self, "Notices", state_machine=self.state_machine, topics=notify)
         suppressions = Suppressions(self)
         suppressions.add(_REASONS)
         for resource, reason in self._resources.items():

@@ -50,6 +50,7 @@ KNOWN: Mapping[str, Known] = {
         "budget",
         "integration",
         "input_fields",
+        "job_metrics",
         "missing_model",
         "queue",
         "retries",
@@ -110,7 +111,8 @@ KNOWN: Mapping[str, Known] = {
     **_of("Silence", _LITERAL, "after"),
     **_of("MetricLimit", _LITERAL, "metric", "above", "below", "readings"),
     **_of("Plateau", _LITERAL, "metric", "patience", "min_delta", "mode"),
-    **_of("Budget", _LITERAL, "hours", "dollars", "prices", "least"),
+    **_of("Budget", _LITERAL, "hours", "dollars", "prices", "least", "nearly_used"),
+    **_of("TrainingDashboard", _LITERAL, "dollars_per_hour", "period", "dashboard_name"),
     **_of(
         "Retry",
         Known("synth", "since the waits are listed in the state machine"),

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from cdk_sagemaker_training.workflow.alternatives import AlternativeStates, create_name
 from cdk_sagemaker_training.workflow.budget import BudgetStates
+from cdk_sagemaker_training.workflow.job_metrics import MetricStates
 from cdk_sagemaker_training.workflow.polling import Intervals, poll_state
 from cdk_sagemaker_training.workflow.queued_states import Submission, queued_states
 from cdk_sagemaker_training.workflow.redirection import redirected
@@ -62,6 +63,7 @@ class Attempts:
         partition: Partition of ARNs.
         watched: Whether the poller stops jobs that are of no use.
         submission: The queue in which jobs wait, and which the poller describes; None without one.
+        metrics: The states that put metrics of the jobs; None for none.
     """
 
     prefix: str
@@ -75,6 +77,7 @@ class Attempts:
     partition: str
     watched: bool = False
     submission: Submission | None = None
+    metrics: MetricStates | None = None
 
 
 def attempt_states(requests: Sequence[Mapping[str, Any]], suffix: str, how: Attempts) -> dict[str, Any]:
@@ -94,6 +97,9 @@ def attempt_states(requests: Sequence[Mapping[str, Any]], suffix: str, how: Atte
     counted = [one for one in (again, turns, budget) if one is not None]
     kept = {name: path for one in counted for name, path in one.kept().items()}
     ends = _ends(how)
+    after_its_end = None if budget is None else "WhatIsBilled"
+    if how.metrics is not None:
+        after_its_end = "WasBilled"
     polled = [_wait_longer(intervals)] if how.poller_arn is None else []
 
     def described(attempts: int, catch: Mapping[str, Any]) -> dict[str, Any]:
@@ -136,7 +142,7 @@ def attempt_states(requests: Sequence[Mapping[str, Any]], suffix: str, how: Atte
         "Describe": described(10, _catch("Stop")),
         "IsOver": {
             "Type": "Choice",
-            "Choices": [*(ends if budget is None else [{"Or": _OVER, "Next": "WhatIsBilled"}]), *polled],
+            "Choices": [*(ends if after_its_end is None else [{"Or": _OVER, "Next": after_its_end}]), *polled],
             "Default": wait,
         },
         "Completed": {"Type": "Pass", "InputPath": f"{OWN}.Job", "End": True},
@@ -175,6 +181,8 @@ def attempt_states(requests: Sequence[Mapping[str, Any]], suffix: str, how: Atte
     if budget is not None:
         states = redirected(states, {"NextAttempt": "IsBudgetLeft"})
         states |= budget.states(redirected(ends, {"NextAttempt": "IsBudgetLeft"}), _status_is("Stopped"))
+    elif how.metrics is not None:
+        states["HowItEnded"] = {"Type": "Choice", "Choices": ends, "Default": "Stopped"}
     if how.attempts > 1 or again is not None:
         states["NextAttempt"] = {
             "Type": "Pass",
@@ -187,6 +195,9 @@ def attempt_states(requests: Sequence[Mapping[str, Any]], suffix: str, how: Atte
             "ResultPath": OWN,
             "Next": turns.create if how.submission is None else "Payload",
         }
+    if how.metrics is not None:
+        states |= how.metrics.times("HowItEnded" if budget is None else "WhatIsBilled")
+        states = how.metrics.counted(states)
     return states
 
 

@@ -10,6 +10,7 @@ from cdk_sagemaker_training.core.checks import seconds_of
 from cdk_sagemaker_training.core.tokens import is_unresolved
 from cdk_sagemaker_training.jobs.instance_group import machines_of
 from cdk_sagemaker_training.props.prop_types import check_fields
+from cdk_sagemaker_training.workflow.notifying import BUDGET_NEARLY_USED, put_event
 
 if TYPE_CHECKING:
     from aws_cdk import Duration
@@ -29,15 +30,19 @@ class Budget:
         prices: Dollars of an hour of one machine, by type, as of AWS's page "Amazon SageMaker AI pricing" for the region.
             ``dollars`` needs the price of each type; of several, in ``InstancePreference`` or alternatives, the dearest counts.
         least: No attempt begins with less than this left, a Duration or in seconds.
+        nearly_used: The share of the budget, between 0 and 1, that makes an event for the topics of ``notify`` once attempts
+            have used it and another begins. What the attempt that runs has used so far is not known.
 
     Raises:
-        ValueError: There is neither limit, a number is not above 0, or ``dollars`` has no ``prices``.
+        ValueError: There is neither limit, a number is not above 0, ``nearly_used`` is not below 1, or ``dollars`` has no
+            ``prices``.
     """
 
     hours: float | None = None
     dollars: float | None = None
     prices: Mapping[str, float] | None = None
     least: Duration | int = 600
+    nearly_used: float = 0.8
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -49,6 +54,8 @@ class Budget:
             )
         numbers = {"hours": self.hours, "dollars": self.dollars, "least": seconds_of("least", self.least)}
         numbers |= {f"prices[{name!r}]": price for name, price in (self.prices or {}).items()}
+        if not 0 < self.nearly_used < 1:
+            raise ValueError(f"nearly_used must be a share between 0 and 1, like 0.8, got {self.nearly_used}")
         for name, number in numbers.items():
             if number is not None and number <= 0:
                 raise ValueError(f"{name} must be a number above 0, like 24, got {number}")
@@ -96,7 +103,14 @@ class BudgetStates:
     What is left is in `$.Training.Budget`, and in ``Budget`` of the execution's output: ``SecondsLeft``.
     """
 
-    def __init__(self, budget: Budget, requests: Sequence[Mapping[str, Any]], max_runtime: int, own: str) -> None:
+    def __init__(
+        self,
+        budget: Budget,
+        requests: Sequence[Mapping[str, Any]],
+        max_runtime: int,
+        own: str,
+        told: str | None = None,
+    ) -> None:
         """Prepare the states.
 
         Args:
@@ -104,6 +118,7 @@ class BudgetStates:
             requests: The rendered requests of the jobs that may run.
             max_runtime: The most seconds that a job runs.
             own: JSONPath of the workflow's own data.
+            told: Partition of the event bus that gets an event once the budget is nearly used; None for none.
 
         Raises:
             ValueError: The budget is less than an attempt's least, or its machines have no price.
@@ -111,15 +126,19 @@ class BudgetStates:
         self._seconds = budget.seconds(requests)
         self._least = seconds_of("least", budget.least)
         self._longest = max_runtime
-        self._own, self._budget = own, f"{own}.Budget"
+        self._nearly = int(self._seconds * (1 - budget.nearly_used))
+        self._told = told
+        self._own, self._budget, self._warned = own, f"{own}.Budget", f"{own}.Warned"
 
     def first(self) -> dict[str, Any]:
         """Return the member of the workflow's own data with which an execution begins."""
-        return {"Budget": {"SecondsLeft": self._seconds, "Limit": min(self._seconds, self._longest)}}
+        budget = {"Budget": {"SecondsLeft": self._seconds, "Limit": min(self._seconds, self._longest)}}
+        return {**budget, "Warned": False} if self._told else budget
 
     def kept(self) -> dict[str, Any]:
         """Return the member with which another state keeps it."""
-        return {"Budget.$": self._budget}
+        budget = {"Budget.$": self._budget}
+        return {**budget, "Warned.$": self._warned} if self._told else budget
 
     def limited(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Return a request whose job runs at most for what is left.
@@ -173,10 +192,12 @@ class BudgetStates:
                 "Type": "Choice",
                 "Choices": [
                     {**too_little, "Next": "BudgetUsed"},
+                    *self._is_nearly_used(left),
                     {"Variable": left, "NumericLessThan": self._longest, "Next": "LimitToBudget"},
                 ],
                 "Default": "NextAttempt",
             },
+            **self._telling(left),
             "LimitToBudget": {
                 "Type": "Pass",
                 "Parameters": {"SecondsLeft.$": left, "Limit.$": left},
@@ -192,6 +213,27 @@ class BudgetStates:
                 ),
             },
         }
+
+    def _is_nearly_used(self, left: str) -> list[dict[str, Any]]:
+        if not self._told:
+            return []
+        # It is true or false until the event is put, of which it is the answer then.
+        first = {"Variable": self._warned, "IsBoolean": True}
+        return [{"And": [{"Variable": left, "NumericLessThan": self._nearly}, first], "Next": "TellBudget"}]
+
+    def _telling(self, left: str) -> dict[str, Any]:
+        if not self._told:
+            return {}
+        detail = {
+            "Execution.$": "$$.Execution.Id",
+            "JobName.$": f"{self._own}.JobName",
+            "Attempt.$": f"{self._own}.Attempt",
+            "SecondsLeft.$": left,
+            "Seconds": self._seconds,
+        }
+        event = put_event(self._told, BUDGET_NEARLY_USED, detail, self._own, "IsBudgetLeft")
+        event["ResultPath"] = event["Catch"][0]["ResultPath"] = self._warned
+        return {"TellBudget": event}
 
     def _taken(self, seconds: str) -> dict[str, Any]:
         """A state that takes seconds from the budget. There is no subtraction: the text of a negative number is made one."""

@@ -10,6 +10,7 @@ from cdk_sagemaker_training.workflow.attempt_states import OWN, Attempts, Integr
 from cdk_sagemaker_training.workflow.budget import BudgetStates
 from cdk_sagemaker_training.workflow.causes import Cause
 from cdk_sagemaker_training.workflow.input_fields import InputField, input_states
+from cdk_sagemaker_training.workflow.job_metrics import MetricStates
 from cdk_sagemaker_training.workflow.model_artifacts import ModelCheck
 from cdk_sagemaker_training.workflow.polling import Intervals
 from cdk_sagemaker_training.workflow.queued_states import Submission
@@ -35,6 +36,7 @@ def training_definition(
     models: ModelCheck | None,
     watched: bool = False,
     told: bool = False,
+    metrics: MetricStates | None = None,
     submission: Submission | None = None,
 ) -> dict[str, Any]:
     """Return the state machine that runs jobs one after the other; see ``attempt_states`` for the states of each.
@@ -58,6 +60,7 @@ def training_definition(
         models: Checks that the last job uploaded a model; None for no check.
         watched: Whether the state machine of ``poller_arn`` stops jobs that are of no use.
         told: Whether an event is put for each retry.
+        metrics: The states that put metrics of the jobs; None for none.
         submission: The queue in which jobs wait; None without one.
 
     Returns:
@@ -71,7 +74,7 @@ def training_definition(
         integration=integration,
         attempts=attempts,
         again=None
-        if retries is None and not alternatives
+        if retries is None and not alternatives and metrics is None
         else RetryStates(
             retries or {},
             turns,
@@ -86,11 +89,12 @@ def training_definition(
         partition=partition,
         watched=watched,
         submission=submission,
+        metrics=metrics,
     )
     for (suffix, request), following in zip(requests.items(), [*firsts[1:], None], strict=True):
         own = attempt_states([request, *alternatives], suffix, how)
         if models is not None and following is None:
-            end = own["IsOver" if budget is None else "HowItEnded"]
+            end = own["HowItEnded" if "HowItEnded" in own else "IsOver"]
             [completed] = [rule for rule in end["Choices"] if rule["Next"] == "Completed"]
             completed["Next"] = "FindModel"
             own |= models.states(partition, OWN)

@@ -7,7 +7,7 @@ from typing import Any
 
 from cdk_sagemaker_training.workflow.alternatives import AlternativeStates
 from cdk_sagemaker_training.workflow.causes import SIGNS, Cause, Member
-from cdk_sagemaker_training.workflow.notifying import retry_event
+from cdk_sagemaker_training.workflow.notifying import RETRIED, put_event
 from cdk_sagemaker_training.workflow.redirection import redirected
 from cdk_sagemaker_training.workflow.retry_policy import REFUSALS, Retry
 from cdk_sagemaker_training.workflow.watching import SILENT
@@ -114,7 +114,7 @@ class RetryStates:
             states |= self._retried(cause, waits)
         if self._told and self._alternatives.number:
             detail = {**self._detail(Cause.CAPACITY), "WaitSeconds": 0}
-            states["TellNextJob"] = retry_event(self._told, detail, self._own, "NextJob")
+            states["TellNextJob"] = put_event(self._told, RETRIED, detail, self._own, "NextJob")
         return states
 
     def _detail(self, cause: Cause) -> dict[str, Any]:
@@ -188,8 +188,8 @@ class RetryStates:
         }
         if self._told:
             detail = {**self._detail(cause), "WaitSeconds.$": f"{counter}.Wait"}
-            states[f"Tell{_name(cause)}"] = retry_event(
-                self._told, detail, self._own, wait if any(waits) else following
+            states[f"Tell{_name(cause)}"] = put_event(
+                self._told, RETRIED, detail, self._own, wait if any(waits) else following
             )
         if any(waits):
             states[wait] = {"Type": "Wait", "SecondsPath": f"{counter}.Wait", "Next": following}

@@ -18,13 +18,13 @@ from cdk_sagemaker_training.request.checkpoints import checkpoint_folder
 from cdk_sagemaker_training.request.props import TrainingProps, check_props
 from cdk_sagemaker_training.resources.queue import QueueShare, TrainingQueue
 from cdk_sagemaker_training.workflow.alternatives import Alternative, check_distinct, props_of
-from cdk_sagemaker_training.workflow.attempt_states import Integration
+from cdk_sagemaker_training.workflow.attempt_states import OWN, Integration
 from cdk_sagemaker_training.workflow.budget import Budget
 from cdk_sagemaker_training.workflow.causes import Cause
 from cdk_sagemaker_training.workflow.definition import training_definition
 from cdk_sagemaker_training.workflow.deletion import stop_jobs_on_deletion
-from cdk_sagemaker_training.workflow.execution_metrics import ExecutionMetrics
 from cdk_sagemaker_training.workflow.input_fields import InputField, check_input_fields
+from cdk_sagemaker_training.workflow.job_metrics import MetricStates
 from cdk_sagemaker_training.workflow.launch import Launch
 from cdk_sagemaker_training.workflow.machine_policies import machine_policies, reserved_capacity
 from cdk_sagemaker_training.workflow.model_artifacts import MissingModel, model_check
@@ -44,6 +44,7 @@ from cdk_sagemaker_training.workflow.workflow_checks import (
     check_silence,
     chosen_integration,
 )
+from cdk_sagemaker_training.workflow.workflow_metrics import WorkflowMetrics
 
 if TYPE_CHECKING:
     # Not needed to run, and takes as long to import as making a workflow or more.
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
 
 
 @jsii.implements(iam.IGrantable)
-class TrainingWorkflow(ExecutionMetrics, Construct):
+class TrainingWorkflow(WorkflowMetrics, Construct):
     """A state machine that runs a training job each time it is started, and survives what training jobs meet.
 
     An execution's output is the job's description, as from DescribeTrainingJob (its times are milliseconds with ``"sync"``,
@@ -77,6 +78,9 @@ class TrainingWorkflow(ExecutionMetrics, Construct):
         image: The jobs' image.
         input_fields: The declared fields of an execution's input.
         metric_names: The names of ``metric_definitions``.
+        job_metrics: Whether CloudWatch gets metrics of its jobs.
+        job_name_prefix: How the jobs' names begin.
+        queue: The queue in which jobs wait; None without one.
         stopper: The rule, queue and function that stop jobs of executions that ended before them.
     """
 
@@ -94,6 +98,7 @@ class TrainingWorkflow(ExecutionMetrics, Construct):
         budget: Budget | None = None,
         stop_when: Sequence[StopRule] = (),
         notify: Sequence[sns.ITopic] = (),
+        job_metrics: bool = False,
         queue: TrainingQueue | QueueShare | None = None,
         input_fields: Mapping[str, InputField] | None = None,
         missing_model: MissingModel = "warn",
@@ -133,9 +138,13 @@ class TrainingWorkflow(ExecutionMetrics, Construct):
                 last checkpoint, and the execution ends with the error ``TrainingJobStopped`` and the rule as its cause; a silent
                 job is run again where ``retries`` have ``Cause.SILENT``. They need ``integration="poll"``, the default with
                 them. Default: none.
-            notify: Topics that get an event, as JSON, when an execution starts, succeeds, fails, times out or is aborted, and
-                with ``retries`` or ``alternatives`` for each job that is run again, with its cause. They are events of the
-                default event bus, which other rules may match too: docs/retries.md. Default: none.
+            notify: Topics that get an event, as JSON, when an execution starts, succeeds, fails, times out or is aborted, when
+                one of ``alarms`` is raised, with ``retries`` or ``alternatives`` for each job that is run again, with its
+                cause, and with ``budget`` once that is nearly used. They are events of the default event bus, which other
+                rules may match too: docs/retries.md. Default: none.
+            job_metrics: Whether CloudWatch gets metrics of each job that has ended: its times, and of one that did not complete
+                its cause, which ``metric_training_time`` and the like read. CloudWatch bills each as a custom metric. Not
+                together with ``attempts``. Default: executions alone have metrics.
             queue: A ``TrainingQueue``, or a share of one such as ``queue.share("vision", priority=10)``, in which each attempt's
                 job waits until there are machines of its capacity. Its training jobs are named by AWS Batch. A job that was
                 terminated before it began fails the execution with ``TrainingJobStopped``. Not together with ``alternatives`` and
@@ -165,7 +174,7 @@ class TrainingWorkflow(ExecutionMetrics, Construct):
             ValueError: For a prop that breaks a rule, with its name.
         """
         super().__init__(scope, id)
-        check_attempts(attempts, retries, alternatives)
+        check_attempts(attempts, retries, alternatives, job_metrics=job_metrics)
         check_silence(retries, stop_when)
         check_input_fields(input_fields or {})
         self.input_fields: Mapping[str, InputField] = dict(input_fields or {})
@@ -187,7 +196,8 @@ class TrainingWorkflow(ExecutionMetrics, Construct):
         submission = None if queue is None else submission_to(queue, every)
         launch.advise_unlisted(integration)
         launch.advise(short_time_advice("timeout", timeout))
-        of_budget = budget_states(budget, every, launch)
+        of_budget = budget_states(budget, every, launch, told=bool(notify))
+        metrics = MetricStates(launch.partition, OWN) if job_metrics else None
         models = model_check(missing_model, props["output"])
         reserved = reserved_capacity(launch.stack, every)
         limits = time_limits(
@@ -219,6 +229,7 @@ class TrainingWorkflow(ExecutionMetrics, Construct):
             models=models,
             watched=bool(stop_when),
             told=bool(notify),
+            metrics=metrics,
             submission=submission,
         )
         self.state_machine = make_state_machine(self, launch.stack.to_json_string(definition), log_options)
@@ -227,11 +238,9 @@ class TrainingWorkflow(ExecutionMetrics, Construct):
             if line is None
             else queue_policies(launch, line.queue_arn)
         )
-        for statement in (*statements, *(models.policies() if models else ())):
+        of_metrics = [] if metrics is None else [metrics.policy()]
+        for statement in (*statements, *(models.policies() if models else ()), *of_metrics):
             self.state_machine.add_to_role_policy(statement)
-        if notify:
-            again = retries is not None or bool(alternatives)
-            Notices(self, "Notices", state_machine=self.state_machine, topics=notify, retries=again)
         self.stopper = Stopper(
             self,
             "Stopper",
@@ -240,6 +249,16 @@ class TrainingWorkflow(ExecutionMetrics, Construct):
             logs=log_options,
             queue_arn=None if line is None else line.queue_arn,
         )
+        if notify:
+            Notices(
+                self,
+                "Notices",
+                state_machine=self.state_machine,
+                topics=notify,
+                alarms=self.stopper.alarms,
+                retries=retries is not None or bool(alternatives),
+                budget=budget is not None,
+            )
         executions = [self.stopper.executions_arn]
         if poller is not None:
             poller.grant_run(self.state_machine)
@@ -257,6 +276,9 @@ class TrainingWorkflow(ExecutionMetrics, Construct):
                 queue=line,
             )
         self.props = props
+        self.job_metrics = job_metrics
+        self.job_name_prefix = launch.prefix
+        self.queue = line
         self.role = launch.role
         self.network = props.get("network")
         self.image = props["image"]

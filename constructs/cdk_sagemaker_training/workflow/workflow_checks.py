@@ -103,13 +103,16 @@ def check_silence(retries: Mapping[Cause, Retry] | None, stop_when: Sequence[Sto
         )
 
 
-def budget_states(budget: Budget | None, requests: Sequence[Mapping[str, Any]], launch: Launch) -> BudgetStates | None:
+def budget_states(
+    budget: Budget | None, requests: Sequence[Mapping[str, Any]], launch: Launch, *, told: bool = False
+) -> BudgetStates | None:
     """Return the states of a budget; None without one.
 
     Args:
         budget: The prop ``budget``.
         requests: The rendered requests of all jobs.
         launch: The workflow's jobs.
+        told: Whether an event is put once the budget is nearly used.
 
     Raises:
         ValueError: The job makes several requests, or how long one runs is not known.
@@ -125,11 +128,16 @@ def budget_states(budget: Budget | None, requests: Sequence[Mapping[str, Any]], 
         raise ValueError(
             "max_runtime must be known at synth where a budget is given, like Duration.hours(6), got a token"
         )
-    return BudgetStates(budget, requests, launch.max_runtime_seconds, OWN)
+    partition = launch.partition if told else None
+    return BudgetStates(budget, requests, launch.max_runtime_seconds, OWN, partition)
 
 
 def check_attempts(
-    attempts: int, retries: Mapping[Cause, Retry] | None, alternatives: Sequence[TrainingJob | Alternative]
+    attempts: int,
+    retries: Mapping[Cause, Retry] | None,
+    alternatives: Sequence[TrainingJob | Alternative],
+    *,
+    job_metrics: bool = False,
 ) -> None:
     """Check how often a job is run again.
 
@@ -137,14 +145,15 @@ def check_attempts(
         attempts: The prop ``attempts``.
         retries: The prop ``retries``.
         alternatives: The prop ``alternatives``.
+        job_metrics: The prop ``job_metrics``, which counts by cause.
 
     Raises:
         ValueError: There are too many attempts, attempts beside what excludes them, or retries that break a rule.
     """
     if not 1 <= attempts <= _MOST_ATTEMPTS:
         raise ValueError(f"attempts must be a whole number from 1 to {_MOST_ATTEMPTS}, like 3, got {attempts!r}")
-    if attempts != 1 and (retries is not None or alternatives):
-        beside = "retries" if retries is not None else "alternatives"
+    if attempts != 1 and (retries is not None or alternatives or job_metrics):
+        beside = "retries" if retries is not None else "alternatives" if alternatives else "job_metrics"
         raise ValueError(
             f"attempts must be left out where {beside} are given, like retries=default_retries(), got {attempts!r}"
         )
