@@ -9,7 +9,7 @@ export PYTHONDONTWRITEBYTECODE := 1
 
 PIP_INSTALL := $(VENV)/bin/pip install --disable-pip-version-check
 
-.PHONY: demo test test-fast soak test-aws check synth bench gpu-smoke moto docs site release-check setup clean
+.PHONY: demo test suite test-fast soak test-aws check synth bench gpu-smoke moto docs site release-check setup clean
 
 setup: $(VENV)/.installed node_modules/.installed
 
@@ -32,9 +32,13 @@ node_modules/.installed: package.json $(VENV)/.runs
 demo: $(VENV)/.runs node_modules/.installed
 	python demo.py --kind $(KIND)
 
+# mypy without its cache takes one core for a minute, in which the other begins with the tests.
+test: setup
+	$(MAKE) --no-print-directory --jobs 2 check suite
+
 # A file's tests share an account, so that they stay in one process, and wait for its jobs: four processes keep two cores busy. Files
 # begin in the order of tests/conftest.py.
-test: setup check
+suite: setup
 	python -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder -m "not soak"
 
 # The constructs alone.
