@@ -35,8 +35,9 @@ COMMANDS = {
     "stop": ["stop", "digits"],
     "watch": ["watch", "digits"],
 }
-# `doctor` reports errors as its findings; `fits`, `local` and `measure` do not call AWS, nor does `plan` without `--price-list`.
-NOT_HERE = {"doctor", "fits", "local", "measure", "plan"}
+# `doctor` reports errors as its findings; `diff-upgrade`, `fits`, `local` and `measure` do not call AWS,
+# nor does `plan` without `--price-list`.
+NOT_HERE = {"diff-upgrade", "doctor", "fits", "local", "measure", "plan"}
 WRITES = ("Start", "Stop", "Create", "Put", "Delete")
 
 

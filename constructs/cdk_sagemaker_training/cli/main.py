@@ -14,6 +14,7 @@ import typer
 from cdk_sagemaker_training.cli import adopt, fits, init, local, measure, show, start, stop, watch
 from cdk_sagemaker_training.cli.context import Options
 from cdk_sagemaker_training.cli.diagnose import diagnose
+from cdk_sagemaker_training.cli.diff_upgrade import diff_upgrade
 from cdk_sagemaker_training.cli.doctor import doctor
 from cdk_sagemaker_training.cli.errors import INTERRUPTED, REFUSED, USAGE, one_line
 from cdk_sagemaker_training.cli.plan import plan
@@ -45,6 +46,7 @@ app.command("plan")(plan)
 app.command("ssh")(ssh)
 app.command("fits", context_settings=fits.SETTINGS)(fits.fits)
 app.command("diagnose")(diagnose)
+app.command("diff-upgrade")(diff_upgrade)
 app.command("open")(show.open_links)
 app.command("report")(report)
 app.command("doctor")(doctor)
