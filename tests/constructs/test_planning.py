@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,12 +17,22 @@ import boto3
 import pytest
 
 from cdk_sagemaker_training.cli.main import main
+from cdk_sagemaker_training.facts.instance_facts import instance_facts
 from cdk_sagemaker_training.planning import step_time as model
 from cdk_sagemaker_training.planning.configurations import Market, best, plan
 from cdk_sagemaker_training.planning.construct_call import construct_call
 from cdk_sagemaker_training.planning.measurement import Measurement, measurement_json, read_measurement
 from cdk_sagemaker_training.planning.picture import picture
-from cdk_sagemaker_training.planning.prices import on_demand_price, price_filters, read_prices
+from cdk_sagemaker_training.planning.prices import (
+    SNAPSHOT,
+    Price,
+    on_demand_price,
+    price_filters,
+    read_prices,
+    snapshot_prices,
+    table_prices,
+)
+from cdk_sagemaker_training.planning.scaling import LearningRate, network_bound_from, scaling_advice
 from cdk_sagemaker_training.planning.step_time import Configuration, Machines, step_time
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
@@ -188,9 +199,26 @@ def test_prices_are_a_table_that_may_name_its_source(tmp_path: Path) -> None:
         read_prices(file)
 
 
+def test_a_price_of_the_users_table_names_its_file_and_what_the_file_says_of_itself(tmp_path: Path) -> None:
+    file = tmp_path / "prices.json"
+    file.write_text('{"_source": "our contract", "_date": "2026-01-02", "ml.g5.xlarge": 1.2}')
+    assert table_prices(file) == {"ml.g5.xlarge": Price(1.2, "prices.json (our contract, 2026-01-02)")}
+    file.write_text('{"ml.g5.xlarge": 1.2}')
+    assert table_prices(file)["ml.g5.xlarge"].source == "prices.json"
+
+
+def test_the_snapshot_has_prices_of_what_was_measured_and_of_data_hosts_with_its_date() -> None:
+    prices = snapshot_prices(RESNET)
+    assert prices[P4D].dollars == 37.688
+    assert {kind.split(".")[1] for kind in prices} == {"p4d", "c5", "c7i", "m5"}
+    assert prices[C5].source.startswith("snapshot of 2025-01-26, us-east-1")
+    assert all(instance_facts(kind) for kind in read_prices(SNAPSHOT))
+
+
 # In the form of AWS's documentation ("GetProducts", sample response; attributes as AWS's own client filters them); the answer of
 # a real account was not recorded.
 PRODUCT = {
+    "publicationDate": "2026-08-11T17:02:11Z",
     "product": {
         "productFamily": "ML Instance",
         "attributes": {"instanceName": "ml.g5.xlarge", "platoinstancetype": "Training", "regionCode": "us-east-1"},
@@ -209,7 +237,9 @@ PRODUCT = {
 
 
 def test_the_price_list_has_a_price_in_the_form_of_awss_documentation() -> None:
-    assert on_demand_price([json.dumps({"terms": {}}), json.dumps(PRODUCT)]) == 1.408
+    assert on_demand_price([json.dumps({"terms": {}}), json.dumps(PRODUCT)]) == Price(
+        1.408, "AWS's Price List, published 2026-08-11"
+    )
     assert on_demand_price([]) is None
     assert {"Type": "TERM_MATCH", "Field": "regionCode", "Value": "eu-west-1"} in price_filters(
         "ml.g5.xlarge", "eu-west-1"
@@ -239,7 +269,8 @@ def test_the_command_prints_rows_and_the_best_as_code(typed: Typed, tmp_path: Pa
     given = ["--price", f"{P4D}=37.688", "--price", f"{C5}=3.672", "--local-share", "1"]
     code, out, _ = typed(*given, "--price", "ml.g5.xlarge=1.408", "--svg", str(tmp_path / "plan.svg"))
     assert code == 0
-    assert "best: 1 p4d.24xlarge + 2 c5.18xlarge, bound by the accelerators" in out
+    assert "best: 1 p4d.24xlarge + 2 c5.18xlarge\nbound by the accelerators" in out
+    assert "prices an hour, --price: ml.c5.18xlarge $3.672, ml.g5.xlarge $1.408, ml.p4d.24xlarge $37.688" in out
     assert 'groups={"data_group": InstanceGroup("ml.c5.18xlarge", 2)},' in out
     assert "left out: ml.g5.xlarge: no step was measured on its accelerator" in out
     assert (tmp_path / "plan.svg").read_text().startswith("<svg")
@@ -252,7 +283,7 @@ def test_the_command_prints_rows_and_the_best_as_code(typed: Typed, tmp_path: Pa
 @pytest.mark.parametrize(
     ("words", "error"),
     [
-        ([], "prices are needed: --prices FILE"),
+        (["--step", "ml.p3.2xlarge=-1"], "step_seconds['ml.p3.2xlarge'] must be seconds above 0"),
         (["--price", "ml.g5.xlarge"], "must be TYPE=DOLLARS"),
         (["--price", "ml.g5.xlarge=1.4"], "a type on whose accelerator a step was measured"),
         (["--price", f"{P4D}=1", "--within", "3"], "needs --samples"),
@@ -301,3 +332,48 @@ def test_prices_and_quotas_are_looked_up_in_the_account(typed: Typed, monkeypatc
     assert (code, printed) == (0, "")
     assert {row["train"]["count"] for row in json.loads(out)["rows"]} == {1}
     assert called == [("pricing", "us-east-1"), ("service-quotas", "eu-west-1")]
+    price = {"dollars": 1.408, "source": "AWS's Price List, published 2026-08-11, eu-west-1"}
+    assert json.loads(out)["prices"] == {P4D: price}
+
+
+def test_without_prices_the_snapshot_is_used_and_under_given_ones_on_request(typed: Typed) -> None:
+    code, out, _ = typed()
+    assert code == 0
+    assert "prices an hour, snapshot of 2025-01-26, us-east-1" in out
+    code, out, _ = typed("--snapshot", "--price", f"{P4D}=20", "--json")
+    prices = json.loads(out)["prices"]
+    assert prices[P4D] == {"dollars": 20.0, "source": "--price"}
+    assert prices[C5]["source"].startswith("snapshot of ")
+
+
+def test_rows_have_the_learning_rate_of_their_batch(typed: Typed) -> None:
+    _, out, _ = typed("--price", f"{P4D}=37.688", "--learning-rate", "0.1", "--json")
+    rates = {
+        row["global_batch"]: (row["learning_rate_factor"], row["learning_rate"]) for row in json.loads(out)["rows"]
+    }
+    assert rates[1024] == (8, pytest.approx(0.8))
+    _, out, _ = typed("--price", f"{P4D}=37.688", "--optimizer", "adam")
+    assert f"x {math.sqrt(8):.4g}" in out
+
+
+def test_the_advice_says_from_how_many_machines_on_gradients_bound_the_step() -> None:
+    measurement = replace(RESNET, preprocess_seconds=1e-4, gradient_bytes=3e9)
+    rows = plan(measurement, Market({P4D: 37.688}, most_training=8)).rows
+    # 2 (n - 1) / n x 24 Gbit / 400 Gbit/s: 0.08 s of 3 machines, 0.09 s of 4, the accelerators' 0.0864 s between them.
+    assert {network_bound_from(row, measurement) for row in rows} == {4}
+    assert {row.configuration.train.count for row in rows if row.step.bound == "gradients"} == {4, 8}
+    small = replace(measurement, gradient_bytes=1e8)
+    assert network_bound_from(plan(small, Market(PRICES)).rows[0], small) is None
+
+
+def test_the_advice_is_data_parallel_where_a_step_fits_an_accelerator_and_model_parallel_where_not() -> None:
+    def lines(gib: float) -> list[str]:
+        measurement = replace(RESNET, peak_memory_gib=gib)
+        found = plan(measurement, Market(PRICES))
+        return scaling_advice(found, best(found.rows), measurement, LearningRate(128))
+
+    fits = lines(11.5)
+    assert fits[0].startswith("data parallel: a step takes 11.5 of an accelerator's 40 GiB")
+    assert "batches are 8 times the measured one: learning rate x 8 (sgd), after a warm-up" in fits
+    (does_not,) = lines(90)
+    assert does_not.startswith("model parallel: a step takes 90 GiB, more than each type's accelerator has")

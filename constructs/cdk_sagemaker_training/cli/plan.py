@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from cdk_sagemaker_training.client import Account
     from cdk_sagemaker_training.planning.configurations import Plan, Planned
     from cdk_sagemaker_training.planning.measurement import Measurement
+    from cdk_sagemaker_training.planning.prices import Price
+    from cdk_sagemaker_training.planning.scaling import LearningRate
 
 
 def plan(
@@ -26,6 +28,10 @@ def plan(
     price_list: Annotated[
         list[str] | None, typer.Option(metavar="TYPE", help="A type whose price AWS's Price List says, by boto3.")
     ] = None,
+    snapshot: Annotated[
+        bool,
+        typer.Option("--snapshot", help="Types without a price have that of a snapshot; the default without prices."),
+    ] = False,
     step: Annotated[
         list[str] | None, typer.Option(metavar="TYPE=SECONDS", help="A step on a type, besides what was measured.")
     ] = None,
@@ -39,6 +45,12 @@ def plan(
     quotas: Annotated[bool, typer.Option("--quotas", help="Leave out what the account's quotas do not allow.")] = False,
     most_training: Annotated[int, typer.Option(min=1, help="Machines that train, at most.")] = 4,
     most_data: Annotated[int, typer.Option(min=0, help="Data hosts, at most.")] = 8,
+    learning_rate: Annotated[
+        float | None, typer.Option(help="Of the measured batch; rows have that of their batch instead of its factor.")
+    ] = None,
+    optimizer: Annotated[
+        Literal["sgd", "adam"], typer.Option(help="Adam's learning rate grows with the square root of the batch.")
+    ] = "sgd",
     samples: Annotated[int | None, typer.Option(min=1, help="Of an epoch, for hours and dollars.")] = None,
     epochs: Annotated[int, typer.Option(min=1)] = 1,
     within: Annotated[float | None, typer.Option(help="Hours in which the training must end; needs --samples.")] = None,
@@ -57,7 +69,8 @@ def plan(
     from cdk_sagemaker_training.planning.configurations import plan as planned
     from cdk_sagemaker_training.planning.measurement import read_measurement
     from cdk_sagemaker_training.planning.picture import picture
-    from cdk_sagemaker_training.planning.prices import read_prices
+    from cdk_sagemaker_training.planning.prices import Price, snapshot_prices, table_prices
+    from cdk_sagemaker_training.planning.scaling import LearningRate
 
     if within is not None and samples is None:
         raise typer.BadParameter(
@@ -67,40 +80,49 @@ def plan(
         measurement = read_measurement(measured)
         steps = {**measurement.step_seconds, **numbers_of(step, "--step", "TYPE=SECONDS, like ml.g5.xlarge=0.09")}
         measurement = replace(measurement, step_seconds=steps)
-        known = {**({} if prices is None else read_prices(prices)), **prices_of(price)}
+        known = {} if prices is None else table_prices(prices)
+        known |= {kind: Price(dollars, "--price") for kind, dollars in prices_of(price).items()}
         if price_list:
             known = {**_price_list(context, price_list), **known}
-        if not known:
-            raise ValueError(
-                "prices are needed: --prices FILE, --price ml.g5.xlarge=1.408 or --price-list ml.g5.xlarge"
-            )
+        if snapshot or not known:
+            known = {**snapshot_prices(measurement), **known}
         allowed = _quotas(connect(context)) if quotas else None
         found = planned(
             measurement,
-            Market(known, spot, allowed, most_training, most_data),
+            Market({kind: one.dollars for kind, one in known.items()}, spot, allowed, most_training, most_data),
             local_share=local_share,
             vcpu_speed=numbers_of(vcpu_speed, "--vcpu-speed", "FAMILY=SPEED, like c5=1.4"),
         )
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
     total = None if samples is None else samples * epochs
+    rate = LearningRate(measurement.batch_size, learning_rate, optimizer)
     best = chosen(found.rows, total or 0.0, math.inf if within is None else within)
     if svg is not None and found.rows:
         svg.write_text(picture(found))
     if as_json:
-        print_json(_as_json(found, best, total))
+        print_json(_as_json(found, best, total, known, rate))
     else:
-        _print(found, best, measurement, total, svg)
+        _print(found, best, measurement, total, svg, known, rate)
     if best is None:
         raise typer.Exit(1)
 
 
-def _print(found: Plan, best: Planned | None, measurement: Measurement, total: int | None, svg: Path | None) -> None:
-    from cdk_sagemaker_training.planning.configurations import advice
+def _print(
+    found: Plan,
+    best: Planned | None,
+    measurement: Measurement,
+    total: int | None,
+    svg: Path | None,
+    prices: Mapping[str, Price],
+    rate: LearningRate,
+) -> None:
     from cdk_sagemaker_training.planning.construct_call import construct_call
     from cdk_sagemaker_training.planning.picture import configuration_text
+    from cdk_sagemaker_training.planning.prices import price_lines
+    from cdk_sagemaker_training.planning.scaling import scaling_advice
 
-    headings = ["", "MACHINES", "STEP", "BOUND", "CENTS/STEP", "SAMPLES/S", "$/1M SAMPLES", "BATCH"]
+    headings = ["", "MACHINES", "STEP", "BOUND", "CENTS/STEP", "SAMPLES/S", "$/1M SAMPLES", "BATCH", "LEARNING RATE"]
     rows = []
     for one in found.rows:
         row = [
@@ -112,9 +134,12 @@ def _print(found: Plan, best: Planned | None, measurement: Measurement, total: i
         row += [
             f"{one.dollars(1e6) if total is None else one.step_dollars / one.global_batch * 1e6:.4g}",
             str(one.global_batch),
+            rate.text(one.global_batch),
         ]
         rows.append([*row, *([] if total is None else [f"{one.hours(total):.3g} h", f"${one.dollars(total):.2f}"])])
     print_table(headings + ([] if total is None else ["HOURS", "DOLLARS"]), rows)
+    for line in price_lines(prices):
+        typer.echo(line)
     for one in found.refused:
         typer.echo(f"left out: {configuration_text(one.configuration)}: {one.refused}")
     for kind in found.unmeasured:
@@ -123,14 +148,21 @@ def _print(found: Plan, best: Planned | None, measurement: Measurement, total: i
         typer.echo("left out: several machines that train: the measurement lacks gradient_bytes")
     if svg is not None and found.rows:
         typer.echo(f"picture: {svg}")
+    advice = scaling_advice(found, best, measurement, rate)
     if best is None:
-        typer.echo("nothing of this can be rented in time", err=True)
+        typer.echo("\n".join(["nothing of this can be rented in time", *advice]), err=True)
         return
-    typer.echo(f"\nbest: {configuration_text(best.configuration)}, {advice(best, measurement)}\n")
+    typer.echo("\n".join(["", f"best: {configuration_text(best.configuration)}", *advice, ""]))
     typer.echo(construct_call(best.configuration))
 
 
-def _as_json(found: Plan, best: Planned | None, total: int | None) -> dict[str, Any]:
+def _as_json(
+    found: Plan,
+    best: Planned | None,
+    total: int | None,
+    prices: Mapping[str, Price],
+    rate: LearningRate,
+) -> dict[str, Any]:
     from cdk_sagemaker_training.planning.construct_call import construct_call
 
     def row(one: Planned) -> dict[str, Any]:
@@ -145,6 +177,8 @@ def _as_json(found: Plan, best: Planned | None, total: int | None) -> dict[str, 
             "step_dollars": one.step_dollars,
             "samples_a_second": one.samples_a_second,
             "global_batch": one.global_batch,
+            "learning_rate_factor": rate.factor(one.global_batch),
+            "learning_rate": rate.measured and rate.measured * rate.factor(one.global_batch),
             "on_front": one in found.front,
             "hours": None if total is None else one.hours(total),
             "dollars": None if total is None else one.dollars(total),
@@ -155,12 +189,15 @@ def _as_json(found: Plan, best: Planned | None, total: int | None) -> dict[str, 
         "rows": [row(one) for one in found.rows],
         "refused": [row(one) for one in found.refused],
         "unmeasured": list(found.unmeasured),
+        "prices": {kind: {"dollars": one.dollars, "source": one.source} for kind, one in prices.items()},
         "best": best and row(best),
         "code": best and construct_call(best.configuration),
     }
 
 
-def _price_list(context: typer.Context, types: Sequence[str]) -> dict[str, float]:
+def _price_list(context: typer.Context, types: Sequence[str]) -> dict[str, Price]:
+    from dataclasses import replace
+
     from cdk_sagemaker_training.planning.prices import PRICE_LIST_REGION, on_demand_price, price_filters
 
     region = connect(context).region
@@ -172,7 +209,7 @@ def _price_list(context: typer.Context, types: Sequence[str]) -> dict[str, float
         price = on_demand_price(text for page in pages for text in page["PriceList"])
         if price is None:
             raise ValueError(f"--price-list must be a type that AWS's Price List has in {region}, got {kind!r}")
-        found[kind] = price
+        found[kind] = replace(price, source=f"{price.source}, {region}")
     return found
 
 

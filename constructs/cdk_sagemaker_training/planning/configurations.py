@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from cdk_sagemaker_training.planning.measurement import Measurement
-from cdk_sagemaker_training.planning.step_time import BOUNDS, Configuration, Machines, StepTime, seconds_on, step_time
+from cdk_sagemaker_training.planning.step_time import Configuration, Machines, StepTime, seconds_on, step_time
 
 SIMPLER = 1.05  # times the lowest price for a sample: what a configuration of fewer machines may cost
 LITTLE = 0.02  # of a step: a data host that shortens it by less is one too many
@@ -162,35 +162,20 @@ def best(rows: Sequence[Planned], samples: float = 0.0, within_hours: float = ma
         within_hours: In which it must end.
 
     Returns:
-        Of the rows that cost at most 5 % more than the cheapest, the one with the fewest machines that train and the smallest
-        batch; None where none ends in time.
+        Of the rows that cost at most 5 % more than the cheapest, the one with the fewest machines that train, the smallest
+        batch and the fewest data hosts; None where none ends in time.
     """
     in_time = [one for one in rows if one.hours(samples) <= within_hours]
     if not in_time:
         return None
     least = min(one.step_dollars / one.global_batch for one in in_time)
     cheap = [one for one in in_time if one.step_dollars / one.global_batch <= SIMPLER * least]
-    return min(
-        cheap, key=lambda one: (one.configuration.train.count, one.global_batch, one.step_dollars / one.global_batch)
-    )
+    return min(cheap, key=_simplicity)
 
 
-def advice(planned: Planned, measurement: Measurement) -> str:
-    """Return what bounds a row and what would help it, in the order of AWS's article on heterogeneous clusters.
-
-    Args:
-        planned: The row.
-        measurement: Of the training.
-    """
-    bound = f"bound by {BOUNDS[planned.step.bound]}"
-    if planned.step.bound == "data_cpu":
-        return f"{bound}: a larger type of the family, faster preprocessing, or more data hosts"
-    if planned.step.bound == "gradients":
-        return f"{bound}: fewer and larger machines, or a larger batch for each accelerator"
-    if planned.global_batch > measurement.batch_size:
-        times = planned.global_batch / measurement.batch_size
-        return f"{bound}; batches are {times:g} times the measured one: raise the learning rate as much, with a warm-up"
-    return bound
+def _simplicity(one: Planned) -> tuple[float, ...]:
+    train, data = one.configuration.train, one.configuration.data
+    return train.count, one.global_batch, 0 if data is None else data.count, one.step_dollars / one.global_batch
 
 
 def _around(

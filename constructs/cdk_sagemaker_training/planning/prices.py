@@ -1,13 +1,62 @@
-"""Dollars an hour of machines: the user's table, and AWS's Price List."""
+"""Dollars an hour of machines: the user's table, AWS's Price List, and a dated snapshot."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cdk_sagemaker_training.facts.instance_facts import instance_facts
+from cdk_sagemaker_training.planning.measurement import Measurement
+
+SNAPSHOT = Path(__file__).parent / "prices.json"
 PRICE_LIST_REGION = "us-east-1"  # of the API's endpoint; the prices are those of regionCode
+
+
+@dataclass(frozen=True)
+class Price:
+    """What an hour of a machine costs.
+
+    Attributes:
+        dollars: Of an hour.
+        source: Where the price is from, with its date where that is known.
+    """
+
+    dollars: float
+    source: str
+
+
+def snapshot_prices(measurement: Measurement) -> dict[str, Price]:
+    """Return the prices of ``prices.json``, which names its source and date, of types that can be in a plan.
+
+    Args:
+        measurement: Of the training; types with accelerators on which no step was measured are left out.
+    """
+    content = json.loads(SNAPSHOT.read_text())
+    source = f"snapshot of {content['_date']}, {content['_region']}, on demand ({content['_source']})"
+    found = {}
+    for kind, dollars in read_prices(SNAPSHOT).items():
+        facts = instance_facts(kind)
+        if facts is not None and (facts.kind is None or {kind, facts.name} & set(measurement.step_seconds)):
+            found[kind] = Price(dollars, source)
+    return found
+
+
+def table_prices(file: Path) -> dict[str, Price]:
+    """Return the prices of the user's table, with its members ``_source`` and ``_date`` where it has them.
+
+    Args:
+        file: As for ``read_prices``.
+
+    Raises:
+        ValueError: As of ``read_prices``.
+    """
+    prices = read_prices(file)
+    content = json.loads(file.read_text())
+    about = ", ".join(str(content[name]) for name in ("_source", "_date") if name in content)
+    return {kind: Price(dollars, f"{file.name} ({about})" if about else file.name) for kind, dollars in prices.items()}
 
 
 def read_prices(file: Path) -> dict[str, float]:
@@ -51,18 +100,32 @@ def price_filters(instance_type: str, region: str) -> list[dict[str, str]]:
     return [{"Type": "TERM_MATCH", "Field": name, "Value": value} for name, value in wanted.items()]
 
 
-def on_demand_price(products: Iterable[str | Mapping[str, Any]]) -> float | None:
-    """Return dollars an hour of the first product that has an on-demand price.
+def on_demand_price(products: Iterable[str | Mapping[str, Any]]) -> Price | None:
+    """Return the price of the first product that has one on demand.
 
     Args:
         products: The answer's ``PriceList``: a JSON text each ("GetProducts", API reference of AWS Billing), with
-            ``terms.OnDemand.*.priceDimensions.*.pricePerUnit.USD``.
+            ``publicationDate`` and ``terms.OnDemand.*.priceDimensions.*.pricePerUnit.USD``.
     """
     for product in products:
         content = json.loads(product) if isinstance(product, str) else product
+        published = str(content.get("publicationDate", ""))[:10]
+        source = f"AWS's Price List, published {published}" if published else "AWS's Price List"
         for term in content.get("terms", {}).get("OnDemand", {}).values():
             for dimension in term.get("priceDimensions", {}).values():
                 dollars = float(dimension.get("pricePerUnit", {}).get("USD", 0))
                 if dollars > 0:
-                    return dollars
+                    return Price(dollars, source)
     return None
+
+
+def price_lines(prices: Mapping[str, Price]) -> list[str]:
+    """Return a line for each source, with the types whose prices are from it.
+
+    Args:
+        prices: By type.
+    """
+    kinds: dict[str, list[str]] = {}
+    for kind, price in prices.items():
+        kinds.setdefault(price.source, []).append(f"{kind} ${price.dollars:g}")
+    return [f"prices an hour, {source}: {', '.join(sorted(named))}" for source, named in kinds.items()]

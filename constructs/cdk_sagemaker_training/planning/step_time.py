@@ -143,11 +143,20 @@ def step_time(
         batch = measurement.batch_size * measurement.preprocess_seconds / _speed(data, vcpu_speed)
         limits["look_ahead"] = JITTER * batch / max(LEAST_AHEAD, ahead)
     if train.count > 1 and measurement.gradient_bytes:
-        # A ring all-reduce, which goes on beside the backward pass.
-        each = 2 * (train.count - 1) / train.count * measurement.gradient_bytes * 8 / 1e9
-        limits["gradients"] = each / (train.facts.network_gbps or math.inf)
+        limits["gradients"] = gradient_seconds(measurement, train)
     bound = max(limits, key=limits.__getitem__)
     return StepTime(limits[bound], bound, limits)
+
+
+def gradient_seconds(measurement: Measurement, machines: Machines) -> float:
+    """Return the seconds of a ring all-reduce of the gradients over the machines' network, which goes on beside the backward.
+
+    Args:
+        measurement: Of the training; 0 without the size of its gradients.
+        machines: Those that train; inside a machine gradients go over its own links.
+    """
+    each = 2 * (machines.count - 1) / machines.count * (measurement.gradient_bytes or 0) * 8 / 1e9
+    return each / (machines.facts.network_gbps or math.inf)
 
 
 def seconds_on(measurement: Measurement, machines: Machines) -> float | None:
