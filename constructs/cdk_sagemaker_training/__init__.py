@@ -36,11 +36,12 @@ if TYPE_CHECKING:
         InstanceGroup,
         InstancePreference,
         JobRequest,
+        Launcher,
         TrainingJob,
     )
     from cdk_sagemaker_training.jobs.launchers import Mpi, PyTorchDdp, SmDdp, Torchrun
     from cdk_sagemaker_training.jobs.model_memory import Model
-    from cdk_sagemaker_training.jobs.model_parallel import ModelParallelJob
+    from cdk_sagemaker_training.jobs.model_parallel import ModelParallelJob, Parallelism
     from cdk_sagemaker_training.jobs.parallelism import NativeParallelism
     from cdk_sagemaker_training.jobs.ray import Ray
     from cdk_sagemaker_training.jobs.smp_v1 import SmpV1
@@ -95,6 +96,7 @@ __all__ = [
     "InstanceGroup",
     "InstancePreference",
     "JobRequest",
+    "Launcher",
     "LustreFileSystem",
     "MetricLimit",
     "Mlflow",
@@ -107,6 +109,7 @@ __all__ = [
     "NumberField",
     "Objective",
     "ParallelSteps",
+    "Parallelism",
     "ParameterServer",
     "Plateau",
     "PrivateRegistry",
@@ -208,6 +211,7 @@ _MODULES = {
         "InstanceGroup",
         "InstancePreference",
         "JobRequest",
+        "Launcher",
         "TrainingJob",
     ),
     "jobs.launchers": (
@@ -217,7 +221,7 @@ _MODULES = {
         "Torchrun",
     ),
     "jobs.model_memory": ("Model",),
-    "jobs.model_parallel": ("ModelParallelJob",),
+    "jobs.model_parallel": ("ModelParallelJob", "Parallelism"),
     "jobs.parallelism": ("NativeParallelism",),
     "jobs.ray": ("Ray",),
     "jobs.smp_v1": ("SmpV1",),

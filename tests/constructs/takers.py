@@ -112,7 +112,7 @@ NEEDED: dict[str, dict[str, Any]] = {
     "suggested_batch_sizes": {"model": "gpt2"},
 }
 # Public names that take no props of their own: protocols, what the library makes, and what is checked with its taker.
-WITHOUT = {"Cause", "Compiler", "SuggestedBatchSize", "TrainingJob", "TrainingProps"}
+WITHOUT = {"Cause", "Compiler", "Launcher", "Parallelism", "SuggestedBatchSize", "TrainingJob", "TrainingProps"}
 
 
 NUMBERS = itertools.count()

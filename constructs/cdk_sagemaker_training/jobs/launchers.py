@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 from cdk_sagemaker_training.core.tokens import is_unresolved
 from cdk_sagemaker_training.core.unlisted import check_listed, unlisted_hint
@@ -40,7 +40,7 @@ class Torchrun:
     """
 
     processes_per_host: int | None = None
-    alone_because: ClassVar[str] = ""
+    alone_because = ""
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -82,7 +82,7 @@ class Mpi:
 
     processes_per_host: int | None = None
     custom_mpi_options: str = ""
-    alone_because: ClassVar[str] = ""
+    alone_because = ""
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -132,7 +132,7 @@ class SmDdp:
 
     launch_by: Literal["mpi", "torchrun"] = "mpi"
     custom_mpi_options: str = ""
-    alone_because: ClassVar[str] = ""
+    alone_because = ""
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -192,7 +192,7 @@ class PyTorchDdp:
     """
 
     processes_per_host: int | None = None
-    alone_because: ClassVar[str] = ""
+    alone_because = ""
 
     def __post_init__(self) -> None:
         check_fields(self)

@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from math import prod
-from typing import ClassVar, Literal
+from typing import Literal
 
 from cdk_sagemaker_training.core.tokens import is_unresolved
 from cdk_sagemaker_training.facts.instance_facts import instance_facts
@@ -56,7 +56,7 @@ class NativeParallelism:
     cpu_offload: bool = False
     precision: Precision = "fp32"
 
-    alone_because: ClassVar[str] = ""
+    alone_because = ""
 
     def __post_init__(self) -> None:
         check_fields(self)

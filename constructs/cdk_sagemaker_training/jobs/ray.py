@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from cdk_sagemaker_training.jobs.advice import Advice
 from cdk_sagemaker_training.jobs.instance_group import InstanceGroup
@@ -52,8 +52,8 @@ class Ray:
 
     script: str = "train.py"
     object_store_memory: Size | None = None
-    alone_because: ClassVar[str] = ""
-    program: ClassVar[str] = "ray_cluster/ray_cluster.py"
+    alone_because = ""
+    program = "ray_cluster/ray_cluster.py"
 
     def __post_init__(self) -> None:
         check_fields(self)

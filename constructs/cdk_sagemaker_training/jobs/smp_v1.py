@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 from cdk_sagemaker_training.core.tokens import is_unresolved
 from cdk_sagemaker_training.facts.smp_images import SmpImage, smp_v1_image
@@ -115,7 +115,7 @@ class SmpV1:
     sdp_gradient_clipping: float | None = None
     custom_mpi_options: str = "--mca btl_vader_single_copy_mechanism none"
     more: Mapping[str, Any] | None = None
-    alone_because: ClassVar[str] = ""
+    alone_because = ""
 
     def __post_init__(self) -> None:
         check_fields(self)

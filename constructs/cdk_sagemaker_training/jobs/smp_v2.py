@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 from cdk_sagemaker_training.core.tokens import is_unresolved
 from cdk_sagemaker_training.facts.smp_images import SmpImage, smp_v2_image
@@ -67,7 +67,7 @@ class SmpV2:
     expert_parallel_degree: int | None = None
     random_seed: int | None = None
     more: Mapping[str, Any] | None = None
-    alone_because: ClassVar[str] = _NO_GROUPS
+    alone_because = _NO_GROUPS
 
     def __post_init__(self) -> None:
         check_fields(self)

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
 from cdk_sagemaker_training.jobs.advice import Advice
 from cdk_sagemaker_training.jobs.instance_group import InstanceGroup
@@ -21,7 +20,7 @@ class MultiWorkerMirrored:
     (estimator.py of the SageMaker Python SDK, version 2).
     """
 
-    alone_because: ClassVar[str] = (
+    alone_because = (
         "launches MultiWorkerMirroredStrategy, which SageMaker refuses with other groups; without a launcher the script can "
         "set TF_CONFIG itself, as training_code/heterogeneous/tensorflow does"
     )
@@ -55,9 +54,7 @@ class ParameterServer:
     over several itself, so synthesis warns of machines with several (fw_utils.py of the SageMaker Python SDK, version 2).
     """
 
-    alone_because: ClassVar[str] = (
-        "launches parameter servers, which the TensorFlow toolkit does not support with other groups"
-    )
+    alone_because = "launches parameter servers, which the TensorFlow toolkit does not support with other groups"
 
     def hyperparameters(self, group: InstanceGroup) -> Mapping[str, str]:
         """Return the hyperparameters that make the toolkit use this launcher.

@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 from cdk_sagemaker_training.core.unlisted import check_listed
 from cdk_sagemaker_training.facts.containers import training_compiler_images
@@ -30,7 +29,7 @@ class PyTorchXla:
     Only with ``compiler=TrainingCompiler()``: only AWS's build of PyTorch/XLA contains ``torch_xla.distributed.xla_spawn``.
     """
 
-    alone_because: ClassVar[str] = ""
+    alone_because = ""
 
     def hyperparameters(self, group: InstanceGroup) -> Mapping[str, str]:
         """Return the hyperparameters that make the toolkit use this launcher.
