@@ -16,11 +16,12 @@ import sys
 import sysconfig
 import tarfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import boto3
 import numpy as np
@@ -35,6 +36,7 @@ HERE = Path(__file__).parent
 LEAST_ACCURACY = 0.90
 MOST_BITS = 4.0  # of a byte; one that knows nothing of text needs 8
 HELD_OUT_MODULE = "argparse.py"
+WINDOW = "1280,800"  # pixels of a picture of the web page
 HEADS = 4  # what training_code/compiled/train.py takes unless told otherwise
 
 
@@ -48,12 +50,17 @@ def main() -> int:
     arguments.add_argument("--state", type=Path, default=HERE / ".local-account", help="the account's folder")
     arguments.add_argument("--picture", type=Path, help="also write the last picture of `training-jobs watch`, as SVG")
     arguments.add_argument("--report", type=Path, help="also write the page of `training-jobs report`")
+    arguments.add_argument(
+        "--pages",
+        type=Path,
+        help="also write a picture of each page of the account's web page to this folder, by Chromium",
+    )
     options = arguments.parse_args()
     console = Console()
     start = time.monotonic()
     try:
         with step(console, "start the account"):
-            account = LocalAccount(state=options.state)
+            account = LocalAccount(state=options.state, web=options.pages is not None)
             account.start()
         try:
             run(console, account, KINDS[options.kind], options)
@@ -114,6 +121,11 @@ def run(console: Console, account: LocalAccount, kind: Kind, options: argparse.N
         execution = client("stepfunctions").start_execution(stateMachineArn=machine)["executionArn"]
         watch(environment, execution, options.picture)
         job = describe(environment, execution)
+        if options.pages:
+            with step(console, "draw the web page"):
+                draw_pages(
+                    account, {"account": "", "execution": f"execution/{quote(execution, safe='')}"}, options.pages
+                )
         if options.report:
             command = ["training-jobs", "report", execution, "--to", str(options.report)]
             subprocess.run(command, env=environment, check=True)
@@ -179,6 +191,17 @@ def describe(environment: dict[str, str], execution: str) -> dict[str, Any]:
     command = ["training-jobs", "describe", execution, "--json"]
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True)
     return dict(json.loads(done.stdout))
+
+
+def draw_pages(account: LocalAccount, pages: Mapping[str, str], folder: Path) -> None:
+    """Save pictures of pages, by their names and paths after the token."""
+    for name, path in pages.items():
+        url = f"{account.description.web_url}{path}"
+        file = folder.absolute() / f"web-{name}.png"
+        command = ["chromium-headless-shell", "--no-sandbox", "--hide-scrollbars", f"--window-size={WINDOW}"]
+        done = subprocess.run([*command, f"--screenshot={file}", url], capture_output=True, text=True, check=False)
+        if done.returncode or not file.exists():
+            raise DemoError(f"Chromium cannot draw {name}:\n{done.stderr}")
 
 
 def download(s3: Any, uri: str, folder: Path) -> None:

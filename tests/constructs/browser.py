@@ -41,13 +41,13 @@ class Browser:
                 return dict(answer["result"])
             self.events.append(answer)
 
-    def open(self, page: Path, width: int, height: int) -> None:
-        """Open a file in a window of a size, and wait until it is loaded."""
+    def open(self, page: Path | str, width: int, height: int) -> None:
+        """Open a file or an address in a window of a size, and wait until it is loaded."""
         self.call(
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600
         )
         self.events.clear()
-        self.call("Page.navigate", url=page.as_uri())
+        self.call("Page.navigate", url=page if isinstance(page, str) else page.as_uri())
         while "Page.loadEventFired" not in [event["method"] for event in self.events]:
             self.events.append(self._next())
 
