@@ -4,8 +4,9 @@
 
 torchx comes from PyPI into an environment of its own, build/peers, at the first run. Each run is a process of its own, and the
 commands take turns, so that all are measured in the same minutes; a ratio is the median of those to the peer's run of the same
-turn. `python -c pass` is what no command of Python's can be below. The account is a local one, whose jobs fail at once, since
-their image is not there.
+turn. `python -c pass` is what no command of Python's can be below. Python's bytecode is there, as pip writes it where it installs
+a package, and a run before those that are measured writes that of this checkout. The account is a local one, whose jobs fail at
+once, since their image is not there.
 
 `list` shows the newest 50 of the jobs. `list --limit 1000` takes ten calls, since ListTrainingJobs lists 100 jobs at most
 (`MaxResults` in the service model), and an account has two such calls a second (aws-solutions/deepracer-on-aws 87), here as on
@@ -99,9 +100,14 @@ def measure(
 ) -> list[Measured]:
     """Run the commands in turn; the first is the peer."""
     seconds: dict[str, list[tuple[float, float]]] = {name: [] for name in commands}
-    for _ in range(runs):
-        for name, command in commands.items():
-            seconds[name].append(run(command, environment))
+    with tempfile.TemporaryDirectory() as bytecode:
+        environment = {key: value for key, value in environment.items() if key != "PYTHONDONTWRITEBYTECODE"}
+        environment["PYTHONPYCACHEPREFIX"] = bytecode
+        for turn in range(-1, runs):
+            for name, command in commands.items():
+                took = run(command, environment)
+                if turn >= 0:
+                    seconds[name].append(took)
     first = [wall for wall, _ in next(iter(seconds.values()))]
     return [
         Measured(

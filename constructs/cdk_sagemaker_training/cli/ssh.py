@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from cdk_sagemaker_training.cli.context import Options, Target, connect, find_job
-from cdk_sagemaker_training.client.errors import TrainingError
+from cdk_sagemaker_training.cli.output import print_json
 
 _PLUGIN = "session-manager-plugin"
 
@@ -23,14 +23,20 @@ def ssh(
     only_print: Annotated[
         bool, typer.Option("--print", help="Print the AWS CLI's command instead of running it.")
     ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON instead.")] = False,
 ) -> None:
     """Open a shell on a host of a running job with remote_debug=True, through AWS Systems Manager."""
+    from cdk_sagemaker_training.client import TrainingError
+
     account = connect(context)
     job = find_job(account, name)
     check_reachable(job.describe(), host, [it.name for it in job.hosts()])
     options: Options = context.find_root().obj or Options()
     profile = [] if options.profile is None else ["--profile", options.profile]
     command = [*session_command(job.name, host), "--region", account.region, *profile]
+    if as_json:
+        print_json(command)
+        return
     if only_print:
         typer.echo(shlex.join(command))
         return
@@ -67,6 +73,8 @@ def check_reachable(job: Mapping[str, Any], host: str, hosts: list[str]) -> None
     Raises:
         TrainingError: The job is not training, has no remote debugging, or has no such host.
     """
+    from cdk_sagemaker_training.client import TrainingError
+
     name, phase = job["TrainingJobName"], job["SecondaryStatus"]
     if phase != "Training":
         raise TrainingError(f"{name} is not training but {phase}: a session needs its running containers")
