@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import shutil
 import signal
@@ -46,6 +47,7 @@ def up(
     state: Path = context.find_root().obj.running_state.absolute()
     account = running_account(state)
     if account is None:
+        print(f"starting an account on {state} ...", flush=True)
         account = start_detached(state, context.find_root().obj.arguments)
     print(f"the account answers at {account.endpoint_url} (process {account.pid}); its log is {state / 'account.log'}")
     if account.web_url is not None:
@@ -62,10 +64,30 @@ def up(
     print('`local-account stop` ends it; for other tools in this terminal: eval "$(local-account env)"')
 
 
-def status(context: typer.Context) -> None:
+def status(
+    context: typer.Context,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
     """Say whether an account runs, where, since when, and how much disk its folder has."""
     state, account = running_in(context)
     seconds = int(time.time() - psutil.Process(account.pid).create_time())
+    if as_json:
+        print(
+            json.dumps(
+                {
+                    "endpoint": account.endpoint_url,
+                    "web_page": account.web_url,
+                    "process": account.pid,
+                    "seconds": seconds,
+                    "regions": list(account.regions),
+                    "folder": str(state),
+                    "mebibytes": _mebibytes(state),
+                    "log": str(state / "account.log"),
+                },
+                indent=2,
+            )
+        )
+        return
     print(f"endpoint   {account.endpoint_url}")
     if account.web_url is not None:
         print(f"web page   {account.web_url}")

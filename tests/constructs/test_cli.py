@@ -4,10 +4,12 @@ import ast
 import inspect
 import io
 import json
+import os
 import re
 import subprocess
 import sys
 from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +23,10 @@ from urllib3 import HTTPResponse
 
 import cdk_sagemaker_training
 from cdk_sagemaker_training.cli import watch
+from cdk_sagemaker_training.cli.context import local_page
 from cdk_sagemaker_training.cli.errors import connection_lost, one_line
-from cdk_sagemaker_training.cli.show import console_links
+from cdk_sagemaker_training.cli.main import app as main_app
+from cdk_sagemaker_training.cli.show import console_links, page_links
 from cdk_sagemaker_training.cli.ssh import check_reachable, session_command
 from cdk_sagemaker_training.cli.start import execution_input
 from cdk_sagemaker_training.cli.watch_state import Watched
@@ -201,6 +205,35 @@ A_REQUEST = {"AlgorithmSpecification": {"TrainingImage": "image", "TrainingInput
 def test_no_model_trainer_where_it_would_send_another_request(members: dict[str, Any], words: str) -> None:
     with pytest.raises(TrainingError, match=words):
         model_trainer({**A_REQUEST, **members}, None, boto3.Session(), "digits")
+
+
+def test_a_local_accounts_links_are_those_of_its_web_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    described = {"pid": os.getpid(), "port": 4566, "web_url": "http://127.0.0.1:5000/token/"}
+    (tmp_path / "account.json").write_text(json.dumps(described))
+    monkeypatch.setenv("SAGEMAKER_LOCAL_ACCOUNT_STATE", str(tmp_path))
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://localhost:4566")
+    page = local_page()
+    assert page == described["web_url"]
+    arn = "arn:aws:states:us-east-1:1:execution:machine:one"
+    assert page_links(page, "us-east-1", "digits", arn) == {
+        "job": "http://127.0.0.1:5000/token/job/us-east-1/digits",
+        "execution": f"http://127.0.0.1:5000/token/execution/{arn.replace(':', '%3A')}",
+    }
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://localhost:4567")  # another account
+    assert local_page() is None
+
+
+def test_the_list_of_commands_has_each_purpose_whole(capsys: pytest.CaptureFixture[str]) -> None:
+    main_app(["--help"], standalone_mode=False)
+    _, _, commands = capsys.readouterr().out.partition("Commands:\n")
+    lines = commands.splitlines()
+    assert len(lines) == len(main_app.registered_commands)
+    assert [line for line in lines if line.endswith("...") or len(line.split(maxsplit=1)) < 2] == []
+
+
+def test_the_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None:
+    main_app(["--version"], standalone_mode=False)
+    assert capsys.readouterr().out == f"{version('cdk-sagemaker-training')}\n"
 
 
 def test_links_of_the_console_have_the_region_and_the_names() -> None:

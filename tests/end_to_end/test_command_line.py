@@ -248,10 +248,13 @@ class TestTheCommand:
         assert (tmp_path / "app" / "app.py").read_text() == stack.source
 
     def test_exports_the_call_of_the_sdk(self, typed: Callable[..., Ran]) -> None:
-        ran = typed("export", "Training", "--set", "steps=3")
+        ran = typed("export", "Training", "--set", "steps=3", "--name", "once")
         assert ran.code == 0, ran.err
         assert 'hyper_parameters={"steps": "3", "sagemaker_distribution_instance_groups":' in " ".join(ran.out.split())
         assert "training_job_name=f\"training-{time.strftime('%Y-%m-%d-%H-%M-%S')}\"" in ran.out
+        [call] = typed("export", "Training", "--set", "steps=3", "--name", "once", "--json").json
+        assert call["request"]["HyperParameters"]["steps"] == "3"
+        assert f"{call['source']}\n" == ran.out
 
     def test_adopts_nothing_that_is_not_there(self, typed: Callable[..., Ran]) -> None:
         ran = typed("adopt", "nothing")
@@ -281,6 +284,13 @@ class TestTheCommand:
         assert (seen["execution"], seen["job"], seen["phase"]) == ("SUCCEEDED", job.name, "Completed")
         assert seen["metrics"] == {"loss": 33.0}
         assert {"host": "algo-2", "message": "step 3 loss 33"} in seen["lines"]
+
+    def test_starts_and_follows_in_json(self, typed: Callable[..., Ran]) -> None:
+        ran = typed("start", "Single", "--set", "steps=0", "--name", "in-json", "--follow", "--json")
+        assert ran.code == 0, ran.err
+        started, end = json.JSONDecoder().raw_decode(ran.out)
+        assert started["name"] == "in-json"
+        assert [json.loads(line) for line in ran.out[end:].splitlines() if line][-1]["execution"] == "SUCCEEDED"
 
     def test_describes_a_job(self, typed: Callable[..., Ran], job: Job) -> None:
         described = typed("describe", "three-steps").out
@@ -325,10 +335,19 @@ class TestTheCommand:
         assert f"loss: {job.name} 33" in written
         assert "the steps must not be negative" in written
 
-    def test_has_no_links_of_a_console_in_the_local_account(self, typed: Callable[..., Ran], job: Job) -> None:
+    def test_has_no_links_in_a_local_account_without_a_web_page(self, typed: Callable[..., Ran], job: Job) -> None:
         ran = typed("open", job.name)
         assert (ran.code, ran.out) == (2, "")
-        assert "the local account has no console" in ran.err
+        assert "the local account has no web page" in ran.err
+
+    def test_does_not_start_with_an_input_that_the_workflow_does_not_read(
+        self, typed: Callable[..., Ran], account: Account
+    ) -> None:
+        before = len(list(account.workflow("Training").executions()))
+        ran = typed("start", "Training", "--set", "steps=3", "--set", "epoch=3")
+        assert (ran.code, ran.out) == (2, "")
+        assert "Logging/Training takes resume_from, steps of the input, got 'epoch=3'" in ran.err
+        assert len(list(account.workflow("Training").executions())) == before
 
     def test_refuses_to_resume_what_has_no_checkpoints(self, typed: Callable[..., Ran], failed: Execution) -> None:
         ran = typed("resume", "no-steps")
@@ -418,7 +437,10 @@ class TestAnErrorOfAws:
     def test_of_a_job_that_is_not_there_says_what_is(self, typed: Callable[..., Ran]) -> None:
         ran = typed("describe", "nothing")
         assert ran.code == 2
-        assert "no workflow 'nothing' in us-east-1; name one of Logging/Single, Logging/Training" in one_line(ran)
+        assert one_line(ran) == (
+            "training-jobs: no job or execution 'nothing', and no workflow 'nothing' in us-east-1; "
+            "name one of Logging/Single, Logging/Training"
+        )
 
 
 def step(number: int) -> Callable[[list[str]], bool]:

@@ -70,7 +70,12 @@ def adopt(
 
 
 def export(
-    context: typer.Context, workflow: WorkflowName = None, set: Set = None, input: Input = None, name: Name = None
+    context: typer.Context,
+    workflow: WorkflowName = None,
+    set: Set = None,
+    input: Input = None,
+    name: Name = None,
+    as_json: AsJson = False,
 ) -> None:
     """Print the call of SageMaker's SDK that starts the job which the next start would, without the state machine."""
     from cdk_sagemaker_training.adopt.export import sdk_call
@@ -78,8 +83,13 @@ def export(
     account = connect(context)
     found = account.workflow(workflow)
     shape = account.client("sagemaker").meta.service_model.operation_model("CreateTrainingJob").input_shape
-    for request in found.planned_requests(execution_input(input, set), name=name, alternatives=False):
-        typer.echo(sdk_call(request, shape, found.path.rpartition("/")[2].lower()))
+    requests = found.planned_requests(execution_input(input, set, found), name=name, alternatives=False)
+    calls = [sdk_call(request, shape, found.path.rpartition("/")[2].lower()) for request in requests]
+    if as_json:
+        print_json([{"request": request, "source": call} for request, call in zip(requests, calls, strict=True)])
+        return
+    for call in calls:
+        typer.echo(call)
 
 
 def adopted_job(context: typer.Context, name: str) -> Adopted:

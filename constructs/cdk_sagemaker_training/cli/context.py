@@ -65,10 +65,8 @@ def local_environment(state: Path = LOCAL_STATE) -> dict[str, str]:
     Args:
         state: The account's state folder.
     """
-    try:
-        described: dict[str, Any] = json.loads((state / "account.json").read_text())
-        os.kill(described["pid"], 0)  # the file of an account that was killed remains
-    except (OSError, ValueError, KeyError):
+    described = _running(state)
+    if not described:
         return {}
     return {
         "AWS_ACCESS_KEY_ID": described["access_key_id"],
@@ -78,6 +76,23 @@ def local_environment(state: Path = LOCAL_STATE) -> dict[str, str]:
         "AWS_REGION": described["regions"][0],
         "AWS_ENDPOINT_URL": f"http://localhost:{described['port']}",
     }
+
+
+def local_page() -> str | None:
+    """Return the address of the web page of the local account that the environment names; None where there is none."""
+    described = _running(Path(os.environ.get("SAGEMAKER_LOCAL_ACCOUNT_STATE") or LOCAL_STATE))
+    is_meant = f"http://localhost:{described.get('port')}" == os.environ.get("AWS_ENDPOINT_URL")
+    return described.get("web_url") if is_meant else None
+
+
+def _running(state: Path) -> dict[str, Any]:
+    """The description of the local account that runs on a state folder; empty where none does."""
+    try:
+        described: dict[str, Any] = json.loads((state / "account.json").read_text())
+        os.kill(described["pid"], 0)  # the file of an account that was killed remains
+    except (OSError, ValueError, KeyError):
+        return {}
+    return described
 
 
 def find_execution(account: Account, name: str | None) -> Execution | None:
@@ -103,7 +118,12 @@ def find_execution(account: Account, name: str | None) -> Execution | None:
                 return found
         else:
             return None
-    workflow = account.workflow(name)
+    try:
+        workflow = account.workflow(name)
+    except NotFoundError as error:
+        if name is None or "/" in name:
+            raise
+        raise NotFoundError(f"no job or execution {name!r}, and {error}") from None
     latest = workflow.latest()
     if latest is None:
         raise NotFoundError(f"{workflow.path} was never started: `training-jobs start {workflow.path}`")

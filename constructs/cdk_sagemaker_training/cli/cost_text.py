@@ -45,16 +45,19 @@ def numbers_of(given: Sequence[str] | None, option: str, form: str) -> dict[str,
     return numbers
 
 
-def cost_line(times: Sequence[MachineTime], prices: Mapping[str, float]) -> str:
+def cost_line(times: Sequence[MachineTime], prices: Mapping[str, float], *, at_most: bool = False) -> str:
     """Return machines, their time so far and at most, and dollars where the prices are known.
 
     Args:
         times: The machines' times.
         prices: Dollars an hour by type.
+        at_most: Leave out the time so far.
     """
     machines = ", ".join(f"{it.count} x {it.instance_type}" for it in times)
     seconds, limit = (max((getattr(it, key) for it in times), default=0) for key in ("seconds", "limit_seconds"))
     cost = cost_of(list(times), prices)
+    if at_most:
+        return f"{machines}: {duration(limit)}{'' if cost is None else f', ${cost[1]:.2f}'}"
     dollars = "" if cost is None else f", ${cost[0]:.2f} of ${cost[1]:.2f}"
     return f"{machines}: {duration(seconds)} of {duration(limit)}{dollars}"
 

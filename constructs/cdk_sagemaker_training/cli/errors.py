@@ -21,6 +21,7 @@ _UNKNOWN_KEY = {
 _DENIED = {"AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "AuthorizationError", "403"}
 _THROTTLED = {"Throttling", "ThrottlingException", "TooManyRequestsException", "RequestLimitExceeded", "SlowDown"}
 _ACTION = re.compile(r"not authorized to perform: (?P<action>[\w-]+:\w+)(?: on resource: (?P<resource>\S+))?")
+_LOCAL = "for an account on this machine, `training-jobs local up`"
 _LOG_IN = '`aws sso login`, or `export AWS_PROFILE=...`; for the local account, `eval "$(local-account env)"`'
 
 
@@ -41,7 +42,7 @@ def one_line(error: Exception) -> str | None:
     ):
         return f"the credentials have expired; {_LOG_IN}"
     if isinstance(error, exceptions.NoRegionError):
-        return "no region is set: use --region, or `export AWS_REGION=us-east-1`"
+        return f"no region is set: use --region, or `export AWS_REGION=us-east-1`; {_LOCAL}"
     if isinstance(error, exceptions.ProfileNotFound):
         return f"{error}; `aws configure list-profiles` lists those that are there"
     if isinstance(error, exceptions.EndpointConnectionError | exceptions.ConnectionError | exceptions.HTTPClientError):

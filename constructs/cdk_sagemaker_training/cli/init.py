@@ -9,6 +9,8 @@ from typing import Annotated
 import typer
 
 from cdk_sagemaker_training.cli.adopt import AccountNumber, PythonOfSdk, Sdk, adopted_job, adopted_script
+from cdk_sagemaker_training.cli.context import AsJson
+from cdk_sagemaker_training.cli.output import print_json
 
 
 def init(
@@ -16,10 +18,11 @@ def init(
     kind: Annotated[
         str,
         typer.Argument(
-            help="data-parallel, heterogeneous, compiled, model-parallel or huggingface; left out with --from-job and --from-sdk."
+            metavar="KIND",
+            help="data-parallel, heterogeneous, compiled, model-parallel or huggingface; none with --from-job and --from-sdk.",
         ),
     ] = "",
-    directory: Annotated[str, typer.Argument(help="The app's folder, by default this one.")] = "",
+    directory: Annotated[str, typer.Argument(metavar="DIRECTORY", help="The app's folder, by default this one.")] = "",
     from_job: Annotated[
         str | None, typer.Option(metavar="JOB_NAME", help="The stack that `adopt JOB_NAME` prints.")
     ] = None,
@@ -28,6 +31,7 @@ def init(
     ] = None,
     account_number: AccountNumber = "123456789012",
     python: PythonOfSdk = sys.executable,
+    as_json: AsJson = False,
 ) -> None:
     """Write a deployable app of a kind into DIRECTORY: app.py, cdk.json, the training code, and data to try it with."""
     from cdk_sagemaker_training.cli.apps import write_adopted, write_app
@@ -49,11 +53,16 @@ def init(
             written = write_app(kind or "data-parallel", folder)
     except (ValueError, FileExistsError) as error:
         raise typer.BadParameter(str(error)) from error
-    for path in written:
-        typer.echo(path)
+    if as_json:
+        print_json([str(path) for path in written])
+    else:
+        for path in written:
+            typer.echo(path)
     for name, ok, detail in tools():
         if not ok:
             typer.echo(f"training-jobs: {name}: {detail}", err=True)
+    if as_json:
+        return
     within = "" if folder.resolve() == Path.cwd() else f"`cd {folder}`, then "
     then = "`cdk deploy`, and" if adopts else "`training-jobs local up`, and"
     typer.echo(f"\nNext: {within}{then} `training-jobs start --follow`; see README.md")

@@ -26,31 +26,48 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # half of the time that --help takes
     help="Start, watch and stop SageMaker training jobs of TrainingWorkflow, in AWS and in the local account.\n\n"
-    "Exit codes: 1 the job failed or was stopped, 2 wrong use, 3 a call to AWS failed, 130 Ctrl-C; the job goes on.",
+    "Exit codes: 0 success, 1 the job failed or was stopped, 2 wrong use, 3 a call to AWS failed, 130 Ctrl-C; the job goes on.",
 )
-app.command("init")(init.init)
-app.command("adopt")(adopt.adopt)
-app.command("export")(adopt.export)
-app.command("start")(start.start)
-app.command("watch")(watch.watch)
-app.command("logs")(show.logs)
-app.command("list")(show.list_jobs)
-app.command("describe")(show.describe)
-app.command("stop")(stop.stop)
-app.command("resume")(start.resume)
-app.command("download")(stop.download)
-app.command("cost")(show.cost)
-app.command("dry-run")(start.dry_run)
-app.command("measure", context_settings=measure.SETTINGS)(measure.measure)
-app.command("plan")(plan)
-app.command("ssh")(ssh)
-app.command("fits", context_settings=fits.SETTINGS)(fits.fits)
-app.command("diagnose")(diagnose)
-app.command("diff-upgrade")(diff_upgrade)
-app.command("open")(show.open_links)
-app.command("report")(report)
-app.command("doctor")(doctor)
-app.command("local", context_settings=local.SETTINGS, add_help_option=False)(local.local)
+app.command("init", short_help="Write a deployable app: stack, training code, data.")(init.init)
+app.command("adopt", short_help="Print the stack of a job or of a script of the SDK.")(adopt.adopt)
+app.command("export", short_help="Print the SDK's call of the job that starts next.")(adopt.export)
+app.command("start", short_help="Start a workflow.")(start.start)
+app.command("watch", short_help="Show a job live: states, hosts, metrics, cost, log.")(watch.watch)
+app.command("logs", short_help="Print the log lines of all hosts, by time.")(show.logs)
+app.command("list", short_help="List jobs, the newest first, or workflows.")(show.list_jobs)
+app.command("describe", short_help="Describe a job.")(show.describe)
+app.command("stop", short_help="Stop a job, and say where its last checkpoint is.")(stop.stop)
+app.command("resume", short_help="Go on from the checkpoints of an older execution.")(start.resume)
+app.command("download", short_help="Download the model, or the checkpoints.")(stop.download)
+app.command("cost", short_help="Print machines' time so far and at most, and dollars.")(show.cost)
+app.command("dry-run", short_help="Print the request that the next start sends.")(start.dry_run)
+app.command(
+    "measure", short_help="Measure steps and batches of a script on this machine.", context_settings=measure.SETTINGS
+)(measure.measure)
+app.command("plan", short_help="Predict time and cost of configurations of machines.")(plan)
+app.command("ssh", short_help="Open a shell on a host of a running job.")(ssh)
+app.command("fits", short_help="Predict whether a model fits the memory of GPUs.", context_settings=fits.SETTINGS)(
+    fits.fits
+)
+app.command("diagnose", short_help="Say what bounds a job, and what to change.")(diagnose)
+app.command("diff-upgrade", short_help="Compare two syntheses of an app before an upgrade.")(diff_upgrade)
+app.command("open", short_help="Print links to a job in AWS's console.")(show.open_links)
+app.command("report", short_help="Write a job, or two side by side, as one HTML page.")(report)
+app.command("doctor", short_help="Check what a deployment and a job need.")(doctor)
+app.command(
+    "local",
+    short_help="The account on this machine: up, status, stop, logs.",
+    context_settings=local.SETTINGS,
+    add_help_option=False,
+)(local.local)
+
+
+def _print_version(value: bool) -> None:
+    if value:
+        from importlib.metadata import version
+
+        typer.echo(version("cdk-sagemaker-training"))
+        raise typer.Exit
 
 
 @app.callback()
@@ -59,6 +76,9 @@ def _options(
     profile: Annotated[str | None, typer.Option(help="A profile of AWS's configuration.")] = None,
     region: Annotated[str | None, typer.Option(help="By default that of the profile or the environment.")] = None,
     aws: Annotated[bool, typer.Option("--aws", help="AWS, though a local account runs in this folder.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_print_version)
+    ] = False,
 ) -> None:
     context.obj = Options(profile, region, aws)
 

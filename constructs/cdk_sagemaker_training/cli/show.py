@@ -6,20 +6,23 @@ import os
 import re
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
+from urllib.parse import quote
 
 import typer
 
-from cdk_sagemaker_training.cli.context import AsJson, Target, connect, find_execution, find_job
+from cdk_sagemaker_training.cli.context import AsJson, Target, connect, find_execution, find_job, local_page
 from cdk_sagemaker_training.cli.output import clock, duration, print_json, print_table
 
+# The values of StatusEquals in the service model of ListTrainingJobs.
+Status = Literal["InProgress", "Completed", "Failed", "Stopping", "Stopped", "Deleting"]
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
 def list_jobs(
     context: typer.Context,
     contains: Annotated[str | None, typer.Argument(metavar="TEXT", help="Only jobs with this in their names.")] = None,
-    status: Annotated[str | None, typer.Option(help="Like InProgress, Completed or Failed.")] = None,
+    status: Annotated[Status | None, typer.Option(help="Only jobs of this status.")] = None,
     limit: Annotated[int, typer.Option(min=1, help="At most so many, the newest first.")] = 50,
     workflows: Annotated[bool, typer.Option("--workflows", help="List workflows instead.")] = False,
     as_json: AsJson = False,
@@ -131,16 +134,20 @@ def open_links(
     browser: Annotated[bool, typer.Option("--browser", help="Open them in a browser as well.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Print the links of AWS's console to a job, its log and its execution."""
+    """Print the links of AWS's console to a job and its execution, or those of the local account's web page."""
     from cdk_sagemaker_training.client import TrainingError
 
     account = connect(context)
+    page = None
     if os.environ.get("AWS_ENDPOINT_URL", "").startswith("http://localhost"):
-        raise TrainingError("the local account has no console; use `training-jobs watch`, `describe` and `logs`")
+        page = local_page()
+        if page is None:
+            raise TrainingError("the local account has no web page; use `training-jobs watch`, `describe` and `logs`")
     execution = find_execution(account, name)
     job = account.job(str(name)) if execution is None else execution.job()
     arn = execution.arn if execution is not None else job.execution_arn()
-    links = console_links(account.region, job.name, arn)
+    where = (account.region, job.name, arn)
+    links = console_links(*where) if page is None else page_links(page, *where)
     if as_json:
         print_json(links)
     for what, link in links.items():
@@ -164,6 +171,21 @@ def console_links(region: str, job: str, execution: str | None) -> dict[str, str
     links = {"job": f"{console}/sagemaker/home?region={region}#/jobs/{job}"}
     if execution is not None:
         links["execution"] = f"{console}/states/home?region={region}#/executions/details/{execution}"
+    return links
+
+
+def page_links(page: str, region: str, job: str, execution: str | None) -> dict[str, str]:
+    """Return the links of a local account's web page.
+
+    Args:
+        page: The page's address, with its token.
+        region: The region.
+        job: The job's name.
+        execution: The execution's ARN; None for a job of no workflow.
+    """
+    links = {"job": f"{page}job/{region}/{job}"}
+    if execution is not None:
+        links["execution"] = f"{page}execution/{quote(execution, safe='')}"
     return links
 
 

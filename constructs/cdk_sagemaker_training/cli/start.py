@@ -46,7 +46,8 @@ def start(
 ) -> None:
     """Start a workflow."""
     account = connect(context)
-    execution = account.workflow(workflow).start(execution_input(input, set), name=name)
+    found = account.workflow(workflow)
+    execution = found.start(execution_input(input, set, found), name=name)
     _started(account, execution, follow=follow, as_json=as_json)
 
 
@@ -79,7 +80,7 @@ def resume(
     input = older.input()
     # An execution that resumed another one wrote its checkpoints there.
     set_at(input, path, value_at(input, path) or older.name)
-    _apply(input, set)
+    _apply(input, set, workflow)
     _started(account, workflow.start(input), follow=follow, as_json=as_json)
 
 
@@ -101,7 +102,7 @@ def dry_run(
 
     account = connect(context)
     found = account.workflow(workflow)
-    chosen, complete = found.prepare(execution_input(input, set), name)
+    chosen, complete = found.prepare(execution_input(input, set, found), name)
     requests = found.planned_requests(complete, name=chosen)
     runs = found.planned_requests(complete, name=chosen, alternatives=False)
     times = [time for request in runs for time in machine_times(request)]
@@ -111,18 +112,21 @@ def dry_run(
         return
     for request in requests:
         print_json(request)
-    typer.echo(f"workflow  {found.path}\ninput     {json.dumps(complete)}\nat most   {cost_line(times, prices)}")
+    typer.echo(
+        f"workflow  {found.path}\ninput     {json.dumps(complete)}\nat most   {cost_line(times, prices, at_most=True)}"
+    )
 
 
-def execution_input(file: Path | None, members: list[str] | None) -> dict[str, Any]:
+def execution_input(file: Path | None, members: list[str] | None, workflow: Workflow | None = None) -> dict[str, Any]:
     """Return the input of an execution.
 
     Args:
         file: A JSON file with an object.
         members: ``KEY=VALUE`` each, which go before the file's. A value that is JSON is taken as such, else as text.
+        workflow: The workflow, which has to read each of the members.
 
     Raises:
-        BadParameter: The file holds no object, or a member no ``=``.
+        BadParameter: The file holds no object, or a member no ``=``, or the workflow does not read it.
     """
     input: Any = {}
     if file is not None:
@@ -132,17 +136,20 @@ def execution_input(file: Path | None, members: list[str] | None) -> dict[str, A
             raise typer.BadParameter(f"{file} cannot be read as JSON: {error}", param_hint="--input") from error
         if not isinstance(input, dict):
             raise typer.BadParameter(f"{file} must hold an object, like {{}}", param_hint="--input")
-    _apply(input, members)
+    _apply(input, members, workflow)
     return dict(input)
 
 
-def _apply(input: dict[str, Any], members: list[str] | None) -> None:
+def _apply(input: dict[str, Any], members: list[str] | None, workflow: Workflow | None) -> None:
     from cdk_sagemaker_training.client.workflows import set_at
 
     for member in members or []:
         key, separator, text = member.partition("=")
         if not key or not separator:
             raise typer.BadParameter(f"must be KEY=VALUE, like epochs=3, got {member!r}", param_hint="--set")
+        if workflow is not None and not workflow.reads(key):
+            taken = ", ".join(workflow.input_paths()) or "nothing"
+            raise typer.BadParameter(f"{workflow.path} takes {taken} of the input, got {member!r}", param_hint="--set")
         try:
             value = json.loads(text)
         except ValueError:
@@ -163,4 +170,4 @@ def _started(account: Account, execution: Execution, *, follow: bool, as_json: b
     if follow:
         from cdk_sagemaker_training.cli.watch import watch_to_the_end
 
-        raise typer.Exit(watch_to_the_end(account, execution.name, execution=execution))
+        raise typer.Exit(watch_to_the_end(account, execution.name, execution=execution, as_json=as_json))

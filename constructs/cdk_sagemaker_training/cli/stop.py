@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from cdk_sagemaker_training.cli.context import AsJson, Target, connect, find_job
+from cdk_sagemaker_training.cli.errors import INTERRUPTED
 from cdk_sagemaker_training.cli.output import print_json
 
 
@@ -22,7 +23,11 @@ def stop(
     job.stop()
     said: dict[str, Any] = {"job": job.name}
     if wait:
-        said["status"] = job.wait(2.0)["TrainingJobStatus"]
+        try:
+            said["status"] = job.wait(2.0)["TrainingJobStatus"]
+        except KeyboardInterrupt:
+            typer.echo(f"\n{job.name} is being stopped; `training-jobs describe {job.name}` shows when it is", err=True)
+            raise typer.Exit(INTERRUPTED) from None
         last = job.last_checkpoint()
         said["checkpoint"] = None if last is None else last.uri
         said["model"] = job.model_uri()

@@ -66,7 +66,10 @@ class Account:
         self.session = session or boto3.Session()
         chosen = region or self.session.region_name or os.environ.get("AWS_REGION")
         if chosen is None:
-            raise TrainingError("no region is set: use --region, or `export AWS_REGION=us-east-1`")
+            raise TrainingError(
+                "no region is set: use --region, or `export AWS_REGION=us-east-1`; for an account on this machine, "
+                "`training-jobs local up`"
+            )
         if session is None and self.session.region_name is None:
             self.session = boto3.Session(region_name=chosen)
         self.region = chosen

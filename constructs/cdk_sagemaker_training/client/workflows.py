@@ -80,6 +80,15 @@ class Workflow:
             found |= {it.group() for it in _INPUT_PATH.finditer(text.replace("$$.", "")) if not _of_own(it.group())}
         return sorted(path.removeprefix("$.") for path in found)
 
+    def reads(self, path: str) -> bool:
+        """Return whether its definition contains a path into a member of an execution's input.
+
+        Args:
+            path: Of the member, such as ``"epochs"``; its first name counts.
+        """
+        first = re.escape(path.split(".")[0])
+        return re.search(rf"\.{first}\b|\['{first}'\]", json.dumps(self.definition())) is not None
+
     def resume_path(self) -> str | None:
         """Return the member of the input that is ``resume_from``, such as ``"resume_from"``; None where there is none."""
         for request in self.requests():
