@@ -9,8 +9,8 @@ import functools
 import runpy
 import sys
 
-from data_service import entry
+import data_service
 
 _, address, *sys.argv = sys.argv
-entry.BatchServer = functools.partial(entry.BatchServer, host=address)
+data_service.BatchServer = functools.partial(data_service.BatchServer, host=address)
 runpy.run_path(sys.argv[0], run_name="__main__")

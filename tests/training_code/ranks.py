@@ -11,7 +11,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from data_service import BatchReader
-from data_service.pool import Processes
+from data_service.pool import start_process
 from torch.nn.parallel import DistributedDataParallel
 
 
@@ -23,7 +23,7 @@ def together(target: Callable[..., Any], ranks: int, *arguments: Any) -> list[An
     started = []
     for rank in range(ranks):
         ours, theirs = multiprocessing.Pipe()
-        process = Processes((__name__,)).start(_run, theirs, port, target, rank, ranks, arguments)
+        process = start_process((__name__,), _run, theirs, port, target, rank, ranks, arguments)
         theirs.close()
         started.append((process, ours))
     found = [ours.recv() for _, ours in started]

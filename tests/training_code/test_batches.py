@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 import serving  # noqa: F401, which finds the training code
 import torch
-from data_service.batches import Encoder, collated, decode
-from data_service.memory import LARGE, ReceiveMemory
+from data_service.batches import LARGE, Encoder, ReceiveMemory, collated, decode
 from hosts_and_trainers import Serve, addresses, serve
 from serving import BatchReader
 from torch import Tensor

@@ -15,7 +15,7 @@ import pytest
 import serving  # noqa: F401, which finds the training code
 from data_service import METRIC_DEFINITIONS, Summary
 from data_service.plan import Plan
-from data_service.pool import Payload, Processes, WorkerPool
+from data_service.pool import Payload, WorkerPool
 from hosts_and_trainers import Serve, addresses, bounded, eventually, numbers, serve
 from ranks import interrupted, plain_loop, together
 from serving import LENGTH, BatchReader, DataServiceError, Lines, Numbers
@@ -164,8 +164,8 @@ def test_local_workers_help_while_a_batch_holds_up_those_that_have_come_after_it
         "data_service.requester.BYTES_BEYOND", 0
     )  # as with large batches: two in flight for each source
     dataset = Stuck(str(tmp_path / "stuck"))  # in the third batch
-    payload, plan = Payload.of(dataset, None), Plan.of(dataset, batch_size=8, shuffle=False)
-    pool = partial(WorkerPool, payload, plan, 2, start=Processes(payload.modules).start)
+    plan = Plan.of(dataset, batch_size=8, shuffle=False)
+    pool = partial(WorkerPool, Payload.of(dataset, None), plan, 2)
     servers = addresses(serve(dataset=dataset, shuffle=False))
     with BatchReader(servers, job="job", plan=plan, local=pool, prefetch=4) as reader:
         reader.epoch(0)

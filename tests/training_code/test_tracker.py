@@ -7,8 +7,7 @@ from collections.abc import Sequence as Several
 
 import pytest
 import serving  # noqa: F401, which finds the training code
-from data_service.plan import Plan, Sequence
-from data_service.tracker import BatchTracker, Key
+from data_service.plan import BatchTracker, Key, Plan, Sequence
 
 
 def tracker_of(plan: Plan, position: Several[object] = (), *, ordered: bool) -> BatchTracker:

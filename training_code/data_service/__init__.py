@@ -13,20 +13,34 @@ or, by hand,
 A batch is a pure function of seed, epoch and number, and each rank keeps account of its own. So any host can make any batch,
 and each comes exactly once, whichever part dies meanwhile. The way of a batch through these modules:
 
-    plan      which samples it has
-    pool      worker processes, of which one takes the order;     worker: calls dataset[i], and collates into
-    memory    a slot of shared memory, with                       batches: a description of the tensors in it
-    serving   the process that sends it;                          server: what keeps that process running
-    protocol  frames on a connection                              hosts: the other end of it
-    requester what is requested from which host;                  tracker: pending, in flight, ready, delivered
-    reader    delivers batches in order to the loop of the script
-    metrics   what the time of an epoch went into
+    plan       which samples it has; pending, in flight, ready or delivered
+    pool       worker processes, of which one takes the order, and their slots of shared memory
+    worker     calls dataset[i], and collates into a slot
+    batches    nested tensors as bytes, and the memory that they are received into
+    server     the process that sends a slot's bytes, and what keeps that process running
+    protocol   frames on a connection
+    requester  the other end of it: what is requested from which host
+    reader     delivers batches in order to the loop of the script; where the time of an epoch went
 """
 
-from .entry import read_batches
-from .metrics import METRIC_DEFINITIONS, Summary
+from __future__ import annotations
+
+import atexit
+import json
+import multiprocessing
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from torch.utils.data import Dataset
+
+from .plan import Plan
+from .pool import Payload, WorkerPool
 from .protocol import DataHostLost, DataServiceError, TrainerFailed
-from .reader import BatchReader
+from .reader import METRIC_DEFINITIONS, BatchReader, Summary
 from .server import BatchServer
 
 # What read_batches returns.
@@ -43,3 +57,158 @@ __all__ = [
     "TrainerFailed",
     "read_batches",
 ]
+
+SHARDS = 4  # of an iterable dataset, for each host that prepares, where the number of its workers is not given
+NICE = 10  # of local workers, where data hosts prepare batches as well: the step's own work goes first
+
+
+@dataclass(frozen=True)
+class _Job:
+    """This process in its job, as SageMaker's training toolkit and torchrun describe it in the environment; alone on a laptop."""
+
+    arn: str
+    host: str
+    group: str
+    groups: Mapping[str, list[str]]
+    rank: int
+    ranks: int
+    local_ranks: int
+
+    @staticmethod
+    def here(environment: Mapping[str, str] = os.environ) -> _Job:
+        groups = json.loads(environment.get("SM_INSTANCE_GROUPS_DICT", "{}"))
+        return _Job(
+            arn=environment.get("TRAINING_JOB_ARN", "a job on a laptop"),
+            host=environment.get("SM_CURRENT_HOST", "localhost"),
+            group=environment.get("SM_CURRENT_INSTANCE_GROUP", ""),
+            groups={name: sorted(about["hosts"], key=_number) for name, about in groups.items()},
+            rank=int(environment.get("RANK", "0")),
+            ranks=int(environment.get("WORLD_SIZE", "1")),
+            local_ranks=int(environment.get("LOCAL_WORLD_SIZE", "1")),
+        )
+
+
+def _number(host: str) -> tuple[int, str]:
+    """``algo-10`` after ``algo-2``."""
+    digits = host.rpartition("-")[2]
+    return (int(digits) if digits.isdigit() else 0, host)
+
+
+def read_batches(
+    dataset: Dataset[Any] | None,
+    *,
+    batch_size: int,
+    shuffle: bool = True,
+    drop_last: bool = False,
+    even: bool | str = True,
+    seed: int = 0,
+    epochs: int | None = None,
+    workers: int | None = None,
+    collate_fn: Callable[[list[Any]], Any] | None = None,
+    ordered: bool = True,
+    data_group: str = "data_group",
+    port: int = 6000,
+    heartbeat_timeout: float = 300.0,
+    connect_timeout: float = 900.0,
+    host_timeout: float = 30.0,
+    local_workers: int | None = None,
+    prefetch: int = 4,
+    look_ahead: int | None = None,
+    shards: int | None = None,
+) -> BatchReader:
+    """A rank's batches of a dataset, epoch by epoch; on a host of ``data_group`` it serves them instead, and ends the process.
+
+    There it raises ``SystemExit`` when the training is over: with 0, or where it failed with the reason, which is code 1.
+    In a job without that group each training process prepares its own batches. Whatever ends the script, even an uncaught
+    error, is reported to the data hosts. The host, its group and its ranks are read from the variables that SageMaker's training
+    toolkit and torchrun set.
+
+    Args:
+        dataset: Map-style or iterable, the same on all hosts; it is pickled to worker processes, and so is ``collate_fn``.
+            None on a host that trains beside data hosts and lacks the files: it takes their plan, and has no local workers.
+        batch_size: Samples in a batch of one rank; the last of an epoch may hold fewer, unless ``drop_last``.
+        even: True: every rank reads the same number of batches, and what is left over is left out. ``"pad"``: every rank reads
+            the same number, and batches from the epoch's beginning come twice. False: ranks may differ by one batch.
+        seed: Of the permutations, and of the random numbers with which a batch is made.
+        epochs: How many the training takes, so that nothing is made beyond the last one.
+        workers: Processes of each data host; None is one for each of its CPUs.
+        ordered: In an order that is the same in every run, or else in that of arrival, which waits for no slow batch.
+        port: TCP port of each data host, to which the processes that train connect.
+        heartbeat_timeout: Seconds without a word of a rank after which a data host ends.
+        connect_timeout: Seconds in which each data host has to answer for the first time; training begins with the first.
+        host_timeout: Seconds without an answer after which a data host counts as lost, and the training fails; also those after
+            which a batch that has not come is requested from another host.
+        local_workers: Processes of each training process's own; None is half of its CPUs beyond one, and none where there are
+            but two.
+        prefetch: Batches that are kept ready, besides those that are being made or are on their way.
+        look_ahead: Bytes of batches in each training process that are ready or on their way; None is its share of 8 GiB, or of a
+            quarter of the machine's memory where that is less.
+        shards: Of an iterable dataset, at least one for each rank; None is one for each worker of all hosts that prepare, where
+            ``workers`` is given, and else four for each of those hosts.
+    """
+    # The first is set while multiprocessing imports the script into a process, the second from then on.
+    if getattr(multiprocessing.current_process(), "_inheriting", False) or multiprocessing.parent_process() is not None:
+        raise DataServiceError(
+            "read_batches must be called under `if __name__ == '__main__':`, since worker processes import the script"
+        )
+    job = _Job.here()
+    data_hosts = job.groups.get(data_group, [])
+    cpus = len(os.sched_getaffinity(0))
+    shards = shards or (workers or SHARDS) * (len(data_hosts) or job.ranks)
+    options: dict[str, Any] = {"batch_size": batch_size, "seed": seed, "shuffle": shuffle, "drop_last": drop_last}
+    options |= {"even": even, "shards": shards}
+    if dataset is None and (not data_hosts or job.group == data_group):
+        raise DataServiceError(f"dataset must not be None on a host that prepares batches, got None on {job.host}")
+    plan = None if dataset is None else Plan.of(dataset, **options)
+    if dataset is not None and job.groups and job.group == data_group:
+        server = BatchServer(
+            dataset,
+            job=job.arn,
+            workers=workers or cpus,
+            port=port,
+            heartbeat_timeout=heartbeat_timeout,
+            collate_fn=collate_fn,
+            **options,
+        )
+        _serve(server, job, workers or cpus)
+    pool = None
+    count = _local(local_workers, workers, cpus, job.local_ranks, bool(data_hosts))
+    if dataset is not None and plan is not None and count:
+        pool = partial(WorkerPool, Payload.of(dataset, collate_fn), plan, count, nice=NICE if data_hosts else 0)
+    reader = BatchReader(
+        [f"{host}:{port}" for host in data_hosts],
+        job=job.arn,
+        rank=job.rank,
+        ranks=job.ranks,
+        local_ranks=job.local_ranks,
+        connect_timeout=connect_timeout,
+        host_timeout=host_timeout,
+        prefetch=prefetch,
+        look_ahead=look_ahead,
+        ordered=ordered,
+        epochs=epochs,
+        plan=plan,
+        local=pool,
+        host=job.host,
+    )
+    atexit.register(lambda: reader.close(getattr(sys, "last_value", None)))
+    return reader
+
+
+def _serve(server: BatchServer, job: _Job, workers: int) -> None:
+    with server:
+        print(f"host {job.host} of {job.group} serves batches from {workers} worker processes", flush=True)
+        try:
+            server.wait()
+        except DataServiceError as error:
+            # A FailureReason begins where the toolkit first finds the name of one of Python's own errors.
+            raise SystemExit(f"Exception: {type(error).__name__}: {error}") from error
+    raise SystemExit(0)
+
+
+def _local(wanted: int | None, workers: int | None, cpus: int, processes: int, data_hosts: bool) -> int:
+    """How many workers a training process has of its own: all that there are, unless data hosts help it."""
+    half = max(0, (cpus // processes - 1) // 2) if cpus > 2 else 0
+    if data_hosts:
+        return half if wanted is None else wanted
+    return wanted or workers or max(1, 2 * half)

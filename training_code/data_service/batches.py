@@ -7,10 +7,13 @@ class is looked up among those that the reader has imported.
 from __future__ import annotations
 
 import collections
+import contextlib
 import dataclasses
 import json
+import mmap
 import sys
 import weakref
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Any
@@ -21,6 +24,9 @@ from torch.utils import _pytree as pytree
 from torch.utils.data._utils.collate import collate, default_collate_fn_map
 
 ALIGNMENT = 64  # bytes, of each tensor from the first
+LARGE = 2**20  # bytes from which memory is used again for later batches; smaller blocks malloc keeps
+HUGE_PAGE = 2**21
+MOST_KEPT = 64  # received batches whose memory is kept once their last tensor is gone
 
 
 @dataclasses.dataclass(frozen=True)
@@ -197,3 +203,54 @@ def tensor_from_buffer(buffer: memoryview, owner: object) -> Tensor:
 
 def _release(owner: object) -> None:
     """Nothing is left to do: the reference has ended."""
+
+
+class ReceiveMemory:
+    """Memory that batches are received into: pinned where there is a GPU, else that of batches that are gone.
+
+    The kernel hands out new memory page by page, at half the cost of receiving a batch into it.
+    """
+
+    def __init__(self) -> None:
+        self._pin, self._device = torch.cuda.is_available(), 0
+        self._free: deque[mmap.mmap] = deque(maxlen=MOST_KEPT)
+
+    def use_current_device(self) -> None:
+        """Pin from now on for the GPU that is the calling thread's."""
+        if self._pin:
+            self._device = torch.cuda.current_device()
+
+    def empty(self, size: int) -> Tensor:
+        """uint8 [size]."""
+        if self._pin:
+            with torch.cuda.device(self._device):  # or this thread would begin to use the first one
+                return torch.empty(size, dtype=torch.uint8, pin_memory=True)
+        if size < LARGE:
+            return torch.empty(size, dtype=torch.uint8)
+        block = None
+        with contextlib.suppress(IndexError):
+            block = self._free.pop()
+        if block is None or len(block) < size:
+            block = _huge_pages(size)
+        return tensor_from_buffer(memoryview(block)[:size], _InUse(self._free, block))
+
+    def pinned(self, memory: Tensor) -> Tensor:
+        """The same bytes where a GPU can copy them from; the same memory where there is none."""
+        return self.empty(len(memory)).copy_(memory) if self._pin else memory
+
+
+class _InUse:
+    """A block until the last tensor in it is gone."""
+
+    def __init__(self, free: deque[mmap.mmap], block: mmap.mmap) -> None:
+        self._free, self._block = free, block
+
+    def __del__(self) -> None:
+        self._free.append(self._block)
+
+
+def _huge_pages(size: int) -> mmap.mmap:
+    block = mmap.mmap(-1, -(-size // HUGE_PAGE) * HUGE_PAGE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    with contextlib.suppress(OSError):  # a kernel without them
+        block.madvise(mmap.MADV_HUGEPAGE)
+    return block

@@ -1,9 +1,14 @@
-"""A pool of worker processes without a thread of its own: its pipes are served by the event loop of who owns it."""
+"""Worker processes without a thread of their own: their pipes are served by the event loop of who owns the pool.
+
+A batch's slot is an anonymous file in memory (memfd), which workers open by its path under /proc. So nothing is left behind
+however processes end, and the size of /dev/shm, 64 MB in a container unless it is set, is no limit.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import io
+import mmap
 import multiprocessing
 import os
 import pickle
@@ -16,13 +21,13 @@ import traceback
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from multiprocessing import context, forkserver, popen_forkserver, reduction, spawn
 from types import ModuleType
 from typing import Any
 
 from torch.utils.data import Dataset
 
-from .memory import Slot, Slots
 from .plan import Plan
 from .worker import Failed, Made, Order, Result, work
 
@@ -30,7 +35,7 @@ MAX_DEATHS = 3  # workers that a batch may end in a row, before it counts as its
 PRELOADED = ("torch", "torch.utils.data", "data_service")
 START_ATTEMPTS, START_PAUSE = 20, 0.1  # seconds
 
-Done = Callable[[Result, Slot | None], object]
+Done = Callable[[Result, "Slot | None"], object]
 
 
 @dataclass(frozen=True)
@@ -100,36 +105,29 @@ class _Process(context.ForkServerProcess):
         return _Popen(process)
 
 
-class Processes:
-    """Starts processes, forked from a server that has torch loaded and no threads: each takes a hundredth of a second.
+def start_process(modules: tuple[str, ...], target: Callable[..., None], *arguments: Any, daemon: bool = True) -> Any:
+    """Start a process, forked from a server that has ``modules`` and torch loaded and no threads, in a hundredth of a second.
 
-    Processes of a dataset that is defined in the script itself import the script first, and no others.
+    Only if ``modules`` has ``"__main__"``, of a dataset that the script itself defines, it imports the script first. Raises
+    ``OSError`` where no process can be started. The forkserver ends with the process that is killed while it sends it a request
+    (``recvfds`` raises in its loop), so the request after that begins with a forkserver of its own.
     """
-
-    def __init__(self, modules: tuple[str, ...]) -> None:
-        self._class = context.ForkServerProcess if "__main__" in modules else _Process
-        forkserver.set_forkserver_preload([*PRELOADED, *(name for name in modules if name != "__main__")])
-
-    def start(self, target: Callable[..., None], *arguments: Any, daemon: bool = True) -> Any:
-        """Raises ``OSError`` where no process can be started.
-
-        The forkserver ends with the process that is killed while it sends it a request (``recvfds`` raises in its loop), so the
-        request after that begins with a forkserver of its own.
-        """
-        for left in reversed(range(START_ATTEMPTS)):
-            process = self._class(target=target, args=arguments, daemon=daemon)
-            try:
-                process.start()
-            except (ConnectionError, EOFError) as error:
-                if not left:
-                    raise OSError(f"multiprocessing's forkserver has ended: {error}") from error
-                time.sleep(START_PAUSE)  # until it is seen to have ended
-            else:
-                break
-        return process
+    kind = context.ForkServerProcess if "__main__" in modules else _Process
+    forkserver.set_forkserver_preload([*PRELOADED, *(name for name in modules if name != "__main__")])
+    for left in reversed(range(START_ATTEMPTS)):
+        process = kind(target=target, args=arguments, daemon=daemon)
+        try:
+            process.start()
+        except (ConnectionError, EOFError) as error:
+            if not left:
+                raise OSError(f"multiprocessing's forkserver has ended: {error}") from error
+            time.sleep(START_PAUSE)  # until it is seen to have ended
+        else:
+            break
+    return process
 
 
-def fork(target: Callable[..., None], pipe: Any, *arguments: Any) -> Any:
+def _fork(target: Callable[..., None], pipe: Any, *arguments: Any) -> Any:
     """Fork this process, which must have no other thread: ``target`` runs with ``pipe``, and without any other socket."""
     process = multiprocessing.get_context("fork").Process(target=_forked, args=(target, pipe, *arguments), daemon=True)
     process.start()
@@ -154,6 +152,42 @@ def describe_exit(code: int) -> str:
     return f"ended with {code}"
 
 
+class _File:
+    """A slot's memory; ``path`` is what another process of this user opens."""
+
+    def __init__(self) -> None:
+        self._file = os.memfd_create("batch")
+        self.path = f"/proc/{os.getpid()}/fd/{self._file}"
+        self._mapped: mmap.mmap | bytes = b""
+
+    def view(self, size: int) -> memoryview:
+        if size > len(self._mapped):  # a worker has made it larger
+            self._mapped = mmap.mmap(self._file, os.fstat(self._file).st_size)
+        return memoryview(self._mapped)[:size]
+
+    def __del__(self) -> None:
+        os.close(self._file)
+
+
+class Slot:
+    """A batch's place, free for another one when the last reference is gone."""
+
+    def __init__(self, free: deque[_File]) -> None:
+        self._free = free
+        try:
+            self._file = free.pop()  # the last that was freed may still be in the caches
+        except IndexError:
+            self._file = _File()
+        self.path = self._file.path
+
+    def view(self, size: int) -> memoryview:
+        """Its first ``size`` bytes."""
+        return self._file.view(size)
+
+    def __del__(self) -> None:
+        self._free.append(self._file)  # on any thread: a deque needs no lock
+
+
 @dataclass(eq=False)
 class _Task:
     order: Order
@@ -175,9 +209,9 @@ class _Worker:
 class WorkerPool:
     """``count`` processes that make batches of the dataset in ``payload``, each batch in a slot of shared memory.
 
-    All methods are called on the thread of the event loop, which calls ``handle`` with the keys of ``selector`` whose data is
-    this pool. A task's ``done`` is called there with the result, and the slot where it was made. ``start`` starts a process:
-    ``fork``, or that of ``Processes``.
+    All methods are called on the thread of the event loop of ``selector``, which calls its data with the events. A task's
+    ``done`` is called there with the result, and the slot where it was made. ``forks``: workers are forked from this process,
+    which has no other thread.
     """
 
     def __init__(
@@ -187,21 +221,19 @@ class WorkerPool:
         count: int,
         selector: selectors.BaseSelector,
         *,
-        start: Callable[..., Any] = fork,
+        forks: bool = False,
         nice: int = 0,
     ) -> None:
         if count < 1:
             raise ValueError(f"workers must be at least 1, like 4, got {count}")
         self.count, self.busy_seconds = count, 0.0
-        self._start_process = start
-        self._arguments = (payload.pickled, plan)
-        self._nice, self._selector = nice, selector
-        self._slots = Slots()
+        self._start_process = _fork if forks else partial(start_process, payload.modules)
+        self._payload, self._plan, self._nice, self._selector = payload, plan, nice, selector
+        self._free: deque[_File] = deque()
         self._waiting: deque[_Task] = deque()
         self._never_ready = 0
         self._broken: Failed | None = None
         self._workers = [_Worker(number) for number in range(count)]
-        self._by_file: dict[int, _Worker] = {}
 
     def start(self) -> None:
         for worker in self._workers:
@@ -215,46 +247,36 @@ class WorkerPool:
         self._put(_Task(Order(epoch, shard, number), done), first=False)
         self._dispatch()
 
-    def handle(self, key: selectors.SelectorKey) -> None:
-        """A file of this pool's is readable: a result, or the end of a process."""
-        worker = self._by_file.get(key.fd)
-        if worker is None:
-            return
-        try:
-            if worker.process is not None and key.fd == worker.process.sentinel:
-                self._replace(worker)
-            else:
-                self._receive(worker)
-        except Exception:
-            self._fail(Failed(f"the worker processes cannot be run:\n{traceback.format_exc()}"))
-
     def stop(self) -> None:
-        """End the processes, and free the memory of all slots that nobody refers to."""
-        for worker in self._workers:
-            if worker.process is not None:
-                worker.process.kill()
-        for worker in self._workers:
-            if worker.process is not None:
-                worker.process.join()
-        self._slots.close()
+        """End the processes."""
+        started = [worker.process for worker in self._workers if worker.process is not None]
+        for process in started:
+            process.kill()
+        for process in started:
+            process.join()
 
     def _start(self, worker: _Worker) -> None:
         worker.pipe, theirs = multiprocessing.Pipe()
         worker.ready = False
-        arguments = (theirs, *self._arguments, worker.number, self.count, self._nice)
+        arguments = (theirs, self._payload.pickled, self._plan, worker.number, self.count, self._nice)
         worker.process = self._start_process(work, *arguments)
         theirs.close()
-        for file in (worker.pipe.fileno(), worker.process.sentinel):
-            self._by_file[file] = worker
-            self._selector.register(file, selectors.EVENT_READ, self)
+        self._selector.register(worker.pipe, selectors.EVENT_READ, partial(self._handle, worker))
 
-    def _receive(self, worker: _Worker) -> None:
+    def _handle(self, worker: _Worker, _: int) -> None:
+        """Take a worker's result, or its end, in which its pipe ends."""
         try:
-            result = worker.pipe.recv()
-        except (EOFError, OSError):  # it has ended, which its sentinel reports
-            self._forget(worker.pipe.fileno())
-            return
-        if not worker.ready:
+            try:
+                result = worker.pipe.recv()
+            except (EOFError, OSError):
+                self._replace(worker)
+            else:
+                self._take(worker, result)
+        except Exception:
+            self._fail(Failed(f"the worker processes cannot be run:\n{traceback.format_exc()}"))
+
+    def _take(self, worker: _Worker, result: Result | None) -> None:
+        if not worker.ready:  # this is the first, and None where it has loaded the dataset
             worker.ready, self._never_ready = True, 0
             if result is not None:
                 self._fail(result)
@@ -264,14 +286,14 @@ class WorkerPool:
         if isinstance(result, Made):
             self.busy_seconds += result.seconds
         self._dispatch()
+        assert result is not None
         task.done(result, task.slot)
 
     def _replace(self, worker: _Worker) -> None:
-        self._forget(worker.pipe.fileno())
-        self._forget(worker.process.sentinel)
+        self._selector.unregister(worker.pipe)
+        worker.pipe.close()
         worker.process.join()
-        code = worker.process.exitcode
-        fatal = None
+        ended, fatal = describe_exit(worker.process.exitcode), None
         if not worker.ready:
             self._never_ready += 1
         elif worker.tasks:
@@ -281,18 +303,12 @@ class WorkerPool:
         for task in reversed(worker.tasks):
             self._put(task, first=True)
         worker.tasks.clear()
-        worker.pipe.close()
         if fatal is not None:
-            fatal.done(Failed(_describe_fatal(fatal.order, self._arguments[1], code)), fatal.slot)
+            fatal.done(Failed(self._describe_fatal(fatal.order, ended)), fatal.slot)
         if self._never_ready >= max(MAX_DEATHS, self.count):
-            self._fail(Failed(f"a worker process {describe_exit(code)} before it had loaded the dataset"))
+            self._fail(Failed(f"a worker process {ended} before it had loaded the dataset"))
         elif self._broken is None:
             self._start(worker)
-
-    def _forget(self, file: int) -> None:
-        with contextlib.suppress(KeyError):
-            self._selector.unregister(file)
-        self._by_file.pop(file, None)
 
     def _put(self, task: _Task, *, first: bool) -> None:
         shard = task.order.shard
@@ -306,7 +322,7 @@ class WorkerPool:
                 queue = worker.own or self._waiting
                 if worker.ready and queue and len(worker.tasks) < depth:
                     task = queue.popleft()
-                    task.slot = task.slot or self._slots.take()
+                    task.slot = task.slot or Slot(self._free)
                     worker.tasks.append(task)
                     with contextlib.suppress(OSError):  # it has ended, and will be replaced
                         worker.pipe.send_bytes(pickle.dumps(task.order._replace(path=task.slot.path)))
@@ -321,10 +337,11 @@ class WorkerPool:
         for task in left:
             task.done(why, task.slot)
 
-
-def _describe_fatal(order: Order, plan: Plan, code: int) -> str:
-    of = f"shard {order.shard}" if order.shard is not None else f"samples {plan.samples(order.epoch, order.number)}"
-    return (
-        f"batch {order.number} of epoch {order.epoch} ended {MAX_DEATHS} worker processes in a row, "
-        f"of which the last {describe_exit(code)}; it is of {of}"
-    )
+    def _describe_fatal(self, order: Order, ended: str) -> str:
+        of = f"shard {order.shard}"
+        if order.shard is None:
+            of = f"samples {self._plan.samples(order.epoch, order.number)}"
+        return (
+            f"batch {order.number} of epoch {order.epoch} ended {MAX_DEATHS} worker processes in a row, "
+            f"of which the last {ended}; it is of {of}"
+        )

@@ -11,8 +11,10 @@ END or FAILED for each request in any order, PONG for each PING, and BYE for DON
 from __future__ import annotations
 
 import json
+import selectors
 import socket
 import struct
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from enum import IntEnum
@@ -78,13 +80,22 @@ class Frame(NamedTuple):
 
 
 class Connection:
-    """Frames over a connected socket. No call waits longer than ``PAYLOAD_WAIT``.
+    """Frames over a connected socket, served by the event loop of ``selector``: its data is ``handle``, to call with the events.
 
-    ``allocate`` returns the memory for a payload of so many bytes; without it frames must have none.
+    No call waits longer than ``PAYLOAD_WAIT``. ``take`` is called with each frame that has come. An error, also one that ``take``
+    raises, closes the connection, and ``ended`` is called with it. ``allocate`` returns the memory for a payload of so many
+    bytes; without it frames must have none.
     """
 
-    def __init__(self, sock: socket.socket, allocate: Callable[[int], Tensor] | None = None) -> None:
-        self._socket, self._allocate = sock, allocate
+    def __init__(
+        self,
+        sock: socket.socket,
+        selector: selectors.BaseSelector,
+        take: Callable[[Frame], object],
+        ended: Callable[[Exception], object],
+        allocate: Callable[[int], Tensor] | None = None,
+    ) -> None:
+        self._socket, self._selector, self._take, self._ended, self._allocate = sock, selector, take, ended, allocate
         self._max_text, self._max_payload = (MAX_TEXT, 0) if allocate is None else (MAX_DESCRIPTION, MAX_BATCH)
         sock.settimeout(None)  # each call has its own flags or timeout
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # a small batch waits for no acknowledgement
@@ -94,14 +105,23 @@ class Connection:
         self._frame: Frame | None = None  # whose payload is under way
         self._left = memoryview(b"")  # of that payload
         self._unsent: deque[tuple[memoryview, object]] = deque()
-        self.received = 0
+        self._events = selectors.EVENT_READ
+        self._last = False  # whether it ends once all is sent
+        self.closed, self.received_at = False, 0.0
+        selector.register(sock, self._events, self.handle)
 
-    def fileno(self) -> int:
-        return self._socket.fileno()
-
-    @property
-    def sending(self) -> bool:
-        return bool(self._unsent)
+    def handle(self, events: int) -> None:
+        """Receive what has come, and send what there is room for."""
+        try:
+            if events & selectors.EVENT_READ and not self.closed:
+                for frame in self._receive():
+                    if not self._last:
+                        self._take(frame)
+                    if self.closed:
+                        return
+        except Exception as error:
+            self._end(error)
+        self.flush()
 
     def send(
         self,
@@ -111,16 +131,51 @@ class Connection:
         request: int = 0,
         payload: memoryview | bytes = b"",
         owner: object = None,
+        last: bool = False,
     ) -> None:
-        """Note a frame for ``flush``; ``owner`` is referenced until it is sent. ``about`` is its text, or becomes JSON."""
+        """Note a frame for ``flush``; ``about`` is its text, or becomes JSON.
+
+        ``owner`` is referenced until it is sent. The connection is closed after the ``last`` one.
+        """
+        if self._last:
+            return
         text = about.encode() if isinstance(about, str) else b"" if about is None else json.dumps(about).encode()
         header = HEADER.pack(kind, request, len(text), len(payload))
         self._unsent.append((memoryview(header + text), None))
         if len(payload):
             self._unsent.append((memoryview(payload), owner))
+        self._last = last
 
     def flush(self) -> None:
-        """Send what the kernel accepts now, of a payload also what it accepts within ``SEND_WAIT``. Raises ``OSError``."""
+        """Send what the kernel accepts now, of a payload also what it accepts within ``SEND_WAIT``."""
+        if self.closed:
+            return
+        try:
+            self._send()
+        except OSError as error:
+            self._end(error)
+            return
+        if self._last and not self._unsent:
+            self._end(ConnectionResetError("the connection was ended here"))
+            return
+        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if self._unsent else 0)
+        if events != self._events:
+            self._events = events
+            self._selector.modify(self._socket, events, self.handle)
+
+    def close(self) -> None:
+        if not self.closed:
+            self.closed = True
+            self._unsent.clear()
+            self._selector.unregister(self._socket)
+            self._socket.close()
+
+    def _end(self, error: Exception) -> None:
+        if not self.closed:
+            self.close()
+            self._ended(error)
+
+    def _send(self) -> None:
         while self._unsent:
             buffers = [self._unsent[n][0] for n in range(min(len(self._unsent), MAX_VECTORS))]
             # The kernel itself waits for room: returning to the event loop for each megabyte costs more than sending it.
@@ -137,7 +192,7 @@ class Connection:
                 sent -= len(first)
                 self._unsent.popleft()
 
-    def receive(self) -> Iterator[Frame]:
+    def _receive(self) -> Iterator[Frame]:
         """The frames that are complete with what has come. Raises ``OSError`` at its end, and ``ProtocolError``."""
         if self._frame is None:
             try:
@@ -147,23 +202,15 @@ class Connection:
             self._note(len(came))
             self._read += came
         while True:
-            if self._frame is not None:
-                self._receive_payload()
-                if self._left:
-                    return
-                frame, self._frame = self._frame, None
-                yield frame
-            if (frame := self._parse()) is None:
-                return
             if self._frame is None:
-                yield frame
-
-    def close(self) -> None:
-        self._unsent.clear()
-        self._socket.close()
+                self._frame = self._parse()
+            if self._frame is None or not self._receive_payload():
+                return
+            frame, self._frame = self._frame, None
+            yield frame
 
     def _parse(self) -> Frame | None:
-        """The next frame of what was read, whose payload is then under way if it has one."""
+        """The next frame of what was read, with what was read of its payload."""
         if len(self._read) < HEADER.size:
             return None
         kind, request, text_bytes, payload_bytes = HEADER.unpack_from(self._read)
@@ -172,36 +219,36 @@ class Connection:
                 f"a frame must be of a known kind, with a text of at most {self._max_text} and a payload of at most "
                 f"{self._max_payload} bytes, got kind {kind} with {text_bytes} and {payload_bytes}"
             )
-        begin, end = HEADER.size, HEADER.size + text_bytes
+        end = HEADER.size + text_bytes
         if len(self._read) < end:
             return None
-        text = bytes(self._read[begin:end])
-        if not payload_bytes:
-            del self._read[:end]
-            return Frame(kind, request, text, None)
-        assert self._allocate is not None
-        self._frame = Frame(kind, request, text, self._allocate(payload_bytes))
-        self._left = memoryview(self._frame.payload.numpy())  # type: ignore[union-attr]
-        here = min(len(self._read) - end, payload_bytes)
-        self._left[:here] = self._read[end : end + here]
-        self._left = self._left[here:]
+        payload, here = None, 0
+        if payload_bytes:
+            assert self._allocate is not None
+            payload, here = self._allocate(payload_bytes), min(len(self._read) - end, payload_bytes)
+            self._left = memoryview(payload.numpy())
+            self._left[:here] = self._read[end : end + here]
+            self._left = self._left[here:]
+        frame = Frame(kind, request, bytes(self._read[HEADER.size : end]), payload)
         del self._read[: end + here]
-        return self._frame
+        return frame
 
-    def _receive_payload(self) -> None:
+    def _receive_payload(self) -> bool:
+        """Whether all of it is there."""
         while self._left:
             try:
                 # The kernel fills the memory, without a call for each packet, and without the interpreter's lock.
                 came = self._socket.recv_into(self._left, len(self._left), socket.MSG_WAITALL)
             except BlockingIOError:
-                return
+                return False
             self._note(came)
             short = came < len(self._left)
             self._left = self._left[came:]
             if short:
-                return
+                return False
+        return True
 
     def _note(self, came: int) -> None:
         if not came:
             raise ConnectionResetError("the connection has ended")
-        self.received += came
+        self.received_at = time.monotonic()

@@ -1,23 +1,33 @@
-"""A data host: keeps a serving process running until every training rank is done, has failed, or sends no heartbeat."""
+"""A data host: a process that serves batches, and what keeps it running until every training rank is done or has failed.
+
+The serving process is one event loop over the host's port, its workers' pipes and its parent's. It keeps no account of an epoch:
+any batch can be requested from any data host, at any time. A peer is served only if it names the server's own job. That guards
+against crossed wires; it is no secret that keeps an attacker out.
+"""
 
 from __future__ import annotations
 
 import atexit
 import contextlib
+import hmac
 import multiprocessing
+import os
+import selectors
 import socket
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 from torch.utils.data import Dataset
 
 from .plan import Plan
-from .pool import Payload, Processes, describe_exit
-from .protocol import DataServiceError, TrainerFailed
-from .serving import Settings, serve
+from .pool import Payload, Slot, WorkerPool, describe_exit, start_process
+from .protocol import VERSION, Connection, DataServiceError, Frame, Kind, ProtocolError, TrainerFailed
+from .worker import End, Failed, Made, Result
 
 # So many deaths of the serving process in so many seconds, without a batch, end the data host.
 MAX_DEATHS, WITHIN = 5, 60.0
@@ -25,6 +35,10 @@ BACKLOG = 1024  # connections that wait for a serving process
 STOP_TIMEOUT = 10.0  # seconds until a serving process that does not end is killed
 # Seconds in which an error of the dataset reaches the ranks, which then report that they have failed.
 DATASET_ERROR_WAIT = 10.0
+HELLO_TIMEOUT = 10.0  # seconds until a peer without HELLO is disconnected
+PEER_TIMEOUT = 60.0  # seconds until one is from which nothing comes, not even a PING
+MAX_UNIDENTIFIED = 128  # peers without HELLO; of more the oldest is disconnected
+MAX_REQUESTS = 4096  # that a peer may have in flight
 
 
 class BatchServer:
@@ -65,16 +79,14 @@ class BatchServer:
             raise ValueError(f"workers must be at least 1, like 4, got {workers}")
         options = {"seed": seed, "shuffle": shuffle, "drop_last": drop_last, "even": even, "shards": shards or workers}
         plan = Plan.of(dataset, batch_size=batch_size, **options)  # type: ignore[arg-type]
-        self._settings = Settings(Payload.of(dataset, collate_fn), plan, workers, job)
-        self._processes = Processes(self._settings.payload.modules)
+        payload = Payload.of(dataset, collate_fn)
         self._timeout = heartbeat_timeout
-        self._alive: dict[int, float] = {}
+        self._alive: dict[int, float] = {}  # when the last heartbeat of each rank came
         self._done: set[int] = set()
-        self._expected: Sequence[int] = [0]  # the ranks whose home this host is
-        self._ranks_known = False
+        self._expected: Sequence[int] | None = None  # the ranks whose home this host is, once one has said so
         self._started = time.monotonic()
         self._error: DataServiceError | None = None
-        self._dataset_failed_at: float | None = None
+        self._inform_until = 0.0  # until when ranks receive an error of the dataset, before this host ends with it
         self._deaths: deque[float] = deque(maxlen=MAX_DEATHS)
         self._stopping = False
         self._changed = threading.Condition()
@@ -84,6 +96,7 @@ class BatchServer:
             raise DataServiceError(f"the data host cannot serve: {error}") from error
         self._listener.setblocking(False)
         self.port = self._listener.getsockname()[1]
+        self._arguments = (payload, plan, workers, job, self._listener)
         atexit.register(self.stop)  # before multiprocessing's own handler, which would wait for the serving process
         self._start()
         self._thread = threading.Thread(target=self._supervise, daemon=True)
@@ -98,11 +111,12 @@ class BatchServer:
         """Return when every rank has read all it wanted. Raises ``TrainerFailed``, or ``DataServiceError`` of the dataset."""
         with self._changed:
             while not self._stopping:
-                if self._error is not None and (self._dataset_failed_at is None or self._ranks_informed()):
+                now = time.monotonic()
+                if self._error is not None and (self._done or now >= self._inform_until):
                     raise self._error
-                if self._ranks_known and self._done.issuperset(self._expected):
+                if self._expected is not None and self._done.issuperset(self._expected):
                     return
-                self._changed.wait(self._check())
+                self._changed.wait(self._check(now))
 
     def stop(self) -> None:
         """End the serving process and its workers."""
@@ -128,7 +142,8 @@ class BatchServer:
 
     def _start(self) -> None:
         self._pipe, theirs = multiprocessing.Pipe()
-        self._process = self._processes.start(serve, self._settings, self._listener, theirs, daemon=False)
+        modules = self._arguments[0].modules
+        self._process = start_process(modules, _serve, theirs, *self._arguments, daemon=False)
         theirs.close()
 
     def _supervise(self) -> None:
@@ -149,41 +164,204 @@ class BatchServer:
                 print(f"{ended}; another is started", flush=True)
                 self._start()
 
-    def _take(self, what: str, *values: Any) -> None:
+    def _take(self, what: str, about: Any = None, expected: Sequence[int] = (), error: str | None = None) -> None:
+        """A report: the first batch was "served", the data host is "unable", the dataset "failed", or rank ``about`` is there."""
         with self._changed:
             if what == "served":
                 self._deaths.clear()
             elif what == "unable":
-                self._fail(DataServiceError(f"the data host cannot serve: {values[0]}"))
+                self._fail(DataServiceError(f"the data host cannot serve: {about}"))
             elif what == "failed":
-                self._dataset_failed_at = self._dataset_failed_at or time.monotonic()
-                self._error = self._error or DataServiceError(values[0])
+                if self._error is None:
+                    self._inform_until = time.monotonic() + DATASET_ERROR_WAIT
+                self._fail(DataServiceError(about))
             else:
-                rank, self._expected = values[:2]
-                self._ranks_known = True
-                self._alive[rank] = time.monotonic()
+                self._expected, self._alive[about] = expected, time.monotonic()
                 if what == "done":
-                    self._done.add(rank)
-                    if values[2] is not None:
-                        self._fail(TrainerFailed(f"training rank {rank} failed: {values[2]}"))
+                    self._done.add(about)
+                if error is not None:
+                    self._fail(TrainerFailed(f"training rank {about} failed: {error}"))
             self._changed.notify_all()
 
     def _fail(self, error: DataServiceError) -> None:
         self._error = self._error or error
         self._changed.notify_all()
 
-    def _ranks_informed(self) -> bool:
-        """Whether the ranks know of an error of the dataset, or have had the time to."""
-        assert self._dataset_failed_at is not None
-        return bool(self._done) or time.monotonic() - self._dataset_failed_at > DATASET_ERROR_WAIT
-
-    def _check(self) -> float:
+    def _check(self, now: float) -> float:
         """Seconds until something is to be looked at. Sets the error where no heartbeat of a rank came for too long."""
         if self._error is not None:
-            return 0.5
-        last = {rank: self._alive.get(rank, self._started) for rank in self._expected if rank not in self._done}
+            return self._inform_until - now
+        last = {rank: self._alive.get(rank, self._started) for rank in self._expected or [0] if rank not in self._done}
         overdue = min(last, key=last.__getitem__)
-        left = last[overdue] + self._timeout - time.monotonic()
+        left = last[overdue] + self._timeout - now
         if left <= 0:
             self._error = TrainerFailed(f"no heartbeat of training rank {overdue} for {self._timeout:g} s")
         return max(left, 0)
+
+
+def _serve(parent: Any, payload: Payload, plan: Plan, workers: int, job: str, listener: socket.socket) -> None:
+    """The serving process: serve until the parent sends "stop", or is gone."""
+    pool: WorkerPool | None = None
+    try:
+        selector = selectors.DefaultSelector()
+        pool = WorkerPool(payload, plan, workers, selector, forks=True)
+        server = _Server(plan, job, selector, listener, pool, parent)
+        pool.start()
+        server.run()
+    except (EOFError, BrokenPipeError):  # the parent is gone
+        pass
+    except Exception as error:
+        with contextlib.suppress(OSError):
+            parent.send(("unable", f"{type(error).__name__}: {error}"))
+    finally:
+        if pool is not None:
+            pool.stop()
+        os._exit(0)
+
+
+class _Peer:
+    """One connection; ``rank`` is None until HELLO."""
+
+    def __init__(self, sock: socket.socket, server: _Server) -> None:
+        self.since = time.monotonic()
+        self.rank: int | None = None
+        self.reader = self.host = ""
+        self.requests = 0
+        self.connection = Connection(sock, server.selector, partial(server.take, self), partial(server.lose, self))
+
+
+class _Server:
+    def __init__(
+        self,
+        plan: Plan,
+        job: str,
+        selector: selectors.BaseSelector,
+        listener: socket.socket,
+        pool: WorkerPool,
+        parent: Any,
+    ) -> None:
+        self.selector = selector
+        self._plan, self._job, self._listener, self._pool, self._parent = plan, job, listener, pool, parent
+        self._peers: set[_Peer] = set()
+        self._ranks: int | None = None
+        self._homes: list[int] = []
+        self._served = self._stopping = False
+        selector.register(listener, selectors.EVENT_READ, self._accept)
+        selector.register(parent, selectors.EVENT_READ, self._stop)
+
+    def run(self) -> None:
+        checked = time.monotonic()
+        while not self._stopping:
+            for key, events in self.selector.select(1.0):
+                key.data(events)
+            if (now := time.monotonic()) - checked > 1.0:
+                checked = now
+                for peer in list(self._peers):
+                    last, most = peer.connection.received_at, PEER_TIMEOUT
+                    if peer.rank is None:
+                        last, most = peer.since, HELLO_TIMEOUT
+                    if now - last > most:
+                        self._disconnect(peer)
+
+    def lose(self, peer: _Peer, error: Exception) -> None:
+        """Its connection has ended: whatever a peer sends ends nobody but itself."""
+        self._peers.discard(peer)
+        if not isinstance(error, OSError):
+            who = "a peer without HELLO" if peer.rank is None else f"rank {peer.rank} on {peer.host}"
+            print(f"disconnected {who}: {type(error).__name__}: {error}", flush=True)
+
+    def take(self, peer: _Peer, frame: Frame) -> None:
+        """A peer's frame."""
+        if frame.kind == Kind.HELLO:
+            self._hello(peer, frame.json())
+        elif peer.rank is None:
+            raise ProtocolError(f"the first frame must be HELLO, got {Kind(frame.kind).name}")
+        elif frame.kind == Kind.REQUEST:
+            for request, epoch, shard, number in frame.json():
+                self._request(peer, request, epoch, shard, number)
+        elif frame.kind == Kind.PING:
+            self._parent.send(("alive", peer.rank, self._homes))
+            peer.connection.send(Kind.PONG, {"busy": self._pool.busy_seconds})
+        elif frame.kind == Kind.DONE:
+            self._parent.send(("done", peer.rank, self._homes, frame.json()["error"]))
+            peer.connection.send(Kind.BYE, last=True)
+        else:
+            raise ProtocolError(f"a data host takes no {Kind(frame.kind).name}")
+
+    def _stop(self, _: int) -> None:
+        self._parent.recv()
+        self._stopping = True
+
+    def _accept(self, _: int) -> None:
+        with contextlib.suppress(OSError):  # it is gone, or there are no more files
+            self._peers.add(_Peer(self._listener.accept()[0], self))
+            unidentified = [one for one in self._peers if one.rank is None]
+            if len(unidentified) > MAX_UNIDENTIFIED:
+                self._disconnect(min(unidentified, key=lambda one: one.since))
+
+    def _disconnect(self, peer: _Peer) -> None:
+        self._peers.discard(peer)
+        peer.connection.close()
+
+    def _hello(self, peer: _Peer, message: dict[str, Any]) -> None:
+        refusal = self._refusal(message)
+        if refusal is not None:
+            peer.connection.send(Kind.REFUSED, refusal, last=True)
+            return
+        peer.rank, peer.reader, peer.host = int(message["rank"]), str(message["reader"]), str(message["host"])
+        self._ranks, self._homes = int(message["ranks"]), [int(rank) for rank in message["homes"]]
+        for one in list(self._peers):  # the same reader's, of which no end was seen
+            if one is not peer and one.rank == peer.rank:
+                self._disconnect(one)
+        self._parent.send(("alive", peer.rank, self._homes))
+        welcome = {"plan": asdict(self._plan), "workers": self._pool.count, "busy": self._pool.busy_seconds}
+        peer.connection.send(Kind.WELCOME, welcome)
+
+    def _refusal(self, message: dict[str, Any]) -> str | None:
+        """Why a peer is not served, if it is not."""
+        if not hmac.compare_digest(str(message["job"]).encode(), self._job.encode()):
+            return "this data host serves another training job"
+        if message["version"] != VERSION:
+            return f"this data host has version {VERSION} of the protocol, got {message['version']}"
+        rank, ranks, host = int(message["rank"]), int(message["ranks"]), message["host"]
+        if message["plan"] is not None and (differences := self._plan.differences(Plan(**message["plan"]))):
+            return f"it serves {', '.join(differences)} of rank {rank} on {host}"
+        if self._ranks not in (None, ranks) or not 0 <= rank < ranks:
+            return f"it serves {self._ranks} ranks, got rank {rank} of {ranks} on {host}"
+        for other in self._peers:
+            if other.rank == rank and other.reader != message["reader"]:
+                return (
+                    f"rank {rank} is a process on {other.host}, and another on {host}: "
+                    "only one group of hosts can train"
+                )
+        return None
+
+    def _request(self, peer: _Peer, request: int, epoch: int, shard: int | None, number: int) -> None:
+        most = self._plan.batches
+        known = number < most if most is not None else shard is not None and 0 <= shard < (self._plan.shards or 0)
+        if not (
+            known and epoch >= 0 and number >= 0 and 0 <= request < 2**32 and (shard is None) == (most is not None)
+        ):
+            raise ProtocolError(f"there is no batch {number} of shard {shard} of epoch {epoch}")
+        if peer.requests >= MAX_REQUESTS:
+            raise ProtocolError(f"at most {MAX_REQUESTS} batches can be requested at once")
+        peer.requests += 1
+        self._pool.submit(epoch, shard, number, partial(self._made, peer, request))
+
+    def _made(self, peer: _Peer, request: int, result: Result, slot: Slot | None) -> None:
+        peer.requests -= 1
+        if isinstance(result, Failed):
+            self._parent.send(("failed", result.text))
+        if isinstance(result, Made) and not self._served:
+            self._served = True
+            self._parent.send(("served",))
+        if peer not in self._peers:
+            return
+        if isinstance(result, Made) and slot is not None:
+            payload = slot.view(result.bytes)
+            peer.connection.send(Kind.BATCH, result.description, request=request, payload=payload, owner=slot)
+        elif isinstance(result, End):
+            peer.connection.send(Kind.END, request=request)
+        elif isinstance(result, Failed):
+            peer.connection.send(Kind.FAILED, result.text, request=request)
+        peer.connection.flush()

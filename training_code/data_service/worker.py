@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import mmap
 import os
 import pickle
 import random
@@ -20,7 +21,6 @@ import torch
 from torch.utils.data._utils import worker as torch_worker
 
 from .batches import Encoder, collated
-from .memory import OpenSlots
 from .plan import Plan
 
 
@@ -72,6 +72,28 @@ def work(orders: Connection, payload: bytes, plan: Plan, number: int, workers: i
             orders.send_bytes(pickle.dumps(worker.make(pickle.loads(orders.recv_bytes()))))
 
 
+class _OpenSlots:
+    """Slots of shared memory that this worker has mapped, by their paths."""
+
+    def __init__(self) -> None:
+        self._mapped: dict[str, mmap.mmap] = {}
+
+    def memory(self, path: str, size: int) -> memoryview:
+        """At least ``size`` bytes of a slot, made larger where it is smaller. Raises ``MemoryError`` where there are no more."""
+        found = self._mapped.get(path)
+        if found is None or len(found) < size:
+            with open(path, "r+b") as file:
+                length = os.fstat(file.fileno()).st_size
+                if length < size:
+                    # Pages that are only promised would end the worker by SIGBUS when they are written to.
+                    try:
+                        os.posix_fallocate(file.fileno(), 0, size)
+                    except OSError as error:
+                        raise MemoryError(f"a batch of {size} bytes finds no room in shared memory: {error}") from error
+                found = self._mapped[path] = mmap.mmap(file.fileno(), max(length, size))
+        return memoryview(found)
+
+
 class Worker:
     """Makes batches of one dataset; of an iterable one it continues where the shard's last order ended, if it can."""
 
@@ -79,7 +101,7 @@ class Worker:
         self._payload, self._plan = payload, plan
         self._dataset, self._collate = pickle.loads(payload)
         self._number, self._workers = number, workers
-        self._slots = OpenSlots()
+        self._slots = _OpenSlots()
         self._shards: dict[int, _Shard] = {}
 
     def make(self, order: Order) -> Result:
