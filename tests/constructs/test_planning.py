@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -85,6 +86,13 @@ def test_a_step_takes_as_long_as_its_slowest_part(
     assert step is not None
     assert (step.bound, step.seconds) == (bound, pytest.approx(seconds))
     assert max(step.limits.values()) == step.seconds
+
+
+@pytest.mark.soak
+def test_drawn_configurations_take_what_was_predicted_of_them_within_5_percent() -> None:
+    benchmark = Path(__file__).parents[2] / "benchmarks" / "planning.py"  # it draws by the clock, and prints the seed
+    done = subprocess.run([sys.executable, str(benchmark), "--draw", "20"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_the_limits_of_the_data_service_are_its_own() -> None:

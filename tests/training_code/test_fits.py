@@ -7,12 +7,19 @@ import os
 import re
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from preloaded import start
 
 ROOT = Path(__file__).parents[2]
 TRAINING_CODE = ROOT / "training_code"
+sys.path.insert(0, str(TRAINING_CODE / "model_parallel"))
+try:
+    from fits_search import smallest_layout
+finally:
+    sys.path.pop(0)  # its other modules' names are those of other tests' modules too
 DOCUMENT = (ROOT / "docs" / "memory-by-layout.md").read_text()
 MODEL = re.search(r"The model: `(.*)`", DOCUMENT)
 MEASURED = {  # KiB of parameters, optimizer state and activations
@@ -158,3 +165,44 @@ def test_the_largest_batch_fits_and_a_larger_one_does_not(tmp_path: Path) -> Non
     assert found["batch_size"] % 2 == 0
     assert predicted(tmp_path, *layout, f"--batch-size={found['batch_size']}")["peak"] == found["peak"]
     assert fits(tmp_path, *layout, limit, f"--batch-size={found['batch_size'] + 2}")[0] == 1
+
+
+def sizes(ranks: int, layout: list[str]) -> Any:
+    """A model of 96 bytes of state and 8 of activations, of which checkpointing leaves 2; its heads do not divide by 3."""
+    if layout[:2] == ["--tensor", "3"]:
+        raise ValueError("heads must be divisible by tensor, got 8 and 3")
+    activations = 2 if "--activation-checkpointing" in layout else 8
+    state = 96 / ranks
+    return SimpleNamespace(parameters=state / 4, gradients=state / 4, optimizer=state / 2, peak=state + activations)
+
+
+@pytest.mark.parametrize(
+    ("devices", "limit", "machines", "layout"),
+    [
+        (4, 32, 1, []),
+        (4, 26, 1, ["--activation-checkpointing"]),
+        (4, 20, 2, []),
+        (4, 5, 8, ["--activation-checkpointing"]),
+        (3, 11, 4, ["--activation-checkpointing"]),
+    ],
+)
+def test_the_smallest_layout_has_the_fewest_machines_and_recomputes_only_where_it_has_to(
+    devices: int, limit: float, machines: int, layout: list[str]
+) -> None:
+    assert smallest_layout(sizes, devices, limit)[:2] == (machines, layout)
+
+
+def test_a_model_that_fits_on_no_number_of_machines_is_an_error() -> None:
+    with pytest.raises(ValueError, match="gpu_memory must hold a layout on 128 machines"):
+        smallest_layout(sizes, 4, 1)
+
+
+@pytest.mark.soak
+def test_the_smallest_layout_fits_where_none_of_one_machine_does(tmp_path: Path) -> None:
+    model = ("--layers=2", "--width=64", "--heads=2", "--hidden=64", "--context=64")
+    found = predicted(tmp_path, *model, "--ranks=2", "--gpu-memory=0.0016", "--smallest-layout")
+    assert found["machines"] > 1
+    assert found["peak"] <= 0.0016 * 2**30
+    for layout in ((), ("--tensor=2",)):
+        smallest = ("--activation-checkpointing", f"--batch-size={1 if layout else 2}")
+        assert fits(tmp_path, *model, "--ranks=2", *layout, *smallest, "--gpu-memory=0.0016")[0] == 1

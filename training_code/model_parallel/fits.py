@@ -3,6 +3,7 @@
     python fits.py --ranks 8 --gpu-memory 80 --data-shard 8 --activation-checkpointing --layers 32 --width 4096 ...
     python fits.py --ranks 512 --gpu-memory 80 --model llama/ --tensor 8 --precision bf16 --batch-size 64 --context 8192
     python fits.py --ranks 8 --gpu-memory 80 --module model.py:build --precision bf16 --batch-size 64
+    python fits.py --ranks 8 --gpu-memory 80 --model llama/ --precision bf16 --context 8192 --smallest-layout
 
 The other arguments are those of train.py, or with ``--model``, a folder with a config.json of transformers, those of
 huggingface/train.py, or with ``--module`` those of own_module.py. The model is built and takes a step with PyTorch's
@@ -33,6 +34,7 @@ from unittest import mock
 import torch
 import torch.distributed as dist
 from degrees import Degrees, degrees_of
+from fits_search import largest_batch, smallest_layout
 from memory_use import Allocations, Saved
 from parallelize import local_size, loss_context, mesh_of, optimizer_bytes
 from torch import Tensor, nn
@@ -85,33 +87,30 @@ def predict(ranks: int, arguments: list[str], folder: Path | None = None) -> Pre
     return Prediction(**most, communicated=communicated)
 
 
-def largest_batch(ranks: int, arguments: list[str], folder: Path | None, limit: float) -> tuple[int, Prediction]:
-    """The largest batch size whose peak is within ``limit`` bytes, or else the smallest that there is, and its prediction.
-
-    Beyond some size the peak is that of activations, which grow by the same bytes with each sequence: the size is estimated
-    from two others, and predicted. Arguments and errors as those of ``predict``.
-    """
+def smallest_batch(ranks: int, arguments: list[str], folder: Path | None) -> int:
+    """Sequences of a step, at least. Raises ValueError for degrees that the ranks do not allow."""
     degrees = degrees_of(script_of(folder).config(arguments), Ranks(ranks))  # type: ignore[arg-type]
-    unit = degrees.data * degrees.microbatches  # sequences of a step, at least
+    return degrees.data * degrees.microbatches
 
-    def at(units: int) -> Prediction:
-        return predict(ranks, [*arguments, "--batch-size", str(units * unit)], folder)
 
-    fitting, found = 1, at(1)
-    if found.peak > limit:
-        return unit, found
-    beyond: tuple[int, Prediction] | None = None  # the smallest that is known not to fit
-    while beyond is None or beyond[0] - fitting > 1:
-        estimate = fitting * 2
-        if beyond is not None:
-            growth = (beyond[1].peak - found.peak) / (beyond[0] - fitting)
-            estimate = min(max(fitting + 1, fitting + int((limit - found.peak) / growth)), beyond[0] - 1)
-        tried = at(estimate)
-        if tried.peak <= limit:
-            fitting, found = estimate, tried
-        else:
-            beyond = (estimate, tried)
-    return fitting * unit, found
+def search(options: argparse.Namespace, arguments: list[str]) -> tuple[Prediction, dict[str, object]]:
+    """What --largest-batch or --smallest-layout finds: its prediction, and what it is."""
+    limit, folder = options.gpu_memory * GIB, options.model
+
+    def with_batch(ranks: int, layout: list[str]) -> Prediction:
+        given = [*arguments, *layout]
+        if not any(one.startswith("--batch-size") for one in given):
+            given += ["--batch-size", str(smallest_batch(ranks, given, folder))]
+        return predict(ranks, given, folder)
+
+    if options.smallest_layout:
+        machines, layout, found = smallest_layout(with_batch, options.ranks, limit)
+        return found, {"machines": machines, "layout": " ".join(layout)}
+    unit = smallest_batch(options.ranks, arguments, folder)
+    units, found = largest_batch(
+        lambda units: predict(options.ranks, [*arguments, "--batch-size", str(units * unit)], folder), limit
+    )
+    return found, {"batch_size": units * unit}
 
 
 @dataclass(frozen=True)
@@ -237,19 +236,24 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, default=1, help="of all machines: GPUs")
     parser.add_argument("--model", type=Path, help="a folder with a config.json of transformers; else that of model.py")
     parser.add_argument("--gpu-memory", type=float, default=None, help="GiB of a GPU; exits with 1 where it is less")
-    parser.add_argument("--largest-batch", action="store_true", help="find the largest --batch-size that fits")
+    find = parser.add_mutually_exclusive_group()
+    find.add_argument("--largest-batch", action="store_true", help="find the largest --batch-size that fits")
+    find.add_argument(
+        "--smallest-layout", action="store_true", help="find the layout on the fewest machines of --ranks GPUs each"
+    )
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--module", metavar="FILE.py:FUNCTION", help="a module of your own; see own_module.py")
     options, arguments = parser.parse_known_args()
     if options.module:
         options.model, arguments = HERE / "own_module.py", ["--module", options.module, *arguments]
-    if options.largest_batch and options.gpu_memory is None:
-        parser.error("--largest-batch needs --gpu-memory, like --gpu-memory 80")
+    searching = options.largest_batch or options.smallest_layout
+    if searching and options.gpu_memory is None:
+        parser.error("--largest-batch and --smallest-layout need --gpu-memory, like --gpu-memory 80")
     warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view tensor")
     more: dict[str, object] = {}
     try:
-        if options.largest_batch:
-            more["batch_size"], found = largest_batch(options.ranks, arguments, options.model, options.gpu_memory * GIB)
+        if searching:
+            found, more = search(options, arguments)
         else:
             found = predict(options.ranks, arguments, options.model)
     except ValueError as error:
@@ -258,7 +262,14 @@ def main() -> None:
     if options.json:
         print(json.dumps({**asdict(found), "gpu_memory_gib": options.gpu_memory, "fits": fits, **more}))
     else:
-        print("\n".join([*table(found, options.gpu_memory), *(f"batch size {size}" for size in more.values())]))
+        print(
+            "\n".join(
+                [
+                    *table(found, options.gpu_memory),
+                    *(f"{name.replace('_', ' ')} {value or 'FSDP'}" for name, value in more.items()),
+                ]
+            )
+        )
     sys.exit(0 if fits else 1)
 
 

@@ -20,8 +20,8 @@ def fits(
     """Predict the memory of each GPU for a model and a layout; exit code 1 if it does not fit.
 
     Further arguments are those of training_code/model_parallel/fits.py: --model FOLDER (with a config.json of transformers),
-    --module FILE.py:FUNCTION (your own), --largest-batch, and the arguments of its train.py, such as --tensor 8 --precision
-    bf16 --batch-size 64. Needs torch, and for --model transformers.
+    --module FILE.py:FUNCTION (your own), --largest-batch, --smallest-layout (of machines of this type), and the arguments of its
+    train.py, such as --tensor 8 --precision bf16 --batch-size 64. Needs torch, and for --model transformers.
     """
     from cdk_sagemaker_training.facts.instance_facts import instance_facts
     from cdk_sagemaker_training.facts.instance_types import check_training_instance_type
