@@ -6,6 +6,7 @@ as `.item()`, is an error, and so is an operation on tensors of two devices.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import sys
@@ -20,7 +21,7 @@ from preloaded import start
 sys.path.insert(0, str(Path(__file__).parents[2] / "training_code"))
 
 from common.job import Job
-from common.process_group import process_group, to_device
+from common.process_group import freeze_objects, process_group, to_device
 
 TRAINING_CODE = Path(__file__).parents[2] / "training_code"
 SECOND_RANK = Job.here({"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"})
@@ -55,6 +56,17 @@ def test_matrices_of_float32_are_multiplied_in_tf32(joined: list[tuple[str, Any]
 
 def test_a_rank_computes_with_one_thread_beside_the_others_of_its_host(joined: list[tuple[str, Any]]) -> None:
     assert ("threads", 1) in joined
+
+
+def test_a_full_collection_of_garbage_looks_at_the_loops_own_objects_alone() -> None:
+    before = [[] for _ in range(10)]
+    freeze_objects()
+    try:
+        known = {id(one) for one in gc.get_objects()}
+        assert not known & {id(one) for one in before}
+        assert gc.is_tracked(before[0])
+    finally:
+        gc.unfreeze()
 
 
 class Recorded:

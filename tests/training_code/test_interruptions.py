@@ -139,6 +139,12 @@ HOROVOD = Kind(
     ranks=2,
     paths=("data_parallel",),
 )
+SERVER = """
+import json, sys
+import tensorflow as tf
+cluster, no_gpus = tf.train.ClusterSpec(json.loads(sys.argv[1])), tf.compat.v1.ConfigProto(device_count={"GPU": 0})
+tf.distribute.Server(cluster, job_name="ps", task_index=int(sys.argv[2]), config=no_gpus).join()
+"""
 CASES = [
     pytest.param(name, moment, marks=() if kind.quick and moment < QUICK else pytest.mark.soak)
     for name, kind in KINDS.items()
@@ -263,6 +269,55 @@ def test_two_hosts_of_tensorflow_train_one_model_by_what_the_launcher_sets(
     assert list(losses_of(first.lines)) == [f"epoch {epoch}" for epoch in range(1, 13)]
     assert losses_of(second.lines) == {}
     assert [(tmp_path / str(number) / "output/model/model.keras").exists() for number in range(2)] == [True, False]
+
+
+@pytest.mark.soak
+def test_one_worker_of_parameter_servers_has_the_losses_of_one_device_and_goes_on_from_a_checkpoint(
+    uninterrupted: Callable[[str], tuple[Path, dict[str, str]]],
+    packages_of: Callable[[Kind], Path | None],
+    tmp_path: Path,
+) -> None:
+    """Servers and TF_CONFIG as the toolkit has them on two hosts: `_run_ps` and `_build_tf_config_for_ps` of
+    aws/sagemaker-tensorflow-training-toolkit, training.py."""
+    script = TRAINING_CODE / "data_parallel" / "tensorflow" / "parameter_server.py"
+    kind, expected, losses, stopped = (
+        KINDS["tensorflow data parallel"],
+        uninterrupted("tensorflow data parallel")[1],
+        {},
+        [],
+    )
+    for moment in ("interrupted", "to the end"):
+        tasks = {"master": 1, "ps": 2, "worker": 1}
+        cluster = {task: [f"localhost:{free_port()}" for _ in range(count)] for task, count in tasks.items()}
+        common = {"packages": packages_of(kind), **quiet_tensorflow(tmp_path)}
+        servers = [
+            Program("-c", tmp_path, SERVER, json.dumps(cluster), index, **common) for index in range(tasks["ps"])
+        ]
+        tasks_of_the_script = [
+            Program(
+                script,
+                tmp_path,
+                *kind.arguments.split(),
+                **common,
+                TF_CONFIG=json.dumps({"cluster": cluster, "environment": "cloud", "task": {"type": task, "index": 0}}),
+            )
+            for task in ("master", "worker")
+        ]
+        coordinator, worker = tasks_of_the_script
+        if moment == "interrupted":
+            coordinator.until("epoch 3 ")
+            stopped = [*coordinator.seen, *coordinator.stop().lines]
+            losses |= losses_of(stopped)
+        else:
+            ended = coordinator.end()
+            assert ended.code == 0, ended
+            losses |= losses_of(ended.lines)
+        assert worker.end().code == 0
+        for program in (*servers, *tasks_of_the_script):
+            program.close()
+    assert any("stopped by SIGTERM with the checkpoint of step" in line for line in stopped), stopped
+    assert losses == expected
+    assert (tmp_path / "output" / "model" / "model.keras").exists()
 
 
 @pytest.mark.soak

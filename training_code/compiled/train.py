@@ -28,7 +28,7 @@ from functools import partial
 import torch
 import torch.distributed as dist
 from common.job import Job, use_the_jobs_network
-from common.process_group import leave_process_group, resumed_from, to_device
+from common.process_group import freeze_objects, leave_process_group, resumed_from, to_device
 from common.stopping import Stop
 from compilers import COMPILERS, Compiler, Step, Torch, Xla
 from guard import CompilationGuard
@@ -193,6 +193,7 @@ def train(job: Job, options: argparse.Namespace, stopping: Stop) -> None:
     step = compiled_step(compiler, model, optimizer, options)
     guard = CompilationGuard(compiler.compilations, fail=options.on_recompile == "fail", warm_up=compiler.warm_up)
     log = Log(job, options, first, compiler.warm_up)
+    freeze_objects()
     for done, tokens in zip(range(first + 1, options.steps + 1), batches_from(first, job, options), strict=False):
         with guard.step(done, {"tokens": tokens}):
             loss = step(to_device(tokens, compiler.device))

@@ -24,7 +24,7 @@ from pathlib import Path
 import torch
 import torch.nn.functional as F
 from common.job import Job
-from common.process_group import process_group, resumed_from, to_device
+from common.process_group import freeze_objects, process_group, resumed_from, to_device
 from common.stopping import Stop
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
@@ -106,6 +106,7 @@ def train(job: Job, options: argparse.Namespace, device: torch.device, stop: Sto
     resumed_from(first)
     per_epoch = steps_of_an_epoch(len(labels), job, options.batch_size)
     chosen = itertools.islice(batches(len(labels), job, options.batch_size), first, options.epochs * per_epoch)
+    freeze_objects()
     for steps, batch in enumerate(chosen, start=first + 1):
         rows = to_device(batch, device)
         loss = step(model, optimizer, inputs[rows], labels[rows])

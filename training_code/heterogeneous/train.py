@@ -27,7 +27,7 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from common.job import Job, use_the_jobs_network
-from common.process_group import device_of, leave_process_group, resumed_from, to_device
+from common.process_group import device_of, freeze_objects, leave_process_group, resumed_from, to_device
 from common.stopping import Stop
 from data_service import Batches, read_batches
 from model import Digits, accuracy, held_out, network
@@ -163,6 +163,7 @@ def train(job: Job, options: argparse.Namespace, batches: Batches, stop: Stop) -
             keep(job, {"model": whole, "optimizer": states, **asdict(progress)})
         return whole
 
+    freeze_objects()
     for epoch in range(first, options.epochs):
         loss = run_epoch(job, options, model, optimizer, batches.epoch(epoch), device, progress, checkpoint, stop)
         whole = checkpoint()

@@ -26,7 +26,7 @@ import torch.distributed as dist
 from common.checkpoints import Checkpointer
 from common.job import Job
 from common.optimization import clip_gradients, set_learning_rate, sync_gradients, warmup_cosine
-from common.process_group import process_group, to_device
+from common.process_group import freeze_objects, process_group, to_device
 from degrees import Degrees, add_degrees, degrees_of
 from export import export
 from model import Config, Transformer, batch, initial, loss_of, text
@@ -213,6 +213,7 @@ def train(job: Job, options: argparse.Namespace, device: torch.device, watch: Wa
     before = checkpointer.restore()
     if job.rank == 0:
         say(f"trains on {device.type}, {job.ranks} ranks, compiler {options.compiler}, from step {before}: {degrees}")
+    freeze_objects()
     began = time.perf_counter()
     with checkpointer:
         for steps, tokens, targets in batches(training, job, options, before + 1):

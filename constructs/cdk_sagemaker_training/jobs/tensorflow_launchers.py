@@ -1,6 +1,6 @@
 """Launchers of SageMaker's TensorFlow toolkit, as values."""
 
-# ran: `MultiWorkerMirrored()`, `ParameterServer()` | request: test_launchers | no | no | no
+# ran: `MultiWorkerMirrored()`, `ParameterServer()` | request: test_launchers | test_tensorflow_launchers (soak) | no | no
 
 from __future__ import annotations
 
@@ -52,6 +52,8 @@ class ParameterServer:
 
     The toolkit sets ``TF_CONFIG``, with servers on port 2223 and workers on 2222. A worker uses one GPU unless the script mirrors
     over several itself, so synthesis warns of machines with several (fw_utils.py of the SageMaker Python SDK, version 2).
+    ``training_code/data_parallel/tensorflow/parameter_server.py`` is an example, for two hosts or more: on one the toolkit starts
+    the script alone.
     """
 
     alone_because = "launches parameter servers, which the TensorFlow toolkit does not support with other groups"

@@ -9,7 +9,7 @@ It resumes from its last checkpoint; on a laptop, remove ``./output`` to start o
 same step on all hosts.
 """
 
-# ran: `data_parallel/tensorflow/train.py`, MultiWorkerMirrored | test_interruptions (soak) | no | no | no
+# ran: `data_parallel/tensorflow/train.py` | test_interruptions (soak) | test_tensorflow_launchers (soak) | no | no
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ import torch.nn.functional as F
 from common.job import Job
 from common.optimization import parameter_groups, set_learning_rate, warmup_cosine
 from common.precision import Precision
-from common.process_group import process_group, resumed_from, to_device
+from common.process_group import freeze_objects, process_group, resumed_from, to_device
 from common.stopping import Stop
 from common.training_log import TrainingLog
 from data_service import Batches, read_batches
@@ -198,6 +198,7 @@ def train(job: Job, options: argparse.Namespace, batches: Batches, device: torch
         where = f"host {job.host} trains on {device.type} in {precision.name}"
         print(f"{where}, {job.local_ranks} of {job.ranks} processes, from step {steps} in epoch {first}", flush=True)
     log = TrainingLog(job.rank, device, unit="images")
+    freeze_objects()
     for number in range(first, options.epochs):
         for batch in batches.epoch(number):
             steps += 1

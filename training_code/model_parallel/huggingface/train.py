@@ -21,7 +21,7 @@ import torch.distributed as dist
 from common import optimization
 from common.checkpoints import Checkpointer
 from common.job import Job
-from common.process_group import process_group, to_device
+from common.process_group import freeze_objects, process_group, to_device
 from common.training_log import TrainingLog, profile
 from degrees import Degrees, add_degrees, degrees_of
 from gpt2_pipeline import Pipeline
@@ -115,12 +115,12 @@ def train(job: Job, options: argparse.Namespace, device: torch.device, watch: Wa
         print(f"trains on {device.type}, {job.ranks} ranks, from step {first - 1}: {degrees}", flush=True)
     flops = model_flops(source, options.context)
     log = TrainingLog(job.rank, device, flops=flops, ranks=job.ranks, events=options.tensorboard)
+    freeze_objects()
     with profile(job.output, job.rank, options.profile) as profiler, checkpointer:
         for done in range(first, options.steps + 1):
             answer = watch.ask_for_stop(done)
             share = optimization.warmup_cosine(done, options.steps, options.warm_up, options.least_rate)
-            rate = options.learning_rate * share
-            optimization.set_learning_rate([optimizer], rate)
+            optimization.set_learning_rate([optimizer], rate := options.learning_rate * share)
             batch = microbatches(corpus, done, options.batch_size, degrees, mesh, device)
             loss = step(model, optimizer, batch, degrees, options.clip, pipeline)
             log.count(options.batch_size * options.context)
