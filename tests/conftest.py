@@ -1,5 +1,6 @@
 """Settings for every test."""
 
+import gc
 import os
 import sys
 from collections.abc import Callable, Generator
@@ -39,12 +40,17 @@ def pytest_collection() -> Generator[None, object, object]:
     """Keeps the bytecode of the test files, whose assertions take each process ten seconds to rewrite.
 
     Only while nothing else runs: make sets PYTHONDONTWRITEBYTECODE so that no file comes or goes in a folder that a test copies.
+
+    Nor is any garbage looked for among what is collected, which lasts until the end.
     """
     written, sys.dont_write_bytecode = sys.dont_write_bytecode, False
+    gc.disable()
     try:
         return (yield)
     finally:
         sys.dont_write_bytecode = written
+        gc.freeze()
+        gc.enable()
 
 
 def kind_of(item: pytest.Item) -> str:
