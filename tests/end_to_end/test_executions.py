@@ -131,7 +131,7 @@ def test_an_execution_that_is_stopped_leaves_no_training_job_running(
 
 
 @on_aws(jobs=1)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["Sync", pytest.param("Loop", marks=pytest.mark.soak)])
 def test_an_execution_that_times_out_leaves_no_training_job_running(
     deployed: Deployed, machines: dict[str, str], kind: str
 ) -> None:
@@ -162,7 +162,7 @@ def test_a_create_call_whose_response_is_lost_leaves_one_job(
 
 
 @on_aws(jobs=3)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["Sync", pytest.param("Loop", marks=pytest.mark.soak)])
 def test_two_executions_at_once_and_one_after_another_never_read_each_others_checkpoints(
     deployed: Deployed, machines: dict[str, str], kind: str
 ) -> None:
@@ -272,7 +272,7 @@ def test_an_execution_that_is_stopped_leaves_neither_its_job_nor_its_poller_runn
     )
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["Sync", pytest.param("Loop", marks=pytest.mark.soak)])
 def test_an_execution_whose_job_failed_fails_again_when_it_is_redriven_and_starts_no_other_job(
     deployed: Deployed, machines: dict[str, str], kind: str
 ) -> None:
@@ -323,6 +323,7 @@ def reports_of(deployed: Deployed, execution: str) -> dict[str, dict[str, Any]]:
         return {file.name.removeprefix("./"): json.loads(tar.extractfile(file).read()) for file in files}  # type: ignore[union-attr]
 
 
+@pytest.mark.soak  # four hosts, of which two import PyTorch; test_readme.py has a job of two groups
 class TestAJobOfTwoGroupsOfTwoHosts:
     def test_runs_plainly_in_one_group_and_by_torchrun_in_the_other(self, reports: dict[str, Any]) -> None:
         assert sorted(reports) == ["algo-1-plain.json", "algo-2-plain.json", "algo-3-0.json", "algo-4-1.json"]

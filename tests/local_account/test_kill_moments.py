@@ -160,6 +160,7 @@ def no_retries(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
 
 
+@pytest.mark.soak  # starts six accounts; test_survival.py kills one
 def test_an_account_starts_after_one_that_was_killed_at_a_moment_of_each_phase(tmp_path: Path) -> None:
     drill(tmp_path / "state", len(PHASES) + 1, seed=0)
 

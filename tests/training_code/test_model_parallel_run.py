@@ -13,7 +13,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -261,33 +261,25 @@ def test_a_stop_keeps_a_checkpoint_of_the_same_step_on_every_host(hosts: list[Ho
 
 
 MEMORY = ROOT / "benchmarks" / "memory.py"
-# `make soak` measures every layout of the table, by the command that writes it.
-MEASURED = ("replicas", "FSDP", "FSDP, checkpointed", "pipeline 2 x tensor 2")
 Rows = dict[str, dict[str, float]]
 
 
-@pytest.fixture(
-    scope="module", params=[pytest.param(MEASURED, id="some"), pytest.param(None, id="all", marks=pytest.mark.soak)]
-)
-def memory(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Rows:
+@pytest.fixture(scope="module")
+def memory() -> Rows:
     """Rows of the table of docs/memory-by-layout.md, measured anew."""
-    if request.param is None:
-        command = [sys.executable, MEMORY, "--json"]
-        measured = json.loads(subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=SECONDS).stdout)
-        return {row["layout"]: row for row in measured}
-    folder = tmp_path_factory.mktemp("memory")
-    with start([MEMORY, "--measure", *request.param], cwd=folder, env=environment(), ranks=4) as program:
-        printed, _ = program.communicate()
-    rows = runpy.run_path(str(MEMORY))["rows"](json.loads(printed.splitlines()[-1]))
-    return {row.layout: asdict(row) for row in rows}
+    command = [sys.executable, MEMORY, "--json"]
+    measured = json.loads(subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=SECONDS).stdout)
+    return {row["layout"]: row for row in measured}
 
 
+@pytest.mark.soak  # measures every layout of the table
 def test_each_rank_holds_its_share_of_parameters_and_optimizer_state(memory: Rows) -> None:
     for row in memory.values():
         assert row["parameters"] == pytest.approx(row["parameters_ideal"], rel=0.1), row
         assert row["optimizer"] == pytest.approx(row["optimizer_ideal"], rel=0.1), row
 
 
+@pytest.mark.soak
 def test_checkpointing_keeps_at_most_half_of_the_activations_of_12_layers(memory: Rows) -> None:
     assert memory["FSDP, checkpointed"]["activations"] <= memory["FSDP"]["activations"] / 2
 

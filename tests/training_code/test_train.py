@@ -157,10 +157,12 @@ def test_batches_of_a_data_host_train_exactly_as_a_hosts_own(job: AJob, alone: E
     assert len(job.trainer.losses) == OF_SHORT
 
 
+@pytest.mark.soak  # one training more
 def test_another_seed_trains_otherwise(start: Start, tmp_path: Path, alone: Ended) -> None:
     assert start(tmp_path, *ONE_WORKER, "--epochs", "1", "--seed", "1").end().losses[0] != alone.losses[0]
 
 
+@pytest.mark.soak  # test_interruptions.py kills
 def test_a_killed_training_goes_on_exactly_from_its_checkpoint(start: Start, tmp_path: Path, alone: Ended) -> None:
     killed = start(tmp_path, *SHORT, *ONE_WORKER)
     killed.until("epoch 1 ")
