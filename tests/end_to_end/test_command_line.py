@@ -462,6 +462,28 @@ class TestWatchInATerminal:
         assert (name, bars[0], bars[-1], len(bars), last) == ("loss", "█", "▁", 6, "33")
         assert "algo-2  step 3 loss 33" in shown
 
+    def test_shows_how_busy_the_hosts_of_a_group_are(
+        self, finished: Execution, job: Job, deployed: Deployed, typed: Callable[..., Ran]
+    ) -> None:
+        # As SageMaker publishes it: a host's CPUUtilization is a sum over its vCPUs, of which an ml.m5.xlarge has four.
+        deployed.client("cloudwatch").put_metric_data(
+            Namespace="/aws/sagemaker/TrainingJobs",
+            MetricData=[
+                {
+                    "MetricName": "CPUUtilization",
+                    "Dimensions": [{"Name": "Host", "Value": f"{job.name}/algo-2"}],
+                    "Timestamp": job.describe()["TrainingStartTime"],
+                    "Value": 200.0,
+                    "Unit": "Percent",
+                }
+            ],
+        )
+        terminal = Terminal([COMMAND, "watch", finished.name], os.environ)
+        assert terminal.ended() == 0
+        assert "hosts       dnn_group ml.m5.xlarge  algo-2  CPU 50%" in terminal.lines
+        assert "hosts       data_group ml.c5.xlarge  algo-1" in terminal.lines
+        assert json.loads(typed("watch", finished.name, "--json").out)["utilization"] == {"algo-2": {"cpu": 0.5}}
+
     def test_shows_which_calls_of_a_state_were_retried_and_why(self, account: Account, deployed: Deployed) -> None:
         deployed.account.faults.add(Throttling("CreateTrainingJob"))
         execution = account.workflow("Single").start({"steps": 0}, name="throttled")

@@ -86,24 +86,14 @@ def evidence_of(account: Account, job: Job, described: Mapping[str, Any]) -> Evi
         job: The job.
         described: The answer of DescribeTrainingJob.
     """
-    from cdk_sagemaker_training.client.utilization import utilization
-    from cdk_sagemaker_training.facts.instance_facts import instance_facts
+    from cdk_sagemaker_training.client.utilization import shares, utilization
     from cdk_sagemaker_training.planning.evidence import Evidence, HostUse, read_log
 
     hosts = job.hosts()
     used = utilization(account.client("cloudwatch"), described, [it.name for it in hosts])
     uses = []
     for host in hosts:
-        facts, percent = instance_facts(host.instance_type), used.get(host.name, {})
-        vcpus, devices = (facts.vcpus or 1, facts.devices or 1) if facts else (1, 1)
-        shares = {
-            "cpu": ("CPUUtilization", vcpus),
-            "gpu": ("GPUUtilization", devices),
-            "gpu_memory": ("GPUMemoryUtilization", devices),
-            "memory": ("MemoryUtilization", 1),
-            "disk": ("DiskUtilization", 1),
-        }
-        known = {member: percent[name] / 100 / count for member, (name, count) in shares.items() if name in percent}
+        known = shares(host.instance_type, used.get(host.name, {}))
         uses.append(HostUse(host.name, host.group, host.instance_type, **known))
     created, start = described["CreationTime"], described.get("TrainingStartTime")
     end = described.get("TrainingEndTime") or datetime.now(UTC)

@@ -140,6 +140,7 @@ def _print_json_lines(watched: Watched, every: float) -> None:
                 "job": watched.job and watched.job["TrainingJobName"],
                 "phase": watched.job and watched.job["SecondaryStatus"],
                 "seconds": watched.seconds,
+                "utilization": watched.utilization,
                 "metrics": {name: values[-1] for name, values in watched.metrics.items()},
                 "lines": [{"host": line.host, "message": line.message} for line in watched.new_lines],
                 "lost": watched.lost,

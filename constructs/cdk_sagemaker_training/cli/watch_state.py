@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from cdk_sagemaker_training.client.executions import GOING_ON
-from cdk_sagemaker_training.client.hosts import groups_in_log
+from cdk_sagemaker_training.client.hosts import groups_in_log, hosts_of
 from cdk_sagemaker_training.client.jobs import OVER
 from cdk_sagemaker_training.client.logs import LogLine
 from cdk_sagemaker_training.client.metrics import MetricParser
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 _KEPT_LINES = 200
 _KEPT_VALUES = 1000
+_MEASURED = ("CPUUtilization", "GPUUtilization")
+_MEASURE_SECONDS = 60  # SageMaker publishes once a minute
 
 
 class Watched:
@@ -27,6 +30,7 @@ class Watched:
         states: The states that the execution entered.
         job: The answer of DescribeTrainingJob; None until there is a job.
         lines: The last lines of the job's hosts.
+        utilization: The shares of its vCPUs and GPUs that each host uses, ``cpu`` and ``gpu``, as far as CloudWatch has them.
         groups: The instance group of each host, as far as the log has it.
         new_lines: Those that came with the last look.
         metrics: The last values of each metric, by name.
@@ -51,6 +55,9 @@ class Watched:
         self.lines: deque[LogLine] = deque(maxlen=_KEPT_LINES)
         self.new_lines: list[LogLine] = []
         self.groups: dict[str, str] = {}
+        self.utilization: dict[str, dict[str, float]] = {}
+        self._measured: tuple[str, bool] | None = None
+        self._measured_at = 0.0
         self.metrics: dict[str, deque[float]] = {}
         self.lost: str | None = None
         self.seen = False
@@ -67,6 +74,7 @@ class Watched:
         if self._job is not None:
             self.job = self._job.describe()
             self._read(self._job)
+            self._measure()
         self.lost, self.seen = None, True
 
     @property
@@ -136,6 +144,24 @@ class Watched:
         self.groups = self.groups or groups_in_log(line.message for line in self.new_lines)
         for point in self._parser.parse(self.new_lines):
             self.metrics.setdefault(point.name, deque(maxlen=_KEPT_VALUES)).append(point.value)
+
+    def _measure(self) -> None:
+        """Read the hosts' utilization once a minute and at the job's end; without cloudwatch:GetMetricData there is none."""
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        from cdk_sagemaker_training.client.utilization import shares, utilization
+
+        assert self.job is not None
+        look, now = (str(self.job["TrainingJobName"]), self._job_over), time.monotonic()
+        if look == self._measured and now < self._measured_at + _MEASURE_SECONDS:
+            return
+        self._measured, self._measured_at = look, now
+        hosts = hosts_of(self.job, self.groups)
+        try:
+            used = utilization(self._account.client("cloudwatch"), self.job, [it.name for it in hosts], _MEASURED)
+        except (BotoCoreError, ClientError):
+            return
+        self.utilization = {it.name: shares(it.instance_type, used[it.name]) for it in hosts if used.get(it.name)}
 
 
 def _reason(name: str, status: str, cause: str) -> str:

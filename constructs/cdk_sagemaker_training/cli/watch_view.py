@@ -6,6 +6,7 @@ import io
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, Group, RenderableType
@@ -111,7 +112,7 @@ def _rows(watched: Watched, prices: Mapping[str, float], room: int) -> Iterable[
     if job.get("FailureReason"):
         yield "why", Text(" ".join(job["FailureReason"].split()), style="red")
     yield "phases", Text.from_markup(_phases(job))
-    yield from _groups(job, watched.groups)
+    yield from _groups(job, watched.groups, watched.utilization)
     yield "machines", Text(cost_line(machine_times(job), prices))
     width = max((len(name) for name in watched.metrics), default=0)
     for name, values in [*watched.metrics.items()][:_MOST_METRICS]:
@@ -149,7 +150,9 @@ def _phases(job: Mapping[str, Any]) -> str:
     return ", ".join(parts)
 
 
-def _groups(job: Mapping[str, Any], hosts_in_log: Mapping[str, str]) -> Iterable[tuple[str, Text]]:
+def _groups(
+    job: Mapping[str, Any], hosts_in_log: Mapping[str, str], used: Mapping[str, Mapping[str, float]]
+) -> Iterable[tuple[str, Text]]:
     groups = host_groups(job, hosts_in_log)
     for number, group in enumerate(groups):
         if number == _MOST_GROUPS:
@@ -158,4 +161,9 @@ def _groups(job: Mapping[str, Any], hosts_in_log: Mapping[str, str]) -> Iterable
         names = group.hosts
         several = f"{group.count} hosts" if not names else f"{names[0]} and {len(names) - 1} more"
         hosts = names[0] if len(names) == 1 else several
-        yield "hosts", Text(f"{group.name or 'all'} {group.instance_type}  {hosts}")
+        line = Text(f"{group.name or 'all'} {group.instance_type}  {hosts}")
+        known = [used[host] for host in names if host in used]
+        for member, what in (("cpu", "CPU"), ("gpu", "GPU")):
+            if any(member in it for it in known):
+                line.append(f"  {what} {fmean(it[member] for it in known if member in it):.0%}", style="bold")
+        yield "hosts", line

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from cdk_sagemaker_training.facts.instance_facts import instance_facts
+
 NAMESPACE = "/aws/sagemaker/TrainingJobs"
 # Percent. CPUUtilization and the GPUs' are sums over a host's vCPUs and GPUs: "if there are four CPUs, CPUUtilization can range
 # from 0% to 400%" (guide, "SageMaker AI metrics in Amazon CloudWatch", job metrics; the dimension Host is JOB/algo-N there).
@@ -15,19 +17,22 @@ _PERIOD = 60  # seconds: "metrics are available at a 1-minute frequency"
 _QUERIES = 500  # of one call of GetMetricData (its API reference)
 
 
-def utilization(cloudwatch: Any, job: Mapping[str, Any], hosts: Sequence[str]) -> dict[str, dict[str, float]]:
+def utilization(
+    cloudwatch: Any, job: Mapping[str, Any], hosts: Sequence[str], names: Sequence[str] = METRICS
+) -> dict[str, dict[str, float]]:
     """Return the mean of each metric while the job trained, in percent as published; of hosts that have published.
 
     Args:
         cloudwatch: boto3's client of CloudWatch.
         job: The answer of DescribeTrainingJob.
         hosts: Such as ``["algo-1"]``.
+        names: Of the metrics.
     """
     start = job.get("TrainingStartTime")
     if start is None:
         return {}
     end = job.get("TrainingEndTime") or datetime.now(UTC)
-    wanted = [(host, name) for host in hosts for name in METRICS]
+    wanted = [(host, name) for host in hosts for name in names]
     found: dict[str, dict[str, list[float]]] = {}
     for first in range(0, len(wanted), _QUERIES):
         queries = [
@@ -54,4 +59,21 @@ def utilization(cloudwatch: Any, job: Mapping[str, Any], hosts: Sequence[str]) -
     return {
         host: {name: statistics.fmean(values) for name, values in metrics.items() if values}
         for host, metrics in found.items()
+    }
+
+
+def shares(instance_type: str, percent: Mapping[str, float]) -> dict[str, float]:
+    """Return what share of a host's vCPUs, GPUs, memory and disk is used: ``cpu``, ``gpu``, ``gpu_memory``, ``memory``, ``disk``.
+
+    Args:
+        instance_type: The host's.
+        percent: Its metrics, from ``utilization``.
+    """
+    facts = instance_facts(instance_type)
+    vcpus, devices = (facts.vcpus or 1, facts.devices or 1) if facts else (1, 1)
+    counts = {"cpu": vcpus, "gpu": devices, "gpu_memory": devices, "memory": 1, "disk": 1}
+    return {
+        member: percent[name] / 100 / count
+        for name, (member, count) in zip(METRICS, counts.items(), strict=True)
+        if name in percent
     }
