@@ -7,6 +7,7 @@ from typing import Any
 import aws_cdk as cdk
 import pytest
 from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sns as sns
 from aws_cdk import aws_stepfunctions as sfn
@@ -19,7 +20,7 @@ import cdk_sagemaker_training
 ROOT = Path(__file__).parents[2]
 # By how they begin: who runs those that are no part of a stack, or why nothing can.
 ELSEWHERE = {
-    "@pytest.fixture": "tests/clients/test_pytest_plugin.py has such a project",
+    "@pytest.fixture": "tests/clients/test_pytest_plugin.py has such projects",
     "from cdk_sagemaker_training.client": "tests/end_to_end/test_command_line.py has the client's calls",
     "for batch in loader:  # each batch padded": "the loop to be changed",
     "step = torch.compile(step)": "tests/training_code/test_compiled_guard.py has the guard around such a loop",
@@ -71,7 +72,7 @@ def test_a_snippet_runs_and_its_stack_synthesizes(snippet: str, folder: Path) ->
     public = {name: getattr(cdk_sagemaker_training, name) for name in cdk_sagemaker_training.__all__}
     names = {"stack": stack, "self": stack, "bucket": stack.bucket, "image": stack.image, "least": least}
     names |= {"for_neuron": stack.image_from("neuron"), "topic": sns.Topic(stack, "Topic")}
-    names |= {"cdk": cdk, "Duration": cdk.Duration, "s3": s3, "ec2": ec2, "sfn": sfn, "tasks": tasks}
+    names |= {"cdk": cdk, "Duration": cdk.Duration, "s3": s3, "ec2": ec2, "iam": iam, "sfn": sfn, "tasks": tasks}
     # The CDK's kernel, which all tests share, has not changed to the folder.
     exec(re.sub(r'directory="(\w+)"', rf'directory="{folder}/\1"', text), {**public, **names})
     assert Template.from_stack(stack).to_json() is not None

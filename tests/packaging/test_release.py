@@ -11,10 +11,12 @@ import runpy
 import subprocess
 import sys
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).parents[2]
 REPOSITORY = "https://example.com/owner/name"
@@ -89,3 +91,32 @@ def test_a_tag_of_another_version_is_not_released(tmp_path: Path) -> None:
 
 def digest(file: Path) -> str:
     return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def test_the_action_passes_its_inputs_to_the_shell_by_variables_alone() -> None:
+    """Text of a workflow that were put into a script would run as a part of it ("Script injections" in GitHub's guide)."""
+    action = yaml.safe_load((ROOT / "action.yml").read_text())
+    steps = action["runs"]["steps"]
+    assert [step["run"] for step in steps if "${{" in step.get("run", "")] == []
+    used = set(re.findall(r"\$\{\{ inputs\.([\w-]+) \}\}", (ROOT / "action.yml").read_text()))
+    assert used == action["inputs"].keys()
+    assert steps[-1]["run"].startswith("python -m pytest --local-account")
+
+
+@pytest.mark.soak  # installs actionlint
+def test_the_workflow_of_the_page_on_ci_is_one_that_github_takes(
+    tmp_path: Path, programs_of: Callable[[Path], Path]
+) -> None:
+    [workflow] = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "ci.md").read_text(), re.DOTALL)
+    folder = tmp_path / ".github" / "workflows"
+    folder.mkdir(parents=True)
+    (folder / "test.yml").write_text(workflow.replace("OWNER/NAME@v0.1.0", "./"))
+    (tmp_path / "action.yml").write_text((ROOT / "action.yml").read_text())
+    subprocess.run(["git", "init", "--quiet"], cwd=tmp_path, check=True)
+    actionlint = programs_of(ROOT / "requirements-release.txt") / "actionlint"
+    assert subprocess.run([actionlint], cwd=tmp_path, stdout=subprocess.PIPE, text=True).stdout == ""
+    (folder / "test.yml").write_text(workflow.replace("OWNER/NAME@v0.1.0", "./").replace("arguments:", "argument:"))
+    assert (
+        'input "argument" is not defined'
+        in subprocess.run([actionlint], cwd=tmp_path, stdout=subprocess.PIPE, text=True).stdout
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -83,10 +84,20 @@ def test_pyright_has_nothing_to_say_of_an_app_and_names_a_wrong_value(
 
 @pytest.mark.soak  # mypy reads aws_cdk for a minute
 def test_mypy_has_nothing_to_say_of_an_app_and_names_a_wrong_value(app: Path) -> None:
-    command = [sys.executable, "-m", "mypy", "--strict", "app.py", "values.py", "extending.py"]
-    said = subprocess.run(command, cwd=app, capture_output=True, text=True)
+    command = [
+        sys.executable,
+        "-m",
+        "mypy",
+        "--strict",
+        "--follow-imports=silent",
+        "app.py",
+        "values.py",
+        "extending.py",
+    ]
+    environment = {**os.environ, "MYPYPATH": str(ROOT / "constructs")}
+    said = subprocess.run(command, cwd=app, env=environment, capture_output=True, text=True)
     assert said.returncode == 0, said.stdout + said.stderr
     (app / "values.py").write_text(WRONG)
-    refused = subprocess.run(command, cwd=app, capture_output=True, text=True)
+    refused = subprocess.run(command, cwd=app, env=environment, capture_output=True, text=True)
     assert refused.returncode == 1
     assert 'expected "Launcher | None"' in refused.stdout
