@@ -42,11 +42,16 @@ def test_init_writes_an_app_that_synthesizes(kind: str, tmp_path: Path) -> None:
     [template] = assembly.glob("*Training.template.json")
     assert "createTrainingJob" in template.read_text()
     assert [asset for asset in assembly.glob("asset.*") if (asset / APPS[kind].folder / "train.py").is_file()]
-    # What the image is built from is all in the folder that was written.
-    dockerfile = tmp_path / "mine" / "training_code" / APPS[kind].folder / "Dockerfile"
-    for line in dockerfile.read_text().replace("\\\n", " ").splitlines():
-        if line.startswith("COPY "):
-            assert [part for part in line.split()[1:-1] if not (tmp_path / "mine/training_code" / part).exists()] == []
+    # What its images, and those of the examples beside it, are built from is all in the folder that was written.
+    context = tmp_path / "mine" / "training_code"
+    copies = [
+        line.split()[1:-1]
+        for dockerfile in context.rglob("Dockerfile*")
+        for line in dockerfile.read_text().replace("\\\n", " ").splitlines()
+        if line.startswith("COPY ")
+    ]
+    assert copies
+    assert [part for parts in copies for part in parts if not (context / part).exists()] == []
 
 
 def test_the_spelling_of_a_kind_with_an_underscore_is_the_same(tmp_path: Path) -> None:
