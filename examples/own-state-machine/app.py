@@ -29,7 +29,7 @@ workflow = TrainingWorkflow(
     max_runtime=cdk.Duration.hours(1),
 )
 trained = sfn.Pass(
-    stack, "Trained", parameters={"Model.$": "$.Job.ModelArtifacts.S3ModelArtifacts", "Name.$": "$.Name"}
+    stack, "Trained", parameters={"Model.$": "$.Job.Output.ModelArtifacts.S3ModelArtifacts", "Name.$": "$.Name"}
 )
 failed = sfn.Fail(stack, "NotTrained", error="NotTrained", cause_path="$.Error.Cause")
 train = workflow.as_task(stack, "Train", result_path="$.Job")

@@ -29,7 +29,8 @@ workflow = TrainingWorkflow(
     image=TrainingImage.from_dlc(stack, "Image", "pytorch", "2.13-cpu-amzn2023-sagemaker"),
     code=TrainingCode(str(Path(__file__).with_name("src")), entry_point="train.py"),
     output=S3Prefix(bucket, "models/"),
-    hyperparameters={"learning-rate": sfn.JsonPath.string_at("$.learning_rate")},
+    # Hyperparameters are text.
+    hyperparameters={"learning-rate": sfn.JsonPath.format("{}", sfn.JsonPath.string_at("$.learning_rate"))},
     input_fields={"learning_rate": NumberField(0, 1)},
     metric_definitions={"loss": "loss=([0-9.]+)"},
     max_runtime=cdk.Duration.hours(1),
