@@ -141,7 +141,9 @@ def step_time(
         memory = min(LOOK_AHEAD, (train.facts.host_memory_gib or math.inf) * 2**30 / 4)
         ahead = memory / train.facts.processes // (measurement.batch_size * measurement.sample_bytes)
         batch = measurement.batch_size * measurement.preprocess_seconds / _speed(data, vcpu_speed)
-        limits["look_ahead"] = JITTER * batch / max(LEAST_AHEAD, ahead)
+        each, slower = measurement.batch_size * measurement.sample_bytes / 1e9, min(data, train, key=_network)
+        sending = each * (8 / _network(slower) + SERVE + RECEIVE)
+        limits["look_ahead"] = (JITTER * batch + sending) / max(LEAST_AHEAD, ahead)
     if train.count > 1 and measurement.gradient_bytes:
         limits["gradients"] = gradient_seconds(measurement, train)
     bound = max(limits, key=limits.__getitem__)
@@ -174,6 +176,11 @@ def seconds_on(measurement: Measurement, machines: Machines) -> float | None:
 def _speed(machines: Machines, speeds: Mapping[str, float] | None) -> float:
     speeds = speeds or {}
     return speeds.get(machines.instance_type, speeds.get(family(machines.instance_type), 1.0))
+
+
+def _network(machines: Machines) -> float:
+    """Gbit/s of one of them."""
+    return machines.network_gbps / machines.count
 
 
 def _ratio(work: float, workers: float) -> float:
