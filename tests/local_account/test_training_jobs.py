@@ -6,6 +6,7 @@ import io
 import json
 import shutil
 import tarfile
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,9 +17,10 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 from running_account import NEWER_TYPE, Running
 
-from sagemaker_local_account.faults import Capacity, LostHost, ScheduledPlan
+from sagemaker_local_account.faults import Capacity, Interruption, LostHost, ScheduledPlan
 from sagemaker_local_account.images.image_store import ImageStore
 from sagemaker_local_account.sagemaker import attempt
+from sagemaker_local_account.sagemaker.job_status import JobStatus
 
 IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/jobs:1"
 AN_ERROR_RATHER_THAN_A_HANG = 120
@@ -314,6 +316,50 @@ def test_a_command_that_does_not_handle_sigterm_is_killed_when_the_120_seconds_a
     jobs.sagemaker.stop_training_job(TrainingJobName=name)
     last = float(jobs.archive(jobs.ended(name)["ModelArtifacts"]["S3ModelArtifacts"])["last"])
     assert last > before + 0.4
+
+
+@pytest.mark.parametrize(
+    ("status", "program", "kept"),
+    [
+        ("Starting", "true", {}),
+        ("Downloading", "true", {}),
+        ("Training", "trap exit TERM; while :; do sleep 0.1; done", {}),
+        ("Uploading", "echo trained > /opt/ml/model/model.bin", {"model.bin": "trained\n"}),
+        ("Restarting", "echo first; sleep 100", {}),
+        ("Interrupted", "trap exit TERM; echo first; while :; do sleep 0.1; done", {}),
+    ],
+)
+def test_a_job_that_is_stopped_in_a_status_enters_no_other_but_stopping_and_stopped(
+    jobs: Jobs, monkeypatch: pytest.MonkeyPatch, status: str, program: str, kept: dict[str, str]
+) -> None:
+    faults = {"Restarting": LostHost("first"), "Interrupted": Interruption("first", away=3_600)}
+    members: dict[str, Any] = {
+        "Restarting": {"RetryStrategy": {"MaximumRetryAttempts": 1}},
+        "Interrupted": {
+            "EnableManagedSpotTraining": True,
+            "StoppingCondition": {"MaxRuntimeInSeconds": 600, "MaxWaitTimeInSeconds": 86_400},
+        },
+    }
+    if status in faults:
+        jobs.running.account.faults.add(faults[status])
+    request = jobs.request(program, **members.get(status, {}))
+    name, entered = request["TrainingJobName"], JobStatus.change
+
+    def stopped_there(job: JobStatus, secondary: str, message: str, *, status: str | None = None) -> None:
+        entered(job, secondary, message, status=status)
+        # By the job itself, so that it is in the status; the first message of Starting is that of its creation.
+        own = threading.current_thread().name == job.request["TrainingJobName"] == name
+        if own and secondary == wanted and job.current == "InProgress":
+            jobs.sagemaker.stop_training_job(TrainingJobName=name)
+
+    wanted = status
+    monkeypatch.setattr(JobStatus, "change", stopped_there)
+    jobs.sagemaker.create_training_job(**request)
+    job = jobs.ended(name)
+    assert (job["TrainingJobStatus"], job["SecondaryStatus"]) == ("Stopped", "Stopped")
+    assert [change["Status"] for change in job["SecondaryStatusTransitions"]][-3:] == [status, "Stopping", "Stopped"]
+    assert "FailureReason" not in job
+    assert (jobs.archive(job["ModelArtifacts"]["S3ModelArtifacts"]) if kept else {}) == kept
 
 
 def test_a_job_that_is_over_cannot_be_stopped(jobs: Jobs) -> None:

@@ -95,6 +95,10 @@ class JobStatus:
             now = _now()
             if self.current == "Stopping" and status is None:
                 return
+            if self.current == "Stopping" and status == COMPLETED.status:
+                # It was stopped while it uploaded: "After SageMaker stops the job, it sets the status to Stopped" (API,
+                # StopTrainingJob).
+                secondary, message, status = STOPPED.secondary, STOPPED.message, STOPPED.status
             last = self._transitions[-1] if self._transitions else None
             if last is not None and last["Status"] == secondary:
                 last["StatusMessage"] = message
