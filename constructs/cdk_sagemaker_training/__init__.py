@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from cdk_sagemaker_training.workflow.alternatives import Alternative
     from cdk_sagemaker_training.workflow.budget import Budget
     from cdk_sagemaker_training.workflow.causes import Cause
+    from cdk_sagemaker_training.workflow.hyperparameter_tuning import HyperparameterTuning
     from cdk_sagemaker_training.workflow.input_fields import ChoiceField, NumberField, TextField
     from cdk_sagemaker_training.workflow.retry_policy import Retry, default_retries
     from cdk_sagemaker_training.workflow.stop_rules import MetricLimit, Plateau, Silence
@@ -73,6 +74,11 @@ if TYPE_CHECKING:
     from cdk_sagemaker_training.workflow.training_sweep import TrainingSweep
     from cdk_sagemaker_training.workflow.training_task import TrainingTask
     from cdk_sagemaker_training.workflow.training_workflow import TrainingWorkflow
+    from cdk_sagemaker_training.workflow.tuning_ranges import (
+        CategoricalParameter,
+        ContinuousParameter,
+        IntegerParameter,
+    )
 
 __all__ = [
     "Advice",
@@ -80,10 +86,12 @@ __all__ = [
     "Approval",
     "ArtifactOf",
     "Budget",
+    "CategoricalParameter",
     "Cause",
     "ChoiceField",
     "CompiledJob",
     "Compiler",
+    "ContinuousParameter",
     "DataParallelJob",
     "Debugger",
     "DebuggerRule",
@@ -93,8 +101,10 @@ __all__ = [
     "Gate",
     "Grid",
     "HeterogeneousJob",
+    "HyperparameterTuning",
     "InstanceGroup",
     "InstancePreference",
+    "IntegerParameter",
     "JobRequest",
     "Launcher",
     "LustreFileSystem",
@@ -254,6 +264,7 @@ _MODULES = {
     "workflow.alternatives": ("Alternative",),
     "workflow.budget": ("Budget",),
     "workflow.causes": ("Cause",),
+    "workflow.hyperparameter_tuning": ("HyperparameterTuning",),
     "workflow.input_fields": ("ChoiceField", "NumberField", "TextField"),
     "workflow.retry_policy": ("Retry", "default_retries"),
     "workflow.stop_rules": ("MetricLimit", "Plateau", "Silence"),
@@ -262,6 +273,7 @@ _MODULES = {
     "workflow.training_sweep": ("TrainingSweep",),
     "workflow.training_task": ("TrainingTask",),
     "workflow.training_workflow": ("TrainingWorkflow",),
+    "workflow.tuning_ranges": ("CategoricalParameter", "ContinuousParameter", "IntegerParameter"),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 

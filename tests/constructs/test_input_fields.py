@@ -81,6 +81,28 @@ def test_a_field_with_a_default_may_be_left_out_and_is_checked_where_it_is_there
     ]
 
 
+def test_a_whole_number_is_looked_at_as_text_once_it_is_known_to_be_a_number() -> None:
+    group = InstanceGroup("ml.g5.xlarge", sfn.JsonPath.number_at("$.machines"))
+    fields = {"machines": NumberField(1, 8, whole=True)}
+    rendered = RenderedWorkflow(job=DataParallelJob(group), input_fields=fields)
+    assert rendered.states["CheckInput"]["Default"] == "NumbersAsText"
+    assert rendered.states["NumbersAsText"]["Parameters"] == {"machines.$": "States.JsonToString($.machines)"}
+    [rule] = rendered.states["AreWhole"]["Choices"]
+    assert [one["StringMatches"] for one in rule["Or"]] == ["*.*", "*e*", "*E*"]
+    assert rule["Next"] == "InvalidMachines"
+    assert "a whole number of at least 1 and at most 8" in rendered.states["InvalidMachines"]["CausePath"]
+    assert lint(rendered.machines) == []
+
+
+@pytest.mark.parametrize("field", [NumberField(1, 8), TextField(), ChoiceField([1, 2.5]), ChoiceField(["1"])])
+def test_a_number_of_machines_that_may_be_no_whole_number_is_refused(field: Any) -> None:
+    group = InstanceGroup("ml.g5.xlarge", sfn.JsonPath.number_at("$.machines"))
+    said = message_of(lambda: RenderedWorkflow(job=DataParallelJob(group), input_fields={"machines": field}))
+    assert said.startswith(
+        "input_fields['machines'] must be whole numbers, which ResourceConfig.InstanceCount takes, like NumberField("
+    )
+
+
 def test_the_machine_passes_the_check_of_amazon_states_language(rendered: RenderedWorkflow) -> None:
     assert lint(rendered.machines) == []
 
@@ -92,6 +114,10 @@ def test_the_machine_passes_the_check_of_amazon_states_language(rendered: Render
         (
             lambda: NumberField(0, 1, default=2),
             "default must be a number of at least 0 and at most 1, like None, got 2",
+        ),
+        (
+            lambda: NumberField(1, 8, default=2.5, whole=True),
+            "default must be a whole number of at least 1 and at most 8, like None, got 2.5",
         ),
         (lambda: ChoiceField([1, 2], default=3), "default must be one of 1, 2, like None, got 3"),
         (lambda: TextField("images-*", default="texts"), "default must be text like images-*, like None, got 'texts'"),

@@ -67,7 +67,12 @@ class Retried(cdk.Stack):
                 environment={"FAILURE": sfn.JsonPath.string_at("$.failure")},
                 integration=integration.lower(),  # type: ignore[arg-type]
                 retries=default_retries(),
-                input_fields={"failure": TextField(), "machines": ChoiceField([1, 2]), "weight": NumberField(0, 1)},
+                input_fields={
+                    "failure": TextField(),
+                    "machines": ChoiceField([1, 2]),
+                    "weight": NumberField(0, 1),
+                    "epochs": NumberField(1, 9, default=1, whole=True),
+                },
             )
             self.write_arns(integration, workflow)
             managed = TrainingWorkflow(
@@ -386,6 +391,7 @@ def test_an_execution_that_is_stopped_while_it_waits_leaves_no_job_and_starts_no
         ({"machines": "2"}, 'machines must be one of 1, 2, got "2"'),
         ({"weight": 1.5}, "weight must be a number of at least 0 and at most 1, got 1.5"),
         ({"weight": "low"}, 'weight must be a number of at least 0 and at most 1, got "low"'),
+        ({"epochs": 2.5}, "epochs must be a whole number of at least 1 and at most 9, got 2.5"),
         ({"failure": 5}, "failure must be text, got 5"),
     ],
 )

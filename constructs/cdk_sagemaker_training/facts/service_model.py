@@ -30,8 +30,10 @@ def check_request(
     request: Mapping[str, Any],
     prop_names: Mapping[str, str] | None = None,
     newer_values: frozenset[str] = frozenset(),
+    *,
+    shape: str = "CreateTrainingJobRequest",
 ) -> None:
-    """Check a CreateTrainingJob request against the service model.
+    """Check a request, of CreateTrainingJob unless said otherwise, against the service model.
 
     Checks types, required and unknown members, lengths and ranges, patterns and enums. Skips values that are not known at
     synthesis: tokens, and members whose key ends in ``.$`` (Step Functions' JSONPath).
@@ -42,11 +44,12 @@ def check_request(
             ``{"AlgorithmSpecification.MetricDefinitions": "metric_definitions"}``. The message names the prop of the longest
             path that matches.
         newer_values: Values that are accepted although an enum lacks them, as ``unlisted`` values are.
+        shape: The name of the request's shape.
 
     Raises:
         ValueError: The request does not match the model.
     """
-    for path, problem in _problems("CreateTrainingJobRequest", request, ()):
+    for path, problem in _problems(shape, request, ()):
         value = _value_at(request, path)
         if problem.startswith("must be one of ") and (is_unlisted(value) or value in newer_values):
             continue
@@ -71,6 +74,30 @@ def shapes() -> dict[str, Any]:
     content = newest.read_bytes()
     model = json.loads(gzip.decompress(content) if newest.suffix == ".gz" else content)
     return dict(model["shapes"])
+
+
+def integer_places(request: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the members of a CreateTrainingJob request that are whole numbers of an execution's input, and their JSONPaths.
+
+    Args:
+        request: The request, of which members whose key ends in ``.$`` have a JSONPath.
+    """
+    yield from _integer_places("CreateTrainingJobRequest", request, ())
+
+
+def _integer_places(shape_name: str, value: Any, path: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    shape = shapes()[shape_name]
+    if isinstance(value, list) and shape["type"] == "list":
+        for index, item in enumerate(value):
+            yield from _integer_places(shape["member"]["shape"], item, (*path, str(index)))
+    elif isinstance(value, Mapping) and shape["type"] == "structure":
+        for key, item in value.items():
+            name = key.removesuffix(".$")
+            inner = shape["members"].get(name, {"shape": shape_name})["shape"]
+            if name == key:
+                yield from _integer_places(inner, item, (*path, name))
+            elif shapes()[inner]["type"] in ("integer", "long"):
+                yield ".".join((*path, name)), item
 
 
 @cache

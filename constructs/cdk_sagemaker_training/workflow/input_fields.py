@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from cdk_sagemaker_training.facts.service_model import integer_places
 from cdk_sagemaker_training.props.jsonpath import quoted
 from cdk_sagemaker_training.props.prop_types import check_fields
 from cdk_sagemaker_training.workflow.sweep_handler import allows
@@ -23,6 +24,7 @@ class NumberField:
         minimum: The least that is allowed; None for no limit.
         maximum: The most that is allowed; None for no limit.
         default: The number where an execution's input has none. Default: the input must have one.
+        whole: Whether it is written without a fraction, as a number of machines must be: 2, and neither 2.5 nor 2.0.
 
     Raises:
         ValueError: ``minimum`` is above ``maximum``, or ``default`` is not allowed.
@@ -31,6 +33,7 @@ class NumberField:
     minimum: float | None = None
     maximum: float | None = None
     default: float | None = None
+    whole: bool = False
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -43,13 +46,12 @@ class NumberField:
         """What is allowed, as text."""
         bounds = [f"at least {self.minimum}"] if self.minimum is not None else []
         bounds += [f"at most {self.maximum}"] if self.maximum is not None else []
-        return "a number" + (f" of {' and '.join(bounds)}" if bounds else "")
+        return f"a {'whole ' if self.whole else ''}number" + (f" of {' and '.join(bounds)}" if bounds else "")
 
     def limits(self) -> dict[str, Any]:
         """What is allowed, as JSON."""
-        return {
-            name: value for name, value in (("minimum", self.minimum), ("maximum", self.maximum)) if value is not None
-        }
+        limits = {"minimum": self.minimum, "maximum": self.maximum, "whole": self.whole or None}
+        return {name: value for name, value in limits.items() if value is not None}
 
     def condition(self, path: str) -> dict[str, Any]:
         """The condition of a Choice that a value is allowed.
@@ -195,11 +197,64 @@ def input_states(fields: Mapping[str, InputField], following: str) -> dict[str, 
         rules.append({"Not": field.condition(path), "Next": invalid})
         states[invalid] = _fail(f"States.Format('{{}}, got {{}}', {must}, States.JsonToString({path}))")
     defaults = {name: field.default for name, field in fields.items() if field.default is not None}
+    whole = [name for name, field in fields.items() if isinstance(field, NumberField) and field.whole]
     return {
         **(_defaults_states(defaults) if defaults else {}),
-        "CheckInput": {"Type": "Choice", "Choices": rules, "Default": following},
+        "CheckInput": {"Type": "Choice", "Choices": rules, "Default": "NumbersAsText" if whole else following},
+        **(_whole_states(whole, following) if whole else {}),
         **states,
     }
+
+
+def _whole_states(names: Sequence[str], following: str) -> dict[str, Any]:
+    """The states that look for a fraction or an exponent in the text of numbers, which a Choice does not see in the number."""
+    text = f"$.{_TAKEN}"
+    return {
+        "NumbersAsText": {
+            "Type": "Pass",
+            "Parameters": {f"{name}.$": f"States.JsonToString($.{name})" for name in names},
+            "ResultPath": text,
+            "Next": "AreWhole",
+        },
+        "AreWhole": {
+            "Type": "Choice",
+            "Choices": [
+                {
+                    "Or": [
+                        {"Variable": f"{text}.{name}", "StringMatches": pattern} for pattern in ("*.*", "*e*", "*E*")
+                    ],
+                    "Next": f"Invalid{_state(name)}",
+                }
+                for name in names
+            ],
+            "Default": following,
+        },
+    }
+
+
+def check_whole(fields: Mapping[str, InputField], requests: Iterable[Mapping[str, Any]]) -> None:
+    """Check that fields which members of a request take that are whole numbers are declared so.
+
+    Args:
+        fields: Fields by name.
+        requests: The rendered requests.
+
+    Raises:
+        ValueError: A field allows text or fractions where the service takes a whole number.
+    """
+    for member, path in (place for request in requests for place in integer_places(request)):
+        name = path.removeprefix("$.")
+        field = fields.get(name)
+        fits = field is None or (
+            all(isinstance(value, int) for value in field.values)
+            if isinstance(field, ChoiceField)
+            else isinstance(field, NumberField) and field.whole
+        )
+        if not fits:
+            raise ValueError(
+                f"input_fields[{name!r}] must be whole numbers, which {member} takes, like NumberField(1, 8, whole=True), got "
+                f"{field!r}"
+            )
 
 
 def _defaults_states(defaults: Mapping[str, Any]) -> dict[str, Any]:

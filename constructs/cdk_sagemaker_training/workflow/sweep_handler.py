@@ -186,6 +186,8 @@ def allows(field: Mapping[str, Any], value: Any) -> bool:
         return isinstance(value, str) and re.fullmatch(pattern, value, re.DOTALL) is not None
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         return False
+    if field.get("whole") and not isinstance(value, int):
+        return False
     return bool(field.get("minimum", value) <= value <= field.get("maximum", value))
 
 

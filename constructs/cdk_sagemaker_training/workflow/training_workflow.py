@@ -23,7 +23,7 @@ from cdk_sagemaker_training.workflow.budget import Budget
 from cdk_sagemaker_training.workflow.causes import Cause
 from cdk_sagemaker_training.workflow.definition import training_definition
 from cdk_sagemaker_training.workflow.deletion import stop_jobs_on_deletion
-from cdk_sagemaker_training.workflow.input_fields import InputField, check_input_fields
+from cdk_sagemaker_training.workflow.input_fields import InputField, check_input_fields, check_whole
 from cdk_sagemaker_training.workflow.job_metrics import MetricStates
 from cdk_sagemaker_training.workflow.launch import Launch
 from cdk_sagemaker_training.workflow.machine_policies import machine_policies, reserved_capacity
@@ -190,6 +190,7 @@ class TrainingWorkflow(WorkflowMetrics, Construct):
         others = launch.alternatives(job_name="$.Training.JobName", checkpoint_folder=folder)
         every = [*requests.values(), *others]
         check_distinct(every)
+        check_whole(self.input_fields, every)
         check_stop_rules(stop_when, props.get("metric_definitions"))
         self.integration: Integration = "poll" if queue else chosen_integration(integration, every, props, stop_when)
         line = queue.queue if isinstance(queue, QueueShare) else queue
