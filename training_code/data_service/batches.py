@@ -9,12 +9,13 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
+import itertools
 import json
 import mmap
 import sys
 import weakref
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import prod
 from typing import Any
 
@@ -85,30 +86,38 @@ class Encoder:
         return self._describe_container(node, path)
 
     def _describe_container(self, node: Any, path: str) -> Any:
+        """The kind of a container, its class by name, what is beside its children, and those."""
         kind = type(node)
         name = [kind.__module__, kind.__qualname__]
         if kind in pytree.SUPPORTED_NODES and kind.__module__ not in ("builtins", "collections"):
-            children, context = pytree.SUPPORTED_NODES[kind].flatten_fn(node)
-            items = [self._describe(value, f"{path}.{number}") for number, value in enumerate(children)]
-            return {"registered": [name, _as_json(context, path), items]}
+            values, context = pytree.SUPPORTED_NODES[kind].flatten_fn(node)
+            return self._describe_children("registered", name, _as_json(context, path), values, path)
         if dataclasses.is_dataclass(node):
-            values = {field.name: getattr(node, field.name) for field in dataclasses.fields(node)}
-            items = [[key, self._describe(value, f"{path}.{key}")] for key, value in values.items()]
-            return {"dataclass": [name, items]}
+            names = [field.name for field in dataclasses.fields(node)]
+            return self._describe_children("dataclass", name, names, [getattr(node, one) for one in names], path)
         if isinstance(node, Mapping):
             for key in node:
                 if not isinstance(key, str | int | float | None):
                     raise TypeError(f"a batch's keys must be text or numbers like 'image', got {key!r} at batch{path}")
-            return {"dict": [[key, self._describe(value, f"{path}[{key!r}]")] for key, value in node.items()]}
+            return self._describe_children("dict", None, list(node), node.values(), path)
+        if isinstance(node, tuple) and hasattr(node, "_fields"):
+            return self._describe_children("named", name, node._fields, node, path)
         if isinstance(node, list | tuple):
-            items = [self._describe(value, f"{path}[{number}]") for number, value in enumerate(node)]
-            if isinstance(node, tuple) and hasattr(node, "_fields"):
-                return {"named": [name, node._fields, items]}
-            return {"tuple" if isinstance(node, tuple) else "list": items}
+            return self._describe_children("tuple" if isinstance(node, tuple) else "list", None, None, node, path)
         raise TypeError(
             "a batch must be made of tensors, text and numbers in dicts, tuples, lists, dataclasses and types registered "
             f"with torch's pytree, like {{'image': tensor}}, got {kind.__module__}.{kind.__qualname__} at batch{path}"
         )
+
+    def _describe_children(self, kind: str, name: Any, beside: Any, values: Iterable[Any], path: str) -> Any:
+        keys = beside if kind in ("dict", "dataclass") else itertools.count()
+        return {
+            kind: [
+                name,
+                beside,
+                [self._describe(one, f"{path}[{key!r}]") for key, one in zip(keys, values, strict=False)],
+            ]
+        }
 
     def _place(self, dtype: torch.dtype, shape: tuple[int, ...], source: Callable[[Tensor], object]) -> Any:
         offset = -(-self.bytes // ALIGNMENT) * ALIGNMENT
@@ -129,35 +138,34 @@ def decode(description: str | bytes, memory: Tensor) -> Any:
 
 def _read(described: Mapping[str, Any], memory: Tensor) -> Any:
     [(kind, inside)] = described.items()
+    if kind == "value":
+        return inside
+    if kind == "bytes":
+        return bytes.fromhex(inside)
+    if kind == "tensor":
+        dtype, shape, offset = inside
+        return _tensor(memory, getattr(torch, dtype), tuple(shape), offset)
+    name, beside, children = inside
+    values = [_read(one, memory) for one in children]
     match kind:
-        case "tensor":
-            dtype, shape, offset = inside
-            return _tensor(memory, getattr(torch, dtype), tuple(shape), offset)
         case "dict":
-            return {key: _read(value, memory) for key, value in inside}
-        case "list":
-            return [_read(value, memory) for value in inside]
+            return dict(zip(beside, values, strict=True))
         case "tuple":
-            return tuple(_read(value, memory) for value in inside)
+            return tuple(values)
         case "named":
-            name, fields, items = inside
             found = _class(name)
-            if not (found and issubclass(found, tuple) and getattr(found, "_fields", None) == tuple(fields)):
-                found = collections.namedtuple(name[1].rpartition(".")[2], fields)
-            return found(*(_read(value, memory) for value in items))
+            if not (found and issubclass(found, tuple) and getattr(found, "_fields", None) == tuple(beside)):
+                found = collections.namedtuple(name[1].rpartition(".")[2], beside)
+            return found(*values)
         case "dataclass":
-            made = object.__new__(_imported(inside[0]))
-            for key, value in inside[1]:
-                object.__setattr__(made, key, _read(value, memory))
+            made = object.__new__(_imported(name))
+            for key, value in zip(beside, values, strict=True):
+                object.__setattr__(made, key, value)
             return made
         case "registered":
-            name, context, items = inside
-            node = pytree.SUPPORTED_NODES[_imported(name)]
-            return node.unflatten_fn([_read(value, memory) for value in items], context)
-        case "bytes":
-            return bytes.fromhex(inside)
+            return pytree.SUPPORTED_NODES[_imported(name)].unflatten_fn(values, beside)
         case _:
-            return inside
+            return values
 
 
 def _tensor(memory: Tensor, dtype: torch.dtype, shape: tuple[int, ...], offset: int) -> Tensor:
@@ -193,16 +201,16 @@ def _imported(name: Sequence[str]) -> Any:
     return found
 
 
-def tensor_from_buffer(buffer: memoryview, owner: object) -> Tensor:
-    """Writable memory as uint8 [its size]; ``owner`` is referenced as long as the tensor is."""
+def _forget(_: object) -> None:
+    """Nothing is left to do: the reference has ended."""
+
+
+def tensor_from_buffer(buffer: memoryview, owner: Any, release: Callable[[Any], object] = _forget) -> Tensor:
+    """Writable memory as uint8 [its size]; ``release`` is called with its ``owner`` once the last tensor in it is gone."""
     if not buffer:
         return torch.empty(0, dtype=torch.uint8)
-    weakref.finalize(buffer, _release, owner).atexit = False  # which refers to the owner until then
+    weakref.finalize(buffer, release, owner).atexit = False  # which refers to the owner until then
     return torch.frombuffer(buffer, dtype=torch.uint8)
-
-
-def _release(owner: object) -> None:
-    """Nothing is left to do: the reference has ended."""
 
 
 class ReceiveMemory:
@@ -227,30 +235,13 @@ class ReceiveMemory:
                 return torch.empty(size, dtype=torch.uint8, pin_memory=True)
         if size < LARGE:
             return torch.empty(size, dtype=torch.uint8)
-        block = None
-        with contextlib.suppress(IndexError):
-            block = self._free.pop()
+        block = self._free.pop() if self._free else None  # only this thread takes blocks out
         if block is None or len(block) < size:
-            block = _huge_pages(size)
-        return tensor_from_buffer(memoryview(block)[:size], _InUse(self._free, block))
+            block = mmap.mmap(-1, -(-size // HUGE_PAGE) * HUGE_PAGE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+            with contextlib.suppress(OSError):  # a kernel without them
+                block.madvise(mmap.MADV_HUGEPAGE)
+        return tensor_from_buffer(memoryview(block)[:size], block, self._free.append)
 
     def pinned(self, memory: Tensor) -> Tensor:
         """The same bytes where a GPU can copy them from; the same memory where there is none."""
         return self.empty(len(memory)).copy_(memory) if self._pin else memory
-
-
-class _InUse:
-    """A block until the last tensor in it is gone."""
-
-    def __init__(self, free: deque[mmap.mmap], block: mmap.mmap) -> None:
-        self._free, self._block = free, block
-
-    def __del__(self) -> None:
-        self._free.append(self._block)
-
-
-def _huge_pages(size: int) -> mmap.mmap:
-    block = mmap.mmap(-1, -(-size // HUGE_PAGE) * HUGE_PAGE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    with contextlib.suppress(OSError):  # a kernel without them
-        block.madvise(mmap.MADV_HUGEPAGE)
-    return block

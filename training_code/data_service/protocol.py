@@ -28,6 +28,7 @@ MAX_TEXT = 2**20  # bytes that a data host reads of a frame, which has no payloa
 MAX_DESCRIPTION = 2**28  # bytes of a batch's description, which holds its texts
 MAX_BATCH = 2**33  # bytes of a batch
 READ = 2**16  # bytes that are read at once where they may be many frames
+READ_HEADER = 2**10  # bytes after a large payload: what is read beyond a header is copied once more than the rest
 # Seconds in which the next bytes of a payload arrive, or there is room for them, before other connections are served.
 PAYLOAD_WAIT, SEND_WAIT = 0.02, 0.005
 MAX_VECTORS = 64  # buffers that are sent at once
@@ -101,7 +102,7 @@ class Connection:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # a small batch waits for no acknowledgement
         for option, seconds in ((socket.SO_RCVTIMEO, PAYLOAD_WAIT), (socket.SO_SNDTIMEO, SEND_WAIT)):
             sock.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", 0, int(seconds * 1e6)))
-        self._read = bytearray()
+        self._read, self._read_bytes = bytearray(), READ
         self._frame: Frame | None = None  # whose payload is under way
         self._left = memoryview(b"")  # of that payload
         self._unsent: deque[tuple[memoryview, object]] = deque()
@@ -196,7 +197,7 @@ class Connection:
         """The frames that are complete with what has come. Raises ``OSError`` at its end, and ``ProtocolError``."""
         if self._frame is None:
             try:
-                came = self._socket.recv(READ, socket.MSG_DONTWAIT)
+                came = self._socket.recv(self._read_bytes, socket.MSG_DONTWAIT)
             except BlockingIOError:
                 return
             self._note(len(came))
@@ -223,6 +224,7 @@ class Connection:
         if len(self._read) < end:
             return None
         payload, here = None, 0
+        self._read_bytes = READ_HEADER if payload_bytes > READ else READ
         if payload_bytes:
             assert self._allocate is not None
             payload, here = self._allocate(payload_bytes), min(len(self._read) - end, payload_bytes)

@@ -81,6 +81,7 @@ class Host:
         self.address, self.home, self.wanted = address, home_share > 0, home_share > 0
         self.requests: dict[int, Request] = {}
         self.workers, self.busy_seconds, self.busy_measured, self.bytes = 0, 0.0, 0.0, 0
+        self.share = 0  # workers that this rank may keep busy; see ``plan.home_share``
         self.up = self.finished = False
         self._hello, self._requester, self._reader = hello, requester, requester.reader
         self._connect_timeout, self._host_timeout = connect_timeout, host_timeout
@@ -100,11 +101,6 @@ class Host:
     @property
     def outstanding(self) -> int:
         return len(self.requests)
-
-    @property
-    def share(self) -> int:
-        """Workers that this rank may keep busy; see ``plan.home_share``."""
-        return math.ceil(self.workers * self._share)
 
     def request(self, requests: list[Request]) -> None:
         orders = []
@@ -225,6 +221,7 @@ class Host:
         if frame.kind == Kind.WELCOME:
             message = frame.json()
             self.workers, self.up, self._ever = int(message["workers"]), True, True
+            self.share = math.ceil(self.workers * self._share)
             self.busy_seconds, self.busy_measured = float(message["busy"]), time.monotonic()
             if self._done is not None:
                 self._send(Kind.DONE, self._done)
