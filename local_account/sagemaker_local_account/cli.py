@@ -202,6 +202,8 @@ def _serve(options: Options) -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: stop_requested.set())
     _warn()
+    if sys.stderr.isatty():
+        print(f"local-account: starting an account on {options.state} ...", file=sys.stderr, flush=True)
     with options.account() as account:
         _warn_of_losses(account)
         print(cli_lifecycle.exports(account.description, account.state))

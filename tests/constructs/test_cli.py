@@ -11,6 +11,7 @@ import sys
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import boto3
@@ -22,7 +23,7 @@ from rich.console import Console
 from urllib3 import HTTPResponse
 
 import cdk_sagemaker_training
-from cdk_sagemaker_training.cli import watch
+from cdk_sagemaker_training.cli import show, stop, watch
 from cdk_sagemaker_training.cli.context import local_page
 from cdk_sagemaker_training.cli.errors import connection_lost, one_line
 from cdk_sagemaker_training.cli.main import app as main_app
@@ -231,6 +232,42 @@ def test_the_list_of_commands_has_each_purpose_whole(capsys: pytest.CaptureFixtu
     assert [line for line in lines if line.endswith("...") or len(line.split(maxsplit=1)) < 2] == []
 
 
+def test_the_page_of_the_command_line_has_each_command() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "command-line.md").read_text()
+    rows = {line[3:].split("`")[0].split()[0] for line in page.splitlines() if line.startswith("| `")}
+    assert rows == {str(it.name) for it in main_app.registered_commands}
+
+
+def test_the_shell_completes_commands() -> None:
+    asked = {"_TRAINING_JOBS_COMPLETE": "complete_bash", "COMP_WORDS": "training-jobs wa", "COMP_CWORD": "1"}
+    command = [str(Path(sys.prefix) / "bin" / "training-jobs")]
+    done = subprocess.run(command, env={**os.environ, **asked}, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["watch"]
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (["logs", "digits", "--follow"], "digits goes on; come back with `training-jobs watch digits`"),
+        (["stop", "digits"], "digits is being stopped; `training-jobs describe digits` shows when it is"),
+    ],
+)
+def test_ctrl_c_says_what_becomes_of_the_job(
+    command: list[str], said: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: Any, **__: Any) -> Any:
+        raise KeyboardInterrupt
+
+    job = SimpleNamespace(name="digits", hosts=list, follow=interrupted, stop=lambda: None, wait=interrupted)
+    for module in (show, stop):
+        monkeypatch.setattr(module, "connect", lambda context: None)
+        monkeypatch.setattr(module, "find_job", lambda account, name: job)
+    assert main_app(command, standalone_mode=False) == 130
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert said in captured.err
+
+
 def test_the_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None:
     main_app(["--version"], standalone_mode=False)
     assert capsys.readouterr().out == f"{version('cdk-sagemaker-training')}\n"
@@ -329,6 +366,17 @@ def test_a_picture_is_no_higher_than_its_terminal_whatever_was_retried(height: i
     lines = console.export_text().splitlines()
     assert len(lines) <= height
     assert lines[0].startswith("execution   RUNNING")
+
+
+def test_the_last_line_of_a_picture_has_room_for_the_echo_of_ctrl_c() -> None:
+    watched = Looks()
+    watched.execution = {"name": "monday", "status": "RUNNING", "startDate": datetime.now(UTC)}
+    watched.lines.append(LogLine(datetime.now(UTC), "algo-1", "a long line " * 10))
+    console = Console(width=60, record=True, file=io.StringIO())
+    console.print(picture(watched, {}, width=60, height=20))
+    last = console.export_text().splitlines()[-1].rstrip()
+    assert last.endswith("…")
+    assert len(last) == 58
 
 
 def debugged(**members: Any) -> dict[str, Any]:

@@ -501,13 +501,21 @@ class TestWatchInATerminal:
         assert typed("watch", finished.name, "--svg", str(tmp_path / "watch.svg")).code == 0
         assert "three-steps" in (tmp_path / "watch.svg").read_text()
 
-    def test_shows_a_job_that_ends_while_it_is_watched_and_ends_with_it(self, account: Account) -> None:
+    def test_shows_a_job_through_a_resize_and_a_lost_connection_to_its_end(
+        self, account: Account, deployed: Deployed
+    ) -> None:
         execution = account.workflow("Training").start({"steps": FOREVER}, name="watched")
-        terminal = Terminal([COMMAND, "watch", "watched", "--every", "0.2"], os.environ)
+        environment = {**os.environ, "AWS_MAX_ATTEMPTS": "1"}
+        terminal = Terminal([COMMAND, "watch", "watched", "--every", "0.2"], environment)
         assert terminal.shows(step(2))
         assert terminal.lines[0].startswith("execution   RUNNING  ")
         terminal.resize(100, 30)
         assert terminal.shows(step(20))
+        fault = deployed.account.faults.add(Throttling("DescribeTrainingJob", times=None))
+        assert terminal.shows(lambda lines: lines[0].startswith("connection  lost, trying again: AWS throttles"))
+        assert any(line.startswith("execution   RUNNING  ") for line in terminal.lines)
+        deployed.account.faults.mend(fault)
+        assert terminal.shows(lambda lines: lines[0].startswith("execution   RUNNING  "))
         execution.job().stop()
         assert terminal.ended() == 1
         assert any(line.startswith("execution   ABORTED") for line in terminal.lines), terminal.lines

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, Group, RenderableType
 from rich.markup import escape
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -57,7 +58,8 @@ def picture(watched: Watched, prices: Mapping[str, float], *, width: int, height
     lines = [line for line in watched.lines if line.message.strip()][-room:] if room else []
     longest = max((len(line.host) for line in lines), default=0)
     shown = [Text(f"{line.host:<{longest}}  {line.message}", no_wrap=True, overflow="ellipsis") for line in lines]
-    return Group(table, Text(""), *shown) if shown else table
+    # The terminal echoes Ctrl-C where the picture ends; in a full line it would begin another, and move the picture.
+    return Group(table, Text(""), Padding(Group(*shown), (0, len("^C"), 0, 0))) if shown else table
 
 
 def save_svg(watched: Watched, prices: Mapping[str, float], file: Path) -> None:
