@@ -14,7 +14,7 @@ from cdk_sagemaker_training import (
     S3Channel,
     TrainingNetwork,
 )
-from cdk_sagemaker_training.workflow.stopping import stopping_definition
+from cdk_sagemaker_training.workflow.stopping_states import stopping_definition
 
 
 def test_executions_that_end_before_their_jobs_start_the_stopper(either: RenderedWorkflow) -> None:

@@ -11,7 +11,7 @@ import pytest
 from deployed import Deployed, wait_until
 from shell_jobs import ShellJobs
 
-from cdk_sagemaker_training.workflow import stopping
+from cdk_sagemaker_training.workflow import stopping_states
 from sagemaker_local_account.account import LocalAccount
 from sagemaker_local_account.faults import Throttling
 
@@ -30,7 +30,7 @@ class Watched:
             "States", {"Service": "states.amazonaws.com"}, {"Service": "events.amazonaws.com"}
         )
         self.machine = self.create("watched", WAITING)
-        self.stopper = self.create("stopper", stopping.stopping_definition("watched", ["compile", ""], "aws"))
+        self.stopper = self.create("stopper", stopping_states.stopping_definition("watched", ["compile", ""], "aws"))
         events = self.deployed.client("events")
         pattern = {
             "source": ["aws.states"],
@@ -79,7 +79,7 @@ class Watched:
 @pytest.fixture(scope="module")
 def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
     with pytest.MonkeyPatch.context() as patch, LocalAccount(state=tmp_path_factory.mktemp("account")) as account:
-        patch.setattr(stopping, "_SECONDS_BETWEEN_LOOKS", 2)
+        patch.setattr(stopping_states, "_SECONDS_BETWEEN_LOOKS", 2)
         yield Watched(account)
 
 
@@ -112,8 +112,8 @@ def test_a_call_that_is_throttled_is_made_again(watched: Watched) -> None:
 def test_an_execution_of_the_stopper_that_was_throttled_for_too_long_fails(
     watched: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stopping, "_RETRIED_SECONDS", 1)
-    impatient = watched.create("impatient", stopping.stopping_definition("watched", [""], "aws"))
+    monkeypatch.setattr(stopping_states, "_RETRIED_SECONDS", 1)
+    impatient = watched.create("impatient", stopping_states.stopping_definition("watched", [""], "aws"))
     execution = watched.deployed.start(watched.machine)
     fault = watched.account.faults.add(Throttling("StopTrainingJob", times=10))
     given = json.dumps({"executionArn": execution})

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
 
 from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
@@ -15,30 +13,10 @@ from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
-from cdk_sagemaker_training.workflow.attempt_states import execution_hash, job_name
-from cdk_sagemaker_training.workflow.definition import states_of_job
 from cdk_sagemaker_training.workflow.launch import Launch
 from cdk_sagemaker_training.workflow.queue_policies import stop_policies
-from cdk_sagemaker_training.workflow.queued_states import stopping_queued_states
 from cdk_sagemaker_training.workflow.state_machines import make_state_machine
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-# Long enough for a CreateTrainingJob call that was in flight when its execution ended to have created the job.
-_SECONDS_BETWEEN_LOOKS = 60
-_RETRIED_SECONDS = 3_600
-_LONGEST_INTERVAL = 64
-
-# Messages of StopTrainingJob if there is nothing to stop. Its model has ResourceNotFound; the actual error is a
-# ValidationException (aws/aws-sdk 165, awslabs/benchmark-ai 928; both texts in DIAGNijmegen/grand-challenge,
-# amazon_sagemaker_base.py), which the SDK integration reports as SageMaker.SageMakerException, like throttling. So the message
-# distinguishes them.
-_OVER = "*The request was rejected because the training job is in status *"
-_MISSING = ("*Requested resource not found*", "*Could not find job to update with name*")
-
-# The errors with which the workflow itself fails executions after the end of their last job.
-_OWN_ERRORS = ("TrainingJobFailed", "TrainingJobStopped")
+from cdk_sagemaker_training.workflow.stopping_states import stopping_definition
 
 
 class Stopper(Construct):
@@ -155,154 +133,3 @@ class Stopper(Construct):
                 )
             ],
         )
-
-
-def stopping_definition(
-    prefix: str, suffixes: Sequence[str], partition: str, queue_arn: str | None = None
-) -> dict[str, Any]:
-    """Return the state machine that stops an execution's jobs by their names, and again a minute later.
-
-    Its input is the detail of the execution's event. Attempts are consecutive, so the first name without a job ends the search
-    for a suffix. The second pass skips an execution that was redriven meanwhile: it runs, and its end will be another event.
-
-    Args:
-        prefix: How the jobs' names begin.
-        suffixes: Name suffixes of the jobs of one execution.
-        partition: Partition of ARNs.
-        queue_arn: The queue in which the jobs wait, which finds them by their names' beginning; None without one.
-    """
-    first = _first(suffixes[0]) if queue_arn is None else "List"
-    states: dict[str, Any] = {
-        "IsOver": {
-            "Type": "Choice",
-            "Choices": [
-                {
-                    "And": [
-                        {"Variable": "$.error", "IsPresent": True},
-                        {"Or": [{"Variable": "$.error", "StringEquals": error} for error in _OWN_ERRORS]},
-                    ],
-                    "Next": "Done",
-                }
-            ],
-            "Default": first,
-        }
-    }
-    if queue_arn is not None:
-        names = f"States.Format('{prefix}-{{}}-*', {execution_hash('$.executionArn')})"
-        states |= stopping_queued_states(queue_arn, names, partition)
-    else:
-        for suffix, following in zip(suffixes, [*map(_first, suffixes[1:]), "HasLookedTwice"], strict=True):
-            states |= states_of_job(suffix, _states(prefix, suffix, partition))
-            # After the suffix was added, because the next job's first state has the same name without it.
-            states[_name(suffix, "Missing")]["Next"] = following
-    return {
-        "Comment": "Stops the training jobs of executions that ended before them",
-        "StartAt": "IsOver",
-        "States": {**states, **_second_look(first, partition)},
-    }
-
-
-def _first(suffix: str) -> str:
-    return _name(suffix, "First")
-
-
-def _name(suffix: str, state: str) -> str:
-    [name] = states_of_job(suffix, {state: {}})
-    return name
-
-
-def _states(prefix: str, suffix: str, partition: str) -> dict[str, Any]:
-    """The states that stop the jobs of one suffix, attempt by attempt; they retry unless there is nothing to stop."""
-    cause = "$.Error.Cause"
-    return {
-        "First": _walk("Stop", Attempt=1, Most=1, Seconds=0, Waited=0),
-        "Stop": {
-            "Type": "Task",
-            "Resource": f"arn:{partition}:states:::aws-sdk:sagemaker:stopTrainingJob",
-            "Parameters": {"TrainingJobName.$": job_name(prefix, "$.Walk.Attempt", suffix, "$.executionArn")},
-            "ResultPath": "$.Stopped",
-            "Catch": [{"ErrorEquals": ["States.ALL"], "ResultPath": "$.Error", "Next": "WhyNot"}],
-            "Next": "NextAttempt",
-        },
-        "WhyNot": {
-            "Type": "Choice",
-            "Choices": [
-                {"Variable": cause, "StringMatches": _OVER, "Next": "NextAttempt"},
-                {
-                    "Or": [
-                        {"Variable": "$.Error.Error", "StringEquals": "SageMaker.ResourceNotFoundException"},
-                        *({"Variable": cause, "StringMatches": text} for text in _MISSING),
-                    ],
-                    "Next": "Missing",
-                },
-                {"Variable": "$.Walk.Waited", "NumericGreaterThanEquals": _RETRIED_SECONDS, "Next": "MayStillRun"},
-                {"Variable": "$.Walk.Most", "NumericLessThan": _LONGEST_INTERVAL, "Next": "WaitLonger"},
-            ],
-            "Default": "WaitAsLong",
-        },
-        "WaitLonger": _wait("States.MathAdd($.Walk.Most, $.Walk.Most)"),
-        "WaitAsLong": _wait("$.Walk.Most"),
-        "Wait": {"Type": "Wait", "SecondsPath": "$.Walk.Seconds", "Next": "Stop"},
-        "NextAttempt": _walk(
-            "Stop",
-            **{"Attempt.$": "States.MathAdd($.Walk.Attempt, 1)", "Most": 1, "Seconds": 0, "Waited.$": "$.Walk.Waited"},
-        ),
-        "MayStillRun": {
-            "Type": "Fail",
-            "Error": "TrainingJobMayStillRun",
-            "CausePath": f"States.Format('{{}}: {{}}', $.Error.Error, {cause})",
-        },
-        "Missing": {"Type": "Pass"},
-    }
-
-
-def _walk(next_state: str, **members: Any) -> dict[str, Any]:
-    """A Pass state with the next attempt, the maximum and actual seconds to wait, and the seconds waited so far."""
-    return {"Type": "Pass", "Parameters": members, "ResultPath": "$.Walk", "Next": next_state}
-
-
-def _wait(most: str) -> dict[str, Any]:
-    """A Pass state that chooses a random wait of up to ``most`` seconds."""
-    members = {
-        "Attempt.$": "$.Walk.Attempt",
-        "Most.$": most,
-        "Seconds.$": f"States.MathRandom(1, {most})",
-        "Waited.$": "States.MathAdd($.Walk.Waited, $.Walk.Seconds)",
-    }
-    return _walk("Wait", **members)
-
-
-def _second_look(first: str, partition: str) -> Mapping[str, Any]:
-    return {
-        "HasLookedTwice": {
-            "Type": "Choice",
-            "Choices": [{"Variable": "$.Execution", "IsPresent": True, "Next": "Done"}],
-            "Default": "WaitForLateJobs",
-        },
-        "WaitForLateJobs": {"Type": "Wait", "Seconds": _SECONDS_BETWEEN_LOOKS, "Next": "DescribeExecution"},
-        "DescribeExecution": {
-            "Type": "Task",
-            "Resource": f"arn:{partition}:states:::aws-sdk:sfn:describeExecution",
-            # The execution's input and output may exceed the size limit of a state's result.
-            "Parameters": {"ExecutionArn.$": "$.executionArn", "IncludedData": "METADATA_ONLY"},
-            "ResultSelector": {"Status.$": "$.Status"},
-            "ResultPath": "$.Execution",
-            "Retry": [
-                {
-                    "ErrorEquals": ["States.ALL"],
-                    "IntervalSeconds": 1,
-                    "BackoffRate": 2,
-                    "MaxAttempts": _RETRIED_SECONDS // (_LONGEST_INTERVAL // 2),
-                    "MaxDelaySeconds": _LONGEST_INTERVAL,
-                    "JitterStrategy": "FULL",
-                }
-            ],
-            "Next": "WasRedriven",
-        },
-        "WasRedriven": {
-            "Type": "Choice",
-            "Choices": [{"Variable": "$.Execution.Status", "StringEquals": "RUNNING", "Next": "Done"}],
-            "Default": first,
-        },
-        "Done": {"Type": "Succeed"},
-    }
