@@ -36,7 +36,7 @@ import torch.distributed as dist
 from degrees import Degrees, degrees_of
 from fits_search import largest_batch, smallest_layout
 from memory_use import Allocations, Saved
-from parallelize import local_size, loss_context, mesh_of, optimizer_bytes
+from parallelize import allocate, local_size, loss_context, mesh_of, optimizer_bytes
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
 from torch.distributed.device_mesh import DeviceMesh
@@ -141,7 +141,9 @@ def predict_rank(
     script = script_of(folder)
     # FSDP with tensor parallelism joins meshes, whose numbers of ranks are to be real.
     joined = unset_fake_temporarily()(DeviceMesh._concatenate)
-    with fake_process_group(ranks, rank), mock.patch.object(DeviceMesh, "_concatenate", joined):
+    # Fake tensors have no values, and to divide whole ones among the ranks takes a third of the time.
+    unfilled = mock.patch("parallelize.fill", lambda model, plan, initial, device: allocate(model, plan, device))
+    with fake_process_group(ranks, rank), mock.patch.object(DeviceMesh, "_concatenate", joined), unfilled:
         mesh = mesh_of(degrees, "cpu")
         with FakeTensorMode(allow_non_fake_inputs=True), Allocations() as allocations:
             if hasattr(script, "built"):

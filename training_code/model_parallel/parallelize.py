@@ -252,12 +252,18 @@ def ends(model: nn.Module, names: Sequence[str]) -> list[tuple[str, nn.Module]]:
 
 
 @torch.no_grad()
-def fill(model: nn.Module, plan: Plan, initial: Callable[[str, torch.Size], Tensor], device: torch.device) -> None:
-    """Allocate this rank's shards, and set them to the initial values, a function of name and shape, equal in all layouts."""
+def allocate(model: nn.Module, plan: Plan, device: torch.device) -> None:
+    """Allocate this rank's shards of parameters, with any values, and buffers with theirs."""
     tied = tied_names(model)
     model.to_empty(device=device)
     tie(model, tied)
     plan.buffers(model)
+
+
+@torch.no_grad()
+def fill(model: nn.Module, plan: Plan, initial: Callable[[str, torch.Size], Tensor], device: torch.device) -> None:
+    """Allocate this rank's shards, and set them to the initial values, a function of name and shape, equal in all layouts."""
+    allocate(model, plan, device)
     for name, parameter in model.named_parameters():
         value = initial(plain_name(name), parameter.shape).to(parameter.device)
         if isinstance(parameter, DTensor):
