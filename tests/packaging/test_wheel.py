@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -144,6 +145,25 @@ def test_the_readmes_stack_synthesizes_and_trains_with_the_wheel_alone(wheel: Pa
     run([*install, "-c", str(ROOT / "requirements.txt"), f"{wheel}[local]"], tmp_path)
     [app] = re.findall(STACK, (ROOT / "README.md").read_text(), re.DOTALL)
     run_the_stack(app, programs, tmp_path)
+
+
+@pytest.mark.soak  # installs the constructs
+def test_the_constructs_work_with_the_lowest_versions_that_the_wheel_takes(wheel: Path, tmp_path: Path) -> None:
+    """All else is the newest, as a user has it who pins what the project names."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    named = [Requirement(one) for one in project["dependencies"]]
+    lowest = [f"{one.name}=={bound.version}" for one in named for bound in one.specifier if bound.operator == ">="]
+    assert len(lowest) == len(named)
+    run([sys.executable, "-m", "venv", "venv"], tmp_path)
+    programs = tmp_path / "venv" / "bin"
+    run([str(programs / "pip"), "install", "--quiet", "--no-compile", str(wheel), *lowest], tmp_path)
+    [app] = re.findall(STACK, (ROOT / "README.md").read_text(), re.DOTALL)
+    (tmp_path / "app.py").write_text(app)
+    run([str(programs / "python"), "app.py"], tmp_path, CDK_OUTDIR=str(tmp_path / "cdk.out"), PYTHONPATH="")
+    assert "AWS::StepFunctions::StateMachine" in (tmp_path / "cdk.out" / "Digits.template.json").read_text()
+    for command in ([], ["start"], ["list"], ["diff-upgrade"]):
+        said = run([str(programs / "training-jobs"), *command, "--help"], tmp_path, PYTHONPATH="")
+        assert said.lstrip().startswith("Usage: ")
 
 
 def requirements_of(wheel: Path, extra: str) -> list[Requirement]:
