@@ -115,7 +115,7 @@ def test_an_execution_of_the_stopper_that_was_throttled_for_too_long_fails(
     monkeypatch.setattr(stopping_states, "_RETRIED_SECONDS", 1)
     impatient = watched.create("impatient", stopping_states.stopping_definition("watched", [""], "aws"))
     execution = watched.deployed.start(watched.machine)
-    fault = watched.account.faults.add(Throttling("StopTrainingJob", times=10))
+    fault = watched.account.faults.add(Throttling("StopTrainingJob", times=None))
     given = json.dumps({"executionArn": execution})
     started = watched.states.start_execution(stateMachineArn=impatient, input=given)["executionArn"]
     ended = watched.deployed.ended(started)
