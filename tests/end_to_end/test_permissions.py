@@ -16,6 +16,9 @@ from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_efs as efs
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
+from aws_cdk import aws_sns as sns
+from aws_cdk import aws_sns_subscriptions as subscriptions
+from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_stepfunctions as sfn
 from botocore.exceptions import ClientError
 from deployed import Deployed, wait_until
@@ -74,6 +77,9 @@ class Quick(cdk.Stack):
             self, "Shared", vpc=network.vpc, vpc_subnets=subnets, removal_policy=cdk.RemovalPolicy.DESTROY
         )
         on_files = {"linked": FsxLustreChannel(linked), "shared": EfsChannel(shared, read_only=False)}
+        topic, told = sns.Topic(self, "Topic"), sqs.Queue(self, "Told")
+        topic.add_subscription(subscriptions.SqsSubscription(told, raw_message_delivery=True))
+        cdk.CfnOutput(self, "ToldUrl", value=told.queue_url)
         for integration in ("poll", "sync"):
             workflow = TrainingWorkflow(
                 self,
@@ -88,6 +94,7 @@ class Quick(cdk.Stack):
                 network=network,
                 metric_definitions={"loss": "loss ([0-9.]+)"},
                 integration=integration,  # type: ignore[arg-type]
+                notify=[topic] if integration == "poll" else [],
             )
             cdk.CfnOutput(self, f"{integration}Arn", value=workflow.state_machine.state_machine_arn)
         planned = TrainingWorkflow(
@@ -437,7 +444,7 @@ def test_what_stops_the_jobs_of_an_ended_execution_must_be_able_to_describe_it(a
     assert denied(action) in account.history_without(stopper(account), action, given=given)
 
 
-def test_what_a_rule_may_not_start_is_a_dead_letter_and_an_alarm(
+def test_what_a_rule_may_not_start_is_a_dead_letter_an_alarm_and_a_notice(
     account: Account, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cloudwatch, "QUEUES_EVERY_SECONDS", 0)
@@ -451,10 +458,10 @@ def test_what_a_rule_may_not_start_is_a_dead_letter_and_an_alarm(
     account.states.stop_execution(executionArn=execution)
     account.log_says(denied(action))
     events.put_targets(Rule=rule, Targets=[target])
-    sqs, queue = account.deployed.client("sqs"), target["DeadLetterConfig"]["Arn"].rpartition(":")[2]
-    url = sqs.get_queue_url(QueueName=queue)["QueueUrl"]
+    queues, queue = account.deployed.client("sqs"), target["DeadLetterConfig"]["Arn"].rpartition(":")[2]
+    url = queues.get_queue_url(QueueName=queue)["QueueUrl"]
     # The denied call is in the log before its event is in the queue.
-    [letter] = wait_until(lambda: sqs.receive_message(QueueUrl=url, VisibilityTimeout=0).get("Messages"))
+    [letter] = wait_until(lambda: queues.receive_message(QueueUrl=url, VisibilityTimeout=0).get("Messages"))
     assert json.loads(letter["Body"])["detail"]["executionArn"] == execution
     alarms = account.deployed.client("cloudwatch")
 
@@ -463,6 +470,13 @@ def test_what_a_rule_may_not_start_is_a_dead_letter_and_an_alarm(
         return [dimension["Value"] for alarm in found for dimension in alarm["Dimensions"]]
 
     assert wait_until(in_alarm) == [queue]
+
+    def noticed() -> list[dict[str, Any]]:
+        received = queues.receive_message(QueueUrl=account.outputs["ToldUrl"], MaxNumberOfMessages=10)
+        told = [json.loads(message["Body"]) for message in received.get("Messages", ())]
+        return [one["detail"] for one in told if one["detail-type"] == "CloudWatch Alarm State Change"]
+
+    assert {notice["state"]["value"] for notice in wait_until(noticed)} == {"ALARM"}
 
 
 def test_a_role_of_another_service_cannot_be_given_to_a_job(account: Account) -> None:

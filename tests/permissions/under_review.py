@@ -73,7 +73,7 @@ class Writing(cdk.Stack):
             job=DataParallelJob(InstanceGroup("ml.trn1.2xlarge"), Torchrun(), compiler),
             image=TrainingImage.from_dlc(self, "Image", "pytorch-training-neuronx", "2.1.2-neuronx-py310"),
             output=S3Prefix(bucket, "models/"),
-            attempts=2,
+            job_metrics=True,
         )
 
 
