@@ -169,7 +169,8 @@ def test_the_machines_pass_the_check_of_amazon_states_language(integration: str)
 
 
 @pytest.mark.parametrize("integration", INTEGRATIONS)
-@pytest.mark.parametrize("days", [1 / 24, 1, 28])
+# The next test has the longest walk, of as many attempts in 28 days each.
+@pytest.mark.parametrize("days", [1 / 24, 1, pytest.param(28, marks=pytest.mark.soak)])
 def test_a_28_day_job_with_30_attempts_fits_into_the_histories(integration: str, days: float) -> None:
     workflow = rendered(integration, days, HOST_LOST=Retry(attempts=29))
     walked = walk(workflow, (days + 1) * DAY - 1, reason="InternalServerError: We encountered an internal error.")

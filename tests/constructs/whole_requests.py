@@ -56,7 +56,12 @@ def image_at(uri: str) -> Any:
     """An image in ECR, of which only a deployment knows what it was built from."""
     base = cdk.Token.as_string({"Ref": "Base"})
     return SimpleNamespace(
-        image_uri=uri, grant_pull=None, repository="repository", base=base, check_files=lambda files: None
+        image_uri=uri,
+        grant_pull=None,
+        repository="repository",
+        base=base,
+        check_files=lambda files: None,
+        check_xla_has_cuda=lambda: None,
     )
 
 

@@ -12,6 +12,7 @@ from moto.ec2.models import ec2_backends
 
 APP = Path(__file__).parent / "app_in_a_looked_up_vpc.py"
 OWNER, PARTICIPANT = "999999999999", "123456789012"
+pytestmark = pytest.mark.soak  # syntheses by the real CLI, one after each lookup
 
 
 @pytest.fixture(scope="module")

@@ -109,6 +109,7 @@ def test_the_training_hosts_own_workers_begin_where_no_data_host_has_come(host: 
     assert printed == [["epoch", str(epoch)] for epoch in range(3)]
 
 
+@pytest.mark.soak  # test_service_epochs.py has local workers that help
 def test_the_training_hosts_own_workers_help_and_each_sample_comes_once(host: Host, tmp_path: Path) -> None:
     script = AFTER.replace("workers=8", "local_workers=1, epochs=3, workers=8")
     (tmp_path / "there").touch()  # which stays empty where the data host comes after the end

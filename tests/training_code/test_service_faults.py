@@ -194,6 +194,7 @@ def test_a_trainer_that_was_killed_is_followed_by_one_that_goes_on(serve: Serve,
         server.wait()
 
 
+@pytest.mark.soak  # starts a host of its own in a namespace whose disks are full
 def test_a_data_host_with_full_disks_serves_every_sample(start: Start, tmp_path: Path) -> None:
     disks = [
         f"mount -t tmpfs -o size=64k none {disk} && head -c 65536 /dev/zero > {disk}/x"
