@@ -49,7 +49,7 @@ class Stepping(cdk.Stack):
         bucket = s3.Bucket(self, "Bucket", removal_policy=cdk.RemovalPolicy.DESTROY)
         image = TrainingImage(self, "Image", directory=str(A_STEPPING_JOB))
         cdk.CfnOutput(self, "BucketName", value=bucket.bucket_name)
-        spot = {"environment": {"STEPS": "40"}, "max_runtime": cdk.Duration.seconds(60)}
+        spot = {"environment": {"STEPS": "80"}, "max_runtime": cdk.Duration.seconds(60)}
         checkpoints = S3Prefix(bucket, "checkpoints/")
         for integration in INTEGRATIONS:
             for name, props in {

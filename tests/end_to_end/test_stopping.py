@@ -51,13 +51,17 @@ class Watched:
     def abort(self, execution: str) -> None:
         self.states.stop_execution(executionArn=execution)
 
-    def all_stopped_by(self, number: int) -> list[str]:
-        """The statuses of the stopper's executions, once there are so many and all have ended."""
+    def all_stopped(self, executions: list[str]) -> list[str]:
+        """The statuses of the stopper's executions for these, once there is one for each and all have ended."""
+        of: dict[str, str] = {}  # by the stopper's execution, that which it is for
 
         def ended() -> list[str] | None:
             pages = self.states.get_paginator("list_executions").paginate(stateMachineArn=self.stopper)
-            statuses = [one["status"] for page in pages for one in page["executions"]]
-            return statuses if len(statuses) == number and "RUNNING" not in statuses else None
+            found = {one["executionArn"]: one["status"] for page in pages for one in page["executions"]}
+            for arn in found.keys() - of.keys():
+                of[arn] = json.loads(self.states.describe_execution(executionArn=arn)["input"])["executionArn"]
+            statuses = [status for arn, status in found.items() if of[arn] in executions]
+            return statuses if len(statuses) == len(executions) and "RUNNING" not in statuses else None
 
         return wait_until(ended)
 
@@ -88,7 +92,7 @@ def test_sixty_executions_that_end_at_once_leave_no_job_running(watched: Watched
     jobs = [watched.job(execution) for execution in executions[::20]]
     for execution in executions:
         watched.abort(execution)
-    assert watched.all_stopped_by(AT_ONCE) == ["SUCCEEDED"] * AT_ONCE
+    assert watched.all_stopped(executions) == ["SUCCEEDED"] * AT_ONCE
     assert watched.jobs.statuses(jobs) == ["Stopped"] * len(jobs)
 
 

@@ -226,15 +226,16 @@ def test_a_job_on_a_machine_without_namespaces_fails_by_the_setting_to_change(
 
 @pytest.fixture(scope="module")
 def small_disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ShellJobs]:
-    """An account whose state folder lies on a disk of 12 MB, which also holds its objects."""
+    """An account whose state folder lies on a disk of 12 MB, of which an object takes 8."""
     state = tmp_path_factory.mktemp("state")
     disk = f"mount -t tmpfs -o size=12m none {shlex.quote(str(state))}"
     with Serving(state, within=within(disk)) as serving:
-        yield ShellJobs(serving.exports, Path(f"/proc/{serving.process.pid}/root{state}"))
+        jobs = ShellJobs(serving.exports, Path(f"/proc/{serving.process.pid}/root{state}"))
+        jobs.s3.put_object(Bucket=BUCKET, Key="large/data", Body=os.urandom(8 * MEGABYTE))
+        yield jobs
 
 
 def test_a_channel_larger_than_the_disk_fails_the_job_in_sagemakers_words(small_disk: ShellJobs) -> None:
-    small_disk.s3.put_object(Bucket=BUCKET, Key="large/data", Body=os.urandom(8 * MEGABYTE))
     name = small_disk.create("download", "true", InputDataConfig=[channel("large", f"s3://{BUCKET}/large/")])
     job = small_disk.ended(name)
     assert job["FailureReason"].startswith("ClientError: Data download failed:Insufficient disk space")
