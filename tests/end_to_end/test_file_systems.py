@@ -85,7 +85,10 @@ class Run:
 
 
 class Stacks:
-    """The stack as it is deployed, with two executions, between which an object came, and one went."""
+    """The stack as it is deployed, with two executions, between which an object came, and one went.
+
+    ``keys`` are those of each place of data, which is gone after `cdk destroy`.
+    """
 
     def __init__(self, deployed: Deployed, outputs: dict[str, str]) -> None:
         self.deployed, self.outputs = deployed, outputs
@@ -96,6 +99,17 @@ class Stacks:
         self.put("letters/c.txt", "this is c")
         self.s3.delete_object(Bucket=outputs["BucketName"], Key="letters/a.txt")
         self.second = Run(deployed, outputs)
+        artifact = self.first.job["ModelArtifacts"]["S3ModelArtifacts"].partition(f"{outputs['BucketName']}/")[2]
+        kept = [deployed.client(service).describe_file_systems() for service in ("fsx", "efs")]
+        self.keys = {
+            "OutputKeyArn": self.key_of(artifact),
+            "BucketKeyArn": self.key_of("letters/c.txt"),
+            "VolumeKeyArn": self.first.job["ResourceConfig"]["VolumeKmsKeyId"],
+            "FilesKeyArn": {found["FileSystems"][0]["KmsKeyId"] for found in kept},
+        }
+
+    def key_of(self, name: str) -> str:
+        return str(self.s3.head_object(Bucket=self.outputs["BucketName"], Key=name)["SSEKMSKeyId"])
 
     def put(self, key: str, text: str) -> None:
         self.s3.put_object(Bucket=self.outputs["BucketName"], Key=key, Body=f"{text}\n".encode())
@@ -135,16 +149,8 @@ def test_what_the_hosts_of_a_job_write_to_efs_the_next_job_reads(stacks: Stacks)
 
 
 def test_each_place_of_data_has_the_key_that_its_stack_names(stacks: Stacks) -> None:
-    job, outputs = stacks.first.job, stacks.outputs
-    key = job["ModelArtifacts"]["S3ModelArtifacts"].partition(f"{outputs['BucketName']}/")[2]
-    artifact = stacks.s3.head_object(Bucket=outputs["BucketName"], Key=key)
-    letter = stacks.s3.head_object(Bucket=outputs["BucketName"], Key="letters/c.txt")
-    assert artifact["SSEKMSKeyId"] == outputs["OutputKeyArn"]
-    assert letter["SSEKMSKeyId"] == outputs["BucketKeyArn"]
-    assert job["ResourceConfig"]["VolumeKmsKeyId"] == outputs["VolumeKeyArn"]
-    client = stacks.deployed.client
-    kept = [client("fsx").describe_file_systems(), client("efs").describe_file_systems()]
-    assert [found["FileSystems"][0]["KmsKeyId"] for found in kept] == [outputs["FilesKeyArn"]] * 2
+    named = {name: stacks.outputs[name] for name in stacks.keys}
+    assert stacks.keys == named | {"FilesKeyArn": {named["FilesKeyArn"]}}
 
 
 def test_after_cdk_destroy_there_is_nothing_of_the_file_systems(

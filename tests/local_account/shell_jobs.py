@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import tempfile
 import time
@@ -106,15 +107,13 @@ class ShellJobs:
         return [job.get("FailureReason") or job["TrainingJobStatus"] for job in ended]
 
     def said(self, name: str) -> dict[str, list[str]]:
-        """The lines of a job, by host."""
-        pages = (
-            self.client("logs")
-            .get_paginator("filter_log_events")
-            .paginate(logGroupName="/aws/sagemaker/TrainingJobs", logStreamNamePrefix=f"{name}/")
-        )
+        """The lines of a job, by host; the log group comes with the first line of any job."""
+        logs = self.client("logs")
+        group = {"logGroupName": "/aws/sagemaker/TrainingJobs", "logStreamNamePrefix": f"{name}/"}
         lines: dict[str, list[str]] = {}
-        for page in pages:
-            for event in page["events"]:
-                host = event["logStreamName"].partition("/")[2].rpartition("-")[0]
-                lines.setdefault(host, []).append(event["message"])
+        with contextlib.suppress(logs.exceptions.ResourceNotFoundException):
+            for page in logs.get_paginator("filter_log_events").paginate(**group):
+                for event in page["events"]:
+                    host = event["logStreamName"].partition("/")[2].rpartition("-")[0]
+                    lines.setdefault(host, []).append(event["message"])
         return lines
