@@ -21,7 +21,6 @@ _UNKNOWN_KEY = {
 _DENIED = {"AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "AuthorizationError", "403"}
 _THROTTLED = {"Throttling", "ThrottlingException", "TooManyRequestsException", "RequestLimitExceeded", "SlowDown"}
 _ACTION = re.compile(r"not authorized to perform: (?P<action>[\w-]+:\w+)(?: on resource: (?P<resource>\S+))?")
-_LOCAL = "for an account on this machine, `training-jobs local up`"
 _LOG_IN = '`aws sso login`, or `export AWS_PROFILE=...`; for the local account, `eval "$(local-account env)"`'
 
 
@@ -33,6 +32,8 @@ def one_line(error: Exception) -> str | None:
     """
     from botocore import exceptions
 
+    from cdk_sagemaker_training.client.errors import NO_REGION
+
     if isinstance(error, exceptions.ClientError):
         return _of_client(error)
     if isinstance(error, exceptions.NoCredentialsError | exceptions.PartialCredentialsError):
@@ -42,7 +43,7 @@ def one_line(error: Exception) -> str | None:
     ):
         return f"the credentials have expired; {_LOG_IN}"
     if isinstance(error, exceptions.NoRegionError):
-        return f"no region is set: use --region, or `export AWS_REGION=us-east-1`; {_LOCAL}"
+        return NO_REGION
     if isinstance(error, exceptions.ProfileNotFound):
         return f"{error}; `aws configure list-profiles` lists those that are there"
     if isinstance(error, exceptions.EndpointConnectionError | exceptions.ConnectionError | exceptions.HTTPClientError):

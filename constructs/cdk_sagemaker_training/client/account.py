@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from cdk_sagemaker_training.client.errors import NotFoundError, TrainingError
+from cdk_sagemaker_training.client.errors import NO_REGION, NotFoundError, TrainingError
 from cdk_sagemaker_training.client.executions import Execution
 from cdk_sagemaker_training.client.jobs import Job
 from cdk_sagemaker_training.client.workflows import Workflow
@@ -66,10 +66,7 @@ class Account:
         self.session = session or boto3.Session()
         chosen = region or self.session.region_name or os.environ.get("AWS_REGION")
         if chosen is None:
-            raise TrainingError(
-                "no region is set: use --region, or `export AWS_REGION=us-east-1`; for an account on this machine, "
-                "`training-jobs local up`"
-            )
+            raise TrainingError(NO_REGION)
         if session is None and self.session.region_name is None:
             self.session = boto3.Session(region_name=chosen)
         self.region = chosen

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+NO_REGION = (
+    "no region is set: use --region, or `export AWS_REGION=us-east-1`; for an account on this machine, "
+    "`training-jobs local up`"
+)
+
 
 class TrainingError(Exception):
     """What was requested is not possible; the message says why and what to do."""

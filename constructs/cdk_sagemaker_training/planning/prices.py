@@ -34,10 +34,10 @@ def snapshot_prices(measurement: Measurement) -> dict[str, Price]:
     Args:
         measurement: Of the training; types with accelerators on which no step was measured are left out.
     """
-    content = json.loads(SNAPSHOT.read_text())
-    source = f"snapshot of {content['_date']}, {content['_region']}, on demand ({content['_source']})"
+    about, prices = _table(SNAPSHOT)
+    source = f"snapshot of {about['_date']}, {about['_region']}, on demand ({about['_source']})"
     found = {}
-    for kind, dollars in read_prices(SNAPSHOT).items():
+    for kind, dollars in prices.items():
         facts = instance_facts(kind)
         if facts is not None and (facts.kind is None or {kind, facts.name} & set(measurement.step_seconds)):
             found[kind] = Price(dollars, source)
@@ -53,9 +53,8 @@ def table_prices(file: Path) -> dict[str, Price]:
     Raises:
         ValueError: As of ``read_prices``.
     """
-    prices = read_prices(file)
-    content = json.loads(file.read_text())
-    about = ", ".join(str(content[name]) for name in ("_source", "_date") if name in content)
+    members, prices = _table(file)
+    about = ", ".join(str(members[name]) for name in ("_source", "_date") if name in members)
     return {kind: Price(dollars, f"{file.name} ({about})" if about else file.name) for kind, dollars in prices.items()}
 
 
@@ -68,17 +67,23 @@ def read_prices(file: Path) -> dict[str, float]:
     Raises:
         ValueError: The file cannot be read, or a price is no number above 0.
     """
+    return _table(file)[1]
+
+
+def _table(file: Path) -> tuple[dict[str, Any], dict[str, float]]:
+    """The members of a file of prices that say what it is, and the prices."""
     try:
         content: Any = json.loads(file.read_text())
     except (OSError, ValueError) as error:
         raise ValueError(f"the prices must be a JSON file, like prices.json, got {str(file)!r}: {error}") from None
     if not isinstance(content, dict):
         raise ValueError(f'{file} must hold an object, like {{"ml.g5.xlarge": 1.408}}')
-    prices = {str(kind): price for kind, price in content.items() if not str(kind).startswith("_")}
+    about = {name: value for name, value in content.items() if name.startswith("_")}
+    prices = {kind: price for kind, price in content.items() if kind not in about}
     for kind, price in prices.items():
         if isinstance(price, bool) or not isinstance(price, int | float) or price <= 0:
             raise ValueError(f"the price of {kind} must be dollars an hour, like 1.408, got {price!r}")
-    return prices
+    return about, prices
 
 
 def price_filters(instance_type: str, region: str) -> list[dict[str, str]]:
