@@ -1,6 +1,6 @@
 """Measure a training script on this machine: what preparing its batches takes, and a step, in minutes.
 
-    python measure.py [--seconds 10] [--steps 30] [--json] [--to measured.json] SCRIPT [ARGUMENTS OF THE SCRIPT]
+    python measure.py [--seconds 10] [--steps 100] [--json] [--to measured.json] SCRIPT [ARGUMENTS OF THE SCRIPT]
 
 The script is not changed. It runs up to its first loop over a ``torch.utils.data.DataLoader``, or over the batches of
 ``data_service.read_batches``. There its data set is read by 1, 2, 4, ... worker processes, up to one for each CPU, for
@@ -248,7 +248,7 @@ def measure(script: str, arguments: Sequence[str], measuring: Measuring) -> None
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=10.0, help="for each number of processes")
-    parser.add_argument("--steps", type=int, default=30)
+    parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--accelerators", default="", help="names of EC2's, between commas")
     parser.add_argument("--json", action="store_true", help="print the measurement alone")
     parser.add_argument("--to", type=Path, help="the file for the measurement")

@@ -18,7 +18,7 @@ def measure(
     script: Annotated[Path, typer.Argument(help="The training script; what follows are its own arguments.")],
     to: Annotated[Path, typer.Option(help="The file for the measurement, which `plan` reads.")] = Path("measured.json"),
     seconds: Annotated[float, typer.Option(min=0.1, help="For each number of processes that prepare batches.")] = 10.0,
-    steps: Annotated[int, typer.Option(min=1, help="That are timed, at most.")] = 30,
+    steps: Annotated[int, typer.Option(min=1, help="That are timed, at most.")] = 100,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Measure preparation by 1 to all CPUs, batches, a step and memory of a PyTorch script, which is not changed.
