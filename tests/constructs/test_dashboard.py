@@ -119,6 +119,11 @@ def test_a_workflow_without_job_metrics_puts_none_and_has_none() -> None:
     assert plain.workflow.metric_stopper_failed().metric_name == "ExecutionsFailed"
 
 
+def test_the_metric_of_a_cause_that_is_none_is_refused() -> None:
+    said = message_of(lambda: counted("sync").workflow.metric_failed_attempts("disk full"))  # type: ignore[arg-type]
+    assert said == "cause must be a Cause or 'unknown', like Cause.CAPACITY, got 'disk full'"
+
+
 def test_the_dashboard_shows_the_metrics_that_the_state_machine_puts() -> None:
     workflow = UserStack().workflow(job_metrics=True, metric_definitions={"loss": "loss=([0-9.]+)"})
     shown = widgets(dashboard(workflow, dollars_per_hour=36.0))
@@ -142,7 +147,7 @@ def test_the_dashboard_shows_the_metrics_that_the_state_machine_puts() -> None:
     by_cause = shown["Attempts that did not complete, by cause"]["metrics"]
     causes = {metric[metric.index("Cause") + 1] for metric in by_cause}
     assert {one[1] for one in put if len(one) == 2} <= causes
-    assert {str(cause) for cause in Cause} < causes
+    assert causes == {*map(str, Cause), "unknown"}
     times = str(shown["Seconds of jobs and executions that ended"]["metrics"])
     assert {one[0] for one in put} == {"FailedAttempts", "TrainingTime", "BillableTime"}
     assert "'TrainingTime'" in times

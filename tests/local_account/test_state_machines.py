@@ -95,6 +95,18 @@ def test_a_field_that_sync_is_not_known_to_take_ends_the_execution_uncatchably(m
     assert 'The field "InstanceGroups" is not supported by Step Functions' in described["cause"]
 
 
+def test_a_state_machine_of_a_tuning_job_is_not_created_and_the_error_names_what_is_not_emulated(
+    machines: Machines,
+) -> None:
+    tune = "arn:aws:states:::sagemaker:createHyperParameterTuningJob.sync"
+    with pytest.raises(ClientError) as refused:
+        machines.create({"Tune": {"Type": "Task", "Resource": tune, "Parameters": {}, "End": True}})
+    assert refused.value.response["Error"]["Code"] == "InvalidDefinition"
+    assert f"the local account does not support {tune}; of sagemaker it supports createTrainingJob" in str(
+        refused.value
+    )
+
+
 def test_an_execution_over_its_time_times_out(machines: Machines) -> None:
     waiting = {"Only": {"Type": "Wait", "Seconds": 1000, "End": True}}
     assert machines.ended(machines.start(waiting, TimeoutSeconds=1))["status"] == "TIMED_OUT"

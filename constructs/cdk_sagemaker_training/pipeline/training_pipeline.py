@@ -21,8 +21,8 @@ from cdk_sagemaker_training.pipeline.register_model import RegisterModel
 from cdk_sagemaker_training.pipeline.step_results import result_path
 from cdk_sagemaker_training.pipeline.training_step import TrainingStep
 from cdk_sagemaker_training.props.prop_types import check_fields, checked
-from cdk_sagemaker_training.workflow.execution_metrics import ExecutionMetrics
 from cdk_sagemaker_training.workflow.notifying import Notices
+from cdk_sagemaker_training.workflow.state_machine_base import StateMachineBase
 from cdk_sagemaker_training.workflow.state_machines import default_logs
 from cdk_sagemaker_training.workflow.training_workflow import TrainingWorkflow
 
@@ -67,7 +67,7 @@ class ParallelSteps:
 
 
 @jsii.implements(iam.IGrantable)
-class TrainingPipeline(ExecutionMetrics, Construct):
+class TrainingPipeline(StateMachineBase, Construct):
     """A state machine that runs several workflows, with gates, approvals and registrations between them.
 
     Each step keeps its result in ``Steps`` of the execution's data: of a workflow ``Steps.<id>.Job``, its job's description as
@@ -130,20 +130,6 @@ class TrainingPipeline(ExecutionMetrics, Construct):
         suppressions.add(_REASONS)
         for resource, reason in self._resources.items():
             suppressions.add_wildcards([resource], reason)
-
-    @property
-    @jsii.member(jsii_name="grantPrincipal")
-    def grant_principal(self) -> iam.IPrincipal:
-        """The principal of the state machine's role."""
-        return self.state_machine.grant_principal
-
-    def grant_start_execution(self, grantee: iam.IGrantable) -> iam.Grant:
-        """Let a principal start the pipeline.
-
-        Args:
-            grantee: Who may start executions.
-        """
-        return self.state_machine.grant_start_execution(grantee)
 
     def grant_task_response(self, grantee: iam.IGrantable) -> iam.Grant:
         """Let a principal answer the pipeline's approvals, and those of every state machine, since the actions have no resource.

@@ -13,8 +13,8 @@ from constructs import Construct
 from cdk_sagemaker_training.core.nag import Suppressions
 from cdk_sagemaker_training.props.prop_types import checked
 from cdk_sagemaker_training.request.props import TrainingProps, check_props
-from cdk_sagemaker_training.workflow.execution_metrics import ExecutionMetrics
 from cdk_sagemaker_training.workflow.launch import Launch
+from cdk_sagemaker_training.workflow.state_machine_base import StateMachineBase
 from cdk_sagemaker_training.workflow.state_machines import default_logs, make_state_machine
 from cdk_sagemaker_training.workflow.sweep_values import Objective
 from cdk_sagemaker_training.workflow.tuning_ranges import ParameterRange, tuning_request
@@ -29,7 +29,7 @@ _WHY_JOBS = "a tuning job's name, of at most 32 characters, is a hash of its exe
 
 
 @jsii.implements(iam.IGrantable)
-class HyperparameterTuning(ExecutionMetrics, Construct):
+class HyperparameterTuning(StateMachineBase, Construct):
     """A state machine that runs a tuning job of SageMaker, such as a Bayesian search, each time it is started.
 
     It is one state, `createHyperParameterTuningJob.sync`, whose output is the tuning job's description, with the best training
@@ -37,7 +37,7 @@ class HyperparameterTuning(ExecutionMetrics, Construct):
     repeats only what is missing. Step Functions stops the tuning job with its execution.
 
     What the training jobs of a tuning job cannot have is refused by the prop's name: among others ``checkpoints`` and ``spot``,
-    since all of them would have the same place in S3. The local account runs no tuning jobs: its execution fails and says so.
+    since all of them would have the same place in S3. The local account runs no tuning jobs, and deploys no stack with one.
 
     Attributes:
         state_machine: The state machine.
@@ -134,20 +134,6 @@ class HyperparameterTuning(ExecutionMetrics, Construct):
         suppressions.add_wildcards([jobs], _WHY_JOBS)
         self.role = launch.role
         self.props = props
-
-    @property
-    @jsii.member(jsii_name="grantPrincipal")
-    def grant_principal(self) -> iam.IPrincipal:
-        """The principal of the jobs' role."""
-        return self.role.grant_principal
-
-    def grant_start_execution(self, grantee: iam.IGrantable) -> iam.Grant:
-        """Let a principal start the state machine.
-
-        Args:
-            grantee: Who may start executions.
-        """
-        return self.state_machine.grant_start_execution(grantee)
 
 
 def _check(

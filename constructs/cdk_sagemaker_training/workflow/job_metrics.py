@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from aws_cdk import aws_iam as iam
 
@@ -16,7 +16,7 @@ FAILED_ATTEMPTS, TRAINING_TIME, BILLABLE_TIME = "FailedAttempts", "TrainingTime"
 BUDGET_NEARLY_USED = "BudgetsNearlyUsed"
 # As Step Functions names it, in whose namespace the other metrics of executions are.
 DIMENSION, CAUSE = "StateMachineArn", "Cause"
-UNKNOWN = "unknown"  # of a job whose FailureReason has the sign of no cause
+UNKNOWN: Final = "unknown"  # of a job whose FailureReason has the sign of no cause
 
 
 class MetricStates:

@@ -10,7 +10,7 @@ from constructs import Construct
 from cdk_sagemaker_training.core.checks import seconds_of
 from cdk_sagemaker_training.props.prop_types import checked
 from cdk_sagemaker_training.workflow.causes import Cause
-from cdk_sagemaker_training.workflow.job_metrics import CAUSE, UNKNOWN
+from cdk_sagemaker_training.workflow.job_metrics import UNKNOWN
 from cdk_sagemaker_training.workflow.training_workflow import TrainingWorkflow
 
 if TYPE_CHECKING:
@@ -95,10 +95,9 @@ class TrainingDashboard(Construct):
 
     def _jobs(self, workflow: TrainingWorkflow, dollars_per_hour: float | None) -> list[Any]:
         every = {"period": self._every}
-        causes = [workflow.metric_failed_attempts(cause, period=self._every, label=str(cause)) for cause in Cause]
-        unknown = workflow.metric_failed_attempts(period=self._every, label=UNKNOWN).with_(
-            dimensions_map={"StateMachineArn": workflow.state_machine.state_machine_arn, CAUSE: UNKNOWN}
-        )
+        causes = [
+            workflow.metric_failed_attempts(cause, period=self._every, label=str(cause)) for cause in (*Cause, UNKNOWN)
+        ]
         trained = workflow.metric_training_time(**every, label="training")
         billed = workflow.metric_billable_time(**every, label="billed, each machine")
         beside = self._cloudwatch.MathExpression(
@@ -111,7 +110,7 @@ class TrainingDashboard(Construct):
             label="not training: waits, machines, downloads, uploads",
         )
         graphs = [
-            self._graph("Attempts that did not complete, by cause", *causes, unknown, stacked=True),
+            self._graph("Attempts that did not complete, by cause", *causes, stacked=True),
             self._graph("Seconds of jobs and executions that ended", trained, beside, billed),
             self._graph("Budgets nearly used", workflow.metric_budgets_nearly_used(**every)),
         ]

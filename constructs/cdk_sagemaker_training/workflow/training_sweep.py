@@ -19,6 +19,7 @@ from cdk_sagemaker_training.data.s3 import S3Prefix, check_no_subfolder
 from cdk_sagemaker_training.props.prop_types import checked
 from cdk_sagemaker_training.resources.role import policy_targets
 from cdk_sagemaker_training.workflow.handler_function import handler_function
+from cdk_sagemaker_training.workflow.state_machine_base import StateMachineBase
 from cdk_sagemaker_training.workflow.state_machines import default_logs, make_state_machine
 from cdk_sagemaker_training.workflow.sweep_states import SweepStates
 from cdk_sagemaker_training.workflow.sweep_values import Grid, Objective, Rows, RowsFile, checked_rows, rules_of
@@ -32,7 +33,8 @@ _WHY = (
 )
 
 
-class TrainingSweep(Construct):
+@jsii.implements(iam.IGrantable)
+class TrainingSweep(StateMachineBase, Construct):
     """A state machine that runs a workflow for each row of a sweep, at most so many at once, and writes one table.
 
     Rows are values for the workflow's ``input_fields``: all of them, and no others. Each is checked before the first job
@@ -127,20 +129,6 @@ class TrainingSweep(Construct):
                 results.bucket.encryption_key.grant(holder, "kms:Decrypt", "kms:GenerateDataKey")
         acknowledge_policies(self, _WHY)
         acknowledge(self, {"AwsSolutions-SF2": "an execution waits for jobs, whose hosts do not emit traces"})
-
-    @property
-    @jsii.member(jsii_name="grantPrincipal")
-    def grant_principal(self) -> iam.IPrincipal:
-        """The principal of the state machine's role."""
-        return self.state_machine.grant_principal
-
-    def grant_start_execution(self, grantee: iam.IGrantable) -> iam.Grant:
-        """Let a principal start the sweep.
-
-        Args:
-            grantee: Who may start executions.
-        """
-        return self.state_machine.grant_start_execution(grantee)
 
     def _uploaded(self, rows: str) -> tuple[Any, str]:
         """The bucket and key of rows that are known at synthesis."""

@@ -285,20 +285,6 @@ class TrainingWorkflow(WorkflowMetrics, Construct):
         self.image = props["image"]
         self.metric_names = tuple(props.get("metric_definitions") or ())
 
-    @property
-    @jsii.member(jsii_name="grantPrincipal")
-    def grant_principal(self) -> iam.IPrincipal:
-        """The principal of the jobs' role."""
-        return self.role.grant_principal
-
-    def grant_start_execution(self, grantee: iam.IGrantable) -> iam.Grant:
-        """Let a principal start the workflow.
-
-        Args:
-            grantee: Who may start executions.
-        """
-        return self.state_machine.grant_start_execution(grantee)
-
     def as_task(self, scope: Construct, id: str, **task_state: Any) -> sfn.TaskStateBase:
         """The workflow as one state of another machine: starts an execution, waits for its end, stops with the other.
 

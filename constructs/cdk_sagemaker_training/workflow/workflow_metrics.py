@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from cdk_sagemaker_training.workflow.causes import Cause
-from cdk_sagemaker_training.workflow.execution_metrics import ExecutionMetrics
 from cdk_sagemaker_training.workflow.job_metrics import (
     BILLABLE_TIME,
     BUDGET_NEARLY_USED,
@@ -14,7 +13,9 @@ from cdk_sagemaker_training.workflow.job_metrics import (
     FAILED_ATTEMPTS,
     NAMESPACE,
     TRAINING_TIME,
+    UNKNOWN,
 )
+from cdk_sagemaker_training.workflow.state_machine_base import StateMachineBase
 
 if TYPE_CHECKING:
     # Takes long to import.
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from cdk_sagemaker_training.workflow.stopping import Stopper
 
 
-class WorkflowMetrics(ExecutionMetrics):
+class WorkflowMetrics(StateMachineBase):
     """Methods of a workflow, beside those of its executions; all but the last need ``job_metrics=True``.
 
     Attributes:
@@ -34,16 +35,20 @@ class WorkflowMetrics(ExecutionMetrics):
     stopper: Stopper
     job_metrics: bool
 
-    def metric_failed_attempts(self, cause: Cause | None = None, **options: Any) -> cloudwatch.Metric:
+    def metric_failed_attempts(
+        self, cause: Cause | Literal["unknown"] | None = None, **options: Any
+    ) -> cloudwatch.Metric:
         """How many jobs did not complete, those that were run again among them.
 
         Args:
-            cause: Those of one cause. Default: those of all, and of reasons that are not known.
+            cause: Those of one cause, or ``"unknown"``, those whose reason has the sign of no cause. Default: all.
             options: Those of ``metric``.
 
         Raises:
-            ValueError: The workflow has no ``job_metrics``.
+            ValueError: The workflow has no ``job_metrics``, or the cause is none.
         """
+        if cause not in (None, UNKNOWN, *Cause):
+            raise ValueError(f"cause must be a Cause or 'unknown', like Cause.CAPACITY, got {cause!r}")
         dimensions = {} if cause is None else {CAUSE: str(cause)}
         return self._of_jobs(FAILED_ATTEMPTS, "Sum", options, dimensions)
 
