@@ -84,6 +84,7 @@ docs: setup
 	python -m sagemaker_local_account.docs_generator docs
 	python -m cdk_sagemaker_training.docs_generator docs
 	python docs/draw_architecture.py
+	python docs/draw_concepts.py
 	python docs/what_ran.py
 
 # The documentation as a site: build/site/index.html.

@@ -1,9 +1,15 @@
-"""The apps of ``examples/``: each synthesizes, and deploys and runs in the local account."""
+"""The apps of ``examples/``: each synthesizes, and deploys and runs in the local account.
+
+EXAMPLE_PICTURES=1 pytest -m soak tests/examples/test_example_apps.py writes each example's ``output.svg``.
+"""
 
 from __future__ import annotations
 
 import json
+import os
+import re
 import runpy
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,10 +20,22 @@ import pytest
 from aws_cdk.assertions import Template
 
 from cdk_sagemaker_training.upgrades.assembly import Stack
-from sagemaker_local_account.pytest_plugin import AccountUnderTest
+from sagemaker_local_account.pytest_plugin import AccountUnderTest, Execution
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 NAMES = sorted(folder.name for folder in EXAMPLES.iterdir() if folder.is_dir())
+# The machines of the job of each example, by group; "" where there are no groups.
+MACHINES = {
+    "compiled": {"": "ml.g5.xlarge"},
+    "digits": {"data_group": "ml.c5.xlarge", "dnn_group": "ml.g5.xlarge"},
+    "images": {"data_group": "ml.c5.xlarge", "dnn_group": "ml.g5.xlarge"},
+    "llama": {"": "ml.g7e.12xlarge"},
+    "own-script": {"": "ml.m5.xlarge"},
+    "own-state-machine": {"": "ml.m5.xlarge"},
+    "pipeline": {"": "ml.m5.xlarge"},
+    "sweep": {"": "ml.m5.xlarge"},
+    "tensorflow": {"": "ml.m5.xlarge"},
+}
 
 
 def synthesized(name: str) -> cdk.Stack:
@@ -30,7 +48,10 @@ def synthesized(name: str) -> cdk.Stack:
 def test_an_example_creates_a_job_in_the_bucket_of_its_stack(name: str) -> None:
     [jobs] = Stack(name, Template.from_stack(synthesized(name)).to_json()).requests().values()
     [request] = jobs.values()
-    assert request["ResourceConfig.InstanceType"] == "ml.m5.xlarge"
+    groups = [path for path in request if path.endswith("InstanceGroupName")]
+    types = {path: value for path, value in request.items() if path.endswith("InstanceType")}
+    machines = {request[path]: types[path.replace("GroupName", "Type")] for path in groups}
+    assert (machines or dict.fromkeys([""], *types.values())) == MACHINES[name]
     assert "/models/" in request["OutputDataConfig.S3OutputPath"]
 
 
@@ -49,8 +70,19 @@ def test_the_accounts_example_deploys_each_stage_to_its_own_account_and_region()
 def test_each_example_has_the_files_of_an_app_and_a_line_in_the_list() -> None:
     for name in NAMES:
         files = {str(file.relative_to(EXAMPLES / name)) for file in (EXAMPLES / name).rglob("*") if file.is_file()}
-        assert {"README.md", "app.py", "cdk.json", "src/train.py"} <= files
+        assert {"README.md", "app.py", "cdk.json"} <= files
+        # A script of its own, or the library's.
+        assert ("src/train.py" in files) != ("training_code_path()" in (EXAMPLES / name / "app.py").read_text())
+        # What it prints.
+        assert ("![" in (EXAMPLES / name / "README.md").read_text()) == ("output.svg" in files)
         assert f"[{name}]({name})" in (EXAMPLES / "README.md").read_text()
+
+
+def test_the_picture_of_a_workflows_states_is_that_of_the_digits_example(monkeypatch: pytest.MonkeyPatch) -> None:
+    docs = EXAMPLES.parent / "docs"
+    monkeypatch.syspath_prepend(docs)
+    drawing = runpy.run_path(str(docs / "draw_concepts.py"))["states"]()
+    assert drawing == (docs / "concepts-states.svg").read_text(), "run `make docs`"
 
 
 @pytest.fixture(scope="module")
@@ -71,6 +103,30 @@ def deployed(account: AccountUnderTest, name: str, stack: str, tmp_path: Path) -
     return {one["OutputKey"]: one["OutputValue"] for one in described["Outputs"]}
 
 
+def drawn(account: AccountUnderTest, name: str, target: str) -> None:
+    """Write the last picture of `training-jobs watch`, where that is wanted, as the example's ``output.svg``."""
+    if os.environ.get("EXAMPLE_PICTURES"):
+        command = ["training-jobs", "watch", target, "--svg", str(EXAMPLES / name / "output.svg")]
+        subprocess.run(command, env=account.account.environment(), check=True)
+
+
+def trained(account: AccountUnderTest, name: str, outputs: dict[str, str]) -> tuple[Execution, str]:
+    """A successful execution of an example, and what its job printed."""
+    execution = account.run(outputs["StateMachineArn"])
+    drawn(account, name, execution.arn)
+    [job] = execution.jobs
+    return execution, "\n".join(account.log_lines(job["TrainingJobName"]))
+
+
+def uploaded(account: AccountUnderTest, folder: Path, bucket: str, prefix: str) -> None:
+    command = ["aws", "s3", "cp", "--quiet", "--recursive", str(folder), f"s3://{bucket}/{prefix}/"]
+    subprocess.run(command, env=account.account.environment(), check=True)
+
+
+def metric(name: str, printed: str) -> list[float]:
+    return [float(value) for value in re.findall(rf"\b{name} ([\d.]+)", printed)]
+
+
 def model_at(account: AccountUnderTest, uri: str) -> dict[str, Any]:
     """What a job's ``model.json`` says."""
     import io
@@ -89,7 +145,7 @@ def test_a_script_of_the_sdk_trains_on_what_is_in_the_bucket(account: AccountUnd
     outputs = deployed(account, "own-script", "OwnScript", tmp_path)
     points = "".join(f"{x},{3 * x + 2}\n" for x in (-1, -0.5, 0, 0.5, 1))
     account.client("s3").put_object(Bucket=outputs["BucketName"], Key="data/points.csv", Body=points.encode())
-    execution = account.run(outputs["StateMachineArn"])
+    execution, _ = trained(account, "own-script", outputs)
     model = model_at(account, execution.output["ModelArtifacts"]["S3ModelArtifacts"])
     assert (round(model["slope"], 2), round(model["offset"], 2)) == (3, 2)
 
@@ -97,20 +153,66 @@ def test_a_script_of_the_sdk_trains_on_what_is_in_the_bucket(account: AccountUnd
 @pytest.mark.soak  # deploys, and runs three jobs
 def test_the_sweep_names_the_best_learning_rate(account: AccountUnderTest, tmp_path: Path) -> None:
     outputs = deployed(account, "sweep", "Sweep", tmp_path)
-    output = account.run(outputs["StateMachineArn"]).output
+    execution = account.run(outputs["StateMachineArn"])
+    output = execution.output
+    drawn(account, "sweep", execution.jobs[0]["TrainingJobName"])
     assert (output["Completed"], output["Failed"]) == (3, 0)
     assert float(output["Best"]["learning_rate"]) == 0.3
 
 
 @pytest.mark.soak  # deploys, and runs a job
 def test_the_pipeline_registers_the_model_that_passed_the_gate(account: AccountUnderTest, tmp_path: Path) -> None:
-    account.run(deployed(account, "pipeline", "Pipeline", tmp_path)["StateMachineArn"])
+    trained(account, "pipeline", deployed(account, "pipeline", "Pipeline", tmp_path))
     packages = account.client("sagemaker").list_model_packages(ModelPackageGroupName="lines")["ModelPackageSummaryList"]
     assert [one["ModelPackageVersion"] for one in packages] == [1]
 
 
 @pytest.mark.soak  # deploys, and runs a job
 def test_a_state_machine_of_ones_own_passes_the_model_on(account: AccountUnderTest, tmp_path: Path) -> None:
-    execution = account.run(deployed(account, "own-state-machine", "OwnStateMachine", tmp_path)["StateMachineArn"])
+    execution, _ = trained(
+        account, "own-state-machine", deployed(account, "own-state-machine", "OwnStateMachine", tmp_path)
+    )
     assert execution.output["Name"] == execution.arn.rpartition(":")[2]
     assert round(model_at(account, execution.output["Model"])["slope"], 1) == 2
+
+
+@pytest.mark.soak  # deploys, and runs a job of three hosts
+def test_the_digits_are_told_apart(account: AccountUnderTest, tmp_path: Path) -> None:
+    _, printed = trained(account, "digits", deployed(account, "digits", "Digits", tmp_path))
+    assert metric("accuracy", printed)[-1] > 0.9
+
+
+@pytest.mark.soak  # deploys, and runs a job of two hosts
+def test_the_images_of_three_tints_are_told_apart(account: AccountUnderTest, tmp_path: Path) -> None:
+    outputs = deployed(account, "images", "Images", tmp_path)
+    subprocess.run([sys.executable, str(EXAMPLES / "images" / "make_data.py"), str(tmp_path / "data")], check=True)
+    uploaded(account, tmp_path / "data", outputs["BucketName"], "images")
+    _, printed = trained(account, "images", outputs)
+    assert metric("accuracy", printed)[-1] > 0.6  # chance: 0.33
+
+
+@pytest.mark.soak  # deploys, and runs a job of two ranks
+def test_the_llamas_loss_falls(account: AccountUnderTest, tmp_path: Path) -> None:
+    outputs = deployed(account, "llama", "Llama", tmp_path)
+    subprocess.run([sys.executable, str(EXAMPLES / "llama" / "make_tokens.py")], cwd=tmp_path, check=True)
+    uploaded(account, tmp_path / "tokens", outputs["BucketName"], "tokens")
+    uploaded(account, EXAMPLES / "llama" / "model", outputs["BucketName"], "model")
+    _, printed = trained(account, "llama", outputs)
+    losses = metric("loss", printed)
+    assert losses[-1] < losses[0] < 6  # log 256 is 5.5
+
+
+@pytest.mark.soak  # deploys, and runs a job that compiles
+def test_the_compiled_step_trains(account: AccountUnderTest, tmp_path: Path) -> None:
+    _, printed = trained(account, "compiled", deployed(account, "compiled", "Compiled", tmp_path))
+    losses = metric("loss", printed)
+    assert losses[-1] < losses[0]
+    assert metric("compile time", printed)[0] > 0
+
+
+@pytest.mark.soak  # deploys, and runs a job of two hosts that import TensorFlow
+def test_tensorflow_trains_one_model_on_two_machines(account: AccountUnderTest, tmp_path: Path) -> None:
+    _, printed = trained(account, "tensorflow", deployed(account, "tensorflow", "TensorFlow", tmp_path))
+    losses = metric("loss", printed)
+    assert len(losses) == 20
+    assert losses[-1] < losses[0]
