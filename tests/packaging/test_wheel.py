@@ -6,8 +6,10 @@ import subprocess
 import sys
 import tomllib
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
+import fenced_blocks
 import pytest
 import virtual_environments
 from packaging.requirements import Requirement
@@ -17,6 +19,22 @@ from sagemaker_local_account.images import packages
 ROOT = Path(__file__).parents[2]
 STACK = r"```python\n(import aws_cdk.*?)```"
 WITHOUT_TRAINING = ["sh", "-c", "echo weights > /opt/ml/model/weights"]
+INSTALL = "pip install 'cdk-sagemaker-training[local]'"
+# A reader's own training: finds the mean of the numbers in a file by gradient descent.
+OWN_SCRIPT = """
+import argparse, os, pathlib
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--epochs", type=int)
+epochs = parser.parse_args().epochs
+[file] = pathlib.Path(os.environ["SM_CHANNEL_TRAINING"]).iterdir()
+numbers = [float(line) for line in file.read_text().split()]
+mean = 0.0
+for epoch in range(1, epochs + 1):
+    mean -= 0.5 * sum(mean - number for number in numbers) / len(numbers)
+    print(f"epoch {epoch} loss={sum((mean - number) ** 2 for number in numbers) / len(numbers):.4f}", flush=True)
+pathlib.Path(os.environ["SM_MODEL_DIR"], "mean.txt").write_text(str(mean))
+"""
 # A user's own script: starts the deployed state machine and waits for it.
 TRAIN = """
 import json, time
@@ -104,8 +122,46 @@ def test_the_readmes_commands_lead_from_an_empty_folder_and_home_to_a_trained_mo
     """The first of them, `pip install`, is the fixture's."""
     [section] = re.findall(r"## In four commands\n.*?```console\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     install, *commands = [line.partition("#")[0].strip() for line in section.splitlines()]
-    assert install == "pip install 'cdk-sagemaker-training[local]'"
-    home, folder = tmp_path / "home", tmp_path / "mine"
+    assert install == INSTALL
+    folder = tmp_path / "mine"
+    type_in = newcomer(programs, folder)
+    try:
+        said = [type_in(command) for command in commands]
+        assert re.search(r"^algo-1  accuracy 0\.9\d+$|^algo-1  accuracy 1\.0+$", said[-1], re.MULTILINE), said[-1]
+        assert type_in("training-jobs download --to model").split()[-1] == "model/model.pt"
+    finally:
+        ended = type_in("training-jobs local stop")
+    assert ended == f"the account on {folder}/.local-account has ended\n"
+
+
+@pytest.mark.soak  # deploys, and runs a job
+def test_the_sites_page_leads_from_an_empty_folder_and_home_to_a_model_of_ones_own_script(
+    programs: Path, tmp_path: Path
+) -> None:
+    """Its files are saved and its commands typed as they stand; the script and the data are the reader's own."""
+    install, *rest = fenced_blocks.blocks((ROOT / "docs" / "own-script.md").read_text())
+    assert install.text.strip() == INSTALL
+    folder = tmp_path / "mine"
+    type_in = newcomer(programs, folder)
+    (folder / "src").mkdir()
+    (folder / "src" / "train.py").write_text(OWN_SCRIPT)
+    (folder / "data").mkdir()
+    (folder / "data" / "numbers.txt").write_text("3\n5\n10\n")
+    try:
+        for block in rest:
+            if block.language == "console":
+                said = type_in(block.text)
+            else:
+                (folder / block.name).write_text(block.text)
+        assert "algo-1  epoch 10 loss=" in said, said
+        assert float((folder / "model" / "mean.txt").read_text()) == pytest.approx(6, abs=0.1)
+    finally:
+        type_in("training-jobs local stop")
+
+
+def newcomer(programs: Path, folder: Path) -> Callable[[str], str]:
+    """Type commands into a shell that begins in an empty folder with an empty home; what they printed."""
+    home = folder.with_name("home")
     home.mkdir()
     folder.mkdir()
     environment = {
@@ -116,8 +172,7 @@ def test_the_readmes_commands_lead_from_an_empty_folder_and_home_to_a_trained_mo
 
     def type_in(command: str) -> str:
         done = subprocess.run(
-            command,
-            shell=True,
+            ["sh", "-e", "-c", command],
             cwd=folder,
             env=environment,
             text=True,
@@ -127,13 +182,7 @@ def test_the_readmes_commands_lead_from_an_empty_folder_and_home_to_a_trained_mo
         assert done.returncode == 0, done.stdout
         return done.stdout
 
-    try:
-        said = [type_in(command) for command in commands]
-        assert re.search(r"^algo-1  accuracy 0\.9\d+$|^algo-1  accuracy 1\.0+$", said[-1], re.MULTILINE), said[-1]
-        assert type_in("training-jobs download --to model").split()[-1] == "model/model.pt"
-    finally:
-        ended = type_in("training-jobs local stop")
-    assert ended == f"the account on {folder}/.local-account has ended\n"
+    return type_in
 
 
 @pytest.mark.soak  # installs all that the wheel needs, and PyTorch for the job
