@@ -1,22 +1,24 @@
 """The predictions of ``training-jobs plan``: AWS's article, and drawn configurations against simulated runs.
 
-    python benchmarks/planning.py [--draw 20] [--seed SEED] [--docs docs]
+    python benchmarks/planning.py [--draw 20] [--seed SEED] [--docs docs] [--json]
 
 Draws configurations and trainings, predicts their steps, and simulates the same runs with benchmarks/simulation.py, whose
 batches take a fifth more or less than the mean. The seed is the clock's unless given, and printed. ``--docs`` writes plan.svg
-and diagnose.svg there, and the tables of plan.md. Ends with 1 where a step is not within 5 % of its run, or another resource
-than the named one bounds it.
+and diagnose.svg there, and the tables of plan.md; ``--json`` prints their figures as one object. Ends with 1 where a step is
+not within 5 % of its run, or another resource than the named one bounds it.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import random
 import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from planned_article import PRICES, ROWS
 from simulation import Setup, Simulation
@@ -61,11 +63,16 @@ def main() -> int:
     parser.add_argument("--draw", type=int, default=20)
     parser.add_argument("--seed", type=int, default=time.time_ns() % 1_000_000)
     parser.add_argument("--docs", type=Path)
+    parser.add_argument("--json", action="store_true", help="one object of the same figures")
     options = parser.parse_args()
     dice = random.Random(options.seed)
     drawn = [draw(dice) for _ in range(options.draw)]
-    lines = [*article(), "", f"Seed {options.seed}.", "", *table(drawn)]
-    print("\n".join(lines))
+    found = article()
+    lines = [*article_table(found), "", f"Seed {options.seed}.", "", *table(drawn)]
+    if options.json:
+        print(json.dumps({"article": found, "seed": options.seed, "drawn": [figures(one) for one in drawn]}, indent=2))
+    else:
+        print("\n".join(lines))
     if options.docs:
         write(options.docs, lines)
     return 0 if all(one.met for one in drawn) else 1
@@ -148,28 +155,68 @@ def seconds(facts: dict[str, float]) -> float:
     return setup.ranks / Simulation(setup).run().rate
 
 
-def article() -> list[str]:
-    rows = [
+def article() -> list[dict[str, Any]]:
+    """The rows of AWS's tables; shares are from 0 to 1."""
+    rows = []
+    for row in ROWS:
+        alone = row.predicted(None)
+        cases = (
+            (None, row.alone_seconds, row.alone_cents, None),
+            (row.data, row.published_seconds, row.published_cents, row.published_saved / 100),
+        )
+        for data, published, cents, saved in cases:
+            found = row.predicted(data)
+            rows.append(
+                {
+                    "table": row.name,
+                    "machines": f"1 {row.train.instance_type}"
+                    + (f" + {data.count} {data.instance_type}" if data else ""),
+                    "predicted_seconds": found.step.seconds,
+                    "published_seconds": published,
+                    "off": found.step.seconds / published - 1,
+                    "predicted_cents": found.step_dollars * 100,
+                    "published_cents": cents,
+                    "predicted_saved": None if data is None else 1 - found.step_dollars / alone.step_dollars,
+                    "published_saved": saved,
+                }
+            )
+    return rows
+
+
+def article_table(rows: list[dict[str, Any]]) -> list[str]:
+    lines = [
         "| table | machines | predicted step, ms | AWS, ms | off by | predicted cents a step | AWS, cents "
         "| predicted saved | AWS, saved |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
-    for row in ROWS:
-        alone = row.predicted(None)
-        cases = (
-            (None, row.alone_seconds, row.alone_cents, ""),
-            (row.data, row.published_seconds, row.published_cents, f"{row.published_saved:.0f} %"),
+    for it in rows:
+        predicted, published = (
+            "" if share is None else f"{share:.0%}".replace("%", " %")
+            for share in (it["predicted_saved"], it["published_saved"])
         )
-        for data, published, cents, published_saved in cases:
-            found = row.predicted(data)
-            machines = f"1 {row.train.instance_type}" + (f" + {data.count} {data.instance_type}" if data else "")
-            off = found.step.seconds / published - 1
-            saved = "" if data is None else f"{1 - found.step_dollars / alone.step_dollars:.0%}".replace("%", " %")
-            rows.append(
-                f"| {row.name} | {machines} | {found.step.seconds * 1e3:.1f} | {published * 1e3:.0f} | {off:+.1%} "
-                f"| {found.step_dollars * 100:.3f} | {cents} | {saved} | {published_saved} |"
-            )
-    return rows
+        lines.append(
+            f"| {it['table']} | {it['machines']} | {it['predicted_seconds'] * 1e3:.1f} | {it['published_seconds'] * 1e3:.0f} "
+            f"| {it['off']:+.1%} | {it['predicted_cents']:.3f} | {it['published_cents']} | {predicted} | {published} |"
+        )
+    return lines
+
+
+def figures(one: Drawn) -> dict[str, Any]:
+    train, data, measured = one.configuration.train, one.configuration.data, one.measurement
+    assert data is not None
+    return {
+        "trains": f"{train.count} {train.instance_type}",
+        "prepares": f"{data.count} {data.instance_type}",
+        "preprocess_seconds": measured.preprocess_seconds,
+        "batch_bytes": measured.sample_bytes,
+        "step_seconds": next(iter(measured.step_seconds.values())),
+        "predicted_seconds": one.seconds,
+        "simulated_seconds": one.simulated,
+        "off": one.deviation,
+        "predicted_bound": one.bound,
+        "simulated_bound": one.slowest,
+        "clear": one.clear,
+    }
 
 
 def table(drawn: list[Drawn]) -> list[str]:

@@ -1,6 +1,6 @@
 """What ``training-jobs fits`` predicts of the memory that torchtitan publishes of Llama 3.1 8B and 70B on H100s.
 
-    python benchmarks/published_memory.py
+    python benchmarks/published_memory.py [--json]
 
 Published are gigabytes that PyTorch's allocator had reserved at most (benchmarks/llama3_h100_202412_torchtitan.md in
 pytorch/torchtitan, tables 1 to 4; torchtitan/components/metrics.py logs ``max_reserved_gib``); predicted is what tensors take.
@@ -12,6 +12,7 @@ layer these are q, v, w1, w2 and attention in bf16, and attention's fp32 sum for
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 import tempfile
@@ -60,10 +61,14 @@ ROWS = (
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--json", action="store_true", help="one object of the same figures")
+    options = parser.parse_args()
     warnings.simplefilter("ignore")
-    print(
-        "| table | GPUs | published, GiB | predicted state, GiB | predicted peak, GiB | off by |\n|---|---|---|---|---|---|"
-    )
+    found = []
+    if not options.json:
+        print("| table | GPUs | published, GiB | predicted state, GiB | predicted peak, GiB | off by |")
+        print("|---|---|---|---|---|---|")
     for row in ROWS:
         model = MODELS[row.model]
         layers = model["num_hidden_layers"]
@@ -71,9 +76,19 @@ def main() -> None:
             two, four = (predicted(row, count, Path(folder)) for count in (2, 4))
         state, peak = (less + (more - less) / 2 * (layers - 2) for less, more in zip(two, four, strict=True))
         peak += layers * row.tokens * saved_by_selective(model) if row.selective else 0
-        published = " / ".join(f"{gib:g}" for gib in row.published)
-        off = " / ".join(f"{peak / GIB / gib - 1:+.0%}" for gib in row.published)
-        print(f"| {row.table} | {row.ranks} | {published} | {state / GIB:.1f} | {peak / GIB:.1f} | {off} |", flush=True)
+        off = [peak / GIB / gib - 1 for gib in row.published]
+        figures = {"table": row.table, "gpus": row.ranks, "published_gib": row.published}
+        found.append({**figures, "state_gib": state / GIB, "peak_gib": peak / GIB, "off": off})
+        if not options.json:
+            published, deviation = (
+                " / ".join(it) for it in ([f"{gib:g}" for gib in row.published], [f"{it:+.0%}" for it in off])
+            )
+            print(
+                f"| {row.table} | {row.ranks} | {published} | {state / GIB:.1f} | {peak / GIB:.1f} | {deviation} |",
+                flush=True,
+            )
+    if options.json:
+        print(json.dumps({"rows": found}, indent=2))
 
 
 def predicted(row: Row, layers: int, folder: Path) -> tuple[int, int]:

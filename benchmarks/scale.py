@@ -1,6 +1,6 @@
 """How the data service grows with hosts and ranks: a simulation of discrete events, beside real runs on this machine.
 
-    python benchmarks/scale.py [--docs docs] [--serve 0.16] [--receive 0.20] [--real HOSTS RANKS]
+    python benchmarks/scale.py [--docs docs] [--serve 0.16] [--receive 0.20] [--real HOSTS RANKS] [--json]
 
 The simulation has the service's own choices (home hosts, requests in flight, the budget of look-ahead) and the resources that
 a batch passes: a worker for ``prepare`` seconds, give or take a fifth; the serving process, for as many seconds as it takes of
@@ -10,7 +10,7 @@ what limits the throughput is the service. A batch on the network occupies both 
 
 ``--docs`` writes scale.svg there and the table of data-service.md. ``--real`` runs so many hosts and ranks on loopback, whose
 workers sleep, and compares them with their simulation; it ends with 1 where the throughputs differ by more than 10 %. So it
-does where as many hosts as ranks do not come within 10 % of the limit.
+does where as many hosts as ranks do not come within 10 % of the limit. ``--json`` prints the figures as one object.
 """
 
 from __future__ import annotations
@@ -125,12 +125,25 @@ def table(options: argparse.Namespace) -> tuple[list[str], list[dict[str, Any]]]
                 part = result.rate / limits[limit]
                 gigabytes = setup.batch_bytes / 1e9
                 here = min(setup.ranks, setup.ranks_of_machine)
-                found.append({"limited": limited, "gbit": gbit, "hosts": hosts, "ranks": ranks, "part": part})
-                found[-1]["rate"] = result.rate * gigabytes
+                one = {
+                    "hosts": hosts,
+                    "ranks": ranks,
+                    "gbit": gbit,
+                    "limited": limited,  # by design
+                    "limit": limit,
+                    "gigabytes_per_second": result.rate * gigabytes,
+                    "part": part,
+                    "first_batch_seconds": result.first,
+                    "host_connections": result.host_connections,
+                    "machine_connections": result.rank_connections,
+                    "host_gigabytes": result.host_batches * gigabytes,
+                    "machine_gigabytes": here * result.rank_batches * gigabytes,
+                }
+                found.append(one)
                 rows.append(
-                    f"| {hosts} x {ranks} | {gbit:g} | {limit} | {result.rate * gigabytes:.1f} | {part:.0%} | {result.first:.2f} "
-                    f"| {result.host_connections}, {result.rank_connections} "
-                    f"| {result.host_batches * gigabytes:.1f}, {here * result.rank_batches * gigabytes:.1f} |"
+                    f"| {hosts} x {ranks} | {gbit:g} | {limit} | {one['gigabytes_per_second']:.1f} | {part:.0%} "
+                    f"| {result.first:.2f} | {result.host_connections}, {result.rank_connections} "
+                    f"| {one['host_gigabytes']:.1f}, {one['machine_gigabytes']:.1f} |"
                 )
     return rows, found
 
@@ -141,7 +154,11 @@ def draw(found: list[dict[str, Any]]) -> str:
     parts = [text(10, 20, "GB/s by hosts x ranks", INK, bold=True, anchor="start")]
     for number, (limited, gbit) in enumerate(sorted({(one["limited"], one["gbit"]) for one in found})):
         points = [
-            (left + step * math.log2(one["hosts"]), bottom - octave * (2 + math.log2(one["rate"])), one["rate"])
+            (
+                left + step * math.log2(one["hosts"]),
+                bottom - octave * (2 + math.log2(one["gigabytes_per_second"])),
+                one["gigabytes_per_second"],
+            )
             for one in found
             if (one["limited"], one["gbit"], one["hosts"]) == (limited, gbit, one["ranks"])
         ]
@@ -161,15 +178,16 @@ def main() -> int:
     parser.add_argument("--receive", type=float, default=Setup.receive, help="CPU seconds of a rank for each GB")
     parser.add_argument("--docs", type=Path, help="the folder of the picture and the page")
     parser.add_argument("--real", type=int, nargs=2, metavar=("HOSTS", "RANKS"))
+    parser.add_argument("--json", action="store_true", help="one object of the same figures")
     parser.add_argument("--rank", type=json.loads, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.rank:
         read(*options.rank)
         return 0
     if options.real:
-        return compare(*options.real)
+        return compare(*options.real, as_json=options.json)
     rows, found = table(options)
-    print("\n".join(rows))
+    print(json.dumps({"rows": found}, indent=2) if options.json else "\n".join(rows))
     if options.docs:
         (options.docs / "scale.svg").write_text(draw(found))
         page = options.docs / "data-service.md"
@@ -178,14 +196,25 @@ def main() -> int:
     return 0 if all(one["part"] >= 1 - CLOSE for one in found if one["hosts"] == one["ranks"]) else 1
 
 
-def compare(hosts: int, ranks: int, workers: int = 2, prepare: float = 0.4, side: int = 64) -> int:
+def compare(
+    hosts: int, ranks: int, workers: int = 2, prepare: float = 0.4, side: int = 64, *, as_json: bool = False
+) -> int:
     """A real run beside its simulation, with workers as the limit: one machine's cores are all that there are."""
     found = real(hosts, ranks, workers, prepare, (side, side))
     setup = Setup(hosts, ranks, prepare, 1000.0, 4 * side**2, workers, ranks, serve=0.0, receive=0.0)
     simulated = Simulation(setup).run()
     off = found["rate"] / simulated.rate - 1
-    print(f"{hosts} x {ranks}: {found['rate']:.1f} batches/s, simulated {simulated.rate:.1f} ({off:+.1%})")
-    print(f"connections of ranks {found['connections']}, simulated {simulated.rank_connections} in all")
+    if as_json:
+        figures = {"hosts": hosts, "ranks": ranks, "batches_per_second": found["rate"], "simulated": simulated.rate}
+        figures |= {
+            "off": off,
+            "connections": found["connections"],
+            "simulated_connections": simulated.rank_connections,
+        }
+        print(json.dumps(figures, indent=2))
+    else:
+        print(f"{hosts} x {ranks}: {found['rate']:.1f} batches/s, simulated {simulated.rate:.1f} ({off:+.1%})")
+        print(f"connections of ranks {found['connections']}, simulated {simulated.rank_connections} in all")
     return 0 if abs(off) <= CLOSE and sum(found["connections"]) == simulated.rank_connections else 1
 
 

@@ -159,7 +159,9 @@ def running_in(context: typer.Context) -> tuple[Path, RunningAccount]:
     state: Path = context.find_root().obj.running_state.absolute()
     account = running_account(state)
     if account is None:
-        raise AccountError(f"no local account runs on the state folder {state}; start one, or set --state")
+        raise AccountError(
+            f"no local account runs on the state folder {state}; start one with `local-account up`, or set --state"
+        )
     return state, account
 
 

@@ -168,7 +168,7 @@ def test_a_port_that_is_in_use_is_named(detached: tuple[Path, dict[str, str]], t
 def test_prune_deletes_environments_and_only_of_an_account_that_does_not_run(
     detached: tuple[Path, dict[str, str]], tmp_path: Path
 ) -> None:
-    assert "another local account uses" in run(detached[0], "prune").stderr
+    assert "a local account already uses" in run(detached[0], "prune").stderr
     state = tmp_path / ".local-account"
     (state / "venvs" / "one").mkdir(parents=True)
     (state / "venvs" / "one" / "module.py").write_bytes(bytes(2**21))

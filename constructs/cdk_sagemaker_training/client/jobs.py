@@ -113,13 +113,9 @@ class Job:
                     "SageMaker's training toolkit; use --host"
                 )
             if not hosts:
-                names = sorted(
-                    {it.name for it in known}
-                    if group is None
-                    else {it.name or "(no group)" for it in self.host_groups()}
-                )
+                names = {it.name for it in (known if group is None else self.host_groups()) if it.name}
                 what = f"host {host!r}" if group is None else f"group {group!r}"
-                raise NotFoundError(f"{self.name} has no {what}; it has {', '.join(names)}")
+                raise NotFoundError(f"{self.name} has no {what}; it has {', '.join(sorted(names)) or 'none'}")
         return LogReader(self._account.client("logs"), self.name, hosts=hosts, since=since, grep=grep)
 
     def logs(self, **filters: Any) -> Iterator[LogLine]:

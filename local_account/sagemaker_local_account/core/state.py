@@ -172,8 +172,8 @@ def lock(state: Path) -> IO[str]:
         owner = file.read().strip() or "unknown"
         file.close()
         raise AccountError(
-            f"another local account uses the state folder {state} (process {owner}); "
-            "stop it, or choose another folder with --state"
+            f"a local account already uses the state folder {state} (process {owner}); "
+            "end it with `local-account stop`, or choose another folder with --state"
         ) from None
     try:
         file.truncate(0)
