@@ -43,6 +43,13 @@ rank, ranks = map(int, sys.argv[1:3])
 dist.init_process_group("fake", store=FakeStore(), rank=rank, world_size=ranks)
 job = dataclasses.replace(Job.here({}), rank=rank, ranks=ranks)
 
+built = []
+class Built(train.Transformer):
+    def __init__(self, *sizes):
+        super().__init__(*sizes)
+        built.extend(parameter.device.type for parameter in self.parameters())
+train.Transformer = Built
+
 def training_of(arguments):
     sizes = "--layers 4 --width 64 --heads 8 --hidden 128 --context 64 --vocabulary 512 --batch-size 64".split()
     options = train.config([*sizes, *arguments.split()])
@@ -62,10 +69,14 @@ if sys.argv[3:]:
 divided = training_of("--tensor 8 --data-shard 8 --microbatches 2")
 calls = step(divided)
 [model] = divided.stage_modules.values()
+data_parallel = step(training_of("--data-shard 64 --microbatches 2 --batch-size 512"))
 found = {
     "largest gathered": max(calls.gathered),
     "values read": calls.read,
-    "reduced": step(training_of("--data-shard 64 --microbatches 2 --batch-size 512")).reduced,
+    "built on": sorted(set(built)),
+    "reduced": data_parallel.reduced,
+    "gathered": len(data_parallel.gathered),
+    "collectives": len(data_parallel.collectives),
     "sharded apart": [name for name, part in model.named_modules() if isinstance(part, FSDPModule)],
     "shard": train.local_size(model)[0],
     "parameters": sum(parameter.numel() for parameter in model.parameters()),
@@ -142,6 +153,8 @@ def test_the_host_reads_no_value_of_the_device_in_a_step(found: dict[str, Any]) 
 
 
 def test_a_rank_allocates_its_shard_of_the_parameters_alone(found: dict[str, Any]) -> None:
+    """The whole model is built on the meta device, which has no memory."""
+    assert found["built on"] == ["meta"]
     assert found["shard"] == pytest.approx(found["parameters"] / 64, rel=0.05)
 
 
@@ -153,6 +166,18 @@ def test_offloading_leaves_the_weights_on_the_device(found: dict[str, Any]) -> N
 def test_gradients_are_reduced_in_the_last_microbatch_only(found: dict[str, Any]) -> None:
     """Once for each group of parameters: four layers, the embedding, and norm with head."""
     assert found["reduced"] == 6
+
+
+def test_the_embedding_is_gathered_for_the_forward_only(found: dict[str, Any]) -> None:
+    """In each of two microbatches: six groups in the forward, and the four layers again in the backward.
+
+    A look-up's gradient needs the indices alone, as PyTorch's `FSDPModule.set_unshard_in_backward` says; the head stays gathered.
+    """
+    assert found["gathered"] == 2 * (6 + 4)
+
+
+def test_a_step_has_no_collectives_but_those_of_parameters_and_gradients(found: dict[str, Any]) -> None:
+    assert found["collectives"] == found["gathered"] + found["reduced"]
 
 
 def test_distributed_data_parallel_reduces_in_the_last_microbatch_only(found: dict[str, Any]) -> None:

@@ -240,9 +240,17 @@ def shard(model: nn.Module, plan: Plan, degrees: Degrees, mesh: DeviceMesh, resh
     if not shared:  # tied weights are gathered once, with the model
         if first:
             fully_shard(first, mesh=data, reshard_after_forward=reshard, **policies)
+            if only_embeddings(first):  # a look-up's gradient needs the indices alone
+                first[0].set_unshard_in_backward(False)  # type: ignore[operator]
         if last:
             fully_shard(last, mesh=data, reshard_after_forward=False, **policies)  # the backward begins with it
     fully_shard(model, mesh=data, reshard_after_forward=reshard, **policies)
+
+
+def only_embeddings(modules: Sequence[nn.Module]) -> bool:
+    """Whether all parameters are those of embeddings, which no backward reads."""
+    parts = [part for module in modules for part in module.modules()]
+    return all(isinstance(part, nn.Embedding) for part in parts if [*part.parameters(recurse=False)])
 
 
 def ends(model: nn.Module, names: Sequence[str]) -> list[tuple[str, nn.Module]]:
