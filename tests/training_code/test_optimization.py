@@ -11,7 +11,15 @@ from torch import nn
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "training_code"))
 
-from common.optimization import IGNORED, clip_gradients, parameter_groups, set_learning_rate, token_loss, warmup_cosine
+from common.optimization import (
+    IGNORED,
+    clip_gradients,
+    parameter_groups,
+    require_finite,
+    set_learning_rate,
+    token_loss,
+    warmup_cosine,
+)
 
 
 def test_matrices_decay_and_vectors_do_not() -> None:
@@ -54,6 +62,23 @@ def test_gradients_are_scaled_to_the_limit_and_their_norm_is_returned() -> None:
     assert clip_gradients(weights, 1.0).item() == pytest.approx(5.0)
     assert weights[0].grad.tolist() == pytest.approx([0.6, 0.0], abs=1e-5)
     assert weights[1].grad.tolist() == pytest.approx([0.8], abs=1e-5)
+
+
+def test_without_a_limit_gradients_are_left_as_they_are() -> None:
+    weight = nn.Parameter(torch.zeros(2))
+    weight.grad = torch.tensor([3.0, 4.0])
+    assert clip_gradients([weight], 0.0).item() == pytest.approx(5.0)
+    assert weight.grad.tolist() == [3.0, 4.0]
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_loss_or_a_norm_that_is_not_finite_is_an_error(value: float) -> None:
+    weight = nn.Parameter(torch.zeros(2))
+    weight.grad = torch.tensor([1.0, value])
+    with pytest.raises(RuntimeError, match="the norm of the gradients is not finite"):
+        clip_gradients([weight], 1.0)
+    with pytest.raises(RuntimeError, match="the loss is not finite"):
+        require_finite(torch.tensor(value), "loss")
 
 
 def test_each_token_counts_alike_however_many_each_rank_has() -> None:

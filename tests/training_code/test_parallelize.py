@@ -81,6 +81,13 @@ found = {
     "shard": train.local_size(model)[0],
     "parameters": sum(parameter.numel() for parameter in model.parameters()),
 }
+with torch.no_grad():
+    next(model.parameters()).fill_(float("nan"))
+taken = divided.optimizers[0].state_dict()["state"][0]["step"].item()
+try:
+    step(divided)
+except RuntimeError as error:
+    found["not finite"] = [str(error), divided.optimizers[0].state_dict()["state"][0]["step"].item() - taken]
 cut = training_of("--pipeline 4 --microbatches 4 --data-shard 16")
 found["resharded"] = [
     part._get_fsdp_state()._fsdp_param_group.post_forward_mesh_info is not None
@@ -156,6 +163,10 @@ def test_a_rank_allocates_its_shard_of_the_parameters_alone(found: dict[str, Any
     """The whole model is built on the meta device, which has no memory."""
     assert found["built on"] == ["meta"]
     assert found["shard"] == pytest.approx(found["parameters"] / 64, rel=0.05)
+
+
+def test_a_loss_that_is_not_finite_ends_the_training_before_the_weights_are_updated(found: dict[str, Any]) -> None:
+    assert found["not finite"] == ["the loss is not finite, so that the weights are not updated", 0]
 
 
 def test_offloading_leaves_the_weights_on_the_device(found: dict[str, Any]) -> None:

@@ -105,8 +105,8 @@ class Checkpointer:
 
 
 def states(stage_modules: Iterable[nn.Module], optimizers: Iterable[Optimizer]) -> dict[str, dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = {"model": {}, "optimizer": {}}
-    found["random"] = {f"rank-{dist.get_rank()}": random_state()}
+    random = {f"rank-{dist.get_rank()}": random_state()}
+    found: dict[str, dict[str, Any]] = {"model": {}, "optimizer": {}, "random": random}
     for module, optimizer in zip(stage_modules, optimizers, strict=True):
         found["model"] |= get_model_state_dict(module)
         found["optimizer"] |= get_optimizer_state_dict(module, optimizer, options=BY_NAME)
@@ -139,7 +139,5 @@ def is_whole(checkpoint: Path) -> bool:
     if not (checkpoint / ".metadata").is_file():
         return False
     pieces = FileSystemReader(checkpoint).read_metadata().storage_data.values()
-    files = [
-        (checkpoint / stage_module.relative_path, stage_module.offset + stage_module.length) for stage_module in pieces
-    ]
+    files = [(checkpoint / piece.relative_path, piece.offset + piece.length) for piece in pieces]
     return all(file.is_file() and file.stat().st_size >= end for file, end in files)

@@ -10,6 +10,7 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.distributed import ProcessGroup
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
@@ -21,10 +22,9 @@ IGNORED = -100  # a target that is not counted, PyTorch's default
 def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
     """An optimizer's groups: matrices decay; vectors, which are biases and the scales of norms, do not."""
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    groups = [
-        {"params": [parameter for parameter in parameters if parameter.ndim >= 2], "weight_decay": weight_decay},
-        {"params": [parameter for parameter in parameters if parameter.ndim < 2], "weight_decay": 0.0},
-    ]
+    matrices = [parameter for parameter in parameters if parameter.ndim >= 2]
+    vectors = [parameter for parameter in parameters if parameter.ndim < 2]
+    groups = [{"params": matrices, "weight_decay": weight_decay}, {"params": vectors, "weight_decay": 0.0}]
     return [group for group in groups if group["params"]]
 
 
@@ -52,12 +52,10 @@ def sync_gradients(model: nn.Module, sync: bool) -> None:
 
 
 @torch.no_grad()
-def clip_gradients(
-    parameters: Iterable[nn.Parameter], limit: float, pipeline: dist.ProcessGroup | None = None
-) -> Tensor:
-    """Scale the gradients so that their norm, over all shards and the stages of ``pipeline``, is at most ``limit``.
+def clip_gradients(parameters: Iterable[nn.Parameter], limit: float, pipeline: ProcessGroup | None = None) -> Tensor:
+    """Scale the gradients so that their norm, over all shards and the stages of ``pipeline``, is at most ``limit``; 0: any.
 
-    Returns the norm before, on the device; the host does not wait for it.
+    Returns the norm before, on the device; the host does not wait for it. Raises RuntimeError as ``require_finite`` does.
     """
     parameters = [parameter for parameter in parameters if parameter.grad is not None]
     norm = nn.utils.get_total_norm([parameter.grad for parameter in parameters])  # type: ignore[misc]
@@ -67,11 +65,21 @@ def clip_gradients(
         squared = norm**2
         dist.all_reduce(squared, group=pipeline)
         norm = squared.sqrt()
-    nn.utils.clip_grads_with_norm_(parameters, limit, norm)
+    require_finite(norm, "norm of the gradients")
+    if limit:
+        nn.utils.clip_grads_with_norm_(parameters, limit, norm)
     return norm
 
 
-def counted(targets: Tensor, data: dist.ProcessGroup | None = None) -> Tensor:
+def require_finite(value: Tensor, name: str) -> None:
+    """Raise RuntimeError where a step's loss or norm is not finite, before the weights are updated and written.
+
+    The host does not wait for the device's check: on a GPU the error is CUDA's, of a later operation (torchtitan's trainer.py).
+    """
+    torch._assert_async(value.isfinite(), f"the {name} is not finite, so that the weights are not updated")
+
+
+def counted(targets: Tensor, data: ProcessGroup | None = None) -> Tensor:
     """The targets that count, over all ranks of ``data`` that have a share of the batch, on the device."""
     count = (targets != IGNORED).sum()
     dist.all_reduce(count, group=data)

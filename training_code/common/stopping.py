@@ -15,8 +15,7 @@ class Stop:
     """Whether any rank got SIGTERM. ``agreed`` is the same on all ranks once ``check`` has returned on all."""
 
     def __init__(self) -> None:
-        self._received = False
-        self.agreed = False
+        self._received = self.agreed = False
         # SMDDP's collectives are of tensors on GPUs.
         by_smddp = dist.is_initialized() and dist.get_backend() == "smddp"
         self._group = dist.new_group(backend="gloo") if by_smddp else None
@@ -26,7 +25,7 @@ class Stop:
         self._received = True
 
     def check(self) -> bool:
-        """To be called after each step on every rank. It sums a number on the CPU, without waiting for a device."""
+        """To be called after each step on every rank. It compares numbers on the CPU, without waiting for a device."""
         stopping = torch.tensor(int(self._received))
         if dist.is_initialized():
             dist.all_reduce(stopping, dist.ReduceOp.MAX, group=self._group)

@@ -29,7 +29,7 @@ class TrainingLog:
         rank: int,
         device: torch.device,
         *,
-        flops: float = 0.0,
+        flops: float = 0,
         ranks: int = 1,
         events: Path | None = None,
         unit: str = "tokens",
@@ -54,9 +54,8 @@ class TrainingLog:
             return
         values |= self._of_the_device(rate)
         text = " ".join(f"{name} {value:.6f}" for name, value in values.items())
-        print(
-            f"step {step} {text} {self._unit}/s {rate:.0f}\n", end="", flush=True
-        )  # one write: ranks print side by side
+        # One write, since ranks print side by side.
+        print(f"step {step} {text} {self._unit}/s {rate:.0f}\n", end="", flush=True)
         if self._writer is not None:
             for name, value in {**values, f"{self._unit}_per_second": rate}.items():
                 self._writer.add_scalar(name, value, step)
@@ -74,9 +73,7 @@ class TrainingLog:
 def profile(folder: Path, rank: int, first: int, steps: int = 3) -> AbstractContextManager[Any]:
     """PyTorch's profiler around the loop, from step ``first``, at least 2, for some steps; 0 for none.
 
-    Call ``step()`` on it after each step.
-
-    The trace, for https://ui.perfetto.dev, is ``trace-RANK.json`` in the folder.
+    Call ``step()`` on it after each step. The trace, for https://ui.perfetto.dev, is ``trace-RANK.json`` in the folder.
     """
     if first == 0:
         return nullcontext()

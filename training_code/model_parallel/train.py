@@ -25,7 +25,7 @@ import torch
 import torch.distributed as dist
 from common.checkpoints import Checkpointer
 from common.job import Job
-from common.optimization import clip_gradients, set_learning_rate, sync_gradients, warmup_cosine
+from common.optimization import clip_gradients, require_finite, set_learning_rate, sync_gradients, warmup_cosine
 from common.process_group import freeze_objects, process_group, to_device
 from degrees import Degrees, add_degrees, degrees_of
 from export import export
@@ -173,6 +173,7 @@ def step(training: Training, tokens: Tensor, targets: Tensor) -> Tensor:
     tokens, targets = to_device(tokens, training.device), to_device(targets, training.device)
     with loss_context(training.degrees):
         loss = forward_backward(training, tokens, targets)
+    require_finite(loss, "loss")
     if training.clip:
         parameters = [parameter for module in training.stage_modules.values() for parameter in module.parameters()]
         clip_gradients(parameters, training.clip, training.pipeline)

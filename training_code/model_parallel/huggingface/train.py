@@ -46,7 +46,7 @@ def config(arguments: list[str] | None = None) -> argparse.Namespace:
     add("--warm-up", type=int, default=10, help="steps until the peak")
     add("--least-rate", type=float, default=0.1, help="the share of the peak that half a cosine ends at; 1: constant")
     add("--weight-decay", type=float, default=0.1)
-    add("--clip", type=float, default=1.0, help="the largest norm of the gradient")
+    add("--clip", type=float, default=1.0, help="the largest norm of the gradient; 0: any")
     add("--seed", type=int, default=0)
     add("--log-every", type=int, default=10, help="steps")
     add("--checkpoint-every", type=int, default=50, help="steps; 0 for none but at a stop")
@@ -81,8 +81,11 @@ def step(
     degrees: Degrees,
     clip: float,
     pipeline: Pipeline | None = None,
-) -> Tensor:
-    """One step on this rank's microbatches. Returns the loss, of which the mean over all ranks with one is that of the batch."""
+) -> tuple[Tensor, Tensor]:
+    """One step on this rank's microbatches.
+
+    Returns the loss, of which the mean over all ranks with one is that of the batch, and the norm of the gradients of all ranks.
+    """
     count = optimization.counted(batch[1])
     loss_of = partial(optimization.token_loss, count=count, shares=dist.get_world_size())
     with loss_context(degrees):
@@ -92,10 +95,12 @@ def step(
             loss = loss_of(model(input_ids=tokens, use_cache=False).logits, targets)
             loss.backward()
             losses.append(local(loss.detach()))
-    optimization.clip_gradients(model.parameters(), clip, pipeline.group if pipeline else None)
+    loss = torch.stack(losses).sum()
+    optimization.require_finite(loss, "loss")
+    norm = optimization.clip_gradients(model.parameters(), clip, pipeline.group if pipeline else None)
     optimizer.step()
     optimizer.zero_grad()
-    return torch.stack(losses).sum()
+    return loss, norm
 
 
 # -- Run --------------------------------------------------------------------------------------------------------------
@@ -122,11 +127,12 @@ def train(job: Job, options: argparse.Namespace, device: torch.device, watch: Wa
             share = optimization.warmup_cosine(done, options.steps, options.warm_up, options.least_rate)
             optimization.set_learning_rate([optimizer], rate := options.learning_rate * share)
             batch = microbatches(corpus, done, options.batch_size, degrees, mesh, device)
-            loss = step(model, optimizer, batch, degrees, options.clip, pipeline)
+            loss, norm = step(model, optimizer, batch, degrees, options.clip, pipeline)
             log.count(options.batch_size * options.context)
             if done % options.log_every == 0:
                 dist.all_reduce(loss)
-                log.write(done, loss=loss.item() * degrees.pipeline / job.ranks, learning_rate=rate)
+                mean = loss.item() * degrees.pipeline / job.ranks
+                log.write(done, loss=mean, grad_norm=norm.item(), learning_rate=rate)
             if profiler:
                 profiler.step()
             stopping = answer()
