@@ -49,7 +49,7 @@ def measure(pairs: int) -> None:
     torch.set_num_threads(1)
     model = LARGE if torch.cuda.is_available() else SMALL
     options = train.config([*model.split(), "--batch-size", str(SEQUENCES * job.ranks), "--steps", str(STEPS)])
-    with Watch(job, options.heartbeat_timeout, options.ask_every) as watch, process_group(job) as device:
+    with Watch(job, options.heartbeat_timeout, options.stop_check_every) as watch, process_group(job) as device:
         training = train.Training(options, train.degrees_of(options, job), device)
         batches = [(tokens, targets) for _, tokens, targets in train.batches(training, job, options, 1)]
         sides = {"ours": ours(train, training, watch, batches), "plain": plain(training, options, device, batches)}
@@ -81,9 +81,9 @@ def measure(pairs: int) -> None:
 def ours(train: Any, training: Any, watch: Any, batches: list[Any]) -> Callable[[], None]:
     def steps() -> None:
         for number, (tokens, targets) in enumerate(batches, start=1):
-            answer = watch.ask_for_stop(number)
+            stop_agreed = watch.start_stop_check(number)
             train.step(training, tokens, targets)
-            answer()
+            stop_agreed()
 
     return steps
 

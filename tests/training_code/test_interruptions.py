@@ -94,14 +94,14 @@ KINDS = {
     ),
     "model parallel": Kind(
         "model_parallel/train.py",
-        "--steps 24 --checkpoint-every 5 --log-every 1 --ask-every 1 --tensor 2 --layers 2 --width 32 --heads 8 "
+        "--steps 24 --checkpoint-every 5 --log-every 1 --stop-check-every 1 --tensor 2 --layers 2 --width 32 --heads 8 "
         "--hidden 64 --context 16 --batch-size 8 --text-bytes 200000",
         ranks=2,
         paths=("model_parallel",),
     ),
     "huggingface": Kind(
         "model_parallel/huggingface/train.py",
-        "--steps 24 --checkpoint-every 5 --log-every 1 --ask-every 1 --data-shard 2 --context 16 --batch-size 8",
+        "--steps 24 --checkpoint-every 5 --log-every 1 --stop-check-every 1 --data-shard 2 --context 16 --batch-size 8",
         ranks=2,
         paths=("model_parallel", "model_parallel/huggingface"),
         inputs=a_model_and_tokens,

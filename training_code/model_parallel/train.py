@@ -65,7 +65,7 @@ def config(arguments: list[str] | None = None) -> argparse.Namespace:
     add("--checkpoint-every", type=int, default=50, help="steps; 0 for none but at a stop")
     add("--timeout", type=float, default=300.0, help="seconds after which a collective fails")
     # SageMaker kills a job two minutes after SIGTERM.
-    add("--ask-every", type=int, default=5, help="steps between collective checks for SIGTERM")
+    add("--stop-check-every", type=int, default=5, help="steps between collective checks for SIGTERM")
     add("--heartbeat-timeout", type=float, default=20.0, help="seconds without a heartbeat after which a rank is lost")
     for field in fields(Config):
         add(f"--{field.name}", type=int, default=field.default)
@@ -218,7 +218,7 @@ def train(job: Job, options: argparse.Namespace, device: torch.device, watch: Wa
     began = time.perf_counter()
     with checkpointer:
         for steps, tokens, targets in batches(training, job, options, before + 1):
-            answer = watch.ask_for_stop(steps)
+            stop_agreed = watch.start_stop_check(steps)
             rate = options.learning_rate * warmup_cosine(steps, options.steps, options.warm_up, options.least_rate)
             set_learning_rate(training.optimizers, rate)
             loss = step(training, tokens, targets)
@@ -227,7 +227,7 @@ def train(job: Job, options: argparse.Namespace, device: torch.device, watch: Wa
                 if job.rank == 0:
                     rate = (steps - before) * options.batch_size * options.context / (time.perf_counter() - began)
                     say(f"step {steps} loss {mean:.6f} tokens/s {rate:.0f}")
-            stopping = answer()
+            stopping = stop_agreed()
             if stopping or (options.checkpoint_every and steps % options.checkpoint_every == 0):
                 checkpointer.save(steps, wait=stopping)
             if stopping:
@@ -258,7 +258,7 @@ def main() -> None:
     # FSDP warns of operations in place on what the model returns; the loss has none.
     warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view tensor")
     with (
-        Watch(job, options.heartbeat_timeout, options.ask_every) as watch,
+        Watch(job, options.heartbeat_timeout, options.stop_check_every) as watch,
         process_group(job, options.timeout) as device,
     ):
         train(job, options, device, watch)

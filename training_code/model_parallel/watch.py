@@ -28,8 +28,8 @@ LEAST_STORE_SECONDS = 5.0
 class Watch:
     """Monitors the next rank, and is monitored by the one before. A context manager around the training."""
 
-    def __init__(self, job: Job, heartbeat_timeout: float, ask_every: int = 1) -> None:
-        self._job, self._heartbeat_timeout, self._ask_every = job, heartbeat_timeout, ask_every
+    def __init__(self, job: Job, heartbeat_timeout: float, stop_check_every: int = 1) -> None:
+        self._job, self._heartbeat_timeout, self._stop_check_every = job, heartbeat_timeout, stop_check_every
         self._next = (job.rank + 1) % job.ranks
         self._stop_received = False
         self._over = threading.Event()
@@ -39,21 +39,21 @@ class Watch:
     def _on_sigterm(self, *_: object) -> None:
         self._stop_received = True
 
-    def ask_for_stop(self, step: int) -> Callable[[], bool]:
+    def start_stop_check(self, step: int) -> Callable[[], bool]:
         """Start the collective check whether any rank got SIGTERM; the returned function waits for the result.
 
-        It is done in each ``ask_every``-th step; in other steps the result is False.
+        It is done in each ``stop_check_every``-th step; in other steps the result is False.
         """
-        if step % self._ask_every:
+        if step % self._stop_check_every:
             return lambda: False
         stopping = torch.tensor(int(self._stop_received))
         work = dist.all_reduce(stopping, dist.ReduceOp.MAX, async_op=True)
 
-        def answer() -> bool:
+        def agreed() -> bool:
             work.wait()
             return bool(stopping.item())
 
-        return answer
+        return agreed
 
     def __enter__(self) -> Watch:
         signal.signal(signal.SIGTERM, self._on_sigterm)

@@ -55,7 +55,9 @@ def config() -> argparse.Namespace:
     arguments.add_argument("--log-every", type=int, default=10, help="steps; each line waits for the device")
     arguments.add_argument("--checkpoint-every", type=int, default=50, help="steps")
     # SageMaker kills a job two minutes after SIGTERM.
-    arguments.add_argument("--ask-every", type=int, default=5, help="steps between collective checks for SIGTERM")
+    arguments.add_argument(
+        "--stop-check-every", type=int, default=5, help="steps between collective checks for SIGTERM"
+    )
     arguments.add_argument("--on-recompile", choices=("fail", "warn"), default="fail")
     options = arguments.parse_args()
     for name in (
@@ -65,7 +67,7 @@ def config() -> argparse.Namespace:
         "preprocessing_workers",
         "log_every",
         "checkpoint_every",
-        "ask_every",
+        "stop_check_every",
     ):
         if getattr(options, name) < 1:
             arguments.error(f"--{name.replace('_', '-')} must be at least 1, like 8, got {getattr(options, name)}")
@@ -186,7 +188,7 @@ class CompilationGuard:
 
 def train(job: Job, options: argparse.Namespace) -> None:
     strategy = strategy_of(job)
-    stop = Stop(strategy, len(job.group_hosts), options.ask_every)
+    stop = Stop(strategy, len(job.group_hosts), options.stop_check_every)
     with strategy.scope():
         model, optimizer = build(options)
     chief = job.host == job.group_hosts[0]

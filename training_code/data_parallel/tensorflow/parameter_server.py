@@ -99,7 +99,7 @@ def coordinate(job: Job, options: argparse.Namespace, cluster: tf.train.ClusterS
     inputs, labels = points(job.channels.get("points"))
     per_epoch = len(labels) // options.batch_size
     step = step_of(strategy, model, optimizer, (inputs, labels))
-    done, together = int(taken.numpy()), options.ask_every * len(cluster.job_tasks("worker"))
+    done, together = int(taken.numpy()), options.stop_check_every * len(cluster.job_tasks("worker"))
     while done < options.epochs * per_epoch:
         epoch, position = divmod(done, per_epoch)
         order = np.random.default_rng([options.seed, epoch]).permutation(len(labels))

@@ -34,7 +34,9 @@ def config() -> argparse.Namespace:
     arguments.add_argument("--learning-rate", type=float, default=0.01)
     arguments.add_argument("--seed", type=int, default=0)
     # SageMaker kills a job two minutes after SIGTERM.
-    arguments.add_argument("--ask-every", type=int, default=5, help="steps between collective checks for SIGTERM")
+    arguments.add_argument(
+        "--stop-check-every", type=int, default=5, help="steps between collective checks for SIGTERM"
+    )
     return arguments.parse_args()
 
 
@@ -118,7 +120,7 @@ def step_of(
 
 def train(job: Job, options: argparse.Namespace) -> None:
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
-    stop = Stop(strategy, len(job.group_hosts), options.ask_every)
+    stop = Stop(strategy, len(job.group_hosts), options.stop_check_every)
     with strategy.scope():
         model, optimizer = build(options)
     chief = job.host == job.group_hosts[0]

@@ -61,9 +61,11 @@ def config() -> argparse.Namespace:
     )
     arguments.add_argument("--port", type=int, default=PORT)
     # SageMaker kills a job two minutes after SIGTERM.
-    arguments.add_argument("--ask-every", type=int, default=5, help="steps between collective checks for SIGTERM")
+    arguments.add_argument(
+        "--stop-check-every", type=int, default=5, help="steps between collective checks for SIGTERM"
+    )
     options = arguments.parse_args()
-    for name in ("epochs", "batch_size", "ask_every"):
+    for name in ("epochs", "batch_size", "stop_check_every"):
         if getattr(options, name) < 1:
             arguments.error(f"--{name.replace('_', '-')} must be at least 1, like 8, got {getattr(options, name)}")
     return options
@@ -184,7 +186,7 @@ def step_of(
 
 def train(job: Job, cluster: Cluster | None, options: argparse.Namespace) -> None:
     strategy = strategy_of(job)
-    stop = Stop(strategy, len(job.group_hosts), options.ask_every)
+    stop = Stop(strategy, len(job.group_hosts), options.stop_check_every)
     with strategy.scope():
         model, optimizer = build(options)
     chief = job.host == job.group_hosts[0]

@@ -50,7 +50,7 @@ def config(arguments: list[str] | None = None) -> argparse.Namespace:
     add("--seed", type=int, default=0)
     add("--log-every", type=int, default=10, help="steps")
     add("--checkpoint-every", type=int, default=50, help="steps; 0 for none but at a stop")
-    add("--ask-every", type=int, default=5, help="steps between collective checks for SIGTERM")
+    add("--stop-check-every", type=int, default=5, help="steps between collective checks for SIGTERM")
     add("--heartbeat-timeout", type=float, default=20.0, help="seconds without a heartbeat after which a rank is lost")
     add("--tensorboard", type=Path, help="a folder for event files, such as /opt/ml/output/tensorboard")
     add("--profile", type=int, default=0, help="the first of three steps, from 2 on, to trace into the output")
@@ -123,7 +123,7 @@ def train(job: Job, options: argparse.Namespace, device: torch.device, watch: Wa
     freeze_objects()
     with profile(job.output, job.rank, options.profile) as profiler, checkpointer:
         for done in range(first, options.steps + 1):
-            answer = watch.ask_for_stop(done)
+            stop_agreed = watch.start_stop_check(done)
             share = optimization.warmup_cosine(done, options.steps, options.warm_up, options.least_rate)
             optimization.set_learning_rate([optimizer], rate := options.learning_rate * share)
             batch = microbatches(corpus, done, options.batch_size, degrees, mesh, device)
@@ -135,7 +135,7 @@ def train(job: Job, options: argparse.Namespace, device: torch.device, watch: Wa
                 log.write(done, loss=mean, grad_norm=norm.item(), learning_rate=rate)
             if profiler:
                 profiler.step()
-            stopping = answer()
+            stopping = stop_agreed()
             if stopping or (options.checkpoint_every and done % options.checkpoint_every == 0):
                 checkpointer.save(done, wait=stopping)
             if stopping:
@@ -148,7 +148,7 @@ def main() -> None:
     options, job = config(), Job.here()
     # The compiler's cache is saved with the checkpoints, so that a resumed job does not compile again.
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(job.checkpoints / "compiler-cache"))
-    with Watch(job, options.heartbeat_timeout, options.ask_every) as watch, process_group(job) as device:
+    with Watch(job, options.heartbeat_timeout, options.stop_check_every) as watch, process_group(job) as device:
         train(job, options, device, watch)
 
 
