@@ -42,7 +42,7 @@ MORE_ON_FOUR_RANKS = {
     "tensor, checkpointed": f"{LONG_TWO} --tensor 4 {RECOMPUTED}",
     "GPipe": f"{LONG_FOUR} --pipeline 4 --microbatches 4 --schedule GPipe",
     "1F1B": f"{LONG_FOUR} --pipeline 4 --microbatches 4 --schedule 1F1B",
-    "pipeline x fsdp": f"{LONG_TWO} --pipeline 2 --data-shard 2 --microbatches 4",
+    "pipeline x fsdp": f"{TWO} --pipeline 2 --data-shard 2 --microbatches 4",
     "interleaved": f"{LONG_EIGHT} --pipeline 4 --microbatches 4 --schedule Interleaved1F1B",
 }
 # Three kinds at once: every two of them are among those on four ranks.
