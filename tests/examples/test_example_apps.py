@@ -123,6 +123,12 @@ def trained(account: AccountUnderTest, name: str, outputs: dict[str, str]) -> tu
     return execution, "\n".join(account.log_lines(job["TrainingJobName"]))
 
 
+def newest_job(account: AccountUnderTest) -> str:
+    """The name of the last job, which may be of an execution that another started."""
+    newest = account.client("sagemaker").list_training_jobs(SortBy="CreationTime", SortOrder="Descending", MaxResults=1)
+    return str(newest["TrainingJobSummaries"][0]["TrainingJobName"])
+
+
 def uploaded(account: AccountUnderTest, folder: Path, bucket: str, prefix: str) -> None:
     command = ["aws", "s3", "cp", "--quiet", "--recursive", str(folder), f"s3://{bucket}/{prefix}/"]
     subprocess.run(command, env=account.account.environment(), check=True)
@@ -160,23 +166,23 @@ def test_the_sweep_names_the_best_learning_rate(account: AccountUnderTest, tmp_p
     outputs = deployed(account, "sweep", "Sweep", tmp_path)
     execution = account.run(outputs["StateMachineArn"])
     output = execution.output
-    drawn(account, "sweep", execution.jobs[0]["TrainingJobName"])
+    drawn(account, "sweep", newest_job(account))
     assert (output["Completed"], output["Failed"]) == (3, 0)
     assert float(output["Best"]["learning_rate"]) == 0.3
 
 
 @pytest.mark.soak  # deploys, and runs a job
 def test_the_pipeline_registers_the_model_that_passed_the_gate(account: AccountUnderTest, tmp_path: Path) -> None:
-    trained(account, "pipeline", deployed(account, "pipeline", "Pipeline", tmp_path))
+    account.run(deployed(account, "pipeline", "Pipeline", tmp_path)["StateMachineArn"])
+    drawn(account, "pipeline", newest_job(account))
     packages = account.client("sagemaker").list_model_packages(ModelPackageGroupName="lines")["ModelPackageSummaryList"]
     assert [one["ModelPackageVersion"] for one in packages] == [1]
 
 
 @pytest.mark.soak  # deploys, and runs a job
 def test_a_state_machine_of_ones_own_passes_the_model_on(account: AccountUnderTest, tmp_path: Path) -> None:
-    execution, _ = trained(
-        account, "own-state-machine", deployed(account, "own-state-machine", "OwnStateMachine", tmp_path)
-    )
+    execution = account.run(deployed(account, "own-state-machine", "OwnStateMachine", tmp_path)["StateMachineArn"])
+    drawn(account, "own-state-machine", newest_job(account))
     assert execution.output["Name"] == execution.arn.rpartition(":")[2]
     assert round(model_at(account, execution.output["Model"])["slope"], 1) == 2
 
@@ -208,6 +214,7 @@ def test_the_llamas_loss_falls(account: AccountUnderTest, tmp_path: Path) -> Non
 
 
 @pytest.mark.soak  # deploys, and runs a job that compiles
+@pytest.mark.timeout(900)
 def test_the_compiled_step_trains(account: AccountUnderTest, tmp_path: Path) -> None:
     _, printed = trained(account, "compiled", deployed(account, "compiled", "Compiled", tmp_path))
     losses = metric("loss", printed)
@@ -216,6 +223,7 @@ def test_the_compiled_step_trains(account: AccountUnderTest, tmp_path: Path) -> 
 
 
 @pytest.mark.soak  # deploys, and runs a job of two hosts that import TensorFlow
+@pytest.mark.timeout(900)
 def test_tensorflow_trains_one_model_on_two_machines(account: AccountUnderTest, tmp_path: Path) -> None:
     _, printed = trained(account, "tensorflow", deployed(account, "tensorflow", "TensorFlow", tmp_path))
     losses = metric("loss", printed)
