@@ -97,7 +97,8 @@ def test_no_sample_is_lost_or_comes_twice_when_serving_processes_are_killed(serv
 
 def test_a_serving_process_is_started_anew_although_the_forkserver_has_ended(serve: Serve) -> None:
     servers = serve(workers=2)
-    with BatchReader(addresses(servers), job="job") as reader:
+    # A forkserver loads PyTorch first, which takes longer than the 30 s of a lost host where the cores are busy.
+    with BatchReader(addresses(servers), job="job", host_timeout=300) as reader:
         assert sorted(numbers(reader)) == EVERYTHING
         # What a process leaves that is killed while it requests another: a connection that ends without a word.
         with socket.socket(socket.AF_UNIX) as request:
