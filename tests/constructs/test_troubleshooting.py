@@ -10,6 +10,7 @@ OF_OTHERS = {
     "SSM parameter /cdk-bootstrap/hnb659fds/version not found",
     "NUMBER_VALUE can not be converted to String",
     "InvalidClientTokenId",
+    "ModuleNotFoundError",
 }
 
 
