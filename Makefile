@@ -14,9 +14,10 @@ PIP_INSTALL := $(VENV)/bin/pip install --disable-pip-version-check
 setup: $(VENV)/.installed node_modules/.installed
 
 # What the account and its jobs need, and the demo therefore.
-$(VENV)/.runs: pyproject.toml requirements.txt requirements-jobs.txt
+$(VENV)/.runs: pyproject.toml local_account/pyproject.toml requirements.txt requirements-jobs.txt
 	test -x $(VENV)/bin/pip || $(PYTHON) -m venv $(VENV)
 	$(PIP_INSTALL) -r requirements.txt -r requirements-jobs.txt --editable .
+	$(PIP_INSTALL) --editable local_account
 	touch $@
 
 # What the checks, the tests and the benchmarks need besides.
@@ -99,8 +100,9 @@ release-check:
 	rm -rf dist
 	build/release/bin/python release/distributions.py --repository $(REPOSITORY) $(if $(TAG),--tag $(TAG))
 	build/release/bin/twine check --strict dist/*
-	build/release/bin/check-wheel-contents dist/*.whl
-	build/release/bin/pip --python build/installed/bin/python install --quiet --no-compile -c requirements.txt "$$(echo dist/*.whl)[local]"
+	build/release/bin/check-wheel-contents --toplevel cdk_sagemaker_training dist/cdk_*.whl
+	build/release/bin/check-wheel-contents --toplevel sagemaker_local_account dist/sagemaker_*.whl
+	build/release/bin/pip --python build/installed/bin/python install --quiet --no-compile -c requirements.txt dist/sagemaker_*.whl "$$(echo dist/cdk_*.whl)[local]"
 	build/release/bin/cyclonedx-py environment --pyproject pyproject.toml --mc-type library --output-reproducible -o dist/sbom.cdx.json build/installed
 	build/release/bin/python release/licences.py build/installed/bin/python > docs/licences.md
 	build/release/bin/actionlint .github/workflows/*.yml

@@ -1,8 +1,8 @@
-"""Builds the wheel and the sdist of the last commit, byte for byte the same wherever and whenever it is done.
+"""Builds the wheels and the sdists of the last commit, byte for byte the same wherever and whenever it is done.
 
     python release/distributions.py --repository https://github.com/OWNER/NAME --to dist
 
-The package's metadata gets the project's addresses from ``--repository``, and the links and pictures of the README, which
+Each package's metadata gets the project's addresses from ``--repository``, and the links and pictures of its README, which
 is its description, become absolute ones at the version's tag. Needs what requirements-release.txt lists.
 
 Times are those of the commit: https://reproducible-builds.org/specs/source-date-epoch/. setuptools takes them for wheels
@@ -15,6 +15,7 @@ import argparse
 import gzip
 import io
 import os
+import posixpath
 import re
 import subprocess
 import sys
@@ -25,6 +26,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
+# The folders of the distributions, from the repository's root.
+FOLDERS = ("", "local_account")
 # A link or a picture of Markdown that leads to a file beside the page: neither an address nor an anchor.
 RELATIVE = re.compile(r"(!?)(\[(?:[^\[\]]|\[[^\]]*\])*\])\((?![a-z]+:|#)([^)\s]+)\)")
 
@@ -54,19 +57,25 @@ def tag() -> str:
 
 
 def build(repository: str, to: Path) -> list[Path]:
-    """Build both into a folder; the files."""
+    """Build the distributions into a folder; the files."""
     time = int(output("git", "log", "-1", "--format=%ct"))
     os.umask(0o022)  # a wheel has the modes of the files that it is built from
+    to.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
-        source, built = Path(folder, "source"), Path(folder, "built")
+        source = Path(folder, "source")
         with tarfile.open(fileobj=io.BytesIO(output("git", "archive", "HEAD"))) as archive:
             archive.extractall(source, filter="data")
-        readme, project = source / "README.md", source / "pyproject.toml"
-        readme.write_text(absolute_links(readme.read_text(), repository))
-        project.write_text(project.read_text() + project_urls(repository))
-        command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(built), str(source)]
+        return [file for name in FOLDERS for file in build_one(source, name, repository, time, to)]
+
+
+def build_one(source: Path, folder: str, repository: str, time: int, to: Path) -> list[Path]:
+    """Build the distribution of one folder; its files."""
+    readme, project = source / folder / "README.md", source / folder / "pyproject.toml"
+    readme.write_text(absolute_links(readme.read_text(), repository, folder))
+    project.write_text(project.read_text() + project_urls(repository))
+    with tempfile.TemporaryDirectory() as built:
         done = subprocess.run(
-            command,
+            [sys.executable, "-m", "build", "--no-isolation", "--outdir", built, str(source / folder)],
             env={**os.environ, "SOURCE_DATE_EPOCH": str(time)},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -74,8 +83,7 @@ def build(repository: str, to: Path) -> list[Path]:
         )
         if done.returncode:
             raise SystemExit(done.stdout)
-        [sdist], [wheel] = built.glob("*.tar.gz"), built.glob("*.whl")
-        to.mkdir(parents=True, exist_ok=True)
+        [sdist], [wheel] = Path(built).glob("*.tar.gz"), Path(built).glob("*.whl")
         files = [to / sdist.name, to / wheel.name]
         files[0].write_bytes(written_again(sdist, time))
         files[1].write_bytes(wheel.read_bytes())
@@ -87,11 +95,12 @@ def output(*command: str) -> bytes:
     return subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE).stdout
 
 
-def absolute_links(page: str, repository: str) -> str:
-    """A page with absolute addresses in place of relative ones: files at the version's tag, and pictures themselves."""
+def absolute_links(page: str, repository: str, folder: str = "") -> str:
+    """A folder's page with absolute addresses in place of relative ones: files at the version's tag, and pictures themselves."""
 
     def absolute(found: re.Match[str]) -> str:
         picture, text, target = found.groups()
+        target = posixpath.normpath(posixpath.join(folder, target))
         return f"{picture}{text}({repository}/{'raw' if picture else 'blob'}/{tag()}/{target})"
 
     return RELATIVE.sub(absolute, page)

@@ -232,7 +232,7 @@ def _print_version(value: bool) -> None:
     if value:
         from importlib.metadata import version
 
-        print(version("cdk-sagemaker-training"))
+        print(version("sagemaker-local-account"))
         raise typer.Exit
 
 

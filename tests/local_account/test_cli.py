@@ -185,7 +185,7 @@ def test_reset_deletes_an_accounts_folder_and_nothing_else(tmp_path: Path) -> No
 
 
 def test_the_version_is_that_of_the_package(tmp_path: Path) -> None:
-    assert run(tmp_path, "--version").stdout.strip() == version("cdk-sagemaker-training")
+    assert run(tmp_path, "--version").stdout.strip() == version("sagemaker-local-account")
 
 
 def test_up_deploys_with_the_cdk_cli_or_where_it_is_not_installed_with_the_one_that_npx_fetches(tmp_path: Path) -> None:

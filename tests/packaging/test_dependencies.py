@@ -9,11 +9,13 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 ROOT = Path(__file__).parents[2]
+CONSTRUCTS, LOCAL_ACCOUNT = (
+    tomllib.loads((folder / "pyproject.toml").read_text())["project"] for folder in (ROOT, ROOT / "local_account")
+)
 
 
 def test_the_tests_run_with_the_lowest_aws_cdk_lib_that_the_wheel_takes() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    [taken] = [Requirement(one) for one in project["dependencies"] if one.startswith("aws-cdk-lib")]
+    [taken] = [Requirement(one) for one in CONSTRUCTS["dependencies"] if one.startswith("aws-cdk-lib")]
     [lowest] = [Version(one.version) for one in taken.specifier if one.operator == ">="]
     [pinned] = re.findall(r"^aws-cdk-lib==(.*)$", (ROOT / "requirements.txt").read_text(), re.MULTILINE)
     assert Version(pinned) == lowest
@@ -33,8 +35,28 @@ def names_in(file: Path) -> list[str]:
     return [canonicalize_name(Requirement(line).name) for line in lines if line]
 
 
-def test_the_wheel_takes_the_one_moto_that_the_tests_run_with() -> None:
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    taken = {str(Requirement(one).specifier) for extra in extras.values() for one in extra if one.startswith("moto")}
+def test_the_local_account_takes_the_one_moto_that_the_tests_run_with() -> None:
+    taken = [str(Requirement(one).specifier) for one in LOCAL_ACCOUNT["dependencies"] if one.startswith("moto")]
     [pinned] = re.findall(r"^moto==(.*)$", (ROOT / "requirements.txt").read_text(), re.MULTILINE)
-    assert taken == {f"=={pinned}"}
+    assert taken == [f"=={pinned}"]
+
+
+def test_both_distributions_have_one_version_and_licence_and_the_extra_local_takes_it() -> None:
+    assert CONSTRUCTS["optional-dependencies"]["local"] == [f"sagemaker-local-account=={CONSTRUCTS['version']}"]
+    assert [LOCAL_ACCOUNT[key] for key in ("version", "requires-python")] == [
+        CONSTRUCTS[key] for key in ("version", "requires-python")
+    ]
+    assert (ROOT / "local_account" / "LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
+
+
+def test_what_both_distributions_require_they_require_in_the_same_versions() -> None:
+    bounds = [dict(map(bounds_of, one["dependencies"])) for one in (CONSTRUCTS, LOCAL_ACCOUNT)]
+    shared = bounds[0].keys() & bounds[1].keys()
+    assert "boto3" in shared
+    assert {name: bounds[0][name] for name in shared} == {name: bounds[1][name] for name in shared}
+
+
+def bounds_of(requirement: str) -> tuple[str, str]:
+    """The package's name, and the versions that are taken."""
+    parsed = Requirement(requirement)
+    return canonicalize_name(parsed.name), str(parsed.specifier)

@@ -22,15 +22,18 @@ ROOT = Path(__file__).parents[2]
 REPOSITORY = "https://example.com/owner/name"
 
 
-def test_the_readme_of_the_package_has_absolute_links_and_pictures_alone() -> None:
+@pytest.mark.parametrize(
+    ("folder", "named"), [("", "raw/{tag}/docs/watch-heterogeneous.svg"), ("local_account", "blob/{tag}/SECURITY.md")]
+)
+def test_the_readme_of_a_package_has_absolute_links_and_pictures_alone(folder: str, named: str) -> None:
     written: Any = runpy.run_path(str(ROOT / "release" / "distributions.py"))
-    page = written["absolute_links"]((ROOT / "README.md").read_text(), REPOSITORY)
+    page = written["absolute_links"]((ROOT / folder / "README.md").read_text(), REPOSITORY, folder)
     targets = re.findall(r"\]\(([^)\s]+)\)", page)
-    assert len(targets) > 20
+    assert len(targets) > 5
     assert [target for target in targets if not target.startswith(("https://", "#"))] == []
     paths = [re.sub(rf"^{REPOSITORY}/(blob|raw)/v[\d.]+/([^#]*).*", r"\2", target) for target in targets]
     assert [path for path in paths if not path.startswith(("https://", "#")) and not (ROOT / path).exists()] == []
-    assert f"({REPOSITORY}/raw/{written['tag']()}/docs/watch-heterogeneous.svg)" in page
+    assert f"({REPOSITORY}/{named.format(tag=written['tag']())})" in page
 
 
 def test_each_package_that_is_pinned_has_its_licence_in_the_page() -> None:
@@ -52,17 +55,25 @@ def test_a_release_is_the_same_wherever_it_is_built_and_passes_every_check(tmp_p
     command = ["make", "release-check", f"REPOSITORY={REPOSITORY}", f"PYTHON={sys.executable}"]
     checked = subprocess.run(command, cwd=clone, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert checked.returncode == 0, checked.stdout
-    [wheel], [sdist] = (list((clone / "dist").glob(pattern)) for pattern in ("*.whl", "*.tar.gz"))
+    built = [file for file in (clone / "dist").iterdir() if file.name != "sbom.cdx.json"]
+    assert sorted(file.name.partition("-")[0] + file.suffix for file in built) == [
+        "cdk_sagemaker_training.gz",
+        "cdk_sagemaker_training.whl",
+        "sagemaker_local_account.gz",
+        "sagemaker_local_account.whl",
+    ]
 
     another = ["build/release/bin/python", "release/distributions.py", "--repository", REPOSITORY, "--to", "again"]
     subprocess.run(another, cwd=clone, env={**os.environ, "TZ": "Asia/Tokyo"}, umask=0o077, check=True)
-    for file in (wheel, sdist):
-        assert digest(clone / "again" / file.name) == digest(file)
+    assert {file.name: digest(clone / "again" / file.name) for file in built} == {
+        file.name: digest(file) for file in built
+    }
 
-    with zipfile.ZipFile(wheel) as archive:
-        [name] = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
-        metadata = email.message_from_bytes(archive.read(name))
-    assert f"source, {REPOSITORY}" in metadata.get_all("Project-URL", [])
+    for wheel in (file for file in built if file.suffix == ".whl"):
+        with zipfile.ZipFile(wheel) as archive:
+            [name] = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
+            metadata = email.message_from_bytes(archive.read(name))
+        assert f"source, {REPOSITORY}" in metadata.get_all("Project-URL", [])
 
     bill = json.loads((clone / "dist" / "sbom.cdx.json").read_text())
     assert bill["bomFormat"] == "CycloneDX"

@@ -1,4 +1,4 @@
-"""The published wheel, alone in an empty environment outside the clone."""
+"""The published wheels, in an empty environment outside the clone: the constructs', and the local account's."""
 
 import os
 import re
@@ -51,14 +51,16 @@ print(json.loads(described["output"])["ModelArtifacts"]["S3ModelArtifacts"])
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("wheel")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The constructs' and the local account's."""
+    folder = tmp_path_factory.mktemp("wheels")
     source = tmp_path_factory.mktemp("source")
     # A copy, since setuptools leaves its build folder beside the source.
     run(["git", "-C", str(ROOT), "checkout-index", "--all", f"--prefix={source}/"], source)
-    run([sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder), str(source)], folder)
-    [file] = folder.glob("*.whl")
-    return file
+    build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder)]
+    run([*build, str(source), str(source / "local_account")], folder)
+    [constructs], [local_account] = folder.glob("cdk_*.whl"), folder.glob("sagemaker_*.whl")
+    return constructs, local_account
 
 
 def run(command: list[str], cwd: Path, **environment: str) -> str:
@@ -74,8 +76,8 @@ def run(command: list[str], cwd: Path, **environment: str) -> str:
     return done.stdout
 
 
-def test_the_wheel_holds_both_packages_and_the_training_code(wheel: Path) -> None:
-    names = set(zipfile.ZipFile(wheel).namelist())
+def test_the_wheel_of_the_constructs_holds_their_data_and_the_training_code(wheels: tuple[Path, Path]) -> None:
+    names = contents(wheels[0])
     assert {
         "cdk_sagemaker_training/__init__.py",
         "cdk_sagemaker_training/py.typed",
@@ -87,21 +89,34 @@ def test_the_wheel_holds_both_packages_and_the_training_code(wheel: Path) -> Non
         "cdk_sagemaker_training/training_code/entrypoint/entrypoint.py",
         "cdk_sagemaker_training/training_code/heterogeneous/Dockerfile",
         "cdk_sagemaker_training/training_code/heterogeneous/train.py",
-        "sagemaker_local_account/__init__.py",
-        "sagemaker_local_account/py.typed",
     } <= names
-    assert not [name for name in names if name.startswith(("tests", "constructs/"))]
+    assert {name.partition("/")[0].partition("-")[0] for name in names} == {"cdk_sagemaker_training"}
+
+
+def test_the_wheel_of_the_local_account_holds_every_file_of_it(wheels: tuple[Path, Path]) -> None:
+    held = {name for name in contents(wheels[1]) if ".dist-info/" not in name}
+    tracked = run(["git", "ls-files", "sagemaker_local_account"], ROOT / "local_account").split()
+    assert held == {*tracked}
+
+
+def contents(wheel: Path) -> set[str]:
+    return {*zipfile.ZipFile(wheel).namelist()}
 
 
 @pytest.fixture(scope="module")
-def programs(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The programs of an environment with what the wheel and the training code require, which are links to the tests' own."""
+def programs(wheels: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The programs of an environment with what the wheels and the training code require, which are links to the tests' own."""
+    constructs, local_account = wheels
     jobs = (line.partition("#")[0].strip() for line in (ROOT / "requirements-jobs.txt").read_text().splitlines())
-    needed = [*requirements_of(wheel, "local"), *(Requirement(line) for line in jobs if line)]
+    needed = [
+        *requirements_of(constructs),
+        *requirements_of(local_account),
+        *(Requirement(line) for line in jobs if line),
+    ]
     linked = packages.closure(needed, virtual_environments.own_package).values()
     programs = virtual_environments.make(tmp_path_factory.mktemp("environment") / "venv", linked)
     # Fails by name where a link is of another version than the wheel takes.
-    virtual_environments.install(programs, "--no-index", f"{wheel}[local]", PIP_FIND_LINKS="")
+    virtual_environments.install(programs, "--no-index", str(local_account), f"{constructs}[local]", PIP_FIND_LINKS="")
     return programs
 
 
@@ -186,18 +201,24 @@ def newcomer(programs: Path, folder: Path) -> Callable[[str], str]:
 
 
 @pytest.mark.soak  # installs all that the wheel needs, and PyTorch for the job
-def test_the_readmes_stack_synthesizes_and_trains_with_the_wheel_alone(wheel: Path, tmp_path: Path) -> None:
+def test_the_readmes_stack_synthesizes_and_trains_with_the_wheels_alone(
+    wheels: tuple[Path, Path], tmp_path: Path
+) -> None:
     run([sys.executable, "-m", "venv", "venv"], tmp_path)
     programs = tmp_path / "venv" / "bin"
     # Python compiles what it imports, in place of all that is installed.
     install = [str(programs / "pip"), "install", "--quiet", "--no-compile"]
-    run([*install, "-c", str(ROOT / "requirements.txt"), f"{wheel}[local]"], tmp_path)
+    # As from an index, on which the two are not yet.
+    found = ["--find-links", str(wheels[0].parent), f"{wheels[0]}[local]"]
+    run([*install, "-c", str(ROOT / "requirements.txt"), *found], tmp_path)
     [app] = re.findall(STACK, (ROOT / "README.md").read_text(), re.DOTALL)
     run_the_stack(app, programs, tmp_path)
 
 
 @pytest.mark.soak  # installs the constructs
-def test_the_constructs_work_with_the_lowest_versions_that_the_wheel_takes(wheel: Path, tmp_path: Path) -> None:
+def test_the_constructs_work_with_the_lowest_versions_that_the_wheel_takes(
+    wheels: tuple[Path, Path], tmp_path: Path
+) -> None:
     """All else is the newest, as a user has it who pins what the project names."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     named = [Requirement(one) for one in project["dependencies"]]
@@ -205,7 +226,7 @@ def test_the_constructs_work_with_the_lowest_versions_that_the_wheel_takes(wheel
     assert len(lowest) == len(named)
     run([sys.executable, "-m", "venv", "venv"], tmp_path)
     programs = tmp_path / "venv" / "bin"
-    run([str(programs / "pip"), "install", "--quiet", "--no-compile", str(wheel), *lowest], tmp_path)
+    run([str(programs / "pip"), "install", "--quiet", "--no-compile", str(wheels[0]), *lowest], tmp_path)
     [app] = re.findall(STACK, (ROOT / "README.md").read_text(), re.DOTALL)
     (tmp_path / "app.py").write_text(app)
     run([str(programs / "python"), "app.py"], tmp_path, CDK_OUTDIR=str(tmp_path / "cdk.out"), PYTHONPATH="")
@@ -215,11 +236,36 @@ def test_the_constructs_work_with_the_lowest_versions_that_the_wheel_takes(wheel
         assert said.lstrip().startswith("Usage: ")
 
 
-def requirements_of(wheel: Path, extra: str) -> list[Requirement]:
-    """What a wheel requires with an extra, without the conditions, which hold."""
+@pytest.mark.soak  # installs all that the local account needs
+def test_the_page_of_the_local_account_leads_to_a_trained_model_without_the_constructs(
+    wheels: tuple[Path, Path], tmp_path: Path
+) -> None:
+    page = (ROOT / "local_account" / "README.md").read_text()
+    for name, text in re.findall(r"^`(\S+)`[^\n]*:\n\n```\w+\n(.*?)```", page, re.MULTILINE | re.DOTALL):
+        (tmp_path / name).write_text(text)
+    [_, commands] = re.findall(r"```console\n(.*?)```", page, re.DOTALL)
+    run([sys.executable, "-m", "venv", "venv"], tmp_path)
+    programs = tmp_path / "venv" / "bin"
+    install = [str(programs / "pip"), "install", "--quiet", "--no-compile", "-c", str(ROOT / "requirements.txt")]
+    run([*install, str(wheels[1])], tmp_path)
+    installed = run([str(programs / "pip"), "list", "--format=freeze"], tmp_path)
+    assert "aws-cdk-lib" not in installed
+    said = run(
+        [str(programs / "local-account"), "run", "--", "sh", "-ec", commands],
+        tmp_path,
+        PATH=f"{programs}:/usr/local/bin:/usr/bin:/bin",
+        PYTHONPATH="",
+        PYTHONDONTWRITEBYTECODE="",
+    )
+    assert "\nCompleted\n" in said
+    assert "algo-2 of ['algo-1', 'algo-2']" in said
+    assert said.split()[-2:] == ["algo-1", "algo-2"]
+
+
+def requirements_of(wheel: Path) -> list[Requirement]:
+    """What a wheel requires without extras."""
     [package] = packages.installed_in(str(wheel))
-    required = [Requirement(line) for line in package.requires or ()]
-    return [Requirement(str(one).partition(";")[0]) for one in required if packages.applies(one, {extra})]
+    return [one for line in package.requires or () if packages.applies(one := Requirement(line), ())]
 
 
 def run_the_stack(app: str, programs: Path, folder: Path) -> None:

@@ -124,7 +124,7 @@ def _unfit(owner: Any, name: str, why: str) -> None:
     misfit = f"{where}.{name} {why}"
     if _misfits is None:
         raise PatchError(
-            f"moto {version('moto')} does not fit this account: {misfit}; install the version that cdk-sagemaker-training "
+            f"moto {version('moto')} does not fit this account: {misfit}; install the version that sagemaker-local-account "
             "requires"
         )
     _misfits.append(misfit)
