@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import aws_cdk as cdk
@@ -23,6 +24,7 @@ from cdk_sagemaker_training import (
     Retry,
     S3Prefix,
     Torchrun,
+    TrainingImage,
 )
 
 P5, P4D, G5, TRN1, GB200 = (
@@ -152,6 +154,9 @@ def test_a_workflow_without_alternatives_has_the_states_it_had() -> None:
 
 
 STACK = UserStack()
+FOR_X86 = TrainingImage(
+    STACK, "ForX86", directory=str(Path(__file__).parents[1] / "end_to_end" / "a_quick_job"), builder="docker"
+)
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "one equal to the first": (
         {"alternatives": [DataParallelJob(InstanceGroup(P5, 2))]},
@@ -168,6 +173,11 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "other processors": (
         {"alternatives": [DataParallelJob(InstanceGroup(GB200, 2))]},
         f"alternatives[0].image must be an image for the processors and accelerators of {GB200}, like ",
+    ),
+    "an image of their own for other processors": (
+        {"alternatives": [Alternative(DataParallelJob(InstanceGroup(GB200, 2)), image=FOR_X86)]},
+        f"image must be built for the processors of {GB200}, like TrainingImage(..., platform=Platform.custom('linux/arm64')), "
+        "got one for 'linux/amd64'",
     ),
     "an image for other accelerators": (
         {

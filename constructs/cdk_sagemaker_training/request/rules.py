@@ -8,7 +8,7 @@ developer guide.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from fnmatch import fnmatch
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,9 @@ from cdk_sagemaker_training.data.capacity import PrivateRegistry
 from cdk_sagemaker_training.data.code import TrainingCode
 from cdk_sagemaker_training.data.observability import Debugger, Profiler
 from cdk_sagemaker_training.data.s3 import S3Channel
+from cdk_sagemaker_training.facts.instance_facts import processor
 from cdk_sagemaker_training.request.context import RequestContext
+from cdk_sagemaker_training.request.machine_rules import instance_types
 
 if TYPE_CHECKING:
     from cdk_sagemaker_training.resources.image import TrainingImage
@@ -124,9 +126,25 @@ def check_image(image: TrainingImage, context: RequestContext) -> None:
             "image must be a container with the job's compiler and launcher, or built from one, "
             f"like {images[0]!r} of {list(images)}, or with image.base = unlisted('REPOSITORY:TAG')",
         )
+    _check_platform(image, instance_types(context.job_request))
     image.check_files(context.job_request.files)
     if context.job_request.environment.get("PJRT_DEVICE") == "CUDA":
         image.check_xla_has_cuda()
+
+
+def _check_platform(image: TrainingImage, machines: Iterable[str]) -> None:
+    """Check that an image is built for the machines' processors; a token passes, as does an existing image."""
+    if image.platform is None or is_unresolved(image.platform):
+        return
+    for name in machines:
+        if is_unresolved(name):
+            continue
+        needed = "linux/arm64" if processor(name) == "arm64" else "linux/amd64"
+        if not image.platform.startswith(needed):
+            raise ValueError(
+                f"image must be built for the processors of {name}, like TrainingImage(..., "
+                f"platform=Platform.custom({needed!r})), got one for {image.platform!r}"
+            )
 
 
 def check_code(code: TrainingCode, context: RequestContext) -> None:

@@ -47,6 +47,7 @@ class TrainingImage(Construct):
         image_uri: URI of the image, as in CreateTrainingJob; contains tokens.
         repository: The image's repository; None for a registry other than ECR, or if it is unknown at synthesis.
         base: `repository:tag` of the image that it is built from, or of itself if it is one of AWS's; None if unknown.
+        platform: The platform that it is built for, like ``"linux/amd64"``; None for an existing image.
         asset: CDK's asset of an image that Docker builds; None otherwise.
         build: deploy-time-build's construct of an image that CodeBuild builds; None otherwise.
     """
@@ -54,6 +55,7 @@ class TrainingImage(Construct):
     asset: ecr_assets.DockerImageAsset | None = None
     build: ContainerImageBuild | None = None
     base: str | None
+    platform: str | None = None
     repository: ecr.IRepository | None
     image_uri: str
     _repositories: Repositories | None = None  # set if the image may be in one of several
@@ -118,11 +120,13 @@ class TrainingImage(Construct):
         for parent in parents:
             if container := aws_container(parent):
                 check_repository(f"each FROM of file {file!r}", file, repository_in(container))
+        platform = platform or ecr_assets.Platform.LINUX_AMD64
+        self.platform = platform.platform
         source: dict[str, Any] = {
             "directory": directory,
             "file": file,
             "build_args": dict(build_args or {}),
-            "platform": platform or ecr_assets.Platform.LINUX_AMD64,
+            "platform": platform,
             "exclude": None if sources is None else ignore_lines([file, *sources], Path(directory)),
         }
         own = {"removal_policy": removal_policy, "encryption_key": encryption_key, "max_images": max_images}
