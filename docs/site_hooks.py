@@ -1,4 +1,4 @@
-"""Hooks of mkdocs (`make site`): the README as first page, the reference of public names, and no links out of the site.
+"""Hooks of mkdocs (`make site`): the README as first page, the examples, the reference of public names, no links out of the site.
 
 The repository's pages link to code beside them, which a site has not: of such a link the text remains.
 """
@@ -16,6 +16,7 @@ from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
+EXAMPLES = ROOT / "examples"
 PUBLIC = ROOT / "constructs" / "cdk_sagemaker_training" / "__init__.py"
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
 # The public names by the folder that they are in, in the order of the page.
@@ -32,6 +33,9 @@ def on_files(files: Files, config: Any) -> Files:
     """Add the pages that are made from other files."""
     files.append(File.generated(config, "index.md", content=(ROOT / "README.md").read_text()))
     files.append(File.generated(config, "reference.md", content=reference()))
+    files.append(File.generated(config, "examples.md", content=examples()))
+    for picture in EXAMPLES.glob("*/output.svg"):
+        files.append(File.generated(config, f"example-{picture.parent.name}.svg", content=picture.read_text()))
     return files
 
 
@@ -48,12 +52,27 @@ def on_page_markdown(markdown: str, page: Any, **_: object) -> str:
         file = (folder / path).resolve()
         if not file.exists():
             return found[0]  # for mkdocs to warn of
-        if not file.is_relative_to(DOCS) or not file.is_file() or file.suffix == ".py":
+        if file == EXAMPLES / "README.md":
+            file = DOCS / "examples.md"
+        elif not file.is_relative_to(DOCS) or not file.is_file() or file.suffix == ".py":
             return text
         to = os.path.relpath(file, (DOCS / source).parent)
         return f"{mark}[{text}]({to}{'#' + anchor if anchor else ''})"
 
     return LINK.sub(link, markdown)
+
+
+def examples() -> str:
+    """The page of the example apps, in the order of their list: what each README says, its stack and its picture."""
+    listed = (EXAMPLES / "README.md").read_text()
+    parts = [re.sub(r"\]\((\S+?)\)", r"](#\1)", listed)]
+    for name in re.findall(r"\]\((\S+?)\)", listed):
+        title, _, text = (EXAMPLES / name / "README.md").read_text().removeprefix("# ").partition("\n")
+        text, mark, picture = text.partition("![")
+        app = (EXAMPLES / name / "app.py").read_text()
+        parts += [f"## {title} {{#{name}}}", text, f"`app.py`:\n\n```python\n{app}```\n"]
+        parts += [f"{mark}{picture}".replace("output.svg", f"example-{name}.svg")]
+    return "\n".join(parts)
 
 
 def public_names() -> dict[str, list[str]]:

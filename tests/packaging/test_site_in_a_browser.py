@@ -16,7 +16,7 @@ pytestmark = pytest.mark.soak
 
 ROOT = Path(__file__).parents[2]
 SIZES = {"desk": (1280, 900), "phone": (390, 800)}
-PAGES = ["index.html", "concepts.html", "how-to.html", "reference.html"]
+PAGES = ["index.html", "concepts.html", "examples.html", "how-to.html", "reference.html"]
 # Elements that reach beyond the window, but for those in a box that scrolls by itself, such as wide tables and code.
 BEYOND = """
 [...document.querySelectorAll("article *")].filter(element => {
