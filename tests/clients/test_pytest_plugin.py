@@ -87,6 +87,7 @@ def outcomes(project: Path, *options: str) -> str:
     return done.stdout
 
 
+@pytest.mark.soak  # a project of its own deploys a stack and runs two jobs
 def test_a_projects_stack_is_deployed_and_its_job_runs_and_fails_with_its_own_error(project: Path) -> None:
     assert "3 passed" in (said := outcomes(project, "--local-account")), said
 

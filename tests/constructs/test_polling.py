@@ -44,7 +44,7 @@ def rendered(attempts: int = 1, days: float = 1, plan: str | None = None, timeou
     )
 
 
-@pytest.mark.parametrize("attempts", [1, 3, 30])
+@pytest.mark.parametrize("attempts", [1, 3, pytest.param(30, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("days", [1 / 24, 1, 28])
 def test_a_job_that_is_over_is_noticed_within_two_minutes_and_no_history_is_full(attempts: int, days: float) -> None:
     walk = rendered(attempts, days).walk((days + 1) * DAY - 1, status="Failed")

@@ -33,7 +33,7 @@ from sagemaker_local_account.faults import Interruption
 
 FIDELITY = "strict"  # hosts are called as AWS's are
 # g++ compiles 18 files for the first job, others install TensorFlow, and each host imports it or PyTorch: minutes of two cores.
-# `make test` has a compiled job in test_destroy.py, and interruptions, kept code, caught shapes and two ranks in
+# `make test` has no compiled job in an account, but interruptions, kept code, caught shapes and two ranks in
 # test_compiled_train.py. The first test of a fixture waits for all of its jobs, which a busy machine makes long.
 pytestmark = [pytest.mark.timeout(1_800), pytest.mark.soak]
 TYPE = "ml.m5.xlarge"

@@ -213,6 +213,7 @@ def test_a_script_that_is_missing_is_named(deployed: Deployed, machines: dict[st
     assert "missing.py" in described["cause"]
 
 
+@pytest.mark.soak  # starts the toolkit twice; test_image_jobs.py runs code from S3
 @on_aws(jobs=2)
 def test_a_container_of_awss_runs_code_from_s3_and_without_a_network_from_a_channel(
     deployed: Deployed, machines: dict[str, str]

@@ -81,6 +81,7 @@ def test_torchrun_starts_a_rank_for_each_gpu_of_a_p4d(toolkit: Toolkit) -> None:
     assert toolkit.said("ml.p4d.24xlarge") == {"gpus 8 neurons 0", *ranks(8)}
 
 
+@pytest.mark.soak  # 32 processes; test_devices.py has the numbers of devices
 def test_torchrun_starts_a_rank_for_each_core_of_a_trn1(toolkit: Toolkit) -> None:
     assert toolkit.said("ml.trn1.32xlarge") == {"gpus 0 neurons 32", *ranks(32)}
 

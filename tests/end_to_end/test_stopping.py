@@ -15,7 +15,6 @@ from cdk_sagemaker_training.workflow import stopping_states
 from sagemaker_local_account.account import LocalAccount
 from sagemaker_local_account.faults import Throttling
 
-AT_ONCE = 60
 WAITING = {"StartAt": "Wait", "States": {"Wait": {"Type": "Wait", "Seconds": 600, "End": True}}}
 
 
@@ -87,12 +86,13 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
         yield Watched(account)
 
 
-def test_sixty_executions_that_end_at_once_leave_no_job_running(watched: Watched) -> None:
-    executions = [watched.deployed.start(watched.machine) for _ in range(AT_ONCE)]
-    jobs = [watched.job(execution) for execution in executions[::20]]
+@pytest.mark.parametrize("at_once", [15, pytest.param(60, marks=pytest.mark.soak)])
+def test_executions_that_end_at_once_leave_no_job_running(watched: Watched, at_once: int) -> None:
+    executions = [watched.deployed.start(watched.machine) for _ in range(at_once)]
+    jobs = [watched.job(execution) for execution in executions[:: at_once // 3]]
     for execution in executions:
         watched.abort(execution)
-    assert watched.all_stopped(executions) == ["SUCCEEDED"] * AT_ONCE
+    assert watched.all_stopped(executions) == ["SUCCEEDED"] * at_once
     assert watched.jobs.statuses(jobs) == ["Stopped"] * len(jobs)
 
 

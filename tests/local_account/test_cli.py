@@ -95,6 +95,7 @@ def test_devices_that_are_no_number_are_refused(tmp_path: Path) -> None:
     assert done.stderr == "local-account: --devices must be TYPE=N, like ml.p4d.24xlarge=2, got 'ml.g5.xlarge'\n"
 
 
+@pytest.mark.soak  # starts an account; test_devices.py has the rule
 def test_devices_of_a_type_that_is_not_known_are_refused(tmp_path: Path) -> None:
     done = run(tmp_path, "--devices", "ml.g5.tiny=1", "run", "--", "true")
     assert done.returncode == 1

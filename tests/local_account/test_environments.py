@@ -162,6 +162,7 @@ def test_a_newer_package_takes_the_place_of_the_accounts_own_which_stays_as_it_i
     assert "99" not in Path(six.__file__).read_text()
 
 
+@pytest.mark.soak  # makes one environment more
 def test_the_commands_of_its_packages_run_with_the_images_own_environment(builds: Builds, wheels: Wheels):
     image = builds.build("RUN pip install jobtools==1.0 pytest")
     test = builds.file("test_it.py", "import jobtools\n\ndef test_it(): pass\n")
@@ -197,6 +198,7 @@ def test_images_that_ask_for_different_versions_have_different_environments(buil
     assert [version(image) for image in (one, two)] == ["1.0", "2.0"]
 
 
+@pytest.mark.soak  # makes two environments more
 def test_an_environment_that_failed_is_not_kept(builds: Builds, wheels: Wheels):
     builds.refused("RUN pip install jobtools==3.0")
     wheels.add("jobtools", "3.0")
@@ -228,6 +230,7 @@ def test_an_image_has_what_its_base_installed_even_from_a_file_that_it_replaces(
     assert version(image) == "1.0"
 
 
+@pytest.mark.soak  # builds at once in several processes
 def test_processes_that_build_the_same_at_once_make_one_environment(builds: Builds, wheels: Wheels):
     (builds.context / "Dockerfile").write_text("FROM python:3.11\nRUN pip install jobtools==1.0\n")
     started = [start_build(builds) for _ in range(3)]
@@ -334,6 +337,7 @@ def test_what_awss_container_has_and_the_account_has_not_is_installed_where_a_fi
     assert fails(without, "import einops") == "ModuleNotFoundError: No module named 'einops'"
 
 
+@pytest.mark.soak  # makes one environment more
 def test_what_awss_container_has_and_cannot_be_had_here_is_noted(builds: Builds, wheels: Wheels):
     wheels.add("einops", "0.8.2")
     builds.file("train.py", "from deepspeed import zero\nimport einops\n")

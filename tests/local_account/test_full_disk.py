@@ -132,6 +132,7 @@ def test_an_image_without_room_is_not_built_and_the_disk_is_named(
     assert docker.main(["build", "-t", "large", str(tmp_path)]) == 0
 
 
+@pytest.mark.soak  # starts two accounts
 def test_an_account_does_not_start_on_a_full_disk_and_says_why_and_does_when_there_is_room(tmp_path: Path) -> None:
     fill = f"mount -t tmpfs -o size=8m none {tmp_path}; head -c 9m /dev/zero > {tmp_path}/x"
     start = f'"$0" --state {tmp_path}/state run -- echo started'

@@ -23,10 +23,8 @@ CLIPPED = "2 layers, clipped"
 AS_LONG = "2 layers for as many steps"
 RECOMPUTED = "--activation-checkpointing"
 
-# Each kind of layout once, and each pair of kinds that share code; `make soak` has the rest of the product.
+# What several kinds of layout share, each once; `make soak` has the rest of the product.
 ON_FOUR_RANKS = {
-    "optimizer state alone sharded": f"{TWO} --data-shard 4 --sharded optimizer",
-    "hybrid shard": f"{TWO} --data-replicate 2 --data-shard 2",
     "parameters in the CPU's memory": f"{TWO} --data-shard 4 --cpu-offload --microbatches 2",
     "tensor x fsdp": f"{TWO} --tensor 2 --data-shard 2",
     "tensor x fsdp, checkpointed": f"{TWO} --tensor 2 --data-shard 2 {RECOMPUTED} --activation-offloading",
@@ -34,6 +32,8 @@ ON_FOUR_RANKS = {
     "1F1B cut by hand": f"{FOUR} --pipeline 2 --microbatches 4 --cut 3",
 }
 MORE_ON_FOUR_RANKS = {
+    "optimizer state alone sharded": f"{TWO} --data-shard 4 --sharded optimizer",
+    "hybrid shard": f"{TWO} --data-replicate 2 --data-shard 2",
     "fsdp": f"{LONG_TWO} --data-shard 4",
     "replicas": f"{LONG_TWO} --data-replicate 4 --data-shard 1",
     "microbatches without a pipeline": f"{LONG_TWO} --data-shard 4 --microbatches 2",
