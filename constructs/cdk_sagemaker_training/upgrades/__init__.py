@@ -1,1 +1,1 @@
-"""What an upgrade changes in an app: two synthesized cloud assemblies, compared by what the library promises to keep."""
+"""What an upgrade changes in an app: two synthesized cloud assemblies, compared by what the library guarantees to keep."""
