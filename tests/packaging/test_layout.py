@@ -1,6 +1,7 @@
 """The layers of the code: what import-linter's contracts leave to be shown."""
 
 import ast
+import re
 import subprocess
 import sys
 import tomllib
@@ -11,6 +12,7 @@ PACKAGES = {
     "cdk_sagemaker_training": ROOT / "constructs" / "cdk_sagemaker_training",
     "sagemaker_local_account": ROOT / "local_account" / "sagemaker_local_account",
 }
+SECTIONS = ["Config", "Data", "Model", "Step", "Run"]  # of each train.py, in this order
 
 
 def folders(package: str) -> set[str]:
@@ -40,6 +42,15 @@ def test_the_wheel_of_the_constructs_has_every_folder() -> None:
     """setuptools finds those of the local account itself."""
     named = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
     assert {*named} - {"cdk_sagemaker_training.training_code"} == folders("cdk_sagemaker_training")
+
+
+def test_each_train_py_has_the_same_five_sections() -> None:
+    found = {
+        path: re.findall(r"^# -- (\w+) -+$", path.read_text(), re.M)
+        for path in (ROOT / "training_code").rglob("train.py")
+    }
+    assert len(found) >= 10
+    assert {path.parent.name: names for path, names in found.items() if names != SECTIONS} == {}
 
 
 def test_a_module_outside_the_layers_breaks_a_contract(tmp_path: Path) -> None:

@@ -96,14 +96,7 @@ def train(job: Job, options: argparse.Namespace, device: torch.device, stop: Sto
     model = DistributedDataParallel(whole) if job.ranks > 1 else whole
     optimizer = torch.optim.Adam(whole.parameters(), lr=options.learning_rate)
     inputs, labels = (tensor.to(device) for tensor in points(job.channels.get("points")))
-    checkpoint = job.checkpoints / "last.pt"
-    first = 0
-    if checkpoint.exists():
-        saved = torch.load(checkpoint, map_location=device, weights_only=True)
-        whole.load_state_dict(saved["model"])
-        optimizer.load_state_dict(saved["optimizer"])
-        first = saved["steps"]
-    resumed_from(first)
+    first = resumed_from(restore(job, whole, optimizer))
     per_epoch = steps_of_an_epoch(len(labels), job, options.batch_size)
     chosen = itertools.islice(batches(len(labels), job, options.batch_size), first, options.epochs * per_epoch)
     freeze_objects()
@@ -114,10 +107,7 @@ def train(job: Job, options: argparse.Namespace, device: torch.device, stop: Sto
         if epoch_ends and job.rank == 0:
             print(f"epoch {steps // per_epoch} loss {loss.item():.4f}", flush=True)
         if (stop.check() or epoch_ends) and job.rank == 0:
-            job.checkpoints.mkdir(parents=True, exist_ok=True)
-            partial = checkpoint.with_suffix(".partial")
-            torch.save({"model": whole.state_dict(), "optimizer": optimizer.state_dict(), "steps": steps}, partial)
-            os.replace(partial, checkpoint)
+            keep(job, whole, optimizer, steps)
         if stop.agreed:
             if job.rank == 0:
                 print(f"stopped by SIGTERM with the checkpoint of step {steps}", flush=True)
@@ -127,6 +117,25 @@ def train(job: Job, options: argparse.Namespace, device: torch.device, stop: Sto
             print(f"accuracy {(whole(inputs).argmax(1) == labels).float().mean().item():.4f}", flush=True)
         job.model.mkdir(parents=True, exist_ok=True)
         torch.save(whole.state_dict(), job.model / "model.pt")
+
+
+def keep(job: Job, model: nn.Module, optimizer: torch.optim.Optimizer, steps: int) -> None:
+    """Write the checkpoint atomically: it is uploaded to S3 during the training."""
+    job.checkpoints.mkdir(parents=True, exist_ok=True)
+    state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "steps": steps}
+    torch.save(state, job.checkpoints / "next.partial")
+    os.replace(job.checkpoints / "next.partial", job.checkpoints / "last.pt")
+
+
+def restore(job: Job, model: nn.Module, optimizer: torch.optim.Optimizer) -> int:
+    """Load the checkpoint; returns the number of steps before it, 0 without one."""
+    file = job.checkpoints / "last.pt"
+    if not file.is_file():
+        return 0
+    state = torch.load(file, map_location="cpu", weights_only=True)
+    model.load_state_dict(state["model"])
+    optimizer.load_state_dict(state["optimizer"])
+    return int(state["steps"])
 
 
 def main() -> None:

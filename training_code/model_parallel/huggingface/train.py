@@ -71,6 +71,18 @@ def microbatches(
     return [to_device(part, device).unflatten(0, (degrees.microbatches, -1)) for part in pair]
 
 
+# -- Model ------------------------------------------------------------------------------------------------------------
+
+
+def model_and_optimizer(
+    source: Path, options: argparse.Namespace, degrees: Degrees, mesh: DeviceMesh
+) -> tuple[PreTrainedModel, torch.optim.Optimizer]:
+    """This rank's shards of the folder's model, and AdamW on them: matrices decay, and vectors do not."""
+    model = parallel_model(source, degrees, mesh, options.batch_size, options.seed, options.compiler == "inductor")
+    groups = optimization.parameter_groups(model, options.weight_decay)
+    return model, torch.optim.AdamW(groups, lr=options.learning_rate, fused=True)
+
+
 # -- Step -------------------------------------------------------------------------------------------------------------
 
 
@@ -110,10 +122,8 @@ def train(job: Job, options: argparse.Namespace, device: torch.device, watch: Wa
     degrees, source = degrees_of(options, job), job.channels["model"]
     mesh = mesh_of(degrees, device.type)
     corpus = TokenShards(job.channels["tokens"], options.context, options.seed)
-    model = parallel_model(source, degrees, mesh, options.batch_size, options.seed, options.compiler == "inductor")
+    model, optimizer = model_and_optimizer(source, options, degrees, mesh)
     pipeline = Pipeline(model, degrees, mesh, device) if degrees.pipeline > 1 else None
-    groups = optimization.parameter_groups(model, options.weight_decay)
-    optimizer = torch.optim.AdamW(groups, lr=options.learning_rate, fused=True)
     checkpointer = Checkpointer(job.checkpoints, [model], [optimizer], job.local_rank == 0)
     first = checkpointer.restore() + 1
     if job.rank == 0:
