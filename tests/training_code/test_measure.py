@@ -52,6 +52,18 @@ if __name__ == "__main__":
                 pass
 """
 
+FREEING = """
+import resource
+import torch
+from torch.utils.data import DataLoader
+
+for number, _ in enumerate(DataLoader(torch.zeros(1000, 1))):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    blocks = [torch.ones(2**20) for _ in range(4)]  # 4,096 pages
+    del blocks
+    print("page faults of a step:", resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
 
 def measured(folder: Path, text: str, *options: str) -> tuple[int, str, str]:
     """The exit code of measuring a script of this text, and what was printed to each stream."""
@@ -85,6 +97,13 @@ def test_batches_of_a_dataloader_are_measured_by_one_process_to_one_for_each_cpu
 def test_batches_of_the_data_service_are_measured(tmp_path: Path) -> None:
     result = found(tmp_path, READER)
     assert (result["batch_size"], result["sample_bytes"], result["gradient_bytes"]) == (5, 24, None)
+
+
+def test_steps_reuse_the_memory_that_those_before_freed(tmp_path: Path) -> None:
+    code, _, errors = measured(tmp_path, FREEING)
+    assert code == 0, errors
+    faults = [int(line.rpartition(" ")[2]) for line in errors.splitlines() if line.startswith("page faults")]
+    assert faults[-1] < 1000
 
 
 def test_what_plan_reads_goes_to_a_file(tmp_path: Path) -> None:

@@ -33,6 +33,9 @@ from torch.utils.data import DataLoader, IterableDataset
 
 WARM_UP = 3  # steps, in which kernels are chosen and memory is allocated
 KEPT = 4  # batches in memory, with which the steps are measured
+HEAP_BLOCK = (
+    31 * 2**20
+)  # bytes: of the largest blocks whose release raises glibc's thresholds, which it does up to 32 MiB
 
 
 class Measured(BaseException):
@@ -56,6 +59,7 @@ class Measuring:
         """What the script's loop gets."""
         kept = self._preparation(loader)
         hook = register_optimizer_step_pre_hook(self._gradients)
+        keep_memory_of_steps()
         ended = time.perf_counter() + 3 * self.seconds
         try:
             for number, batch in enumerate(itertools.cycle(kept)):
@@ -106,6 +110,16 @@ class Measuring:
             "vcpus": self.cpus,
             "machine": f"{platform.machine()}, {self.cpus} CPUs, {device}",
         }
+
+
+def keep_memory_of_steps() -> None:
+    """Let steps on CPUs reuse their memory, as they do in a training after its first evaluation or checkpoint.
+
+    glibc returns what a step frees to the kernel, and each page is faulted in again in the next step, until a larger block was
+    freed: that raises M_MMAP_THRESHOLD and M_TRIM_THRESHOLD, up to 32 and 64 MiB (glibc manual, "Malloc Tunable Parameters":
+    "adjusted dynamically to suit the allocation patterns of the program"; malloc.c, DEFAULT_MMAP_THRESHOLD_MAX).
+    """
+    torch.empty(HEAP_BLOCK, dtype=torch.uint8)
 
 
 def counts(cpus: int) -> list[int]:
