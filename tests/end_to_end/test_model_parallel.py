@@ -122,6 +122,7 @@ def interrupted(deployed: Deployed, machines: dict[str, str]) -> list[str]:
     return completed(deployed, machines["SpotArn"])
 
 
+@pytest.mark.soak  # tests/training_code/test_model_parallel.py has its layouts, test_executions.py torchrun on two hosts
 def test_a_model_is_laid_over_two_hosts_of_two_ranks(deployed: Deployed, machines: dict[str, str]) -> None:
     two_by_two = completed(deployed, machines["TwoByTwoArn"])
     assert list(steps(two_by_two)) == [1, 2, 3, 4, 5]
