@@ -107,8 +107,13 @@ class Launched:
         }
 
     def losses(self, layout: str) -> dict[int, float]:
+        return self.logged(layout, "loss")
+
+    def logged(self, layout: str, value: str) -> dict[int, float]:
+        """A value of each step that the first rank printed."""
         printed = (self.folder / folder_of(layout) / "rank-0.txt").read_text()
-        return {int(step): float(loss) for step, loss in re.findall(r"^step (\d+) loss ([\d.]+) ", printed, re.M)}
+        found = re.findall(rf"^step (\d+) .*?\b{value} ([\d.]+) ", printed, re.M)
+        return {int(step): float(number) for step, number in found}
 
     def exported(self, layout: str) -> Path:
         return self.folder / folder_of(layout) / "model"
@@ -135,6 +140,16 @@ def reference(launched: Launched, layout: str) -> dict[int, float]:
 def test_four_ranks_have_the_losses_of_one_process(launched: Launched, layout: str) -> None:
     assert list(launched.losses(layout)) == list(range(1, STEPS + 1))
     assert launched.losses(layout) == pytest.approx(reference(launched, layout), abs=1e-4)
+
+
+@pytest.mark.parametrize("layout", ON_FOUR_RANKS)
+def test_the_norm_that_gradients_are_clipped_by_is_that_of_all_shards_and_stages(
+    launched: Launched, layout: str
+) -> None:
+    """AdamW's steps, and so the losses, are nearly the same where every gradient of a rank is scaled alike."""
+    alone = launched.logged(f"{layout.partition(',')[0]}, alone", "grad_norm")
+    assert list(alone) == list(range(1, STEPS + 1))
+    assert launched.logged(layout, "grad_norm") == pytest.approx(alone, rel=1e-2)
 
 
 @pytest.mark.soak
