@@ -165,7 +165,6 @@ class BatchReader:
             connect_timeout=connect_timeout,
             host_timeout=host_timeout,
         )
-        self._requester.start()
         try:
             with self.changed:
                 self.changed.wait_for(lambda: self.plan is not None or self._error is not None)

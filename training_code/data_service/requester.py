@@ -314,8 +314,6 @@ class Requester:
             for n in ring
         ]
         self._thread = threading.Thread(target=self._run, daemon=True)
-
-    def start(self) -> None:
         self._thread.start()
 
     def delivered(self, held: int) -> None:
