@@ -118,8 +118,7 @@ class BatchServer:
         self._process.join()
         self._thread.join()
         self._listener.close()
-        if not self._ended.done():
-            self._ended.set_result(None)
+        self._end(None)
         atexit.unregister(self.stop)
 
     def __enter__(self) -> BatchServer:
@@ -149,7 +148,7 @@ class BatchServer:
                         if self._stopping or not self._replace():
                             return
         except Exception as error:
-            self._ended.set_exception(DataServiceError(f"the data host cannot serve: {error}"))
+            self._end(DataServiceError(f"the data host cannot serve: {error}"))
 
     def _replace(self) -> bool:
         """Start another serving process, unless this host ends with an error."""
@@ -193,7 +192,7 @@ class BatchServer:
             return None
         now = time.monotonic()
         if self._error is None and self._expected is not None and self._done.issuperset(self._expected):
-            self._ended.set_result(None)
+            self._end(None)
             return None
         if self._error is None:
             last = {
@@ -205,8 +204,13 @@ class BatchServer:
             self._fail(TrainerFailed(f"no heartbeat of training rank {overdue} for {self._timeout:g} s"))
         if not self._done and now < self._inform_until:
             return self._inform_until - now
-        self._ended.set_exception(self._error)
+        self._end(self._error)
         return None
+
+    def _end(self, error: DataServiceError | None) -> None:
+        """Have ``wait`` return, or raise."""
+        if not self._ended.done():
+            self._ended.set_exception(error) if error else self._ended.set_result(None)
 
 
 def _serve(parent: Any, payload: Payload, plan: Plan, workers: int, job: str, listener: socket.socket) -> None:
