@@ -1,4 +1,4 @@
-# demo (KIND=compiled or model-parallel for another) | test | test-fast | soak | test-aws | check | synth | bench | moto | docs | site |
+# demo (KIND=compiled or model-parallel for another) | test | test-fast | soak | test-aws | check | synth | bench | moto | matrix | docs | site |
 # release-check; each sets up what it needs, once.
 PYTHON ?= python3
 KIND ?= heterogeneous
@@ -9,7 +9,7 @@ export PYTHONDONTWRITEBYTECODE := 1
 
 PIP_INSTALL := $(VENV)/bin/pip install --disable-pip-version-check
 
-.PHONY: demo test suite test-fast soak test-aws check synth bench gpu-smoke moto docs site release-check setup clean
+.PHONY: demo test suite test-fast soak test-aws check synth bench gpu-smoke moto matrix docs site release-check setup clean
 
 setup: $(VENV)/.installed node_modules/.installed
 
@@ -80,6 +80,10 @@ bench: setup
 moto: setup
 	$(VENV)/bin/pip install --quiet --disable-pip-version-check --upgrade --no-deps --target build/moto moto
 	PYTHONPATH=build/moto python -m sagemaker_local_account.check_moto
+
+# The wheels with the lowest and the newest dependencies, by each Python on the PATH.
+matrix: setup
+	python release/matrix.py $(foreach one,$(PYTHONS),--python $(one))
 
 docs: setup
 	python -m sagemaker_local_account.docs_generator docs

@@ -1,0 +1,156 @@
+"""Installs the wheels in empty environments, by each Python, with the lowest and with the newest dependencies, and tries them.
+
+    python release/matrix.py --python python3.12 --python python3.13 --dependencies lowest
+
+``lowest`` has the lowest version of each package that the two pyproject.toml name, ``newest`` the newest that they take; all
+else is the newest in both. In each environment the README's stack is synthesized, the tests of the constructs run, and the stack
+is deployed to a local account, where its job's hosts run a command in place of the training: that takes PyTorch, which `make
+soak` has. Node and the CDK CLI are those of `make setup`. Prints rows of a table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).parent.parent
+PYTHONS = ("python3.11", "python3.12", "python3.13", "python3.14")
+# What tests/constructs import besides, in the versions of requirements-dev.txt.
+TOOLS = ("cdk-nag", "deploy-time-build", "docstring_parser", "hypothesis", "pandas", "pytest", "pytest-timeout")
+START = """
+import json, time
+import boto3
+
+outputs = json.load(open("outputs.json"))["Digits"]
+states = boto3.client("stepfunctions")
+execution = states.start_execution(stateMachineArn=outputs["StateMachineArn"])["executionArn"]
+while (described := states.describe_execution(executionArn=execution))["status"] == "RUNNING":
+    time.sleep(0.5)
+assert described["status"] == "SUCCEEDED", described
+"""
+WITHOUT_TRAINING = 'container_entrypoint=["sh", "-c", "echo weights > /opt/ml/model/weights"], max_runtime='
+DEPLOY_AND_START = (
+    "cdk bootstrap aws://123456789012/us-east-1; "
+    "cdk deploy --require-approval never --outputs-file outputs.json; "
+    "python start.py"
+)
+
+
+def main() -> None:
+    """Print a row for each environment; fails if a check of one does."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "--python", action="append", help=f"by default those of {', '.join(PYTHONS)} that are on the PATH"
+    )
+    parser.add_argument("--dependencies", choices=("lowest", "newest"), action="append", help="by default both")
+    parser.add_argument("--check", choices=CHECKS, action="append", help="by default all; all others need install")
+    parser.add_argument("--folder", type=Path, default=ROOT / "build" / "matrix", help="for environments and outputs")
+    given = parser.parse_args()
+    print("", "Python", "dependencies", *CHECKS, "", sep=" | ", flush=True)
+    failed = False
+    for python in given.python or filter(shutil.which, PYTHONS):
+        for dependencies in given.dependencies or ("lowest", "newest"):
+            home = given.folder.absolute() / f"{Path(python).name}-{dependencies}"
+            results = []
+            for name, check in CHECKS.items():
+                if given.check and name not in given.check:
+                    results.append("not run")
+                    continue
+                try:
+                    check(home, python, dependencies)
+                    results.append("passed")
+                except subprocess.CalledProcessError as error:
+                    (home.parent / f"{home.name}.{name}.log").write_text(error.stdout)
+                    results.append("failed")
+                    failed = True
+            print("", Path(python).name, dependencies, *results, "", sep=" | ", flush=True)
+    sys.exit(failed)
+
+
+def install(home: Path, python: str, dependencies: str) -> None:
+    """The wheels in an empty environment, with what the tests of the constructs need."""
+    run([python, "-m", "venv", "--clear", home], ROOT)
+    wheels = home / "wheels"
+    source = home / "source"  # a copy, since setuptools leaves its build folder beside the source
+    run(["git", "checkout-index", "--all", f"--prefix={source}/"], ROOT)
+    pip = [home / "bin" / "pip", "install", "--no-compile"]
+    run([pip[0], "wheel", "--no-deps", "--wheel-dir", wheels, source, source / "local_account"], home)
+    dev = (ROOT / "requirements-dev.txt").read_text().splitlines()
+    tools = [line for line in dev if line.split("==")[0] in TOOLS]
+    assert len(tools) == len(TOOLS)
+    [constructs], [local_account] = wheels.glob("cdk_*.whl"), wheels.glob("sagemaker_*.whl")
+    pins = lowest() if dependencies == "lowest" else []
+    run([*pip, local_account, f"{constructs}[local]", *tools, *pins], home)
+
+
+def lowest() -> list[str]:
+    """The lowest version of each package that the distributions name."""
+    pins = set()
+    for project in (ROOT / "pyproject.toml", ROOT / "local_account" / "pyproject.toml"):
+        for requirement in map(Requirement, tomllib.loads(project.read_text())["project"]["dependencies"]):
+            [bound] = [one.version for one in requirement.specifier if one.operator in (">=", "==")]
+            pins.add(f"{requirement.name}=={bound}")
+    return sorted(pins)
+
+
+def synthesize(home: Path, python: str, dependencies: str) -> None:
+    """The README's stack, outside the clone."""
+    (home / "app.py").write_text(readme_app())
+    run([home / "bin" / "python", "app.py"], home, CDK_OUTDIR="cdk.out")
+    assert (home / "cdk.out" / "Digits.template.json").exists()
+
+
+def readme_app() -> str:
+    """The app of the README's "A whole stack"."""
+    [app] = re.findall(r"```python\n(import aws_cdk.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    return str(app)
+
+
+def constructs(home: Path, python: str, dependencies: str) -> None:
+    """The tests of the constructs, which import the wheel's."""
+    # Warnings are no errors: the lowest versions may use what the newest of their own dependencies deprecate.
+    run([home / "bin" / "pytest", "-q", "-W", "default", "-m", "not soak", "tests/constructs"], ROOT)
+
+
+def job(home: Path, python: str, dependencies: str) -> None:
+    """The README's stack, deployed to a local account, and its job."""
+    app = readme_app().replace(" max_runtime=", f" {WITHOUT_TRAINING}")
+    for name, text in {"app.py": app, "start.py": START, "cdk.json": '{"app": "python app.py"}'}.items():
+        (home / name).write_text(text)
+    run([home / "bin" / "local-account", "run", "--", "sh", "-ec", DEPLOY_AND_START], home)
+
+
+def run(command: Sequence[str | Path], folder: Path, **variables: str) -> None:
+    """Run a command with the programs of an environment; its output is that of the error."""
+    path = f"{Path(command[0]).parent}:{ROOT / 'node_modules' / '.bin'}:{os.environ['PATH']}"
+    # Bytecode of what is imported is kept, since pip compiled nothing.
+    own = {"PATH": path, "PYTHONPATH": "", "PYTHONDONTWRITEBYTECODE": "", **variables}
+    subprocess.run(
+        command,
+        cwd=folder,
+        env={**os.environ, **own},
+        check=True,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+
+
+CHECKS: dict[str, Callable[[Path, str, str], None]] = {
+    "install": install,
+    "synthesize": synthesize,
+    "constructs": constructs,
+    "job": job,
+}
+
+if __name__ == "__main__":
+    main()
