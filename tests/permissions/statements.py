@@ -40,7 +40,14 @@ ROLES = {
     "vpc-flow-logs": "flow logs",
 }
 # Roles of Step Functions besides, by a part of their logical id.
-MACHINES = {"Caller": "caller", "Pipeline": "pipeline", "Poller": "poller", "Stopper": "stopper", "Sweep": "sweep"}
+MACHINES = {
+    "Caller": "caller",
+    "Pipeline": "pipeline",
+    "Poller": "poller",
+    "Stopper": "stopper",
+    "Sweep": "sweep",
+    "WaitingState": "waiter",
+}
 POLICIES = {
     "AWS::KMS::Key": ("KeyPolicy", "key"),
     "AWS::S3::BucketPolicy": ("PolicyDocument", "bucket"),

@@ -10,6 +10,7 @@ import aws_cdk as cdk
 from aws_cdk import aws_ecr as ecr
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
+from aws_cdk import aws_sns as sns
 from aws_cdk import aws_stepfunctions as sfn
 from statements import Held, statements
 from test_nag import RECOMMENDED, Everything, Members, Piping, Reading, example_stacks
@@ -53,9 +54,10 @@ class Waiting(cdk.Stack):
         body = sfn.DefinitionBody.from_chainable(TrainingTask(self, "Train", job=on_cpus, **said))
         sfn.StateMachine(self, "Machine", definition_body=body)
         on_gpus = DataParallelJob(InstanceGroup("ml.p4d.24xlarge"))
-        TrainingWorkflow(self, "Planned", job=on_gpus, training_plan=PLAN, **said)
+        told: dict[str, Any] = {"notify": [sns.Topic(self, "Topic", enforce_ssl=True)], "waiting_longer_than": 3_600}
+        TrainingWorkflow(self, "Planned", job=on_gpus, training_plan=PLAN, **told, **said)
         queue = TrainingQueue(self, "Queue", capacity=8, shares={"vision": 2, "speech": 1})
-        TrainingWorkflow(self, "Queued", job=on_cpus, queue=queue.share("vision"), **said)
+        TrainingWorkflow(self, "Queued", job=on_cpus, queue=queue.share("vision"), **told, **said)
 
 
 class Writing(cdk.Stack):

@@ -55,6 +55,7 @@ KNOWN: Mapping[str, Known] = {
         "queue",
         "retries",
         "stop_when",
+        "waiting_longer_than",
     ),
     **_of("TrainingQueue", _LITERAL_OF_QUEUE, "capacity", "shares", "share_decay"),
     **_of("QueueShare", _LITERAL, "name", "priority"),

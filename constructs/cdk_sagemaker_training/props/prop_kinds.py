@@ -191,6 +191,7 @@ EXAMPLES: Mapping[str, str] = {
     "launch_by": "'mpi'",
     "order": "['data_group', 'dnn_group']",
     "timeout": "Duration.days(2)",
+    "waiting_longer_than": "Duration.hours(2)",
     "base": "'pytorch-training:2.6.0-gpu-py312'",
     "account_id": "'763104351884'",
     "framework": "'pytorch'",

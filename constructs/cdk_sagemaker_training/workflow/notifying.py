@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 # Of the workflow's own events; those of executions are Step Functions' own ("Automating Step Functions event delivery").
 SOURCE, RETRIED, BUDGET_NEARLY_USED = "cdk-sagemaker-training", "Training Job Retried", "Training Budget Nearly Used"
+WAITING = "Training Job Waiting"
 
 
 class Notices(Construct):
@@ -39,6 +40,7 @@ class Notices(Construct):
         alarms: Sequence[cloudwatch.IAlarm] = (),
         retries: bool = False,
         budget: bool = False,
+        waiting: sfn.StateMachine | None = None,
     ) -> None:
         """Create the rules, and let the state machine put its events.
 
@@ -50,6 +52,7 @@ class Notices(Construct):
             alarms: The alarms that a job may still run whose execution has ended.
             retries: Whether the state machine puts events of retries.
             budget: Whether it puts events of a budget that is nearly used.
+            waiting: The state machine that puts events of executions that wait too long; None for none.
         """
         super().__init__(scope, id)
         # Not above, since it takes long to import.
@@ -70,6 +73,10 @@ class Notices(Construct):
             *([("Budget", BUDGET_NEARLY_USED)] if budget else []),
         ):
             patterns[name] = events.EventPattern(source=[SOURCE], detail_type=[detail_type], resources=[arn])
+        if waiting is not None:
+            patterns["Waiting"] = events.EventPattern(
+                source=[SOURCE], detail_type=[WAITING], resources=[waiting.state_machine_arn]
+            )
         if retries or budget:
             bus = Stack.of(self).format_arn(service="events", resource="event-bus", resource_name="default")
             state_machine.add_to_role_policy(iam.PolicyStatement(actions=["events:PutEvents"], resources=[bus]))

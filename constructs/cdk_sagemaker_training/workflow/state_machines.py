@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from aws_cdk import Names, RemovalPolicy
+from aws_cdk import aws_iam as iam
 from aws_cdk import aws_logs as logs
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
@@ -49,6 +50,22 @@ def make_state_machine(scope: Construct, definition: str, log_options: sfn.LogOp
     """
     return sfn.StateMachine(
         scope, "StateMachine", definition_body=sfn.DefinitionBody.from_string(definition), logs=log_options
+    )
+
+
+def events_role(state_machine: sfn.StateMachine, account: str) -> iam.Role:
+    """Create the role by which rules of EventBridge start a state machine, with the id "EventsRole".
+
+    Args:
+        state_machine: The state machine.
+        account: The account of the rules, and no other: a condition that the role which CDK would create lacks.
+    """
+    return iam.Role(
+        state_machine,
+        "EventsRole",
+        assumed_by=iam.ServicePrincipal(
+            "events.amazonaws.com", conditions={"StringEquals": {"aws:SourceAccount": account}}
+        ),
     )
 
 

@@ -15,7 +15,7 @@ from constructs import Construct
 
 from cdk_sagemaker_training.workflow.launch import Launch
 from cdk_sagemaker_training.workflow.queue_policies import stop_policies
-from cdk_sagemaker_training.workflow.state_machines import make_state_machine
+from cdk_sagemaker_training.workflow.state_machines import events_role, make_state_machine
 from cdk_sagemaker_training.workflow.stopping_states import stopping_definition
 
 
@@ -103,15 +103,7 @@ class Stopper(Construct):
         )
 
     def _watch(self, launch: Launch, state_machine: sfn.StateMachine) -> None:
-        starter = iam.Role(
-            self.state_machine,
-            "EventsRole",
-            # Only for rules of this account, a condition that the role CDK would create here lacks.
-            assumed_by=iam.ServicePrincipal(
-                "events.amazonaws.com",
-                conditions={"StringEquals": {"aws:SourceAccount": launch.stack.account}},
-            ),
-        )
+        starter = events_role(self.state_machine, launch.stack.account)
         events.Rule(
             self,
             "Rule",

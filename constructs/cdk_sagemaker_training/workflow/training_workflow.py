@@ -36,12 +36,14 @@ from cdk_sagemaker_training.workflow.state_machines import default_logs, make_st
 from cdk_sagemaker_training.workflow.stop_rules import StopRule, check_stop_rules
 from cdk_sagemaker_training.workflow.stopping import Stopper
 from cdk_sagemaker_training.workflow.time_limits import time_limits
+from cdk_sagemaker_training.workflow.waiting import Waiting
 from cdk_sagemaker_training.workflow.watching import WatchStates
 from cdk_sagemaker_training.workflow.workflow_checks import (
     budget_states,
     check_attempts,
     check_queue,
     check_silence,
+    check_waiting,
     chosen_integration,
 )
 from cdk_sagemaker_training.workflow.workflow_metrics import WorkflowMetrics
@@ -98,6 +100,7 @@ class TrainingWorkflow(WorkflowMetrics, Construct):
         budget: Budget | None = None,
         stop_when: Sequence[StopRule] = (),
         notify: Sequence[sns.ITopic] = (),
+        waiting_longer_than: Duration | int | None = None,
         job_metrics: bool = False,
         queue: TrainingQueue | QueueShare | None = None,
         input_fields: Mapping[str, InputField] | None = None,
@@ -142,6 +145,9 @@ class TrainingWorkflow(WorkflowMetrics, Construct):
                 one of ``alarms`` is raised, with ``retries`` or ``alternatives`` for each job that is run again, with its
                 cause, and with ``budget`` once that is nearly used. They are events of the default event bus, which other
                 rules may match too: docs/retries.md. Default: none.
+            waiting_longer_than: A Duration, or seconds, after which the topics of ``notify`` get an event if an execution still
+                waits for machines, a quota or its turn in ``queue``: none of its jobs has begun to train since it started, or
+                since one that trained was run again by ``retries``. Default: none.
             job_metrics: Whether CloudWatch gets metrics of each job that has ended: its times, and of one that did not complete
                 its cause, which ``metric_training_time`` and the like read. CloudWatch bills each as a custom metric. Not
                 together with ``attempts``. Default: executions alone have metrics.
@@ -181,6 +187,7 @@ class TrainingWorkflow(WorkflowMetrics, Construct):
         check_props("TrainingWorkflow", props)
         variants = props_of(alternatives, props)
         check_queue(queue, integration, alternatives, stop_when)
+        longest_wait = check_waiting(waiting_longer_than, notify)
         launch = Launch(self, props, variants)
         folder = checkpoint_folder(resume_from, launch.checkpoints)
         requests = {
@@ -250,6 +257,19 @@ class TrainingWorkflow(WorkflowMetrics, Construct):
             logs=log_options,
             queue_arn=None if line is None else line.queue_arn,
         )
+        waiting = None
+        if longest_wait is not None:
+            waiting = Waiting(
+                self,
+                "Waiting",
+                launch=launch,
+                state_machine=self.state_machine,
+                seconds=longest_wait,
+                causes=list(retries or ()),
+                executions_arn=self.stopper.executions_arn,
+                logs=log_options,
+                queue_arn=None if line is None else line.queue_arn,
+            ).state_machine
         if notify:
             Notices(
                 self,
@@ -259,6 +279,7 @@ class TrainingWorkflow(WorkflowMetrics, Construct):
                 alarms=self.stopper.alarms,
                 retries=retries is not None or bool(alternatives),
                 budget=budget is not None,
+                waiting=waiting,
             )
         executions = [self.stopper.executions_arn]
         if poller is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from cdk_sagemaker_training.core.checks import seconds_of
 from cdk_sagemaker_training.core.tokens import is_unresolved
 from cdk_sagemaker_training.jobs.kinds import TrainingJob
 from cdk_sagemaker_training.request.props import TrainingProps
@@ -17,6 +18,7 @@ from cdk_sagemaker_training.workflow.causes import Cause
 from cdk_sagemaker_training.workflow.launch import Launch
 from cdk_sagemaker_training.workflow.retry_policy import Retry, check_retries
 from cdk_sagemaker_training.workflow.stop_rules import Silence, StopRule
+from cdk_sagemaker_training.workflow.waiting import LONGEST
 
 _MOST_ATTEMPTS = 30  # as many as SageMaker itself retries a job, and as fit into an execution's history
 
@@ -50,6 +52,27 @@ def chosen_integration(
         for request in requests:
             check_sync_takes(request, "integration='poll'", props, integration)
     return chosen
+
+
+def check_waiting(longest: Any, notify: Sequence[Any]) -> int | None:
+    """Return the seconds of ``waiting_longer_than``; None where there is none.
+
+    Args:
+        longest: The prop ``waiting_longer_than``.
+        notify: The prop ``notify``.
+
+    Raises:
+        ValueError: It is without a topic, or is no time that a state machine can wait for.
+    """
+    if longest is None:
+        return None
+    seconds = seconds_of("waiting_longer_than", longest)
+    if seconds > LONGEST:
+        rule = "at most a year, as long as an execution runs"
+        raise ValueError(f"waiting_longer_than must be {rule}, like Duration.hours(2), got {longest!r}")
+    if not notify:
+        raise ValueError(f"notify must have a topic with waiting_longer_than, like notify=[topic], got {notify!r}")
+    return seconds
 
 
 def check_queue(
