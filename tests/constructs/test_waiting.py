@@ -110,6 +110,7 @@ def test_a_workflow_without_it_has_no_such_machine() -> None:
         ),
         (cdk.Token.as_number({"Ref": "Parameter"}), "waiting_longer_than must be known when the app is synthesized, "),
     ],
+    ids=["none", "more than a year", "a token"],  # a token has another number in each process
 )
 def test_a_time_that_nothing_can_wait_for_is_refused(value: Any, said: str) -> None:
     stack = UserStack()
