@@ -95,6 +95,7 @@ def test_no_sample_is_lost_or_comes_twice_when_serving_processes_are_killed(serv
         server.wait()
 
 
+@pytest.mark.soak  # imports PyTorch anew in each process, which takes most of a minute
 def test_a_serving_process_is_started_anew_although_the_forkserver_has_ended(serve: Serve) -> None:
     servers = serve(workers=2)
     # A forkserver loads PyTorch first, which takes longer than the 30 s of a lost host where the cores are busy.
