@@ -146,8 +146,7 @@ def test_a_rank_that_stops_bounds_what_is_made_for_it_and_holds_up_no_other(serv
         with BatchReader(addresses(servers), job="job", rank=1, ranks=2, epochs=1) as other:
             assert len(numbers(other)) == 100
         # One given, four ready and one for the worker, and asked for one that it is at and two beyond it.
-        # A batch that is requested again, since its host's processes had no core for seconds, is made twice.
-        assert len(set(log.read_text().split())) <= 100 + 4 * (1 + 5 + 3)
+        assert len(log.read_text().split()) <= 100 + 4 * (1 + 5 + 3)
         assert len(numbers(stopped)) == 96
 
 

@@ -9,8 +9,10 @@ dataset it is ``shards`` passes, each over one share of the samples, as ``torch.
 from __future__ import annotations
 
 import hashlib
+import heapq
 import itertools
 import zlib
+from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
@@ -208,14 +210,23 @@ Position = list[tuple[int, list[int]]]  # of each sequence: how many were delive
 
 @dataclass
 class _Progress:
-    """Of one sequence: delivered are all below ``delivered`` and those of ``beyond``; none is pending below ``first``."""
+    """One sequence's: delivered are all below ``delivered`` and those of ``beyond``; from ``requested`` on none was requested."""
 
     sequence: Sequence
     length: float
     delivered: int = 0
     beyond: set[int] = field(default_factory=set)
-    first: int = 0
-    requested: int = 0  # from this one on none was requested
+    requested: int = 0
+    requeued: list[int] = field(default_factory=list)  # a heap
+    ready: dict[int, Any] = field(default_factory=dict)
+
+    def next(self) -> int | None:
+        """The first that is pending."""
+        self.requested = max(self.requested, self.delivered)
+        while self.requested in self.beyond:
+            self.requested += 1
+        first = self.requeued[0] if self.requeued else self.requested
+        return first if first < self.length else None
 
 
 class BatchTracker:
@@ -224,56 +235,50 @@ class BatchTracker:
     def __init__(
         self, epoch: int, sequences: Iterable[Sequence], position: Iterable[Any] = (), *, ordered: bool
     ) -> None:
-        self.epoch, self._ordered = epoch, ordered
+        self.epoch = epoch
         self._all = [_Progress(one, float("inf") if one.length is None else one.length) for one in sequences]
         for progress, (delivered, beyond) in zip(self._all, position, strict=False):
             # Ranks may differ by one batch, so that another rank's position can be one beyond this one's end.
-            progress.delivered = int(min(delivered, progress.length))
+            progress.delivered = progress.requested = int(min(delivered, progress.length))
             progress.beyond = set(beyond)
+        self._ordered = ordered
+        self._arrived: deque[Key] = deque()
         self._in_flight: dict[Key, int] = {}  # how often each is requested
-        self._ready: dict[Key, Any] = {}  # in the order of arrival
+        self.ready = 0
 
     @property
     def in_flight(self) -> int:
         return len(self._in_flight)
 
     @property
-    def ready(self) -> int:
-        return len(self._ready)
-
-    @property
     def done(self) -> bool:
         """Whether every batch is delivered."""
-        return all(one.delivered >= one.length for one in self._all)
+        return all(progress.delivered >= progress.length for progress in self._all)
 
     @property
     def position(self) -> Position:
-        return [(one.delivered, sorted(one.beyond)) for one in self._all]
+        return [(progress.delivered, sorted(progress.beyond)) for progress in self._all]
 
     def sequence(self, key: Key) -> Sequence:
         return self._all[key[0]].sequence
 
-    def _pending(self, accepts: Callable[[int], bool] = lambda sequence: True) -> list[Key]:
-        """Of each sequence that is accepted the first batch that is to be requested."""
-        found = []
-        for index, one in enumerate(self._all):
-            if accepts(index):
-                n = max(one.first, one.delivered)
-                while n in one.beyond or (index, n) in self._in_flight or (index, n) in self._ready:
-                    n += 1
-                one.first = n
-                if n < one.length:
-                    found.append((index, n))
-        return found
-
     def request(self, accepts: Callable[[int], bool] = lambda sequence: True) -> Key | None:
         """The next batch to request, of the sequences that are accepted; None where none is pending."""
-        key = min(self._pending(accepts), key=_number, default=None)
-        if key is not None:
-            self._in_flight[key] = 1
-            one = self._all[key[0]]
-            one.requested = max(one.requested, key[1] + 1)
-        return key
+        pending = [
+            (n, index)
+            for index, progress in enumerate(self._all)
+            if accepts(index) and (n := progress.next()) is not None
+        ]
+        if not pending:
+            return None
+        n, index = min(pending)
+        progress = self._all[index]
+        if progress.requeued:
+            heapq.heappop(progress.requeued)
+        else:
+            progress.requested += 1
+        self._in_flight[index, n] = 1
+        return index, n
 
     def request_again(self, key: Key) -> bool:
         """Whether it has still not come, and so is to be requested once more."""
@@ -284,12 +289,12 @@ class BatchTracker:
     @property
     def exhausted(self) -> bool:
         """Whether no batch is pending."""
-        return not self._pending()
+        return all(progress.next() is None for progress in self._all)
 
     @property
     def requeued(self) -> bool:
         """Whether a batch that was requested in vain is pending."""
-        return any(n < self._all[index].requested for index, n in self._pending())
+        return any(one.requeued and one.requeued[0] < one.length for one in self._all)
 
     def requeue(self, key: Key) -> None:
         """It was requested in vain, and is pending again unless it is requested elsewhere too."""
@@ -297,51 +302,56 @@ class BatchTracker:
         if left > 0:
             self._in_flight[key] = left
         elif left == 0:
-            one = self._all[key[0]]
-            one.first = min(one.first, key[1])
+            heapq.heappush(self._all[key[0]].requeued, key[1])
 
     def receive(self, key: Key, batch: Any) -> None:
         """A batch has come; one that has come before is dropped."""
-        if self._in_flight.pop(key, None) is not None and key[1] < self._all[key[0]].length:
-            self._ready[key] = batch
+        if self._in_flight.pop(key, None) is None:
+            return
+        progress = self._all[key[0]]
+        if key[1] < progress.length:
+            progress.ready[key[1]] = batch
+            self.ready += 1
+            if not self._ordered:
+                self._arrived.append(key)
 
     def end(self, key: Key) -> None:
         """The sequence has no such batch."""
         self._in_flight.pop(key, None)
-        self._all[key[0]].length = min(self._all[key[0]].length, key[1])
+        progress = self._all[key[0]]
+        progress.length = min(progress.length, key[1])
+        progress.requeued = [n for n in progress.requeued if n < progress.length]
+        heapq.heapify(progress.requeued)
 
     @property
     def deliverable(self) -> bool:
-        return self._turn() in self._ready
+        return self._turn() is not None
 
     def deliverable_count(self, most: int) -> int:
         """How many batches, up to ``most`` of each sequence, can be delivered without one that has not come."""
         if not self._ordered:
             return self.ready
         return sum(
-            next((n for n in range(most) if (index, one.delivered + n) not in self._ready), most)
-            for index, one in enumerate(self._all)
+            next((n for n in range(most) if one.delivered + n not in one.ready), most) for one in self._all if one.ready
         )
 
     def deliver(self) -> Any:
         """The batch whose turn it is."""
         key = self._turn()
-        batch = self._ready.pop(key)
-        one = self._all[key[0]]
-        one.beyond.add(key[1])
-        while one.delivered in one.beyond:
-            one.beyond.remove(one.delivered)
-            one.delivered += 1
-        return batch
-
-    def _turn(self) -> Key:
-        """Of the batch to deliver next, which may not have come, or be none."""
+        assert key is not None
         if not self._ordered:
-            return next(iter(self._ready), (-1, 0))
-        left = ((index, one.delivered) for index, one in enumerate(self._all) if one.delivered < one.length)
-        return min(left, key=_number, default=(-1, 0))
+            self._arrived.popleft()
+        self.ready -= 1
+        progress = self._all[key[0]]
+        progress.beyond.add(key[1])
+        while progress.delivered in progress.beyond:
+            progress.beyond.remove(progress.delivered)
+            progress.delivered += 1
+        return progress.ready.pop(key[1])
 
-
-def _number(key: Key) -> tuple[int, int]:
-    """By which the batches of several sequences follow each other."""
-    return key[1], key[0]
+    def _turn(self) -> Key | None:
+        if not self._ordered:
+            return self._arrived[0] if self._arrived else None
+        left = ((one.delivered, index) for index, one in enumerate(self._all) if one.delivered < one.length)
+        n, index = min(left, default=(0, -1))
+        return (index, n) if index >= 0 and n in self._all[index].ready else None

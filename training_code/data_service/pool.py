@@ -17,6 +17,7 @@ import signal
 import stat
 import sys
 import time
+import traceback
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -198,11 +199,11 @@ class _Task:
 @dataclass(eq=False)
 class _Worker:
     number: int
-    waiting: deque[_Task]  # of all workers, or the batches of the shards that are its
     process: Any = None
     pipe: Any = None
     ready: bool = False
     tasks: deque[_Task] = field(default_factory=deque)  # what it was sent, the first of which it is making
+    own: deque[_Task] = field(default_factory=deque)  # batches of the shards that are its
 
 
 class WorkerPool:
@@ -229,10 +230,10 @@ class WorkerPool:
         self._start_process = _fork if forks else partial(start_process, payload.modules)
         self._payload, self._plan, self._nice, self._selector = payload, plan, nice, selector
         self._free: deque[_File] = deque()
+        self._waiting: deque[_Task] = deque()
         self._never_ready = 0
         self._broken: Failed | None = None
-        waiting: deque[_Task] = deque()
-        self._workers = [_Worker(number, waiting if plan.shards is None else deque()) for number in range(count)]
+        self._workers = [_Worker(number) for number in range(count)]
 
     def start(self) -> None:
         for worker in self._workers:
@@ -243,7 +244,7 @@ class WorkerPool:
         if self._broken is not None:
             done(self._broken, None)
             return
-        self._workers[(shard or 0) % self.count].waiting.append(_Task(Order(epoch, shard, number), done))
+        self._put(_Task(Order(epoch, shard, number), done), first=False)
         self._dispatch()
 
     def stop(self) -> None:
@@ -265,48 +266,62 @@ class WorkerPool:
     def _handle(self, worker: _Worker, _: int) -> None:
         """Take a worker's result, or its end, in which its pipe ends."""
         try:
-            result = worker.pipe.recv()
-        except (EOFError, OSError):
-            self._replace(worker)
-            return
+            try:
+                result = worker.pipe.recv()
+            except (EOFError, OSError):
+                self._replace(worker)
+            else:
+                self._take(worker, result)
+        except Exception:
+            self._fail(Failed(f"the worker processes cannot be run:\n{traceback.format_exc()}"))
+
+    def _take(self, worker: _Worker, result: Result | None) -> None:
         if not worker.ready:  # this is the first, and None where it has loaded the dataset
             worker.ready, self._never_ready = True, 0
             if result is not None:
                 self._fail(result)
             self._dispatch()
-        elif worker.tasks:  # else all have been finished with an error
-            task = worker.tasks.popleft()
-            self.busy_seconds += result.seconds if isinstance(result, Made) else 0.0
-            self._dispatch()
-            task.done(result, task.slot)
+            return
+        task = worker.tasks.popleft()
+        if isinstance(result, Made):
+            self.busy_seconds += result.seconds
+        self._dispatch()
+        assert result is not None
+        task.done(result, task.slot)
 
     def _replace(self, worker: _Worker) -> None:
         self._selector.unregister(worker.pipe)
         worker.pipe.close()
         worker.process.join()
-        ended = describe_exit(worker.process.exitcode)
+        ended, fatal = describe_exit(worker.process.exitcode), None
         if not worker.ready:
             self._never_ready += 1
         elif worker.tasks:
-            task = worker.tasks[0]
-            task.deaths += 1
-            if task.deaths == MAX_DEATHS:
-                worker.tasks.popleft()
-                task.done(Failed(self._describe_fatal(task.order, ended)), task.slot)
+            worker.tasks[0].deaths += 1
+            fatal = worker.tasks.popleft() if worker.tasks[0].deaths == MAX_DEATHS else None
         worker.ready = False
-        worker.waiting.extendleft(reversed(worker.tasks))
+        for task in reversed(worker.tasks):
+            self._put(task, first=True)
         worker.tasks.clear()
+        if fatal is not None:
+            fatal.done(Failed(self._describe_fatal(fatal.order, ended)), fatal.slot)
         if self._never_ready >= max(MAX_DEATHS, self.count):
             self._fail(Failed(f"a worker process {ended} before it had loaded the dataset"))
         elif self._broken is None:
             self._start(worker)
 
+    def _put(self, task: _Task, *, first: bool) -> None:
+        shard = task.order.shard
+        queue = self._waiting if shard is None else self._workers[shard % self.count].own
+        (queue.appendleft if first else queue.append)(task)
+
     def _dispatch(self) -> None:
         """Send every worker that is ready one order to carry out, and one more where all have one."""
         for depth in (1, 2):
             for worker in self._workers:
-                if worker.ready and worker.waiting and len(worker.tasks) < depth:
-                    task = worker.waiting.popleft()
+                queue = worker.own or self._waiting
+                if worker.ready and queue and len(worker.tasks) < depth:
+                    task = queue.popleft()
                     task.slot = task.slot or Slot(self._free)
                     worker.tasks.append(task)
                     with contextlib.suppress(OSError):  # it has ended, and will be replaced
@@ -315,10 +330,12 @@ class WorkerPool:
     def _fail(self, why: Failed) -> None:
         """Finish all tasks, and whatever is submitted, with why there will be no batch."""
         self._broken = why
-        for queue in (queue for worker in self._workers for queue in (worker.tasks, worker.waiting)):
-            while queue:
-                task = queue.popleft()
-                task.done(why, task.slot)
+        queues = [queue for worker in self._workers for queue in (worker.tasks, worker.own)] + [self._waiting]
+        left = [task for queue in queues for task in queue]
+        for queue in queues:
+            queue.clear()
+        for task in left:
+            task.done(why, task.slot)
 
     def _describe_fatal(self, order: Order, ended: str) -> str:
         of = f"shard {order.shard}"

@@ -11,7 +11,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from .plan import BatchTracker, Plan
@@ -66,14 +66,35 @@ class Summary:
         return summary + "the data hosts' workers are not busy: raise look_ahead, or look at the network"
 
 
+@dataclass
+class _Start:
+    busy: float
+    measured: float
+    bytes: int
+
+
+@dataclass
 class Epoch:
     """Measures one rank's epoch from its first batch on."""
 
-    def __init__(self, epoch: int, hosts: Sequence[Host], local: Local | None) -> None:
-        self.epoch, self.batches, self.waits, self.wait_seconds = epoch, 0, 0, 0.0
-        self._sources: list[Host | Local] = [*hosts, *([local] if local else [])]
-        self._before = [(one.busy_seconds, one.worker_seconds, one.bytes) for one in self._sources]
-        self._began, self._ended, self._left_out = time.monotonic(), 0.0, 0
+    epoch: int
+    hosts: Sequence[Host]
+    local: Local | None
+    batches: int = 0
+    waits: int = 0
+    wait_seconds: float = 0.0
+    _began: float = field(default_factory=time.monotonic)
+    _ended: float | None = None
+    _left_out: int = 0
+
+    def __post_init__(self) -> None:
+        self._starts = [_Start(host.busy_seconds, host.busy_measured, host.bytes) for host in self.hosts]
+        self._local_busy = self.local.pool.busy_seconds if self.local else 0.0
+
+    def waited(self, seconds: float) -> None:
+        """A batch was delivered, after so many seconds without one."""
+        self.waits += seconds > 0
+        self.wait_seconds += seconds
 
     def end(self, *, left_out: int, report: bool) -> None:
         self._ended, self._left_out = time.monotonic(), left_out
@@ -83,25 +104,20 @@ class Epoch:
     def summary(self) -> Summary:
         """Up to now, or to the epoch's end."""
         seconds = max(1e-9, (self._ended or time.monotonic()) - self._began)
-        hosts, busy, workers, received = 0, [0.0, 0.0], [0.0, 0.0], 0
-        for one, (busy_before, workers_before, bytes_before) in zip(self._sources, self._before, strict=True):
-            here = isinstance(one, Local)
-            hosts += one.workers > 0 and not here
-            busy[here] += one.busy_seconds - busy_before
-            workers[here] += one.worker_seconds - workers_before
-            received += one.bytes - bytes_before
-        of_hosts, of_local = (
-            100 * min(1.0, made / had) if had else 0.0 for made, had in zip(busy, workers, strict=True)
-        )
+        used = [(host, start) for host, start in zip(self.hosts, self._starts, strict=True) if host.workers]
+        spans = [(host.busy_measured - start.measured) * host.workers for host, start in used]
+        busy = sum(host.busy_seconds - start.busy for host, start in used) / sum(spans) if sum(spans) > 0 else 0.0
+        local = (self.local.pool.busy_seconds - self._local_busy) / self.local.workers / seconds if self.local else 0.0
+        received = sum(host.bytes - start.bytes for host, start in used)
         return Summary(
             epoch=self.epoch,
             batches=self.batches,
             left_out=self._left_out,
             epoch_seconds=seconds,
             wait_seconds=self.wait_seconds,
-            hosts=hosts,
-            hosts_busy_percent=of_hosts,
-            local_busy_percent=of_local,
+            hosts=len(used),
+            hosts_busy_percent=100 * min(busy, 1.0),
+            local_busy_percent=100 * min(local, 1.0),
             network_mb_per_second=received / seconds / 1e6,
         )
 
@@ -112,11 +128,19 @@ class BatchReader:
     ``for batch in reader`` is an epoch, and the next such loop the next one; ``epoch(n)`` is one by its number. All sockets and
     the workers' pipes belong to one thread.
 
-    Args: those of ``read_batches``, and
+    Args:
         job: The TRAINING_JOB_ARN, which the data hosts hold against their own.
+        connect_timeout: Seconds in which each home host has to answer for the first time; reading begins with the first.
+        host_timeout: Seconds without an answer after which a data host counts as lost, and the reader raises ``DataHostLost``;
+            also those after which a batch that has not come is requested from another host, even if the first one answers.
+        prefetch: Batches that are kept ready, besides those that are being made or are on their way.
+        look_ahead: Bytes of batches that are ready or on their way; None is this process's share of the machine's.
+        ordered: In the order of their numbers, or else in that of their arrival.
+        epochs: How many are read, so that nothing is made beyond the last; None: the next one's first batches always are.
         plan: What this rank expects the data hosts to serve; None takes it from the first that answers.
         local: Makes a pool of workers of this host's own for an event loop; the reader ends them.
         host: This one's name.
+        gather: Returns the values that all ranks pass, by rank; None is ``torch.distributed``'s.
     """
 
     def __init__(
@@ -136,21 +160,23 @@ class BatchReader:
         plan: Plan | None = None,
         local: Callable[[selectors.BaseSelector], WorkerPool] | None = None,
         host: str | None = None,
+        gather: Callable[[Any], list[Any]] | None = None,
     ) -> None:
         if not servers and (local is None or plan is None):
             raise ValueError(
                 "servers must name at least one data host like 'algo-1:6000' where there are no local workers"
             )
         self._rank, self._ranks, self._ordered, self._epochs = rank, ranks, ordered, epochs
+        self._gather = gather or _gather_by_torch
         self.plan, self.batch_bytes = plan, BYTES_BEYOND
         self.changed = threading.Condition()
         self._error: BaseException | None = None
         self._closed = False
         self._current: BatchTracker | None = None
         self._ahead: BatchTracker | None = None  # the next epoch's
-        self._upcoming = 0  # the epoch of the next loop
-        self._at: tuple[int, Any] = (0, [])  # an epoch and the position in it, where none is read
-        self._end: Any = []  # the position at the end of the epoch that was read last to its end
+        self._epoch, self._upcoming, self._position = 0, 0, []  # type: tuple[int, int, list[Any]]
+        # The epoch that was read last to its end, and the position there.
+        self._finished: tuple[int, list[Any]] = (-1, [])
         self.metrics: Epoch | None = None  # of the epoch that is read, or was read last
         hello = {"version": VERSION, "job": job, "rank": rank, "ranks": ranks, "reader": uuid.uuid4().hex}
         hello |= {"host": host or socket.gethostname(), "plan": None if plan is None else asdict(plan)}
@@ -165,6 +191,7 @@ class BatchReader:
             connect_timeout=connect_timeout,
             host_timeout=host_timeout,
         )
+        self._requester.start()
         try:
             with self.changed:
                 self.changed.wait_for(lambda: self.plan is not None or self._error is not None)
@@ -199,13 +226,15 @@ class BatchReader:
         """This rank's batches of an epoch. Raises ``DataHostLost``, ``DataServiceError``."""
         with self.changed:
             self._requester.memory.use_current_device()
-            if self._ahead is None or self._ahead.epoch != number or number != self._upcoming:
-                self._ahead = self._tracker(number, resume=number == self._upcoming)
-            self._current, self._ahead = self._ahead, None
-            tracker, self._upcoming = self._current, number + 1
+            position = self._position if number == self._epoch == self._upcoming else []
+            tracker = self._ahead
+            if tracker is None or tracker.epoch != number or number != self._upcoming:
+                tracker = self._tracker(number, position)
+            self._current, self._ahead = tracker, None
+            self._epoch, self._upcoming = number, number + 1
             self.metrics = Epoch(number, self._requester.hosts, self._requester.local)
         self._requester.wake()
-        return self._deliver(tracker, self.metrics)
+        return self._deliver(tracker)
 
     @property
     def ready(self) -> int:
@@ -227,14 +256,18 @@ class BatchReader:
         """
         with self.changed:
             assert self.plan is not None
-            epoch, mine = self._at if self._current is None else (self._current.epoch, self._current.position)
+            current = self._current
+            if current is None:
+                epoch, mine = self._epoch, self._position
+            else:
+                epoch, mine = current.epoch, [list(one) for one in current.position]
         if self._ranks == 1:
             return {"epoch": epoch, "ranks": 1, "delivered": mine}
         if self.plan.shards is None and self._ordered:
             return {"epoch": epoch, "ranks": self._ranks, "delivered": mine * self._ranks}
-        gathered = _gather((epoch, mine, self._end))
+        gathered = self._gather((epoch, mine, self._finished))
         first = min(epoch for epoch, _, _ in gathered)
-        positions = [at if epoch == first else end for epoch, at, end in gathered]
+        positions = [at if epoch == first else end for epoch, at, (_, end) in gathered]
         count = len(self.plan.sequences(self._ranks)) if any(positions) else 0
         delivered = [(positions[n % self._ranks] or _NOTHING * count)[n // self._ranks] for n in range(count)]
         return {"epoch": first, "ranks": self._ranks, "delivered": delivered}
@@ -252,8 +285,8 @@ class BatchReader:
             )
         with self.changed:
             self._current = self._ahead = None
-            self._upcoming = int(state["epoch"])
-            self._at = (self._upcoming, delivered[self._rank :: self._ranks])
+            self._epoch = self._upcoming = int(state["epoch"])
+            self._position = [list(one) for one in delivered[self._rank :: self._ranks]]
 
     def close(self, error: BaseException | None = None) -> None:
         """Send DONE to every data host, with the error if there is one, and end the local workers."""
@@ -276,52 +309,48 @@ class BatchReader:
         assert self.plan is not None
         return self.plan.sequences(self._ranks)[self._rank :: self._ranks]
 
-    def _tracker(self, epoch: int, *, resume: bool) -> BatchTracker:
-        """Of an epoch from its beginning, or from the position where reading is to go on in it."""
-        position = self._at[1] if resume and epoch == self._at[0] else []
+    def _tracker(self, epoch: int, position: Sequence[Any] = ()) -> BatchTracker:
         return BatchTracker(epoch, self._sequences(), position, ordered=self._ordered)
 
-    def _deliver(self, tracker: BatchTracker, metrics: Epoch) -> Iterator[Any]:
+    def _deliver(self, tracker: BatchTracker) -> Iterator[Any]:
         try:
-            while self._wait(tracker, metrics):
-                yield self._take(
-                    tracker, metrics
-                )  # which has no name here, so it is freed when its user is done with it
-            with self.changed:
-                self._end = tracker.position
-                self._at, self._current = (tracker.epoch + 1, []), None
-            metrics.end(left_out=tracker.ready, report=self._rank == 0)
+            while found := self._next(tracker):
+                yield found.pop()  # no name is left for it here, so it is freed when its user is done with it
         finally:
             with self.changed:
                 if self._current is tracker:  # it was left early
-                    self._at, self._current = (tracker.epoch, tracker.position), None
+                    self._position = [list(one) for one in tracker.position]
+                    self._current = None
 
-    def _wait(self, tracker: BatchTracker, metrics: Epoch) -> bool:
-        """Whether there is another batch, once it has come."""
+    def _next(self, tracker: BatchTracker) -> list[Any]:
+        """A list of the next batch, or an empty one after the last."""
+        assert self.metrics is not None
         assert self.plan is not None
         with self.changed:
             began = None
             while not (self._error or self._current is not tracker or tracker.deliverable or tracker.done):
                 began = began or time.perf_counter()
                 self.changed.wait(TICK)
-            if began is not None:
-                metrics.waits += 1
-                metrics.wait_seconds += time.perf_counter() - began
             self._raise_error()
             if self._current is not tracker:
                 raise DataServiceError("the reader was closed, or has begun another epoch, before this one's end")
             more = tracker.deliverable
+        self.metrics.waited(0.0 if began is None else time.perf_counter() - began)
         if self._ranks > 1 and self.plan.shards is not None and self.plan.even:
-            more = all(_gather(more))  # the epoch ends for all ranks where the first has no more
-        return more
-
-    def _take(self, tracker: BatchTracker, metrics: Epoch) -> Any:
+            more = all(self._gather(more))  # the epoch ends for all ranks where the first has no more
         with self.changed:
-            batch = tracker.deliver()
-            held = sum(one.ready + one.in_flight for one in (tracker, self._ahead) if one is not None)
-        metrics.batches += 1
-        self._requester.delivered(held)
-        return batch
+            if more:
+                self.metrics.batches += 1
+                batch = [tracker.deliver()]
+                held = sum(one.ready + one.in_flight for one in (tracker, self._ahead) if one is not None)
+            else:
+                self._finished = (tracker.epoch, [list(one) for one in tracker.position])
+                self._epoch, self._position, self._current = tracker.epoch + 1, [], None
+        if more:
+            self._requester.delivered(held)
+            return batch
+        self.metrics.end(left_out=tracker.ready, report=self._rank == 0)
+        return []
 
     def _raise_error(self) -> None:
         if self._error is not None:
@@ -337,7 +366,8 @@ class BatchReader:
         if self._ahead is None and self.metrics is not None and (self._current is None or self._current.exhausted):
             wanted = self._upcoming if self._current is None else self._current.epoch + 1
             if self._epochs is None or wanted < self._epochs:
-                self._ahead = self._tracker(wanted, resume=self._current is None)
+                resumed = self._current is None and wanted == self._epoch
+                self._ahead = self._tracker(wanted, self._position if resumed else ())
         return [tracker for tracker in (self._current, self._ahead) if tracker is not None]
 
     def welcome(self, address: str, plan: Plan) -> None:
@@ -372,8 +402,7 @@ class BatchReader:
             self.changed.notify_all()
 
 
-def _gather(value: Any) -> list[Any]:
-    """What each rank has passed, by rank."""
+def _gather_by_torch(value: Any) -> list[Any]:
     import torch.distributed as dist
 
     if not dist.is_initialized():

@@ -13,16 +13,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from .batches import ReceiveMemory, decode, tensor_from_buffer
 from .plan import BatchTracker, Key, Plan, home_hosts, home_share
 from .pool import Slot, WorkerPool
 from .protocol import Connection, DataHostLost, DataServiceError, Frame, Kind
 from .worker import Failed, Made, Result
-
-if TYPE_CHECKING:
-    from .reader import BatchReader
 
 HEARTBEAT = 2.0  # seconds between two PINGs
 # Seconds, at most a third of host_timeout, in which something has to come after a PING; else the connection is broken.
@@ -51,19 +48,44 @@ class Request:
         return self.tracker.epoch, sequence.shard, sequence.number(self.key[1])
 
 
+class Reader(Protocol):
+    """Whose batches are requested, and to which what comes is reported; it is locked by its ``changed``."""
+
+    changed: threading.Condition
+    plan: Plan | None
+    batch_bytes: int  # of the last batch that came
+
+    def trackers(self) -> list[BatchTracker]:
+        """Of this epoch and the next, as far as they are wanted."""
+
+    def welcome(self, address: str, plan: Plan) -> None: ...
+    def receive(self, request: Request, batch: Any, size: int) -> None: ...
+    def end(self, request: Request) -> None: ...
+    def requeue(self, requests: list[Request]) -> None: ...
+    def fail(self, error: DataServiceError) -> None: ...
+
+
 class Host:
     """A data host. It is ``up`` from its WELCOME until its connection breaks; ``wanted``: whether to connect at all."""
 
-    def __init__(self, address: str, hello: Mapping[str, Any], requester: Requester, home_share: Fraction) -> None:
+    def __init__(
+        self,
+        address: str,
+        hello: Mapping[str, Any],
+        requester: Requester,
+        *,
+        home_share: Fraction,
+        connect_timeout: float,
+        host_timeout: float,
+    ) -> None:
         self.address, self.home, self.wanted = address, home_share > 0, home_share > 0
         self.requests: dict[int, Request] = {}
-        # How many workers it has, of which this rank may keep ``share`` busy (see ``plan.home_share``); their seconds, and how
-        # many of them were busy, while there was a connection; bytes received.
-        self.workers, self.share, self.busy_seconds, self.worker_seconds, self.bytes = 0, 0, 0.0, 0.0, 0
-        self.enough = 0  # requests in flight, above which it is to have no more yet
+        self.workers, self.busy_seconds, self.busy_measured, self.bytes = 0, 0.0, 0.0, 0
+        self.share = 0  # workers that this rank may keep busy; see ``plan.home_share``
         self.up = self.finished = False
         self._hello, self._requester, self._reader = hello, requester, requester.reader
-        self._answer_timeout = min(ANSWER_TIMEOUT, requester.host_timeout / 3)
+        self._connect_timeout, self._host_timeout = connect_timeout, host_timeout
+        self._answer_timeout = min(ANSWER_TIMEOUT, host_timeout / 3)
         # In place of another host it is to serve as one of those whose home it is.
         self._share = home_share or Fraction(1, max(1, len(hello["homes"])))
         self._connection: Connection | None = None
@@ -73,7 +95,6 @@ class Host:
         self._began = 0.0  # when it was first looked for
         self.answered = time.monotonic()
         self._retry_at = self._pinged = self._finish_until = 0.0
-        self._measured = (0.0, 0.0)  # when, and what the host then said of its workers' busy seconds
         self._why = "not tried"
         self._done: dict[str, Any] | None = None
 
@@ -119,7 +140,7 @@ class Host:
         elif self._ever:
             self._finish_until = now + DONE_TIMEOUT
         else:  # it may still come, and would then wait for a trainer; the job ends only when it does
-            self._finish_until = (self._began or now) + self._requester.connect_timeout
+            self._finish_until = (self._began or now) + self._connect_timeout
         if not self.wanted:
             self.finished = True
         elif self.up:
@@ -186,11 +207,11 @@ class Host:
         self._requester.due = True
 
     def _look_for_loss(self, now: float) -> None:
-        if self._ever and now - self.answered > self._requester.host_timeout:
+        if self._ever and now - self.answered > self._host_timeout:
             when = datetime.now(UTC).replace(microsecond=0).isoformat()
-            lost = f"was lost at {when}: {self._why}; not answered for {self._requester.host_timeout:g} s"
-        elif not self._ever and now - self._began > self._requester.connect_timeout:
-            lost = f"never answered in {self._requester.connect_timeout:g} s: {self._why}"
+            lost = f"was lost at {when}: {self._why}; not answered for {self._host_timeout:g} s"
+        elif not self._ever and now - self._began > self._connect_timeout:
+            lost = f"never answered in {self._connect_timeout:g} s: {self._why}"
         else:
             return
         self._reader.fail(DataHostLost(f"data host {self.address} {lost}"))
@@ -202,7 +223,7 @@ class Host:
             message = frame.json()
             self.workers, self.up, self._ever = int(message["workers"]), True, True
             self.share = math.ceil(self.workers * self._share)
-            self._measured = (time.monotonic(), float(message["busy"]))
+            self.busy_seconds, self.busy_measured = float(message["busy"]), time.monotonic()
             if self._done is not None:
                 self._send(Kind.DONE, self._done)
             self._reader.welcome(self.address, Plan(**message["plan"]))
@@ -210,16 +231,11 @@ class Host:
             self.finished = True
             self._reader.fail(DataServiceError(f"data host {self.address}: {frame.text.decode()}"))
         elif frame.kind == Kind.PONG:
-            (before, busy_before), now, busy = self._measured, time.monotonic(), float(frame.json()["busy"])
-            self.busy_seconds += busy - busy_before
-            self.worker_seconds += self.workers * (now - before)
-            self._measured = (now, busy)
+            self.busy_seconds, self.busy_measured = float(frame.json()["busy"]), time.monotonic()
         elif frame.kind == Kind.BYE:
             self.finished = True
         elif (request := self.requests.pop(frame.request, None)) is not None:
             self._take_result(frame, request)
-            if frame.kind == Kind.BATCH and self.outstanding > self.enough:
-                return  # without a look at what is to be requested
         self._requester.due = True
 
     def _take_result(self, frame: Frame, request: Request) -> None:
@@ -238,16 +254,7 @@ class Local:
 
     def __init__(self, pool: WorkerPool, requester: Requester) -> None:
         self.pool, self._requester, self._reader = pool, requester, requester.reader
-        self.outstanding, self.enough, self.workers, self.share, self.bytes = 0, 0, pool.count, pool.count, 0
-        self._began = time.monotonic()
-
-    @property
-    def busy_seconds(self) -> float:
-        return self.pool.busy_seconds
-
-    @property
-    def worker_seconds(self) -> float:
-        return self.workers * (time.monotonic() - self._began)
+        self.outstanding, self.workers, self.share = 0, pool.count, pool.count
 
     def request(self, requests: list[Request]) -> None:
         for one in requests:
@@ -280,7 +287,7 @@ class Requester:
         self,
         servers: Sequence[str],
         hello: Mapping[str, Any],
-        reader: BatchReader,
+        reader: Reader,
         local: Callable[[selectors.BaseSelector], WorkerPool] | None,
         *,
         look_ahead: int,
@@ -290,10 +297,9 @@ class Requester:
     ) -> None:
         self.reader, self.memory, self.selector = reader, ReceiveMemory(), selectors.DefaultSelector()
         self.due = True  # whether there may be something to request
-        self.connect_timeout, self.host_timeout = connect_timeout, host_timeout
-        self._look_ahead, self._prefetch = look_ahead, prefetch
+        self._look_ahead, self._prefetch, self._timeout = look_ahead, prefetch, host_timeout
         self._stopping, self._reason = False, None  # type: tuple[bool, str | None]
-        self._looked = 0.0  # when the thread has last looked for that
+        self._looked = 0.0  # when
         self._low = 0.0  # batches that are ready or in flight, below which the thread is to look for more
         self._shard_hosts: dict[tuple[int, int], Host | Local] = {}
         self._wakes, self._waker = socket.socketpair()
@@ -309,11 +315,15 @@ class Requester:
                 servers[n],
                 {**hello, "homes": [one for one in range(ranks) if n in homes[one]]},
                 self,
-                home_share(n, rank, ranks, len(servers)),
+                home_share=home_share(n, rank, ranks, len(servers)),
+                connect_timeout=connect_timeout,
+                host_timeout=host_timeout,
             )
             for n in ring
         ]
         self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def start(self) -> None:
         self._thread.start()
 
     def delivered(self, held: int) -> None:
@@ -400,9 +410,8 @@ class Requester:
         if up and self.local in sources and ahead >= self._prefetch:
             sources.remove(self.local)
         # None of a source's workers waits for an order, and small batches are requested together.
-        for source in sources:
-            source.enough = source.share + beyond - (beyond // 2 if source in up else 1)
-        free = {one: one.share + beyond - one.outstanding for one in sources if one.outstanding <= one.enough}
+        room = {source: source.share + beyond - source.outstanding for source in sources}
+        free = {source: left for source, left in room.items() if left >= (beyond // 2 if source in up else 1)}
         chosen: dict[Host | Local, list[Request]] = {}
         # With a host less the limit is lower, and the ready batches may reach it: all wait for one that was requested in vain.
         while free and (held < limit or any(tracker.requeued for tracker in trackers)):
@@ -438,7 +447,7 @@ class Requester:
             if key is not None:
                 if plan.shards is not None:
                     self._shard_hosts[tracker.epoch, key[0]] = source
-                return Request(tracker, key, now, self.host_timeout)
+                return Request(tracker, key, now, self._timeout)
         return None
 
     def _request_late(self, up: Sequence[Host], now: float) -> None:

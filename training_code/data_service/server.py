@@ -18,7 +18,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
 from dataclasses import asdict
 from functools import partial
 from typing import Any
@@ -50,29 +49,36 @@ class BatchServer:
 
     Args:
         dataset: Map-style or iterable; it is pickled to the workers, as is ``collate_fn``.
+        batch_size: Samples in a batch; the last of an epoch may hold fewer, unless ``drop_last``.
         job: The TRAINING_JOB_ARN that peers have to name.
+        seed: Of the permutations, and of the random numbers with which a batch is made.
         port: 0 takes a free one, which ``port`` then names.
         heartbeat_timeout: Seconds without a heartbeat of a rank, at the start or later, after which ``wait`` raises.
         shards: Of an iterable dataset, the same on all data hosts and at least one for each rank; None is one for each worker.
-        plan: ``batch_size`` and what else ``Plan.of`` takes.
+        even: Whether all ranks read equally many batches; see ``read_batches``.
     """
 
     def __init__(
         self,
         dataset: Dataset[Any],
         *,
+        batch_size: int,
         job: str,
         workers: int = 2,
+        seed: int = 0,
         port: int = 0,
         host: str = "0.0.0.0",
         heartbeat_timeout: float = 300.0,
+        shuffle: bool = True,
+        drop_last: bool = False,
+        even: bool | str = True,
         collate_fn: Callable[[list[Any]], Any] | None = None,
         shards: int | None = None,
-        **plan: Any,
     ) -> None:
         if workers < 1:
             raise ValueError(f"workers must be at least 1, like 4, got {workers}")
-        described = Plan.of(dataset, shards=shards or workers, **plan)
+        options = {"seed": seed, "shuffle": shuffle, "drop_last": drop_last, "even": even, "shards": shards or workers}
+        plan = Plan.of(dataset, batch_size=batch_size, **options)  # type: ignore[arg-type]
         payload = Payload.of(dataset, collate_fn)
         self._timeout = heartbeat_timeout
         self._alive: dict[int, float] = {}  # when the last heartbeat of each rank came
@@ -81,16 +87,16 @@ class BatchServer:
         self._started = time.monotonic()
         self._error: DataServiceError | None = None
         self._inform_until = 0.0  # until when ranks receive an error of the dataset, before this host ends with it
-        self._ended: Future[None] = Future()
         self._deaths: deque[float] = deque(maxlen=MAX_DEATHS)
-        self._stopping, self._starting = False, threading.Lock()
+        self._stopping = False
+        self._changed = threading.Condition()
         try:
             self._listener = socket.create_server((host, port), backlog=BACKLOG)
         except OSError as error:
             raise DataServiceError(f"the data host cannot serve: {error}") from error
         self._listener.setblocking(False)
         self.port = self._listener.getsockname()[1]
-        self._arguments = (payload, described, workers, job, self._listener)
+        self._arguments = (payload, plan, workers, job, self._listener)
         atexit.register(self.stop)  # before multiprocessing's own handler, which would wait for the serving process
         self._start()
         self._thread = threading.Thread(target=self._supervise, daemon=True)
@@ -103,14 +109,22 @@ class BatchServer:
 
     def wait(self) -> None:
         """Return when every rank has read all it wanted. Raises ``TrainerFailed``, or ``DataServiceError`` of the dataset."""
-        self._ended.result()
+        with self._changed:
+            while not self._stopping:
+                now = time.monotonic()
+                if self._error is not None and (self._done or now >= self._inform_until):
+                    raise self._error
+                if self._expected is not None and self._done.issuperset(self._expected):
+                    return
+                self._changed.wait(self._check(now))
 
     def stop(self) -> None:
         """End the serving process and its workers."""
-        with self._starting:
+        with self._changed:
             if self._stopping:
                 return
             self._stopping = True
+            self._changed.notify_all()
         with contextlib.suppress(OSError):
             self._pipe.send("stop")
         self._process.join(STOP_TIMEOUT)
@@ -118,7 +132,6 @@ class BatchServer:
         self._process.join()
         self._thread.join()
         self._listener.close()
-        self._end(None)
         atexit.unregister(self.stop)
 
     def __enter__(self) -> BatchServer:
@@ -127,8 +140,6 @@ class BatchServer:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    # -- On a thread of its own
-
     def _start(self) -> None:
         self._pipe, theirs = multiprocessing.Pipe()
         modules = self._arguments[0].modules
@@ -136,81 +147,56 @@ class BatchServer:
         theirs.close()
 
     def _supervise(self) -> None:
-        """Take the serving process's reports, start another when it has died, and see when, and how, all has ended."""
-        try:
-            while True:
-                try:
-                    # A report that waits to be read may be the heartbeat that seems to be overdue.
-                    if self._pipe.poll(0) or self._pipe.poll(self._seconds_left()):
-                        self._take(*self._pipe.recv())
-                except (EOFError, OSError):
-                    with self._starting:
-                        if self._stopping or not self._replace():
-                            return
-        except Exception as error:
-            self._end(DataServiceError(f"the data host cannot serve: {error}"))
+        """Take the serving process's reports, and start another when it has died."""
+        while True:
+            with contextlib.suppress(EOFError, OSError):
+                while True:
+                    self._take(*self._pipe.recv())
+            self._process.join()
+            with self._changed:
+                if self._stopping or self._error is not None:
+                    return
+                self._deaths.append(time.monotonic())
+                ended = f"the serving process {describe_exit(self._process.exitcode)}"
+                if len(self._deaths) == MAX_DEATHS and self._deaths[-1] - self._deaths[0] < WITHIN:
+                    self._fail(DataServiceError(f"{ended}, {len(self._deaths)} times without a batch, and is given up"))
+                    return
+                print(f"{ended}; another is started", flush=True)
+                self._start()
 
-    def _replace(self) -> bool:
-        """Start another serving process, unless this host ends with an error."""
-        self._process.join()
-        self._deaths.append(time.monotonic())
-        ended = f"the serving process {describe_exit(self._process.exitcode)}"
-        if len(self._deaths) == MAX_DEATHS and self._deaths[-1] - self._deaths[0] < WITHIN:
-            self._fail(DataServiceError(f"{ended}, {len(self._deaths)} times without a batch, and is given up"))
-        if self._error is not None:
-            self._inform_until = 0.0
-            self._seconds_left()
-            return False
-        print(f"{ended}; another is started", flush=True)
-        self._start()
-        return True
-
-    def _take(self, what: str, about: Any, error: str | None = None) -> None:
-        """A report: the first batch was "served", the dataset "failed", or a rank is "expected", "alive" or "done"."""
-        if what == "served":
-            self._deaths.clear()
-        elif what == "failed":
-            self._inform_until = self._inform_until or time.monotonic() + DATASET_ERROR_WAIT
-            self._fail(DataServiceError(about))
-        elif what == "unable":
-            self._fail(DataServiceError(f"the data host cannot serve: {about}"))
-        elif what == "expected":
-            self._expected = about
-        else:
-            self._alive[about] = time.monotonic()
-            if what == "done":
-                self._done.add(about)
-            if error is not None:
-                self._fail(TrainerFailed(f"training rank {about} failed: {error}"))
+    def _take(self, what: str, about: Any = None, expected: Sequence[int] = (), error: str | None = None) -> None:
+        """A report: the first batch was "served", the data host is "unable", the dataset "failed", or rank ``about`` is there."""
+        with self._changed:
+            if what == "served":
+                self._deaths.clear()
+            elif what == "unable":
+                self._fail(DataServiceError(f"the data host cannot serve: {about}"))
+            elif what == "failed":
+                if self._error is None:
+                    self._inform_until = time.monotonic() + DATASET_ERROR_WAIT
+                self._fail(DataServiceError(about))
+            else:
+                self._expected, self._alive[about] = expected, time.monotonic()
+                if what == "done":
+                    self._done.add(about)
+                if error is not None:
+                    self._fail(TrainerFailed(f"training rank {about} failed: {error}"))
+            self._changed.notify_all()
 
     def _fail(self, error: DataServiceError) -> None:
         self._error = self._error or error
+        self._changed.notify_all()
 
-    def _seconds_left(self) -> float | None:
-        """Seconds until something is to be looked at again. Ends ``wait`` where all is over."""
-        if self._ended.done():
-            return None
-        now = time.monotonic()
-        if self._error is None and self._expected is not None and self._done.issuperset(self._expected):
-            self._end(None)
-            return None
-        if self._error is None:
-            last = {
-                rank: self._alive.get(rank, self._started) for rank in self._expected or [0] if rank not in self._done
-            }
-            overdue = min(last, key=last.__getitem__)
-            if (left := last[overdue] + self._timeout - now) > 0:
-                return left
-            self._fail(TrainerFailed(f"no heartbeat of training rank {overdue} for {self._timeout:g} s"))
-        if not self._done and now < self._inform_until:
+    def _check(self, now: float) -> float:
+        """Seconds until something is to be looked at. Sets the error where no heartbeat of a rank came for too long."""
+        if self._error is not None:
             return self._inform_until - now
-        self._end(self._error)
-        return None
-
-    def _end(self, error: DataServiceError | None) -> None:
-        """Have ``wait`` return, or raise."""
-        if not self._ended.done():
-            self._ended.set_exception(error) if error else self._ended.set_result(None)
+        last = {rank: self._alive.get(rank, self._started) for rank in self._expected or [0] if rank not in self._done}
+        overdue = min(last, key=last.__getitem__)
+        left = last[overdue] + self._timeout - now
+        if left <= 0:
+            self._error = TrainerFailed(f"no heartbeat of training rank {overdue} for {self._timeout:g} s")
+        return max(left, 0)
 
 
 def _serve(parent: Any, payload: Payload, plan: Plan, workers: int, job: str, listener: socket.socket) -> None:
@@ -258,6 +244,7 @@ class _Server:
         self._plan, self._job, self._listener, self._pool, self._parent = plan, job, listener, pool, parent
         self._peers: set[_Peer] = set()
         self._ranks: int | None = None
+        self._homes: list[int] = []
         self._served = self._stopping = False
         selector.register(listener, selectors.EVENT_READ, self._accept)
         selector.register(parent, selectors.EVENT_READ, self._stop)
@@ -293,10 +280,10 @@ class _Server:
             for request, epoch, shard, number in frame.json():
                 self._request(peer, request, epoch, shard, number)
         elif frame.kind == Kind.PING:
-            self._parent.send(("alive", peer.rank))
+            self._parent.send(("alive", peer.rank, self._homes))
             peer.connection.send(Kind.PONG, {"busy": self._pool.busy_seconds})
         elif frame.kind == Kind.DONE:
-            self._parent.send(("done", peer.rank, frame.json()["error"]))
+            self._parent.send(("done", peer.rank, self._homes, frame.json()["error"]))
             peer.connection.send(Kind.BYE, last=True)
         else:
             raise ProtocolError(f"a data host takes no {Kind(frame.kind).name}")
@@ -322,12 +309,11 @@ class _Server:
             peer.connection.send(Kind.REFUSED, refusal, last=True)
             return
         peer.rank, peer.reader, peer.host = int(message["rank"]), str(message["reader"]), str(message["host"])
-        self._ranks = int(message["ranks"])
+        self._ranks, self._homes = int(message["ranks"]), [int(rank) for rank in message["homes"]]
         for one in list(self._peers):  # the same reader's, of which no end was seen
             if one is not peer and one.rank == peer.rank:
                 self._disconnect(one)
-        self._parent.send(("expected", [int(rank) for rank in message["homes"]]))
-        self._parent.send(("alive", peer.rank))
+        self._parent.send(("alive", peer.rank, self._homes))
         welcome = {"plan": asdict(self._plan), "workers": self._pool.count, "busy": self._pool.busy_seconds}
         peer.connection.send(Kind.WELCOME, welcome)
 
@@ -368,7 +354,7 @@ class _Server:
             self._parent.send(("failed", result.text))
         if isinstance(result, Made) and not self._served:
             self._served = True
-            self._parent.send(("served", None))
+            self._parent.send(("served",))
         if peer not in self._peers:
             return
         if isinstance(result, Made) and slot is not None:
