@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 ROOT = Path(__file__).parents[2]
 CONSTRUCTS, LOCAL_ACCOUNT = (
@@ -43,6 +44,13 @@ def names_in(file: Path) -> list[str]:
     """The packages of a requirements file."""
     lines = (line.partition("#")[0].strip() for line in file.read_text().splitlines())
     return [canonicalize_name(Requirement(line).name) for line in lines if line]
+
+
+def test_the_tests_run_with_the_lowest_aws_cdk_lib_that_the_wheel_takes() -> None:
+    [taken] = [Requirement(one) for one in CONSTRUCTS["dependencies"] if one.startswith("aws-cdk-lib")]
+    [lowest] = [Version(one.version) for one in taken.specifier if one.operator == ">="]
+    [pinned] = re.findall(r"^aws-cdk-lib==(.*)$", (ROOT / "requirements.txt").read_text(), re.MULTILINE)
+    assert Version(pinned) == lowest
 
 
 def test_the_local_account_takes_the_one_moto_that_the_tests_run_with() -> None:
