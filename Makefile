@@ -37,10 +37,12 @@ demo: $(VENV)/.runs node_modules/.installed
 test: setup
 	$(MAKE) --no-print-directory --jobs 2 check suite
 
-# A file's tests share an account, so that they stay in one process, and wait for its jobs: four processes keep two cores busy. Files
-# begin in the order of tests/conftest.py.
+# A file's tests share an account, so that they stay in one process, and wait for its jobs: six processes keep two cores busy. Files
+# begin in the order of tests/conftest.py. Their programs write no bytecode, so that no file comes or goes in a folder that a test
+# copies, and would otherwise compile the library anew each time.
 suite: setup
-	python -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder -m "not soak"
+	python -m compileall -q constructs local_account training_code
+	python -m pytest --numprocesses 6 --dist loadfile --no-loadscope-reorder -m "not soak"
 
 # The constructs alone.
 test-fast: setup

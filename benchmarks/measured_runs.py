@@ -42,9 +42,9 @@ def main() -> int:
             CODE / "heterogeneous",
             ["--train", str(images / "train"), "--validation", str(images / "val")],
         )
-        small = ["--epochs", "3", "--batch-size", "16", "--width", "8", "--size", "64"]
+        small = ["--epochs", "5", "--batch-size", "16", "--width", "8", "--size", "64"]
         examples = {
-            "digits": [str(scripts / "train.py"), "--epochs", "5", "--batch-size", "64"],
+            "digits": [str(scripts / "train.py"), "--epochs", "20", "--batch-size", "64"],
             "JPEG": [str(scripts / "images" / "train.py"), *folders, *small],
         }
         for name, command in examples.items():
@@ -98,11 +98,10 @@ def predicted(measured: dict[str, Any], workers: int) -> float:
 
 
 def run(command: list[str], workers: int, folder: str) -> float:
-    """Seconds of a step of the last epoch but one; the last one's batches may all be prepared before it begins."""
+    """Seconds of a step: the median of the epochs but the first, which waits for data, and the last, whose data are prepared."""
     with tempfile.TemporaryDirectory() as own:  # each run begins anew
         done = program([*command, "--workers", str(workers)], own)
-    _, batches, seconds = EPOCH.findall(done.stderr)[-2]
-    return float(seconds) / int(batches)
+    return statistics.median(float(seconds) / int(batches) for _, batches, seconds in EPOCH.findall(done.stderr)[1:-1])
 
 
 def program(words: list[str], folder: str) -> subprocess.CompletedProcess[str]:
