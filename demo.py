@@ -37,7 +37,7 @@ LEAST_ACCURACY = 0.90
 MOST_BITS = 4.0  # of a byte; one that knows nothing of text needs 8
 HELD_OUT_MODULE = "argparse.py"
 WINDOW = "1280,800"  # pixels of a picture of the web page
-HEADS = 4  # what training_code/compiled/train.py takes unless told otherwise
+HEADS = 4  # the default of training_code/compiled/train.py
 
 
 class DemoError(Exception):

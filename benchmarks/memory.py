@@ -136,7 +136,7 @@ def rows(found: dict[str, list[dict[str, int]]]) -> list[Row]:
 
 def document(rows: list[Row]) -> str:
     lines = [
-        "# What each layout takes on each rank",
+        "# Memory of each layout on each rank",
         "",
         "Made by `python benchmarks/memory.py --write docs/memory-by-layout.md`, whose docstring describes the measurement.",
         f"KiB on the rank that has the most, of {RANKS} ranks over gloo, in fp32; in brackets, against the ideal share.",

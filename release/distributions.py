@@ -121,7 +121,7 @@ def project_urls(repository: str) -> str:
 
 
 def written_again(sdist: Path, time: int) -> bytes:
-    """An sdist with its files in order, of one time and of nobody."""
+    """An sdist with its files in order, with one time and without an owner."""
     plain = io.BytesIO()
     with tarfile.open(sdist) as old, tarfile.open(fileobj=plain, mode="w", format=tarfile.PAX_FORMAT) as new:
         for member in sorted(old.getmembers(), key=lambda one: one.name):

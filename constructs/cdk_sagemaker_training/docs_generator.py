@@ -14,15 +14,15 @@ from cdk_sagemaker_training.request.props import leaves, table
 
 # By a member's path, or that of the structure it is in: the longest path that fits counts. Members of lists have no index.
 LEFT_OUT: Mapping[str, str] = {
-    "AlgorithmSpecification.AlgorithmName": "is another's algorithm, of SageMaker's or the Marketplace's, in place of an image; "
-    "what sets our kinds apart is what their own script does",
+    "AlgorithmSpecification.AlgorithmName": "names an algorithm of SageMaker or of the Marketplace in place of an image; "
+    "the kinds of job of this library run a script of yours in an image",
     "InputDataConfig.DataSource.DatasetSource": "is a data set of SageMaker's hub, for its serverless jobs",
     "InputDataConfig.DataSource.S3DataSource.HubAccessConfig": "permits fetching a JumpStart model from a private hub; a model "
-    "in a bucket of one's own needs none",
-    "ModelPackageConfig": "registers what SageMaker's serverless jobs tuned; a state after the workflow registers ours",
-    "ResourceConfig.SelectedInstanceCount": "is read-only, in the answer of DescribeTrainingJob",
-    "ResourceConfig.SelectedInstanceType": "is read-only, in the answer of DescribeTrainingJob",
-    "ServerlessJobConfig": "is a job on no machines of one's own and without a script: SageMaker's fine-tuning of its models",
+    "in a bucket of yours needs none",
+    "ModelPackageConfig": "registers what SageMaker's serverless jobs tuned; `RegisterModel` registers the model of a workflow",
+    "ResourceConfig.SelectedInstanceCount": "is read-only, in the response of DescribeTrainingJob",
+    "ResourceConfig.SelectedInstanceType": "is read-only, in the response of DescribeTrainingJob",
+    "ServerlessJobConfig": "is a job without machines and without a script: SageMaker's fine-tuning of its models",
 }
 # Props of aws_stepfunctions_tasks.SageMakerCreateTrainingJob; a test holds them against the installed CDK.
 CDK: Mapping[str, str] = {
@@ -110,16 +110,16 @@ written without an index. An empty field: not supported.
 _REASONS = """
 ## Left out, and why
 
-| member | which |
+| member | reason |
 |---|---|"""
 
 _LISTS = """
-## Lists that age
+## Lists that become outdated
 
-Some of what AWS takes is known to this library from a list, and what a list lacks is refused at synth. For what AWS has added
-since, there is `unlisted`: `InstanceGroup(unlisted("ml.p9.48xlarge"))`. No list is held against such a value, and a warning
-(`cdk-sagemaker-training:unlisted`) takes the place of the refusal. For an image there is `TrainingImage.from_dlc` too, with any
-repository, tag and account.
+This library has lists of some values that AWS accepts, and a value that is not in its list is an error at synth. For values
+that AWS has added since there is `unlisted`: `InstanceGroup(unlisted("ml.p9.48xlarge"))`. Such a value is not compared with the
+list, and a warning (`cdk-sagemaker-training:unlisted`) replaces the error. For an image there is also `TrainingImage.from_dlc`,
+with any repository, tag and account.
 
 | list, and its source |
 |---|"""

@@ -107,7 +107,7 @@ EnforceIam = Annotated[
 ]
 
 Web = Annotated[bool, typer.Option(help="Serve a web page that shows what the account has, on a port of its own.")]
-Detach = Annotated[bool, typer.Option("--detach", help="Return once it answers; it outlives this terminal.")]
+Detach = Annotated[bool, typer.Option("--detach", help="Return once it accepts requests; it outlives this terminal.")]
 
 Regions = Annotated[
     list[str] | None,

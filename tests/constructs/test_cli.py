@@ -199,7 +199,7 @@ A_REQUEST = {"AlgorithmSpecification": {"TrainingImage": "image", "TrainingInput
             {"ProfilerConfig": {"DisableProfiler": True}},
             "no argument for ProfilerConfig; `training-jobs export` prints",
         ),
-        ({"StoppingCondition": {"MaxRuntimeInSeconds": "<Left>"}}, "only an execution knows <Left> of the request"),
+        ({"StoppingCondition": {"MaxRuntimeInSeconds": "<Left>"}}, "the request takes <Left> from an execution's input"),
     ],
     ids=["without the SDK", "a member", "what an execution knows"],
 )
@@ -248,7 +248,7 @@ def test_the_shell_completes_commands() -> None:
 @pytest.mark.parametrize(
     ("command", "said"),
     [
-        (["logs", "digits", "--follow"], "digits goes on; come back with `training-jobs watch digits`"),
+        (["logs", "digits", "--follow"], "digits goes on; follow it again with `training-jobs watch digits`"),
         (["stop", "digits"], "digits is being stopped; `training-jobs describe digits` shows when it is"),
     ],
 )

@@ -139,8 +139,8 @@ def test_jobs_whose_names_could_be_one_are_refused(suffixes: list[str]) -> None:
 
     stack = Stack()
     assert message_of(lambda: stack.workflow(job=Several(), image=stack.own_image())) == (
-        "job must make requests whose name_suffix is a word, or nothing, that begins with a letter of its own, "
-        f"like ['compile', ''], got {suffixes}"
+        "name_suffix values of a job's requests must be lower-case letters and digits, with distinct first letters, or one "
+        f"empty, like ['compile', ''], got {suffixes}"
     )
 
 

@@ -1,4 +1,4 @@
-"""What workflows take of Step Functions' limits, as docs/retries.md has it: UPDATE_SNAPSHOTS=1 writes its table anew."""
+"""What workflows use of Step Functions' limits, as in docs/retries.md: UPDATE_SNAPSHOTS=1 writes its tables."""
 
 from __future__ import annotations
 

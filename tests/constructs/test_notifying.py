@@ -1,4 +1,4 @@
-"""Topics that are told what becomes of executions: the rules, the event of a retry, and the permissions for it."""
+"""Topics that receive the events of executions: the rules, the event of a retry, and the permissions for it."""
 
 from __future__ import annotations
 

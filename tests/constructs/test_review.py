@@ -1,4 +1,4 @@
-"""What a security review asks of a workflow: its logs, who may take on its roles, its bucket."""
+"""What a security review checks of a workflow: its logs, the trust policies of its roles, its bucket."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Jobs that are stopped since they are of no use: how the poller looks at them, and what is refused."""
+"""Jobs that are stopped by rules: how the poller checks them, and which rules are errors."""
 
 from __future__ import annotations
 

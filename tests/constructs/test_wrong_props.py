@@ -1,4 +1,4 @@
-"""A prop that is another thing than it has to be: the error names it, whatever was given in its place."""
+"""A prop of the wrong type: the error names it, whatever its value."""
 
 from typing import Any
 

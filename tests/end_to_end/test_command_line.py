@@ -396,7 +396,7 @@ class TestAnErrorOfAws:
         monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAIOSFODNN7EXAMPLE")
         ran = typed("list")
         assert ran.code == 3
-        assert "AWS does not know the access key" in one_line(ran)
+        assert "the access key does not exist" in one_line(ran)
 
     def test_of_a_region_that_is_not_there_names_it(self, typed: Callable[..., Ran]) -> None:
         ran = typed("--region", "eu-west-1", "list")
@@ -529,7 +529,7 @@ class TestWatchInATerminal:
         terminal.type("\x03")
         assert terminal.ended() == 130
         said = " ".join(" ".join(terminal.lines).split())
-        assert "left-alone goes on; come back with `training-jobs watch left-alone`" in said
+        assert "left-alone goes on; follow it again with `training-jobs watch left-alone`" in said
         assert execution.status == "RUNNING"
         execution.job().stop()
 

@@ -264,7 +264,7 @@ class _Server:
                         self._disconnect(peer)
 
     def lose(self, peer: _Peer, error: Exception) -> None:
-        """Its connection has ended: whatever a peer sends ends nobody but itself."""
+        """Its connection has ended: whatever a peer sends closes its own connection only."""
         self._peers.discard(peer)
         if not isinstance(error, OSError):
             who = "a peer without HELLO" if peer.rank is None else f"rank {peer.rank} on {peer.host}"

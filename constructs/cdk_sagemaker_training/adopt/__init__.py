@@ -1,7 +1,7 @@
-"""The Python of a stack whose workflow sends the request of a job that was made by other means.
+"""Writes the Python of a stack whose workflow sends the same request as an existing job.
 
 ``adopted_stack`` translates a CreateTrainingJob request; ``request_of_job`` reads that of a job, and
-``request_of_script`` that which a script of SageMaker's SDK would send. Each member of the request is either said in the stack or
+``request_of_script`` that which a script of SageMaker's SDK would send. Each member of the request is either set in the stack or
 in its list of differences.
 """
 

@@ -46,7 +46,7 @@ def request_of_script(
     Args:
         script: The script.
         arguments: Its arguments.
-        account: The number of the account that the script believes it is in, as in the name of its default bucket.
+        account: The account's number that the script's calls return, as in the name of its default bucket.
         region: The region; None for that of the environment.
         python: The Python that has the SDK.
 

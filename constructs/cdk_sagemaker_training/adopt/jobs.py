@@ -58,7 +58,7 @@ def _group(members: Members) -> tuple[Call, dict[str, Any]]:
     preferences = members.parts("ResourceConfig.InstancePreferences", "InstanceType")
     if not preferences:
         if type_ is None:
-            raise NoMachinesError("its request has no machines (ResourceConfig): a serverless job is not for a stack")
+            raise NoMachinesError("its request has no machines (ResourceConfig): serverless jobs are not supported")
         return _machines(type_, count or 1), {"InstanceType": type_, "InstanceCount": count or 1}
     listed: list[Any] = []
     first: dict[str, Any] = {}

@@ -59,7 +59,7 @@ class Members:
 
         Args:
             path: Of the list.
-            name: The member that tells its structures apart.
+            name: The member that distinguishes its structures.
         """
         return [
             Members(one, f"{self._path}{path}[{one.get(name, number)}].", self.differences)

@@ -58,7 +58,7 @@ def props_of(members: Members, existing: Existing, subnets: Subnets) -> dict[str
     """
     hyperparameters = dict(members.take("HyperParameters") or {})
     name = str(members.take("TrainingJobName") or "training")
-    members.differs("TrainingJobName", name, "each execution names its job, with this beginning")
+    members.differs("TrainingJobName", name, "each execution has a job name of its own, which begins with this")
     groups = members.take("VpcConfig.SecurityGroupIds") or []
     mode = members.take("AlgorithmSpecification.TrainingInputMode") or "File"
     output = members.take("OutputDataConfig.S3OutputPath")

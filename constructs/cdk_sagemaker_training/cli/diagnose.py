@@ -30,7 +30,7 @@ def diagnose(
     svg: Annotated[Path | None, typer.Option(help="Write the chart of the hosts' utilization there.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say what bounds a job: data, network, accelerators, compilation, a slow host, checkpoints, start-up; and what to change.
+    """Find what bounds a job: data, network, accelerators, compilation, a slow host, checkpoints, start-up; and what to change.
 
     It reads the utilization of the hosts in CloudWatch, and the lines of the packaged training code where a log has them.
     """

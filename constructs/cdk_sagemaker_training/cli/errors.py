@@ -77,7 +77,7 @@ def _of_client(error: object) -> str:
     if code in _EXPIRED or "expired" in message.lower():
         return f"the credentials have expired; {_LOG_IN}"
     if code in _UNKNOWN_KEY:
-        return f"AWS does not know the access key, or not in this region ({code}); check AWS_PROFILE and --region, or {_LOG_IN}"
+        return f"the access key does not exist, or not in this region ({code}); check AWS_PROFILE and --region, or {_LOG_IN}"
     if code in _DENIED:
         return _denied(message, error.operation_name)
     if code in _THROTTLED:

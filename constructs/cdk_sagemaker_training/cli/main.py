@@ -36,7 +36,7 @@ app.command("watch", short_help="Show a job live: states, hosts, metrics, cost, 
 app.command("logs", short_help="Print the log lines of all hosts, by time.")(show.logs)
 app.command("list", short_help="List jobs, the newest first, or workflows.")(show.list_jobs)
 app.command("describe", short_help="Describe a job.")(show.describe)
-app.command("stop", short_help="Stop a job, and say where its last checkpoint is.")(stop.stop)
+app.command("stop", short_help="Stop a job, and print where its last checkpoint is.")(stop.stop)
 app.command("resume", short_help="Go on from the checkpoints of an older execution.")(start.resume)
 app.command("download", short_help="Download the model, or the checkpoints.")(stop.download)
 app.command("cost", short_help="Print machines' time so far and at most, and dollars.")(show.cost)
@@ -49,7 +49,7 @@ app.command("ssh", short_help="Open a shell on a host of a running job.")(ssh)
 app.command("fits", short_help="Predict whether a model fits the memory of GPUs.", context_settings=fits.SETTINGS)(
     fits.fits
 )
-app.command("diagnose", short_help="Say what bounds a job, and what to change.")(diagnose)
+app.command("diagnose", short_help="Find what bounds a job, and what to change.")(diagnose)
 app.command("diff-upgrade", short_help="Compare two syntheses of an app before an upgrade.")(diff_upgrade)
 app.command("open", short_help="Print links to a job in AWS's console.")(show.open_links)
 app.command("report", short_help="Write a job, or two side by side, as one HTML page.")(report)

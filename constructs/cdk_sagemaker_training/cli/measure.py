@@ -15,10 +15,10 @@ SETTINGS = {"allow_extra_args": True, "ignore_unknown_options": True, "allow_int
 
 def measure(
     context: typer.Context,
-    script: Annotated[Path, typer.Argument(help="The training script; what follows are its own arguments.")],
+    script: Annotated[Path, typer.Argument(help="The training script; further arguments are its own.")],
     to: Annotated[Path, typer.Option(help="The file for the measurement, which `plan` reads.")] = Path("measured.json"),
-    seconds: Annotated[float, typer.Option(min=0.1, help="For each number of processes that prepare batches.")] = 10.0,
-    steps: Annotated[int, typer.Option(min=1, help="That are timed, at most.")] = 100,
+    seconds: Annotated[float, typer.Option(min=0.1, help="Seconds for each number of worker processes.")] = 10.0,
+    steps: Annotated[int, typer.Option(min=1, help="The most steps that are timed.")] = 100,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Measure preparation by 1 to all CPUs, batches, a step and memory of a PyTorch script, which is not changed.

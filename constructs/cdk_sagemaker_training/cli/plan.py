@@ -23,35 +23,35 @@ if TYPE_CHECKING:
 def plan(
     context: typer.Context,
     measured: Annotated[Path, typer.Argument(metavar="MEASURED", help="The JSON of `training-jobs measure`.")],
-    price: Annotated[list[str] | None, typer.Option(metavar="TYPE=DOLLARS", help="An hour of a machine.")] = None,
+    price: Annotated[list[str] | None, typer.Option(metavar="TYPE=DOLLARS", help="Dollars an hour of a machine.")] = None,
     prices: Annotated[Path | None, typer.Option(help='A JSON file of prices: {"ml.g5.xlarge": 1.408}.')] = None,
     price_list: Annotated[
-        list[str] | None, typer.Option(metavar="TYPE", help="A type whose price AWS's Price List says, by boto3.")
+        list[str] | None, typer.Option(metavar="TYPE", help="A type whose price is looked up in AWS's Price List.")
     ] = None,
     snapshot: Annotated[
         bool,
-        typer.Option("--snapshot", help="Types without a price have that of a snapshot; the default without prices."),
+        typer.Option("--snapshot", help="Use a dated snapshot for types without a price."),
     ] = False,
     step: Annotated[
-        list[str] | None, typer.Option(metavar="TYPE=SECONDS", help="A step on a type, besides what was measured.")
+        list[str] | None, typer.Option(metavar="TYPE=SECONDS", help="A step on a type that was not measured.")
     ] = None,
     vcpu_speed: Annotated[
-        list[str] | None, typer.Option(metavar="FAMILY=SPEED", help="Of a vCPU, where that of the measurement is 1.")
+        list[str] | None, typer.Option(metavar="FAMILY=SPEED", help="Speed of a vCPU, relative to the measured one.")
     ] = None,
     local_share: Annotated[
-        float, typer.Option(min=0, max=1, help="Of the training machines' vCPUs that prepare data beside data hosts.")
+        float, typer.Option(min=0, max=1, help="Share of the training machines' vCPUs that prepare data.")
     ] = 0.5,
-    spot: Annotated[float | None, typer.Option(help="What spot machines cost of the price, like 0.4.")] = None,
+    spot: Annotated[float | None, typer.Option(help="Price of spot machines as a share, like 0.4.")] = None,
     quotas: Annotated[bool, typer.Option("--quotas", help="Leave out what the account's quotas do not allow.")] = False,
-    most_training: Annotated[int, typer.Option(min=1, help="Machines that train, at most.")] = 4,
-    most_data: Annotated[int, typer.Option(min=0, help="Data hosts, at most.")] = 8,
+    most_training: Annotated[int, typer.Option(min=1, help="The most machines that train.")] = 4,
+    most_data: Annotated[int, typer.Option(min=0, help="The most data hosts.")] = 8,
     learning_rate: Annotated[
-        float | None, typer.Option(help="Of the measured batch; rows have that of their batch instead of its factor.")
+        float | None, typer.Option(help="Of the measured batch; each row shows that of its own.")
     ] = None,
     optimizer: Annotated[
         Literal["sgd", "adam"], typer.Option(help="Adam's learning rate grows with the square root of the batch.")
     ] = "sgd",
-    samples: Annotated[int | None, typer.Option(min=1, help="Of an epoch, for hours and dollars.")] = None,
+    samples: Annotated[int | None, typer.Option(min=1, help="Samples of an epoch, for hours and dollars.")] = None,
     epochs: Annotated[int, typer.Option(min=1)] = 1,
     within: Annotated[float | None, typer.Option(help="Hours in which the training must end; needs --samples.")] = None,
     svg: Annotated[Path | None, typer.Option(help="Write the picture of all configurations there.")] = None,

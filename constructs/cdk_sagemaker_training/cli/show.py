@@ -23,7 +23,7 @@ def list_jobs(
     context: typer.Context,
     contains: Annotated[str | None, typer.Argument(metavar="TEXT", help="Only jobs with this in their names.")] = None,
     status: Annotated[Status | None, typer.Option(help="Only jobs of this status.")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="At most so many, the newest first.")] = 50,
+    limit: Annotated[int, typer.Option(min=1, help="The most jobs, the newest first.")] = 50,
     workflows: Annotated[bool, typer.Option("--workflows", help="List workflows instead.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -79,10 +79,10 @@ def describe(context: typer.Context, name: Target = None, as_json: AsJson = Fals
 def logs(
     context: typer.Context,
     name: Target = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Until the job is over.")] = False,
-    host: Annotated[str | None, typer.Option(help="Like algo-1.")] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Print new lines until the job is over.")] = False,
+    host: Annotated[str | None, typer.Option(help="One host, like algo-1.")] = None,
     group: Annotated[str | None, typer.Option(help="An instance group of the job.")] = None,
-    since: Annotated[str | None, typer.Option(help="Like 10m, 2h, or 2026-01-31T12:00:00.")] = None,
+    since: Annotated[str | None, typer.Option(help="Lines since a time, like 10m, 2h, or 2026-01-31T12:00:00.")] = None,
     grep: Annotated[str | None, typer.Option(help="A regular expression that lines must contain.")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -113,7 +113,7 @@ def cost(
     name: Target = None,
     price: Annotated[
         list[str] | None,
-        typer.Option(metavar="TYPE=DOLLARS", help="An hour of a machine, of AWS's page of prices."),
+        typer.Option(metavar="TYPE=DOLLARS", help="Dollars an hour of a machine, of AWS's page of prices."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:

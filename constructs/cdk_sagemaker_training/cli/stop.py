@@ -18,7 +18,7 @@ def stop(
     wait: Annotated[bool, typer.Option(help="Wait for the last checkpoint and the model to be uploaded.")] = True,
     as_json: AsJson = False,
 ) -> None:
-    """Stop a job and its execution, and say where its last checkpoint is."""
+    """Stop a job and its execution, and print where its last checkpoint is."""
     job = find_job(connect(context), name)
     job.stop()
     said: dict[str, Any] = {"job": job.name}

@@ -24,8 +24,8 @@ _BELOW = 3  # lines
 def watch(
     context: typer.Context,
     name: Target = None,
-    price: Annotated[list[str] | None, typer.Option(metavar="TYPE=DOLLARS", help="An hour of a machine.")] = None,
-    every: Annotated[float, typer.Option(min=0.1, help="Seconds between two looks.")] = 2.0,
+    price: Annotated[list[str] | None, typer.Option(metavar="TYPE=DOLLARS", help="Dollars an hour of a machine.")] = None,
+    every: Annotated[float, typer.Option(min=0.1, help="Seconds between two polls.")] = 2.0,
     svg: Annotated[Path | None, typer.Option(help="Also write the last picture to this file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print a line of JSON for each change.")] = False,
 ) -> None:
@@ -58,7 +58,7 @@ def watch_to_the_end(
         name: The execution's name, or the job's.
         execution: The execution; None for a job that is watched alone.
         prices: Dollars an hour by type of machine.
-        every: Seconds between two looks.
+        every: Seconds between two polls.
         svg: A file for the last picture.
         as_json: Print a line of JSON for each change, on a terminal as well.
 
@@ -94,7 +94,7 @@ def come_back(name: str) -> None:
         name: What was watched.
     """
     typer.echo(
-        f"\n{name} goes on; come back with `training-jobs watch {name}`, stop it with `training-jobs stop {name}`",
+        f"\n{name} goes on; follow it again with `training-jobs watch {name}`, stop it with `training-jobs stop {name}`",
         err=True,
     )
     raise typer.Exit(INTERRUPTED) from None
@@ -159,7 +159,7 @@ def _looks(watched: Watched, every: float) -> Iterator[None]:
 
 
 def _refresh(watched: Watched) -> None:
-    """Look again; a lost connection is shown, and the next look tries anew."""
+    """Poll; a lost connection is shown, and the next poll tries again."""
     try:
         watched.refresh()
     except Exception as error:

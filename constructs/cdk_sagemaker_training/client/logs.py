@@ -80,7 +80,7 @@ class LogReader:
         return [line for line in lines if self._wanted(line)]
 
     def _remember(self, events: list[dict[str, Any]]) -> None:
-        """So that the next call asks for what is new, and for what may come late."""
+        """Record what was read: the next call requests newer events, and those that may be late."""
         self._seen |= {event["eventId"]: event["timestamp"] for event in events}
         if self._seen:
             self._since = max(self._since or 0, max(self._seen.values()) - _LATE_MS)

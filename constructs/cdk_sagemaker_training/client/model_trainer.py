@@ -61,7 +61,7 @@ def model_trainer(request: Mapping[str, Any], shape: Any, session: boto3.Session
     ]
     if unknown:
         raise TrainingError(
-            f"only an execution knows {', '.join(unknown)} of the request, which no ModelTrainer can send"
+            f"the request takes {', '.join(unknown)} from an execution's input, which a ModelTrainer does not have"
         )
     algorithm = {**request["AlgorithmSpecification"]}
     metrics = algorithm.pop("MetricDefinitions", [])

@@ -1,1 +1,1 @@
-"""AWS's offer as data with source and date: instance types, containers, the service model."""
+"""What AWS offers, as data with source and date: instance types, containers, the service model."""

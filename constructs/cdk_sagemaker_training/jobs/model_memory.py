@@ -81,8 +81,8 @@ def memory_advice(
         least = _least_ranks(model, memory)
         raise ValueError(
             f"fits must be a model whose parameters, gradients and optimizer state the accelerators hold, got {model}: {most}. "
-            f"Shard it over more ranks, at least {least} of these, like NativeParallelism(data_shard={least}), or say what "
-            "another optimizer or precision takes, like bytes_per_parameter=8"
+            f"Shard it over more ranks, at least {least} of these, like NativeParallelism(data_shard={least}), or set "
+            "the bytes of another optimizer or precision, like bytes_per_parameter=8"
         )
     if taken <= CLOSE * memory:
         return ()

@@ -1,1 +1,1 @@
-"""Several workflows one after the other, and what stands between them: gates, approvals, the model registry."""
+"""Pipelines: several workflows in order, with gates, approvals and the model registry between them."""

@@ -1,4 +1,4 @@
-"""A step that waits until somebody approves."""
+"""A step that waits for an approval."""
 
 from __future__ import annotations
 

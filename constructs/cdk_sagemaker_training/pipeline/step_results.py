@@ -65,7 +65,7 @@ class MetricReader:
     """The states that read the last values of a job's metrics into the result of a step.
 
     FinalMetricDataList has "the last value emitted" of each metric (API, DescribeTrainingJob), and none of a metric that the job
-    never logged. A filter's result is a list, empty where nothing matches, so that `IsPresent` of its first item tells.
+    never logged. A filter's result is a list, empty where nothing matches, so that `IsPresent` of its first item is false.
 
     Attributes:
         missing: The state in which an execution ends where a metric has no value.

@@ -1,1 +1,1 @@
-"""What a step of a training takes on machines, what bounds it, and what it costs: from measurements and prices."""
+"""Predicts the time, the bottleneck and the cost of a training step on given machines, from measurements and prices."""

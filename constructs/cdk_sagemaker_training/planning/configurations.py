@@ -46,7 +46,7 @@ class Planned:
         step_dollars: Of one step.
         samples_a_second: Over all accelerators.
         global_batch: Samples of one step of all accelerators together.
-        refused: Why the account or SageMaker would not run it; empty where nothing speaks against it.
+        refused: Why the account or SageMaker would not run it; empty where it would.
     """
 
     configuration: Configuration

@@ -21,7 +21,7 @@ _TOKEN = re.compile(r"\$\{Token\[[^\]]*\]\}")
 _EXECUTION = Known("execution")
 _POLICY = Known("deployment", "since permissions are granted on it")
 _PLANS = Known("execution", "permissions are then on all training plans of the account and region")
-_TEXT_IN_JSON = Known("synth", "since its digits go into a text of JSON")
+_TEXT_IN_JSON = Known("synth", "since it is written into a JSON string")
 _NAME = Known("synth", "since other props name it")
 _SHAPE = Known("synth", "since the request's members follow from it")
 _LITERAL = Known("synth", "since it is a literal in the state machine")
@@ -132,7 +132,7 @@ KNOWN: Mapping[str, Known] = {
         Known("synth", "since the waits are listed in the state machine"),
         *("attempts", "first_wait", "backoff", "max_wait", "until"),
     ),
-    **_of("UltraServers", Known("synth", "since they are held against the job's machines"), "counts"),
+    **_of("UltraServers", Known("synth", "since they are compared with the job's machines"), "counts"),
     **_of("DebuggerRule", _EXECUTION, "name", "evaluator_image", "parameters", "instance_type", "volume_size_gb"),
     **_of("DebuggerRule", _EXECUTION, "local_path"),
     **_of("Debugger", Known("execution", "values, not names"), "collections", "hook_parameters"),
@@ -243,13 +243,14 @@ def page(known: Mapping[str, Known]) -> str:
 
 
 _PAGE = """
-## By when a prop must be known
+## When a prop must be known
 
-Text and numbers that an *execution* may decide take a place in its input, such as `sfn.JsonPath.string_at("$.dataset")`, whole or
-within other text. Those that must be known at the *deployment* take CDK's other tokens, such as a stack's parameters; those of
-*synth* take neither. Names in dicts are known at synth. What is later than its row says is refused by the prop's name. A data set
-for each execution is `S3Channel(bucket, "datasets/", subfolder=sfn.JsonPath.string_at("$.dataset"))`: the job may read what lies
-below `datasets/`, and nothing else, whatever the input says.
+Text and numbers of the rows with *execution* accept a JSONPath into an execution's input, such as
+`sfn.JsonPath.string_at("$.dataset")`, whole or within other text. Those with *deployment* accept CDK's other tokens, such as
+a stack's parameters; those with *synth* accept neither. Names in dicts must be known at synth. A value that is known later
+than that is an error with the prop's name. A data set for each execution is
+`S3Channel(bucket, "datasets/", subfolder=sfn.JsonPath.string_at("$.dataset"))`: the job may read what lies below `datasets/`,
+and nothing else, whatever the input is.
 
 | prop | known by | how, or why not later |
 |---|---|---|"""

@@ -16,7 +16,7 @@ OfRequest = Callable[[Any, Any], Any]
 
 
 class Known(NamedTuple):
-    """By when a prop must be known.
+    """When a prop must be known.
 
     Args:
         when: By when: an ``"execution"`` may decide it, or it must be known at ``"deployment"`` or at ``"synth"``.

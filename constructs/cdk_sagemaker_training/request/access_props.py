@@ -50,7 +50,7 @@ class AccessProps(TypedDict, total=False):
     remote_debug: Annotated[
         bool, Prop(Member("RemoteDebugConfig.EnableRemoteDebug", members.flag), check=rules.check_remote_debug)
     ]
-    """Lets people enter a host by Systems Manager; not with ``network_isolation``. Default: False."""
+    """Allows shells on the hosts through Systems Manager; not with ``network_isolation``. Default: False."""
 
 
 class MonitoringProps(TypedDict, total=False):

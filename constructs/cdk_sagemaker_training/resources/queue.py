@@ -52,7 +52,7 @@ class TrainingQueue(Construct):
                 which two thirds go to ``vision``. A share that has none leaves its part to the others. Names are letters and
                 digits. Each is ``1 / part`` as Batch's ``weightFactor``, of which "a lower value has a higher priority" (service
                 model). Default: jobs start in the order of their submission.
-            share_decay: A Duration, or seconds, over which Batch remembers what a share has used, up to a week; needs ``shares``.
+            share_decay: A Duration, or seconds, over which Batch counts what a share has used, up to a week; needs ``shares``.
                 Jobs run for hours, so that of ten minutes, Batch's own default, nothing would be remembered. Default: one day.
 
         Raises:

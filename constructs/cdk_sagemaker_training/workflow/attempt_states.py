@@ -61,7 +61,7 @@ class Attempts:
         intervals: Intervals at which jobs are polled.
         poller_arn: ARN of the state machine that polls jobs; None to poll within the execution.
         partition: Partition of ARNs.
-        watched: Whether the poller stops jobs that are of no use.
+        watched: Whether the poller stops jobs by rules.
         submission: The queue in which jobs wait, and which the poller describes; None without one.
         metrics: The states that put metrics of the jobs; None for none.
     """

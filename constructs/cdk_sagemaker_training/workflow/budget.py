@@ -109,7 +109,7 @@ class BudgetStates:
         requests: Sequence[Mapping[str, Any]],
         max_runtime: int,
         own: str,
-        told: str | None = None,
+        event_partition: str | None = None,
     ) -> None:
         """Prepare the states.
 
@@ -118,7 +118,7 @@ class BudgetStates:
             requests: The rendered requests of the jobs that may run.
             max_runtime: The most seconds that a job runs.
             own: JSONPath of the workflow's own data.
-            told: Partition of the event bus that gets an event once the budget is nearly used; None for none.
+            event_partition: Partition of the event bus that gets an event once the budget is nearly used; None for none.
 
         Raises:
             ValueError: The budget is less than an attempt's least, or its machines have no price.
@@ -127,18 +127,18 @@ class BudgetStates:
         self._least = seconds_of("least", budget.least)
         self._longest = max_runtime
         self._nearly = int(self._seconds * (1 - budget.nearly_used))
-        self._told = told
+        self._event_partition = event_partition
         self._own, self._budget, self._warned = own, f"{own}.Budget", f"{own}.Warned"
 
     def first(self) -> dict[str, Any]:
         """Return the member of the workflow's own data with which an execution begins."""
         budget = {"Budget": {"SecondsLeft": self._seconds, "Limit": min(self._seconds, self._longest)}}
-        return {**budget, "Warned": False} if self._told else budget
+        return {**budget, "Warned": False} if self._event_partition else budget
 
     def kept(self) -> dict[str, Any]:
         """Return the member with which another state keeps it."""
         budget = {"Budget.$": self._budget}
-        return {**budget, "Warned.$": self._warned} if self._told else budget
+        return {**budget, "Warned.$": self._warned} if self._event_partition else budget
 
     def limited(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Return a request whose job runs at most for what is left.
@@ -215,14 +215,14 @@ class BudgetStates:
         }
 
     def _is_nearly_used(self, left: str) -> list[dict[str, Any]]:
-        if not self._told:
+        if not self._event_partition:
             return []
         # It is true or false until the event is put, of which it is the answer then.
         first = {"Variable": self._warned, "IsBoolean": True}
         return [{"And": [{"Variable": left, "NumericLessThan": self._nearly}, first], "Next": "TellBudget"}]
 
     def _telling(self, left: str) -> dict[str, Any]:
-        if not self._told:
+        if not self._event_partition:
             return {}
         detail = {
             "Execution.$": "$$.Execution.Id",
@@ -231,7 +231,7 @@ class BudgetStates:
             "SecondsLeft.$": left,
             "Seconds": self._seconds,
         }
-        event = put_event(self._told, BUDGET_NEARLY_USED, detail, self._own, "IsBudgetLeft")
+        event = put_event(self._event_partition, BUDGET_NEARLY_USED, detail, self._own, "IsBudgetLeft")
         event["ResultPath"] = event["Catch"][0]["ResultPath"] = self._warned
         return {"TellBudget": event}
 

@@ -35,7 +35,7 @@ def training_definition(
     partition: str,
     models: ModelCheck | None,
     watched: bool = False,
-    told: bool = False,
+    notifies: bool = False,
     metrics: MetricStates | None = None,
     submission: Submission | None = None,
 ) -> dict[str, Any]:
@@ -58,8 +58,8 @@ def training_definition(
             executions").
         partition: Partition of ARNs.
         models: Checks that the last job uploaded a model; None for no check.
-        watched: Whether the state machine of ``poller_arn`` stops jobs that are of no use.
-        told: Whether an event is put for each retry.
+        watched: Whether the state machine of ``poller_arn`` stops jobs by rules.
+        notifies: Whether an event is put for each retry.
         metrics: The states that put metrics of the jobs; None for none.
         submission: The queue in which jobs wait; None without one.
 
@@ -79,7 +79,7 @@ def training_definition(
             retries or {},
             turns,
             OWN,
-            partition if told else None,
+            partition if notifies else None,
             service="SageMaker" if submission is None else "Batch",
         ),
         turns=turns,

@@ -229,6 +229,6 @@ def _check_suffixes(requests: Sequence[JobRequest]) -> None:
     words = all(re.fullmatch(r"([a-z][a-z0-9]*)?", suffix) for suffix in suffixes)
     if not words or len({suffix[:1] for suffix in suffixes}) != len(suffixes):
         raise ValueError(
-            "job must make requests whose name_suffix is a word, or nothing, that begins with a letter of its own, "
-            f"like ['compile', ''], got {suffixes}"
+            "name_suffix values of a job's requests must be lower-case letters and digits, with distinct first letters, or one "
+            f"empty, like ['compile', ''], got {suffixes}"
         )

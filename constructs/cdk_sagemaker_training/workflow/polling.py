@@ -99,7 +99,7 @@ class Poller(Construct):
             id: The construct id.
             launch: The jobs.
             logs: Log options of the executions.
-            watch: The states that stop a job that is of no use; None for none.
+            watch: The states that stop a job by rules; None for none.
             queued: Whether the jobs are service jobs of AWS Batch, whose ids stand in place of names.
         """
         super().__init__(scope, id)
@@ -142,7 +142,7 @@ def polling_definition(partition: str, watch: WatchStates | None = None, *, queu
 
     Args:
         partition: Partition of ARNs.
-        watch: The states that stop a job that is of no use; None for none. With them there are fewer polls.
+        watch: The states that stop a job by rules; None for none. With them there are fewer polls.
         queued: Whether the jobs are service jobs of AWS Batch, whose ids stand in place of names.
     """
     # With fewer polls the intervals grow faster.

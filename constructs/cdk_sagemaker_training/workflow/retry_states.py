@@ -27,7 +27,7 @@ class RetryStates:
         retries: Mapping[Cause, Retry],
         alternatives: AlternativeStates,
         own: str,
-        told: str | None = None,
+        event_partition: str | None = None,
         *,
         service: str = "SageMaker",
     ) -> None:
@@ -37,10 +37,10 @@ class RetryStates:
             retries: Retries by cause.
             alternatives: The states that try one job after the other.
             own: JSONPath of the workflow's own data.
-            told: Partition of the event bus that is told of retries; None for none.
+            event_partition: Partition of the event bus that receives an event for each retry; None for none.
             service: How the names of errors begin with which a job is refused.
         """
-        self._alternatives, self._told, self._service = alternatives, told, service
+        self._alternatives, self._event_partition, self._service = alternatives, event_partition, service
         self._waits = {cause: retry.waits() for cause, retry in retries.items()}
         self._own = own
 
@@ -112,9 +112,9 @@ class RetryStates:
             states[f"Failed{_name(cause)}"] = self._failed(f"{cause}, {after}")
         for cause, waits in self._waits.items():
             states |= self._retried(cause, waits)
-        if self._told and self._alternatives.number:
+        if self._event_partition and self._alternatives.number:
             detail = {**self._detail(Cause.CAPACITY), "WaitSeconds": 0}
-            states["TellNextJob"] = put_event(self._told, RETRIED, detail, self._own, "NextJob")
+            states["TellNextJob"] = put_event(self._event_partition, RETRIED, detail, self._own, "NextJob")
         return states
 
     def _detail(self, cause: Cause) -> dict[str, Any]:
@@ -134,7 +134,7 @@ class RetryStates:
         if cause is not Cause.CAPACITY:
             return []
         rules = self._alternatives.rules(self._sign(cause, ("FailureReason",)))
-        return redirected(rules, {"NextJob": "TellNextJob"}) if self._told else rules
+        return redirected(rules, {"NextJob": "TellNextJob"}) if self._event_partition else rules
 
     def _again(self, cause: Cause, members: tuple[Member, ...]) -> list[dict[str, Any]]:
         if cause not in self._waits:
@@ -183,13 +183,13 @@ class RetryStates:
                     "Wait.$": f"States.ArrayGetItem({counter}.Waits, {counter}.Retries)",
                 },
                 "ResultPath": counter,
-                "Next": f"Tell{_name(cause)}" if self._told else wait if any(waits) else following,
+                "Next": f"Tell{_name(cause)}" if self._event_partition else wait if any(waits) else following,
             }
         }
-        if self._told:
+        if self._event_partition:
             detail = {**self._detail(cause), "WaitSeconds.$": f"{counter}.Wait"}
             states[f"Tell{_name(cause)}"] = put_event(
-                self._told, RETRIED, detail, self._own, wait if any(waits) else following
+                self._event_partition, RETRIED, detail, self._own, wait if any(waits) else following
             )
         if any(waits):
             states[wait] = {"Type": "Wait", "SecondsPath": f"{counter}.Wait", "Next": following}

@@ -1,4 +1,4 @@
-"""Rules by which a job that is of no use is stopped: it is silent, or a metric is out of bounds or improves no more."""
+"""Rules that stop a job: its log is silent, or a metric is out of bounds or no longer improves."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 _LEAST_SILENCE = 3_600
 _LEAST_PATIENCE = 600
-# An execution of the poller ends after nine hours or more, and the next one counts anew.
+# An execution of the poller ends after nine hours or more, and the next one starts from zero.
 _MOST_SECONDS = 6 * 3_600
 _MOST_READINGS = 10
 _MOST_LIMITS = 5
@@ -129,8 +129,8 @@ StopRule = Silence | MetricLimit | Plateau
 def _check_most(name: str, time: Duration | int) -> None:
     if seconds_of(name, time) > _MOST_SECONDS:
         raise ValueError(
-            f"{name} must be at most {_MOST_SECONDS} seconds, since each execution of the state machine that polls counts "
-            f"anew, like Duration.hours(2), got {seconds_of(name, time)} seconds"
+            f"{name} must be at most {_MOST_SECONDS} seconds, since each execution of the state machine that polls starts "
+            f"from zero, like Duration.hours(2), got {seconds_of(name, time)} seconds"
         )
 
 

@@ -68,7 +68,7 @@ class TrainingTask(tasks.CallAwsService):
         Args:
             scope: The construct that the state is part of.
             id: Its id among that construct's children, and its name unless ``state_name`` is given.
-            unique_by: What tells jobs apart in a Map, or where an execution comes to the state again: a place in the state's
+            unique_by: What distinguishes the jobs of a Map, or of a state that an execution enters again: a place in the state's
                 input, like ``sfn.JsonPath.string_at("$.index")`` where the Map's ``item_selector`` puts the item's index
                 there. Default: the execution runs the state once.
             props: The props of the job (``TrainingProps``), and those of every task state, such as ``comment`` and

@@ -136,7 +136,7 @@ class TrainingWorkflow(WorkflowMetrics, Construct):
             budget: What all attempts of an execution may take together, such as ``Budget(hours=48)``. An attempt runs at most for
                 what is left, and none begins with less than an attempt needs: the execution ends with the error
                 ``TrainingBudgetUsed``. What is left is in ``Budget`` of its output. Default: no limit.
-            stop_when: Rules by which a job that is of no use is stopped: ``Silence``, once no host has logged a line for a time,
+            stop_when: Rules that stop a job that makes no progress: ``Silence``, once no host has logged a line for a time,
                 ``MetricLimit``, once a metric is out of bounds, and ``Plateau``, once one improves no more. The job saves its
                 last checkpoint, and the execution ends with the error ``TrainingJobStopped`` and the rule as its cause; a silent
                 job is run again where ``retries`` have ``Cause.SILENT``. They need ``integration="poll"``, the default with
@@ -204,7 +204,7 @@ class TrainingWorkflow(WorkflowMetrics, Construct):
         submission = None if queue is None else submission_to(queue, every)
         launch.advise_unlisted(integration)
         launch.advise(short_time_advice("timeout", timeout))
-        of_budget = budget_states(budget, every, launch, told=bool(notify))
+        of_budget = budget_states(budget, every, launch, notifies=bool(notify))
         metrics = MetricStates(launch.partition, OWN) if job_metrics else None
         models = model_check(missing_model, props["output"])
         reserved = reserved_capacity(launch.stack, every)
@@ -236,7 +236,7 @@ class TrainingWorkflow(WorkflowMetrics, Construct):
             partition=launch.partition,
             models=models,
             watched=bool(stop_when),
-            told=bool(notify),
+            notifies=bool(notify),
             metrics=metrics,
             submission=submission,
         )

@@ -1,4 +1,4 @@
-"""The states that look at a training job, and stop one that a rule says is of no use."""
+"""The states that check a training job against stop rules, and stop it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SILENT = "no host has logged a line for"
 
 
 class WatchStates:
-    """The states of the poller that look at a training job, and stop one that a rule says is of no use.
+    """The states of the poller that check a training job against stop rules, and stop it.
 
     What the job was stopped for is in `$.Stop.Because`; it is empty until then. The poller polls on until the job has ended, so
     that its last checkpoint is in S3.

@@ -127,7 +127,7 @@ def check_silence(retries: Mapping[Cause, Retry] | None, stop_when: Sequence[Sto
 
 
 def budget_states(
-    budget: Budget | None, requests: Sequence[Mapping[str, Any]], launch: Launch, *, told: bool = False
+    budget: Budget | None, requests: Sequence[Mapping[str, Any]], launch: Launch, *, notifies: bool = False
 ) -> BudgetStates | None:
     """Return the states of a budget; None without one.
 
@@ -135,7 +135,7 @@ def budget_states(
         budget: The prop ``budget``.
         requests: The rendered requests of all jobs.
         launch: The workflow's jobs.
-        told: Whether an event is put once the budget is nearly used.
+        notifies: Whether an event is put once the budget is nearly used.
 
     Raises:
         ValueError: The job makes several requests, or how long one runs is not known.
@@ -151,7 +151,7 @@ def budget_states(
         raise ValueError(
             "max_runtime must be known at synth where a budget is given, like Duration.hours(6), got a token"
         )
-    partition = launch.partition if told else None
+    partition = launch.partition if notifies else None
     return BudgetStates(budget, requests, launch.max_runtime_seconds, OWN, partition)
 
 

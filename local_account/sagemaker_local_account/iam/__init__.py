@@ -1,1 +1,1 @@
-"""Who calls and whether the call is allowed: SigV4, policies, resource policies, sessions."""
+"""Authentication and authorization: SigV4, policies, resource policies, sessions."""

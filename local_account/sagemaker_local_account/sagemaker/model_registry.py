@@ -1,6 +1,6 @@
 """SageMaker's model registry: model package groups and the versions in them, kept by moto's backend.
 
-moto takes every request, forgets ClientToken, and deletes nothing; here requests are validated, and what moto would drop without
+moto takes every request, ignores ClientToken, and deletes nothing; here requests are validated, and what moto would drop without
 a word is rejected by name.
 """
 

@@ -108,7 +108,7 @@ class _Preprocessor(Preprocessor):
 def _parsed_once(parse: Callable[[str], tuple[Any, Any]]) -> Callable[[str], tuple[Any, Any]]:
     """Keeps the syntax trees of the last definitions; moto parses one at each StartExecution, 50 ms of a processor for 6 KB.
 
-    The program of an execution holds its state, and is made anew from the tree.
+    The program of an execution holds its state, and is made again from the tree.
     """
 
     @functools.lru_cache(maxsize=32)
@@ -159,7 +159,7 @@ def _only_while_running(method: Any) -> Any:
 
 
 def _with_parent(make_frame: Any) -> Any:
-    """Adds the parent to a frame, which tells a state's timeout from its execution's; moto's frames have none."""
+    """Adds the parent to a frame, which distinguishes a state's timeout from its execution's; moto's frames have none."""
 
     def as_inner_frame_of(cls: Any, env: Environment, *args: Any, **kwargs: Any) -> Environment:
         frame: Environment = make_frame(cls, env, *args, **kwargs)
