@@ -5,7 +5,7 @@
 ``lowest`` has the lowest version of each package that the two pyproject.toml name, ``newest`` the newest that they take; all
 else is the newest in both. In each environment the README's stack is synthesized, the tests of the constructs run, and the stack
 is deployed to a local account, where its job's hosts run a command in place of the training: that takes PyTorch, which `make
-soak` has. Node and the CDK CLI are those of `make setup`. Prints rows of a table.
+soak` has. Node and the CDK CLI are those of `make setup`. Prints the table of docs/upgrading.md.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ def main() -> None:
     parser.add_argument("--check", choices=CHECKS, action="append", help="by default all; all others need install")
     parser.add_argument("--folder", type=Path, default=ROOT / "build" / "matrix", help="for environments and outputs")
     given = parser.parse_args()
-    print("", "Python", "dependencies", *CHECKS, "", sep=" | ", flush=True)
+    columns = ("Python", "dependencies", "aws-cdk-lib", *CHECKS)
+    print(row(*columns), row(*["---"] * len(columns)), sep="\n", flush=True)
     failed = False
     for python in given.python or filter(shutil.which, PYTHONS):
         for dependencies in given.dependencies or ("lowest", "newest"):
@@ -72,8 +73,22 @@ def main() -> None:
                     (home.parent / f"{home.name}.{name}.log").write_text(error.stdout)
                     results.append("failed")
                     failed = True
-            print("", Path(python).name, dependencies, *results, "", sep=" | ", flush=True)
+            print(row(*versions(home, python, dependencies), *results), flush=True)
     sys.exit(failed)
+
+
+def row(*cells: str) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def versions(home: Path, python: str, dependencies: str) -> tuple[str, str, str]:
+    """The first cells of an environment's row."""
+    show = "import platform, importlib.metadata as found; print(platform.python_version(), found.version('aws-cdk-lib'))"
+    try:
+        version, cdk = run([home / "bin" / "python", "-c", show], home).split()
+    except (OSError, subprocess.CalledProcessError):  # it was not installed
+        return Path(python).name, dependencies, ""
+    return version, dependencies, cdk
 
 
 def install(home: Path, python: str, dependencies: str) -> None:
@@ -129,12 +144,12 @@ def job(home: Path, python: str, dependencies: str) -> None:
     run([home / "bin" / "local-account", "run", "--", "sh", "-ec", DEPLOY_AND_START], home)
 
 
-def run(command: Sequence[str | Path], folder: Path, **variables: str) -> None:
-    """Run a command with the programs of an environment; its output is that of the error."""
+def run(command: Sequence[str | Path], folder: Path, **variables: str) -> str:
+    """Run a command with the programs of an environment; its output, which an error has too."""
     path = f"{Path(command[0]).parent}:{ROOT / 'node_modules' / '.bin'}:{os.environ['PATH']}"
     # Bytecode of what is imported is kept, since pip compiled nothing.
     own = {"PATH": path, "PYTHONPATH": "", "PYTHONDONTWRITEBYTECODE": "", **variables}
-    subprocess.run(
+    return subprocess.run(
         command,
         cwd=folder,
         env={**os.environ, **own},
@@ -142,7 +157,7 @@ def run(command: Sequence[str | Path], folder: Path, **variables: str) -> None:
         text=True,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-    )
+    ).stdout
 
 
 CHECKS: dict[str, Callable[[Path, str, str], None]] = {

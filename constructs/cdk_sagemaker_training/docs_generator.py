@@ -131,7 +131,7 @@ def ours() -> dict[str, str]:
 
 
 def known() -> dict[str, Known]:
-    """By when props must be known, by ``"Owner.prop"``: those of jobs, whose owner is ``TrainingProps``, and of values."""
+    """When props must be known, by ``"Owner.prop"``: those of jobs, whose owner is ``TrainingProps``, and of values."""
     of_jobs = {f"TrainingProps.{name}": prop.known for name, prop in table().items() if prop.known is not None}
     return {**execution_input.KNOWN, **of_jobs}
 

@@ -58,7 +58,7 @@ class Execution:
 
 
 class AccountUnderTest:
-    """A running local account, bootstrapped for the CDK, in which every call is held against the caller's permissions.
+    """A running local account, bootstrapped for the CDK, in which every call needs the permissions of its caller.
 
     Attributes:
         account: The account.

@@ -66,7 +66,7 @@ def test_padded_ranks_read_every_batch_and_the_first_of_them_again() -> None:
 
 def test_more_ranks_than_batches_are_refused_unless_they_are_padded() -> None:
     with pytest.raises(
-        ValueError, match="every batch of 2 for 3 ranks: give a smaller batch_size than 8, or even='pad'"
+        ValueError, match="every batch of 2 for 3 ranks: set a smaller batch_size than 8, or even='pad'"
     ):
         Plan(8, 16).sequences(3)
     assert [one.number(0) for one in Plan(8, 16, even="pad").sequences(3)] == [0, 1, 0]

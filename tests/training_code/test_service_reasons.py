@@ -64,7 +64,7 @@ def test_a_serving_process_that_dies_again_and_again_ends_its_host(serve: Serve)
         if server.pid not in killed:
             killed.add(server.pid)
             os.kill(server.pid, signal.SIGKILL)
-    with pytest.raises(DataServiceError, match=r"was killed \(-9\).*, 5 times without a batch, and is given up"):
+    with pytest.raises(DataServiceError, match=r"was killed \(-9\).*, 5 times without a batch, and is not restarted"):
         server.wait()
 
 
@@ -90,13 +90,13 @@ def test_an_error_in_the_dataset_reaches_trainer_and_data_hosts_with_its_traceba
 
 def test_a_batch_for_which_there_is_no_memory_is_an_error_with_its_size(start: Start) -> None:
     host = start("serve", about={"side": 512}, most_bytes=2**20)
-    said = "a batch of 8388[0-9]+ bytes finds no room in shared memory"
+    said = "a batch of 8388[0-9]+ bytes does not fit into shared memory"
     with (
         pytest.raises(DataServiceError, match=said),
         BatchReader([f"localhost:{host.line()}"], job="job") as reader,
     ):
         list(reader)
-    assert "finds no room" in host.rest()[0]
+    assert "does not fit into shared memory" in host.rest()[0]
 
 
 def test_a_data_host_whose_port_is_closed_is_named_with_it(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:

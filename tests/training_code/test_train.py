@@ -234,7 +234,7 @@ def test_two_ranks_train_exactly_alike_with_a_data_host_and_without(
 def test_a_batch_size_that_leaves_a_rank_without_a_batch_is_an_error_that_says_so(start: Start, tmp_path: Path) -> None:
     ended = start(tmp_path, *ONE_WORKER, "--epochs", "2", "--batch-size", "2000", processes=2).end()
     assert ended.code != 0
-    assert any("give a smaller batch_size than 2000" in line for line in ended.lines), ended
+    assert any("set a smaller batch_size than 2000" in line for line in ended.lines), ended
 
 
 EVEN = (*ONE_WORKER, "--epochs", "2", "--batch-size", "200")  # of 1,437 digits: four batches for each of two ranks

@@ -114,7 +114,7 @@ class Plan:
         if self.even and self.batches and self.batches < ranks:
             raise ValueError(
                 f"even=True leaves out what is not enough for all ranks, which is every batch of {self.batches} for "
-                f"{ranks} ranks: give a smaller batch_size than {self.batch_size}, or even='pad'"
+                f"{ranks} ranks: set a smaller batch_size than {self.batch_size}, or even='pad'"
             )
         left = [self.batches // ranks if self.even else len(range(rank, self.batches, ranks)) for rank in range(ranks)]
         return [Sequence(None, rank, ranks, count) for rank, count in enumerate(left)]

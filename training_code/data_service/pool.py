@@ -146,7 +146,7 @@ def _forked(target: Callable[..., None], pipe: Any, *arguments: Any) -> None:
 def describe_exit(code: int) -> str:
     """How a process has ended, as a sentence's verb."""
     if code == -signal.SIGKILL:
-        return "was killed (-9): what ran out of memory is ended so"
+        return "was killed (-9), as by the kernel when memory runs out"
     if code < 0:
         return f"was ended by {signal.Signals(-code).name} ({code})"
     return f"ended with {code}"

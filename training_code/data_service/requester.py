@@ -169,7 +169,7 @@ class Host:
         if isinstance(connected, OSError):
             self._break(str(connected))
             return
-        self._why = "it accepts connections, and has not said who it is"
+        self._why = "it accepts connections, but has sent no HELLO"
         allocate = self._requester.memory.empty
         self._connection = Connection(connected, self._requester.selector, self._take, self._lose, allocate)
         self._pinged = now

@@ -1,4 +1,4 @@
-"""By when each prop must be known: what an execution's input may decide, what a deployment may, and what the app itself must.
+"""When each prop must be known: what an execution's input may decide, what a deployment may, and what the app itself must.
 
 A prop that the input may decide takes ``sfn.JsonPath``, whole or within other text. One that a policy is made of must be known
 when the stack is deployed, and takes CDK's other tokens. One that shapes the request, or is checked, must be known at synth.
@@ -170,7 +170,7 @@ def check_known(prop: str, value: Any, known: Known | None, example: str) -> Non
     Args:
         prop: The prop's name.
         value: Its value.
-        known: By when it must be known, and why; None where an execution may decide it.
+        known: When it must be known, and why; None where an execution may decide it.
         example: A value, as Python source, for the message.
 
     Raises:
@@ -231,7 +231,7 @@ def page(known: Mapping[str, Known]) -> str:
     """The section of docs/members.md on what an execution's input may decide.
 
     Args:
-        known: By when props must be known, by ``"Owner.prop"``; the owner of a job's props is ``TrainingProps``.
+        known: When props must be known, by ``"Owner.prop"``; the owner of a job's props is ``TrainingProps``.
     """
     rows = [
         f"| `{name.removeprefix('TrainingProps.')}` | {when} | {why.removeprefix('since ')} |"

@@ -19,7 +19,7 @@ class Known(NamedTuple):
     """When a prop must be known.
 
     Args:
-        when: By when: an ``"execution"`` may decide it, or it must be known at ``"deployment"`` or at ``"synth"``.
+        when: An ``"execution"`` may decide it, or it must be known at ``"deployment"`` or at ``"synth"``.
         why: Why not later; of a prop that an execution decides, how it does. Default: none.
     """
 
@@ -73,7 +73,7 @@ class Prop:
             members: The members of the request that come from it.
             check: Raises ``ValueError`` for a value that breaks a rule of the prop's own, or one between it and other props.
                 It is called where the prop is given, and not None. Default: no rule beyond the type and the service model's.
-            known: By when the prop must be known, for text and numbers. Default: no row in docs/members.md, and no limit.
+            known: When the prop must be known, for text and numbers. Default: no row in docs/members.md, and no limit.
             example: A value, as Python source, for messages. Default: that of the prop's type.
         """
         self.members = members
