@@ -25,7 +25,7 @@ from packaging.requirements import Requirement
 ROOT = Path(__file__).parent.parent
 PYTHONS = ("python3.11", "python3.12", "python3.13", "python3.14")
 # What tests/constructs import besides, in the versions of requirements-dev.txt.
-TOOLS = ("cdk-nag", "deploy-time-build", "docstring_parser", "hypothesis", "pandas", "pytest", "pytest-timeout")
+TOOLS = ("deploy-time-build", "docstring_parser", "hypothesis", "pandas", "pytest", "pytest-timeout")
 START = """
 import json, time
 import boto3
@@ -133,7 +133,9 @@ def readme_app() -> str:
 def constructs(home: Path, python: str, dependencies: str) -> None:
     """The tests of the constructs, which import the wheel's."""
     # Warnings are no errors: the lowest versions may use what the newest of their own dependencies deprecate.
-    run([home / "bin" / "pytest", "-q", "-W", "default", "-m", "not soak", "tests/constructs"], ROOT)
+    # test_from_cdk needs cdk-nag, which takes no aws-cdk-lib below 2.257.
+    options = ["-q", "-W", "default", "-m", "not soak", "--ignore=tests/constructs/test_from_cdk.py"]
+    run([home / "bin" / "pytest", *options, "tests/constructs"], ROOT)
 
 
 def job(home: Path, python: str, dependencies: str) -> None:

@@ -207,7 +207,7 @@ def _serve(options: Options) -> None:
     with options.account() as account:
         _warn_of_losses(account)
         print(cli_lifecycle.exports(account.description, account.state))
-        print(f"# The account answers at {account.endpoint_url}; its log is {account.state / 'account.log'}.")
+        print(f"# The account listens at {account.endpoint_url}; its log is {account.state / 'account.log'}.")
         if account.description.web_url is not None:
             print(f"# What it has is shown at {account.description.web_url}")
         print("# Paste the lines above into another terminal. Ctrl-C ends the account and its jobs.", flush=True)

@@ -49,7 +49,7 @@ def up(
     if account is None:
         print(f"starting an account on {state} ...", flush=True)
         account = start_detached(state, context.find_root().obj.arguments)
-    print(f"the account answers at {account.endpoint_url} (process {account.pid}); its log is {state / 'account.log'}")
+    print(f"the account listens at {account.endpoint_url} (process {account.pid}); its log is {state / 'account.log'}")
     if account.web_url is not None:
         print(f"what it has is shown at {account.web_url}")
     if deploy and Path("cdk.json").is_file():

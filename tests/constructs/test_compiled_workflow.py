@@ -148,11 +148,8 @@ def test_advice_becomes_warnings_that_can_be_acknowledged() -> None:
     stack = Stack()
     job = CompiledJob(InstanceGroup("ml.p3.2xlarge", 2), compiler=TrainingCompiler(debug=True), launcher=PyTorchXla())
     stack.workflow(job=job, image=TrainingImage.from_training_compiler(stack, "Image", "pytorch", "1.13.1"))
-    cdk.Validations.of(stack).acknowledge(
-        cdk.Acknowledgment(
-            id="annotation::cdk-sagemaker-training:training-compiler-end-of-life",
-            reason="moved to torch.compile next year",
-        )
+    cdk.Annotations.of(stack).acknowledge_warning(
+        "cdk-sagemaker-training:training-compiler-end-of-life", "moved to torch.compile next year"
     )
     assert sorted(stack.warned()) == ["no-efa", "scale-up-first", "training-compiler-debug"]
 

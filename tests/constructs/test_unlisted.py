@@ -202,8 +202,7 @@ def test_what_is_listed_is_not_warned_of() -> None:
 def test_the_warning_can_be_acknowledged() -> None:
     stack = Stack()
     stack.workflow(DataParallelJob(on(unlisted("ml.p9e.48xlarge"))))
-    answer = cdk.Acknowledgment(id=f"annotation::{WARNING}", reason="in our account since Monday")
-    cdk.Validations.of(stack).acknowledge(answer)
+    cdk.Annotations.of(stack).acknowledge_warning(WARNING, "in our account since Monday")
     assert stack.unlisted_values() == []
 
 

@@ -131,7 +131,7 @@ def test_a_detached_account_has_a_session_of_its_own_which_a_closed_terminal_doe
 
 def test_up_again_finds_the_account_that_runs(detached: tuple[Path, dict[str, str]]) -> None:
     folder, exports = detached
-    assert run(folder, "up").stdout.startswith(f"the account answers at {exports['AWS_ENDPOINT_URL']} ")
+    assert run(folder, "up").stdout.startswith(f"the account listens at {exports['AWS_ENDPOINT_URL']} ")
 
 
 def test_faults_are_injected_from_any_folder_with_the_exported_variables(

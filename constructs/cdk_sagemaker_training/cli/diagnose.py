@@ -84,7 +84,7 @@ def evidence_of(account: Account, job: Job, described: Mapping[str, Any]) -> Evi
     Args:
         account: Its account.
         job: The job.
-        described: The answer of DescribeTrainingJob.
+        described: The response of DescribeTrainingJob.
     """
     from cdk_sagemaker_training.client.utilization import shares, utilization
     from cdk_sagemaker_training.planning.evidence import Evidence, HostUse, read_log
@@ -112,7 +112,7 @@ def data_group_of(described: Mapping[str, Any]) -> str | None:
     """Return the name of the group that prepares data: ``data_group``, or the only one without accelerators beside others.
 
     Args:
-        described: The answer of DescribeTrainingJob.
+        described: The response of DescribeTrainingJob.
     """
     from cdk_sagemaker_training.facts.instance_facts import instance_facts
 
@@ -131,7 +131,7 @@ def configuration_of(
     """Return the names of the groups, and the machines; None where they are other than one type that trains, with data hosts.
 
     Args:
-        described: The answer of DescribeTrainingJob.
+        described: The response of DescribeTrainingJob.
         data_group: Name of the group that prepares data.
     """
     from cdk_sagemaker_training.planning.step_time import Configuration, Machines
@@ -164,7 +164,7 @@ def change_text(
         finding: The finding.
         configuration: The job's machines.
         groups: Names of its groups.
-        described: The answer of DescribeTrainingJob.
+        described: The response of DescribeTrainingJob.
     """
     from cdk_sagemaker_training.planning.construct_call import construct_call
 

@@ -37,7 +37,7 @@ class Shown:
     """What a page shows of one job.
 
     Attributes:
-        job: The answer of DescribeTrainingJob.
+        job: The response of DescribeTrainingJob.
         metrics: The points of each metric, in seconds since the job was created.
         lines: The last log lines.
         states: The states of its execution.

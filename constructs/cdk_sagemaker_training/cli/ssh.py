@@ -66,7 +66,7 @@ def check_reachable(job: Mapping[str, Any], host: str, hosts: list[str]) -> None
     """Check that a session can be opened.
 
     Args:
-        job: The answer of DescribeTrainingJob.
+        job: The response of DescribeTrainingJob.
         host: The host.
         hosts: Names of the job's hosts.
 

@@ -26,9 +26,9 @@ class Watched:
     """An execution and its newest job, or a job alone.
 
     Attributes:
-        execution: The answer of DescribeExecution; None for a job alone.
+        execution: The response of DescribeExecution; None for a job alone.
         states: The states that the execution entered.
-        job: The answer of DescribeTrainingJob; None until there is a job.
+        job: The response of DescribeTrainingJob; None until there is a job.
         lines: The last lines of the job's hosts.
         utilization: The shares of its vCPUs and GPUs that each host uses, ``cpu`` and ``gpu``, as far as CloudWatch has them.
         groups: The instance group of each host, as far as the log has it.

@@ -63,7 +63,7 @@ class Execution:
         return f"Execution({self.arn!r})"
 
     def describe(self) -> dict[str, Any]:
-        """Return the answer of DescribeExecution.
+        """Return the response of DescribeExecution.
 
         Raises:
             NotFoundError: There is no such execution.

@@ -46,7 +46,7 @@ class Job:
         return f"Job({self.name!r})"
 
     def describe(self) -> dict[str, Any]:
-        """Return the answer of DescribeTrainingJob.
+        """Return the response of DescribeTrainingJob.
 
         Raises:
             NotFoundError: There is no such job in this account and region.

@@ -24,7 +24,7 @@ def utilization(
 
     Args:
         cloudwatch: boto3's client of CloudWatch.
-        job: The answer of DescribeTrainingJob.
+        job: The response of DescribeTrainingJob.
         hosts: Such as ``["algo-1"]``.
         names: Of the metrics.
     """

@@ -10,12 +10,14 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import jsii
-from aws_cdk import Stack, Validations
+from aws_cdk import Stack
 from aws_cdk import aws_iam as iam
 from constructs import IConstruct, IValidation
 
 # The justification of each suppressed finding, by the id of the finding.
 Reasons = Mapping[str, str]
+# `Validations.ACKNOWLEDGED_RULES_METADATA_KEY`, which aws-cdk-lib has since 2.257.
+ACKNOWLEDGED = "aws:cdk:acknowledged-rules"
 
 
 def acknowledge(scope: IConstruct, reasons: Reasons) -> None:
@@ -26,7 +28,7 @@ def acknowledge(scope: IConstruct, reasons: Reasons) -> None:
         reasons: The justification of each suppressed finding, by the id of the finding.
     """
     # The same metadata as `Validations.acknowledge` writes, without its search of the whole tree for a warning of that id.
-    scope.node.add_metadata(Validations.ACKNOWLEDGED_RULES_METADATA_KEY, dict(reasons))
+    scope.node.add_metadata(ACKNOWLEDGED, dict(reasons))
 
 
 @jsii.implements(IValidation)

@@ -56,8 +56,8 @@ def unlisted(value: str | int) -> Any:
     For values that AWS accepts and a list of this library lacks: an instance type (also for a launcher or a compiler), the
     version of a container, a region, the service of an endpoint, an enum value of the API. Facts about such a value, like the
     accelerators of a type, are unknown, and checks that need them are skipped. Synthesis warns of each unlisted value
-    (``cdk-sagemaker-training:unlisted``, which ``Validations`` acknowledges); AWS accepts or refuses it when the stack is
-    deployed or the job starts.
+    (``cdk-sagemaker-training:unlisted``, which ``Annotations.acknowledge_warning`` suppresses); AWS accepts or refuses it when
+    the stack is deployed or the job starts.
 
     Args:
         value: Text or a whole number.

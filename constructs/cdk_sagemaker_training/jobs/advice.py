@@ -16,7 +16,7 @@ class Advice:
     """A warning about a configuration that AWS accepts but that costs money or time; added at synthesis.
 
     Args:
-        id: Id of the warning, which ``Validations.acknowledge`` suppresses.
+        id: Id of the warning, which ``Annotations.acknowledge_warning`` suppresses.
         text: Text of the warning.
     """
 

@@ -52,7 +52,7 @@ def add_interface_endpoint(
     Raises:
         ValueError: The service is unknown, or already has an endpoint.
     """
-    from aws_cdk import Validations
+    from aws_cdk import Annotations
     from aws_cdk import aws_ec2 as ec2
 
     check_listed(
@@ -62,7 +62,7 @@ def add_interface_endpoint(
         f"endpoints must be among {', '.join(map(repr, PURPOSES))}, like ['sts']",
     )
     if is_unlisted(service):
-        Validations.of(scope).add_warning(*unlisted_warning(service))
+        Annotations.of(scope).add_warning_v2(*unlisted_warning(service))
     name = "".join(part.capitalize() for part in service.split("."))
     if scope.node.try_find_child(f"{name}Endpoint"):
         raise ValueError(f"endpoints must list each service once, like ['sts'], got {service!r} twice")

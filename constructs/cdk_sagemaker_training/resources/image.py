@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aws_cdk import IgnoreMode, RemovalPolicy, Stack, Validations
+from aws_cdk import Annotations, IgnoreMode, RemovalPolicy, Stack
 from aws_cdk import aws_ecr as ecr
 from constructs import Construct
 
@@ -295,7 +295,7 @@ class TrainingImage(Construct):
             )
         elif found is not None:
             image._repositories = found
-            Validations.of(image).add_warning("cdk-sagemaker-training:repository-unknown", _UNKNOWN)
+            Annotations.of(image).add_warning_v2("cdk-sagemaker-training:repository-unknown", _UNKNOWN)
         return image
 
     @staticmethod

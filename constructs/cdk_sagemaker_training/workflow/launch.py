@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from aws_cdk import Stack, Validations
+from aws_cdk import Annotations, Stack
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
@@ -181,7 +181,7 @@ class Launch:
         for one in advice:
             if one not in self._advised:
                 self._advised.add(one)
-                Validations.of(self._scope).add_warning(one.id, one.text)
+                Annotations.of(self._scope).add_warning_v2(one.id, one.text)
 
     def _checkpoint_uri(self, folder: str) -> str | None:
         if self.checkpoints is None:
