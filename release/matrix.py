@@ -83,7 +83,9 @@ def row(*cells: str) -> str:
 
 def versions(home: Path, python: str, dependencies: str) -> tuple[str, str, str]:
     """The first cells of an environment's row."""
-    show = "import platform, importlib.metadata as found; print(platform.python_version(), found.version('aws-cdk-lib'))"
+    show = (
+        "import platform, importlib.metadata as found; print(platform.python_version(), found.version('aws-cdk-lib'))"
+    )
     try:
         version, cdk = run([home / "bin" / "python", "-c", show], home).split()
     except (OSError, subprocess.CalledProcessError):  # it was not installed

@@ -199,7 +199,10 @@ A_REQUEST = {"AlgorithmSpecification": {"TrainingImage": "image", "TrainingInput
             {"ProfilerConfig": {"DisableProfiler": True}},
             "no argument for ProfilerConfig; `training-jobs export` prints",
         ),
-        ({"StoppingCondition": {"MaxRuntimeInSeconds": "<Left>"}}, "the request takes <Left> from an execution's input"),
+        (
+            {"StoppingCondition": {"MaxRuntimeInSeconds": "<Left>"}},
+            "the request takes <Left> from an execution's input",
+        ),
     ],
     ids=["without the SDK", "a member", "what an execution knows"],
 )

@@ -159,7 +159,9 @@ class BatchServer:
                 self._deaths.append(time.monotonic())
                 ended = f"the serving process {describe_exit(self._process.exitcode)}"
                 if len(self._deaths) == MAX_DEATHS and self._deaths[-1] - self._deaths[0] < WITHIN:
-                    self._fail(DataServiceError(f"{ended}, {len(self._deaths)} times without a batch, and is not restarted"))
+                    self._fail(
+                        DataServiceError(f"{ended}, {len(self._deaths)} times without a batch, and is not restarted")
+                    )
                     return
                 print(f"{ended}; another is started", flush=True)
                 self._start()

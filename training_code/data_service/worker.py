@@ -89,7 +89,9 @@ class _OpenSlots:
                     try:
                         os.posix_fallocate(file.fileno(), 0, size)
                     except OSError as error:
-                        raise MemoryError(f"a batch of {size} bytes does not fit into shared memory: {error}") from error
+                        raise MemoryError(
+                            f"a batch of {size} bytes does not fit into shared memory: {error}"
+                        ) from error
                 found = self._mapped[path] = mmap.mmap(file.fileno(), max(length, size))
         return memoryview(found)
 

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 def plan(
     context: typer.Context,
     measured: Annotated[Path, typer.Argument(metavar="MEASURED", help="The JSON of `training-jobs measure`.")],
-    price: Annotated[list[str] | None, typer.Option(metavar="TYPE=DOLLARS", help="Dollars an hour of a machine.")] = None,
+    price: Annotated[
+        list[str] | None, typer.Option(metavar="TYPE=DOLLARS", help="Dollars an hour of a machine.")
+    ] = None,
     prices: Annotated[Path | None, typer.Option(help='A JSON file of prices: {"ml.g5.xlarge": 1.408}.')] = None,
     price_list: Annotated[
         list[str] | None, typer.Option(metavar="TYPE", help="A type whose price is looked up in AWS's Price List.")

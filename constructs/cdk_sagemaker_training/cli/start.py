@@ -90,7 +90,9 @@ def dry_run(
     set: Set = None,
     input: Input = None,
     name: Name = None,
-    price: Annotated[list[str] | None, typer.Option(metavar="TYPE=DOLLARS", help="Dollars an hour of a machine.")] = None,
+    price: Annotated[
+        list[str] | None, typer.Option(metavar="TYPE=DOLLARS", help="Dollars an hour of a machine.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Print what the next start would send: the request of each job, and its machines' time at most.

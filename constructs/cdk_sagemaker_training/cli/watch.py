@@ -24,7 +24,9 @@ _BELOW = 3  # lines
 def watch(
     context: typer.Context,
     name: Target = None,
-    price: Annotated[list[str] | None, typer.Option(metavar="TYPE=DOLLARS", help="Dollars an hour of a machine.")] = None,
+    price: Annotated[
+        list[str] | None, typer.Option(metavar="TYPE=DOLLARS", help="Dollars an hour of a machine.")
+    ] = None,
     every: Annotated[float, typer.Option(min=0.1, help="Seconds between two polls.")] = 2.0,
     svg: Annotated[Path | None, typer.Option(help="Also write the last picture to this file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print a line of JSON for each change.")] = False,
