@@ -108,7 +108,7 @@ def refused(code: str, message: str) -> ClientError:
             "have expired; `aws sso",
         ),
         (SSOTokenLoadError(error_msg="no token"), "have expired; `aws sso login`"),
-        (refused("UnrecognizedClientException", "The security token is invalid"), "does not know the access key"),
+        (refused("UnrecognizedClientException", "The security token is invalid"), "the access key does not exist"),
         (refused("ThrottlingException", "Rate exceeded"), "AWS throttles ListTrainingJobs"),
         (EndpointConnectionError(endpoint_url="https://x"), "check the region, the network"),
         (
