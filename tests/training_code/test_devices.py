@@ -21,7 +21,7 @@ from preloaded import start
 sys.path.insert(0, str(Path(__file__).parents[2] / "training_code"))
 
 from common.job import Job
-from common.process_group import freeze_objects, process_group, resumed_from, to_device
+from common.process_group import freeze_objects, process_group, to_device
 
 TRAINING_CODE = Path(__file__).parents[2] / "training_code"
 SECOND_RANK = Job.here({"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"})
@@ -56,14 +56,6 @@ def test_matrices_of_float32_are_multiplied_in_tf32(joined: list[tuple[str, Any]
 
 def test_a_rank_computes_with_one_thread_beside_the_others_of_its_host(joined: list[tuple[str, Any]]) -> None:
     assert ("threads", 1) in joined
-
-
-def test_ranks_that_resume_from_different_steps_do_not_train(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dist, "is_initialized", lambda: True)
-    monkeypatch.setattr(dist, "get_world_size", lambda: 2)
-    monkeypatch.setattr(dist, "all_gather_object", lambda found, mine: found.__setitem__(slice(None), [mine, 0]))
-    with pytest.raises(RuntimeError, match=r"all ranks must resume from the same step, got \[84, 0\] by rank"):
-        resumed_from(84)
 
 
 def test_a_full_collection_of_garbage_looks_at_the_loops_own_objects_alone() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from preloaded import start
+from preloaded import agents_store, start
 
 HERE = Path(__file__).parent
 TRAINING_CODE = HERE.parents[1] / "training_code"
@@ -17,15 +18,19 @@ KIND = TRAINING_CODE / "model_parallel"
 STEPS, LONG = 4, 16
 COMMON = (
     "--context 16 --batch-size 8 --log-every 1 --checkpoint-every 0 "
-    f"--learning-rate 0.01 --warm-up 1 --least-rate 1 --steps {STEPS}"
+    f"--learning-rate 0.01 --warm-up 3 --least-rate 1 --steps {STEPS}"
 )
+EVALUATED = "--evaluate-every 2"
 ALONE = {name: f"--model {name}" for name in ("llama", "qwen3", "gpt2", "untied_gpt2")}
 ON_FOUR_RANKS = {
     "llama, tensor x fsdp, recomputed": "--model llama --tensor 2 --activation-checkpointing --activation-offloading",
     "qwen3, tensor x fsdp": "--model qwen3 --tensor 2 --microbatches 2",
     "untied_gpt2, pipeline x fsdp": "--model untied_gpt2 --pipeline 2 --microbatches 2",
 }
+# On two hosts of two ranks each.
 MORE_ON_FOUR_RANKS = {
+    "llama, tensor x fsdp": "--model llama --tensor 2",
+    "qwen3, tensor x fsdp, one batch": "--model qwen3 --tensor 2",
     "llama, fsdp": "--model llama --data-shard 4",
     "llama, tensor": "--model llama --tensor 4",
     "llama, hybrid shard": "--model llama --data-replicate 2 --data-shard 2",
@@ -74,18 +79,24 @@ class Launched:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        (folder / "tokens").mkdir()
-        walk = np.cumsum(np.random.default_rng(0).integers(0, 3, 5000)) % 128
-        np.save(folder / "tokens" / "tokens-00000.npy", walk.astype(np.uint16))
+        for seed, (channel, tokens) in enumerate({"tokens": 5000, "validation": 300}.items()):
+            (folder / channel).mkdir()
+            walk = np.cumsum(np.random.default_rng(seed).integers(0, 3, tokens)) % 128
+            np.save(folder / channel / "tokens-00000.npy", walk.astype(np.uint16))
         self.program(MODELS, folder)
 
-    def run(self, ranks: int, layouts: dict[str, str]) -> None:
+    def run(self, ranks: int, layouts: dict[str, str], hosts: int = 1) -> None:
         pairs = [(folder_of(name), [*COMMON.split(), *arguments.split()]) for name, arguments in layouts.items()]
         command = [HERE / "parallel_layouts.py", self.folder, json.dumps(pairs)]
-        errors = self.folder / "errors"
-        with start(command, cwd=self.folder, env=self.environment(), ranks=ranks, errors=errors) as program:
-            printed, _ = program.communicate()
-            assert program.wait() == 0, printed + errors.read_text()
+        errors, store = self.folder / "errors", agents_store() if hosts > 1 else None
+        options = {"cwd": self.folder, "env": self.environment(), "ranks": ranks // hosts, "world": ranks}
+        with contextlib.ExitStack() as stack:
+            programs = [
+                stack.enter_context(start(command, first=first, store=store, errors=errors, **options))
+                for first in range(0, ranks, ranks // hosts)
+            ]
+            printed = [program.communicate()[0] for program in programs]
+            assert [program.wait() for program in programs] == [0] * hosts, (printed, errors.read_text())
 
     def program(self, code: str, *arguments: object) -> str:
         script, errors = self.folder / "program.py", self.folder / "errors"
@@ -102,8 +113,9 @@ class Launched:
             "PYTHONPATH": paths,
             "TORCHINDUCTOR_CACHE_DIR": str(self.folder / "compiler-cache"),
             "HF_HUB_OFFLINE": "1",
-            "SM_CHANNELS": '["tokens"]',
+            "SM_CHANNELS": '["tokens", "validation"]',
             "SM_CHANNEL_TOKENS": str(self.folder / "tokens"),
+            "SM_CHANNEL_VALIDATION": str(self.folder / "validation"),
         }
 
     def losses(self, layout: str) -> dict[int, float]:
@@ -126,9 +138,10 @@ def folder_of(layout: str) -> str:
 @pytest.fixture(scope="module")
 def launched(tmp_path_factory: pytest.TempPathFactory) -> Launched:
     found = Launched(tmp_path_factory.mktemp("huggingface"))
-    longer = {f"{name}, longer": f"{arguments} --steps {LONG}" for name, arguments in ALONE.items()}
+    longer = {f"{name}, longer": f"{arguments} --steps {LONG} {EVALUATED}" for name, arguments in ALONE.items()}
     found.run(1, {f"{name}, alone": arguments for name, arguments in ALONE.items()} | longer)
-    found.run(4, ON_FOUR_RANKS | KEPT | RESUMED | UNTRAINED)
+    evaluated = {name: f"{arguments} {EVALUATED}" for name, arguments in ON_FOUR_RANKS.items()}
+    found.run(4, evaluated | KEPT | RESUMED | UNTRAINED)
     return found
 
 
@@ -153,8 +166,10 @@ def test_the_norm_that_gradients_are_clipped_by_is_that_of_all_shards_and_stages
 
 
 @pytest.mark.soak
-def test_more_layouts_have_the_losses_of_one_process_and_go_on_from_each_others_checkpoints(launched: Launched) -> None:
-    launched.run(4, MORE_ON_FOUR_RANKS)
+def test_every_layout_on_two_hosts_of_two_ranks_has_the_losses_of_one_process_and_goes_on_from_anothers_checkpoint(
+    launched: Launched,
+) -> None:
+    launched.run(4, MORE_ON_FOUR_RANKS, hosts=2)
     for layout in MORE_ON_FOUR_RANKS:
         expected = reference(launched, layout)
         first = 3 if layout.endswith("resumed") else 1
@@ -182,6 +197,27 @@ def test_another_layout_goes_on_from_a_checkpoint(launched: Launched) -> None:
     [layout] = RESUMED
     expected = reference(launched, layout)
     assert launched.losses(layout) == pytest.approx({step: expected[step] for step in (3, 4)}, abs=1e-4)
+
+
+def test_a_resumed_training_goes_on_in_its_schedule(launched: Launched) -> None:
+    """The rate rises for three steps: of a schedule that began again step 3 would have a third of the peak."""
+    [resumed] = RESUMED
+    rates = [launched.logged(layout, "learning_rate") for layout in ("qwen3, alone", resumed)]
+    assert rates[0] == pytest.approx({1: 0.01 / 3, 2: 0.02 / 3, 3: 0.01, 4: 0.01}, abs=1e-6)
+    assert rates[1] == {step: rates[0][step] for step in (3, 4)}
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_an_evaluation_leaves_the_training_as_it_is(launched: Launched, name: str) -> None:
+    evaluated = launched.losses(f"{name}, longer")
+    assert {step: evaluated[step] for step in range(1, STEPS + 1)} == launched.losses(f"{name}, alone")
+
+
+@pytest.mark.parametrize("layout", ON_FOUR_RANKS)
+def test_four_ranks_evaluate_to_the_loss_of_one_process(launched: Launched, layout: str) -> None:
+    alone = launched.logged(f"{layout.partition(',')[0]}, longer", "validation_loss")
+    expected = {step: alone[step] for step in (2, 4)}
+    assert launched.logged(layout, "validation_loss") == pytest.approx(expected, abs=1e-4)
 
 
 @pytest.mark.parametrize(

@@ -6,13 +6,13 @@ TensorFlow's and Ray's examples need packages that the tests' environment lacks,
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import random
 import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +27,7 @@ LLAMA = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_si
 LLAMA |= {"intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Kind:
     """A script that trains, with sizes that take seconds."""
 
@@ -105,6 +105,13 @@ KINDS = {
         ranks=2,
         paths=("model_parallel", "model_parallel/huggingface"),
         inputs=a_model_and_tokens,
+    ),
+    "smp": Kind(  # with a stand-in for its library
+        str(Path(__file__).parent / "smp_stand_in.py"),
+        "--steps 24 --checkpoint-every 5 --log-every 1 --layers 2 --width 32 --heads 8 --hidden 64 --context 16 "
+        "--batch-size 8 --text-bytes 200000 --precision fp32",
+        ranks=2,
+        paths=("model_parallel",),
     ),
     "ray": Kind(
         "heterogeneous/ray_data/train.py",
@@ -219,6 +226,46 @@ def test_an_interrupted_training_ends_with_the_losses_of_one_that_was_not(
     for lines in (first, ended.lines):
         assert losses_of(lines).items() <= expected.items()
     assert losses_of(first) | losses_of(ended.lines) == expected
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("moment", range(3))
+@pytest.mark.parametrize(
+    ("name", "again"),
+    [
+        ("huggingface", {"--data-shard 2": "--tensor 2"}),
+        ("model parallel", {"--tensor 2": "--pipeline 2 --microbatches 2"}),
+    ],
+)
+def test_an_interrupted_training_goes_on_in_another_layout(
+    uninterrupted: Callable[[str], tuple[Path, dict[str, str]]],
+    name: str,
+    again: dict[str, str],
+    moment: int,
+    tmp_path: Path,
+) -> None:
+    kind, chosen = KINDS[name], random.Random(f"{name} in another layout {moment}")
+    inputs, expected = uninterrupted(name)
+    at = chosen.choice(list(expected)[6:-1])  # after a checkpoint
+    program = kind.start(tmp_path, inputs)
+    program.until(f"{at} ")
+    time.sleep(chosen.uniform(0, kind.seconds))
+    if moment % 2:
+        program.stop()
+    else:
+        program.kill()
+    program.close()
+    [(old, new)] = again.items()
+    assert old in kind.arguments
+    other = dataclasses.replace(kind, arguments=kind.arguments.replace(old, new)).start(tmp_path, inputs)
+    ended = other.end()
+    other.close()
+    assert ended.code == 0, ended
+    found = losses_of(ended.lines)
+    assert 0 < len(found) < len(expected)  # it did not begin again
+    assert list(found) == list(expected)[-len(found) :]
+    steps = {step: float(expected[step]) for step in found}
+    assert {step: float(loss) for step, loss in found.items()} == pytest.approx(steps, abs=1e-4)
 
 
 @pytest.mark.soak

@@ -18,8 +18,10 @@ ALONE_STEPS, STEPS = 20, 4
 COMMON = "--log-every 1 --checkpoint-every 0 --width 32 --heads 8 --hidden 64 --context 16 --batch-size 16 --text-bytes 200000"
 TWO, FOUR = (f"--steps {STEPS} --layers {layers}" for layers in (2, 4))  # as few as the stages allow
 SCHEDULED = "--clip 0.5 --warm-up 2 --least-rate 0.1"
+RISING = f"--warm-up {STEPS + 1}"  # one step longer than what is kept: a schedule that began again would have a fifth of the peak
 LONG_TWO, LONG_FOUR, LONG_EIGHT = (f"--steps {2 * STEPS} --layers {layers}" for layers in (2, 4, 8))
 CLIPPED = "2 layers, clipped"
+RISEN = "4 layers, rising rate"
 AS_LONG = "2 layers for as many steps"
 RECOMPUTED = "--activation-checkpointing"
 
@@ -65,16 +67,16 @@ MORE_ON_TWO_RANKS = {"tensor, checkpointed, compiled": f"{COMPILED} --tensor 2 {
 # Each goes on for two steps from what another layout kept after four.
 KEPT = f"--steps {STEPS} --layers 4 --checkpoint-every 2"
 GONE_ON = f"--steps {STEPS + 2} --layers 4"
-KEPT_BY_FSDP = {"kept by fsdp": f"{KEPT} --data-shard 4"}
+KEPT_BY_FSDP = {"kept by fsdp": f"{KEPT} --data-shard 4 {RISING}"}
 KEPT_BY_INTERLEAVED = {
     "kept by interleaved": f"{KEPT} --pipeline 2 --data-shard 2 --microbatches 2 --schedule Interleaved1F1B"
 }
 RESUMED = {
-    "fsdp to tensor x pipeline": f"{GONE_ON} --from kept-by-fsdp --tensor 2 --pipeline 2 --microbatches 2",
+    "fsdp to tensor x pipeline": f"{GONE_ON} {RISING} --from kept-by-fsdp --tensor 2 --pipeline 2 --microbatches 2",
     "interleaved to 1F1B": f"{GONE_ON} --from kept-by-interleaved --pipeline 4 --microbatches 4",
 }
 MORE_RESUMED = {
-    "fsdp to hybrid shard": f"{GONE_ON} --from kept-by-fsdp --data-replicate 2 --data-shard 2",
+    "fsdp to hybrid shard": f"{GONE_ON} {RISING} --from kept-by-fsdp --data-replicate 2 --data-shard 2",
     "interleaved to fsdp": f"{GONE_ON} --from kept-by-interleaved --data-shard 4 {RECOMPUTED}",
 }
 
@@ -117,7 +119,11 @@ def launch(folder: Path, ranks: int, layouts: dict[str, str]) -> Launch:
 def alone(tmp_path_factory: pytest.TempPathFactory) -> Launch:
     """One process, with as many layers as the layouts have."""
     sizes = {f"{layers} layers": f"--steps {ALONE_STEPS} --layers {layers}" for layers in (2, 4, 8)}
-    return launch(tmp_path_factory.mktemp("alone"), 1, sizes | {AS_LONG: TWO, CLIPPED: f"{TWO} {SCHEDULED}"})
+    return launch(
+        tmp_path_factory.mktemp("alone"),
+        1,
+        sizes | {AS_LONG: TWO, CLIPPED: f"{TWO} {SCHEDULED}", RISEN: f"{GONE_ON} {RISING}"},
+    )
 
 
 @pytest.fixture(scope="module")
@@ -177,6 +183,8 @@ def reference(alone: Launch, arguments: str) -> dict[int, float]:
     """The losses of one process with as many layers."""
     if SCHEDULED in arguments:
         return alone.losses(CLIPPED)
+    if RISING in arguments:
+        return alone.losses(RISEN)
     [layers] = re.findall(r"--layers (\d)", arguments)
     return alone.losses(f"{layers} layers")
 

@@ -152,11 +152,12 @@ def test_a_checkpoint_is_of_the_step_that_it_is_named_after_though_the_training_
 ) -> None:
     """And the two before it are kept until it is complete."""
     code = (
-        "import sys, torch; from pathlib import Path; from common.checkpoints import Checkpointer\n"
+        "import sys, torch; from dataclasses import replace; from pathlib import Path\n"
+        "from common.checkpoints import Checkpointer\n"
         "from common.job import Job; from common.process_group import process_group\n"
         "def train(folder):\n"
         "    module = torch.nn.Linear(500, 500); optimizer = torch.optim.SGD(module.parameters(), lr=0.1)\n"
-        "    checkpointer = Checkpointer(folder, [module], [optimizer], first=True)\n"
+        "    checkpointer = Checkpointer(replace(Job.here({}), checkpoints=folder), [module], [optimizer])\n"
         "    for step in (1, 2, 3):\n"
         "        torch.nn.init.constant_(module.weight, step)\n"
         "        checkpointer.save(step)\n"
@@ -172,14 +173,16 @@ def test_a_checkpoint_is_of_the_step_that_it_is_named_after_though_the_training_
 
 def test_a_checkpoint_has_the_random_state_and_all_ranks_resume_from_one_that_each_host_has(tmp_path: Path) -> None:
     code = (
-        "import sys, torch; from pathlib import Path; from common import checkpoints; from common.job import Job\n"
+        "import sys, torch; from dataclasses import replace; from pathlib import Path\n"
+        "from common import checkpoints; from common.job import Job\n"
         "from common.process_group import process_group\n"
         "def train(folder):\n"
         "    module = torch.nn.Linear(2, 2); optimizer = torch.optim.SGD(module.parameters(), lr=0.1)\n"
-        "    checkpointer = checkpoints.Checkpointer(folder, [module], [optimizer], first=True)\n"
+        "    job = replace(Job.here({}), checkpoints=folder)\n"
+        "    checkpointer = checkpoints.Checkpointer(job, [module], [optimizer])\n"
         "    drawn = []\n"
         "    for step in (1, 2):\n"
-        "        torch.manual_seed(step); checkpointer.save(step, wait=True); drawn.append(torch.rand(3).tolist())\n"
+        "        torch.manual_seed(step); checkpointer.save(step); checkpointer.wait(); drawn.append(torch.rand(3).tolist())\n"
         "    print(checkpointer.restore(), torch.rand(3).tolist() == drawn[1])\n"
         "    class OfTwoHosts:\n"  # torch's own loading gathers too
         "        __getattr__ = lambda self, name: getattr(torch.distributed, name)\n"
@@ -189,6 +192,33 @@ def test_a_checkpoint_has_the_random_state_and_all_ranks_resume_from_one_that_ea
         "with process_group(Job.here({})): train(Path(sys.argv[1]))"
     )
     assert run(code, tmp_path).splitlines() == ["2 True", "1 True"]
+
+
+def test_a_checkpoint_is_removed_once_s3_has_a_newer_one(tmp_path: Path) -> None:
+    """By the markers that aws/sagemaker-xgboost-container describes, in tests/unit/test_checkpointing.py: beside a file
+    FILE.sagemaker-uploading, and FILE.sagemaker-uploaded in its place once the upload is complete."""
+    code = (
+        "import sys, torch; from dataclasses import replace; from pathlib import Path\n"
+        "from common.checkpoints import Checkpointer\n"
+        "from common.job import Job; from common.process_group import process_group\n"
+        "def train(folder):\n"
+        "    module = torch.nn.Linear(2, 2); optimizer = torch.optim.SGD(module.parameters(), lr=0.1)\n"
+        "    checkpointer = Checkpointer(replace(Job.here({}), checkpoints=folder), [module], [optimizer])\n"
+        "    def save(step):\n"
+        "        checkpointer.save(step); checkpointer.wait()\n"
+        "        print(*(int(path.name[-8:]) for path in sorted(folder.iterdir())))\n"
+        "    def mark(step, how):\n"
+        "        for file in (folder / f'step-{step:08d}').iterdir():\n"
+        "            (file.parent / (file.name.partition('.sagemaker')[0] + how)).touch()\n"
+        "    save(1); save(2); mark(1, '.sagemaker-uploaded'); mark(2, '.sagemaker-uploading')\n"
+        "    save(3); mark(2, '.sagemaker-uploaded'); mark(3, '.sagemaker-uploading')\n"
+        "    save(4); mark(3, '.sagemaker-uploaded')\n"
+        "    save(5); mark(4, '.sagemaker-uploaded')\n"
+        "    save(6); print(checkpointer.restore())\n"
+        "with process_group(Job.here({})): train(Path(sys.argv[1]))"
+    )
+    lines = run(code, tmp_path).splitlines()
+    assert lines == ["1", "1 2", "1 2 3", "2 3 4", "3 4 5", "4 5 6", "6"]
 
 
 @dataclass

@@ -207,6 +207,18 @@ def test_ranks_that_are_stopped_keep_the_step_that_they_are_in(
     assert again.stop().code == 0
 
 
+@pytest.mark.soak  # test_whole_checkpoint.py has the other kinds' checkpoints
+@pytest.mark.parametrize("sharded", [(), ("--shard",)], ids=["whole", "sharded"])
+def test_a_resumed_training_has_the_learning_rate_of_its_own_arguments(
+    start: Start, tmp_path: Path, sharded: tuple[str, ...]
+) -> None:
+    kept = []
+    for epochs, more in (("1", ()), ("2", ("--learning-rate", "0"))):
+        assert start(tmp_path, *ONE_WORKER, "--epochs", epochs, *more, *sharded, processes=2).end().code == 0
+        kept.append((tmp_path / "output" / "model" / "model.pt").read_bytes())
+    assert kept[0] == kept[1]
+
+
 @pytest.mark.soak  # test_service_epochs.py continues uneven ranks
 def test_ranks_of_an_uneven_dataset_continue_from_their_checkpoint(
     start: Start, tmp_path: Path, two_ranks: Ended

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
+import runpy
 import sys
 from pathlib import Path
 
@@ -13,20 +15,23 @@ from torch import nn
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "training_code"))
 
-from common.training_log import TrainingLog, flops_per_token, profile
+from common.job import Job
+from common.training_log import TrainingLog, profile
 
+FLOPS = Path(__file__).parents[2] / "training_code" / "model_parallel" / "flops.py"
 CPU = torch.device("cpu")
+JOB = Job.here({})
 
 
 def test_the_first_rank_prints_a_line_with_the_values_and_the_rate(capsys: pytest.CaptureFixture[str]) -> None:
-    log = TrainingLog(0, CPU)
+    log = TrainingLog(JOB, CPU)
     log.count(128)
     log.write(10, loss=1.25)
     assert re.fullmatch(r"step 10 loss 1\.250000 tokens/s \d+\n", capsys.readouterr().out)
 
 
 def test_other_ranks_print_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    TrainingLog(1, CPU).write(10, loss=1.25)
+    TrainingLog(dataclasses.replace(JOB, rank=1), CPU).write(10, loss=1.25)
     assert capsys.readouterr().out == ""
 
 
@@ -35,7 +40,7 @@ def test_tensorboard_reads_the_values_of_each_step(tmp_path: Path, monkeypatch: 
     monkeypatch.setitem(sys.modules, "tensorflow", None)
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    log = TrainingLog(0, CPU, events=tmp_path)
+    log = TrainingLog(JOB, CPU, events=tmp_path)
     for step, loss in ((1, 4.0), (2, 3.0)):
         log.write(step, loss=loss)
     read = EventAccumulator(str(tmp_path))
@@ -44,7 +49,7 @@ def test_tensorboard_reads_the_values_of_each_step(tmp_path: Path, monkeypatch: 
 
 
 def test_a_profile_has_the_steps_that_were_asked_for_and_no_others(tmp_path: Path) -> None:
-    with profile(tmp_path, rank=0, first=2, steps=1) as profiler:
+    with profile(dataclasses.replace(JOB, output=tmp_path), first=2, steps=1) as profiler:
         for size in (2, 3, 4):
             torch.ones(size, size) @ torch.ones(size, size)
             profiler.step()
@@ -53,6 +58,7 @@ def test_a_profile_has_the_steps_that_were_asked_for_and_no_others(tmp_path: Pat
 
 
 def test_operations_count_matrices_and_attention_and_no_look_ups() -> None:
+    flops_per_token = runpy.run_path(str(FLOPS))["flops_per_token"]
     model = nn.Sequential(nn.Embedding(100, 8), nn.Linear(8, 16, bias=False))
     assert flops_per_token(model, layers=2, width=8, context=4) == 6 * 8 * 16 + 6 * 2 * 8 * 4
 
@@ -62,7 +68,7 @@ def test_a_gpus_line_has_its_peak_memory_and_the_share_of_its_peak_rate(
 ) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "NVIDIA H100 80GB HBM3")
     monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda device: 3 * 2**29)
-    log = TrainingLog(0, torch.device("cuda", 0), flops=989e12, ranks=2)
+    log = TrainingLog(dataclasses.replace(JOB, ranks=2), torch.device("cuda", 0), flops=989e12)
     log.count(1000)
     log.write(1, loss=1.0)
     found = re.fullmatch(

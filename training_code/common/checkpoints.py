@@ -2,8 +2,8 @@
 
 The names in a checkpoint are those of the whole model, and each host writes its ranks' shards. A checkpoint is complete when its
 `.metadata`, which is written last, and all files that it names exist: on SageMaker the hosts' folders are merged in S3, file by
-file, and a machine may fail in between. Besides model and optimizer it has each rank's random state. The learning rate is a
-function of the step (optimization.py), and the step is in the folder's name.
+file, and a machine may fail in between. Besides model and optimizer it has each rank's random state and, in the folder's name,
+the step, of which the learning rate is a function (optimization.py).
 """
 
 # ran: sharded checkpoints in the background; resuming in another layout | test_model_parallel | test_model_parallel | no | no
@@ -19,98 +19,75 @@ from typing import Any
 import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
+from common.job import Job
 from torch import Tensor, nn
 from torch.distributed.checkpoint import FileSystemReader
-from torch.distributed.checkpoint.state_dict import (
-    StateDictOptions,
-    get_model_state_dict,
-    get_optimizer_state_dict,
-    set_model_state_dict,
-    set_optimizer_state_dict,
-)
+from torch.distributed.checkpoint.state_dict import StateDictOptions, get_state_dict, set_state_dict
 from torch.optim import Optimizer
 
-KEPT = 2  # complete checkpoints: the last one may not be uploaded yet
+MARKER = ".sagemaker-upload"  # with -ing or -ed at its end, of the file beside each that SageMaker uploads
 BY_NAME = StateDictOptions(flatten_optimizer_state_dict=True)  # the optimizer's state under the parameters' names too
 
 
 class Checkpointer:
     """Writes a model's checkpoints in the background; to be constructed on every rank at once, and used on all alike.
 
-    Args:
-        folder: /opt/ml/checkpoints on SageMaker, whose files are uploaded during the training.
-        stage_modules: this rank's modules, with ``optimizers`` one for each.
-        first: whether this is its host's first rank, which removes old checkpoints.
+    ``stage_modules`` are this rank's, with one of the ``optimizers`` for each. A host's first rank removes old checkpoints.
     """
 
-    def __init__(
-        self, folder: Path, stage_modules: Iterable[nn.Module], optimizers: Iterable[Optimizer], first: bool
-    ) -> None:
-        self._folder, self._first = folder, first
-        self._stage_modules, self._optimizers = list(stage_modules), list(optimizers)
+    def __init__(self, job: Job, stage_modules: Iterable[nn.Module], optimizers: Iterable[Optimizer]) -> None:
+        self._folder, self._first, self._restored = job.checkpoints, job.local_rank == 0, ""
+        self._parts = list(zip(stage_modules, optimizers, strict=True))
         self._group = dist.new_group(backend="gloo")  # of the writing thread: the training's collectives are others
         self._writing: Future[Any] | None = None
 
-    def save(self, step: int, wait: bool = False) -> None:
-        """Begin to write the checkpoint after ``step`` steps, from a copy in the host's memory, once the last one is complete.
-
-        With ``wait`` return when it is complete.
-        """
+    def save(self, step: int) -> None:
+        """Begin to write the checkpoint after ``step`` steps, from a copy in the host's memory, once the last one is complete."""
         self.wait()
-        written = dcp.async_save(
-            states(self._stage_modules, self._optimizers),
-            checkpoint_id=self._folder / f"step-{step:08d}",
-            process_group=self._group,
-        )
+        folder = self._folder / f"step-{step:08d}"
+        written = dcp.async_save(self._states(), checkpoint_id=folder, process_group=self._group)
         assert isinstance(written, Future)
         self._writing = written
-        if wait:
-            self.wait()
 
     def wait(self) -> None:
-        """Return when what was saved is complete on all ranks; only then older ones are removed, but for ``KEPT``."""
+        """Return when what was saved is complete on all ranks. Older ones are removed, but for the newest that S3 has."""
         if self._writing is None:
             return
         self._writing.result()
         self._writing = None
-        if self._first:
-            for old in sorted(self._folder.glob("step-*"))[:-KEPT]:
-                shutil.rmtree(old)
+        older = sorted(self._folder.glob("step-*"))[:-1] if self._first else []
+        in_s3 = [old for old in older if old.name <= self._restored or is_uploaded(old)]
+        for old in in_s3[:-1]:
+            shutil.rmtree(old, ignore_errors=True)  # SageMaker may leave a marker meanwhile
 
     def restore(self) -> int:
         """Load the newest checkpoint that is complete on every host; returns the number of steps before it, 0 without one."""
         step = newest(self._folder)
         if step == 0:
             return 0
-        source, loaded = self._folder / f"step-{step:08d}", states(self._stage_modules, self._optimizers)
+        source, loaded = self._folder / f"step-{step:08d}", self._states()
+        self._restored = source.name
         random = f"random.{next(iter(loaded['random']))}"
         if random not in FileSystemReader(source).read_metadata().state_dict_metadata:  # it was written by fewer ranks
             del loaded["random"]
         dcp.load(loaded, checkpoint_id=source)
         for state in loaded.get("random", {}).values():
             set_random_state(state)
-        for module, optimizer in zip(self._stage_modules, self._optimizers, strict=True):
-            set_model_state_dict(module, {name: loaded["model"][name] for name in get_model_state_dict(module)})
-            own = get_optimizer_state_dict(module, optimizer, options=BY_NAME)
-            mine = {name: loaded["optimizer"][name] for name in own}
-            set_optimizer_state_dict(module, optimizer, mine, options=BY_NAME)
+        for module, optimizer in self._parts:
+            model, state = get_state_dict(module, optimizer, options=BY_NAME)
+            model = {name: loaded["model"][name] for name in model}
+            state = {name: loaded["optimizer"][name] for name in state}
+            set_state_dict(module, optimizer, model_state_dict=model, optim_state_dict=state, options=BY_NAME)
         return step
 
-    def __enter__(self) -> Checkpointer:
-        return self
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if error is None:
-            self.wait()
-
-
-def states(stage_modules: Iterable[nn.Module], optimizers: Iterable[Optimizer]) -> dict[str, dict[str, Any]]:
-    random = {f"rank-{dist.get_rank()}": random_state()}
-    found: dict[str, dict[str, Any]] = {"model": {}, "optimizer": {}, "random": random}
-    for module, optimizer in zip(stage_modules, optimizers, strict=True):
-        found["model"] |= get_model_state_dict(module)
-        found["optimizer"] |= get_optimizer_state_dict(module, optimizer, options=BY_NAME)
-    return found
+    def _states(self) -> dict[str, dict[str, Any]]:
+        random = {f"rank-{dist.get_rank()}": random_state()}
+        found: dict[str, dict[str, Any]] = {"model": {}, "optimizer": {}, "random": random}
+        for module, optimizer in self._parts:
+            model, state = get_state_dict(module, optimizer, options=BY_NAME)
+            found["model"] |= model
+            found["optimizer"] |= state
+        return found
 
 
 def random_state() -> Tensor:
@@ -141,3 +118,13 @@ def is_whole(checkpoint: Path) -> bool:
     pieces = FileSystemReader(checkpoint).read_metadata().storage_data.values()
     files = [(checkpoint / piece.relative_path, piece.offset + piece.length) for piece in pieces]
     return all(file.is_file() and file.stat().st_size >= end for file, end in files)
+
+
+def is_uploaded(checkpoint: Path) -> bool:
+    """Whether S3 has this host's files, by SageMaker's marker of each; True where there is none, as nothing is uploaded.
+
+    aws/sagemaker-xgboost-container waits for the same markers before it removes a file (checkpointing.py).
+    """
+    names = {file.name for file in checkpoint.iterdir()}
+    uploads = any(checkpoint.parent.glob(f"step-*/*{MARKER}*"))
+    return not uploads or all(f"{name}{MARKER}ed" in names for name in names if MARKER not in name)

@@ -66,9 +66,7 @@ class Job:
 def use_the_jobs_network(environment: MutableMapping[str, str] = os.environ) -> None:
     """Set the network interface of gloo and NCCL, unless it is set; to be called before the process group is initialized.
 
-    By default gloo uses the address of the host's own name, or loopback where that does not resolve, as in SageMaker's
-    containers: the name is not ``algo-1``, ``algo-2``, ..., and the script that sets it in AWS's PyTorch containers requires
-    ``jq``, which they lack.
+    By default gloo uses the address of the host's own name, which SageMaker's containers do not resolve (docs/container.md).
     """
     interface = environment.get("SM_NETWORK_INTERFACE_NAME")
     if interface:

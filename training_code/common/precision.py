@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 
 import torch
 
-FORMATS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+FORMATS = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 class Precision:
@@ -24,8 +24,7 @@ class Precision:
         self.scaler = torch.amp.GradScaler(device.type, enabled=self.name == "fp16")
 
     def autocast(self) -> AbstractContextManager[None]:
-        enabled = self.name != "fp32"
-        return torch.autocast(self._device.type, FORMATS[self.name] if enabled else None, enabled=enabled)
+        return torch.autocast(self._device.type, FORMATS.get(self.name), enabled=self.name in FORMATS)
 
 
 def automatic(device: torch.device) -> str:

@@ -11,8 +11,6 @@ import torch
 import torch.distributed as dist
 from common.job import Job, use_the_jobs_network
 
-TIMEOUT = 300.0  # seconds after which a collective fails
-
 
 def device_of(job: Job) -> torch.device:
     """This rank's GPU, or the CPU; called before anything uses CUDA, which would create a context on each rank's first GPU."""
@@ -25,9 +23,10 @@ def device_of(job: Job) -> torch.device:
 
 
 @contextmanager
-def process_group(job: Job, timeout: float = TIMEOUT, smddp: bool = False) -> Iterator[torch.device]:
+def process_group(job: Job, timeout: float = 300.0, smddp: bool = False) -> Iterator[torch.device]:
     """The process group of all ranks; without torchrun, of this process alone. Yields this rank's device.
 
+    A collective fails after ``timeout`` seconds.
     It is not bound to the device (``device_id``), since groups of gloo beside it, as for checkpoints, then fail with some
     releases (https://github.com/deepspeedai/DeepSpeed/pull/7542); ``device_of`` has set the device.
 
@@ -48,21 +47,6 @@ def process_group(job: Job, timeout: float = TIMEOUT, smddp: bool = False) -> It
         yield device
     finally:
         leave_process_group()
-
-
-def resumed_from(step: int) -> int:
-    """The step of the checkpoint that each rank has read, 0 without one. Raises RuntimeError where they differ.
-
-    A host that lacks the checkpoint would go on with other weights, and its gradients be averaged with the others'.
-    """
-    if dist.is_initialized():
-        steps: list[int] = [0] * dist.get_world_size()
-        dist.all_gather_object(steps, step)
-        if len(set(steps)) > 1:
-            raise RuntimeError(
-                f"all ranks must resume from the same step, got {steps} by rank: a host lacks the checkpoint"
-            )
-    return step
 
 
 def freeze_objects() -> None:

@@ -16,9 +16,9 @@ class Stop:
 
     def __init__(self) -> None:
         self._received = self.agreed = False
-        # SMDDP's collectives are of tensors on GPUs.
-        by_smddp = dist.is_initialized() and dist.get_backend() == "smddp"
-        self._group = dist.new_group(backend="gloo") if by_smddp else None
+        # Their collectives are of tensors on GPUs.
+        of_gpus = dist.is_initialized() and dist.get_backend() in ("nccl", "smddp")
+        self._group = dist.new_group(backend="gloo") if of_gpus else None
         signal.signal(signal.SIGTERM, self._receive)
 
     def _receive(self, *_: object) -> None:

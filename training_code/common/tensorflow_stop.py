@@ -1,7 +1,4 @@
-"""Handles SIGTERM in a TensorFlow training script: all hosts stop after the same step.
-
-SageMaker sends it when a job is stopped or interrupted, to each host at a different time.
-"""
+"""Handles SIGTERM in a TensorFlow training script, as stopping.py does in others: all hosts stop after the same step."""
 
 from __future__ import annotations
 

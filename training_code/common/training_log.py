@@ -9,35 +9,22 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from common.job import Job
 
 # Dense bf16 FLOP/s, by a part of the device's name: the numbers of torchtitan's tools/utils.py, from NVIDIA's data sheets.
 PEAK_FLOPS = {"A100": 312e12, "H100": 989e12, "H200": 989e12, "L40S": 362e12}
-
-
-def flops_per_token(model: nn.Module, layers: int, width: int, context: int) -> float:
-    """Of forward and backward: 6 for each parameter but look-ups, and attention, of which half is masked (PaLM, appendix B)."""
-    looked_up = sum(part.weight.numel() for part in model.modules() if isinstance(part, nn.Embedding))
-    return 6 * (sum(parameter.numel() for parameter in model.parameters()) - looked_up) + 6 * layers * width * context
 
 
 class TrainingLog:
     """Prints one line for each logged step on rank 0, and writes its numbers to TensorBoard's event files in ``events``."""
 
     def __init__(
-        self,
-        rank: int,
-        device: torch.device,
-        *,
-        flops: float = 0,
-        ranks: int = 1,
-        events: Path | None = None,
-        unit: str = "tokens",
+        self, job: Job, device: torch.device, *, flops: float = 0, events: Path | None = None, unit: str = "tokens"
     ) -> None:
-        self._rank, self._device, self._flops, self._ranks, self._unit = rank, device, flops, ranks, unit
+        self._job, self._device, self._flops, self._unit = job, device, flops, unit
         self._count, self._began = 0, time.perf_counter()
         self._writer: Any = None
-        if events is not None and rank == 0:
+        if events is not None and job.rank == 0:
             from torch.utils.tensorboard import SummaryWriter
 
             self._writer = SummaryWriter(str(events))
@@ -50,7 +37,7 @@ class TrainingLog:
         """Log a step's values, and the rate since the last call; reading a value from the device is the caller's."""
         now = time.perf_counter()
         rate, self._count, self._began = self._count / (now - self._began), 0, now
-        if self._rank != 0:
+        if self._job.rank != 0:
             return
         values |= self._of_the_device(rate)
         text = " ".join(f"{name} {value:.6f}" for name, value in values.items())
@@ -67,18 +54,18 @@ class TrainingLog:
         name = torch.cuda.get_device_name(self._device)
         peak = next((flops for part, flops in PEAK_FLOPS.items() if part in name), None)
         memory = {"memory_gib": torch.cuda.max_memory_allocated(self._device) / 2**30}
-        return memory | ({"mfu": rate * self._flops / (self._ranks * peak)} if peak and self._flops else {})
+        return memory | ({"mfu": rate * self._flops / (self._job.ranks * peak)} if peak and self._flops else {})
 
 
-def profile(folder: Path, rank: int, first: int, steps: int = 3) -> AbstractContextManager[Any]:
+def profile(job: Job, first: int, steps: int = 3) -> AbstractContextManager[Any]:
     """PyTorch's profiler around the loop, from step ``first``, at least 2, for some steps; 0 for none.
 
-    Call ``step()`` on it after each step. The trace, for https://ui.perfetto.dev, is ``trace-RANK.json`` in the folder.
+    Call ``step()`` on it after each step. The trace, for https://ui.perfetto.dev, is ``trace-RANK.json`` in the job's output.
     """
     if first == 0:
         return nullcontext()
-    folder.mkdir(parents=True, exist_ok=True)
+    job.output.mkdir(parents=True, exist_ok=True)
     return torch.profiler.profile(
         schedule=torch.profiler.schedule(skip_first=first - 2, wait=0, warmup=1, active=steps, repeat=1),
-        on_trace_ready=lambda found: found.export_chrome_trace(str(folder / f"trace-{rank}.json")),
+        on_trace_ready=lambda found: found.export_chrome_trace(str(job.output / f"trace-{job.rank}.json")),
     )

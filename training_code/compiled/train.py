@@ -28,8 +28,9 @@ from functools import partial
 import torch
 import torch.distributed as dist
 from common.job import Job, use_the_jobs_network
-from common.process_group import freeze_objects, leave_process_group, resumed_from, to_device
+from common.process_group import freeze_objects, leave_process_group, to_device
 from common.stopping import Stop
+from common.whole_checkpoint import restore, write
 from compilers import COMPILERS, Compiler, Step, Torch, Xla
 from guard import CompilationGuard
 from model import LanguageModel, Text, padded
@@ -186,7 +187,7 @@ def train(job: Job, options: argparse.Namespace, stopping: Stop) -> None:
     compiler = compiler_of(job, options)
     model = build(options, compiler.device)
     optimizer = compiler.optimizer(model.parameters(), options.learning_rate)
-    first = done = resumed_from(restore(job, model, optimizer))
+    first = done = restore(job, model, optimizer)["steps"]
     if job.local_rank == 0:
         where = f"host {job.host} trains on {compiler.device.type}, {job.local_ranks} of {job.ranks} processes"
         print(f"{where}, compiler {options.compiler}, from step {first}", flush=True)
@@ -204,7 +205,8 @@ def train(job: Job, options: argparse.Namespace, stopping: Stop) -> None:
                 print(f"step {done} loss on held-out text {held_out_loss:.6f}", flush=True)
         stop = stopping.check() or done == options.steps
         if stop or done % options.checkpoint_every == 0:
-            keep(job, compiler, model, optimizer, done)
+            states = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "steps": done}
+            write(job, states, compiler.save)
         if stop:
             break
     log.end(compiler)
@@ -213,26 +215,6 @@ def train(job: Job, options: argparse.Namespace, stopping: Stop) -> None:
         compiler.save(model.state_dict(), job.model / "model.pt")
     elif job.rank == 0:
         print(f"stopped by SIGTERM with the checkpoint of step {done}", flush=True)
-
-
-def keep(job: Job, compiler: Compiler, model: nn.Module, optimizer: torch.optim.Optimizer, done: int) -> None:
-    """Write the checkpoint atomically: it is uploaded to S3 during the training."""
-    job.checkpoints.mkdir(parents=True, exist_ok=True)
-    state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "steps": done}
-    compiler.save(state, job.checkpoints / "next.partial")
-    if job.rank == 0:
-        os.replace(job.checkpoints / "next.partial", job.checkpoints / "last.pt")
-
-
-def restore(job: Job, model: nn.Module, optimizer: torch.optim.Optimizer) -> int:
-    """Load the checkpoint; returns the number of steps before it."""
-    file = job.checkpoints / "last.pt"
-    if not file.is_file():
-        return 0
-    state = torch.load(file, map_location="cpu", weights_only=True)
-    model.load_state_dict(state["model"])
-    optimizer.load_state_dict(state["optimizer"])
-    return int(state["steps"])
 
 
 class Log:

@@ -20,7 +20,8 @@ import horovod.torch as hvd
 import torch
 from common.job import Job
 from common.process_group import device_of, to_device
-from train import batches, config, keep, network, points, restore, step, steps_of_an_epoch
+from common.whole_checkpoint import restore, write
+from train import batches, config, network, points, step, steps_of_an_epoch
 
 # -- Config, Data, Model and Step are those of train.py -----------------------------------------------------------------
 
@@ -56,7 +57,7 @@ def train(job: Job, options: argparse.Namespace, device: torch.device, stop: Sto
     optimizer = hvd.DistributedOptimizer(
         torch.optim.Adam(model.parameters(), lr=options.learning_rate), named_parameters=model.named_parameters()
     )
-    first = restore(job, model, optimizer) if job.rank == 0 else 0
+    first = restore(job, model, optimizer)["steps"] if job.rank == 0 else 0
     # All ranks go on with what rank 0 has read, also where their hosts lack the checkpoint.
     first = hvd.broadcast_object(first, root_rank=0)
     hvd.broadcast_parameters(model.state_dict(), root_rank=0)
@@ -73,7 +74,7 @@ def train(job: Job, options: argparse.Namespace, device: torch.device, stop: Sto
             if epoch_ends:
                 print(f"epoch {steps // per_epoch} loss {loss.item():.4f}", flush=True)
             if stopping or epoch_ends:
-                keep(job, model, optimizer, steps)
+                write(job, {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "steps": steps})
         if stopping:
             if job.rank == 0:
                 print(f"stopped by SIGTERM with the checkpoint of step {steps}", flush=True)

@@ -17,15 +17,15 @@ import argparse
 import csv
 import itertools
 import math
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import torch
 import torch.nn.functional as F
 from common.job import Job
-from common.process_group import freeze_objects, process_group, resumed_from, to_device
+from common.process_group import freeze_objects, process_group, to_device
 from common.stopping import Stop
+from common.whole_checkpoint import restore, write
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -96,7 +96,7 @@ def train(job: Job, options: argparse.Namespace, device: torch.device, stop: Sto
     model = DistributedDataParallel(whole) if job.ranks > 1 else whole
     optimizer = torch.optim.Adam(whole.parameters(), lr=options.learning_rate)
     inputs, labels = (tensor.to(device) for tensor in points(job.channels.get("points")))
-    first = resumed_from(restore(job, whole, optimizer))
+    first = restore(job, whole, optimizer)["steps"]
     per_epoch = steps_of_an_epoch(len(labels), job, options.batch_size)
     chosen = itertools.islice(batches(len(labels), job, options.batch_size), first, options.epochs * per_epoch)
     freeze_objects()
@@ -107,7 +107,7 @@ def train(job: Job, options: argparse.Namespace, device: torch.device, stop: Sto
         if epoch_ends and job.rank == 0:
             print(f"epoch {steps // per_epoch} loss {loss.item():.4f}", flush=True)
         if (stop.check() or epoch_ends) and job.rank == 0:
-            keep(job, whole, optimizer, steps)
+            write(job, {"model": whole.state_dict(), "optimizer": optimizer.state_dict(), "steps": steps})
         if stop.agreed:
             if job.rank == 0:
                 print(f"stopped by SIGTERM with the checkpoint of step {steps}", flush=True)
@@ -117,25 +117,6 @@ def train(job: Job, options: argparse.Namespace, device: torch.device, stop: Sto
             print(f"accuracy {(whole(inputs).argmax(1) == labels).float().mean().item():.4f}", flush=True)
         job.model.mkdir(parents=True, exist_ok=True)
         torch.save(whole.state_dict(), job.model / "model.pt")
-
-
-def keep(job: Job, model: nn.Module, optimizer: torch.optim.Optimizer, steps: int) -> None:
-    """Write the checkpoint atomically: it is uploaded to S3 during the training."""
-    job.checkpoints.mkdir(parents=True, exist_ok=True)
-    state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "steps": steps}
-    torch.save(state, job.checkpoints / "next.partial")
-    os.replace(job.checkpoints / "next.partial", job.checkpoints / "last.pt")
-
-
-def restore(job: Job, model: nn.Module, optimizer: torch.optim.Optimizer) -> int:
-    """Load the checkpoint; returns the number of steps before it, 0 without one."""
-    file = job.checkpoints / "last.pt"
-    if not file.is_file():
-        return 0
-    state = torch.load(file, map_location="cpu", weights_only=True)
-    model.load_state_dict(state["model"])
-    optimizer.load_state_dict(state["optimizer"])
-    return int(state["steps"])
 
 
 def main() -> None:

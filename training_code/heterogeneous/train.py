@@ -27,8 +27,10 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from common.job import Job, use_the_jobs_network
-from common.process_group import device_of, freeze_objects, leave_process_group, resumed_from, to_device
+from common.optimization import set_learning_rate
+from common.process_group import device_of, freeze_objects, leave_process_group, to_device
 from common.stopping import Stop
+from common.whole_checkpoint import read, write
 from data_service import Batches, read_batches
 from model import Digits, accuracy, held_out, network
 from torch import Tensor, nn
@@ -149,7 +151,6 @@ def train(job: Job, options: argparse.Namespace, batches: Batches, stop: Stop) -
     model = build(job, options, device)
     optimizer = torch.optim.Adam(model.parameters(), lr=options.learning_rate)
     progress = restore(job, model, optimizer)
-    resumed_from(progress.steps)
     batches.load_state_dict(progress.position)
     first = progress.position["epoch"]
     if job.local_rank == 0:
@@ -160,7 +161,7 @@ def train(job: Job, options: argparse.Namespace, batches: Batches, stop: Stop) -
         whole, states = get_state_dict(model, optimizer, options=WHOLE)  # every rank takes part
         progress.position = batches.state_dict()
         if job.rank == 0:
-            keep(job, {"model": whole, "optimizer": states, **asdict(progress)})
+            write(job, {"model": whole, "optimizer": states, **asdict(progress)})
         return whole
 
     freeze_objects()
@@ -229,23 +230,15 @@ def evaluate(job: Job, whole: Mapping[str, Any], device: torch.device) -> float:
     return accuracy(model, images.to(device), labels.to(device))
 
 
-def keep(job: Job, states: Mapping[str, Any]) -> None:
-    """Write the checkpoint atomically: it is uploaded to S3 during the training."""
-    job.checkpoints.mkdir(parents=True, exist_ok=True)
-    torch.save(states, job.checkpoints / "next.partial")
-    os.replace(job.checkpoints / "next.partial", job.checkpoints / "last.pt")
-
-
 def restore(job: Job, model: nn.Module, optimizer: torch.optim.Optimizer) -> Progress:
     """Go on where the checkpoint stands; returns how far that is."""
-    file = job.checkpoints / "last.pt"
-    if not file.is_file():
+    states, rate = read(job), optimizer.param_groups[0]["lr"]
+    if states["steps"] == 0:
         return Progress(0, {"epoch": 0, "ranks": job.ranks, "delivered": []}, [])
-    state = torch.load(file, map_location=device_of(job), weights_only=True)
-    set_state_dict(
-        model, optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"], options=WHOLE
-    )
-    return Progress(state["steps"], state["position"], state["losses"])
+    whole = {"model_state_dict": states["model"], "optim_state_dict": states["optimizer"]}
+    set_state_dict(model, optimizer, **whole, options=WHOLE)
+    set_learning_rate([optimizer], rate)
+    return Progress(states["steps"], states["position"], states["losses"])
 
 
 def main() -> None:

@@ -189,7 +189,8 @@ def huggingface(script: Any, options: argparse.Namespace, degrees: Degrees, mesh
     optimizer = torch.optim.AdamW(groups, lr=options.learning_rate, fused=True)
     sequences = options.batch_size // degrees.data // degrees.microbatches
     batch = [torch.zeros(degrees.microbatches, sequences, options.context, dtype=torch.long)] * 2
-    return [model], [optimizer], lambda: script.step(model, optimizer, batch, degrees, options.clip)
+    parts = script.Accumulated(model)
+    return [model], [optimizer], lambda: script.step(parts, optimizer, batch, degrees, options.clip)
 
 
 def transformer(script: Any, options: argparse.Namespace, degrees: Degrees, mesh: DeviceMesh) -> Built:

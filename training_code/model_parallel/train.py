@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import time
 import warnings
 from collections.abc import Iterator
 from dataclasses import fields
@@ -23,15 +22,17 @@ from functools import partial
 
 import torch
 import torch.distributed as dist
+from arguments import compilation_of, parser_of
 from common.checkpoints import Checkpointer
 from common.job import Job
 from common.optimization import clip_gradients, require_finite, set_learning_rate, sync_gradients, warmup_cosine
 from common.process_group import freeze_objects, process_group, to_device
-from degrees import Degrees, add_degrees, degrees_of
+from common.training_log import TrainingLog, profile
+from degrees import Degrees, degrees_of
 from export import export
+from flops import flops_per_token
 from model import Config, Transformer, batch, initial, loss_of, text
 from parallelize import (
-    Compilation,
     cut,
     data_rank,
     local,
@@ -51,46 +52,16 @@ from watch import Watch
 
 
 def config(arguments: list[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = parser_of(__doc__)
     add = parser.add_argument
-    add("--steps", type=int, default=100)
-    add("--batch-size", type=int, default=16, help="sequences of a step, over all ranks")
-    add("--learning-rate", type=float, default=3e-3, help="the peak, which a resumed job may change")
-    add("--warm-up", type=int, default=0, help="steps until the peak")
-    add("--least-rate", type=float, default=1.0, help="the share of the peak that half a cosine ends at; 1: constant")
-    add("--clip", type=float, default=0.0, help="the largest norm of the gradient; 0: any")
-    add("--seed", type=int, default=0)
     add("--text-bytes", type=int, default=4_000_000, help="of text to train on, at most")
-    add("--log-every", type=int, default=10, help="steps")
-    add("--checkpoint-every", type=int, default=50, help="steps; 0 for none but at a stop")
-    add("--timeout", type=float, default=300.0, help="seconds after which a collective fails")
-    # SageMaker kills a job two minutes after SIGTERM.
-    add("--stop-check-every", type=int, default=5, help="steps between collective checks for SIGTERM")
-    add("--heartbeat-timeout", type=float, default=20.0, help="seconds without a heartbeat after which a rank is lost")
     for field in fields(Config):
         add(f"--{field.name}", type=int, default=field.default)
-    add_degrees(parser)
     add("--cut", type=layer_numbers, default=[], help="the first layers of all stages but the first, like 3,6")
     add("--balance", choices=("parameters", "flops"), default="parameters", help="the cost that automatic cuts balance")
     add("--sharded", choices=("parameters", "optimizer"), default="parameters", help="optimizer: a layer stays gathered "
         "from its forward to its backward, so that only gradients and optimizer state are sharded")  # fmt: skip
-    # The variables are those that the constructs' compilers set.
-    add("--compiler", type=compiler, default=os.environ.get("TRAINING_COMPILER") or "none", help="none or inductor")
-    add("--compiler-mode", default=os.environ.get("TRAINING_COMPILER_MODE") or "default", help="torch.compile's")
-    add("--compiler-dynamic", type=true, default=os.environ.get("TRAINING_COMPILER_DYNAMIC") or None)
     return parser.parse_args(arguments)
-
-
-def compiler(text: str) -> str:
-    if text not in ("none", "inductor"):
-        raise argparse.ArgumentTypeError(f"must be none or inductor, got {text!r}")
-    return text
-
-
-def true(text: str) -> bool:
-    if text.lower() not in ("true", "false"):
-        raise argparse.ArgumentTypeError(f"must be true or false, got {text!r}")
-    return text.lower() == "true"
 
 
 def layer_numbers(text: str) -> list[int]:
@@ -135,9 +106,7 @@ class Training:
             self.layers,
             initial=partial(initial, config=self.config, seed=options.seed),
             reshard=options.sharded == "parameters",
-            compilation=Compilation(options.compiler_mode, options.compiler_dynamic)
-            if options.compiler == "inductor"
-            else None,
+            compilation=compilation_of(options),
         )
         self.optimizers = [
             torch.optim.AdamW(module.parameters(), lr=options.learning_rate, fused=True)
@@ -163,6 +132,12 @@ class Training:
             for stage in self.stage_modules
         )
         return f"rank {job.rank} on {job.host}: {stages}, {numbers} parameters, {size} bytes"
+
+
+def model_flops(config: Config) -> float:
+    """Floating-point operations of a token, forward and backward, in all stages."""
+    with torch.device("meta"):
+        return flops_per_token(Transformer(config), config.layers, config.width, config.context)
 
 
 # -- Step -------------------------------------------------------------------------------------------------------------
@@ -209,30 +184,31 @@ def train(job: Job, options: argparse.Namespace, device: torch.device, watch: Wa
     degrees = degrees_of(options, job)
     training = Training(options, degrees, device)
     say(training.describe(job))
-    stage_modules = training.stage_modules.values()
-    checkpointer = Checkpointer(job.checkpoints, stage_modules, training.optimizers, job.local_rank == 0)
+    checkpointer = Checkpointer(job, training.stage_modules.values(), training.optimizers)
     before = checkpointer.restore()
     if job.rank == 0:
         say(f"trains on {device.type}, {job.ranks} ranks, compiler {options.compiler}, from step {before}: {degrees}")
+    log = TrainingLog(job, device, flops=model_flops(training.config), events=options.tensorboard)
     freeze_objects()
-    began = time.perf_counter()
-    with checkpointer:
+    with profile(job, options.profile) as profiler:
         for steps, tokens, targets in batches(training, job, options, before + 1):
             stop_agreed = watch.start_stop_check(steps)
             rate = options.learning_rate * warmup_cosine(steps, options.steps, options.warm_up, options.least_rate)
             set_learning_rate(training.optimizers, rate)
             loss = step(training, tokens, targets)
+            log.count(options.batch_size * options.context)
             if steps % options.log_every == 0:
-                mean = everyones_loss(training, loss)
-                if job.rank == 0:
-                    rate = (steps - before) * options.batch_size * options.context / (time.perf_counter() - began)
-                    say(f"step {steps} loss {mean:.6f} tokens/s {rate:.0f}")
+                log.write(steps, loss=everyones_loss(training, loss))
+            if profiler:
+                profiler.step()
             stopping = stop_agreed()
             if stopping or (options.checkpoint_every and steps % options.checkpoint_every == 0):
-                checkpointer.save(steps, wait=stopping)
+                checkpointer.save(steps)
             if stopping:
+                checkpointer.wait()
                 say(f"rank {job.rank} on {job.host} stops after step {steps}, with a checkpoint")
                 return
+    checkpointer.wait()
     say(f"rank {job.rank} on {job.host}: {optimizer_bytes(training.optimizers)} bytes of optimizer state")
     file = job.model / "model.pt"
     export(file, training.config, training.stage_modules, training.layers, training.mesh, device)

@@ -28,9 +28,10 @@ import torch.nn.functional as F
 from common.job import Job
 from common.optimization import parameter_groups, set_learning_rate, warmup_cosine
 from common.precision import Precision
-from common.process_group import freeze_objects, process_group, resumed_from, to_device
+from common.process_group import freeze_objects, process_group, to_device
 from common.stopping import Stop
 from common.training_log import TrainingLog
+from common.whole_checkpoint import restore, write
 from data_service import Batches, read_batches
 from image_folder import ImageFolder
 from resnet import DEPTHS, ResNet
@@ -176,6 +177,10 @@ class Epoch:
         dist.all_reduce(loss)
         return {"reads": reads, "loss": loss}
 
+    def resume(self, sums: Mapping[str, Tensor], rank: int) -> None:
+        if rank == 0:
+            self.reads, self.loss = sums["reads"], sums["loss"]
+
     def report(self) -> str:
         sums = self.over_all_ranks()
         once, more = int((sums["reads"] == 1).sum()), int((sums["reads"] > 1).sum())
@@ -190,14 +195,17 @@ def train(job: Job, options: argparse.Namespace, batches: Batches, device: torch
     optimizer = torch.optim.SGD(parameter_groups(model, options.weight_decay), peak, momentum=0.9, nesterov=True)
     assert batches.plan is not None
     files = batches.plan.length or 0
-    steps, epoch = restore(job, model, optimizer, precision, batches, Epoch(files))
-    resumed_from(steps)
+    states, epoch = restore(job, model, optimizer), Epoch(files)
+    if (steps := states["steps"]) > 0:
+        precision.scaler.load_state_dict(states["scaler"])
+        batches.load_state_dict(states["position"])
+        epoch.resume(states, job.rank)
     first, total = batches.state_dict()["epoch"], options.epochs * len(batches)
     warm_up = min(options.warm_up, options.epochs // 2) * len(batches)
     if job.local_rank == 0:
         where = f"host {job.host} trains on {device.type} in {precision.name}"
         print(f"{where}, {job.local_ranks} of {job.ranks} processes, from step {steps} in epoch {first}", flush=True)
-    log = TrainingLog(job.rank, device, unit="images")
+    log = TrainingLog(job, device, unit="images")
     freeze_objects()
     for number in range(first, options.epochs):
         for batch in batches.epoch(number):
@@ -234,36 +242,11 @@ def keep(
     steps: int,
     epoch: Epoch,
 ) -> None:
-    """Write the checkpoint atomically, on rank 0: it is uploaded to S3 during the training."""
     sums = epoch.over_all_ranks()  # every rank takes part
     if job.rank == 0:
         states: dict[str, Any] = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
         states |= {"scaler": precision.scaler.state_dict(), "position": batches.state_dict(), "steps": steps, **sums}
-        job.checkpoints.mkdir(parents=True, exist_ok=True)
-        torch.save(states, job.checkpoints / "next.partial")
-        os.replace(job.checkpoints / "next.partial", job.checkpoints / "last.pt")
-
-
-def restore(
-    job: Job,
-    model: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    precision: Precision,
-    batches: Batches,
-    epoch: Epoch,
-) -> tuple[int, Epoch]:
-    """Go on where the checkpoint stands; returns the number of steps, and the sums of the epoch that is under way."""
-    file = job.checkpoints / "last.pt"
-    if not file.is_file():
-        return 0, epoch
-    states = torch.load(file, map_location="cpu", weights_only=True)
-    model.load_state_dict(states["model"])
-    optimizer.load_state_dict(states["optimizer"])
-    precision.scaler.load_state_dict(states["scaler"])
-    batches.load_state_dict(states["position"])
-    if job.rank == 0:
-        epoch.reads, epoch.loss = states["reads"], states["loss"]
-    return states["steps"], epoch
+        write(job, states)
 
 
 def main() -> None:

@@ -18,7 +18,6 @@ from __future__ import annotations
 import argparse
 import itertools
 import logging
-import os
 import signal
 import time
 from collections import Counter
@@ -30,6 +29,7 @@ import ray.data
 import torch
 import torch.nn.functional as F
 from common.job import Job
+from common.whole_checkpoint import restore, write
 from model import accuracy, held_out, network
 from preprocess import digits, prepared
 from torch import nn
@@ -113,7 +113,8 @@ def train(job: Job, options: argparse.Namespace) -> None:
     model, optimizer = build(options, device)
     stopped: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _: stopped.append(number))  # in place of the handler of ray.init()
-    steps, first, before = restore(job, model, optimizer)
+    found = {"epoch": 0, "losses": torch.empty(0)} | restore(job, model, optimizer)
+    steps, first, before = found["steps"], found["epoch"], found["losses"].to(device)
     data = dataset(options)
     for epoch in range(first, options.epochs):
         losses, hosts, began = list(before), Counter[str](), time.perf_counter()
@@ -128,7 +129,7 @@ def train(job: Job, options: argparse.Namespace) -> None:
                 break
         before = torch.stack(losses) if stopped else torch.empty(0)
         states = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
-        keep(job, {**states, "steps": steps, "epoch": epoch + (not stopped), "losses": before})
+        write(job, {**states, "steps": steps, "epoch": epoch + (not stopped), "losses": before})
         if stopped:
             print(f"stopped by SIGTERM with the checkpoint of step {steps}", flush=True)
             return
@@ -138,24 +139,6 @@ def train(job: Job, options: argparse.Namespace) -> None:
     torch.save(model.state_dict(), job.model / "model.pt")
     images, labels = held_out()
     print(f"accuracy {accuracy(model, images.to(device), labels.to(device)):.4f}", flush=True)
-
-
-def keep(job: Job, states: dict[str, Any]) -> None:
-    """Write the checkpoint whole or not at all: it is copied to S3 while the training goes on."""
-    job.checkpoints.mkdir(parents=True, exist_ok=True)
-    torch.save(states, job.checkpoints / "next.partial")
-    os.replace(job.checkpoints / "next.partial", job.checkpoints / "last.pt")
-
-
-def restore(job: Job, model: nn.Module, optimizer: torch.optim.Optimizer) -> tuple[int, int, torch.Tensor]:
-    """Go on where the checkpoint stands: the steps that were taken, the epoch to go on with, and its losses so far."""
-    file = job.checkpoints / "last.pt"
-    if not file.is_file():
-        return 0, 0, torch.empty(0)
-    state = torch.load(file, weights_only=True)
-    model.load_state_dict(state["model"])
-    optimizer.load_state_dict(state["optimizer"])
-    return state["steps"], state["epoch"], state["losses"]
 
 
 def main() -> None:

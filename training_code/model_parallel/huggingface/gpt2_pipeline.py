@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-
 import torch
-from degrees import Degrees
-from parallelize import local, schedule_of
 from torch import Tensor, nn
-from torch.distributed.device_mesh import DeviceMesh
 from transformers import GPT2Config, GPT2LMHeadModel
 
 
@@ -35,27 +30,3 @@ class GPT2Sequence(GPT2LMHeadModel):
         for layer in body.h.values():
             x = layer(x)
         return self.lm_head(body.ln_f(x))
-
-
-class Pipeline:
-    """PyTorch's pipeline schedule of the stage of this rank."""
-
-    def __init__(self, model: nn.Module, degrees: Degrees, mesh: DeviceMesh, device: torch.device) -> None:
-        stage = mesh.get_local_rank("pipeline")
-        self.group = mesh.get_group("pipeline")
-        self._first, self._last = stage == 0, stage == degrees.pipeline - 1
-        self._device, self._microbatches = device, degrees.microbatches
-        self._schedule = schedule_of(degrees, mesh, {stage: model}, self._scaled_loss, device)
-
-    def forward_backward(self, batch: Sequence[Tensor], loss_of: Callable[[Tensor, Tensor], Tensor]) -> list[Tensor]:
-        """The losses of the microbatches, of which the gradient is that of the sum; 0 on ranks without the last stage."""
-        self._loss_of = loss_of
-        tokens, targets = (part.flatten(0, 1) for part in batch)
-        losses: list[Tensor] = []
-        outputs = {"target": targets, "losses": losses} if self._last else {}
-        self._schedule.step(*((tokens,) if self._first else ()), **outputs, return_outputs=False)
-        return [local(loss.detach()) / self._microbatches for loss in losses] or [torch.zeros((), device=self._device)]
-
-    def _scaled_loss(self, logits: Tensor, targets: Tensor) -> Tensor:
-        """PyTorch's schedules divide gradients by the number of microbatches."""
-        return self._loss_of(logits, targets) * self._microbatches

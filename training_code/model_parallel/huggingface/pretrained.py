@@ -10,8 +10,8 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
-from common.training_log import flops_per_token
 from degrees import Degrees
+from flops import flops_per_token
 from gpt2_pipeline import GPT2Sequence
 from parallelize import Compilation, Plan, cut, plain_name, stage_modules_of
 from torch import Tensor, nn
@@ -36,7 +36,7 @@ STYLES: dict[str, ParallelStyle] = {
 
 
 def parallel_model(
-    folder: Path, degrees: Degrees, mesh: DeviceMesh, batch: int, seed: int, compile: bool = False
+    folder: Path, degrees: Degrees, mesh: DeviceMesh, batch: int, seed: int, compilation: Compilation | None = None
 ) -> PreTrainedModel:
     """A causal language model with the folder's weights or, where it has none, initial ones; each rank has its shards.
 
@@ -58,7 +58,7 @@ def parallel_model(
         mesh,
         cut([1] * sizes.num_hidden_layers, degrees.stages),
         initial=partial(initial, seed=seed, deviation=sizes.initializer_range),
-        compilation=Compilation() if compile else None,
+        compilation=compilation,
     ).values()
     load(model, folder)
     return model

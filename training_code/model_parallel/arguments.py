@@ -1,0 +1,54 @@
+"""The arguments that both train.py of this kind have; their defaults are those of this folder's."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+
+from degrees import add_degrees
+from parallelize import Compilation
+
+
+def parser_of(docstring: str) -> argparse.ArgumentParser:
+    """A parser of the training's length, schedule, log, checkpoints, degrees and compiler."""
+    parser = argparse.ArgumentParser(description=docstring.splitlines()[0])
+    add = parser.add_argument
+    add("--steps", type=int, default=100)
+    add("--batch-size", type=int, default=16, help="sequences of a step, over all ranks")
+    add("--learning-rate", type=float, default=3e-3, help="the peak, which a resumed job may change")
+    add("--warm-up", type=int, default=0, help="steps until the peak")
+    add("--least-rate", type=float, default=1.0, help="the share of the peak that half a cosine ends at; 1: constant")
+    add("--clip", type=float, default=0.0, help="the largest norm of the gradient; 0: any")
+    add("--seed", type=int, default=0)
+    add("--log-every", type=int, default=10, help="steps")
+    add("--tensorboard", type=Path, help="a folder for event files, such as /opt/ml/output/tensorboard")
+    add("--profile", type=int, default=0, help="the first of three steps, from 2 on, to trace into the output")
+    add("--checkpoint-every", type=int, default=50, help="steps; 0 for none but at a stop")
+    add("--timeout", type=float, default=300.0, help="seconds after which a collective fails")
+    # SageMaker kills a job two minutes after SIGTERM.
+    add("--stop-check-every", type=int, default=5, help="steps between collective checks for SIGTERM")
+    add("--heartbeat-timeout", type=float, default=20.0, help="seconds without a heartbeat after which a rank is lost")
+    # The variables are those that the constructs' compilers set.
+    add("--compiler", type=compiler, default=os.environ.get("TRAINING_COMPILER") or "none", help="none or inductor")
+    add("--compiler-mode", default=os.environ.get("TRAINING_COMPILER_MODE") or "default", help="torch.compile's")
+    add("--compiler-dynamic", type=true, default=os.environ.get("TRAINING_COMPILER_DYNAMIC") or None)
+    add_degrees(parser)
+    return parser
+
+
+def compilation_of(options: argparse.Namespace) -> Compilation | None:
+    inductor = options.compiler == "inductor"
+    return Compilation(options.compiler_mode, options.compiler_dynamic) if inductor else None
+
+
+def compiler(text: str) -> str:
+    if text not in ("none", "inductor"):
+        raise argparse.ArgumentTypeError(f"must be none or inductor, got {text!r}")
+    return text
+
+
+def true(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise argparse.ArgumentTypeError(f"must be true or false, got {text!r}")
+    return text.lower() == "true"
