@@ -80,3 +80,13 @@ def test_a_tokenizer_of_transformers_is_used(tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text("b a b")
     [file] = prepare_tokens.write(prepare_tokens.documents([tmp_path / "text.txt"]), tmp_path, tmp_path / "tokens")
     assert np.load(file).tolist() == [2, 1, 2, 0]
+
+
+def test_each_row_of_a_parquet_file_is_a_document(tmp_path: Path) -> None:
+    import pyarrow
+    from pyarrow import parquet
+
+    rows = {"text": ["one", "two words"], "source": ["a", "b"]}
+    parquet.write_table(pyarrow.table(rows), tmp_path / "texts.parquet", row_group_size=1)
+    [file] = prepare_tokens.write(prepare_tokens.documents([tmp_path / "texts.parquet"]), None, tmp_path / "tokens")
+    assert bytes(np.load(file).astype(np.uint8)) == b"one\0two words\0"
