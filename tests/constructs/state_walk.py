@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
+OF_AN_EXECUTION = 2  # ExecutionStarted and its end
 # Of a state that is entered and exited; a Task has three in between, or four where it waits for what it started.
-_ENTERED_AND_EXITED = 2
-_OF_A_CALL = 3
+ENTERED_AND_EXITED = 2
+OF_A_CALL = 3
 _OF_A_RUN = 4
 
 
@@ -49,10 +50,10 @@ class Walk:
         return self
 
     def _execute(self, machine: str, definition: Mapping[str, Any], data: dict[str, Any]) -> None:
-        name, events = definition["StartAt"], 2  # ExecutionStarted and its end
+        name, events = definition["StartAt"], OF_AN_EXECUTION
         while name:
             state = definition["States"][name]
-            events += _ENTERED_AND_EXITED
+            events += ENTERED_AND_EXITED
             self.transitions += 1
             if machine == "workflow":
                 self.visited.append(name)
@@ -116,7 +117,7 @@ class Walk:
             _put(data, state["ResultPath"], {"Status": self._status(), **secondary})
         else:
             _put(data, state["ResultPath"], self._job())
-        return _OF_A_CALL
+        return OF_A_CALL
 
     def _job(self) -> dict[str, Any]:
         """A job's description, which repeats its request (API, DescribeTrainingJob)."""

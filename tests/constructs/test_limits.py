@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from aws_cdk import aws_sns as sns
 from stacks import RenderedWorkflow, UserStack
-from state_walk import Walk
+from state_walk import ENTERED_AND_EXITED, OF_A_CALL, OF_AN_EXECUTION, Walk
 
 from cdk_sagemaker_training import (
     Alternative,
@@ -24,12 +24,14 @@ from cdk_sagemaker_training import (
     Silence,
     default_retries,
 )
+from cdk_sagemaker_training.workflow.waiting import waiting_definition
 
 PAGE = Path(__file__).parents[2] / "docs" / "retries.md"
 BEGIN, END = "<!-- limits -->\n", "<!-- end of limits -->"
 # Step Functions, "Quotas related to state machines" and "to state machine executions".
 MOST_BYTES, MOST_OF_A_DEFINITION = 256 * 1024, 1024 * 1024
 DAY = 24 * 3_600
+QUEUE_ARN = "arn:aws:batch:us-east-1:123456789012:job-queue/jobs"
 ON_P4D = DataParallelJob(InstanceGroup("ml.p4d.24xlarge"))
 LOST = "InternalServerError: We encountered an internal error. Please try again."
 REASONS = {
@@ -92,6 +94,21 @@ def definitions(workflow: RenderedWorkflow) -> str:
     return " and ".join(f"{len(one['States'])}, {len(json.dumps(one)):,}" for one in machines)
 
 
+def waiting(queue_arn: str | None) -> str:
+    """The cells of what looks for two hours whether an execution waits, where each look finds a job that has not trained."""
+    definition = waiting_definition("stack-training", 2 * 3_600, "aws", queue_arn)
+    states = definition["States"]
+    [enough] = states["HasWaited"]["Choices"]
+    looks = {name: enough["NumericGreaterThanEquals"] for name in states if name not in ("First", "Tell", "Done")}
+    entered = {name: looks.get(name, 1) for name in states}
+    events = sum(
+        times * (ENTERED_AND_EXITED + (OF_A_CALL if states[name]["Type"] == "Task" else 0))
+        for name, times in entered.items()
+    )
+    size = f"{len(states)}, {len(json.dumps(definition)):,}"
+    return f"{size} | {events + OF_AN_EXECUTION}, {sum(entered.values())}"
+
+
 def computed() -> str:
     rows = ["| state machine | states, bytes | events, transitions of an execution |", "|---|---|---|"]
     for name, (states, size) in AWSS_EXAMPLES.items():
@@ -109,6 +126,8 @@ def computed() -> str:
     rows.append(
         f"| retries, two alternatives, a budget, six rules, a topic, `job_metrics`; and its poller | {definitions(managed())} | |"
     )
+    rows.append(f"| `waiting_longer_than=Duration.hours(2)` | {waiting(None)} |")
+    rows.append(f"| the same of jobs in a queue | {waiting(QUEUE_ARN)} |")
     rows += ["", "| each retry after | `sync`: events, transitions | `poll` |", "|---|---|---|"]
     for cause in (*REFUSALS, *REASONS):
         cells = []
