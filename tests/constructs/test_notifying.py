@@ -6,6 +6,7 @@ from functools import cache
 from typing import Any
 
 import pytest
+from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sns as sns
 from rendered import lint
 from stacks import RenderedWorkflow, UserStack, message_of
@@ -48,6 +49,18 @@ def test_each_change_of_an_execution_each_retry_and_an_alarm_of_the_stopper_go_t
             "detail": {"state": {"value": ["ALARM"]}},
         },
     ]
+
+
+def test_the_key_of_a_topic_lets_eventbridge_use_it() -> None:
+    stack = UserStack()
+    workflow = RenderedWorkflow(stack, notify=[sns.Topic(stack, "Topic", master_key=kms.Key(stack, "Key"))])
+    [key] = workflow.resources_of("AWS::KMS::Key")
+    assert {
+        "Action": ["kms:Decrypt", "kms:GenerateDataKey*"],
+        "Effect": "Allow",
+        "Principal": {"Service": "events.amazonaws.com"},
+        "Resource": "*",
+    } in key["KeyPolicy"]["Statement"]
 
 
 def test_a_retry_is_told_before_its_wait_and_not_waited_for() -> None:

@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any
 
 import pytest
+from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sns as sns
 from aws_cdk import aws_stepfunctions as sfn
 from botocore.loaders import Loader
@@ -228,6 +229,21 @@ def test_the_machine_may_register_in_the_group_and_write_below_the_output() -> N
         f"{arn}:model-package/digits/*",
     ]
     assert found["s3:PutObject"] == "arn:aws:s3:::bucket/models/*"
+
+
+def test_an_approval_may_use_the_key_of_its_topic() -> None:
+    stack = Pipeline()
+    topic = sns.Topic(stack, "Topic", master_key=kms.Key(stack, "Key"))
+    stack.pipeline(Approval(stack, "Release", topic=topic))
+    statements = [
+        statement
+        for one in stack.template()["Resources"].values()
+        if one["Type"] == "AWS::IAM::Policy"
+        for statement in one["Properties"]["PolicyDocument"]["Statement"]
+    ]
+    [of_key] = [one["Resource"] for one in statements if one["Action"] == ["kms:Decrypt", "kms:GenerateDataKey"]]
+    assert of_key["Fn::GetAtt"][0].startswith("Key")
+    assert "sns:Publish" in [one["Action"] for one in statements]
 
 
 def test_an_approval_waits_for_its_token_and_says_how_to_answer() -> None:

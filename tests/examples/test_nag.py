@@ -235,7 +235,10 @@ class Piping(cdk.Stack):
     def __init__(self, app: cdk.App, id: str) -> None:
         super().__init__(app, id)
         bucket = TrainingBucket(self, "Bucket", encryption_key=kms.Key(self, "Key", enable_key_rotation=True))
-        topic = sns.Topic.from_topic_arn(self, "Topic", "arn:aws:sns:us-east-1:123456789012:models")
+        own = "us-east-1:123456789012"
+        topic = sns.Topic.from_topic_attributes(
+            self, "Topic", topic_arn=f"arn:aws:sns:{own}:models", key_arn=f"arn:aws:kms:{own}:key/models"
+        )
         common: dict[str, Any] = {
             "job": DataParallelJob(InstanceGroup("ml.g5.xlarge")),
             "image": TrainingImage.from_dlc(self, "Image", "pytorch-training", "2.6.0-gpu-py312"),

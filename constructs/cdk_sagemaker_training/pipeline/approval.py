@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import jsii
 from aws_cdk import Duration
+from aws_cdk import aws_iam as iam
 from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk import aws_stepfunctions_tasks as tasks
 from constructs import Construct
@@ -71,7 +72,7 @@ class Approval(sfn.StateMachineFragment):
             "ToRefuse": path(f"States.Format('{failure} --error {_REFUSED} --cause REASON {token}"),
             "TaskToken": sfn.JsonPath.task_token,
         }
-        self._task = tasks.SnsPublish(
+        self._task = _Publish(
             self,
             "Publish",
             state_name=id,
@@ -95,3 +96,20 @@ class Approval(sfn.StateMachineFragment):
     def end_states(self) -> list[sfn.INextable]:
         """The state after which a pipeline goes on."""
         return [self._task]
+
+
+class _Publish(tasks.SnsPublish):
+    """CDK's task, which may use the key of an encrypted topic, as who publishes must (CDK's `topic.grant_publish`)."""
+
+    def __init__(self, scope: Construct, id: str, *, topic: sns.ITopic, **props: Any) -> None:
+        super().__init__(scope, id, topic=topic, **props)
+        self._topic = topic
+
+    @property
+    @jsii.member(jsii_name="taskPolicies")
+    def _task_policies(self) -> list[iam.PolicyStatement]:
+        publish = iam.PolicyStatement(actions=["sns:Publish"], resources=[self._topic.topic_arn])
+        key = self._topic.master_key
+        if key is None:
+            return [publish]
+        return [publish, iam.PolicyStatement(actions=["kms:Decrypt", "kms:GenerateDataKey"], resources=[key.key_arn])]

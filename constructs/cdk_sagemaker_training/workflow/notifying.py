@@ -48,7 +48,8 @@ class Notices(Construct):
             scope: The parent construct.
             id: The construct id.
             state_machine: The workflow's state machine.
-            topics: The topics, which must allow EventBridge to publish; a topic of the same app does then.
+            topics: The topics, which must allow EventBridge to publish, and their keys to use them; those of the same app do
+                then.
             alarms: The alarms that a job may still run whose execution has ended.
             retries: Whether the state machine puts events of retries.
             budget: Whether it puts events of a budget that is nearly used.

@@ -184,11 +184,15 @@ class Authorizer:
             raise LookupError(f"the trust policy of {role_arn} does not let {service} assume it")
 
     def check_service(self, service: str, call: Call, source_arn: str) -> None:
-        """Raises LookupError unless the resource's policy allows a service the call on behalf of ``source_arn``."""
+        """Raises LookupError unless the policies of the resource, and of its key, allow a service the call for ``source_arn``."""
         if not self.enforced:
             return
         source = {"aws:sourceaccount": (self._location.account,), "aws:sourcearn": (source_arn,)}
         call = replace(call, context={**source, "aws:securetransport": ("true",), **call.context})
+        for one in [call, *resource_policies.calls_with(call, self._location)]:
+            self._check_one_of_service(service, one)
+
+    def _check_one_of_service(self, service: str, call: Call) -> None:
         policy = resource_policies.of(call.resource, self._location)
         documents = [] if policy is None else [policy]
         try:

@@ -1,4 +1,4 @@
-"""Resource-based policies, and the KMS calls that access to an encrypted S3 object implies."""
+"""Resource-based policies, and the KMS calls that access to an encrypted S3 object or SNS topic implies."""
 
 from __future__ import annotations
 
@@ -8,7 +8,11 @@ from typing import Any
 from sagemaker_local_account.iam.api_calls import Location
 from sagemaker_local_account.iam.policies import Call, Document
 
-_KEY_ACTIONS = {"s3:GetObject": ("kms:Decrypt",), "s3:PutObject": ("kms:GenerateDataKey",)}
+_KEY_ACTIONS = {
+    "s3:GetObject": ("kms:Decrypt",),
+    "s3:PutObject": ("kms:GenerateDataKey",),
+    "sns:Publish": ("kms:Decrypt", "kms:GenerateDataKey"),  # of who publishes, as CDK's `topic.grant_publish` grants
+}
 
 
 def of(arn: str, location: Location) -> Document | None:
@@ -28,9 +32,11 @@ def region_of(arn: str) -> str:
 
 
 def calls_with(call: Call, location: Location) -> list[Call]:
-    """Returns the KMS calls that S3 makes for the caller where an object is encrypted with a customer managed key."""
+    """Returns the KMS calls that S3 or SNS makes for the caller where there is encryption with a customer managed key."""
     if call.action not in _KEY_ACTIONS:
         return []
+    if call.action == "sns:Publish":
+        return _calls_for_topic(call, location)
     name = call.resource.removeprefix("arn:aws:s3:::").partition("/")
     key = _key_of_object(call, name[0], name[2], location)
     bucket = _bucket(name[0], location)
@@ -49,6 +55,18 @@ def key_arn(key: str, location: Location) -> str:
             return str(backend.keys[id].arn)
         return key if key.startswith("arn:") else f"arn:aws:kms:{location.region}:{location.account}:key/{key}"
     return key
+
+
+def _calls_for_topic(call: Call, location: Location) -> list[Call]:
+    from moto.sns.models import sns_backends
+
+    location = Location(location.account, region_of(call.resource) or location.region)
+    topic = sns_backends[location.account][location.region].topics.get(call.resource)
+    key = "" if topic is None else topic.kms_master_key_id
+    if not key or key.endswith("alias/aws/sns"):  # AWS's own key lets the account's principals use it by SNS
+        return []
+    context = {**call.context, "kms:viaservice": (f"sns.{location.region}.amazonaws.com",)}
+    return [Call(action, key_arn(key, location), context) for action in _KEY_ACTIONS[call.action]]
 
 
 def _key_of_object(call: Call, bucket_name: str, key: str, location: Location) -> str | None:

@@ -1,4 +1,4 @@
-"""The integrations of Step Functions with SageMaker: `sagemaker:createTrainingJob[.sync]` and `aws-sdk:sagemaker:*`.
+"""The integrations of Step Functions with SageMaker, `sagemaker:createTrainingJob[.sync]` and `aws-sdk:sagemaker:*`, and others.
 
 moto does not support `.sync`, and names the errors of `aws-sdk` differently from AWS. Both call the account's SageMaker by HTTP,
 like other clients.
@@ -26,6 +26,9 @@ from moto.stepfunctions.parser.asl.component.state.exec.state_task.service.state
 )
 from moto.stepfunctions.parser.asl.component.state.exec.state_task.service.state_task_service_callback import (
     StateTaskServiceCallback,
+)
+from moto.stepfunctions.parser.asl.component.state.exec.state_task.service.state_task_service_events import (
+    StateTaskServiceEvents,
 )
 from moto.stepfunctions.parser.asl.component.state.exec.state_task.service.state_task_service_factory import (
     state_task_service_for,
@@ -73,6 +76,8 @@ def _task_for(service_name: str) -> Any:
         return TrainingTask()
     if service_name == "aws-sdk":
         return AwsSdkTask()
+    if service_name == "events":
+        return PutEvents()
     if service_name == "states":
         return NestedExecution()
     return state_task_service_for(service_name)
@@ -202,6 +207,19 @@ class NestedExecution(_SyncTask, StateTaskServiceSfn):
         )
         look = build(env, resource_runtime_part, normalised_parameters, state_credentials)
         return lambda: _until_over(env, look, lambda: client.stop_execution(executionArn=execution_arn))
+
+
+class PutEvents(StateTaskServiceEvents):
+    """`events:putEvents`: moto's, with an error that a state can catch where EventBridge rejects the call.
+
+    moto fails the execution by `States.Runtime`, which `States.ALL` does not catch. AWS documents the name of one error only,
+    `EventBridge.FailedEntry`; this is that of the SDK for Java, as in the integration with SageMaker.
+    """
+
+    def _from_error(self, env: Environment, ex: Exception) -> FailureEvent:
+        if isinstance(ex, ClientError):
+            return _failed(self, env, CustomErrorName("EventBridge.AmazonEventBridgeException"), str(ex)).failure_event
+        return super()._from_error(env=env, ex=ex)
 
 
 class AwsSdkTask(StateTaskServiceAwsSdk):
