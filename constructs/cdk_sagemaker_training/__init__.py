@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from cdk_sagemaker_training.resources.lustre import LustreFileSystem
     from cdk_sagemaker_training.resources.network import TrainingNetwork
     from cdk_sagemaker_training.resources.queue import QueueShare, TrainingQueue
+    from cdk_sagemaker_training.resources.quota_share import QuotaShare
     from cdk_sagemaker_training.resources.role import TrainingRole
     from cdk_sagemaker_training.workflow.alternatives import Alternative
     from cdk_sagemaker_training.workflow.budget import Budget
@@ -127,6 +128,7 @@ __all__ = [
     "PyTorchDdp",
     "PyTorchXla",
     "QueueShare",
+    "QuotaShare",
     "Ray",
     "RegisterModel",
     "Retry",
@@ -260,6 +262,7 @@ _MODULES = {
     "resources.lustre": ("LustreFileSystem",),
     "resources.network": ("TrainingNetwork",),
     "resources.queue": ("QueueShare", "TrainingQueue"),
+    "resources.quota_share": ("QuotaShare",),
     "resources.role": ("TrainingRole",),
     "workflow.alternatives": ("Alternative",),
     "workflow.budget": ("Budget",),

@@ -78,6 +78,7 @@ NEEDED: dict[str, dict[str, Any]] = {
     "Neuron": {"cache": PLACE},
     "Objective": {"metric": "loss", "goal": "Minimize"},
     "QueueShare": {"queue": QUEUE, "name": "vision"},
+    "QuotaShare": {"capacity": {"ml.g5.xlarge": 4}, "sharing": "LEND_AND_BORROW"},
     "ParallelSteps": {"branches": [[MEASURED], [MEASURED]]},
     "RegisterModel": {**SCOPED, "workflow": MEASURED, "group": "digits"},
     "Retry": {"attempts": 3, "first_wait": 60, "until": 3_600},

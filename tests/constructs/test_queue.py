@@ -16,11 +16,14 @@ from cdk_sagemaker_training import (
     DataParallelJob,
     InstanceGroup,
     MetricLimit,
+    QuotaShare,
     TrainingQueue,
     default_retries,
 )
 from cdk_sagemaker_training.workflow.queued_states import Submission, name_in_payload, queued_states
 
+G5 = "ml.g5.xlarge"
+QUOTA = {"vision": QuotaShare({G5: 4})}
 QUEUE_ARN = "arn:aws:batch:us-east-1:123456789012:job-queue/jobs"
 ON_TWO = DataParallelJob(InstanceGroup("ml.g5.xlarge", 2))
 
@@ -77,6 +80,87 @@ def test_a_queue_without_shares_has_no_scheduling_policy_and_its_jobs_neither_sh
     rendered = RenderedWorkflow(stack, queue=TrainingQueue(stack, "Queue", capacity=8))
     assert rendered.resources_of("AWS::Batch::SchedulingPolicy") == []
     assert {"ShareIdentifier", "SchedulingPriority"} & set(rendered.request) == set()
+
+
+@cache
+def of_quotas() -> RenderedWorkflow:
+    stack = UserStack()
+    queue = TrainingQueue(
+        stack,
+        "Queue",
+        capacity={"ml.g5.xlarge": 8, "ml.p4d.24xlarge": 2},
+        shares={
+            "vision": QuotaShare({"ml.g5.xlarge": 4}, sharing="LEND_AND_BORROW", borrow_limit=50, preempts=True),
+            "speech-2": QuotaShare({"ml.g5.xlarge": 4, "ml.p4d.24xlarge": 2}),
+            "robots": QuotaShare({"ml.g5.xlarge": 1}, sharing="LEND_AND_BORROW"),
+        },
+    )
+    return RenderedWorkflow(stack, job=ON_TWO, queue=queue.share("vision", priority=3))
+
+
+def test_quota_shares_are_resources_of_a_queue_whose_capacity_is_by_type() -> None:
+    resources = {
+        kind: [resolved(one) for one in of_quotas().resources_of(f"AWS::Batch::{kind}")]
+        for kind in ("ServiceEnvironment", "SchedulingPolicy", "QuotaShare")
+    }
+    assert resources["ServiceEnvironment"][0]["CapacityLimits"] == [
+        {"MaxCapacity": 8, "CapacityUnit": "ml.g5.xlarge"},
+        {"MaxCapacity": 2, "CapacityUnit": "ml.p4d.24xlarge"},
+    ]
+    assert resources["SchedulingPolicy"] == [{"QuotaSharePolicy": {"IdleResourceAssignmentStrategy": "FIFO"}}]
+    assert [{name: value for name, value in one.items() if name != "JobQueue"} for one in resources["QuotaShare"]] == [
+        {
+            "QuotaShareName": "vision",
+            "CapacityLimits": [{"MaxCapacity": 4, "CapacityUnit": "ml.g5.xlarge"}],
+            "ResourceSharingConfiguration": {"Strategy": "LEND_AND_BORROW", "BorrowLimit": 50},
+            "PreemptionConfiguration": {"InSharePreemption": "ENABLED"},
+        },
+        {
+            "QuotaShareName": "speech-2",
+            "CapacityLimits": [
+                {"MaxCapacity": 4, "CapacityUnit": "ml.g5.xlarge"},
+                {"MaxCapacity": 2, "CapacityUnit": "ml.p4d.24xlarge"},
+            ],
+            "ResourceSharingConfiguration": {"Strategy": "RESERVE"},
+            "PreemptionConfiguration": {"InSharePreemption": "DISABLED"},
+        },
+        {
+            "QuotaShareName": "robots",
+            "CapacityLimits": [{"MaxCapacity": 1, "CapacityUnit": "ml.g5.xlarge"}],
+            "ResourceSharingConfiguration": {"Strategy": "LEND_AND_BORROW", "BorrowLimit": -1},
+            "PreemptionConfiguration": {"InSharePreemption": "DISABLED"},
+        },
+    ]
+
+
+def test_a_job_of_a_quota_share_names_it_and_may_be_submitted_to_it_and_to_no_other() -> None:
+    assert (of_quotas().request["QuotaShareName"], of_quotas().request["SchedulingPriority"]) == ("vision", 3)
+    assert "ShareIdentifier" not in of_quotas().request
+    [_, _, share] = actions(of_quotas(), "TrainingStateMachineRole")["batch:SubmitServiceJob"]
+    assert "QueueSharevision" in str(share)
+    assert "QuotaShareArn" in str(share)
+
+
+def test_the_machine_of_a_job_of_a_quota_share_passes_the_check_of_amazon_states_language() -> None:
+    assert lint(of_quotas().machines) == []
+
+
+@pytest.mark.parametrize(
+    ("group", "got"),
+    [
+        (InstanceGroup("ml.g5.xlarge", 7), "like {'ml.g5.xlarge': 7}, got 6 of 'ml.g5.xlarge'"),
+        (InstanceGroup("ml.p4d.24xlarge"), "like {'ml.p4d.24xlarge': 1}, got 0 of 'ml.p4d.24xlarge'"),
+    ],
+    ids=["more than it may borrow", "a type that it has not"],
+)
+def test_a_job_that_would_wait_for_ever_for_its_quota_share_is_an_error(group: InstanceGroup, got: str) -> None:
+    stack = UserStack()
+    share = QuotaShare({"ml.g5.xlarge": 4}, sharing="LEND_AND_BORROW", borrow_limit=50)
+    machines = {"ml.g5.xlarge": 8, "ml.p4d.24xlarge": 2}
+    queue = TrainingQueue(stack, "Queue", capacity=machines, shares={"vision": share})
+    message = message_of(lambda: stack.workflow(job=DataParallelJob(group), queue=queue.share("vision")))
+    must = "capacity of the share 'vision' of Stack/Queue must be at least the machines of one job"
+    assert message == f"{must}, {got}"
 
 
 def test_what_is_submitted_equals_what_the_sdk_submits_for_the_same_job() -> None:
@@ -176,6 +260,31 @@ def test_what_cannot_be_said_with_a_queue_is_an_error_that_names_it() -> None:
     ("props", "message"),
     [
         ({"capacity": 0}, "capacity must be a number of machines from 1, like 8, got 0"),
+        ({"capacity": {G5: 8}}, "capacity must be a number of machines without quota shares, like 8, or shares quota "),
+        ({"capacity": {}}, "capacity must have a type, like {'ml.p5.48xlarge': 4}, got {}"),
+        (
+            {"capacity": {G5: 0}, "shares": QUOTA},
+            "capacity['ml.g5.xlarge'] must be a number of machines from 1, like 4",
+        ),
+        ({"capacity": {"g5": 1}, "shares": QUOTA}, "capacity must be a SageMaker training type"),
+        ({"shares": QUOTA}, "capacity must be machines by type with quota shares, like {'ml.p5.48xlarge': 8}, got 8"),
+        ({"shares": {**QUOTA, "speech": 1}}, "shares must be quota shares or numbers, like {'vision': 2, 'speech': 1}"),
+        (
+            {"capacity": {"ml.p4d.24xlarge": 1}, "shares": QUOTA},
+            "shares['vision'] must have types of the queue's capacity ('ml.p4d.24xlarge'), like 'ml.p4d.24xlarge', got 'ml.g5",
+        ),
+        (
+            {"capacity": {G5: 8}, "shares": {"a b": QuotaShare({G5: 1})}},
+            "shares must have names of 1 to 128 letters, digits, hyphens and underscores, like 'vision', got 'a b'",
+        ),
+        (
+            {"capacity": {G5: 8}, "shares": {f"team{number}": QuotaShare({G5: 1}) for number in range(21)}},
+            "shares must be at most 20 quota shares, like 3, got 21",
+        ),
+        (
+            {"capacity": {G5: 8}, "shares": QUOTA, "share_decay": 60},
+            "share_decay must be left out without shares that are numbers",
+        ),
         (
             {"shares": {"team-a": 1}},
             "shares must have names of 1 to 255 letters and digits, like 'teamA', got 'team-a'",
@@ -188,6 +297,33 @@ def test_what_cannot_be_said_with_a_queue_is_an_error_that_names_it() -> None:
 )
 def test_a_queue_that_batch_would_refuse_is_an_error(props: dict[str, Any], message: str) -> None:
     assert message in message_of(lambda: TrainingQueue(UserStack(), "Queue", **{"capacity": 8, **props}))
+
+
+@pytest.mark.parametrize(
+    ("props", "message"),
+    [
+        ({"capacity": {}}, "capacity must have a type, like {'ml.p5.48xlarge': 4}, got {}"),
+        ({"capacity": {G5: 0}}, "capacity['ml.g5.xlarge'] must be a number of machines from 1, like 4, got 0"),
+        (
+            {"capacity": {f"ml.g5.{size}xlarge": 1 for size in (2, 4, 8, 12, 16, 24)}},
+            "capacity must have 1 to 5 types, like {'ml.p5.48xlarge': 4}, got 6",
+        ),
+        (
+            {"sharing": "BORROW"},
+            "sharing must be one of 'RESERVE', 'LEND', 'LEND_AND_BORROW', like 'LEND', got 'BORROW'",
+        ),
+        (
+            {"sharing": "LEND", "borrow_limit": 50},
+            "borrow_limit must be left out unless sharing is 'LEND_AND_BORROW', like borrow_limit=None, got 50 with 'LEND'",
+        ),
+        (
+            {"sharing": "LEND_AND_BORROW", "borrow_limit": -1},
+            "borrow_limit must be a percentage from 0, like 100, got -1",
+        ),
+    ],
+)
+def test_a_quota_share_that_batch_would_refuse_is_an_error(props: dict[str, Any], message: str) -> None:
+    assert message_of(lambda: QuotaShare(**{"capacity": {G5: 1}, **props})) == message
 
 
 def test_a_share_that_is_not_there_and_a_priority_out_of_bounds_are_errors() -> None:

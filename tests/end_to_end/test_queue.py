@@ -17,6 +17,7 @@ from cdk_sagemaker_training import (
     Budget,
     DataParallelJob,
     InstanceGroup,
+    QuotaShare,
     S3Prefix,
     TrainingImage,
     TrainingQueue,
@@ -25,13 +26,13 @@ from cdk_sagemaker_training import (
 )
 from sagemaker_local_account.faults import LostHost
 
-pytestmark = pytest.mark.soak
+pytestmark = [pytest.mark.soak, pytest.mark.usefixtures("no_job_left")]
 A_FAILING_JOB = Path(__file__).parent / "a_failing_job"
 TEAMS = {"vision": 2, "speech": 1, "robots": 1}
 
 
 class Queued(cdk.Stack):
-    """A queue in the order of submission, and one with shares of 2:1:1 and of 1 for who holds it up."""
+    """A queue in the order of submission, one with shares of 2:1:1 and of 1 for who holds it up, and one with quota shares."""
 
     def __init__(self, app: cdk.App, id: str = "Queued") -> None:
         super().__init__(app, id)
@@ -41,6 +42,19 @@ class Queued(cdk.Stack):
         shared = TrainingQueue(self, "Shared", capacity=1, shares={**TEAMS, "others": 1})
         for name in (*TEAMS, "others"):
             self.add(name, shared.share(name))
+
+        machines = {"ml.m5.xlarge": 1}
+        quotas = TrainingQueue(
+            self,
+            "Quotas",
+            capacity={"ml.m5.xlarge": 2},
+            shares={
+                "lends": QuotaShare(machines, sharing="LEND"),
+                "borrows": QuotaShare(machines, sharing="LEND_AND_BORROW"),
+            },
+        )
+        for name in quotas.shares:
+            self.add(name, quotas.share(name))
 
     def add(self, id: str, queue: Any) -> None:
         workflow = TrainingWorkflow(
@@ -145,6 +159,27 @@ def test_three_teams_with_shares_of_2_1_1_start_jobs_in_that_ratio(line: Line) -
     found = Counter(job["shareIdentifier"] for job in sorted(jobs, key=lambda job: job["scheduledAt"])[:8])
     assert 3 <= found["vision"] <= 4, found
     assert {1 <= found[team] <= 3 for team in ("speech", "robots")} == {True}, found
+
+
+def test_a_job_on_a_borrowed_machine_is_stopped_for_the_lenders_and_goes_on_from_its_checkpoint(line: Line) -> None:
+    own = line.start("endless", "borrows")
+    line.service_job(own, "RUNNING")
+    borrowing = line.start("endless", "borrows")
+    first = line.training_job(line.service_job(borrowing, "RUNNING"))
+    line.deployed.has_said(first, "step 5 ")
+    lenders = line.start("none", "lends")
+    ended = line.deployed.ended(lenders)
+    assert ended["status"] == "SUCCEEDED", ended
+    described = line.sagemaker.describe_training_job(TrainingJobName=first)
+    assert described["TrainingJobStatus"] == "Stopped"
+    job = line.service_job(borrowing, "RUNNING")
+    assert job["preemptionSummary"]["preemptedAttemptCount"] == 1
+    begins = line.deployed.has_said(line.training_job(job), "begins at ([0-9]+)")
+    assert int(begins[1]) >= 5
+    assert line.states.describe_execution(executionArn=own)["status"] == "RUNNING"
+    for execution in (own, borrowing):
+        line.states.stop_execution(executionArn=execution)
+        line.service_job(execution, "FAILED")
 
 
 def test_a_destroyed_stacks_jobs_are_terminated_and_over_before_their_queue_goes(

@@ -107,6 +107,31 @@ EXAMPLES: dict[str, Example] = {
         lambda client, ids: client("batch").describe_job_queues(jobQueues=[ids["It"]])["jobQueues"],
         {"Machines": MACHINES, "Shares": SHARES},
     ),
+    "AWS::Batch::QuotaShare": Example(
+        {
+            "QuotaShareName": "a",
+            "JobQueue": att("Queue", "JobQueueArn"),
+            "CapacityLimits": [{"MaxCapacity": 4, "CapacityUnit": "ml.m5.large"}],
+            "ResourceSharingConfiguration": {"Strategy": "LEND_AND_BORROW", "BorrowLimit": 50},
+            "PreemptionConfiguration": {"InSharePreemption": "ENABLED"},
+        },
+        lambda client, ids: client("batch").list_quota_shares(jobQueue=ids["Queue"])["quotaShares"],
+        {
+            "Machines": of(
+                "AWS::Batch::ServiceEnvironment",
+                ServiceEnvironmentType="SAGEMAKER_TRAINING",
+                CapacityLimits=[{"MaxCapacity": 8, "CapacityUnit": "ml.m5.large"}],
+            ),
+            "Quotas": of("AWS::Batch::SchedulingPolicy", QuotaSharePolicy={"IdleResourceAssignmentStrategy": "FIFO"}),
+            "Queue": of(
+                "AWS::Batch::JobQueue",
+                JobQueueType="SAGEMAKER_TRAINING",
+                Priority=1,
+                SchedulingPolicyArn=att("Quotas", "Arn"),
+                ServiceEnvironmentOrder=[{"Order": 1, "ServiceEnvironment": att("Machines", "ServiceEnvironmentArn")}],
+            ),
+        },
+    ),
     "AWS::Batch::SchedulingPolicy": Example(
         SHARES["Properties"],
         lambda client, ids: client("batch").describe_scheduling_policies(arns=[ids["It"]])["schedulingPolicies"],

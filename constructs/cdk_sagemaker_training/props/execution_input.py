@@ -59,6 +59,8 @@ KNOWN: Mapping[str, Known] = {
     ),
     **_of("TrainingQueue", _LITERAL_OF_QUEUE, "capacity", "shares", "share_decay"),
     **_of("QueueShare", _LITERAL, "name", "priority"),
+    **_of("QuotaShare", Known("synth", "since the machines of jobs are compared with it"), "capacity", "borrow_limit"),
+    **_of("QuotaShare", Known("synth", "since the queue is made with it"), "sharing", "preempts"),
     **_of("Alternative", Known("execution", "as in hyperparameters"), "hyperparameters"),
     **_of("Alternative", Known("execution", "values, not names"), "environment"),
     **_of("TrainingTask", _EXECUTION, "unique_by"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from aws_cdk import Duration
 from constructs import Construct
@@ -12,6 +13,10 @@ from constructs import Construct
 from cdk_sagemaker_training.core.checks import seconds_of
 from cdk_sagemaker_training.core.tokens import is_unresolved
 from cdk_sagemaker_training.props.prop_types import check_fields, checked
+from cdk_sagemaker_training.resources.quota_share import QuotaShare, check_machines, check_quota_shares
+
+if TYPE_CHECKING:
+    from aws_cdk import aws_batch as batch
 
 _TYPE = "SAGEMAKER_TRAINING"
 _MOST_PRIORITY = 9_999  # SubmitServiceJob.schedulingPriority
@@ -23,12 +28,13 @@ class TrainingQueue(Construct):
     """A queue in which training jobs wait until machines of its capacity are free.
 
     It is AWS Batch's queue for SageMaker training jobs, "service jobs" in the guide of AWS Batch: a service environment with the
-    capacity, a job queue, and with ``shares`` a scheduling policy of fair shares. Give it to ``TrainingWorkflow(queue=...)``.
-    Batch itself costs nothing, and reserves no machines.
+    capacity, a job queue, and with ``shares`` a scheduling policy of fair or quota shares. Give it to
+    ``TrainingWorkflow(queue=...)``. Batch itself costs nothing, and reserves no machines.
 
     Attributes:
-        capacity: The most machines of all running jobs together; None where it is not known.
+        capacity: The most machines of all running jobs together, or of each type.
         shares: The parts of the capacity, by the names of the shares; empty for a queue in the order of submission.
+        quota_share_arns: The ARNs of its quota shares, by their names.
         queue_arn: The job queue's ARN.
     """
 
@@ -38,8 +44,8 @@ class TrainingQueue(Construct):
         scope: Construct,
         id: str,
         *,
-        capacity: int,
-        shares: Mapping[str, float] | None = None,
+        capacity: int | Mapping[str, int],
+        shares: Mapping[str, float | QuotaShare] | None = None,
         share_decay: Duration | int | None = None,
     ) -> None:
         """Create the service environment, the job queue and, with shares, the scheduling policy.
@@ -47,11 +53,13 @@ class TrainingQueue(Construct):
         Args:
             scope: The parent construct.
             id: The construct id.
-            capacity: The most machines of all running jobs together, whatever their type.
+            capacity: The most machines of all running jobs together, whatever their type; with quota shares the most of each
+                type, such as ``{"ml.p5.48xlarge": 8}``.
             shares: How the capacity is divided among shares that have jobs waiting, such as ``{"vision": 2, "speech": 1}``, by
                 which two thirds go to ``vision``. A share that has none leaves its part to the others. Names are letters and
                 digits. Each is ``1 / part`` as Batch's ``weightFactor``, of which "a lower value has a higher priority" (service
-                model). Default: jobs start in the order of their submission.
+                model). Or a ``QuotaShare`` each: numbers of machines, by type. Default: jobs start in the order of their
+                submission.
             share_decay: A Duration, or seconds, over which Batch counts what a share has used, up to a week; needs ``shares``.
                 Jobs run for hours, so that of ten minutes, Batch's own default, nothing would be remembered. Default: one day.
 
@@ -68,11 +76,17 @@ class TrainingQueue(Construct):
             "Environment",
             service_environment_type=_TYPE,
             capacity_limits=[
-                batch.CfnServiceEnvironment.CapacityLimitProperty(max_capacity=capacity, capacity_unit="NUM_INSTANCES")
+                batch.CfnServiceEnvironment.CapacityLimitProperty(max_capacity=most, capacity_unit=unit)
+                for unit, most in (capacity if isinstance(capacity, Mapping) else {"NUM_INSTANCES": capacity}).items()
             ],
         )
+        quotas, parts = _sorted(shares or {})
         policy = None
-        if shares:
+        if quotas:
+            # "Currently, only FIFO is supported" (service model, QuotaSharePolicy).
+            fifo = batch.CfnSchedulingPolicy.QuotaSharePolicyProperty(idle_resource_assignment_strategy="FIFO")
+            policy = batch.CfnSchedulingPolicy(self, "Policy", quota_share_policy=fifo)
+        elif parts:
             policy = batch.CfnSchedulingPolicy(
                 self,
                 "Policy",
@@ -82,7 +96,7 @@ class TrainingQueue(Construct):
                         batch.CfnSchedulingPolicy.ShareAttributesProperty(
                             share_identifier=name, weight_factor=round(1 / part, 4)
                         )
-                        for name, part in shares.items()
+                        for name, part in parts.items()
                     ],
                 ),
             )
@@ -98,8 +112,10 @@ class TrainingQueue(Construct):
                 )
             ],
         )
-        self.capacity: int = capacity
-        self.shares: Mapping[str, float] = dict(shares or {})
+        made = {name: _quota_share(self, name, share, queue.attr_job_queue_arn) for name, share in quotas.items()}
+        self.capacity: int | Mapping[str, int] = capacity
+        self.shares: Mapping[str, float | QuotaShare] = dict(shares or {})
+        self.quota_share_arns: Mapping[str, str] = {name: one.attr_quota_share_arn for name, one in made.items()}
         self.queue_arn: str = queue.attr_job_queue_arn
 
     def share(self, name: str, *, priority: int = 0) -> QueueShare:
@@ -145,21 +161,77 @@ class QueueShare:
             )
 
 
-def _check(capacity: int, shares: Mapping[str, float] | None, share_decay: Duration | int | None) -> None:
-    if not is_unresolved(capacity) and capacity < 1:
+def _sorted(shares: Mapping[str, float | QuotaShare]) -> tuple[dict[str, QuotaShare], dict[str, float]]:
+    """Return the quota shares and the fair shares."""
+    quotas = {name: share for name, share in shares.items() if isinstance(share, QuotaShare)}
+    return quotas, {name: share for name, share in shares.items() if not isinstance(share, QuotaShare)}
+
+
+def _quota_share(scope: Construct, name: str, share: QuotaShare, queue_arn: str) -> batch.CfnQuotaShare:
+    from aws_cdk import aws_batch as batch
+
+    of = batch.CfnQuotaShare
+    borrow = -1 if share.borrow_limit is None else share.borrow_limit  # -1: "unlimited borrowing" (service model)
+    return of(
+        scope,
+        f"Share{name}",
+        quota_share_name=name,
+        job_queue=queue_arn,
+        capacity_limits=[
+            of.QuotaShareCapacityLimitProperty(capacity_unit=unit, max_capacity=most)
+            for unit, most in share.capacity.items()
+        ],
+        resource_sharing_configuration=of.QuotaShareResourceSharingConfigurationProperty(
+            strategy=share.sharing, borrow_limit=borrow if share.sharing == "LEND_AND_BORROW" else None
+        ),
+        preemption_configuration=of.QuotaSharePreemptionConfigurationProperty(
+            in_share_preemption="ENABLED" if share.preempts else "DISABLED"
+        ),
+    )
+
+
+def _check(
+    capacity: int | Mapping[str, int],
+    shares: Mapping[str, float | QuotaShare] | None,
+    share_decay: Duration | int | None,
+) -> None:
+    quotas, parts = _sorted(shares or {})
+    if quotas and parts:
+        raise ValueError(
+            f"shares must be quota shares or numbers, like {{'vision': 2, 'speech': 1}}, got {shares!r}, which has both"
+        )
+    if isinstance(capacity, Mapping):
+        check_machines("capacity", capacity)
+        if not quotas:
+            raise ValueError(
+                "capacity must be a number of machines without quota shares, like 8, or shares quota shares, got "
+                f"{dict(capacity)!r}"
+            )
+        check_quota_shares(quotas, capacity)
+    elif quotas:
+        raise ValueError(
+            f"capacity must be machines by type with quota shares, like {{'ml.p5.48xlarge': 8}}, got {capacity!r}"
+        )
+    elif not is_unresolved(capacity) and capacity < 1:
         raise ValueError(f"capacity must be a number of machines from 1, like 8, got {capacity!r}")
-    for name, part in (shares or {}).items():
+    _check_fair_shares(parts)
+    if shares is not None and not shares:
+        raise ValueError("shares must have a share, like {'vision': 2, 'speech': 1}, or be left out, got {}")
+    if share_decay is None:
+        return
+    if not parts:
+        raise ValueError(
+            "share_decay must be left out without shares that are numbers, like share_decay=None, got a time"
+        )
+    seconds = seconds_of("share_decay", share_decay)
+    if not is_unresolved(seconds) and not 1 <= seconds <= _LONGEST_DECAY:
+        raise ValueError(f"share_decay must be 1 second to 7 days, like Duration.days(1), got {seconds} seconds")
+
+
+def _check_fair_shares(parts: Mapping[str, float]) -> None:
+    for name, part in parts.items():
         # "The string is limited to 255 alphanumeric characters" (service model, ShareAttributes.shareIdentifier).
         if not re.fullmatch(r"[A-Za-z0-9]{1,255}", name):
             raise ValueError(f"shares must have names of 1 to 255 letters and digits, like 'teamA', got {name!r}")
         if not 1 / _MOST_WEIGHT <= part <= 1 / _LEAST_WEIGHT:
             raise ValueError(f"shares[{name!r}] must be a number from 0.0011 to 10000, like 2, got {part!r}")
-    if shares is not None and not shares:
-        raise ValueError("shares must have a share, like {'vision': 2, 'speech': 1}, or be left out, got {}")
-    if share_decay is None:
-        return
-    if not shares:
-        raise ValueError("share_decay must be left out without shares, like share_decay=None, got a time")
-    seconds = seconds_of("share_decay", share_decay)
-    if not is_unresolved(seconds) and not 1 <= seconds <= _LONGEST_DECAY:
-        raise ValueError(f"share_decay must be 1 second to 7 days, like Duration.days(1), got {seconds} seconds")

@@ -6,6 +6,7 @@ iam:PassRole beside SubmitServiceJob.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -14,19 +15,21 @@ from aws_cdk import aws_iam as iam
 from cdk_sagemaker_training.core.tokens import is_unresolved
 from cdk_sagemaker_training.jobs.instance_group import machines_of
 from cdk_sagemaker_training.resources.queue import QueueShare, TrainingQueue
+from cdk_sagemaker_training.resources.quota_share import QuotaShare
 from cdk_sagemaker_training.workflow.launch import Launch
 from cdk_sagemaker_training.workflow.queued_states import Submission, name_in_payload
 
 
-def queue_policies(launch: Launch, queue_arn: str) -> Iterator[iam.PolicyStatement]:
+def queue_policies(launch: Launch, to: Submission) -> Iterator[iam.PolicyStatement]:
     """Yield the statements that allow a state machine to submit, describe and terminate service jobs.
 
     Args:
         launch: The jobs.
-        queue_arn: The job queue.
+        to: Where they wait.
     """
     jobs = service_jobs(launch)
-    yield iam.PolicyStatement(actions=["batch:SubmitServiceJob"], resources=[queue_arn, jobs])
+    share = [] if to.quota_share_arn is None else [to.quota_share_arn]
+    yield iam.PolicyStatement(actions=["batch:SubmitServiceJob"], resources=[to.queue_arn, jobs, *share])
     yield iam.PolicyStatement(actions=["batch:TagResource", "batch:TerminateServiceJob"], resources=[jobs])
     yield describe_policy("batch:ListServiceJobs")
     yield iam.PolicyStatement(actions=["sagemaker:DescribeTrainingJob"], resources=training_jobs(launch))
@@ -82,17 +85,41 @@ def submission_to(queue: TrainingQueue | QueueShare, requests: Sequence[Mapping[
         requests: The rendered requests of the jobs.
 
     Raises:
-        ValueError: A job has more machines than the queue's capacity, so that it would wait for ever.
+        ValueError: A job has more machines than the queue's or the share's capacity, so that it would wait for ever.
     """
     if isinstance(queue, QueueShare):
-        _check_capacity(queue.queue, requests)
-        return Submission(queue.queue.queue_arn, queue.name, queue.priority)
+        line, name = queue.queue, queue.name
+        share = line.shares[name]
+        if isinstance(share, QuotaShare):
+            _check_quota(line, name, share, requests)
+        else:
+            _check_capacity(line, requests)
+        return Submission(line.queue_arn, name, queue.priority, line.quota_share_arns.get(name))
     _check_capacity(queue, requests)
     return Submission(queue.queue_arn, None, 0)
 
 
+def _check_quota(queue: TrainingQueue, name: str, share: QuotaShare, requests: Sequence[Mapping[str, Any]]) -> None:
+    """Check that a quota share has room for each job; machines that an execution's input decides pass."""
+    assert isinstance(queue.capacity, Mapping)
+    for request in requests:
+        config, machines = request["ResourceConfig"], Counter[str]()
+        for group in machines_of(config):
+            kind, count = group.get("InstanceType"), group.get("InstanceCount", config.get("InstanceCount"))
+            if isinstance(kind, str) and isinstance(count, int) and not (is_unresolved(kind) or is_unresolved(count)):
+                machines[kind] += count
+        for kind, count in machines.items():
+            most = share.most(kind, queue.capacity.get(kind, 0))
+            if count > most:
+                raise ValueError(
+                    f"capacity of the share {name!r} of {queue.node.path} must be at least the machines of one job, like "
+                    f"{{{kind!r}: {count}}}, got {most} of {kind!r}"
+                )
+
+
 def _check_capacity(queue: TrainingQueue, requests: Sequence[Mapping[str, Any]]) -> None:
     """Check that a queue has room for each job; machines that an execution's input decides pass."""
+    assert not isinstance(queue.capacity, Mapping)
     for request in requests:
         config = request["ResourceConfig"]
         counts = [group.get("InstanceCount", config.get("InstanceCount")) for group in machines_of(config)]

@@ -23,11 +23,20 @@ class Submission:
         queue_arn: The job queue.
         share: The share; None for a queue without shares.
         priority: The priority within the share.
+        quota_share_arn: The share's ARN, where it is a quota share.
     """
 
     queue_arn: str
     share: str | None
     priority: int
+    quota_share_arn: str | None = None
+
+    def members(self) -> dict[str, Any]:
+        """Return the members of SubmitServiceJob that name the share."""
+        if self.share is None:
+            return {}
+        name = "ShareIdentifier" if self.quota_share_arn is None else "QuotaShareName"
+        return {name: self.share, "SchedulingPriority": self.priority}
 
 
 def name_in_payload(prefix: str) -> str:
@@ -111,7 +120,7 @@ def queued_states(
                 "JobQueue": to.queue_arn,
                 # What is tried again, and when, is the workflow's.
                 "RetryStrategy": {"Attempts": 1},
-                **({} if to.share is None else {"ShareIdentifier": to.share, "SchedulingPriority": to.priority}),
+                **to.members(),
                 "ServiceJobType": "SAGEMAKER_TRAINING",
                 "ServiceRequestPayload.$": f"States.JsonToString({own}.Request)",
                 # As SageMaker's SDK has a job's tags (aws_batch/batch_api_helper.py): those of the service job.

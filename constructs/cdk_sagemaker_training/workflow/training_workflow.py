@@ -243,8 +243,8 @@ class TrainingWorkflow(WorkflowMetrics, Construct):
         self.state_machine = make_state_machine(self, launch.stack.to_json_string(definition), log_options)
         statements = (
             machine_policies(launch, every, sync=self.integration == "sync")
-            if line is None
-            else queue_policies(launch, line.queue_arn)
+            if submission is None
+            else queue_policies(launch, submission)
         )
         of_metrics = [] if metrics is None else [metrics.policy()]
         for statement in (*statements, *(models.policies() if models else ()), *of_metrics):

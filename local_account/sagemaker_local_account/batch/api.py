@@ -20,20 +20,25 @@ def batch_api(queues: Queues, jobs: ServiceJobs) -> JsonApi:
     """Returns the WSGI application for requests to `/v1/<operation in lower case>`."""
     operations: Mapping[str, Callable[[dict[str, Any]], Any]] = {
         "CreateJobQueue": queues.create_queue,
+        "CreateQuotaShare": queues.create_quota_share,
         "CreateSchedulingPolicy": queues.create_policy,
         "CreateServiceEnvironment": queues.create_environment,
         "DeleteJobQueue": lambda request: jobs.delete_queue(request["jobQueue"]),
+        "DeleteQuotaShare": lambda request: queues.shares.delete(request["quotaShareArn"]),
         "DeleteSchedulingPolicy": lambda request: queues.policies.delete(request["arn"]),
         "DeleteServiceEnvironment": lambda request: queues.environments.delete(request["serviceEnvironment"]),
         "DescribeJobQueues": lambda request: {"jobQueues": queues.queues.describe(request.get("jobQueues"))},
+        "DescribeQuotaShare": lambda request: queues.shares.get(request["quotaShareArn"]),
         "DescribeSchedulingPolicies": lambda request: {"schedulingPolicies": queues.policies.describe(request["arns"])},
         "DescribeServiceEnvironments": lambda request: {
             "serviceEnvironments": queues.environments.describe(request.get("serviceEnvironments"))
         },
         "DescribeServiceJob": lambda request: jobs.describe(request["jobId"]),
+        "ListQuotaShares": lambda request: {"quotaShares": queues.quota_shares_of(request["jobQueue"])},
         "ListServiceJobs": jobs.list,
         "SubmitServiceJob": jobs.submit,
         "TerminateServiceJob": lambda request: jobs.terminate(request["jobId"], request["reason"]),
+        "UpdateQuotaShare": jobs.update_quota_share,
     }
     assert set(operations) == set(BATCH_OPERATIONS.values())
     return JsonApi(

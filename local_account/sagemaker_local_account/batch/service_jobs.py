@@ -10,10 +10,12 @@ import builtins
 import logging
 import threading
 import uuid
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from sagemaker_local_account.batch.queues import TYPE, Queues, client_error
+from sagemaker_local_account.batch.queues import Queues, client_error
+from sagemaker_local_account.batch.quota_shares import Share, decide
 from sagemaker_local_account.batch.scheduler import Use, first
 from sagemaker_local_account.batch.service_job import (
     ENDED,
@@ -75,7 +77,9 @@ class ServiceJobs:
     def submit(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """SubmitServiceJob."""
         queue = self._queues.queues.get(request["jobQueue"])
-        check_submission(request, shares=bool(queue.get("schedulingPolicyArn")))
+        shares = self._queues.quota_shares_of(queue["jobQueueArn"])
+        enabled = {one["quotaShareName"] for one in shares if one["state"] == "ENABLED"}
+        check_submission(request, self._queues.policy_of(queue), enabled)
         with self._lock:
             token = request.get("clientToken")
             if token and any(job.request.get("clientToken") == token for job in self._jobs.values()):
@@ -93,23 +97,14 @@ class ServiceJobs:
         """DescribeServiceJob."""
         with self._lock:
             job = self._job(id)
-            given = ("retryStrategy", "schedulingPriority", "serviceRequestPayload", "shareIdentifier", "timeoutConfig")
-            return {
-                **self._summary(job),
-                **{name: job.request[name] for name in given if name in job.request},
-                "tags": job.request.get("tags", {}),
-                "jobQueue": job.queue,
-                "isTerminated": job.terminated,
-                "attempts": [dict(attempt) for attempt in job.attempts],
-                "capacityUsage": [{"capacityUnit": "NUM_INSTANCES", "quantity": float(job.machines)}],
-            }
+            return job.description(self._arn + job.id)
 
     def list(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """ListServiceJobs."""
         queue = self._queues.queues.get(request.get("jobQueue", ""))["jobQueueArn"]
         with self._lock:
             jobs = [job for job in self._jobs.values() if job.queue == queue and is_listed(job, request)]
-            shown = [self._summary(job) for job in sorted(jobs, key=lambda job: -job.order)]
+            shown = [job.summary(self._arn + job.id) for job in sorted(jobs, key=lambda job: -job.order)]
         start = int(request.get("nextToken") or 0)
         end = start + min(request.get("maxResults") or _MOST_LISTED, _MOST_LISTED)
         return {"jobSummaryList": shown[start:end], **({"nextToken": str(end)} if end < len(shown) else {})}
@@ -131,6 +126,12 @@ class ServiceJobs:
                         self._terminate(job, "the job queue was deleted")
         self.wake()
         return self._queues.queues.delete(name)
+
+    def update_quota_share(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """UpdateQuotaShare."""
+        updated = self._queues.shares.update(request, "quotaShareArn")
+        self.wake()
+        return updated
 
     def wake(self) -> None:
         """Looks at all jobs once more, soon."""
@@ -195,19 +196,50 @@ class ServiceJobs:
         for queue in queues:
             arn = queue["jobQueueArn"]
             waiting = [
-                job.waiting
+                job
                 for job in self._jobs.values()
                 if job.queue == arn and job.status == "RUNNABLE" and not (job.training_job or job.not_before > now)
             ]
-            uses = [use for of, use in self._uses if of == arn]
-            uses += [job.use for job in self._active() if job.queue == arn and job.use]
-            chosen = first(waiting, uses, self._queues.fair_share(queue), now)
-            if chosen is None:
-                continue
-            for environment, capacity in self._queues.capacity(queue).items():
-                used = sum(job.machines for job in self._active() if job.use and job.environment == environment)
-                if used + chosen.machines <= capacity:
-                    return self._schedule(self._jobs[chosen.id], environment, chosen.share, now)
+            quotas = self._queues.policy_of(queue) == "quota share"
+            start = self._start_by_quotas if quotas else self._start_in_order
+            if (started := start(queue, waiting, now)) is not None:
+                return started
+        return None
+
+    def _start_in_order(
+        self, queue: Mapping[str, Any], waiting: builtins.list[ServiceJob], now: float
+    ) -> ServiceJob | None:
+        arn = queue["jobQueueArn"]
+        uses = [use for of, use in self._uses if of == arn]
+        uses += [job.use for job in self._active() if job.queue == arn and job.use]
+        chosen = first([job.waiting for job in waiting], uses, self._queues.fair_share(queue), now)
+        if chosen is None:
+            return None
+        for environment, capacity in self._queues.capacity(queue).items():
+            used = sum(job.machines for job in self._active() if job.use and job.environment == environment)
+            if used + chosen.machines <= capacity:
+                return self._schedule(self._jobs[chosen.id], environment, chosen.share, now)
+        return None
+
+    def _start_by_quotas(
+        self, queue: Mapping[str, Any], waiting: builtins.list[ServiceJob], now: float
+    ) -> ServiceJob | None:
+        environment, capacity = self._queues.machines(queue)
+        shares = {one["quotaShareName"]: Share.of(one) for one in self._queues.quota_shares_of(queue["jobQueueArn"])}
+        held = [job for job in self._active() if job.use and job.environment == environment]
+        running = [job.of_share for job in held if not job.preempting and job.of_share.share in shares]
+        free = Counter(capacity)
+        for job in (job for job in held if job.of_share not in running):
+            free.subtract(job.machines_by_type)
+        ready = [job.of_share for job in waiting if job.of_share.share in shares]
+        decision = decide(ready, running, shares, free)
+        if decision.start is not None:
+            return self._schedule(self._jobs[decision.start.id], environment, decision.start.share, now)
+        # Those that are being preempted leave room for the one that waits, once their training jobs have stopped.
+        if not any(job.preempting for job in held):
+            for one in decision.preempt:
+                self._jobs[one.id].preempting = True
+                self.wake()
         return None
 
     def _schedule(self, job: ServiceJob, environment: str, share: str, now: float) -> ServiceJob:
@@ -227,14 +259,11 @@ class ServiceJobs:
             job.status = _STATUSES.get(described["SecondaryStatus"], job.status)
             if job.status in ("STARTING", "RUNNING") and "startedAt" not in job.times:
                 job.times["startedAt"] = job.attempts[-1]["startedAt"] = _now()
-            return status == "InProgress" and (job.terminated or self._is_out_of_time(job))
+            return status == "InProgress" and (job.terminated or job.preempting or job.is_out_of_time)
+        job.preempting = job.preempting and status == "Stopped"
         reason = described.get("FailureReason") or message
         self._end(job, "SUCCEEDED" if status == "Completed" else "FAILED", f"Received status from SageMaker: {reason}")
         return False
-
-    def _is_out_of_time(self, job: ServiceJob) -> bool:
-        limit = (job.request.get("timeoutConfig") or {}).get("attemptDurationSeconds")
-        return bool(limit and job.use and CLOCK.monotonic() - job.use.start > limit)
 
     def _end(self, job: ServiceJob, status: str, reason: str) -> None:
         """Ends an attempt, and the job unless it is tried again."""
@@ -244,6 +273,8 @@ class ServiceJobs:
         if job.attempts and job.training_job:
             job.attempts[-1] |= {"stoppedAt": _now(), "statusReason": reason}
         job.training_job = ""
+        if job.waits_again_after_preemption():
+            return
         capacity = reason.startswith("Received status from SageMaker: CapacityError")
         again = status == "FAILED" and not job.terminated and (capacity or is_tried_again(job, reason))
         if again:
@@ -269,23 +300,6 @@ class ServiceJobs:
         if job is None:
             raise client_error(f"service job {id} does not exist")
         return job
-
-    def _summary(self, job: ServiceJob) -> dict[str, Any]:
-        found: dict[str, Any] = {
-            "jobArn": self._arn + job.id,
-            "jobId": job.id,
-            "jobName": job.request["jobName"],
-            "serviceJobType": TYPE,
-            "status": job.status,
-            **job.times,
-        }
-        if job.reason:
-            found["statusReason"] = job.reason
-        if job.attempts:
-            found["latestAttempt"] = {"serviceResourceId": job.attempts[-1]["serviceResourceId"]}
-        if "shareIdentifier" in job.request:
-            found["shareIdentifier"] = job.request["shareIdentifier"]
-        return found
 
 
 def _now() -> int:

@@ -39,9 +39,13 @@ TYPES: dict[str, ResourceType] = {
         "of the type SAGEMAKER_TRAINING: its service jobs become training jobs of the account",
         "JobQueueName JobQueueType Priority SchedulingPolicyArn ServiceEnvironmentOrder State Tags",
     ),
-    "AWS::Batch::SchedulingPolicy": _real("fair shares, without quota shares", "FairsharePolicy Name Tags"),
+    "AWS::Batch::QuotaShare": _real(
+        "limits the machines of the jobs of a share, which are lent, borrowed and taken back",
+        "CapacityLimits JobQueue PreemptionConfiguration QuotaShareName ResourceSharingConfiguration State Tags",
+    ),
+    "AWS::Batch::SchedulingPolicy": _real("fair shares, or quota shares", "FairsharePolicy Name QuotaSharePolicy Tags"),
     "AWS::Batch::ServiceEnvironment": _real(
-        "limits the machines of running jobs, in NUM_INSTANCES",
+        "limits the machines of running jobs, in NUM_INSTANCES or by type",
         "CapacityLimits ServiceEnvironmentName ServiceEnvironmentType State Tags",
     ),
     "AWS::CDK::Metadata": ResourceType("inert", "CDK's telemetry, which is not sent"),
@@ -175,7 +179,7 @@ TYPES: dict[str, ResourceType] = {
         "DeliveryPolicy Endpoint FilterPolicy FilterPolicyScope Protocol RawMessageDelivery TopicArn",
     ),
     "AWS::SNS::Topic": _real(
-        "delivers to its subscriptions; without encryption",
+        "delivers to its subscriptions; without encryption, but its key's policy is evaluated",
         "ContentBasedDeduplication DisplayName FifoTopic KmsMasterKeyId Subscription Tags TopicName",
     ),
     "AWS::SNS::TopicPolicy": _real("evaluated with --enforce-iam", "PolicyDocument Topics"),

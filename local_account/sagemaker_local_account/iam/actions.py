@@ -10,8 +10,9 @@ from __future__ import annotations
 BATCH_OPERATIONS = {
     name.lower(): name
     for name in (
-        *("CreateJobQueue", "CreateSchedulingPolicy", "CreateServiceEnvironment"),
-        *("DeleteJobQueue", "DeleteSchedulingPolicy", "DeleteServiceEnvironment"),
+        *("CreateJobQueue", "CreateQuotaShare", "CreateSchedulingPolicy", "CreateServiceEnvironment"),
+        *("DeleteJobQueue", "DeleteQuotaShare", "DeleteSchedulingPolicy", "DeleteServiceEnvironment"),
+        *("DescribeQuotaShare", "ListQuotaShares", "UpdateQuotaShare"),
         *("DescribeJobQueues", "DescribeSchedulingPolicies", "DescribeServiceEnvironments"),
         *("DescribeServiceJob", "ListServiceJobs", "SubmitServiceJob", "TerminateServiceJob"),
     )

@@ -30,13 +30,18 @@ PREFIXES = {"monitoring": "cloudwatch"}
 # of that name, `{a|b}` the first of them that is set, `{Name.form}` the member in a form of `FORMS`; an ARN is used as it is.
 RESOURCES: dict[str, str] = {
     "batch:CreateJobQueue": "job-queue/{jobQueueName}",
+    "batch:CreateQuotaShare": "job-queue/{jobQueue}",
     "batch:CreateSchedulingPolicy": "scheduling-policy/{name}",
     "batch:CreateServiceEnvironment": "service-environment/{serviceEnvironmentName}",
     "batch:DeleteJobQueue": "job-queue/{jobQueue}",
+    "batch:DeleteQuotaShare": "job-queue/*/quota-share/{quotaShareArn}",
     "batch:DeleteSchedulingPolicy": "scheduling-policy/{arn}",
     "batch:DeleteServiceEnvironment": "service-environment/{serviceEnvironment}",
+    "batch:DescribeQuotaShare": "job-queue/*/quota-share/{quotaShareArn}",
+    "batch:ListQuotaShares": "job-queue/{jobQueue}",
     "batch:SubmitServiceJob": "job-queue/{jobQueue}",
     "batch:TerminateServiceJob": "service-job/{jobId}",
+    "batch:UpdateQuotaShare": "job-queue/*/quota-share/{quotaShareArn}",
     **{f"cloudformation:{name}": "stack/{StackName}/*" for name in ON_STACKS},
     "codebuild:BatchGetBuilds": "project/{ids.before_colon}",
     "codebuild:BatchGetProjects": "project/{names}",
@@ -273,8 +278,12 @@ def _with_training_job(call: Call, request: Mapping[str, Any]) -> Iterator[Call]
 
 def _with_service_job(request: Mapping[str, Any], location: Location) -> Iterator[Call]:
     """The further calls that submitting a service job requires (Service Authorization Reference, AWS Batch, API operations)."""
-    jobs = f"arn:aws:batch:{location.region}:{location.account}:service-job/*"
+    own = f"arn:aws:batch:{location.region}:{location.account}:"
+    jobs = f"{own}service-job/*"
     yield Call("batch:SubmitServiceJob", jobs, {})
+    if share := request.get("quotaShareName"):
+        queue = str(request.get("jobQueue", "")).rpartition("/")[2]
+        yield Call("batch:SubmitServiceJob", f"{own}job-queue/{queue}/quota-share/{share}", {})
     if request.get("tags"):
         yield Call("batch:TagResource", jobs, {})
     try:

@@ -1,4 +1,4 @@
-"""Batch's resources in CloudFormation: service environments, job queues of training jobs, and scheduling policies."""
+"""Batch's resources in CloudFormation: service environments, job queues of training jobs, quota shares, scheduling policies."""
 
 from __future__ import annotations
 
@@ -85,6 +85,34 @@ class JobQueue(_Resource):
         return {"JobQueueArn": self.physical_resource_id}
 
 
+class QuotaShare(_Resource):
+    """AWS::Batch::QuotaShare."""
+
+    @override
+    def create(self) -> None:
+        given = _as_in_the_api(self.properties)
+        self.physical_resource_id = self._queues.create_quota_share(given)["quotaShareArn"]
+        self._jobs.wake()
+
+    @override
+    def update(self, former: Properties) -> None:
+        replace_unless(
+            self.properties,
+            former,
+            {"CapacityLimits", "PreemptionConfiguration", "ResourceSharingConfiguration", "State", "Tags"},
+        )
+        given = _as_in_the_api({name: value for name, value in self.properties.items() if name != "JobQueue"})
+        self._jobs.update_quota_share({**given, "quotaShareArn": self.physical_resource_id})
+
+    @override
+    def delete(self, account_id: str, region_name: str) -> None:
+        self._queues.shares.delete(self.physical_resource_id)
+
+    @override
+    def attributes(self) -> dict[str, str]:
+        return {"QuotaShareArn": self.physical_resource_id}
+
+
 class SchedulingPolicy(_Resource):
     """AWS::Batch::SchedulingPolicy."""
 
@@ -94,7 +122,7 @@ class SchedulingPolicy(_Resource):
 
     @override
     def update(self, former: Properties) -> None:
-        replace_unless(self.properties, former, {"FairsharePolicy", "Tags"})
+        replace_unless(self.properties, former, {"FairsharePolicy", "QuotaSharePolicy", "Tags"})
         self._queues.policies.update(self._request("arn", self.physical_resource_id), "arn")
         self._jobs.wake()
 
@@ -118,13 +146,14 @@ def _as_in_the_api(value: Any) -> Any:
 
 
 def _number(name: str, value: Any) -> Any:
-    if name in ("MaxCapacity", "Order", "Priority", "ShareDecaySeconds", "ComputeReservation"):
+    if name in ("BorrowLimit", "MaxCapacity", "Order", "Priority", "ShareDecaySeconds", "ComputeReservation"):
         return int(value)
     return float(value) if name == "WeightFactor" else value
 
 
 NATIVE: dict[str, Any] = {
     "AWS::Batch::JobQueue": JobQueue,
+    "AWS::Batch::QuotaShare": QuotaShare,
     "AWS::Batch::SchedulingPolicy": SchedulingPolicy,
     "AWS::Batch::ServiceEnvironment": ServiceEnvironment,
 }

@@ -1,0 +1,116 @@
+"""``QuotaShare``: the machines of one team in a ``TrainingQueue``, by type."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from cdk_sagemaker_training.core.tokens import is_unresolved
+from cdk_sagemaker_training.facts.instance_types import check_training_instance_type
+from cdk_sagemaker_training.props.prop_types import check_fields
+
+Sharing = Literal["RESERVE", "LEND", "LEND_AND_BORROW"]  # QuotaShareResourceSharingStrategy
+# "a maximum of 5 capacity limits", "A maximum of 20 can be attached to any job queue" (AWS Batch guide, "Quota shares").
+_MOST_TYPES, _MOST_SHARES = 5, 20
+
+
+@dataclass(frozen=True)
+class QuotaShare:
+    """The machines that the jobs of one team may use, by type: a share of ``TrainingQueue(shares=...)``.
+
+    It is AWS Batch's quota share (AWS Batch guide, "Quota shares"): a share of numbers of machines, where a number in ``shares``
+    is one of time.
+
+    Args:
+        capacity: The most machines of the share's running jobs that are not borrowed, by type: 1 to 5 types.
+        sharing: What becomes of machines that no job of the share uses. ``"RESERVE"``: they stay idle. ``"LEND"``: jobs of shares
+            that borrow run on them until a job of this share needs them; Batch then stops those. ``"LEND_AND_BORROW"``: the
+            share's jobs run on what others lend, too.
+        borrow_limit: The most machines that are borrowed, in percent of ``capacity``; needs ``"LEND_AND_BORROW"``. Default: no
+            limit.
+        preempts: Whether Batch stops a job of the share for another of the share with a higher priority.
+
+    Raises:
+        ValueError: For a field that breaks a rule, with its name.
+    """
+
+    capacity: Mapping[str, int]
+    sharing: Sharing = "RESERVE"
+    borrow_limit: int | None = None
+    preempts: bool = False
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        check_machines("capacity", self.capacity)
+        if len(self.capacity) > _MOST_TYPES:
+            raise ValueError(
+                f"capacity must have 1 to {_MOST_TYPES} types, like {{'ml.p5.48xlarge': 4}}, got {len(self.capacity)}"
+            )
+        if self.borrow_limit is None:
+            return
+        if self.sharing != "LEND_AND_BORROW":
+            raise ValueError(
+                f"borrow_limit must be left out unless sharing is 'LEND_AND_BORROW', like borrow_limit=None, got "
+                f"{self.borrow_limit!r} with {self.sharing!r}"
+            )
+        if self.borrow_limit < 0:
+            raise ValueError(f"borrow_limit must be a percentage from 0, like 100, got {self.borrow_limit!r}")
+
+    def most(self, instance_type: str, of_queue: int) -> int:
+        """Return the most machines of a type that one job of the share can have.
+
+        Args:
+            instance_type: The type.
+            of_queue: The queue's machines of the type.
+        """
+        own = self.capacity.get(instance_type, 0)
+        if self.sharing == "LEND_AND_BORROW":
+            own = of_queue if self.borrow_limit is None else own + own * self.borrow_limit // 100
+        return own if is_unresolved(of_queue) else min(own, of_queue)
+
+
+def check_machines(prop: str, machines: Mapping[str, int]) -> None:
+    """Check numbers of machines by type.
+
+    Args:
+        prop: Name of the prop, for the message.
+        machines: The numbers.
+
+    Raises:
+        ValueError: There is none, a type is not one of SageMaker's, or a number is less than 1.
+    """
+    if not machines:
+        raise ValueError(f"{prop} must have a type, like {{'ml.p5.48xlarge': 4}}, got {{}}")
+    for instance_type, count in machines.items():
+        check_training_instance_type(instance_type, prop)
+        if not is_unresolved(count) and count < 1:
+            raise ValueError(f"{prop}[{instance_type!r}] must be a number of machines from 1, like 4, got {count!r}")
+
+
+def check_quota_shares(shares: Mapping[str, QuotaShare], capacity: Mapping[str, int]) -> None:
+    """Check the quota shares of a queue.
+
+    Args:
+        shares: The shares by name.
+        capacity: The queue's machines by type.
+
+    Raises:
+        ValueError: There are too many, a name is none that Batch takes, or a type is not in the queue.
+    """
+    if len(shares) > _MOST_SHARES:
+        raise ValueError(f"shares must be at most {_MOST_SHARES} quota shares, like 3, got {len(shares)}")
+    for name, share in shares.items():
+        # "up to 128 characters long ... uppercase and lowercase letters, numbers, hyphens (-), and underscores (_)" (service
+        # model, CreateQuotaShare.quotaShareName).
+        if not re.fullmatch(r"[A-Za-z0-9_-]{1,128}", name):
+            raise ValueError(
+                f"shares must have names of 1 to 128 letters, digits, hyphens and underscores, like 'vision', got {name!r}"
+            )
+        for instance_type in share.capacity:
+            if instance_type not in capacity:
+                raise ValueError(
+                    f"shares[{name!r}] must have types of the queue's capacity ({', '.join(map(repr, capacity))}), like "
+                    f"{next(iter(capacity))!r}, got {instance_type!r}"
+                )
