@@ -216,6 +216,12 @@ def test_cells_of_a_csv_file_have_the_types_of_their_fields() -> None:
     ]
 
 
+@pytest.mark.parametrize(("body", "key"), [("learning_rate,machines\n", "rows.csv"), ("\n", "rows.jsonl")])
+def test_a_file_without_rows_is_refused(body: str, key: str) -> None:
+    with pytest.raises(sweep_handler.InvalidInput, match=r"there must be at least one row, like .*, got none"):
+        sweep_handler.by_key(sweep_handler.parsed(body, key, RULES), RULES)
+
+
 def test_a_line_that_is_no_object_is_named() -> None:
     with pytest.raises(sweep_handler.InvalidInput, match=r"line 2 must be a JSON object, like .*, got 0\.1"):
         list(sweep_handler.parsed('{"learning_rate": 0.1}\n0.1\n', "rows.jsonl", RULES))

@@ -8,7 +8,7 @@ import aws_cdk as cdk
 import pytest
 from aws_account import AwsAccount
 from counting import Counted, Counting
-from deployed import Deployed
+from deployed import Deployed, wait_until
 from on_aws import OnAws
 
 from sagemaker_local_account.account import LocalAccount
@@ -28,6 +28,13 @@ def deployed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
         deployed = Deployed(account)
         deployed.bootstrap()
         yield deployed
+
+
+@pytest.fixture
+def no_job_left(deployed: Deployed) -> Iterator[None]:
+    """What holds after each drill."""
+    yield
+    wait_until(lambda: not deployed.running_jobs())
 
 
 @pytest.fixture(scope="module")

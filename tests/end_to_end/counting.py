@@ -66,6 +66,14 @@ FAILURES = {
 }
 
 
+UNAVAILABLE = ServiceError("ServiceUnavailable", "the service is unavailable", 503)
+# What a caller gets where SageMaker has made the job.
+LOST_ANSWERS: dict[str, Exception] = {
+    "lost answer": ConnectionAbortedError("a test loses this answer"),
+    "server error after the job was made": UNAVAILABLE,
+}
+
+
 class Counting(cdk.Stack):
     """Workflows that differ in how they wait for their jobs, with retries of each cause that passes."""
 
@@ -112,7 +120,8 @@ class BrokenCalls:
     def __init__(self, account: Any) -> None:
         self._create, self._lock = account.jobs.create, threading.Lock()
         self.errors: Counter[str] = Counter()
-        self.lost: set[str] = set()
+        self.lost: dict[str, str] = {}
+        self.calls: Counter[str] = Counter()
         self.happened: Counter[str] = Counter()
         account.jobs.create = self.create
 
@@ -122,15 +131,15 @@ class BrokenCalls:
             error = self.errors[name] > 0
             self.errors[name] -= error
             self.happened["server error"] += error
+            self.calls[name] += 1
         if error:
-            raise ServiceError("ServiceUnavailable", "the service is unavailable", 503)
+            raise UNAVAILABLE
         response = self._create(request)
         with self._lock:
-            lost = name in self.lost
-            self.lost.discard(name)
-            self.happened["lost answer"] += lost
+            lost = self.lost.pop(name, "")
         if lost:
-            raise ConnectionAbortedError("a test loses this answer")
+            self.happened[lost] += 1
+            raise LOST_ANSWERS[lost]
         return dict(response)
 
 
@@ -237,8 +246,9 @@ class Counted:
                 yield kind, Capacity(TYPE, job=job) if kind == "capacity" else LostHost("step ", job=job)
             others = dict(plan.others.get(attempt, {}))
             self.broken.errors[job] = others.pop("server error", 0)
-            if others.pop("lost answer", 0):
-                self.broken.lost.add(job)
+            for kind in LOST_ANSWERS.keys() & others.keys():
+                others.pop(kind)
+                self.broken.lost[job] = kind
             kinds: dict[str, Fault] = {
                 "quota": Quota(TYPE, job=job),
                 "throttled create": Throttling("CreateTrainingJob"),
@@ -286,12 +296,9 @@ class Counted:
 
     def running(self) -> list[str]:
         """What runs, by the account's own lists: jobs, and executions of each state machine."""
-        jobs = [
-            one["TrainingJobName"] for one in self.listed() if one["TrainingJobStatus"] in ("InProgress", "Stopping")
-        ]
         arns = [arn for name, arn in self.outputs.items() if name.endswith("Arn")]
         listed = (self.states.list_executions(stateMachineArn=arn, statusFilter="RUNNING") for arn in arns)
-        return jobs + [one["executionArn"] for page in listed for one in page["executions"]]
+        return self.deployed.running_jobs() + [one["executionArn"] for page in listed for one in page["executions"]]
 
     def listed(self) -> list[dict[str, Any]]:
         pages = self.deployed.client("sagemaker").get_paginator("list_training_jobs").paginate()

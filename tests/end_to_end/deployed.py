@@ -131,6 +131,16 @@ class Deployed:
                 found.append(sagemaker.describe_training_job(TrainingJobName=summary["TrainingJobName"]))
         return found
 
+    def running_jobs(self) -> list[str]:
+        """The names of the jobs that have not ended, by the account's own list."""
+        paginator = self.client("sagemaker").get_paginator("list_training_jobs")
+        return [
+            job["TrainingJobName"]
+            for status in ("InProgress", "Stopping")
+            for page in paginator.paginate(StatusEquals=status, MaxResults=100)
+            for job in page["TrainingJobSummaries"]
+        ]
+
     def the_job_of(self, execution: str, *, until: str = "") -> dict[str, Any]:
         """The one job of an execution, as soon as it is in the secondary status `until` (if said); fails once it cannot come."""
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import random
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from counting import BY_A_PERSON, OTHER_TYPE, TYPE, Counted, Plan, model
+from counting import BY_A_PERSON, LOST_ANSWERS, OTHER_TYPE, TYPE, Counted, Plan, model
 from deployed import wait_until
 
 from sagemaker_local_account.faults import Capacity, Fault, Interruption, Throttling
 
-pytestmark = [pytest.mark.soak, pytest.mark.usefixtures("faster")]
+pytestmark = [pytest.mark.soak, pytest.mark.usefixtures("faster", "no_job_left")]
 
 # What one execution meets that enters most of the states.
 MUCH = {1: {"quota": 1, "lost answer": 1}, 2: {"server error": 8}}
@@ -47,12 +48,31 @@ def test_an_execution_that_is_stopped_in_any_state_leaves_no_job_running(workflo
     assert {state for state, end in ends.items() if end != "ABORTED"} <= {"FindModel", "HasModel", "Completed"}
 
 
-def test_a_job_that_could_not_be_stopped_for_an_hour_sets_the_stoppers_alarm_off(counted: Counted) -> None:
+@pytest.mark.parametrize("answer", LOST_ANSWERS)
+@pytest.mark.parametrize("workflow", ["Sync", "Poll", "Watched"])
+def test_an_execution_that_loses_the_answer_of_create_goes_on_with_the_one_job(
+    workflow: str, answer: str, counted: Counted
+) -> None:
+    run = counted.start(Plan(workflow, answer.replace(" ", "-"), others={1: {answer: 1}}))
+    ended = counted.deployed.ended(run.execution)
+    assert ended["status"] == "SUCCEEDED", ended.get("cause")
+    [listed] = [one["TrainingJobName"] for one in counted.listed() if run.digest in one["TrainingJobName"]]
+    assert json.loads(ended["output"])["TrainingJobName"] == listed
+    # The call is repeated with the same name, and rejected since the job is there; then the job is described.
+    assert counted.broken.calls[f"{run.digest}-1"] == 2
+    assert "Find" in entered(counted, run.execution)
+    assert counted.model_of(counted.jobs(run)[0]) == model(run.plan.steps)
+
+
+@pytest.mark.parametrize("workflow", ["Sync", "Poll"])
+def test_a_job_that_could_not_be_stopped_for_an_hour_sets_the_stoppers_alarm_off(
+    workflow: str, counted: Counted
+) -> None:
     fault = counted.account.faults.add(Throttling("StopTrainingJob", times=None))
-    run = counted.start(Plan("Sync", "not-stopped", BY_A_PERSON[1]))
+    run = counted.start(Plan(workflow, "not-stopped", BY_A_PERSON[1]))
     wait_until(lambda: [job["SecondaryStatus"] for job in counted.jobs(run)] == ["Training"])
     counted.states.stop_execution(executionArn=run.execution)
-    alarm = counted.outputs["SyncAlarm"]
+    alarm = counted.outputs[f"{workflow}Alarm"]
 
     def alarmed() -> bool:
         counted.account.clock.advance(60)
@@ -60,7 +80,8 @@ def test_a_job_that_could_not_be_stopped_for_an_hour_sets_the_stoppers_alarm_off
         return bool(described["StateValue"] == "ALARM")
 
     wait_until(alarmed)
-    stoppers = counted.states.list_executions(stateMachineArn=counted.outputs["SyncStopperArn"], statusFilter="FAILED")
+    machine = counted.outputs[f"{workflow}StopperArn"]
+    stoppers = counted.states.list_executions(stateMachineArn=machine, statusFilter="FAILED")
     [stopper] = stoppers["executions"]
     described = counted.states.describe_execution(executionArn=stopper["executionArn"])
     assert described["error"] == "TrainingJobMayStillRun"

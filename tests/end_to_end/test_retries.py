@@ -169,7 +169,7 @@ def machines(deployed: Deployed, tmp_path_factory: pytest.TempPathFactory) -> di
 
 
 @pytest.fixture
-def mended(deployed: Deployed) -> Iterator[None]:
+def mended(deployed: Deployed, no_job_left: None) -> Iterator[None]:
     """Mends what is left of the faults."""
     yield
     for name in deployed.account.faults.remaining():

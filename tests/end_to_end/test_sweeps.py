@@ -28,6 +28,7 @@ from cdk_sagemaker_training import (
     TrainingWorkflow,
 )
 
+pytestmark = pytest.mark.usefixtures("no_job_left")
 A_SWEPT_JOB = Path(__file__).parent / "a_swept_job"
 RATES = [0.25, 0.9, 0.125, 0.5]
 FILE = "rows.csv"
