@@ -405,8 +405,14 @@ def test_an_execution_that_failed_cannot_stop_its_job_without_leave(account: Acc
     assert denied(action) in history
 
 
-@pytest.mark.parametrize("action", actions("machine", "the state machine is not created"))
-@pytest.mark.parametrize("machine", ["syncArn", "parentArn"])
+@pytest.mark.parametrize(
+    ("machine", "action"),
+    [
+        (machine, action)
+        for machine, role in (("syncArn", "machine"), ("parentArn", "caller"))
+        for action in actions(role, "the state machine is not created")
+    ],
+)
 def test_a_machine_that_waits_is_not_created_without(account: Account, machine: str, action: str) -> None:
     with pytest.raises(ClientError, match="is not authorized to create managed-rule") as refused:
         account.machine_without(account.outputs[machine], action)

@@ -17,6 +17,7 @@ PSEUDO_PARAMETERS = {
 # The ARN of a resource that a template makes, `{}` being its logical id, by its type.
 ARNS = {
     "AWS::Batch::JobQueue": "arn:aws:batch:us-east-1:123456789012:job-queue/{}",
+    "AWS::Batch::QuotaShare": "arn:aws:batch:us-east-1:123456789012:job-queue/queue/quota-share/{}",
     "AWS::CodeBuild::Project": "arn:aws:codebuild:us-east-1:123456789012:project/{}",
     "AWS::ECR::Repository": "arn:aws:ecr:us-east-1:123456789012:repository/{}",
     "AWS::EFS::FileSystem": "arn:aws:elasticfilesystem:us-east-1:123456789012:file-system/{}",
@@ -126,7 +127,7 @@ def filled_in(template: Mapping[str, Any], value: Any) -> Any:
             return PSEUDO_PARAMETERS[argument]
         case "Ref":
             return _arn_or_name(template, argument, ARN_BY_REF)
-        case "Fn::GetAtt" if argument[1] in ("Arn", "JobQueueArn"):
+        case "Fn::GetAtt" if argument[1] in ("Arn", "JobQueueArn", "QuotaShareArn"):
             return _arn_or_name(template, argument[0], tuple(ARNS))
         case "Fn::Join":
             return argument[0].join(map(str, filled_in(template, argument[1])))

@@ -19,10 +19,13 @@ from cdk_sagemaker_training import (
     DataParallelJob,
     InstanceGroup,
     LustreFileSystem,
+    MetricLimit,
     Neuron,
     NumberField,
+    QuotaShare,
     RowsFile,
     S3Prefix,
+    Silence,
     Torchrun,
     TrainingBucket,
     TrainingImage,
@@ -31,6 +34,7 @@ from cdk_sagemaker_training import (
     TrainingSweep,
     TrainingTask,
     TrainingWorkflow,
+    default_retries,
 )
 
 PLAN = "arn:aws:sagemaker:us-east-1:123456789012:training-plan/spring"
@@ -54,10 +58,19 @@ class Waiting(cdk.Stack):
         body = sfn.DefinitionBody.from_chainable(TrainingTask(self, "Train", job=on_cpus, **said))
         sfn.StateMachine(self, "Machine", definition_body=body)
         on_gpus = DataParallelJob(InstanceGroup("ml.p4d.24xlarge"))
-        told: dict[str, Any] = {"notify": [sns.Topic(self, "Topic", enforce_ssl=True)], "waiting_longer_than": 3_600}
-        TrainingWorkflow(self, "Planned", job=on_gpus, training_plan=PLAN, **told, **said)
+        topic = sns.Topic(self, "Topic", enforce_ssl=True, master_key=kms.Key(self, "Key", enable_key_rotation=True))
+        told: dict[str, Any] = {"notify": [topic], "waiting_longer_than": 3_600}
+        watched: dict[str, Any] = {
+            "metric_definitions": {"loss": "loss=([0-9.]+)"},
+            "retries": default_retries(),
+            "stop_when": [Silence(), MetricLimit("loss", above=10.0)],
+        }
+        TrainingWorkflow(self, "Planned", job=on_gpus, training_plan=PLAN, **watched, **told, **said)
         queue = TrainingQueue(self, "Queue", capacity=8, shares={"vision": 2, "speech": 1})
         TrainingWorkflow(self, "Queued", job=on_cpus, queue=queue.share("vision"), **told, **said)
+        machines = {"ml.c5.xlarge": 4}
+        quotas = TrainingQueue(self, "Quotas", capacity=machines, shares={"vision": QuotaShare(machines)})
+        TrainingWorkflow(self, "OfQuota", job=on_cpus, queue=quotas.share("vision"), **said)
 
 
 class Writing(cdk.Stack):
