@@ -344,6 +344,5 @@ def test_the_warnings_can_be_acknowledged() -> None:
     stack = Stack()
     stack.workflow(CPU, max_runtime=2)
     for id in stack.warned():
-        answer = cdk.Acknowledgment(id=f"annotation::cdk-sagemaker-training:{id}", reason="it is a trial")
-        cdk.Validations.of(stack).acknowledge(answer)
+        cdk.Annotations.of(stack).acknowledge_warning(f"cdk-sagemaker-training:{id}", "it is a trial")
     assert stack.warnings() == []
