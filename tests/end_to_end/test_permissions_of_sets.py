@@ -44,7 +44,7 @@ from cdk_sagemaker_training import (
 )
 from sagemaker_local_account.faults import Capacity
 
-pytestmark = pytest.mark.soak  # two minutes: an execution for each action
+pytestmark = pytest.mark.soak  # minutes: an execution for each action
 A_FAILING_JOB = Path(__file__).parent / "a_failing_job"
 A_SWEPT_JOB = Path(__file__).parent / "a_swept_job"
 A_MEASURED_JOB = Path(__file__).parent / "a_measured_job"
