@@ -4,9 +4,12 @@ import gc
 import os
 import sys
 from collections.abc import Callable, Generator
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
+from botocore.loaders import JSONFileLoader
 
 HERE = Path(__file__).parent
 # Seconds until a test and its fixtures fail with the stack of every thread, by the test's folder: many times what it takes on a
@@ -19,6 +22,16 @@ FIRST = ("aws", "end_to_end", "clients", "packaging", "training_code", "local_ac
 
 # CDK's template validator takes seconds for each synthesis. It runs where it is what is tested, in test_examples.py.
 os.environ.setdefault("CDK_VALIDATION", "false")
+
+# Each session of botocore parses the models of its services anew: a twelfth of the time of accounts.
+_parsed = cache(JSONFileLoader().load_file)
+
+
+def _load_file(_: JSONFileLoader, path: str) -> Any:
+    return _parsed(path)
+
+
+JSONFileLoader.load_file = _load_file
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -8,6 +8,9 @@ from typing import Any
 
 import boto3
 from botocore.config import Config
+from botocore.session import Session
+
+from sagemaker_local_account.core.service_models import loader
 
 
 class Clients:
@@ -16,8 +19,9 @@ class Clients:
     def __init__(self, endpoint_url: str) -> None:
         self._endpoint_url = endpoint_url
         self._lock = threading.Lock()
-        # One session for all: each parses AWS's list of endpoints and the models of its services, a quarter of a second.
-        self._session = boto3.Session()
+        session = Session()
+        session.register_component("data_loader", loader())
+        self._session = boto3.Session(botocore_session=session)
         self._clients: dict[tuple[str, str, str, Config | None], Any] = {}
 
     def client(self, service: str, region: str, keys: Mapping[str, str], config: Config | None = None) -> Any:

@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
-from botocore.loaders import Loader
-from botocore.model import ListShape, MapShape, ServiceModel, Shape, StructureShape
+from botocore.model import ListShape, MapShape, Shape, StructureShape
+
+from sagemaker_local_account.core.service_models import service_model
 
 _TYPES: dict[str, type | tuple[type, ...]] = {
     "structure": dict,
@@ -50,17 +51,12 @@ def check(operation: str, request: Mapping[str, Any], service: str = "sagemaker"
     Raises:
         ServiceError: ValidationException with all violations, or SerializationException for a wrong type.
     """
-    shape = _model(service).operation_model(operation).input_shape
+    shape = service_model(service).operation_model(operation).input_shape
     assert shape is not None
     problems = list(_problems(shape, request, ""))
     if problems:
         detected = "1 validation error" if len(problems) == 1 else f"{len(problems)} validation errors"
         raise refused(f"{detected} detected: {'; '.join(problems)}")
-
-
-@cache
-def _model(service: str) -> ServiceModel:
-    return ServiceModel(Loader().load_service_model(service, "service-2"), service)
 
 
 def _problems(shape: Shape, value: Any, path: str) -> Iterator[str]:

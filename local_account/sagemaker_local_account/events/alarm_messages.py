@@ -11,9 +11,9 @@ from datetime import UTC
 from functools import cache
 from typing import Any
 
-from botocore.session import get_session
 from moto.sns.models import sns_backends
 
+from sagemaker_local_account.core.service_models import loader
 from sagemaker_local_account.events import alarms, bus
 from sagemaker_local_account.events.log_failures import log_failure
 
@@ -103,7 +103,7 @@ def _detail(alarm: Any, former: dict[str, Any], state: dict[str, Any]) -> dict[s
 @cache
 def _region_in_words(region: str) -> str:
     """The region's name, such as `US East (N. Virginia)`."""
-    for partition in get_session().get_data("endpoints")["partitions"]:
+    for partition in loader().load_data("endpoints")["partitions"]:
         if region in partition["regions"]:
             return str(partition["regions"][region]["description"])
     return region

@@ -8,6 +8,7 @@ import re
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
+from sagemaker_local_account.core.service_models import service_model
 from sagemaker_local_account.iam import s3_actions
 
 if TYPE_CHECKING:
@@ -66,11 +67,10 @@ def _of_rest(service: str, method: str, path: str) -> str | None:
 @functools.cache
 def _operations(service: str) -> list[tuple[str, re.Pattern[str], str]]:
     """The operations of a REST service with method and path pattern; none for an unknown service."""
-    import botocore.session
     from botocore.exceptions import UnknownServiceError
 
     try:
-        model = botocore.session.get_session().get_service_model(_MODELS.get(service, service))
+        model = service_model(_MODELS.get(service, service))
     except UnknownServiceError:
         return []
     found = []

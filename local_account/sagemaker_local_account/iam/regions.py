@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from botocore.exceptions import UnknownRegionError
-from botocore.loaders import Loader
 from botocore.regions import EndpointResolver
 
 from sagemaker_local_account.core import error_responses
+from sagemaker_local_account.core.service_models import loader
 from sagemaker_local_account.core.state import AccountError
 from sagemaker_local_account.iam.api_calls import Location, calls_of
 from sagemaker_local_account.iam.authentication import REGION, SERVICE
@@ -134,7 +134,7 @@ def _foreign_role(environ: WSGIEnvironment, location: Location) -> str:
 @functools.cache
 def _endpoints() -> EndpointResolver:
     # Not by a session, which would read the profile of the process's own environment.
-    return EndpointResolver(Loader().load_data("endpoints"))
+    return EndpointResolver(loader().load_data("endpoints"))
 
 
 def _partition_of(region: str) -> str:

@@ -12,8 +12,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from botocore.loaders import Loader
-from botocore.model import ListShape, MapShape, ServiceModel, Shape, StructureShape
+from botocore.model import ListShape, MapShape, Shape, StructureShape
 from moto.stepfunctions.parser.asl.component.common.error_name.error_equals_decl import ErrorEqualsDecl
 from moto.stepfunctions.parser.asl.component.common.error_name.states_error_name import StatesErrorName
 from moto.stepfunctions.parser.asl.component.common.error_name.states_error_name_type import StatesErrorNameType
@@ -32,6 +31,7 @@ from moto.stepfunctions.parser.utils import camel_to_snake_case
 
 from sagemaker_local_account.core.clock import CLOCK
 from sagemaker_local_account.core.patches import patch
+from sagemaker_local_account.core.service_models import service_model
 
 # How often a wait polls whether its execution has ended.
 POLL_SECONDS = 0.2
@@ -42,7 +42,6 @@ UNWIND_SECONDS = 2.0
 # moto's grammar takes only a percentage with a decimal point.
 _WHOLE_PERCENTAGE = re.compile(r'("ToleratedFailurePercentage"\s*:\s*\d+)(?=\s*[,}])')
 
-_botocore = Loader()
 _environment = threading.local()
 
 
@@ -228,7 +227,7 @@ def _error_equals(self: ErrorEqualsDecl, env: Environment) -> None:
 
 def _operation_shapes(self: StateTaskService, service: str | None, action: str | None) -> tuple[Any, Any]:
     service_name = self._get_boto_service_name(service)
-    model = ServiceModel(_botocore.load_service_model(service_name, "service-2"), service_name)
+    model = service_model(service_name)
     snake_cased = self._get_boto_service_action(action)
     for name in model.operation_names:
         if camel_to_snake_case(name) == snake_cased:

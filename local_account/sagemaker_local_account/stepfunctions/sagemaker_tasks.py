@@ -12,8 +12,6 @@ from collections.abc import Callable
 from typing import Any
 
 from botocore.exceptions import ClientError
-from botocore.loaders import Loader
-from botocore.model import ServiceModel
 from moto.stepfunctions.parser.api import HistoryEventType, TaskFailedEventDetails
 from moto.stepfunctions.parser.asl.component.common.error_name.custom_error_name import CustomErrorName
 from moto.stepfunctions.parser.asl.component.common.error_name.failure_event import FailureEvent, FailureEventException
@@ -42,6 +40,7 @@ from moto.stepfunctions.parser.asl.utils.boto_client import boto_client_for
 from moto.stepfunctions.parser.asl.utils.encoding import to_json_str
 
 from sagemaker_local_account.core.patches import patch
+from sagemaker_local_account.core.service_models import service_model
 from sagemaker_local_account.events.bus import with_times_in_milliseconds
 from sagemaker_local_account.stepfunctions.asl_patches import parent_of
 from sagemaker_local_account.stepfunctions.task_fields import KNOWN_FIELDS, unknown_field, unknown_field_of_shape
@@ -62,8 +61,6 @@ _SDK_NAMES = {
     "cloudwatchlogs": "CloudWatchLogs",
     "sns": "Sns",
 }
-
-_sagemaker = ServiceModel(Loader().load_service_model("sagemaker", "service-2"), "sagemaker")
 
 
 def install() -> None:
@@ -173,7 +170,7 @@ class TrainingTask(_SyncTask):
     def _from_error(self, env: Environment, ex: Exception) -> FailureEvent:
         if isinstance(ex, ClientError):
             code = ex.response["Error"]["Code"]
-            modelled = code in _sagemaker.shape_names
+            modelled = code in service_model("sagemaker").shape_names
             exception = _exception_name(code) if modelled else "AmazonSageMakerException"
             metadata = ex.response["ResponseMetadata"]
             cause = (
@@ -245,8 +242,10 @@ class AwsSdkTask(StateTaskServiceAwsSdk):
         parameters: dict[str, Any] = super()._eval_parameters(env)
         if self.resource.api_name.lower() == "sagemaker":
             operation = self.resource.api_action[:1].upper() + self.resource.api_action[1:]
-            if operation in _sagemaker.operation_names:
-                unknown = unknown_field_of_shape(_sagemaker.operation_model(operation).input_shape, parameters)
+            if operation in service_model("sagemaker").operation_names:
+                unknown = unknown_field_of_shape(
+                    service_model("sagemaker").operation_model(operation).input_shape, parameters
+                )
                 if unknown is not None:
                     raise _unknown_field(self, env, unknown)
         return parameters
