@@ -106,13 +106,6 @@ KINDS = {
         paths=("model_parallel", "model_parallel/huggingface"),
         inputs=a_model_and_tokens,
     ),
-    "smp": Kind(  # with a stand-in for its library
-        str(Path(__file__).parent / "smp_stand_in.py"),
-        "--steps 24 --checkpoint-every 5 --log-every 1 --layers 2 --width 32 --heads 8 --hidden 64 --context 16 "
-        "--batch-size 8 --text-bytes 200000 --precision fp32",
-        ranks=2,
-        paths=("model_parallel",),
-    ),
     "ray": Kind(
         "heterogeneous/ray_data/train.py",
         "--epochs 2 --batch-size 32 --data-tasks 1",

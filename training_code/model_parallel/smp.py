@@ -23,11 +23,8 @@ import torch
 import torch.distributed as dist
 import torch.sagemaker as tsm
 from common.job import Job, use_the_jobs_network
-from common.stopping import Stop
-from common.whole_checkpoint import read, write
 from model import Block, Config, Transformer, batch, initial, loss_of, text
 from torch import nn
-from torch.distributed.checkpoint.state_dict import StateDictOptions, get_state_dict, set_state_dict
 from torch.distributed.fsdp import FullyShardedDataParallel, MixedPrecision
 from torch.distributed.fsdp.wrap import transformer_auto_wrap_policy
 
@@ -46,7 +43,6 @@ def config() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--text-bytes", type=int, default=4_000_000)
     parser.add_argument("--log-every", type=int, default=10)
-    parser.add_argument("--checkpoint-every", type=int, default=50, help="steps; 0 for none but at a stop")
     parser.add_argument("--precision", choices=("fp32", "bf16"), default="bf16")
     for field in fields(Config):
         parser.add_argument(f"--{field.name}", type=int, default=field.default)
@@ -76,8 +72,7 @@ def train(job: Job, options: argparse.Namespace, device: torch.device) -> None:
     corpus = text(job.channels.get("text"), options.text_bytes)
     per_rank_batch_size = options.batch_size // job.ranks
     share = slice(job.rank * per_rank_batch_size, (job.rank + 1) * per_rank_batch_size)
-    stop, before = Stop(), restore(job, model, optimizer)
-    for steps in range(before + 1, options.steps + 1):
+    for steps in range(1, options.steps + 1):
         tokens, targets = batch(corpus, steps, options.batch_size, options.context, options.seed, share)
         loss = loss_of(model(tokens.to(device)), targets.to(device))
         loss.backward()
@@ -88,39 +83,12 @@ def train(job: Job, options: argparse.Namespace, device: torch.device) -> None:
             dist.all_reduce(mean)
             if job.rank == 0:
                 print(f"step {steps} loss {mean.item():.6f}", flush=True)
-        if stop.check() or (options.checkpoint_every and steps % options.checkpoint_every == 0):
-            keep(job, model, optimizer, steps)
-        if stop.agreed:
-            if job.rank == 0:
-                print(f"stopped by SIGTERM with the checkpoint of step {steps}", flush=True)
-            return
     with FullyShardedDataParallel.summon_full_params(model, writeback=False):
         state = {plain_name(name): value.detach().cpu().clone() for name, value in model.named_parameters()}
     if job.rank == 0:
         job.model.mkdir(parents=True, exist_ok=True)
         sizes = {field.name: getattr(options, field.name) for field in fields(Config)}
         torch.save({"config": sizes, "model": state}, job.model / "model.pt")
-
-
-# In the host's memory, under the model's own names, however it is sharded.
-WHOLE = StateDictOptions(full_state_dict=True, cpu_offload=True)
-
-
-def keep(job: Job, model: nn.Module, optimizer: torch.optim.Optimizer, steps: int) -> None:
-    whole, states = get_state_dict(model, optimizer, options=WHOLE)  # every rank takes part
-    if job.rank == 0:
-        write(job, {"model": whole, "optimizer": states, "steps": steps})
-
-
-def restore(job: Job, model: nn.Module, optimizer: torch.optim.Optimizer) -> int:
-    """Go on from the checkpoint; returns the steps before it. The learning rate is that of this job's arguments."""
-    states, rate = read(job), optimizer.param_groups[0]["lr"]
-    if states["steps"]:
-        whole = {"model_state_dict": states["model"], "optim_state_dict": states["optimizer"]}
-        set_state_dict(model, optimizer, **whole, options=WHOLE)
-        for group in optimizer.param_groups:
-            group["lr"] = rate
-    return int(states["steps"])
 
 
 def plain_name(name: str) -> str:
