@@ -267,16 +267,8 @@ class IamEnforcement:
             try:
                 self._authorizer.check_request(caller, service, environ)
             except AccessDenied as denied:
-                _discard_body(environ)
                 return error_responses.access_denied(environ, start_response, service, str(denied))
         return self._app(environ, start_response)
-
-
-def _discard_body(environ: WSGIEnvironment) -> None:
-    """Reads what is left of a request that is not answered by its content, since the connection's next request follows it."""
-    left = int(environ.get("CONTENT_LENGTH") or 0)
-    while left > 0 and (read := environ["wsgi.input"].read(min(left, 1024 * 1024))):
-        left -= len(read)
 
 
 def _documents_of(holder: Any) -> list[Document]:
