@@ -9,13 +9,12 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
-import itertools
 import json
 import mmap
 import sys
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Any
 
@@ -27,6 +26,7 @@ from torch.utils.data._utils.collate import collate, default_collate_fn_map
 ALIGNMENT = 64  # bytes, of each tensor from the first
 LARGE = 2**20  # bytes from which memory is used again for later batches; smaller blocks malloc keeps
 HUGE_PAGE = 2**21
+LARGE_SAMPLE = 2**16  # bytes from which a copy of each is faster than torch.stack's loop over all
 MOST_KEPT = 64  # received batches whose memory is kept once their last tensor is gone
 
 
@@ -61,71 +61,73 @@ class Encoder:
 
     def __init__(self, batch: Any) -> None:
         self.bytes = 0
-        self._writes: list[tuple[torch.dtype, tuple[int, ...], int, Callable[[Tensor], object]]] = []
+        self._writes: list[tuple[Stack | Tensor, torch.dtype, tuple[int, ...], int]] = []
         self.description = json.dumps(self._describe(batch, ""))
 
     @torch.no_grad()
     def write(self, memory: Tensor) -> None:
         """Put every tensor at its offset in ``memory``, uint8 of at least ``bytes``."""
-        for dtype, shape, offset, source in self._writes:
-            source(_tensor(memory, dtype, shape, offset))
+        for source, dtype, shape, offset in self._writes:
+            place = _tensor(memory, dtype, shape, offset)
+            if isinstance(source, Tensor):
+                place.copy_(source)
+            elif place[0].nbytes < LARGE_SAMPLE:
+                torch.stack(list(source.tensors), out=place)
+            else:
+                for row, tensor in zip(place, source.tensors, strict=True):
+                    row.copy_(tensor)
 
     def _describe(self, node: Any, path: str) -> Any:
         if isinstance(node, Stack):
-            shape = (len(node.tensors), *node.tensors[0].shape)
-            return self._place(node.tensors[0].dtype, shape, lambda place: torch.stack(list(node.tensors), out=place))
+            return self._place(node, node.tensors[0].dtype, (len(node.tensors), *node.tensors[0].shape))
         if isinstance(node, Tensor):
             if node.layout != torch.strided or node.is_quantized:
                 raise TypeError(f"a batch's tensors must be dense, got {node.layout} at batch{path}")
-            values = node.detach()
-            return self._place(node.dtype, tuple(node.shape), lambda place: place.copy_(values))
+            return self._place(node, node.dtype, tuple(node.shape))
         if isinstance(node, bytes):
             return {"bytes": node.hex()}
         if isinstance(node, str | int | float | None):
             return {"value": node}
-        return self._describe_container(node, path)
+        kind, beside, values = _flattened(node, path)
+        keys = beside if kind in ("dict", "dataclass") else range(len(values))
+        children = [self._describe(one, f"{path}[{key!r}]") for key, one in zip(keys, values, strict=True)]
+        return {kind: [[type(node).__module__, type(node).__qualname__], beside, children]}
 
-    def _describe_container(self, node: Any, path: str) -> Any:
-        """The kind of a container, its class by name, what is beside its children, and those."""
-        kind = type(node)
-        name = [kind.__module__, kind.__qualname__]
-        if kind in pytree.SUPPORTED_NODES and kind.__module__ not in ("builtins", "collections"):
-            values, context = pytree.SUPPORTED_NODES[kind].flatten_fn(node)
-            return self._describe_children("registered", name, _as_json(context, path), values, path)
-        if dataclasses.is_dataclass(node):
-            names = [field.name for field in dataclasses.fields(node)]
-            return self._describe_children("dataclass", name, names, [getattr(node, one) for one in names], path)
-        if isinstance(node, Mapping):
-            for key in node:
-                if not isinstance(key, str | int | float | None):
-                    raise TypeError(f"a batch's keys must be text or numbers like 'image', got {key!r} at batch{path}")
-            return self._describe_children("dict", None, list(node), node.values(), path)
-        if isinstance(node, tuple) and hasattr(node, "_fields"):
-            return self._describe_children("named", name, node._fields, node, path)
-        if isinstance(node, list | tuple):
-            return self._describe_children("tuple" if isinstance(node, tuple) else "list", None, None, node, path)
-        raise TypeError(
-            "a batch must be made of tensors, text and numbers in dicts, tuples, lists, dataclasses and types registered "
-            f"with torch's pytree, like {{'image': tensor}}, got {kind.__module__}.{kind.__qualname__} at batch{path}"
-        )
-
-    def _describe_children(self, kind: str, name: Any, beside: Any, values: Iterable[Any], path: str) -> Any:
-        keys = beside if kind in ("dict", "dataclass") else itertools.count()
-        return {
-            kind: [
-                name,
-                beside,
-                [self._describe(one, f"{path}[{key!r}]") for key, one in zip(keys, values, strict=False)],
-            ]
-        }
-
-    def _place(self, dtype: torch.dtype, shape: tuple[int, ...], source: Callable[[Tensor], object]) -> Any:
+    def _place(self, source: Stack | Tensor, dtype: torch.dtype, shape: tuple[int, ...]) -> Any:
         offset = -(-self.bytes // ALIGNMENT) * ALIGNMENT
         size = prod(shape) * dtype.itemsize
         self.bytes = offset + size
         if size:
-            self._writes.append((dtype, shape, offset, source))
+            self._writes.append((source, dtype, shape, offset))
         return {"tensor": [str(dtype).removeprefix("torch."), list(shape), offset]}
+
+
+def _flattened(node: Any, path: str) -> tuple[str, Any, Sequence[Any]]:
+    """The kind of a container, what is beside its children, and those."""
+    kind = type(node)
+    if kind in pytree.SUPPORTED_NODES and kind.__module__ not in ("builtins", "collections"):
+        values, context = pytree.SUPPORTED_NODES[kind].flatten_fn(node)
+        try:
+            return "registered", json.loads(json.dumps(context)), values
+        except TypeError as error:
+            what = f"the context of a registered type must be JSON, got {context!r} at batch{path}"
+            raise TypeError(what) from error
+    if dataclasses.is_dataclass(node):
+        names = [field.name for field in dataclasses.fields(node)]
+        return "dataclass", names, [getattr(node, name) for name in names]
+    if isinstance(node, Mapping):
+        for key in node:
+            if not isinstance(key, str | int | float | None):
+                raise TypeError(f"a batch's keys must be text or numbers like 'image', got {key!r} at batch{path}")
+        return "dict", list(node), list(node.values())
+    if isinstance(node, tuple) and hasattr(node, "_fields"):
+        return "named", node._fields, node
+    if isinstance(node, list | tuple):
+        return "tuple" if isinstance(node, tuple) else "list", None, node
+    raise TypeError(
+        "a batch must be made of tensors, text and numbers in dicts, tuples, lists, dataclasses and types registered "
+        f"with torch's pytree, like {{'image': tensor}}, got {kind.__module__}.{kind.__qualname__} at batch{path}"
+    )
 
 
 def decode(description: str | bytes, memory: Tensor) -> Any:
@@ -175,14 +177,6 @@ def _tensor(memory: Tensor, dtype: torch.dtype, shape: tuple[int, ...], offset: 
     if not 0 <= offset <= offset + size <= memory.numel():
         raise ValueError(f"a tensor of {size} bytes at {offset} is not in a batch of {memory.numel()} bytes")
     return memory[offset : offset + size].view(dtype).view(shape)
-
-
-def _as_json(context: Any, path: str) -> Any:
-    try:
-        kept = json.loads(json.dumps(context))
-    except TypeError as error:
-        raise TypeError(f"the context of a registered type must be JSON, got {context!r} at batch{path}") from error
-    return kept
 
 
 def _class(name: Sequence[str]) -> Any:

@@ -12,6 +12,7 @@ import threading
 import time
 import traceback
 from collections.abc import Iterator
+from itertools import islice
 from multiprocessing import parent_process
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
@@ -72,13 +73,57 @@ def work(orders: Connection, payload: bytes, plan: Plan, number: int, workers: i
             orders.send_bytes(pickle.dumps(worker.make(pickle.loads(orders.recv_bytes()))))
 
 
-class _OpenSlots:
-    """Slots of shared memory that this worker has mapped, by their paths."""
+class Worker:
+    """Makes batches of one dataset; of an iterable one it continues where the shard's last order ended, if it can."""
 
-    def __init__(self) -> None:
-        self._mapped: dict[str, mmap.mmap] = {}
+    def __init__(self, payload: bytes, plan: Plan, number: int, workers: int) -> None:
+        self._payload, self._plan = payload, plan
+        self._dataset, self._collate = pickle.loads(payload)
+        self._number, self._workers = number, workers
+        self._reading: tuple[str, object] | None = None  # what of the dataset, for an error that it raises
+        self._mapped: dict[str, mmap.mmap] = {}  # slots, by their paths
+        self._shards: dict[int, _Shard] = {}
 
-    def memory(self, path: str, size: int) -> memoryview:
+    def make(self, order: Order) -> Result:
+        began = time.perf_counter()
+        try:
+            samples = self._samples(order) if order.shard is None else self._samples_of_shard(order.shard, order)
+            self._reading = None
+            if samples is None:
+                return End()
+            batch = Encoder((self._collate or collated)(samples))
+            if batch.bytes:
+                batch.write(torch.frombuffer(self._slot(order.path, batch.bytes), dtype=torch.uint8))
+            return Made(batch.bytes, batch.description, time.perf_counter() - began)
+        except Exception as error:
+            where = "" if self._reading is None else "{} {} of the dataset: ".format(*self._reading)
+            what = f"{where}{type(error).__name__}: {error}"
+            return Failed(f"{what}, in batch {order.number} of epoch {order.epoch}:\n{traceback.format_exc()}")
+
+    def _samples(self, order: Order) -> list[Any]:
+        indices, dataset = self._plan.samples(order.epoch, order.number), self._dataset
+        _seed(self._plan.seed_of(order.epoch, None, order.number))
+        _set_worker_info(dataset, self._number, self._workers, self._plan.seed)
+        if hasattr(dataset, "__getitems__"):
+            self._reading = "samples", indices
+            return list(dataset.__getitems__(indices))
+        samples = []
+        for index in indices:
+            self._reading = "sample", index
+            samples.append(dataset[index])
+        return samples
+
+    def _samples_of_shard(self, number: int, order: Order) -> list[Any] | None:
+        self._reading = "shard", number
+        shard = self._shards.get(number)
+        if shard is None or shard.epoch != order.epoch or shard.next > order.number:
+            # Each pass has the dataset as it was pickled, whatever another pass has done to it.
+            shard = self._shards[number] = _Shard(self._plan, number, order.epoch, pickle.loads(self._payload)[0])
+        while shard.next < order.number:
+            shard.take()
+        return shard.take()
+
+    def _slot(self, path: str, size: int) -> mmap.mmap:
         """At least ``size`` bytes of a slot, made larger where it is smaller. Raises ``MemoryError`` where there are no more."""
         found = self._mapped.get(path)
         if found is None or len(found) < size:
@@ -93,92 +138,30 @@ class _OpenSlots:
                             f"a batch of {size} bytes does not fit into shared memory: {error}"
                         ) from error
                 found = self._mapped[path] = mmap.mmap(file.fileno(), max(length, size))
-        return memoryview(found)
-
-
-class Worker:
-    """Makes batches of one dataset; of an iterable one it continues where the shard's last order ended, if it can."""
-
-    def __init__(self, payload: bytes, plan: Plan, number: int, workers: int) -> None:
-        self._payload, self._plan = payload, plan
-        self._dataset, self._collate = pickle.loads(payload)
-        self._number, self._workers = number, workers
-        self._slots = _OpenSlots()
-        self._shards: dict[int, _Shard] = {}
-
-    def make(self, order: Order) -> Result:
-        began = time.perf_counter()
-        what = f"batch {order.number} of epoch {order.epoch}"
-        try:
-            samples = self._samples_of_shard(order) if order.shard is not None else self._samples(order)
-            if samples is None:
-                return End()
-            batch = Encoder((self._collate or collated)(samples))
-            if batch.bytes:
-                batch.write(torch.frombuffer(self._slots.memory(order.path, batch.bytes), dtype=torch.uint8))
-            return Made(batch.bytes, batch.description, time.perf_counter() - began)
-        except _SampleError as error:
-            return Failed(f"{error} in {what}:\n{''.join(traceback.format_exception(error.__cause__))}")
-        except Exception as error:
-            return Failed(f"{type(error).__name__}: {error}, in {what}:\n{traceback.format_exc()}")
-
-    def _samples(self, order: Order) -> list[Any]:
-        indices = self._plan.samples(order.epoch, order.number)
-        _seed(self._plan.seed_of(order.epoch, None, order.number))
-        _set_worker_info(self._dataset, self._number, self._workers, self._plan.seed)
-        if hasattr(self._dataset, "__getitems__"):
-            try:
-                return list(self._dataset.__getitems__(indices))
-            except Exception as error:
-                raise _SampleError(f"samples {indices} of the dataset: {type(error).__name__}: {error}") from error
-        samples = []
-        for index in indices:
-            try:
-                samples.append(self._dataset[index])
-            except Exception as error:
-                raise _SampleError(f"sample {index} of the dataset: {type(error).__name__}: {error}") from error
-        return samples
-
-    def _samples_of_shard(self, order: Order) -> list[Any] | None:
-        assert order.shard is not None
-        shard = self._shards.get(order.shard)
-        if shard is None or shard.epoch != order.epoch or shard.next > order.number:
-            # Each pass has the dataset as it was pickled, whatever another pass has done to it.
-            shard = self._shards[order.shard] = _Shard(self._plan, order, pickle.loads(self._payload)[0])
-        try:
-            while shard.next < order.number:
-                shard.take()
-            return shard.take()
-        except Exception as error:
-            raise _SampleError(f"shard {order.shard} of the dataset: {type(error).__name__}: {error}") from error
-
-
-class _SampleError(Exception):
-    """The dataset has raised; the cause is what."""
+        return found
 
 
 class _Shard:
     """One pass over a share of an iterable dataset, as a DataLoader's worker of that number makes it."""
 
-    def __init__(self, plan: Plan, order: Order, dataset: Any) -> None:
-        self._plan, self._number, self._dataset = plan, order.shard, dataset
-        self.epoch, self.next = order.epoch, 0
+    def __init__(self, plan: Plan, number: int, epoch: int, dataset: Any) -> None:
+        self._plan, self._number, self._dataset = plan, number, dataset
+        self.epoch, self.next = epoch, 0
         self._iterator: Iterator[Any] | None = None
 
     def take(self) -> list[Any] | None:
         """The next batch's samples; None after the last."""
-        assert self._number is not None
-        assert self._plan.shards is not None
-        _seed(self._plan.seed_of(self.epoch, self._number, self.next))
-        _set_worker_info(self._dataset, self._number, self._plan.shards, self._plan.seed)
+        plan = self._plan
+        _seed(plan.seed_of(self.epoch, self._number, self.next))
+        _set_worker_info(self._dataset, self._number, plan.shards or 1, plan.seed)
         if self._iterator is None:
             if hasattr(self._dataset, "set_epoch"):
                 self._dataset.set_epoch(self.epoch)
             self._iterator = iter(self._dataset)
-        samples = [sample for _, sample in zip(range(self._plan.batch_size), self._iterator, strict=False)]
+        samples = list(islice(self._iterator, plan.batch_size))
         self.next += 1
-        complete = len(samples) == self._plan.batch_size
-        return samples if complete or (samples and not self._plan.drop_last) else None
+        complete = len(samples) == plan.batch_size
+        return samples if complete or (samples and not plan.drop_last) else None
 
 
 def _seed(seed: int) -> None:
