@@ -17,7 +17,6 @@ import signal
 import stat
 import sys
 import time
-import traceback
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -114,17 +113,13 @@ def start_process(modules: tuple[str, ...], target: Callable[..., None], *argume
     """
     kind = context.ForkServerProcess if "__main__" in modules else _Process
     forkserver.set_forkserver_preload([*PRELOADED, *(name for name in modules if name != "__main__")])
-    for left in reversed(range(START_ATTEMPTS)):
+    for _ in range(START_ATTEMPTS):
         process = kind(target=target, args=arguments, daemon=daemon)
-        try:
+        with contextlib.suppress(ConnectionError, EOFError):
             process.start()
-        except (ConnectionError, EOFError) as error:
-            if not left:
-                raise OSError(f"multiprocessing's forkserver has ended: {error}") from error
-            time.sleep(START_PAUSE)  # until it is seen to have ended
-        else:
-            break
-    return process
+            return process
+        time.sleep(START_PAUSE)  # until it is seen to have ended
+    raise OSError("multiprocessing's forkserver has ended, and no other could be started")
 
 
 def _fork(target: Callable[..., None], pipe: Any, *arguments: Any) -> Any:
@@ -170,19 +165,12 @@ class _File:
 
 
 class Slot:
-    """A batch's place, free for another one when the last reference is gone."""
+    """A batch's place, free for another one when the last reference is gone; ``view`` is of its first bytes."""
 
     def __init__(self, free: deque[_File]) -> None:
         self._free = free
-        try:
-            self._file = free.pop()  # the last that was freed may still be in the caches
-        except IndexError:
-            self._file = _File()
-        self.path = self._file.path
-
-    def view(self, size: int) -> memoryview:
-        """Its first ``size`` bytes."""
-        return self._file.view(size)
+        self._file = free.pop() if free else _File()  # the last that was freed may still be in the caches
+        self.path, self.view = self._file.path, self._file.view
 
     def __del__(self) -> None:
         self._free.append(self._file)  # on any thread: a deque needs no lock
@@ -199,11 +187,11 @@ class _Task:
 @dataclass(eq=False)
 class _Worker:
     number: int
+    waiting: deque[_Task]  # of all workers, or the batches of the shards that are its
     process: Any = None
     pipe: Any = None
     ready: bool = False
     tasks: deque[_Task] = field(default_factory=deque)  # what it was sent, the first of which it is making
-    own: deque[_Task] = field(default_factory=deque)  # batches of the shards that are its
 
 
 class WorkerPool:
@@ -230,10 +218,10 @@ class WorkerPool:
         self._start_process = _fork if forks else partial(start_process, payload.modules)
         self._payload, self._plan, self._nice, self._selector = payload, plan, nice, selector
         self._free: deque[_File] = deque()
-        self._waiting: deque[_Task] = deque()
         self._never_ready = 0
         self._broken: Failed | None = None
-        self._workers = [_Worker(number) for number in range(count)]
+        waiting: deque[_Task] = deque()
+        self._workers = [_Worker(number, waiting if plan.shards is None else deque()) for number in range(count)]
 
     def start(self) -> None:
         for worker in self._workers:
@@ -244,7 +232,7 @@ class WorkerPool:
         if self._broken is not None:
             done(self._broken, None)
             return
-        self._put(_Task(Order(epoch, shard, number), done), first=False)
+        self._workers[(shard or 0) % self.count].waiting.append(_Task(Order(epoch, shard, number), done))
         self._dispatch()
 
     def stop(self) -> None:
@@ -266,28 +254,20 @@ class WorkerPool:
     def _handle(self, worker: _Worker, _: int) -> None:
         """Take a worker's result, or its end, in which its pipe ends."""
         try:
-            try:
-                result = worker.pipe.recv()
-            except (EOFError, OSError):
-                self._replace(worker)
-            else:
-                self._take(worker, result)
-        except Exception:
-            self._fail(Failed(f"the worker processes cannot be run:\n{traceback.format_exc()}"))
-
-    def _take(self, worker: _Worker, result: Result | None) -> None:
+            result = worker.pipe.recv()
+        except (EOFError, OSError):
+            self._replace(worker)
+            return
         if not worker.ready:  # this is the first, and None where it has loaded the dataset
             worker.ready, self._never_ready = True, 0
             if result is not None:
                 self._fail(result)
             self._dispatch()
-            return
-        task = worker.tasks.popleft()
-        if isinstance(result, Made):
-            self.busy_seconds += result.seconds
-        self._dispatch()
-        assert result is not None
-        task.done(result, task.slot)
+        elif worker.tasks:  # else all have been finished with an error
+            task = worker.tasks.popleft()
+            self.busy_seconds += result.seconds if isinstance(result, Made) else 0.0
+            self._dispatch()
+            task.done(result, task.slot)
 
     def _replace(self, worker: _Worker) -> None:
         self._selector.unregister(worker.pipe)
@@ -300,28 +280,24 @@ class WorkerPool:
             worker.tasks[0].deaths += 1
             fatal = worker.tasks.popleft() if worker.tasks[0].deaths == MAX_DEATHS else None
         worker.ready = False
-        for task in reversed(worker.tasks):
-            self._put(task, first=True)
+        worker.waiting.extendleft(reversed(worker.tasks))
         worker.tasks.clear()
         if fatal is not None:
-            fatal.done(Failed(self._describe_fatal(fatal.order, ended)), fatal.slot)
+            fatal.done(Failed(self._describe_fatal(fatal.order, ended)), None)
         if self._never_ready >= max(MAX_DEATHS, self.count):
             self._fail(Failed(f"a worker process {ended} before it had loaded the dataset"))
         elif self._broken is None:
-            self._start(worker)
-
-    def _put(self, task: _Task, *, first: bool) -> None:
-        shard = task.order.shard
-        queue = self._waiting if shard is None else self._workers[shard % self.count].own
-        (queue.appendleft if first else queue.append)(task)
+            try:
+                self._start(worker)
+            except OSError as error:
+                self._fail(Failed(f"no worker process can be started: {error}"))
 
     def _dispatch(self) -> None:
         """Send every worker that is ready one order to carry out, and one more where all have one."""
         for depth in (1, 2):
             for worker in self._workers:
-                queue = worker.own or self._waiting
-                if worker.ready and queue and len(worker.tasks) < depth:
-                    task = queue.popleft()
+                if worker.ready and worker.waiting and len(worker.tasks) < depth:
+                    task = worker.waiting.popleft()
                     task.slot = task.slot or Slot(self._free)
                     worker.tasks.append(task)
                     with contextlib.suppress(OSError):  # it has ended, and will be replaced
@@ -330,12 +306,9 @@ class WorkerPool:
     def _fail(self, why: Failed) -> None:
         """Finish all tasks, and whatever is submitted, with why there will be no batch."""
         self._broken = why
-        queues = [queue for worker in self._workers for queue in (worker.tasks, worker.own)] + [self._waiting]
-        left = [task for queue in queues for task in queue]
-        for queue in queues:
-            queue.clear()
-        for task in left:
-            task.done(why, task.slot)
+        for queue in (queue for worker in self._workers for queue in (worker.tasks, worker.waiting)):
+            while queue:
+                queue.popleft().done(why, None)
 
     def _describe_fatal(self, order: Order, ended: str) -> str:
         of = f"shard {order.shard}"
