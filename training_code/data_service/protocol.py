@@ -10,13 +10,14 @@ END or FAILED for each request in any order, PONG for each PING, and BYE for DON
 
 from __future__ import annotations
 
+import contextlib
 import json
 import selectors
 import socket
 import struct
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from enum import IntEnum
 from typing import Any, NamedTuple
 
@@ -103,23 +104,19 @@ class Connection:
         for option, seconds in ((socket.SO_RCVTIMEO, PAYLOAD_WAIT), (socket.SO_SNDTIMEO, SEND_WAIT)):
             sock.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", 0, int(seconds * 1e6)))
         self._read, self._read_bytes = bytearray(), READ
-        self._frame: Frame | None = None  # whose payload is under way
-        self._left = memoryview(b"")  # of that payload
         self._unsent: deque[tuple[memoryview, object]] = deque()
         self._events = selectors.EVENT_READ
         self._last = False  # whether it ends once all is sent
         self.closed, self.received_at = False, 0.0
+        self._receiving = self._receive()
+        next(self._receiving)
         selector.register(sock, self._events, self.handle)
 
     def handle(self, events: int) -> None:
         """Receive what has come, and send what there is room for."""
         try:
-            if events & selectors.EVENT_READ and not self.closed:
-                for frame in self._receive():
-                    if not self._last:
-                        self._take(frame)
-                    if self.closed:
-                        return
+            if events & selectors.EVENT_READ:
+                next(self._receiving, None)
         except Exception as error:
             self._end(error)
         self.flush()
@@ -166,7 +163,7 @@ class Connection:
 
     def close(self) -> None:
         if not self.closed:
-            self.closed = True
+            self.closed, self._receiving = True, iter(())  # a batch of which a part has come is dropped now
             self._unsent.clear()
             self._selector.unregister(self._socket)
             self._socket.close()
@@ -193,62 +190,54 @@ class Connection:
                 sent -= len(first)
                 self._unsent.popleft()
 
-    def _receive(self) -> Iterator[Frame]:
-        """The frames that are complete with what has come. Raises ``OSError`` at its end, and ``ProtocolError``."""
-        if self._frame is None:
-            try:
+    def _receive(self) -> Iterator[None]:
+        """Take frames, suspended where the next bytes have not come. Raises ``OSError`` at the end, and ``ProtocolError``."""
+        while not self.closed:
+            yield from self._read_up_to(HEADER.size)
+            kind, request, text_bytes, payload_bytes = HEADER.unpack_from(self._read)
+            if kind not in KINDS or text_bytes > self._max_text or payload_bytes > self._max_payload:
+                raise ProtocolError(
+                    f"a frame must be of a known kind, with a text of at most {self._max_text} and a payload of at most "
+                    f"{self._max_payload} bytes, got kind {kind} with {text_bytes} and {payload_bytes}"
+                )
+            end = HEADER.size + text_bytes
+            yield from self._read_up_to(end)
+            text = bytes(self._read[HEADER.size : end])
+            del self._read[:end]
+            payload = (yield from self._receive_payload(payload_bytes)) if payload_bytes else None
+            self._read_bytes = READ_HEADER if payload_bytes > READ else READ
+            if not self._last:
+                self._take(Frame(kind, request, text, payload))
+            del payload  # whose memory is used again when its user is done with it
+
+    def _read_up_to(self, size: int) -> Iterator[None]:
+        while len(self._read) < size:
+            yield
+            with contextlib.suppress(BlockingIOError):
                 came = self._socket.recv(self._read_bytes, socket.MSG_DONTWAIT)
-            except BlockingIOError:
-                return
-            self._note(len(came))
-            self._read += came
-        while True:
-            if self._frame is None:
-                self._frame = self._parse()
-            if self._frame is None or not self._receive_payload():
-                return
-            frame, self._frame = self._frame, None
-            yield frame
+                self._note(len(came))
+                self._read += came
 
-    def _parse(self) -> Frame | None:
-        """The next frame of what was read, with what was read of its payload."""
-        if len(self._read) < HEADER.size:
-            return None
-        kind, request, text_bytes, payload_bytes = HEADER.unpack_from(self._read)
-        if kind not in KINDS or text_bytes > self._max_text or payload_bytes > self._max_payload:
-            raise ProtocolError(
-                f"a frame must be of a known kind, with a text of at most {self._max_text} and a payload of at most "
-                f"{self._max_payload} bytes, got kind {kind} with {text_bytes} and {payload_bytes}"
-            )
-        end = HEADER.size + text_bytes
-        if len(self._read) < end:
-            return None
-        payload, here = None, 0
-        self._read_bytes = READ_HEADER if payload_bytes > READ else READ
-        if payload_bytes:
-            assert self._allocate is not None
-            payload, here = self._allocate(payload_bytes), min(len(self._read) - end, payload_bytes)
-            self._left = memoryview(payload.numpy())
-            self._left[:here] = self._read[end : end + here]
-            self._left = self._left[here:]
-        frame = Frame(kind, request, bytes(self._read[HEADER.size : end]), payload)
-        del self._read[: end + here]
-        return frame
-
-    def _receive_payload(self) -> bool:
-        """Whether all of it is there."""
-        while self._left:
+    def _receive_payload(self, size: int) -> Generator[None, None, Tensor]:
+        assert self._allocate is not None
+        payload = self._allocate(size)
+        left = memoryview(payload.numpy())
+        here = min(len(self._read), size)
+        left[:here] = self._read[:here]
+        del self._read[:here]
+        left = left[here:]
+        while left:
             try:
                 # The kernel fills the memory, without a call for each packet, and without the interpreter's lock.
-                came = self._socket.recv_into(self._left, len(self._left), socket.MSG_WAITALL)
+                came = self._socket.recv_into(left, len(left), socket.MSG_WAITALL)
             except BlockingIOError:
-                return False
+                yield
+                continue
             self._note(came)
-            short = came < len(self._left)
-            self._left = self._left[came:]
-            if short:
-                return False
-        return True
+            left = left[came:]
+            if left:
+                yield
+        return payload
 
     def _note(self, came: int) -> None:
         if not came:
