@@ -13,7 +13,7 @@ or, by hand,
 A batch is a pure function of seed, epoch and number, and each rank keeps account of its own. So any host can make any batch,
 and each comes exactly once, whichever part dies meanwhile. The way of a batch through these modules:
 
-    plan       which samples it has; pending, in flight, ready or delivered
+    plan       which samples it has; whether it is pending, in flight, ready or delivered
     pool       worker processes, of which one takes the order, and their slots of shared memory
     worker     calls dataset[i], and collates into a slot
     batches    nested tensors as bytes, and the memory that they are received into
@@ -76,22 +76,20 @@ class _Job:
 
     @staticmethod
     def here(environment: Mapping[str, str] = os.environ) -> _Job:
+        def number(host: str) -> tuple[int, str]:  # algo-10 after algo-2
+            digits = host.rpartition("-")[2]
+            return (int(digits) if digits.isdigit() else 0, host)
+
         groups = json.loads(environment.get("SM_INSTANCE_GROUPS_DICT", "{}"))
         return _Job(
             arn=environment.get("TRAINING_JOB_ARN", "a job on a laptop"),
             host=environment.get("SM_CURRENT_HOST", "localhost"),
             group=environment.get("SM_CURRENT_INSTANCE_GROUP", ""),
-            groups={name: sorted(about["hosts"], key=_number) for name, about in groups.items()},
+            groups={name: sorted(about["hosts"], key=number) for name, about in groups.items()},
             rank=int(environment.get("RANK", "0")),
             ranks=int(environment.get("WORLD_SIZE", "1")),
             local_ranks=int(environment.get("LOCAL_WORLD_SIZE", "1")),
         )
-
-
-def _number(host: str) -> tuple[int, str]:
-    """``algo-10`` after ``algo-2``."""
-    digits = host.rpartition("-")[2]
-    return (int(digits) if digits.isdigit() else 0, host)
 
 
 def read_batches(

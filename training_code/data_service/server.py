@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import hmac
+import math
 import multiprocessing
 import os
 import selectors
@@ -49,42 +50,34 @@ class BatchServer:
 
     Args:
         dataset: Map-style or iterable; it is pickled to the workers, as is ``collate_fn``.
-        batch_size: Samples in a batch; the last of an epoch may hold fewer, unless ``drop_last``.
         job: The TRAINING_JOB_ARN that peers have to name.
-        seed: Of the permutations, and of the random numbers with which a batch is made.
         port: 0 takes a free one, which ``port`` then names.
         heartbeat_timeout: Seconds without a heartbeat of a rank, at the start or later, after which ``wait`` raises.
         shards: Of an iterable dataset, the same on all data hosts and at least one for each rank; None is one for each worker.
-        even: Whether all ranks read equally many batches; see ``read_batches``.
+        options: ``batch_size``, and if they are wanted ``seed``, ``shuffle``, ``drop_last`` and ``even``; see ``read_batches``.
     """
 
     def __init__(
         self,
         dataset: Dataset[Any],
         *,
-        batch_size: int,
         job: str,
         workers: int = 2,
-        seed: int = 0,
         port: int = 0,
         host: str = "0.0.0.0",
         heartbeat_timeout: float = 300.0,
-        shuffle: bool = True,
-        drop_last: bool = False,
-        even: bool | str = True,
         collate_fn: Callable[[list[Any]], Any] | None = None,
         shards: int | None = None,
+        **options: Any,
     ) -> None:
         if workers < 1:
             raise ValueError(f"workers must be at least 1, like 4, got {workers}")
-        options = {"seed": seed, "shuffle": shuffle, "drop_last": drop_last, "even": even, "shards": shards or workers}
-        plan = Plan.of(dataset, batch_size=batch_size, **options)  # type: ignore[arg-type]
+        plan = Plan.of(dataset, shards=shards or workers, **options)
         payload = Payload.of(dataset, collate_fn)
         self._timeout = heartbeat_timeout
-        self._alive: dict[int, float] = {}  # when the last heartbeat of each rank came
-        self._done: set[int] = set()
-        self._expected: Sequence[int] | None = None  # the ranks whose home this host is, once one has said so
         self._started = time.monotonic()
+        # When the last heartbeat came of each rank whose home this host is, inf once it is done; of rank 0 until one says which.
+        self._heard = {0: self._started}
         self._error: DataServiceError | None = None
         self._inform_until = 0.0  # until when ranks receive an error of the dataset, before this host ends with it
         self._deaths: deque[float] = deque(maxlen=MAX_DEATHS)
@@ -112,11 +105,17 @@ class BatchServer:
         with self._changed:
             while not self._stopping:
                 now = time.monotonic()
-                if self._error is not None and (self._done or now >= self._inform_until):
-                    raise self._error
-                if self._expected is not None and self._done.issuperset(self._expected):
+                rank, heard = min(self._heard.items(), key=lambda item: item[1])
+                left = heard + self._timeout - now
+                if self._error is not None:
+                    left = 0.0 if math.inf in self._heard.values() else self._inform_until - now
+                elif heard == math.inf:
                     return
-                self._changed.wait(self._check(now))
+                elif left <= 0:
+                    self._error = TrainerFailed(f"no heartbeat of training rank {rank} for {self._timeout:g} s")
+                if self._error is not None and left <= 0:
+                    raise self._error
+                self._changed.wait(left)
 
     def stop(self) -> None:
         """End the serving process and its workers."""
@@ -166,39 +165,28 @@ class BatchServer:
                 print(f"{ended}; another is started", flush=True)
                 self._start()
 
-    def _take(self, what: str, about: Any = None, expected: Sequence[int] = (), error: str | None = None) -> None:
-        """A report: the first batch was "served", the data host is "unable", the dataset "failed", or rank ``about`` is there."""
+    def _take(self, what: str, about: Any = None, ranks: Sequence[int] = (), error: str | None = None) -> None:
+        """A report: the first batch was "served", the dataset has "failed", or rank ``about`` of these is "alive" or "done"."""
         with self._changed:
             if what == "served":
                 self._deaths.clear()
+            elif what == "failed":
+                self._inform_until = self._inform_until or time.monotonic() + DATASET_ERROR_WAIT
+                self._fail(DataServiceError(about))
             elif what == "unable":
                 self._fail(DataServiceError(f"the data host cannot serve: {about}"))
-            elif what == "failed":
-                if self._error is None:
-                    self._inform_until = time.monotonic() + DATASET_ERROR_WAIT
-                self._fail(DataServiceError(about))
             else:
-                self._expected, self._alive[about] = expected, time.monotonic()
-                if what == "done":
-                    self._done.add(about)
+                if ranks:
+                    self._heard = {rank: self._heard.get(rank, self._started) for rank in ranks}
+                if self._heard.get(about, math.inf) != math.inf:
+                    self._heard[about] = math.inf if what == "done" else time.monotonic()
                 if error is not None:
                     self._fail(TrainerFailed(f"training rank {about} failed: {error}"))
-            self._changed.notify_all()
+                self._changed.notify_all()
 
     def _fail(self, error: DataServiceError) -> None:
         self._error = self._error or error
         self._changed.notify_all()
-
-    def _check(self, now: float) -> float:
-        """Seconds until something is to be looked at. Sets the error where no heartbeat of a rank came for too long."""
-        if self._error is not None:
-            return self._inform_until - now
-        last = {rank: self._alive.get(rank, self._started) for rank in self._expected or [0] if rank not in self._done}
-        overdue = min(last, key=last.__getitem__)
-        left = last[overdue] + self._timeout - now
-        if left <= 0:
-            self._error = TrainerFailed(f"no heartbeat of training rank {overdue} for {self._timeout:g} s")
-        return max(left, 0)
 
 
 def _serve(parent: Any, payload: Payload, plan: Plan, workers: int, job: str, listener: socket.socket) -> None:
