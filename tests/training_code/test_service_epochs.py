@@ -7,15 +7,21 @@ import os
 import re
 import signal
 from collections import Counter
+from dataclasses import asdict
+from fractions import Fraction
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import serving  # noqa: F401, which finds the training code
 from data_service import METRIC_DEFINITIONS, Summary
 from data_service.plan import Plan
 from data_service.pool import Payload, WorkerPool
+from data_service.protocol import Frame, Kind
+from data_service.reader import Epoch
+from data_service.requester import Host
 from hosts_and_trainers import Serve, addresses, bounded, eventually, numbers, serve
 from ranks import interrupted, plain_loop, together
 from serving import LENGTH, BatchReader, DataServiceError, Lines, Numbers
@@ -189,6 +195,20 @@ def test_an_epoch_ends_with_a_line_that_sagemakers_expressions_read(
     assert seconds is not None
     assert float(seconds[1]) == pytest.approx(summary.epoch_seconds, rel=1e-4)
     assert (summary.batches, summary.hosts) == (25, 1)
+
+
+def test_workers_are_busy_for_a_share_of_the_time_in_which_their_host_was_connected() -> None:
+    host = Host("algo-1:6000", {"homes": [0]}, Mock(host_timeout=30.0), Fraction(1))
+    epoch = Epoch(0, Mock(hosts=[host], local=None))  # which begins before the host is there
+    for busy in (1000.0, 0.0):  # of its first serving process, and of the one after it
+        answer(host, Kind.WELCOME, workers=2, plan=asdict(Plan(8, 100)), busy=busy)
+        answer(host, Kind.PONG, busy=busy + 500.0)
+    found = epoch.summary()
+    assert (found.hosts, host.busy, found.hosts_busy_percent) == (1, 1000.0, 100.0)
+
+
+def answer(host: Host, kind: Kind, **about: object) -> None:
+    host._take(Frame(kind, 0, json.dumps(about).encode(), None))
 
 
 def summary(wait: float, busy: float, hosts: int = 4) -> Summary:

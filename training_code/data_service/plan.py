@@ -9,12 +9,11 @@ dataset it is ``shards`` passes, each over one share of the samples, as ``torch.
 from __future__ import annotations
 
 import hashlib
-import heapq
 import itertools
+import math
 import zlib
-from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
@@ -204,124 +203,109 @@ def home_share(host: int, rank: int, ranks: int, hosts: int, least: int = 2) -> 
     return sum((Fraction(1, part // hosts - (part - width) // hosts) for part in covered), Fraction()) / ranks
 
 
-Key = tuple[int, int]  # the sequence, and which of its batches
-Position = list[tuple[int, list[int]]]  # of each sequence: how many were delivered, and which beyond those
+Key = tuple[int, int]  # which of a sequence's batches, and the sequence: sorted as batches are delivered
+Position = list[list[Any]]  # of each sequence: how many were delivered, and which beyond those; empty before the first
 
 
-@dataclass
-class _Progress:
-    """One sequence's: delivered are all below ``delivered`` and those of ``beyond``; from ``requested`` on none was requested."""
+@dataclass(eq=False)
+class Request:
+    """A batch that is in flight, perhaps from several sources, until it is ``done``: ready, or known not to exist."""
 
-    sequence: Sequence
-    length: float
-    delivered: int = 0
-    beyond: set[int] = field(default_factory=set)
-    requested: int = 0
-    requeued: list[int] = field(default_factory=list)  # a heap
-    ready: dict[int, Any] = field(default_factory=dict)
-
-    def next(self) -> int | None:
-        """The first that is pending."""
-        self.requested = max(self.requested, self.delivered)
-        while self.requested in self.beyond:
-            self.requested += 1
-        first = self.requeued[0] if self.requeued else self.requested
-        return first if first < self.length else None
+    tracker: BatchTracker
+    key: Key
+    order: tuple[int, int | None, int]  # epoch, shard and number, as a worker takes them
+    copies: int = 1
+    done: bool = False
+    sent: float = 0.0
+    timeout: float = 0.0  # seconds until it is requested from another source as well
 
 
 class BatchTracker:
-    """The batches of one rank's epoch, from a position on. Each is delivered once, however often it is requested."""
+    """The batches of one rank's epoch, from a position on: pending, in flight, ready, and each delivered once."""
 
     def __init__(
         self, epoch: int, sequences: Iterable[Sequence], position: Iterable[Any] = (), *, ordered: bool
     ) -> None:
-        self.epoch = epoch
-        self._all = [_Progress(one, float("inf") if one.length is None else one.length) for one in sequences]
-        for progress, (delivered, beyond) in zip(self._all, position, strict=False):
+        self.epoch, self.in_flight, self._ordered = epoch, 0, ordered
+        self._sequences = list(sequences)
+        self._ends = [math.inf if one.length is None else one.length for one in self._sequences]
+        self._delivered, self._requested = [0] * len(self._ends), [0] * len(self._ends)  # of a sequence all below
+        self._beyond: set[Key] = set()  # delivered before one that precedes them
+        self._requeued: set[Key] = set()  # requested in vain, or never while one that follows them was
+        self._ready: dict[Key, Any] = {}  # in the order of arrival
+        for index, (delivered, beyond) in zip(range(len(self._ends)), position, strict=False):
             # Ranks may differ by one batch, so that another rank's position can be one beyond this one's end.
-            progress.delivered = progress.requested = int(min(delivered, progress.length))
-            progress.beyond = set(beyond)
-        self._ordered = ordered
-        self._arrived: deque[Key] = deque()
-        self._in_flight: dict[Key, int] = {}  # how often each is requested
-        self.ready = 0
+            self._delivered[index] = int(min(delivered, self._ends[index]))
+            self._requested[index] = max([self._delivered[index], *(n + 1 for n in beyond)])
+            self._beyond |= {(n, index) for n in beyond}
+            missing = {(n, index) for n in range(self._delivered[index], self._requested[index])} - self._beyond
+            self._requeued |= missing
 
     @property
-    def in_flight(self) -> int:
-        return len(self._in_flight)
+    def ready(self) -> int:
+        return len(self._ready)
 
     @property
     def done(self) -> bool:
         """Whether every batch is delivered."""
-        return all(progress.delivered >= progress.length for progress in self._all)
+        return all(delivered >= end for delivered, end in zip(self._delivered, self._ends, strict=True))
 
     @property
     def position(self) -> Position:
-        return [(progress.delivered, sorted(progress.beyond)) for progress in self._all]
+        if not (self._beyond or any(self._delivered)):
+            return []
+        beyond = [sorted(n for n, of in self._beyond if of == index) for index in range(len(self._ends))]
+        return [[delivered, rest] for delivered, rest in zip(self._delivered, beyond, strict=True)]
 
-    def sequence(self, key: Key) -> Sequence:
-        return self._all[key[0]].sequence
-
-    def request(self, accepts: Callable[[int], bool] = lambda sequence: True) -> Key | None:
-        """The next batch to request, of the sequences that are accepted; None where none is pending."""
-        pending = [
-            (n, index)
-            for index, progress in enumerate(self._all)
-            if accepts(index) and (n := progress.next()) is not None
-        ]
-        if not pending:
-            return None
-        n, index = min(pending)
-        progress = self._all[index]
-        if progress.requeued:
-            heapq.heappop(progress.requeued)
-        else:
-            progress.requested += 1
-        self._in_flight[index, n] = 1
-        return index, n
-
-    def request_again(self, key: Key) -> bool:
-        """Whether it has still not come, and so is to be requested once more."""
-        if key in self._in_flight:
-            self._in_flight[key] += 1
-        return key in self._in_flight
+    def _pending(self) -> list[Key]:
+        """What was requested in vain, and of each sequence the first that never was."""
+        never = ((n, index) for index, n in enumerate(self._requested) if n < self._ends[index])
+        return [*self._requeued, *never]
 
     @property
     def exhausted(self) -> bool:
         """Whether no batch is pending."""
-        return all(progress.next() is None for progress in self._all)
+        return not self._pending()
 
     @property
     def requeued(self) -> bool:
         """Whether a batch that was requested in vain is pending."""
-        return any(one.requeued and one.requeued[0] < one.length for one in self._all)
+        return bool(self._requeued)
 
-    def requeue(self, key: Key) -> None:
-        """It was requested in vain, and is pending again unless it is requested elsewhere too."""
-        left = self._in_flight.pop(key, 0) - 1
-        if left > 0:
-            self._in_flight[key] = left
-        elif left == 0:
-            heapq.heappush(self._all[key[0]].requeued, key[1])
+    def request(self, accepts: Callable[[int], bool] = lambda sequence: True) -> Request | None:
+        """The next batch to request, of the sequences that are accepted; None where none is pending."""
+        key = min((key for key in self._pending() if accepts(key[1])), default=None)
+        if key is None:
+            return None
+        n, index = key
+        self._requeued.discard(key)
+        self._requested[index] = max(self._requested[index], n + 1)
+        self.in_flight += 1
+        sequence = self._sequences[index]
+        return Request(self, key, (self.epoch, sequence.shard, sequence.number(n)))
 
-    def receive(self, key: Key, batch: Any) -> None:
+    def requeue(self, request: Request) -> None:
+        """It was requested in vain, and is pending again unless it is in flight from another source."""
+        request.copies -= 1
+        if not request.copies and not request.done:
+            self.in_flight -= 1
+            if request.key[0] < self._ends[request.key[1]]:
+                self._requeued.add(request.key)
+
+    def receive(self, request: Request, batch: Any) -> None:
         """A batch has come; one that has come before is dropped."""
-        if self._in_flight.pop(key, None) is None:
-            return
-        progress = self._all[key[0]]
-        if key[1] < progress.length:
-            progress.ready[key[1]] = batch
-            self.ready += 1
-            if not self._ordered:
-                self._arrived.append(key)
+        if not request.done:
+            request.done = True
+            self.in_flight -= 1
+            if request.key[0] < self._ends[request.key[1]]:
+                self._ready[request.key] = batch
 
-    def end(self, key: Key) -> None:
+    def end(self, request: Request) -> None:
         """The sequence has no such batch."""
-        self._in_flight.pop(key, None)
-        progress = self._all[key[0]]
-        progress.length = min(progress.length, key[1])
-        progress.requeued = [n for n in progress.requeued if n < progress.length]
-        heapq.heapify(progress.requeued)
+        n, index = request.key
+        self._ends[index] = min(self._ends[index], n)
+        self._requeued = {key for key in self._requeued if key[0] < self._ends[key[1]]}
+        self.receive(request, None)
 
     @property
     def deliverable(self) -> bool:
@@ -332,26 +316,24 @@ class BatchTracker:
         if not self._ordered:
             return self.ready
         return sum(
-            next((n for n in range(most) if one.delivered + n not in one.ready), most) for one in self._all if one.ready
+            next((n for n in range(most) if (delivered + n, index) not in self._ready), most)
+            for index, delivered in enumerate(self._delivered)
         )
 
     def deliver(self) -> Any:
         """The batch whose turn it is."""
         key = self._turn()
         assert key is not None
-        if not self._ordered:
-            self._arrived.popleft()
-        self.ready -= 1
-        progress = self._all[key[0]]
-        progress.beyond.add(key[1])
-        while progress.delivered in progress.beyond:
-            progress.beyond.remove(progress.delivered)
-            progress.delivered += 1
-        return progress.ready.pop(key[1])
+        index = key[1]
+        self._beyond.add(key)
+        while (before := (self._delivered[index], index)) in self._beyond:
+            self._beyond.remove(before)
+            self._delivered[index] += 1
+        return self._ready.pop(key)
 
     def _turn(self) -> Key | None:
         if not self._ordered:
-            return self._arrived[0] if self._arrived else None
-        left = ((one.delivered, index) for index, one in enumerate(self._all) if one.delivered < one.length)
-        n, index = min(left, default=(0, -1))
-        return (index, n) if index >= 0 and n in self._all[index].ready else None
+            return next(iter(self._ready), None)
+        left = ((n, index) for index, n in enumerate(self._delivered) if n < self._ends[index])
+        key = min(left, default=None)
+        return key if key in self._ready else None

@@ -8,15 +8,15 @@ import selectors
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from datetime import UTC, datetime
 from fractions import Fraction
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from .batches import ReceiveMemory, decode, tensor_from_buffer
-from .plan import BatchTracker, Key, Plan, home_hosts, home_share
+from .plan import BatchTracker, Plan, Request, home_hosts, home_share
 from .pool import Slot, WorkerPool
 from .protocol import Connection, DataHostLost, DataServiceError, Frame, Kind
 from .worker import Failed, Made, Result
@@ -31,84 +31,44 @@ STAND_IN_AFTER = 5.0  # seconds until another host is used in place of a home ho
 # Batches that are requested beyond those that workers are making: as many as these bytes hold, within these bounds.
 BYTES_BEYOND, LEAST_BEYOND, MOST_BEYOND = 32 * 2**20, 2, 32
 LEAST_AHEAD = 2  # batches, however large
-
-
-@dataclass(eq=False)
-class Request:
-    """One request for a batch, of which there may be others in flight."""
-
-    tracker: BatchTracker
-    key: Key
-    sent: float
-    timeout: float  # seconds until the batch is requested from another source as well
-
-    def order(self) -> tuple[int, int | None, int]:
-        """Epoch, shard and number, as a worker takes them."""
-        sequence = self.tracker.sequence(self.key)
-        return self.tracker.epoch, sequence.shard, sequence.number(self.key[1])
-
-
-class Reader(Protocol):
-    """Whose batches are requested, and to which what comes is reported; it is locked by its ``changed``."""
-
-    changed: threading.Condition
-    plan: Plan | None
-    batch_bytes: int  # of the last batch that came
-
-    def trackers(self) -> list[BatchTracker]:
-        """Of this epoch and the next, as far as they are wanted."""
-
-    def welcome(self, address: str, plan: Plan) -> None: ...
-    def receive(self, request: Request, batch: Any, size: int) -> None: ...
-    def end(self, request: Request) -> None: ...
-    def requeue(self, requests: list[Request]) -> None: ...
-    def fail(self, error: DataServiceError) -> None: ...
+RESULTS = (Kind.BATCH, Kind.END, Kind.FAILED)
 
 
 class Host:
     """A data host. It is ``up`` from its WELCOME until its connection breaks; ``wanted``: whether to connect at all."""
 
-    def __init__(
-        self,
-        address: str,
-        hello: Mapping[str, Any],
-        requester: Requester,
-        *,
-        home_share: Fraction,
-        connect_timeout: float,
-        host_timeout: float,
-    ) -> None:
+    def __init__(self, address: str, hello: Mapping[str, Any], requester: Requester, home_share: Fraction) -> None:
         self.address, self.home, self.wanted = address, home_share > 0, home_share > 0
         self.requests: dict[int, Request] = {}
-        self.workers, self.busy_seconds, self.busy_measured, self.bytes = 0, 0.0, 0.0, 0
+        self.workers = self.bytes = 0  # no worker until it was up
         self.share = 0  # workers that this rank may keep busy; see ``plan.home_share``
+        self.low = 0  # batches in flight, up to which there is room for enough others to request them
+        self.busy = self.capacity = (
+            0.0  # seconds of its workers while it was up: those in which they made batches, and all
+        )
         self.up = self.finished = False
-        self._hello, self._requester, self._reader = hello, requester, requester.reader
-        self._connect_timeout, self._host_timeout = connect_timeout, host_timeout
-        self._answer_timeout = min(ANSWER_TIMEOUT, host_timeout / 3)
-        # In place of another host it is to serve as one of those whose home it is.
-        self._share = home_share or Fraction(1, max(1, len(hello["homes"])))
-        self._connection: Connection | None = None
-        self._connecting = self._ever = False
-        self._connected: socket.socket | OSError | None = None
-        self._serials = itertools.count()
-        self._began = 0.0  # when it was first looked for
         self.answered = time.monotonic()
-        self._retry_at = self._pinged = self._finish_until = 0.0
+        self._hello, self._requester = hello, requester
+        self._answer_timeout = min(ANSWER_TIMEOUT, requester.host_timeout / 3)
+        # In place of another host it is to serve as one of those whose home it is.
+        self._home_share = home_share or Fraction(1, max(1, len(hello["homes"])))
+        self._connection: Connection | None = None
+        self._life = self._live()
+        self._serials = itertools.count()
+        self._measured = (0.0, 0.0)  # when, and the seconds that its workers had been busy
+        self._began = self.answered  # looking for it
         self._why = "not tried"
         self._done: dict[str, Any] | None = None
+        self._finish_by = math.inf
 
-    @property
-    def outstanding(self) -> int:
-        return len(self.requests)
-
-    def request(self, requests: list[Request]) -> None:
+    def request(self, requests: Sequence[Request]) -> None:
         orders = []
         for one in requests:
             serial = next(self._serials) % 2**32
             self.requests[serial] = one
-            orders.append([serial, *one.order()])
-        self._send(Kind.REQUEST, orders)
+            orders.append([serial, *one.order])
+        assert self._connection is not None
+        self._connection.send(Kind.REQUEST, orders)
 
     def flush(self) -> None:
         """Send what was noted."""
@@ -116,35 +76,25 @@ class Host:
             self._connection.flush()
 
     def tick(self, now: float) -> None:
-        """Connect, send heartbeats, and see what is late."""
-        self._began = self._began or now
-        if self._done is not None and now > self._finish_until:
-            self.finished = True
-        if self.finished:
-            return
-        if self._connection is not None:
-            self._tick_connection(self._connection, now)
-        elif self._connected is not None:
-            self._take_connected(self._connected, now)
-        elif self.wanted and not self._connecting and now >= self._retry_at:
-            self._connecting = True
-            threading.Thread(target=self._connect, daemon=True).start()
-        if self.home and not self.up and self._done is None:
-            self._look_for_loss(now)
+        """Connect, send heartbeats, and see whether it is lost."""
+        self.finished = self.finished or now > self._finish_by
+        if not self.finished:
+            next(self._life)
+            if self.home and not self.up and self._done is None:
+                self._look_for_loss(now)
 
     def finish(self, error: str | None) -> None:
         """Send DONE, with the error if this rank failed; ``finished`` is set once it is confirmed, or cannot be delivered."""
         self._done, now = {"error": error}, time.monotonic()
         if error is not None:
-            self.wanted, self._finish_until = True, now + self._answer_timeout
-        elif self._ever:
-            self._finish_until = now + DONE_TIMEOUT
+            self.wanted, self._finish_by = True, now + self._answer_timeout
+        elif self.workers:
+            self._finish_by = now + DONE_TIMEOUT
         else:  # it may still come, and would then wait for a trainer; the job ends only when it does
-            self._finish_until = (self._began or now) + self._connect_timeout
-        if not self.wanted:
-            self.finished = True
-        elif self.up:
-            self._send(Kind.DONE, self._done)
+            self._finish_by = self._began + self._requester.connect_timeout
+        self.finished = self.finished or not self.wanted
+        if self.up and self._connection is not None:
+            self._connection.send(Kind.DONE, self._done)
 
     def close(self) -> None:
         self.finished = True
@@ -152,50 +102,60 @@ class Host:
 
     # -- The connection
 
-    def _send(self, kind: Kind, about: Any = None) -> None:
-        assert self._connection is not None
-        self._connection.send(kind, about)
+    def _live(self) -> Iterator[None]:
+        """Connect while it is wanted, and again where the connection has ended; suspended until the next tick."""
+        while True:
+            while not self.wanted:
+                yield
+            connecting: Future[socket.socket] = Future()
+            threading.Thread(target=self._connect, args=(connecting,), daemon=True).start()
+            while not connecting.done():
+                yield
+            try:
+                yield from self._hold(connecting.result())
+            except OSError as error:
+                self._break(str(error))
+            retry_at = time.monotonic() + RETRY
+            while time.monotonic() < retry_at:
+                yield
 
-    def _connect(self) -> None:
+    def _connect(self, connecting: Future[socket.socket]) -> None:
+        """On a thread of its own, since a name may take long to be found."""
         name, _, port = self.address.rpartition(":")
         try:
-            self._connected = socket.create_connection((name, int(port)), self._answer_timeout)
-        except OSError as error:
-            self._connected = error
+            connecting.set_result(socket.create_connection((name, int(port)), self._answer_timeout))
+        except Exception as error:
+            connecting.set_exception(error)
         self._requester.wake()
 
-    def _take_connected(self, connected: socket.socket | OSError, now: float) -> None:
-        self._connecting, self._connected = False, None
-        if isinstance(connected, OSError):
-            self._break(str(connected))
-            return
-        self._why = "it accepts connections, but has sent no HELLO"
+    def _hold(self, connected: socket.socket) -> Iterator[None]:
+        """Send HELLO, and heartbeats until the connection ends."""
+        self._why = "it accepts connections, but has sent no WELCOME"
         allocate = self._requester.memory.empty
-        self._connection = Connection(connected, self._requester.selector, self._take, self._lose, allocate)
-        self._pinged = now
-        self._send(Kind.HELLO, self._hello)
-
-    def _tick_connection(self, connection: Connection, now: float) -> None:
-        self.answered = max(self.answered, connection.received_at)
-        answered = connection.received_at >= self._pinged
-        if not answered and now - self._pinged > self._answer_timeout:
-            self._break(f"nothing came for {self._answer_timeout:g} s")
-        elif not self.wanted and not self.requests:
-            self._break("not needed")
-        elif self.up and answered and now - self._pinged > HEARTBEAT:
-            self._pinged = now
-            connection.send(Kind.PING)
+        connection = Connection(connected, self._requester.selector, self._take, self._lose, allocate)
+        connection.send(Kind.HELLO, self._hello)
+        self._connection, pinged = connection, time.monotonic()
+        while not connection.closed:
+            yield
+            now = time.monotonic()
+            answered = connection.received_at >= pinged
+            if not answered and now - pinged > self._answer_timeout:
+                self._break(f"nothing came for {self._answer_timeout:g} s")
+            elif not self.wanted and not self.requests:
+                self._break("not needed")
+            elif self.up and answered and now - pinged > HEARTBEAT:
+                pinged = now
+                connection.send(Kind.PING)
 
     def _lose(self, error: Exception) -> None:
         """The connection has ended, or what came is none of this protocol, or of no batch."""
         if not isinstance(error, OSError):
-            self._reader.fail(DataServiceError(f"data host {self.address}: {type(error).__name__}: {error}"))
+            self._fail(f"{type(error).__name__}: {error}")
         self._break(str(error) or type(error).__name__)
 
     def _break(self, why: str) -> None:
         """There is no connection: what was requested is to be requested elsewhere."""
         self._why, self.up = why, False
-        self._retry_at = time.monotonic() + RETRY
         if self._connection is not None:
             self.answered = max(self.answered, self._connection.received_at)
             self._connection.close()
@@ -203,81 +163,99 @@ class Host:
         if self._done is not None and self._done["error"] is not None:
             self.finished = True  # the job fails, and SageMaker ends all its hosts
         requests, self.requests = list(self.requests.values()), {}
-        self._reader.requeue(requests)
-        self._requester.due = True
+        self._requester.requeue(requests)
 
     def _look_for_loss(self, now: float) -> None:
-        if self._ever and now - self.answered > self._host_timeout:
+        host_timeout, connect_timeout = self._requester.host_timeout, self._requester.connect_timeout
+        if self.workers and now - self.answered > host_timeout:
             when = datetime.now(UTC).replace(microsecond=0).isoformat()
-            lost = f"was lost at {when}: {self._why}; not answered for {self._host_timeout:g} s"
-        elif not self._ever and now - self._began > self._connect_timeout:
-            lost = f"never answered in {self._connect_timeout:g} s: {self._why}"
+            lost = f"was lost at {when}: {self._why}; not answered for {host_timeout:g} s"
+        elif not self.workers and now - self._began > connect_timeout:
+            lost = f"never answered in {connect_timeout:g} s: {self._why}"
         else:
             return
-        self._reader.fail(DataHostLost(f"data host {self.address} {lost}"))
+        self._requester.fail(DataHostLost(f"data host {self.address} {lost}"))
+
+    def _fail(self, why: str) -> None:
+        self._requester.fail(DataServiceError(f"data host {self.address}: {why}"))
 
     # -- Frames
 
     def _take(self, frame: Frame) -> None:
+        if frame.kind in RESULTS:
+            if (request := self.requests.pop(frame.request, None)) is not None:
+                self._take_result(frame, request)
+            return
+        self._requester.due = True
         if frame.kind == Kind.WELCOME:
-            message = frame.json()
-            self.workers, self.up, self._ever = int(message["workers"]), True, True
-            self.share = math.ceil(self.workers * self._share)
-            self.busy_seconds, self.busy_measured = float(message["busy"]), time.monotonic()
-            if self._done is not None:
-                self._send(Kind.DONE, self._done)
-            self._reader.welcome(self.address, Plan(**message["plan"]))
+            self._welcome(frame.json())
         elif frame.kind == Kind.REFUSED:
             self.finished = True
-            self._reader.fail(DataServiceError(f"data host {self.address}: {frame.text.decode()}"))
+            self._fail(frame.text.decode())
         elif frame.kind == Kind.PONG:
-            self.busy_seconds, self.busy_measured = float(frame.json()["busy"]), time.monotonic()
+            now, busy = time.monotonic(), float(frame.json()["busy"])
+            self.capacity += (now - self._measured[0]) * self.workers
+            self.busy += busy - self._measured[1]
+            self._measured = now, busy
         elif frame.kind == Kind.BYE:
             self.finished = True
-        elif (request := self.requests.pop(frame.request, None)) is not None:
-            self._take_result(frame, request)
-        self._requester.due = True
 
     def _take_result(self, frame: Frame, request: Request) -> None:
+        self._requester.due |= len(self.requests) <= self.low
         if frame.kind == Kind.BATCH:
             memory = self._requester.memory.empty(0) if frame.payload is None else frame.payload
             self.bytes += memory.numel()
-            self._reader.receive(request, decode(frame.text, memory), memory.numel())
+            self._requester.receive(request, decode(frame.text, memory), memory.numel())
         elif frame.kind == Kind.END:
-            self._reader.end(request)
-        elif frame.kind == Kind.FAILED:
-            self._reader.fail(DataServiceError(f"data host {self.address}: {frame.text.decode()}"))
+            self._requester.end(request)
+        else:
+            self._fail(frame.text.decode())
+
+    def _welcome(self, message: Mapping[str, Any]) -> None:
+        self.workers, self.up = int(message["workers"]), True
+        self.share = math.ceil(self.workers * self._home_share)
+        self._measured = time.monotonic(), float(message["busy"])
+        if self._done is not None and self._connection is not None:
+            self._connection.send(Kind.DONE, self._done)
+        self._requester.agree(self.address, Plan(**message["plan"]))
 
 
 class Local:
     """This process's own workers. A batch stays where it was made; its slot is free again when its last tensor is gone."""
 
     def __init__(self, pool: WorkerPool, requester: Requester) -> None:
-        self.pool, self._requester, self._reader = pool, requester, requester.reader
-        self.outstanding, self.workers, self.share = 0, pool.count, pool.count
+        self.pool, self._requester, self.share = pool, requester, pool.count
+        self.requests: set[Request] = set()
 
-    def request(self, requests: list[Request]) -> None:
+    def request(self, requests: Sequence[Request]) -> None:
         for one in requests:
-            self.outstanding += 1
-            self.pool.submit(*one.order(), partial(self._made, one))
+            self.requests.add(one)
+            self.pool.submit(*one.order, partial(self._made, one))
 
     def _made(self, request: Request, result: Result, slot: Slot | None) -> None:
-        self.outstanding -= 1
+        self.requests.discard(request)
         self._requester.due = True
         if isinstance(result, Made) and slot is not None:
             memory = self._requester.memory.pinned(tensor_from_buffer(slot.view(result.bytes), slot))
-            self._reader.receive(request, decode(result.description, memory), result.bytes)
+            self._requester.receive(request, decode(result.description, memory), result.bytes)
         elif isinstance(result, Failed):
-            self._reader.fail(DataServiceError(f"this host: {result.text}"))
+            self._requester.fail(DataServiceError(f"this host: {result.text}"))
         else:
-            self._reader.end(request)
+            self._requester.end(request)
+
+
+Source = Host | Local
 
 
 class Requester:
     """An event loop over the connections to data hosts and the pipes of local workers, on a thread of its own.
 
+    ``changed`` locks what it shares with the thread that reads: ``trackers``, of the epochs whose batches are wanted now, of
+    which the first precede, the ``plan``, and the ``error`` that ends reading.
+
     Args:
         hello: The HELLO message of this rank, without the ranks whose home the host is.
+        plan: None takes it from the first host that answers.
         local: Makes a pool of workers of this host's own for an event loop.
         look_ahead: Bytes of batches that are ready or on their way, at most.
         prefetch: Batches that are kept ready, besides those that are being made or are on their way.
@@ -287,7 +265,7 @@ class Requester:
         self,
         servers: Sequence[str],
         hello: Mapping[str, Any],
-        reader: Reader,
+        plan: Plan | None,
         local: Callable[[selectors.BaseSelector], WorkerPool] | None,
         *,
         look_ahead: int,
@@ -295,13 +273,18 @@ class Requester:
         connect_timeout: float,
         host_timeout: float,
     ) -> None:
-        self.reader, self.memory, self.selector = reader, ReceiveMemory(), selectors.DefaultSelector()
+        self.changed = threading.Condition()
+        self.trackers: list[BatchTracker] = []
+        self.plan, self.error = plan, None  # type: Plan | None, DataServiceError | None
+        self.batch_bytes = BYTES_BEYOND  # of the last batch that came
+        self.memory, self.selector = ReceiveMemory(), selectors.DefaultSelector()
         self.due = True  # whether there may be something to request
-        self._look_ahead, self._prefetch, self._timeout = look_ahead, prefetch, host_timeout
+        self.connect_timeout, self.host_timeout = connect_timeout, host_timeout
+        self._look_ahead, self._prefetch = look_ahead, prefetch
         self._stopping, self._reason = False, None  # type: tuple[bool, str | None]
         self._looked = 0.0  # when
         self._low = 0.0  # batches that are ready or in flight, below which the thread is to look for more
-        self._shard_hosts: dict[tuple[int, int], Host | Local] = {}
+        self._shard_hosts: dict[tuple[int, int], Source] = {}
         self._wakes, self._waker = socket.socketpair()
         for one in (self._wakes, self._waker):
             one.setblocking(False)
@@ -315,20 +298,16 @@ class Requester:
                 servers[n],
                 {**hello, "homes": [one for one in range(ranks) if n in homes[one]]},
                 self,
-                home_share=home_share(n, rank, ranks, len(servers)),
-                connect_timeout=connect_timeout,
-                host_timeout=host_timeout,
+                home_share(n, rank, ranks, len(servers)),
             )
             for n in ring
         ]
         self._thread = threading.Thread(target=self._run, daemon=True)
-
-    def start(self) -> None:
         self._thread.start()
 
-    def delivered(self, held: int) -> None:
-        """So many batches are ready or in flight, now that one was delivered."""
-        if held <= self._low:
+    def delivered(self) -> None:
+        """A batch was delivered, so there may be room for more."""
+        if sum(one.ready + one.in_flight for one in self.trackers) <= self._low:
             self.wake()
 
     def wake(self) -> None:
@@ -343,6 +322,42 @@ class Requester:
         self._stopping, self._reason = True, reason
         self.wake()
         self._thread.join()
+
+    # -- What hosts and local workers report
+
+    def agree(self, address: str, plan: Plan) -> None:
+        """A data host serves this plan."""
+        with self.changed:
+            self.plan = self.plan or plan
+            self.changed.notify_all()
+        if differences := self.plan.differences(plan):
+            self.fail(DataServiceError(f"data host {address} must serve {', '.join(differences)}"))
+
+    def receive(self, request: Request, batch: Any, size: int) -> None:
+        with self.changed:
+            self.batch_bytes = size
+            request.tracker.receive(request, batch)
+            if request.tracker in self.trackers[:1] and request.tracker.deliverable:
+                self.changed.notify_all()
+
+    def end(self, request: Request) -> None:
+        self.due = True
+        with self.changed:
+            request.tracker.end(request)
+            self.changed.notify_all()
+
+    def requeue(self, requests: Sequence[Request]) -> None:
+        self.due = True
+        with self.changed:
+            for one in requests:
+                one.tracker.requeue(one)
+
+    def fail(self, error: DataServiceError) -> None:
+        with self.changed:
+            self.error = self.error or error
+            self.changed.notify_all()
+
+    # -- The thread
 
     def _take_wake(self, _: int) -> None:
         self._wakes.recv(4096)
@@ -359,7 +374,7 @@ class Requester:
             while not all(host.finished for host in self.hosts):
                 self._turn()
         except Exception as error:
-            self.reader.fail(DataServiceError(f"the requester's event loop ended: {type(error).__name__}: {error}"))
+            self.fail(DataServiceError(f"the requester's event loop ended: {type(error).__name__}: {error}"))
         finally:
             for host in self.hosts:
                 host.close()
@@ -377,10 +392,10 @@ class Requester:
         self.due, self._looked = False, now
         for host in self.hosts:
             host.tick(now)
-        with self.reader.changed:
-            if self.reader.plan is not None and not self._stopping:
+        with self.changed:
+            if self.plan is not None and not self._stopping and self.error is None:
                 self._choose_hosts(now)
-                self._request(self.reader.plan, now)
+                self._request(self.plan, now)
         for host in self.hosts:
             host.flush()
 
@@ -394,29 +409,32 @@ class Requester:
 
     def _request(self, plan: Plan, now: float) -> None:
         """Request as many batches as there is room for, and again those that are late."""
-        trackers = self.reader.trackers()
+        trackers = self.trackers
         up = [host for host in self.hosts if host.up and host.wanted]
-        beyond = max(LEAST_BEYOND, min(MOST_BEYOND, BYTES_BEYOND // max(1, self.reader.batch_bytes)))
-        bound = max(LEAST_AHEAD, self._look_ahead // max(1, self.reader.batch_bytes))
+        size = max(1, self.batch_bytes)
+        beyond = max(LEAST_BEYOND, min(MOST_BEYOND, BYTES_BEYOND // size))
         held = sum(tracker.in_flight + tracker.ready for tracker in trackers)
         # One that is ready for each worker besides the one it is making: workers that began together end together.
-        sources: list[Host | Local] = [*up]
+        sources: list[Source] = [*up]
         if self.local is not None and not (self.hosts and plan.shards is not None):
             sources.append(self.local)
-        limit = min(bound, self._prefetch + sum(2 * source.share + beyond for source in sources))
+        limit = self._prefetch + sum(2 * source.share + beyond for source in sources)
+        limit = min(limit, max(LEAST_AHEAD, self._look_ahead // size))
         # This host's cores are the step's first: they help where data hosts do not keep up. A batch that has to wait for one
         # before it says nothing of that.
         ahead = sum(tracker.deliverable_count(self._prefetch) for tracker in trackers)
         if up and self.local in sources and ahead >= self._prefetch:
             sources.remove(self.local)
         # None of a source's workers waits for an order, and small batches are requested together.
-        room = {source: source.share + beyond - source.outstanding for source in sources}
+        for host in up:
+            host.low = host.share + beyond - beyond // 2
+        room = {source: source.share + beyond - len(source.requests) for source in sources}
         free = {source: left for source, left in room.items() if left >= (beyond // 2 if source in up else 1)}
-        chosen: dict[Host | Local, list[Request]] = {}
+        chosen: dict[Source, list[Request]] = {}
         # With a host less the limit is lower, and the ready batches may reach it: all wait for one that was requested in vain.
         while free and (held < limit or any(tracker.requeued for tracker in trackers)):
             source = max(free, key=free.__getitem__)
-            request = self._pending(plan, trackers, source, up, now) if free[source] > 0 else None
+            request = self._pending(plan, source, up, now) if free[source] > 0 else None
             if request is None:
                 del free[source]
                 continue
@@ -431,36 +449,39 @@ class Requester:
         self._low = math.inf if self.local and up else reached
         self._request_late(up, now)
 
-    def _pending(
-        self, plan: Plan, trackers: Sequence[BatchTracker], source: Host | Local, up: Sequence[Host], now: float
-    ) -> Request | None:
-        """The next batch that a source can make. A shard stays at a host for an epoch, since another would begin it anew."""
-        for tracker in trackers:
+    def _pending(self, plan: Plan, source: Source, up: Sequence[Host], now: float) -> Request | None:
+        """The next batch that a source can make, of the next epoch only where none of this one is pending."""
+        for tracker in self.trackers:
 
             def accepts(index: int, epoch: int = tracker.epoch) -> bool:
                 if plan.shards is None or not up:
                     return True
+                # A shard stays at a host for an epoch, since another would begin it anew.
                 home = self._shard_hosts.get((epoch, index))
                 return (home if home in up else up[index % len(up)]) is source
 
-            key = tracker.request(accepts)
-            if key is not None:
+            request = tracker.request(accepts)
+            if request is not None:
+                request.sent, request.timeout = now, self.host_timeout
                 if plan.shards is not None:
-                    self._shard_hosts[tracker.epoch, key[0]] = source
-                return Request(tracker, key, now, self._timeout)
+                    self._shard_hosts[tracker.epoch, request.key[1]] = source
+                return request
+            if not tracker.exhausted:
+                return None
         return None
 
     def _request_late(self, up: Sequence[Host], now: float) -> None:
         """Request a batch that does not come from another source, even if its host answers; what comes first is taken."""
         for host in up:
-            for late in [one for one in host.requests.values() if now - one.sent > one.timeout]:
-                late.timeout *= 2
-                others: list[Host | Local] = [other for other in up if other is not host]
-                sharded = late.order()[1] is not None
-                if self.local is not None and not (others or sharded):
+            for late in list(host.requests.values()):
+                if late.done or now - late.sent <= late.timeout:
+                    continue
+                epoch, shard, _ = late.order
+                others: list[Source] = [other for other in up if other is not host]
+                if self.local is not None and not others and shard is None:
                     others = [self.local]
-                source = min(others or [host], key=lambda other: other.outstanding)
-                if late.tracker.request_again(late.key):
-                    if sharded:
-                        self._shard_hosts[late.tracker.epoch, late.key[0]] = source
-                    source.request([Request(late.tracker, late.key, now, late.timeout)])
+                source = min(others or [host], key=lambda other: len(other.requests))
+                if shard is not None:
+                    self._shard_hosts[epoch, late.key[1]] = source
+                late.copies, late.sent, late.timeout = late.copies + 1, now, late.timeout * 2
+                source.request([late])
