@@ -1,6 +1,6 @@
 """What moving batches costs: our data service beside AWS's example, tf.data service, Ray Data, a DataLoader and raw sockets.
 
-    python benchmarks/data_service.py [--rounds 5] [--seconds 5] [--workers 2] [--streams 2] [--only NAME ...] [--json]
+    python benchmarks/data_service.py [--rounds 3] [--seconds 4] [--workers 2] [--streams 2] [--only NAME ...] [--json]
         [--aws-example FOLDER] [--aws-python PATH] [--ray-python PATH] [--tensorflow-python PATH]
 
 One run on loopback, on the same cores, with the same batches for all: (a) transport alone, 8192 and 1024 images [28, 28] of
@@ -10,6 +10,10 @@ must that makes a batch of samples: the distance between the two is that copy. E
 processes (benchmarks/contestants), and in every other round they run the other way about; a ratio is the median of the rounds'
 own. CPU seconds are those of all of a contestant's processes, of both sides. No contestant trains, and each looks at a batch's
 corners only. What is not installed is left out by name. Ends with 1 where a target is missed, or open since its peer is left out.
+
+Three rounds of what the service is compared with, about four minutes:
+
+    python benchmarks/data_service.py --workloads ready --only ours "raw sockets" "collating sockets"
 """
 
 from __future__ import annotations
@@ -126,8 +130,8 @@ def main() -> int:
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=5.0, help="of a window, after the warm-up")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=4.0, help="of a window, after the warm-up")
     parser.add_argument("--warmup", type=float, default=2.0, help="seconds, and 40 batches, that are not counted")
     parser.add_argument("--workers", type=int, default=2, help="processes that prepare batches")
     parser.add_argument("--streams", type=int, default=2, help="connections of the peers that take a number")
@@ -147,7 +151,7 @@ def available(options: argparse.Namespace) -> tuple[list[Contestant], dict[str, 
         find = f"import importlib.util as u, sys; sys.exit(not all(map(u.find_spec, {one.needs!r})))"
         lacks = subprocess.run([getattr(options, one.python), "-c", find], stderr=subprocess.DEVNULL).returncode
         if options.only and one.name not in options.only:
-            left_out[one.name] = "not asked for"
+            left_out[one.name] = "not named by --only"
         elif lacks or (one.script == "aws_example.py" and not options.aws_example):
             left_out[one.name] = one.install
         else:
