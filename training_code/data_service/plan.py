@@ -233,6 +233,7 @@ class BatchTracker:
         self._beyond: set[Key] = set()  # delivered before one that precedes them
         self._requeued: set[Key] = set()  # requested in vain, or never while one that follows them was
         self._ready: dict[Key, Any] = {}  # in the order of arrival
+        self.sources: dict[int, Any] = {}  # from which a sequence's last batch was requested
         for index, (delivered, beyond) in zip(range(len(self._ends)), position, strict=False):
             # Ranks may differ by one batch, so that another rank's position can be one beyond this one's end.
             self._delivered[index] = int(min(delivered, self._ends[index]))

@@ -284,7 +284,6 @@ class Requester:
         self._stopping, self._reason = False, None  # type: tuple[bool, str | None]
         self._looked = 0.0  # when
         self._low = 0.0  # batches that are ready or in flight, below which the thread is to look for more
-        self._shard_hosts: dict[tuple[int, int], Source] = {}
         self._wakes, self._waker = socket.socketpair()
         for one in (self._wakes, self._waker):
             one.setblocking(False)
@@ -447,41 +446,37 @@ class Requester:
         # room only where the limit was reached: what arrives makes room at its host, and wakes this thread by itself.
         reached = max(limit // 2, limit - max(1, beyond // 2)) if held >= limit else -1
         self._low = math.inf if self.local and up else reached
-        self._request_late(up, now)
+        self._request_late(plan, up, now)
 
     def _pending(self, plan: Plan, source: Source, up: Sequence[Host], now: float) -> Request | None:
         """The next batch that a source can make, of the next epoch only where none of this one is pending."""
         for tracker in self.trackers:
 
-            def accepts(index: int, epoch: int = tracker.epoch) -> bool:
+            def accepts(index: int, sources: dict[int, Any] = tracker.sources) -> bool:
                 if plan.shards is None or not up:
                     return True
                 # A shard stays at a host for an epoch, since another would begin it anew.
-                home = self._shard_hosts.get((epoch, index))
-                return (home if home in up else up[index % len(up)]) is source
+                return (sources[index] if sources.get(index) in up else up[index % len(up)]) is source
 
             request = tracker.request(accepts)
             if request is not None:
                 request.sent, request.timeout = now, self.host_timeout
-                if plan.shards is not None:
-                    self._shard_hosts[tracker.epoch, request.key[1]] = source
+                tracker.sources[request.key[1]] = source
                 return request
             if not tracker.exhausted:
                 return None
         return None
 
-    def _request_late(self, up: Sequence[Host], now: float) -> None:
+    def _request_late(self, plan: Plan, up: Sequence[Host], now: float) -> None:
         """Request a batch that does not come from another source, even if its host answers; what comes first is taken."""
         for host in up:
             for late in list(host.requests.values()):
                 if late.done or now - late.sent <= late.timeout:
                     continue
-                epoch, shard, _ = late.order
                 others: list[Source] = [other for other in up if other is not host]
-                if self.local is not None and not others and shard is None:
+                if self.local is not None and not others and plan.shards is None:
                     others = [self.local]
                 source = min(others or [host], key=lambda other: len(other.requests))
-                if shard is not None:
-                    self._shard_hosts[epoch, late.key[1]] = source
+                late.tracker.sources[late.key[1]] = source
                 late.copies, late.sent, late.timeout = late.copies + 1, now, late.timeout * 2
                 source.request([late])
