@@ -26,7 +26,6 @@ from torch.utils.data._utils.collate import collate, default_collate_fn_map
 ALIGNMENT = 64  # bytes, of each tensor from the first
 LARGE = 2**20  # bytes from which memory is used again for later batches; smaller blocks malloc keeps
 HUGE_PAGE = 2**21
-LARGE_SAMPLE = 2**16  # bytes from which a copy of each is faster than torch.stack's loop over all
 MOST_KEPT = 64  # received batches whose memory is kept once their last tensor is gone
 
 
@@ -71,11 +70,8 @@ class Encoder:
             place = _tensor(memory, dtype, shape, offset)
             if isinstance(source, Tensor):
                 place.copy_(source)
-            elif place[0].nbytes < LARGE_SAMPLE:
-                torch.stack(list(source.tensors), out=place)
             else:
-                for row, tensor in zip(place, source.tensors, strict=True):
-                    row.copy_(tensor)
+                torch.stack(list(source.tensors), out=place)
 
     def _describe(self, node: Any, path: str) -> Any:
         if isinstance(node, Stack):
