@@ -113,6 +113,15 @@ def test_copying_an_object_takes_leave_to_read_it(running: Running) -> None:
     assert "s3:GetObject on resource: arn:aws:s3:::copied/a" in message
 
 
+def test_s3_rejects_in_xml_whatever_the_content_type_of_the_object(running: Running) -> None:
+    running.client("s3").create_bucket(Bucket="reports")
+    s3 = Role(running, "reports").client("s3")
+    put = {"Bucket": "reports", "Key": "a.json", "Body": b"{}", "ContentType": "application/json"}
+    code, message = code_and_message(lambda: s3.put_object(**put))
+    assert code == "AccessDenied"
+    assert "is not authorized to perform: s3:PutObject on resource: arn:aws:s3:::reports/a.json" in message
+
+
 def test_each_object_of_a_deletion_takes_leave(running: Running) -> None:
     running.client("s3").create_bucket(Bucket="deleted")
     s3 = Role(running, "deletes", allow("s3:DeleteObject", "arn:aws:s3:::deleted/mine/*")).client("s3")

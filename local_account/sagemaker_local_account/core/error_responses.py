@@ -65,12 +65,14 @@ def _request_id(environ: WSGIEnvironment) -> str:
 def speaks_json(environ: WSGIEnvironment) -> bool:
     """Whether the request's protocol is JSON."""
     content = environ.get("CONTENT_TYPE", "")
+    signed = re.search(r"/([\w-]+)/aws4_request", environ.get("HTTP_AUTHORIZATION", ""))
+    if signed is not None and signed[1] in REST_WITH_XML:
+        return False  # the content type is that of the object in S3
     if "HTTP_X_AMZ_TARGET" in environ or "json" in content:
         return True
     # The protocol "rest-json": a request without a body has no content type, so its service decides.
-    signed = re.search(r"/([\w-]+)/aws4_request", environ.get("HTTP_AUTHORIZATION", ""))
     query = content.startswith("application/x-www-form-urlencoded") or "Action=" in environ.get("QUERY_STRING", "")
-    return signed is not None and not query and signed[1] not in REST_WITH_XML
+    return signed is not None and not query
 
 
 def _xml(environ: WSGIEnvironment, error: str) -> str:
