@@ -1,4 +1,4 @@
-"""Where permissions are enforced, topics and rules reach what lets them."""
+"""Where permissions are enforced, topics and rules reach what lets them, and a state machine may fail to put events."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from running_account import Running
+from state_machines import Machines
 from test_alarms import until
 
 from sagemaker_local_account.account import LocalAccount
@@ -64,3 +65,16 @@ def test_a_rule_reaches_only_a_queue_whose_policy_lets_it(enforcing: Running) ->
     assert f"the policy of {closed_arn} does not allow events.amazonaws.com the action sqs:SendMessage" in log(
         enforcing
     )
+
+
+def test_a_state_catches_that_its_machine_may_not_put_events(enforcing: Running) -> None:
+    put = {
+        "Type": "Task",
+        "Resource": "arn:aws:states:::events:putEvents",
+        "Parameters": {"Entries": [{"Source": "mine", "DetailType": "test", "Detail": {}}]},
+        "Catch": [{"ErrorEquals": ["States.ALL"], "ResultPath": "$.Caught", "Next": "Over"}],
+        "End": True,
+    }
+    caught = Machines(enforcing).output({"Put": put, "Over": {"Type": "Succeed"}})["Caught"]
+    assert caught["Error"] == "EventBridge.AmazonEventBridgeException"
+    assert "is not authorized to perform: events:PutEvents" in caught["Cause"]
