@@ -162,7 +162,8 @@ def waiting_definition(prefix: str, seconds: int, partition: str, queue_arn: str
 
     describe = called(
         "sagemaker:describeTrainingJob",
-        {"TrainingJobName.$": name},
+        # moto has a list of one for `$.Found.List[0].TrainingJobName` (getmoto/moto 7825).
+        {"TrainingJobName.$": "States.ArrayGetItem($.Found.List[*].TrainingJobName, 0)"},
         "HasTrained",
         ResultPath="$.Described",
     )
