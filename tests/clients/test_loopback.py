@@ -29,7 +29,9 @@ def commands(environment: Mapping[str, str]) -> dict[str, list[str]]:
     }
 
 
-@pytest.fixture(scope="module", params=["boto3", pytest.param("AWS CLI", marks=pytest.mark.soak), "JavaScript"])
+@pytest.fixture(
+    scope="module", params=[*(pytest.param(one, marks=pytest.mark.soak) for one in ("boto3", "AWS CLI")), "JavaScript"]
+)
 def walked(place: Place, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> loopback.Ran:
     environment = place.running.account.environment()
     ran = loopback.run(commands(environment)[request.param], environment, tmp_path_factory.mktemp("walk"))

@@ -32,8 +32,8 @@ class Ran:
     sought: list[str]
 
 
-# Version 2 takes most of a minute, and an installation; test_recordings.py has the requests of both.
-@pytest.fixture(scope="module", params=[pytest.param("v2", marks=pytest.mark.soak), "v3"])
+# Each takes half a minute of a processor, and an installation; test_recordings.py has the requests of both.
+@pytest.fixture(scope="module", params=[pytest.param(one, marks=pytest.mark.soak) for one in ("v2", "v3")])
 def ran(
     request: pytest.FixtureRequest,
     place: Place,

@@ -102,6 +102,7 @@ def test_a_job_runs_on_the_image_that_its_stack_built_last_and_nothing_is_left_o
     assert held(deployed) == before
 
 
+@pytest.mark.soak  # deploys a stack and takes it back; test_docker.py has a build that fails
 def test_a_dockerfile_that_is_refused_fails_the_deployment_with_its_line(deployed: Deployed, context: Path) -> None:
     before = held(deployed)
     (context / "Dockerfile").write_text("FROM python:3.11\nCOPY missing.txt /\n")

@@ -197,6 +197,7 @@ def test_the_deletion_of_a_workflow_without_an_execution_waits_for_no_late_job(e
     assert looks_for_late_jobs(examples) == len(KINDS)  # once for each stack
 
 
+@pytest.mark.soak  # deploys, updates and destroys a stack while jobs run; test_stopping.py has jobs that are stopped
 def test_jobs_are_stopped_and_over_before_what_they_need_goes_unless_they_are_retained(
     deployed: Deployed, tmp_path: Path
 ) -> None:

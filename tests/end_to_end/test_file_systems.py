@@ -26,6 +26,9 @@ from cdk_sagemaker_training import (
     TrainingWorkflow,
 )
 
+# Deploys file systems, and jobs on them; tests/local_account/test_mounts.py has what hosts see of each.
+pytestmark = pytest.mark.soak
+
 HOSTS = {"algo-1", "algo-2"}
 
 

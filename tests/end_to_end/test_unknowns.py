@@ -217,6 +217,7 @@ def test_efs_is_mounted_without_a_role(deployed: Deployed, outputs: dict[str, st
     assert "Unable to mount file system" in deployed.the_job_of(execution)["FailureReason"]
 
 
+@pytest.mark.soak  # deploys a stack of file systems
 @on_aws(jobs=1)
 def test_permissions_of_file_systems_are_looked_at_when_the_job_is_created(
     deployed: Deployed, outputs: dict[str, str]

@@ -203,6 +203,7 @@ def test_the_app_has_no_stack_beside_these(assembly: Path) -> None:
     assert found == set(STACKS)
 
 
+@pytest.mark.soak  # the validator takes seconds; the test of the app has it run
 def test_cdks_own_validator_finds_nothing_in_a_network_with_encrypted_traffic_a_file_system_and_endpoints(
     tmp_path: Path,
 ) -> None:

@@ -127,6 +127,7 @@ def fails(image: Image, program: str) -> str:
     return done.stderr.splitlines()[-1]
 
 
+@pytest.mark.soak  # makes one environment more
 def test_what_is_lacking_is_installed_beside_what_the_account_has_of_it(builds: Builds, wheels: Wheels):
     image = builds.build("RUN pip install jobtools==1.0 packaging")
     assert image.python.parent == builds.state / "venvs"
@@ -206,6 +207,7 @@ def test_an_environment_that_failed_is_not_kept(builds: Builds, wheels: Wheels):
     assert version(image) == "3.0"
 
 
+@pytest.mark.soak  # makes one environment more
 def test_constraints_and_nested_requirements_count(builds: Builds, wheels: Wheels):
     builds.file("r/all.txt", "-r more.txt\n-c versions.txt")
     builds.file("r/more.txt", "jobtools")
@@ -278,6 +280,7 @@ def test_an_environment_that_is_gone_is_made_again_when_a_job_starts(builds: Bui
     assert version(builds.store.resolve(name)) == "1.0"
 
 
+@pytest.mark.soak  # makes one environment more
 def test_tensorflow_for_cpus_and_the_toolkit_stand_for_awss_container_for_tensorflow(builds: Builds, wheels: Wheels):
     for name, number in (
         ("tensorflow_cpu", "2.20.0"),
@@ -355,6 +358,7 @@ def test_a_package_that_awss_container_lacks_is_not_installed_by_an_import(build
     assert fails(image, "import jobtools") == "ModuleNotFoundError: No module named 'jobtools'"
 
 
+@pytest.mark.soak  # makes one environment more
 def test_the_hugging_face_container_has_what_awss_dockerfile_installs(builds: Builds, wheels: Wheels):
     container = "huggingface-pytorch-training:2.11.0-transformers5.13.1-gpu-py312-cu130-amzn2023"
     own = {

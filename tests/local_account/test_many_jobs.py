@@ -96,7 +96,8 @@ def run_many(jobs: ShellJobs, name: str, count: int) -> None:
 
 # What a job was, what it said and made, in the account's memory; of few jobs the allocator's pages are a large part.
 @pytest.mark.parametrize(
-    ("warm_up", "count", "most_kilobytes_each"), [(16, 16, 96), pytest.param(40, 200, 32, marks=pytest.mark.soak)]
+    ("warm_up", "count", "most_kilobytes_each"),
+    [pytest.param(*few, marks=pytest.mark.soak) for few in ((16, 16, 96), (40, 200, 32))],
 )
 def test_many_jobs_leave_files_threads_processes_and_namespaces_as_they_were_and_a_few_kilobytes(
     jobs: ShellJobs, warm_up: int, count: int, most_kilobytes_each: int

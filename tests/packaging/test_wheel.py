@@ -76,6 +76,7 @@ def run(command: list[str], cwd: Path, **environment: str) -> str:
     return done.stdout
 
 
+@pytest.mark.soak  # builds both wheels; test_layout.py holds their folders against the code's
 def test_the_wheel_of_the_constructs_holds_their_data_and_the_training_code(wheels: tuple[Path, Path]) -> None:
     names = contents(wheels[0])
     assert {
@@ -93,6 +94,7 @@ def test_the_wheel_of_the_constructs_holds_their_data_and_the_training_code(whee
     assert {name.partition("/")[0].partition("-")[0] for name in names} == {"cdk_sagemaker_training"}
 
 
+@pytest.mark.soak  # builds both wheels; test_layout.py holds their folders against the code's
 def test_the_wheel_of_the_local_account_holds_every_file_of_it(wheels: tuple[Path, Path]) -> None:
     held = {name for name in contents(wheels[1]) if ".dist-info/" not in name}
     tracked = run(["git", "ls-files", "sagemaker_local_account"], ROOT / "local_account").split()

@@ -1,11 +1,10 @@
 """The data of the apps that `training-jobs init` writes, as the training code reads it."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from preloaded import start
 
 from cdk_sagemaker_training.cli.apps import APPS, write_app
 
@@ -21,9 +20,11 @@ READ = {
 def test_the_training_code_of_an_app_reads_its_data(kind: str, tmp_path: Path) -> None:
     write_app(kind, tmp_path)
     code = tmp_path / "training_code"
-    program = f"import pathlib, sys; folder = pathlib.Path(sys.argv[1]); {READ[kind]}; assert len(read) >= 1000"
-    environment = {**os.environ, "PYTHONPATH": f"{code / APPS[kind].folder}:{code}"}
-    done = subprocess.run(
-        [sys.executable, "-c", program, str(tmp_path / "data")], env=environment, capture_output=True, text=True
+    script = tmp_path / "read_it.py"
+    script.write_text(
+        f"import pathlib, sys; folder = pathlib.Path(sys.argv[1]); {READ[kind]}; assert len(read) >= 1000"
     )
-    assert done.returncode == 0, done.stderr
+    environment = {**os.environ, "PYTHONPATH": f"{code / APPS[kind].folder}:{code}"}
+    with start([script, tmp_path / "data"], cwd=tmp_path, env=environment) as program:
+        printed, _ = program.communicate()
+    assert program.wait() == 0, printed

@@ -72,6 +72,7 @@ def test_at_most_five_lines_of_the_script_change() -> None:
     assert 0 < len(changed) <= 5
 
 
+@pytest.mark.soak  # trains twice; test_train.py trains on data hosts and without
 def test_the_pages_script_trains_on_a_laptop_as_in_a_job(host: Host) -> None:
     serving, training, alone = host(AFTER, "data_group"), host(AFTER, "dnn_group"), host(AFTER)
     printed = training.communicate()[0]
