@@ -32,7 +32,6 @@ from typing import Any
 TRAINING_CODE = Path(__file__).parent.parent / "training_code"
 MOST = 1.03
 STEPS = 5  # of each at a time, twice a round
-HEAP_BLOCK = 31 * 2**20
 SMALL = "--layers 4 --width 128 --heads 8 --hidden 352 --context 128 --text-bytes 200000"
 LARGE = "--layers 24 --width 2048 --heads 16 --hidden 5632 --context 2048 --text-bytes 4000000 --precision bf16"
 SEQUENCES = 4  # of each rank and step
@@ -45,6 +44,7 @@ def measure(rounds: int) -> None:
     import train
     from common.job import Job
     from common.process_group import freeze_objects, process_group
+    from measure.measure import keep_memory_of_steps
     from watch import Watch
 
     job = Job.here()
@@ -57,8 +57,7 @@ def measure(rounds: int) -> None:
         sides = {"ours": ours(train, training, watch, batches), "plain": plain(training, options, device, batches)}
         for side in sides.values():
             side()  # the first step allocates
-        # From then on glibc keeps what a step frees: training_code/measure/measure.py, keep_memory_of_steps.
-        torch.empty(HEAP_BLOCK, dtype=torch.uint8)
+        keep_memory_of_steps()
         freeze_objects()
         found = []
         for number in range(rounds):

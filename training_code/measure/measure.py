@@ -33,9 +33,7 @@ from torch.utils.data import DataLoader, IterableDataset
 
 WARM_UP = 3  # steps, in which kernels are chosen and memory is allocated
 KEPT = 4  # batches in memory, with which the steps are measured
-HEAP_BLOCK = (
-    31 * 2**20
-)  # bytes: of the largest blocks whose release raises glibc's thresholds, which it does up to 32 MiB
+HEAP_BLOCK = 31 * 2**20  # bytes: the release of blocks up to 32 MiB raises glibc's thresholds
 
 
 class Measured(BaseException):

@@ -227,10 +227,12 @@ class ServiceJobs:
         environment, capacity = self._queues.machines(queue)
         shares = {one["quotaShareName"]: Share.of(one) for one in self._queues.quota_shares_of(queue["jobQueueArn"])}
         held = [job for job in self._active() if job.use and job.environment == environment]
-        running = [job.of_share for job in held if not job.preempting and job.of_share.share in shares]
-        free = Counter(capacity)
-        for job in (job for job in held if job.of_share not in running):
-            free.subtract(job.machines_by_type)
+        running, free = [], Counter(capacity)
+        for job in held:
+            if job.preempting or job.of_share.share not in shares:
+                free.subtract(job.machines_by_type)
+            else:
+                running.append(job.of_share)
         ready = [job.of_share for job in waiting if job.of_share.share in shares]
         decision = decide(ready, running, shares, free)
         if decision.start is not None:

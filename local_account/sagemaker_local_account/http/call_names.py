@@ -8,6 +8,8 @@ import re
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
+from botocore.exceptions import UnknownServiceError
+
 from sagemaker_local_account.core.service_models import service_model
 from sagemaker_local_account.iam import s3_actions
 
@@ -67,8 +69,6 @@ def _of_rest(service: str, method: str, path: str) -> str | None:
 @functools.cache
 def _operations(service: str) -> list[tuple[str, re.Pattern[str], str]]:
     """The operations of a REST service with method and path pattern; none for an unknown service."""
-    from botocore.exceptions import UnknownServiceError
-
     try:
         model = service_model(_MODELS.get(service, service))
     except UnknownServiceError:
