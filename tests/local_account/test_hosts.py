@@ -3,6 +3,7 @@ import http.server
 import os
 import queue
 import signal
+import site
 import subprocess
 import sys
 import tempfile
@@ -284,6 +285,17 @@ def test_a_host_does_not_see_hidden_commands_of_system_folders(tmp_path: Path, m
     venv.EnvBuilder(symlinks=True).create(python)
     program = ("sh", "-c", "ls /usr/bin/env /usr/bin/ls 2>&1")
     assert said(tmp_path, program, python=python)[1:] == [("algo-1", "/usr/bin/ls")]
+
+
+def test_a_folder_of_packages_that_python_names_and_is_not_there_is_no_mount(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """As Python of Debian names ``lib/python3/dist-packages`` of a virtual environment."""
+    folders = [*site.getsitepackages(), str(tmp_path / "dist-packages")]
+    monkeypatch.setattr(site, "getsitepackages", lambda: folders)
+    python = tmp_path / "environment"
+    venv.EnvBuilder(symlinks=True).create(python)
+    assert said(tmp_path, ("echo", "runs"), python=python) == [("algo-1", "runs")]
 
 
 def test_waiting_for_hosts_that_run_ends_with_the_timeout(tmp_path: Path):

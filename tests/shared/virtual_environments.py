@@ -16,9 +16,10 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
+from sagemaker_local_account.core.site_packages import own_folders
 from sagemaker_local_account.images import packages
 
-own_package = packages.in_folders(packages.own_folders())
+own_package = packages.in_folders(own_folders())
 
 
 def make(folder: Path, linked: Iterable[Distribution]) -> Path:

@@ -29,6 +29,7 @@ from sagemaker_local_account.core import atomic_files
 from sagemaker_local_account.core.bound_process import BoundProcess
 from sagemaker_local_account.core.image_names import ImageError
 from sagemaker_local_account.core.image_tree import digest, locate
+from sagemaker_local_account.core.site_packages import own_folders
 from sagemaker_local_account.images import packages
 from sagemaker_local_account.images.container_packages import imported
 from sagemaker_local_account.images.pip_install import PipInstall, requirement_of
@@ -120,13 +121,13 @@ def _satisfied(wanted: Requirement) -> bool:
 
 def _key(parts: _Parts) -> str:
     """The cache key: a hash of everything that the environment depends on."""
-    own = [sorted(path.name for path in Path(folder).glob("*-info")) for folder in packages.own_folders()]
+    own = [sorted(path.name for path in Path(folder).glob("*-info")) for folder in own_folders()]
     requested = [
         [install.requirements, install.constraints, install.options]
         + [digest(_own(install, parts.root, path)) for path in (*install.folders, *install.links)]
         for install in parts.installs
     ]
-    text = [sys.version, packages.own_folders(), own, [*parts.base], [*parts.there], [*parts.also], requested]
+    text = [sys.version, own_folders(), own, [*parts.base], [*parts.there], [*parts.also], requested]
     return hashlib.sha256(json.dumps(text).encode()).hexdigest()[:16]
 
 
@@ -143,7 +144,7 @@ def _make(folder: Path, parts: _Parts, report: Callable[[str], None], run: _Run)
 
 def _install(folder: Path, parts: _Parts, report: Callable[[str], None], run: _Run) -> None:
     """Installs with pip, for which the account's own packages are visible, so that it does not install those to be linked."""
-    lines = [f"import site; site.addsitedir({path!r})" for path in packages.own_folders()]
+    lines = [f"import site; site.addsitedir({path!r})" for path in own_folders()]
     [own] = folder.glob("lib/python*/site-packages")
     python = str(folder / "bin" / "python")
     (own / "the_accounts_own.pth").write_text("\n".join(lines))
@@ -181,7 +182,7 @@ def _link(folder: Path, parts: _Parts) -> None:
     """Links the packages of the account's own environment that belong to it."""
     [own] = folder.glob("lib/python*/site-packages")
     installed = {canonicalize_name(one.name) for one in packages.installed_in(str(own))}
-    find = packages.in_folders([str(own), *packages.own_folders()])
+    find = packages.in_folders([str(own), *own_folders()])
     found = packages.closure(map(Requirement, [*_ALWAYS, *installed, *parts.base, *parts.there]), find)
     for install in parts.installs:
         wanted = [one for line in install.requirements if (one := requirement_of(line)) is not None]
@@ -241,4 +242,4 @@ def _run(command: list[str], place: str, *, keep_open: int) -> None:
 
 
 def _own_package(name: str) -> Distribution | None:
-    return packages.in_folders(packages.own_folders())(name)
+    return packages.in_folders(own_folders())(name)

@@ -10,7 +10,6 @@ import functools
 import importlib.metadata
 import os
 import shutil
-import site
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from importlib.metadata import Distribution
@@ -20,11 +19,6 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 Find = Callable[[str], Distribution | None]
-
-
-def own_folders() -> list[str]:
-    """Returns the account's site-packages folders, without those of PYTHONPATH and the user's home folder."""
-    return site.getsitepackages()
 
 
 def in_folders(folders: Sequence[str]) -> Find:

@@ -6,12 +6,12 @@ import functools
 import importlib.metadata
 import os
 import re
-import site
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from sagemaker_local_account.core.site_packages import own_folders
 from sagemaker_local_account.runtime import control_groups
 from sagemaker_local_account.runtime.devices import DEVICES_PATH
 from sagemaker_local_account.runtime.spec import ContainerSpec, PodSpec
@@ -98,7 +98,7 @@ def _own_commands() -> list[str]:
     """The commands of the account's own packages in system folders, such as /usr/local/bin/train, which are hidden from hosts."""
     if not any(Path(sys.prefix).is_relative_to(folder) for folder in SYSTEM_FOLDERS):
         return []
-    packages = importlib.metadata.Distribution.discover(path=site.getsitepackages())
+    packages = importlib.metadata.Distribution.discover(path=own_folders())
     files = [str(package.locate_file(file)) for package in packages for file in package.files or []]
     commands = [os.path.normpath(file) for file in files if file.startswith("/") and "/../" in file]
     return [path for path in commands if os.path.dirname(path) == f"{sys.prefix}/bin"]
@@ -108,7 +108,7 @@ def _python_folders(python: Path) -> list[Path]:
     """The folders outside the system's that an environment needs: its own, its interpreter's, and its links' targets."""
     python = python.absolute()
     folders = {python, Path(sys.base_prefix)}
-    folders |= {Path(sys.prefix)} if python == Path(sys.prefix) else {Path(path) for path in site.getsitepackages()}
+    folders |= {Path(sys.prefix)} if python == Path(sys.prefix) else {Path(path) for path in own_folders()}
     # A virtual environment's interpreter is a link, often to another link.
     link = python / "bin" / "python3"
     while link.is_symlink():
