@@ -226,10 +226,10 @@ def test_a_job_on_a_machine_without_namespaces_fails_by_the_setting_to_change(
 
 @pytest.fixture(scope="module")
 def small_disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ShellJobs]:
-    """An account whose state folder lies on a disk of 12 MB, of which an object takes 8."""
+    """An account whose state folder lies on a disk of 12 MB, of which an object takes 8 and a host may take all the rest."""
     state = tmp_path_factory.mktemp("state")
     disk = f"mount -t tmpfs -o size=12m none {shlex.quote(str(state))}"
-    with Serving(state, within=within(disk)) as serving:
+    with Serving(state, "--host-disk", "100%", within=within(disk)) as serving:
         jobs = ShellJobs(serving.exports, Path(f"/proc/{serving.process.pid}/root{state}"))
         jobs.s3.put_object(Bucket=BUCKET, Key="large/data", Body=os.urandom(8 * MEGABYTE))
         yield jobs

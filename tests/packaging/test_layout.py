@@ -54,6 +54,21 @@ def test_each_train_py_has_the_same_five_sections() -> None:
     assert {path.parent.name: names for path, names in found.items() if names != SECTIONS} == {}
 
 
+def test_mypy_reads_each_module_of_aws_cdk_lib_that_the_constructs_import() -> None:
+    overrides = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["mypy"]["overrides"]
+    [read] = [{*one["module"]} for one in overrides if one.get("follow_imports") == "normal"]
+    found = {
+        name
+        for path in PACKAGES["cdk_sagemaker_training"].rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "aws_cdk"
+        for name in [*(node.module or "").split(".")[1:2], *(one.name for one in node.names)]
+        if name.startswith("aws_")
+    }
+    assert len(found) > 10
+    assert {f"aws_cdk.{name}.*" for name in found} == {name for name in read if name.startswith("aws_cdk.aws_")}
+
+
 def test_a_module_outside_the_layers_breaks_a_contract(tmp_path: Path) -> None:
     package = tmp_path / "rooms"
     (package / "core").mkdir(parents=True)

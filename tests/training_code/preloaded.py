@@ -12,6 +12,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import ctypes
+import errno
 import gc
 import importlib
 import importlib.util
@@ -23,6 +24,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -185,40 +187,60 @@ def agents_store() -> Any:
 
 @cache
 def _forking_process() -> socket.socket:
-    """The connection to the process that forks the others, which ends with this one."""
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    process = subprocess.Popen(
-        [sys.executable, "-P", __file__, str(theirs.fileno())],
-        env={"PATH": os.environ["PATH"], "PYTHONDONTWRITEBYTECODE": "1", **ENVIRONMENT},
-        pass_fds=[theirs.fileno()],
-        start_new_session=True,
-    )
-    theirs.close()
+    """A connection to the process that forks the others, one for all of pytest's, which ends with the last of their connections.
+
+    Its address is a name without a file, which only one process can be the first to bind.
+    """
+    address = f"\0preloaded {os.environ.get('PYTEST_XDIST_TESTRUNUID', os.getpid())}"
+    process: subprocess.Popen[bytes] | None = None
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener, contextlib.suppress(OSError):
+        listener.bind(address)  # an error where another process of pytest's was first
+        listener.listen(64)
+        process = subprocess.Popen(
+            [sys.executable, "-P", __file__, str(listener.fileno())],
+            env={"PATH": os.environ["PATH"], "PYTHONDONTWRITEBYTECODE": "1", **ENVIRONMENT},
+            pass_fds=[listener.fileno()],
+            start_new_session=True,
+        )
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    while connection.connect_ex(address) == errno.ECONNREFUSED:  # bound, and about to listen
+        assert process is None or process.poll() is None
+        time.sleep(0.01)
 
     def end() -> None:
-        ours.close()
-        process.wait()
+        connection.close()
+        if process:
+            process.wait()
 
     atexit.register(end)
-    return ours
+    return connection
 
 
-def _serve(requests: socket.socket) -> dict[str, Any] | None:
-    """Forks for each request. Returns it in the forked process, and None in this one at the end."""
+def _serve(listener: socket.socket) -> dict[str, Any] | None:
+    """Forks for each request. Returns it in the forked process, and None in this one when the last connection has ended."""
     woken, wakes = socket.socketpair()
     woken.setblocking(False)
     wakes.setblocking(False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(wakes.fileno())
+    connections = [listener.accept()[0]]
     statuses: dict[int, socket.socket] = {}
-    while True:
-        ready, _, _ = select.select([requests, woken], [], [])
+    owners: dict[int, socket.socket] = {}  # whose request each process is
+    while connections:
+        ready, _, _ = select.select([listener, woken, *connections], [], [])
         if woken in ready:
             woken.recv(4096)
-        if requests in ready:
-            encoded, descriptors, _, _ = socket.recv_fds(requests, MOST_BYTES, 2)
+        if listener in ready:
+            connections.append(listener.accept()[0])
+        for connection in [one for one in connections if one in ready]:
+            encoded, descriptors, _, _ = socket.recv_fds(connection, MOST_BYTES, 2)
             if not encoded:
-                return None
+                for pid in statuses:
+                    if owners[pid] is connection:
+                        os.kill(pid, signal.SIGKILL)
+                connections.remove(connection)
+                connection.close()
+                continue
             output, status = descriptors
             pid = os.fork()
             if pid == 0:
@@ -226,15 +248,16 @@ def _serve(requests: socket.socket) -> dict[str, Any] | None:
                 signal.signal(signal.SIGCHLD, signal.SIG_DFL)
                 os.dup2(output, 1)
                 os.dup2(output, 2)
-                for inherited in (requests, woken, wakes, *statuses.values()):
+                for inherited in (listener, woken, wakes, *connections, *statuses.values()):
                     inherited.close()
                 os.close(output)
                 os.close(status)
                 return dict(json.loads(encoded))
             os.close(output)
-            statuses[pid] = socket.socket(fileno=status)
+            owners[pid], statuses[pid] = connection, socket.socket(fileno=status)
             statuses[pid].send(pid.to_bytes(4, "little"))
         _reap(statuses)
+    return None
 
 
 def _reap(statuses: dict[int, socket.socket]) -> None:

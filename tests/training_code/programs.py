@@ -113,8 +113,9 @@ class Program:
         for rank in self._process.processes:
             if rank.poll() is None:
                 for process in psutil.Process(rank.pid).children(recursive=True):
-                    if "resource_tracker" not in " ".join(process.cmdline()):
-                        process.kill()
+                    with contextlib.suppress(psutil.NoSuchProcess):
+                        if "resource_tracker" not in " ".join(process.cmdline()):
+                            process.kill()
         self._process.kill()
         self._process.wait()
 

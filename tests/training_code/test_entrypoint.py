@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -75,7 +76,8 @@ def start(tmp_path: Path) -> Iterator[Start]:
     for container in containers:
         if container.process.poll() is None:
             for process in psutil.Process(container.process.pid).children(recursive=True):
-                process.kill()
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process.kill()
         container.process.kill()
         container.process.communicate()
 

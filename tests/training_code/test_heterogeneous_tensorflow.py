@@ -140,7 +140,8 @@ def test_the_word_of_a_host_that_does_not_train_is_refused(data_host: Any) -> No
 
 @pytest.mark.parametrize("line", [b"GET / HTTP/1.1\r\n\r\n", b"[]\n", b"\xff\n", b"", b"{" * 100_000])
 def test_a_stranger_ends_nothing(data_host: Any, line: bytes) -> None:
-    with socket.create_connection(("127.0.0.1", data_host.port)) as stranger:
+    # An error where the data host has closed the connection at a line that is too long.
+    with socket.create_connection(("127.0.0.1", data_host.port)) as stranger, contextlib.suppress(OSError):
         stranger.sendall(line)
         stranger.shutdown(socket.SHUT_WR)
     for host in TWO:
