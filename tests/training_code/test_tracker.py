@@ -105,7 +105,7 @@ def test_a_batch_that_has_come_is_not_pending_again_where_another_request_for_it
 
 
 def test_ranks_read_every_batch_of_an_epoch_once() -> None:
-    plan = Plan(8, 100, even="")
+    plan = Plan(8, 100, even=False)
     assert sorted(numbers(plan.sequences(3))) == list(range(13))
 
 

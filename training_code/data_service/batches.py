@@ -6,7 +6,6 @@ class is looked up among those that the reader has imported.
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import dataclasses
 import json
@@ -83,11 +82,11 @@ class Encoder:
         if isinstance(node, bytes):
             return {"bytes": node.hex()}
         if isinstance(node, str | int | float | None):
-            return {"value": node}
-        kind, beside, values = _flattened(node, path)
-        keys = beside if kind in ("dict", "dataclass") else range(len(values))
+            return node
+        made, beside, values = _flattened(node, path)
+        keys = beside if made is dict or dataclasses.is_dataclass(made) else range(len(values))
         children = [self._describe(one, f"{path}[{key!r}]") for key, one in zip(keys, values, strict=True)]
-        return {kind: [[type(node).__module__, type(node).__qualname__], beside, children]}
+        return [[made.__module__, made.__qualname__], beside, children]
 
     def _place(self, source: Stack | Tensor, dtype: torch.dtype, shape: tuple[int, ...]) -> Any:
         offset = -(-self.bytes // ALIGNMENT) * ALIGNMENT
@@ -98,28 +97,26 @@ class Encoder:
         return {"tensor": [str(dtype).removeprefix("torch."), list(shape), offset]}
 
 
-def _flattened(node: Any, path: str) -> tuple[str, Any, Sequence[Any]]:
-    """The kind of a container, what is beside its children, and those."""
+def _flattened(node: Any, path: str) -> tuple[type, Any, Sequence[Any]]:
+    """The class of which a container is made again, what that needs beside its children, and those."""
     kind = type(node)
     if kind in pytree.SUPPORTED_NODES and kind.__module__ not in ("builtins", "collections"):
         values, context = pytree.SUPPORTED_NODES[kind].flatten_fn(node)
         try:
-            return "registered", json.loads(json.dumps(context)), values
+            return kind, json.loads(json.dumps(context)), values
         except TypeError as error:
             what = f"the context of a registered type must be JSON, got {context!r} at batch{path}"
             raise TypeError(what) from error
     if dataclasses.is_dataclass(node):
         names = [field.name for field in dataclasses.fields(node)]
-        return "dataclass", names, [getattr(node, name) for name in names]
+        return kind, names, [getattr(node, name) for name in names]
     if isinstance(node, Mapping):
         for key in node:
             if not isinstance(key, str | int | float | None):
                 raise TypeError(f"a batch's keys must be text or numbers like 'image', got {key!r} at batch{path}")
-        return "dict", list(node), list(node.values())
-    if isinstance(node, tuple) and hasattr(node, "_fields"):
-        return "named", node._fields, node
+        return dict, list(node), list(node.values())
     if isinstance(node, list | tuple):
-        return "tuple" if isinstance(node, tuple) else "list", None, node
+        return kind if hasattr(node, "_fields") else tuple if isinstance(node, tuple) else list, None, node
     raise TypeError(
         "a batch must be made of tensors, text and numbers in dicts, tuples, lists, dataclasses and types registered "
         f"with torch's pytree, like {{'image': tensor}}, got {kind.__module__}.{kind.__qualname__} at batch{path}"
@@ -134,36 +131,24 @@ def decode(description: str | bytes, memory: Tensor) -> Any:
     return _read(json.loads(description), memory)
 
 
-def _read(described: Mapping[str, Any], memory: Tensor) -> Any:
-    [(kind, inside)] = described.items()
-    if kind == "value":
-        return inside
-    if kind == "bytes":
-        return bytes.fromhex(inside)
-    if kind == "tensor":
-        dtype, shape, offset = inside
+def _read(described: Any, memory: Tensor) -> Any:
+    if isinstance(described, dict):
+        if "bytes" in described:
+            return bytes.fromhex(described["bytes"])
+        dtype, shape, offset = described["tensor"]
         return _tensor(memory, getattr(torch, dtype), tuple(shape), offset)
-    name, beside, children = inside
-    values = [_read(one, memory) for one in children]
-    match kind:
-        case "dict":
-            return dict(zip(beside, values, strict=True))
-        case "tuple":
-            return tuple(values)
-        case "named":
-            found = _class(name)
-            if not (found and issubclass(found, tuple) and getattr(found, "_fields", None) == tuple(beside)):
-                found = collections.namedtuple(name[1].rpartition(".")[2], beside)
-            return found(*values)
-        case "dataclass":
-            made = object.__new__(_imported(name))
-            for key, value in zip(beside, values, strict=True):
-                object.__setattr__(made, key, value)
-            return made
-        case "registered":
-            return pytree.SUPPORTED_NODES[_imported(name)].unflatten_fn(values, beside)
-        case _:
-            return values
+    if not isinstance(described, list):
+        return described
+    name, beside, children = described
+    kind, values = _class(*name), [_read(one, memory) for one in children]
+    if kind in pytree.SUPPORTED_NODES:
+        return pytree.SUPPORTED_NODES[kind].unflatten_fn(values, beside)
+    if issubclass(kind, tuple):
+        return kind(*values)
+    made = object.__new__(kind)
+    for key, value in zip(beside, values, strict=True):
+        object.__setattr__(made, key, value)
+    return made
 
 
 def _tensor(memory: Tensor, dtype: torch.dtype, shape: tuple[int, ...], offset: int) -> Tensor:
@@ -175,27 +160,17 @@ def _tensor(memory: Tensor, dtype: torch.dtype, shape: tuple[int, ...], offset: 
     return memory[offset : offset + size].view(dtype).view(shape)
 
 
-def _class(name: Sequence[str]) -> Any:
-    """A class that this process has imported, by module and qualified name; else None."""
-    module, qualified = name
+def _class(module: str, qualified: str) -> type:
+    """A class that this process has imported, by its names."""
     found: Any = sys.modules.get("__main__" if module == "__mp_main__" else module)
     for part in qualified.split("."):
         found = getattr(found, part, None)
-    return found if isinstance(found, type) else None
-
-
-def _imported(name: Sequence[str]) -> Any:
-    found = _class(name)
-    if found is None:
-        raise ValueError(f"a batch holds a {'.'.join(name)}, which the training process has not imported")
+    if not isinstance(found, type):
+        raise ValueError(f"a batch holds a {module}.{qualified}, which the training process has not imported")
     return found
 
 
-def _forget(_: object) -> None:
-    """Nothing is left to do: the reference has ended."""
-
-
-def tensor_from_buffer(buffer: memoryview, owner: Any, release: Callable[[Any], object] = _forget) -> Tensor:
+def tensor_from_buffer(buffer: memoryview, owner: Any, release: Callable[[Any], object] = id) -> Tensor:
     """Writable memory as uint8 [its size]; ``release`` is called with its ``owner`` once the last tensor in it is gone."""
     if not buffer:
         return torch.empty(0, dtype=torch.uint8)

@@ -52,8 +52,8 @@ class Plan:
         shards: Passes over an iterable dataset; None of a map-style one.
         seed: Of the permutations, and of the random numbers that samples use.
         drop_last: Whether a batch with fewer samples is left out.
-        even: ``"drop"`` or ``"pad"``: every rank reads the same number of batches, where what is left over is left out, or
-            batches from the beginning of the epoch come twice. ``""``: ranks may differ by one batch.
+        even: True or ``"pad"``: every rank reads the same number of batches, where what is left over is left out, or
+            batches from the beginning of the epoch come twice. False: ranks may differ by one batch.
     """
 
     batch_size: int
@@ -62,34 +62,24 @@ class Plan:
     seed: int = 0
     shuffle: bool = True
     drop_last: bool = False
-    even: str = "drop"
+    even: bool | str = True
 
     def __post_init__(self) -> None:
         if self.batch_size < 1:
             raise ValueError(f"batch_size must be at least 1, like 64, got {self.batch_size}")
+        if self.even not in (True, False, "pad"):
+            raise ValueError(f"even must be True, False or 'pad', got {self.even!r}")
         if self.length is None and (self.shards is None or self.shards < 1):
             raise ValueError(f"shards of an iterable dataset must be at least 1, like 8, got {self.shards}")
         if self.length is None and self.even == "pad":
             raise ValueError("even='pad' needs a dataset with a length; an iterable one takes even=True or even=False")
 
     @staticmethod
-    def of(
-        dataset: Dataset[Any],
-        *,
-        batch_size: int,
-        seed: int = 0,
-        shuffle: bool = True,
-        drop_last: bool = False,
-        shards: int | None = None,
-        even: bool | str = True,
-    ) -> Plan:
+    def of(dataset: Dataset[Any], *, shuffle: bool = True, shards: int | None = None, **options: Any) -> Plan:
         """The plan of a dataset; ``shards`` is of an iterable one only, and ``shuffle`` of a map-style one."""
-        if even not in (True, False, "pad"):
-            raise ValueError(f"even must be True, False or 'pad', got {even!r}")
-        policy = "pad" if even == "pad" else "drop" if even else ""
         if isinstance(dataset, IterableDataset):
-            return Plan(batch_size, None, shards, seed, False, drop_last, policy)
-        return Plan(batch_size, len(dataset), None, seed, shuffle, drop_last, policy)  # type: ignore[arg-type]
+            return Plan(length=None, shards=shards, shuffle=False, **options)
+        return Plan(length=len(dataset), shuffle=shuffle, **options)  # type: ignore[arg-type]
 
     @property
     def batches(self) -> int | None:
@@ -107,16 +97,17 @@ class Plan:
                     f"shards of an iterable dataset must be at least one for each rank, got {self.shards} for {ranks}"
                 )
             return [Sequence(shard, 0, 1, None) for shard in range(self.shards)]
-        if self.even == "pad":
-            count = -(-self.batches // ranks)
-            return [Sequence(None, rank, ranks, count, max(1, self.batches)) for rank in range(ranks)]
-        if self.even and self.batches and self.batches < ranks:
+        if self.even is True and 0 < self.batches < ranks:
             raise ValueError(
                 f"even=True leaves out what is not enough for all ranks, which is every batch of {self.batches} for "
                 f"{ranks} ranks: set a smaller batch_size than {self.batch_size}, or even='pad'"
             )
-        left = [self.batches // ranks if self.even else len(range(rank, self.batches, ranks)) for rank in range(ranks)]
-        return [Sequence(None, rank, ranks, count) for rank, count in enumerate(left)]
+        spare = {
+            "pad": ranks - 1,
+            True: 0,
+        }  # False: rank r has one of the batches that are left over where there are more than r
+        counts = [(self.batches + spare.get(self.even, ranks - 1 - rank)) // ranks for rank in range(ranks)]
+        return [Sequence(None, rank, ranks, count, max(1, self.batches)) for rank, count in enumerate(counts)]
 
     def left_over(self, ranks: int) -> int:
         """Batches of an epoch that ``even`` leaves out, or less than 0 those that come twice."""
@@ -130,12 +121,8 @@ class Plan:
         begin, end = number * self.batch_size, min((number + 1) * self.batch_size, self.length)
         if not self.shuffle:
             return list(range(begin, end))
-        blocks = range(begin // BLOCK, -(-end // BLOCK))
-        found = (
-            _block(self.length, self.seed, epoch, block)[max(0, begin - block * BLOCK) : end - block * BLOCK]
-            for block in blocks
-        )
-        return list(itertools.chain.from_iterable(found))
+        blocks = [_block(self.length, self.seed, epoch, n) for n in range(begin // BLOCK, -(-end // BLOCK))]
+        return list(itertools.chain(*blocks))[begin % BLOCK :][: end - begin]
 
     def seed_of(self, epoch: int, shard: int | None, number: int) -> int:
         """What a batch's random numbers begin with, whichever worker makes it."""
@@ -231,7 +218,6 @@ class BatchTracker:
         self._ends = [math.inf if one.length is None else one.length for one in self._sequences]
         self._delivered, self._requested = [0] * len(self._ends), [0] * len(self._ends)  # of a sequence all below
         self._beyond: set[Key] = set()  # delivered before one that precedes them
-        self._requeued: set[Key] = set()  # requested in vain, or never while one that follows them was
         self._ready: dict[Key, Any] = {}  # in the order of arrival
         self.sources: dict[int, Any] = {}  # from which a sequence's last batch was requested
         for index, (delivered, beyond) in zip(range(len(self._ends)), position, strict=False):
@@ -239,8 +225,13 @@ class BatchTracker:
             self._delivered[index] = int(min(delivered, self._ends[index]))
             self._requested[index] = max([self._delivered[index], *(n + 1 for n in beyond)])
             self._beyond |= {(n, index) for n in beyond}
-            missing = {(n, index) for n in range(self._delivered[index], self._requested[index])} - self._beyond
-            self._requeued |= missing
+        # Of each sequence what was requested in vain, or never while one that follows was, and the first that never was.
+        every = {
+            (n, index)
+            for index in range(len(self._ends))
+            for n in range(self._delivered[index], self._requested[index] + 1)
+        }
+        self._pending = {key for key in every - self._beyond if key[0] < self._ends[key[1]]}
 
     @property
     def ready(self) -> int:
@@ -258,40 +249,40 @@ class BatchTracker:
         beyond = [sorted(n for n, of in self._beyond if of == index) for index in range(len(self._ends))]
         return [[delivered, rest] for delivered, rest in zip(self._delivered, beyond, strict=True)]
 
-    def _pending(self) -> list[Key]:
-        """What was requested in vain, and of each sequence the first that never was."""
-        never = ((n, index) for index, n in enumerate(self._requested) if n < self._ends[index])
-        return [*self._requeued, *never]
-
     @property
     def exhausted(self) -> bool:
         """Whether no batch is pending."""
-        return not self._pending()
+        return not self._pending
 
     @property
     def requeued(self) -> bool:
         """Whether a batch that was requested in vain is pending."""
-        return bool(self._requeued)
+        return any(n < self._requested[index] for n, index in self._pending)
 
     def request(self, accepts: Callable[[int], bool] = lambda sequence: True) -> Request | None:
         """The next batch to request, of the sequences that are accepted; None where none is pending."""
-        key = min((key for key in self._pending() if accepts(key[1])), default=None)
+        key = min((key for key in self._pending if accepts(key[1])), default=None)
         if key is None:
             return None
         n, index = key
-        self._requeued.discard(key)
-        self._requested[index] = max(self._requested[index], n + 1)
+        self._pending.remove(key)
+        if n == self._requested[index]:
+            self._requested[index] += 1
+            self._add((n + 1, index))
         self.in_flight += 1
         sequence = self._sequences[index]
         return Request(self, key, (self.epoch, sequence.shard, sequence.number(n)))
+
+    def _add(self, key: Key) -> None:
+        if key[0] < self._ends[key[1]]:
+            self._pending.add(key)
 
     def requeue(self, request: Request) -> None:
         """It was requested in vain, and is pending again unless it is in flight from another source."""
         request.copies -= 1
         if not request.copies and not request.done:
             self.in_flight -= 1
-            if request.key[0] < self._ends[request.key[1]]:
-                self._requeued.add(request.key)
+            self._add(request.key)
 
     def receive(self, request: Request, batch: Any) -> None:
         """A batch has come; one that has come before is dropped."""
@@ -305,7 +296,7 @@ class BatchTracker:
         """The sequence has no such batch."""
         n, index = request.key
         self._ends[index] = min(self._ends[index], n)
-        self._requeued = {key for key in self._requeued if key[0] < self._ends[key[1]]}
+        self._pending = {key for key in self._pending if key[0] < self._ends[key[1]]}
         self.receive(request, None)
 
     @property
