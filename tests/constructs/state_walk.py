@@ -156,7 +156,10 @@ def _copy(value: Any) -> Any:
 
 def _found(data: Any, path: str) -> Any:
     for name in _names(path):
-        data = data[int(name)] if isinstance(data, list) else data[name]
+        if name.endswith(":"):
+            data = data[int(name[:-1]) :]
+        else:
+            data = data[int(name)] if isinstance(data, list) else data[name]
     return data
 
 
@@ -221,4 +224,6 @@ def _holds(rule: Mapping[str, Any], data: dict[str, Any]) -> bool:
         return bool(value < rule["NumericLessThan"])
     if "NumericEquals" in rule:
         return bool(value == rule["NumericEquals"])
+    if "NumericGreaterThan" in rule:
+        return bool(value > rule["NumericGreaterThan"])
     return bool(value >= rule["NumericGreaterThanEquals"])

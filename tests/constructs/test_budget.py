@@ -74,6 +74,12 @@ def test_the_machines_pass_the_check_of_amazon_states_language(integration: str)
     assert lint(rendered(integration).machines) == []
 
 
+def test_the_machine_of_one_attempt_passes_it_too() -> None:
+    workflow = RenderedWorkflow(budget=Budget(hours=10))
+    assert lint(workflow.machines) == []
+    assert "IsBudgetLeft" not in workflow.states
+
+
 def test_an_attempt_that_the_budget_ended_names_it_and_one_that_ended_by_itself_does_not() -> None:
     [rule, *others] = rendered().states["HowItEnded"]["Choices"]
     assert rule["Next"] == "BudgetUsed"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,10 @@ import pytest
 from aws_cdk import Duration
 from rendered import lint, resolved
 from stacks import RenderedWorkflow, UserStack, message_of
+from state_walk import OF_A_CALL, Walk
 
 from cdk_sagemaker_training import (
+    Budget,
     DataParallelJob,
     InstanceGroup,
     MetricLimit,
@@ -95,7 +98,8 @@ def of_quotas() -> RenderedWorkflow:
             "robots": QuotaShare({"ml.g5.xlarge": 1}, sharing="LEND_AND_BORROW"),
         },
     )
-    return RenderedWorkflow(stack, job=ON_TWO, queue=queue.share("vision", priority=3))
+    to = queue.share("vision", priority=3, preemption_retries=2)
+    return RenderedWorkflow(stack, job=ON_TWO, queue=to, budget=Budget(hours=10))
 
 
 def test_quota_shares_are_resources_of_a_queue_whose_capacity_is_by_type() -> None:
@@ -139,6 +143,54 @@ def test_a_job_of_a_quota_share_names_it_and_may_be_submitted_to_it_and_to_no_ot
     [_, _, share] = actions(of_quotas(), "TrainingStateMachineRole")["batch:SubmitServiceJob"]
     assert "QueueSharevision" in str(share)
     assert "QuotaShareArn" in str(share)
+
+
+class Preempted(Walk):
+    """A walk whose service job was preempted before it ended."""
+
+    preemptions = 2
+
+    def _call(self, state: Mapping[str, Any], data: dict[str, Any]) -> int:
+        operation = state["Resource"].rpartition(":")[2]
+        if operation == "submitServiceJob":
+            data["Training"]["Queued"] = {"JobId": "1"}
+            self.ends.append(self.now + self.seconds)
+            return OF_A_CALL
+        if operation == "describeServiceJob" and "ResultSelector" not in state:
+            run = {"ServiceResourceId": {"Value": "training-job/digits"}}
+            data["Training"]["Service"] = {
+                "Status": self._status(),
+                "PreemptionSummary": {
+                    "PreemptedAttemptCount": self.preemptions,
+                    "RecentPreemptedAttempts": [run] * self.preemptions,
+                },
+                "LatestAttempt": run,
+            }
+            return OF_A_CALL
+        return super()._call(state, data)
+
+    def _job(self) -> dict[str, Any]:
+        return {**super()._job(), "TrainingJobStatus": "Completed"}
+
+
+def walk(status: str) -> Preempted:
+    [poller] = of_quotas().pollers.values()
+    return Preempted(of_quotas().definition, poller, 60, status, billed=True)
+
+
+def test_a_job_that_was_preempted_more_often_than_it_may_be_ends_its_execution() -> None:
+    walked = walk("FAILED")
+    walked.preemptions = 3
+    walked.run()
+    assert walked.visited[-1] == "Preempted"
+    assert of_quotas().request["PreemptionConfiguration"] == {"PreemptionRetriesBeforeTermination": 2}
+
+
+def test_each_preempted_run_of_a_job_is_taken_from_its_budget() -> None:
+    visited = walk("SUCCEEDED").run().visited
+    assert visited.count("DescribePreempted") == visited.count("TakeBilledPreempted") == 2
+    end = visited.index("DescribeJob")
+    assert "DescribePreempted" not in visited[end:]
 
 
 def test_the_machine_of_a_job_of_a_quota_share_passes_the_check_of_amazon_states_language() -> None:
@@ -334,3 +386,16 @@ def test_a_share_that_is_not_there_and_a_priority_out_of_bounds_are_errors() -> 
     assert "priority must be a whole number from 0 to 9999, like 10, got 10000" in message_of(
         lambda: queue.share("vision", priority=10_000)
     )
+
+
+def test_a_number_of_preemptions_that_no_job_can_have_is_an_error() -> None:
+    quotas = TrainingQueue(UserStack(), "Queue", capacity={G5: 8}, shares=QUOTA)
+    assert (
+        message_of(lambda: quotas.share("vision", preemption_retries=-1))
+        == "preemption_retries must be a whole number from 0, like 3, got -1"
+    )
+    parts = TrainingQueue(UserStack(), "Queue", capacity=8, shares={"vision": 2})
+    assert (
+        "preemption_retries must be left out unless the share is a QuotaShare, since no other job is preempted, like "
+        "preemption_retries=None, got 3 with 2"
+    ) in message_of(lambda: parts.share("vision", preemption_retries=3))

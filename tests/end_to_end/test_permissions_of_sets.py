@@ -456,10 +456,12 @@ def test_a_topic_gets_no_message_where_its_policy_or_its_keys_does_not_let_rules
     assert left != json.loads(whole)
     before = len(sandbox.log())
     put(json.dumps(left))
-    sandbox.run(sandbox.outputs["measuredArn"])
-    said = f"the policy of {arn} does not allow events.amazonaws.com the action {action.rstrip('*')}"
-    wait_until(lambda: said in sandbox.log()[before:])
-    put(whole)
+    try:
+        sandbox.run(sandbox.outputs["measuredArn"])
+        said = f"the policy of {arn} does not allow events.amazonaws.com the action {action.rstrip('*')}"
+        wait_until(lambda: said in sandbox.log()[before:])
+    finally:
+        put(whole)
 
 
 @pytest.mark.parametrize("name", ["waited", "queued"])

@@ -28,6 +28,7 @@ from sagemaker_local_account.faults import LostHost
 
 pytestmark = [pytest.mark.soak, pytest.mark.usefixtures("no_job_left")]
 A_FAILING_JOB = Path(__file__).parent / "a_failing_job"
+HALF_AN_HOUR = 1_800
 TEAMS = {"vision": 2, "speech": 1, "robots": 1}
 
 
@@ -55,6 +56,7 @@ class Queued(cdk.Stack):
         )
         for name in quotas.shares:
             self.add(name, quotas.share(name))
+        self.add("limited", quotas.share("borrows", preemption_retries=0))
 
     def add(self, id: str, queue: Any) -> None:
         workflow = TrainingWorkflow(
@@ -180,6 +182,32 @@ def test_a_job_on_a_borrowed_machine_is_stopped_for_the_lenders_and_goes_on_from
     for execution in (own, borrowing):
         line.states.stop_execution(executionArn=execution)
         line.service_job(execution, "FAILED")
+
+
+def test_a_budget_counts_the_run_before_a_preemption_and_a_job_that_was_preempted_too_often_fails(line: Line) -> None:
+    own = line.start("endless", "borrows")
+    line.service_job(own, "RUNNING")
+    borrowing = line.start("lost", "borrows")
+    first = line.training_job(line.service_job(borrowing, "RUNNING"))
+    line.deployed.has_said(first, "step 15 ")
+    line.deployed.account.clock.advance(HALF_AN_HOUR)
+    assert line.deployed.ended(line.start("none", "lends"))["status"] == "SUCCEEDED"
+    ended = line.deployed.ended(borrowing)
+    assert ended["status"] == "SUCCEEDED", ended
+    output = json.loads(ended["output"])
+    before = line.sagemaker.describe_training_job(TrainingJobName=first)["BillableTimeInSeconds"]
+    assert before >= HALF_AN_HOUR
+    assert output["TrainingJobName"] != first
+    assert output["Budget"]["SecondsLeft"] == 5 * 3_600 - before - output["BillableTimeInSeconds"]
+
+    limited = line.start("endless", "limited")
+    line.deployed.has_said(line.training_job(line.service_job(limited, "RUNNING")), "step 5 ")
+    assert line.deployed.ended(line.start("none", "lends"))["status"] == "SUCCEEDED"
+    ended = line.deployed.ended(limited)
+    assert (ended["status"], ended["error"]) == ("FAILED", "TrainingJobStopped"), ended
+    assert ended["cause"].endswith(": preempted more often than preemption_retries=0 allows")
+    line.states.stop_execution(executionArn=own)
+    line.service_job(own, "FAILED")
 
 
 def test_a_destroyed_stacks_jobs_are_terminated_and_over_before_their_queue_goes(

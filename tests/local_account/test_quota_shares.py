@@ -164,11 +164,13 @@ def test_a_job_on_a_borrowed_machine_is_stopped_for_the_shares_own_and_runs_agai
 
 def test_a_job_that_may_not_be_preempted_once_more_fails(queue: Queue) -> None:
     queue.submit("vision")
-    borrowed = queue.submit("vision", preemptionConfiguration={"preemptionRetriesBeforeTermination": 0})
+    limit = {"preemptionConfiguration": {"preemptionRetriesBeforeTermination": 0}, "retryStrategy": {"attempts": 3}}
+    borrowed = queue.submit("vision", **limit)
     queue.submit("speech")
     for _ in range(3):
         queue.jobs.serve()
-    assert queue.statuses(borrowed) == ["FAILED"]
+    found = queue.jobs.describe(borrowed)
+    assert (found["status"], found["preemptionSummary"]["preemptedAttemptCount"]) == ("FAILED", 1)
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,7 @@ KNOWN: Mapping[str, Known] = {
         "waiting_longer_than",
     ),
     **_of("TrainingQueue", _LITERAL_OF_QUEUE, "capacity", "shares", "share_decay"),
-    **_of("QueueShare", _LITERAL, "name", "priority"),
+    **_of("QueueShare", _LITERAL, "name", "priority", "preemption_retries"),
     **_of("QuotaShare", Known("synth", "since the machines of jobs are compared with it"), "capacity", "borrow_limit"),
     **_of("QuotaShare", Known("synth", "since the queue is made with it"), "sharing", "preempts"),
     **_of("Alternative", Known("execution", "as in hyperparameters"), "hyperparameters"),

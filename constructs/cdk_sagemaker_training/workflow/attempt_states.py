@@ -10,6 +10,7 @@ from cdk_sagemaker_training.workflow.alternatives import AlternativeStates, crea
 from cdk_sagemaker_training.workflow.budget import BudgetStates
 from cdk_sagemaker_training.workflow.job_metrics import MetricStates
 from cdk_sagemaker_training.workflow.polling import Intervals, poll_state
+from cdk_sagemaker_training.workflow.preemption import with_preemptions
 from cdk_sagemaker_training.workflow.queued_states import Submission, queued_states
 from cdk_sagemaker_training.workflow.redirection import redirected
 from cdk_sagemaker_training.workflow.retries import retry
@@ -172,6 +173,7 @@ def attempt_states(requests: Sequence[Mapping[str, Any]], suffix: str, how: Atte
     if how.submission is not None:
         request = requests[0] if budget is None else budget.limited(requests[0])
         states = queued_states(states, request, how.submission, how.prefix, OWN, how.partition)
+        states = with_preemptions(states, how.submission, budget, OWN)
     if how.watched:
         states["StoppedByRule"] = {
             "Type": "Fail",
@@ -195,6 +197,7 @@ def attempt_states(requests: Sequence[Mapping[str, Any]], suffix: str, how: Atte
             "ResultPath": OWN,
             "Next": turns.create if how.submission is None else "Payload",
         }
+        states |= {} if budget is None else budget.before_attempt()
     if how.metrics is not None:
         states |= how.metrics.times("HowItEnded" if budget is None else "WhatIsBilled")
         states = how.metrics.counted(states)

@@ -151,32 +151,42 @@ class BudgetStates:
         }
         return {**request, "StoppingCondition": {**condition, "MaxRuntimeInSeconds.$": f"{self._budget}.Limit"}}
 
+    def taking(self, following: str, of: str = "") -> dict[str, Any]:
+        """Return the states from `WhatIsBilled`, which take from the budget what the described job is billed for.
+
+        Args:
+            following: The state after them.
+            of: What their names end with, where there are several.
+        """
+        job = f"{self._own}.Job"
+        billed = {f"TakeBilled{of}": "BillableTimeInSeconds", f"TakeTrained{of}": "TrainingTimeInSeconds"}
+        return {
+            f"WhatIsBilled{of}": {
+                "Type": "Choice",
+                "Choices": [
+                    {"Variable": f"{job}.{member}", "IsPresent": True, "Next": name} for name, member in billed.items()
+                ],
+                "Default": following,
+            },
+            **{name: self._taken(f"{job}.{member}", following) for name, member in billed.items()},
+        }
+
     def states(self, ends: Sequence[Mapping[str, Any]], stopped: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the states from `WhatIsBilled`, which follows on a job's end, and `IsBudgetLeft`, which precedes an attempt.
+        """Return the states from `WhatIsBilled`, which follows on a job's end.
 
         Args:
             ends: The rules of a Choice that follow on a job's end.
             stopped: The condition that the job was stopped.
         """
         job, left = f"{self._own}.Job", f"{self._budget}.SecondsLeft"
-        too_little = {"Variable": left, "NumericLessThan": self._least}
         out_of_time = [
             stopped,
             {"Variable": f"{job}.SecondaryStatus", "StringEquals": "MaxRuntimeExceeded"},
             {"Variable": f"{self._budget}.Limit", "NumericLessThan": self._longest},
-            too_little,
+            self._too_little,
         ]
-        billed = {"Billed": "BillableTimeInSeconds", "Trained": "TrainingTimeInSeconds"}
         return {
-            "WhatIsBilled": {
-                "Type": "Choice",
-                "Choices": [
-                    {"Variable": f"{job}.{member}", "IsPresent": True, "Next": f"Take{name}"}
-                    for name, member in billed.items()
-                ],
-                "Default": "BudgetLeft",
-            },
-            **{f"Take{name}": self._taken(f"{job}.{member}") for name, member in billed.items()},
+            **self.taking("BudgetLeft"),
             "BudgetLeft": {
                 "Type": "Pass",
                 "InputPath": self._budget,
@@ -188,10 +198,24 @@ class BudgetStates:
                 "Choices": [{"And": out_of_time, "Next": "BudgetUsed"}, *ends],
                 "Default": "Stopped",
             },
+            "BudgetUsed": {
+                "Type": "Fail",
+                "Error": "TrainingBudgetUsed",
+                "CausePath": (
+                    f"States.Format('{{}}: the budget of {self._seconds} seconds is used up: {{}} are left, and an attempt needs "
+                    f"{self._least}', {self._own}.JobName, {left})"
+                ),
+            },
+        }
+
+    def before_attempt(self) -> dict[str, Any]:
+        """Return the states from `IsBudgetLeft`, which precedes another attempt."""
+        left = f"{self._budget}.SecondsLeft"
+        return {
             "IsBudgetLeft": {
                 "Type": "Choice",
                 "Choices": [
-                    {**too_little, "Next": "BudgetUsed"},
+                    {**self._too_little, "Next": "BudgetUsed"},
                     *self._is_nearly_used(left),
                     {"Variable": left, "NumericLessThan": self._longest, "Next": "LimitToBudget"},
                 ],
@@ -204,15 +228,11 @@ class BudgetStates:
                 "ResultPath": self._budget,
                 "Next": "NextAttempt",
             },
-            "BudgetUsed": {
-                "Type": "Fail",
-                "Error": "TrainingBudgetUsed",
-                "CausePath": (
-                    f"States.Format('{{}}: the budget of {self._seconds} seconds is used up: {{}} are left, and an attempt needs "
-                    f"{self._least}', {self._own}.JobName, {left})"
-                ),
-            },
         }
+
+    @property
+    def _too_little(self) -> dict[str, Any]:
+        return {"Variable": f"{self._budget}.SecondsLeft", "NumericLessThan": self._least}
 
     def _is_nearly_used(self, left: str) -> list[dict[str, Any]]:
         if not self._event_partition:
@@ -235,7 +255,7 @@ class BudgetStates:
         event["ResultPath"] = event["Catch"][0]["ResultPath"] = self._warned
         return {"TellBudget": event}
 
-    def _taken(self, seconds: str) -> dict[str, Any]:
+    def _taken(self, seconds: str, following: str) -> dict[str, Any]:
         """A state that takes seconds from the budget. There is no subtraction: the text of a negative number is made one."""
         negative = f"States.StringToJson(States.Format('-{{}}', {seconds}))"
         return {
@@ -245,5 +265,5 @@ class BudgetStates:
                 "Limit.$": f"{self._budget}.Limit",
             },
             "ResultPath": self._budget,
-            "Next": "BudgetLeft",
+            "Next": following,
         }

@@ -66,6 +66,7 @@ class MetricStates:
         causes = {"".join(word.capitalize() for word in cause.split()): str(cause) for cause in Cause}
         counts = {f"{end}{name}": cause for name, cause in causes.items() for end in ("Retry", "Failed")}
         counts |= {"Failed": UNKNOWN, "Stopped": str(Cause.STOPPED), "StoppedByRule": str(Cause.STOPPED)}
+        counts["Preempted"] = str(Cause.STOPPED)
         counts["TellNextJob" if "TellNextJob" in states else "NextJob"] = str(Cause.CAPACITY)
         present = {name: cause for name, cause in counts.items() if name in states}
         made = redirected(dict(states), {name: f"Count{name}" for name in present})

@@ -94,7 +94,9 @@ def submission_to(queue: TrainingQueue | QueueShare, requests: Sequence[Mapping[
             _check_quota(line, name, share, requests)
         else:
             _check_capacity(line, requests)
-        return Submission(line.queue_arn, name, queue.priority, line.quota_share_arns.get(name))
+        return Submission(
+            line.queue_arn, name, queue.priority, line.quota_share_arns.get(name), queue.preemption_retries
+        )
     _check_capacity(queue, requests)
     return Submission(queue.queue_arn, None, 0)
 

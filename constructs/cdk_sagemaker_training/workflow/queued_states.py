@@ -24,19 +24,23 @@ class Submission:
         share: The share; None for a queue without shares.
         priority: The priority within the share.
         quota_share_arn: The share's ARN, where it is a quota share.
+        preemption_retries: How often a job runs again that was preempted; None for no limit.
     """
 
     queue_arn: str
     share: str | None
     priority: int
     quota_share_arn: str | None = None
+    preemption_retries: int | None = None
 
     def members(self) -> dict[str, Any]:
         """Return the members of SubmitServiceJob that name the share."""
         if self.share is None:
             return {}
         name = "ShareIdentifier" if self.quota_share_arn is None else "QuotaShareName"
-        return {name: self.share, "SchedulingPriority": self.priority}
+        limit = {"PreemptionRetriesBeforeTermination": self.preemption_retries}
+        preemption = {} if self.preemption_retries is None else {"PreemptionConfiguration": limit}
+        return {name: self.share, "SchedulingPriority": self.priority, **preemption}
 
 
 def name_in_payload(prefix: str) -> str:

@@ -91,7 +91,7 @@ class ServiceJob:
         if not self.preempting or self.terminated:
             return False
         self.preempting = False
-        self.preempted.append(self.attempts[-1])
+        self.preempted.insert(0, self.attempts[-1])
         most = (self.request.get("preemptionConfiguration") or {}).get("preemptionRetriesBeforeTermination")
         if most is not None and len(self.preempted) > most:
             return False
@@ -191,9 +191,12 @@ def payload_of(request: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def is_tried_again(job: ServiceJob, reason: str) -> bool:
-    """Whether a failed job is tried again: by the first condition that matches, and always where there are none."""
+    """Whether a failed job is tried again: by the first condition that matches, and always where there are none.
+
+    One that was preempted once more than it may be is not: "jobs go to FAILED" (AWS Batch guide, "Preemption").
+    """
     strategy = job.request.get("retryStrategy") or {"attempts": 1}
-    if job.tried >= strategy["attempts"]:
+    if job.tried >= strategy["attempts"] or any(one in job.preempted for one in job.attempts):
         return False
     for one in strategy.get("evaluateOnExit") or []:
         if fnmatchcase(reason, one.get("onStatusReason", "*")):

@@ -17,11 +17,16 @@ if [ "$FAILURE" != none ] && [ "$FAILURE" != lost ]; then
     printf %s "$FAILURE" > /opt/ml/output/failure
     exit 1
 fi
+wait_for_the_end() {
+    trap 'exit 0' TERM
+    sleep 3600 &
+    wait
+}
 while [ "$step" -lt 20 ]; do
     step=$((step + 1))
     echo "$step" > /opt/ml/checkpoints/step
     echo "step $step done"
-    [ "$FAILURE $begin $step" != "lost 0 15" ] || sleep 3600
+    [ "$FAILURE $begin $step" != "lost 0 15" ] || wait_for_the_end
     sleep 0.1
 done
 echo done > /opt/ml/model/model.txt
