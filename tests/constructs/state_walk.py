@@ -156,11 +156,14 @@ def _copy(value: Any) -> Any:
 
 def _found(data: Any, path: str) -> Any:
     for name in _names(path):
-        if name.endswith(":"):
-            data = data[int(name[:-1]) :]
-        else:
-            data = data[int(name)] if isinstance(data, list) else data[name]
+        data = _part(data, name)
     return data
+
+
+def _part(data: Any, name: str) -> Any:
+    if isinstance(data, list):
+        return data[int(name[:-1]) :] if name.endswith(":") else data[int(name)]
+    return data[name]
 
 
 def _put(data: dict[str, Any], path: str, value: dict[str, Any]) -> None:

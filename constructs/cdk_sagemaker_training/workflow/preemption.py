@@ -1,8 +1,8 @@
 """The states that follow on the preemptions of a job in a quota share.
 
 Batch stops a preempted job's training job, and creates another one once there are machines again. "A sliding window of recent
-preemption attempts is stored on the job, and visible via DescribeServiceJob" (AWS Batch guide, "Preemption"), each with the ARN of
-its training job (the guide's example of the event "Batch Service Job Preemption Completed").
+preemption attempts is stored on the job, and visible via DescribeServiceJob" (AWS Batch guide, "Preemption"), each with the ARN
+of its training job (the guide's example of the event "Batch Service Job Preemption Completed").
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ def with_preemptions(
 ) -> dict[str, Any]:
     """Return the states of an attempt in a queue with those of its preemptions.
 
-    `Preempted` fails the execution of a job that was preempted once more than it may be. With a budget each preempted training job
-    is described once the service job has ended, and taken from the budget.
+    `Preempted` fails the execution of a job that was preempted once more than it may be. With a budget each preempted training
+    job is described once the service job has ended, and taken from the budget.
 
     Args:
         states: The states of ``queued_states``.
