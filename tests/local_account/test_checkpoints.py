@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import pytest
@@ -86,6 +87,22 @@ def test_what_is_moved_is_under_its_new_name_only(hosts: Hosts) -> None:
     hosts.objects()
     (hosts.first / "whole.tmp").rename(hosts.first / "whole")
     assert hosts.objects() == {"old": "before", "whole": "whole"}
+
+
+class Shortened(io.BytesIO):
+    """A file that is shortened after its length was taken, as by ``echo 10 > step``."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        self.truncate(2)
+        return super().read(size)
+
+
+def test_a_file_that_the_script_shortens_meanwhile_is_uploaded_as_it_was_read(
+    hosts: Hosts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (hosts.first / "step").write_text("12345")
+    monkeypatch.setattr(JobFolder, "open", lambda *_: Shortened(b"12345"))
+    assert hosts.objects()["step"] == "12"
 
 
 def test_a_folder_that_cannot_be_read_has_lost_nothing(hosts: Hosts, monkeypatch: pytest.MonkeyPatch) -> None:

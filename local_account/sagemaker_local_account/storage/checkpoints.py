@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 from sagemaker_local_account.core.safe_paths import JobFolder, UnsafePath
@@ -69,7 +70,11 @@ class Checkpoints:
                     contextlib.suppress(FileNotFoundError),
                     folder.open(path) as file,
                 ):
-                    self._s3.upload_fileobj(file, self._bucket, object_key(f"{self._prefix}{path}"))
+                    # Without seek: boto3 then reads before it sends a length. Of a file that the script shortens in between it
+                    # would send less, and wait a minute for the answer to a request that is not complete.
+                    self._s3.upload_fileobj(
+                        SimpleNamespace(read=file.read), self._bucket, object_key(f"{self._prefix}{path}")
+                    )
                     kept[path] = version
 
     def _removed(self, present: Mapping[JobFolder, Mapping[str, _Version]]) -> list[str]:

@@ -104,9 +104,10 @@ class Link:
                 with (
                     refusals(f"Export failed for {self.uri}"),
                     contextlib.suppress(FileNotFoundError),  # removed by a running job
-                    folder.open(path) as body,
+                    folder.open(path) as file,
                 ):
-                    etag = s3.put_object(Bucket=bucket, Key=f"{prefix}{path}", Body=body)["ETag"]
+                    # Read first: a running job may shorten it between its length and its content.
+                    etag = s3.put_object(Bucket=bucket, Key=f"{prefix}{path}", Body=file.read())["ETag"]
                     self._known[path] = _Version(etag, on_disk)
         gone = [path for path, known in self._known.items() if known.on_disk is not None and path not in files]
         for path in gone if "DELETED" in self.exports else []:
