@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from aws_cdk import aws_stepfunctions as sfn
 from rendered import lint
-from stacks import RenderedWorkflow, message_of
+from stacks import RenderedWorkflow, UserStack, message_of
 
-from cdk_sagemaker_training import ChoiceField, DataParallelJob, InstanceGroup, NumberField, TextField
+from cdk_sagemaker_training import ChoiceField, DataParallelJob, InstanceGroup, NumberField, TextField, unlisted
 
 FIELDS = {
     "learning_rate": NumberField(0, 1),
@@ -101,6 +101,75 @@ def test_a_number_of_machines_that_may_be_no_whole_number_is_refused(field: Any)
     assert said.startswith(
         "input_fields['machines'] must be whole numbers, which ResourceConfig.InstanceCount takes, like NumberField("
     )
+
+
+TYPE, RATE = sfn.JsonPath.string_at("$.type"), sfn.JsonPath.string_at("$.rate")
+ON_ANY = {"job": DataParallelJob(InstanceGroup(TYPE, sfn.JsonPath.number_at("$.machines")))}
+
+
+@pytest.mark.parametrize(
+    ("props", "fields", "said"),
+    [
+        (
+            ON_ANY,
+            {"type": ChoiceField(["ml.g5.xlarge", "ml.g5.xlrge"])},
+            "input_fields['type'] must be a type that SageMaker trains on, like 'ml.g5.xlarge', "
+            "or unlisted('ml.g5.xlrge') where AWS differs by now, got 'ml.g5.xlrge'",
+        ),
+        (
+            ON_ANY,
+            {"type": TextField(default="g5.xlarge")},
+            "input_fields['type'] must be a SageMaker training type like 'ml.g5.xlarge', got 'g5.xlarge'",
+        ),
+        (
+            ON_ANY,
+            {"machines": ChoiceField([0, 1])},
+            "input_fields['machines'] must be a whole number of at least 1, like 2, got 0",
+        ),
+        (
+            ON_ANY,
+            {"machines": NumberField(0, 8, whole=True)},
+            "input_fields['machines'] must be a whole number of at least 1, like 2, got 0",
+        ),
+        (
+            {"max_runtime": sfn.JsonPath.number_at("$.seconds")},
+            {"seconds": NumberField(0, 86_400, whole=True)},
+            "input_fields['seconds'] allows what StoppingCondition.MaxRuntimeInSeconds does not: it must be at least 1, got 0",
+        ),
+        (
+            {"hyperparameters": {"rate": RATE}},
+            {"rate": NumberField(0, 1)},
+            "HyperParameters.rate must be text, as which the number input_fields['rate'] is formatted like "
+            "sfn.JsonPath.format('{}', sfn.JsonPath.string_at('$.rate')), got '$.rate' of NumberField(",
+        ),
+        (
+            {"environment": {"RATE": RATE}},
+            {"rate": ChoiceField([0.1, "0.2"])},
+            "Environment.RATE must be text, as which ",
+        ),
+        (
+            {"environment": {"RATE": RATE}},
+            {"rate": TextField(default="0" * 600)},
+            "input_fields['rate'] allows what Environment.RATE does not: it must be at most 512 characters, got 600 characters",
+        ),
+    ],
+)
+def test_what_a_field_allows_and_the_service_refuses_is_refused(
+    props: dict[str, Any], fields: dict[str, Any], said: str
+) -> None:
+    assert message_of(lambda: UserStack().workflow(input_fields=fields, **props)).startswith(said)
+
+
+def test_a_field_may_allow_what_the_service_takes_and_what_is_unlisted() -> None:
+    fields = {
+        "type": ChoiceField(["ml.g5.xlarge", unlisted("ml.x9.huge")], default="ml.g5.xlarge"),
+        "machines": ChoiceField([1, 2]),
+        "rate": NumberField(0, 1),
+    }
+    formatted = sfn.JsonPath.format("{}", RATE)
+    request = RenderedWorkflow(**ON_ANY, hyperparameters={"rate": formatted}, input_fields=fields).request
+    assert request["ResourceConfig"]["InstanceType.$"] == "$.type"
+    assert request["HyperParameters"] == {"rate.$": "States.Format('{}', $.rate)"}
 
 
 def test_the_machine_passes_the_check_of_amazon_states_language(rendered: RenderedWorkflow) -> None:

@@ -15,6 +15,7 @@ from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_ecr as ecr
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
+from aws_cdk import aws_stepfunctions as sfn
 from rendered import resolved
 from stacks import UserStack, message_of
 
@@ -23,10 +24,14 @@ from cdk_sagemaker_training import (
     Debugger,
     HeterogeneousJob,
     InstanceGroup,
+    InstancePreference,
     S3AccessPoint,
     S3Channel,
     S3Prefix,
     Spot,
+    TextField,
+    Torchrun,
+    TrainingCode,
     TrainingImage,
     TrainingNetwork,
     TrainingWorkflow,
@@ -39,6 +44,7 @@ from cdk_sagemaker_training.request.regions import lacks
 CPU, GPU, TRAINIUM = "ml.c5.xlarge", "ml.g5.xlarge", "ml.trn1.2xlarge"
 OF_AWS = "763104351884.dkr.ecr.us-east-1.amazonaws.com"
 ELSEWHERE = "arn:aws:s3:eu-west-1:123456789012:accesspoint/images"
+PLAN_ELSEWHERE = "arn:aws:sagemaker:eu-west-1:123456789012:training-plan/spring"
 
 
 class Stack(UserStack):
@@ -206,6 +212,7 @@ IN_ANOTHER_REGION: dict[str, Callable[[Stack], dict[str, Any]]] = {
             ),
         )
     },
+    "training_plan": lambda stack: {"training_plan": PLAN_ELSEWHERE},
     "image": lambda stack: {
         "image": TrainingImage.from_uri(stack, "Uri", "123456789012.dkr.ecr.eu-west-1.amazonaws.com/jobs:1")
     },
@@ -224,6 +231,7 @@ WHERE_IT_LIES = {
     "volume_key": "arn:aws:kms:eu-west-1:123456789012:key/1",
     "output_key": "arn:aws:kms:eu-west-1:123456789012:key/1",
     "network": "subnet-1",
+    "training_plan": PLAN_ELSEWHERE,
     "image": "123456789012.dkr.ecr.eu-west-1.amazonaws.com/jobs:1",
 }
 
@@ -241,6 +249,14 @@ def test_what_is_in_another_region_is_taken_where_that_of_the_stack_is_not_known
     stack = Stack(region=None)
     stack.workflow(**{"image": stack.image, **IN_ANOTHER_REGION[prop](stack)})
     assert WHERE_IT_LIES[prop] in str(resolved(stack.template()))
+
+
+def test_the_training_plan_of_one_of_several_types_in_another_region_is_refused() -> None:
+    group = InstanceGroup([InstancePreference("ml.p5.48xlarge", training_plan=PLAN_ELSEWHERE), "ml.p4d.24xlarge"])
+    message = message_of(lambda: Stack().workflow(job=DataParallelJob(group)))
+    assert message.startswith(
+        "training_plan must be in the region of the stack, 'us-east-1', where its jobs run, like "
+    )
 
 
 def test_a_repository_of_another_region_is_refused() -> None:
@@ -323,6 +339,80 @@ def test_an_execution_that_ends_before_a_job_could_begin_is_warned_of() -> None:
     stack = Stack()
     stack.workflow(timeout=6)
     assert "timeout is 6 seconds" in stack.warnings("short-timeout")[0]
+
+
+def test_an_execution_that_ends_before_a_job_may_is_warned_of() -> None:
+    stack = Stack()
+    stack.workflow(timeout=3600, max_runtime=7200)
+    assert "timeout is 3600 seconds" in stack.warnings("timeout-before-max-runtime")[0]
+    other = Stack()
+    other.workflow(timeout=7200, max_runtime=7200)
+    assert other.warnings() == []
+
+
+def test_more_processes_than_accelerators_are_warned_of() -> None:
+    stack = Stack()
+    stack.workflow(job=DataParallelJob(InstanceGroup(GPU), launcher=Torchrun(processes_per_host=4)))
+    assert (
+        "4 processes share the 1 accelerators of ml.g5.xlarge" in stack.warnings("more-processes-than-accelerators")[0]
+    )
+
+
+def test_an_input_field_that_nothing_reads_is_warned_of() -> None:
+    stack = Stack()
+    group = InstanceGroup(sfn.JsonPath.string_at("$.machine"))
+    checkpoints = S3Prefix(stack.bucket, "checkpoints/")
+    resumed = sfn.JsonPath.string_at("$.resume_from")
+    fields = {"machine": TextField(), "resume_from": TextField(), "machin": TextField()}
+    stack.workflow(job=DataParallelJob(group), checkpoints=checkpoints, resume_from=resumed, input_fields=fields)
+    [text] = stack.warnings("unused-input-field")
+    assert "input_fields['machin'] is in no prop of the job" in text
+
+
+def test_an_entry_point_in_place_of_what_fetches_the_code_is_warned_of(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("")
+    stack = Stack()
+    stack.workflow(code=TrainingCode(str(tmp_path)), container_entrypoint=["python", "train.py"])
+    assert stack.warned() == ["entrypoint-instead-of-code"]
+
+
+def test_packages_that_a_job_without_a_network_installs_are_warned_of(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("")
+    stack = Stack()
+    stack.workflow(code=TrainingCode(str(tmp_path)), network_isolation=True)
+    assert stack.warned() == []
+    (tmp_path / "requirements.txt").write_text("einops")
+    other = Stack()
+    other.workflow(code=TrainingCode(str(tmp_path)), network_isolation=True)
+    assert other.warned() == ["isolated-script-installs-packages"]
+
+
+def test_an_alias_of_a_volumes_key_is_refused() -> None:
+    stack = Stack()
+    imported = kms.Alias.from_alias_name(stack, "Imported", "alias/models")
+    assert message_of(lambda: stack.workflow(CPU, volume_key=imported)) == (
+        "volume_key must be a key, of which SageMaker takes no alias, like kms.Key.from_key_arn(self, 'Key', 'arn:...'), got the "
+        "alias 'alias/models'"
+    )
+
+
+def test_an_imported_alias_on_which_nothing_is_granted_is_warned_of() -> None:
+    stack = Stack()
+    stack.workflow(output_key=kms.Alias.from_alias_name(stack, "Imported", "alias/models"))
+    assert "nothing is granted on a key that was imported by its alias" in stack.warnings("key-by-alias")[0]
+    other = Stack()
+    other.workflow(output_key=kms.Alias(other, "Alias", alias_name="alias/models", target_key=kms.Key(other, "Key")))
+    assert other.warnings() == []
+
+
+@pytest.mark.parametrize("place", [{"prefix": "lists/"}, {"prefix": "lists/", "subfolder": "digits/"}])
+def test_a_folder_in_place_of_a_manifest_is_refused(place: dict[str, str]) -> None:
+    bucket = Stack().bucket
+    objects = S3Prefix(bucket, "images/")
+    said = message_of(lambda: S3Channel(bucket, **place, data_type="ManifestFile", objects=objects))
+    assert said.startswith(
+        "prefix must be the key of a manifest where data_type is 'ManifestFile', like 'train.manifest', got "
+    )
 
 
 def test_a_channel_that_what_jobs_make_is_part_of_is_warned_of() -> None:

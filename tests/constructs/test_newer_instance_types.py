@@ -43,6 +43,11 @@ def test_a_newer_type_is_taken_for_a_group_beside_others() -> None:
         ("ml.gg5.xlarge", "ml.g5.xlarge"),
         ("ml.c8i-flexx.xlarge", "ml.c8i-flex.xlarge"),
         ("ml.trn2.48xlrage", "ml.trn2.48xlarge"),
+        # Sizes that no type has.
+        ("ml.g5.42xlarge", "ml.g5.4xlarge"),
+        ("ml.p5.49xlarge", "ml.p5.4xlarge"),
+        ("ml.p7.84xlarge", "ml.p5.4xlarge"),
+        ("ml.c5.metal", "ml.c5.xlarge"),
     ],
 )
 def test_a_misspelt_type_is_refused_with_the_nearest_name(misspelt: str, meant: str) -> None:

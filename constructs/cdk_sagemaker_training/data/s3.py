@@ -210,6 +210,12 @@ class S3Channel:
                 f"data_type={self.data_type!r}, objects=S3Prefix(bucket, 'images/')), got {self.objects!r} for {self.prefix!r}"
             )
         check_no_subfolder("objects", self.objects)
+        key = f"{self.prefix}{self.subfolder or ''}"
+        if key.endswith("/"):
+            raise ValueError(
+                f"prefix must be the key of a manifest where data_type is {self.data_type!r}, like 'train.manifest', "
+                f"got {key!r}"
+            )
         if self.data_type == "ManifestFile" and self.attribute_names is not None:
             raise ValueError(
                 "attribute_names must be left out of a channel whose data_type is not 'AugmentedManifestFile', "

@@ -9,10 +9,10 @@ from functools import cache
 from cdk_sagemaker_training.core.tokens import is_unresolved
 from cdk_sagemaker_training.core.unlisted import check_listed, is_unlisted
 from cdk_sagemaker_training.facts.instance_facts import family, instance_facts
-from cdk_sagemaker_training.facts.service_model import training_instance_types
+from cdk_sagemaker_training.facts.service_model import instance_sizes, training_instance_types
 
 _EC2_TYPE = re.compile(r"[a-z][a-z0-9-]*\.[a-z0-9-]+")
-_TRAINING_TYPE = re.compile(r"ml\.([a-z]+)(\d+)([a-z]*(?:-[a-z0-9]+)?)\.(medium|large|\d*xlarge|metal)")
+_TRAINING_TYPE = re.compile(r"ml\.([a-z]+)(\d+)([a-z]*(?:-[a-z0-9]+)?)\.([a-z0-9]+)")
 _MOST_GENERATIONS_AHEAD = 2
 
 
@@ -53,12 +53,13 @@ def is_newer(instance_type: str) -> bool:
 
     That is: up to 2 generations above the newest of a known series (``ml.p7.48xlarge``, where ``ml.p6-b200.48xlarge`` is
     known), another chip of the newest generation (``ml.p6-b400.48xlarge``), or another size of a known family, as
-    ``ml.p5.4xlarge`` was added two years after ``ml.p5.48xlarge``.
+    ``ml.p5.4xlarge`` was added two years after ``ml.p5.48xlarge``; all of a size that another type in the service model has,
+    which ``ml.p5.49xlarge`` is not.
     """
     if is_unresolved(instance_type) or is_unlisted(instance_type) or instance_type in training_instance_types():
         return False
     parts = _TRAINING_TYPE.fullmatch(instance_type)
-    if parts is None or parts[1] not in _newest_generations():
+    if parts is None or parts[1] not in _newest_generations() or parts[4] not in instance_sizes():
         return False
     if family(instance_type) in _families():
         return True

@@ -76,34 +76,57 @@ def shapes() -> dict[str, Any]:
     return dict(model["shapes"])
 
 
-def integer_places(request: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the members of a CreateTrainingJob request that are whole numbers of an execution's input, and their JSONPaths.
+def input_places(request: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """Yield the members of a CreateTrainingJob request that have a JSONPath, the names of their shapes, and the JSONPaths.
 
     Args:
         request: The request, of which members whose key ends in ``.$`` have a JSONPath.
     """
-    yield from _integer_places("CreateTrainingJobRequest", request, ())
+    yield from _input_places("CreateTrainingJobRequest", request, ())
 
 
-def _integer_places(shape_name: str, value: Any, path: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+def _input_places(shape_name: str, value: Any, path: tuple[str, ...]) -> Iterator[tuple[str, str, str]]:
     shape = shapes()[shape_name]
     if isinstance(value, list) and shape["type"] == "list":
         for index, item in enumerate(value):
-            yield from _integer_places(shape["member"]["shape"], item, (*path, str(index)))
-    elif isinstance(value, Mapping) and shape["type"] == "structure":
+            yield from _input_places(shape["member"]["shape"], item, (*path, str(index)))
+    elif isinstance(value, Mapping) and shape["type"] in ("structure", "map"):
         for key, item in value.items():
             name = key.removesuffix(".$")
-            inner = shape["members"].get(name, {"shape": shape_name})["shape"]
+            inner = shape["value"] if shape["type"] == "map" else shape["members"].get(name, {"shape": shape_name})
             if name == key:
-                yield from _integer_places(inner, item, (*path, name))
-            elif shapes()[inner]["type"] in ("integer", "long"):
-                yield ".".join((*path, name)), item
+                yield from _input_places(inner["shape"], item, (*path, name))
+            else:
+                yield ".".join((*path, name)), inner["shape"], item
+
+
+def shape_type(shape: str) -> str:
+    """Return the type of a shape, like ``"integer"``."""
+    return str(shapes()[shape]["type"])
+
+
+def problem_of(shape: str, value: Any) -> str | None:
+    """Return what a value breaks of its shape, like ``"must be at least 1, got 0"``; None where it breaks nothing.
+
+    Args:
+        shape: The shape's name.
+        value: The value; ``unlisted`` ones are in every enum.
+    """
+    problems = (problem for _, problem in _problems(shape, value, ()))
+    return next((one for one in problems if not (is_unlisted(value) and one.startswith("must be one of "))), None)
 
 
 @cache
 def training_instance_types() -> frozenset[str]:
     """Return the instance types of the service model's TrainingInstanceType."""
     return frozenset(shapes()["TrainingInstanceType"]["enum"])
+
+
+@cache
+def instance_sizes() -> frozenset[str]:
+    """Return the sizes of all instance types in the service model, like ``"48xlarge"``: those of clusters and endpoints too."""
+    names = (name for shape in shapes().values() for name in shape.get("enum", ()))
+    return frozenset(name.rpartition(".")[2] for name in names if name.startswith("ml."))
 
 
 def _problems(shape_name: str, value: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:

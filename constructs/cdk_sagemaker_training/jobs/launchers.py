@@ -265,7 +265,9 @@ def _processes(processes_per_host: int | None) -> dict[str, str]:
 
 
 def processes_advice(group: InstanceGroup, processes_per_host: int | None) -> tuple[Advice, ...]:
-    """Warn of idle accelerators, and of more processes than vCPUs.
+    """Warn of idle accelerators, and of more processes than accelerators or vCPUs.
+
+    "NCCL doesn't allow multi-rank mapped to the same GPU device" (pytorch/pytorch 68666).
 
     Args:
         group: The machines.
@@ -279,6 +281,12 @@ def processes_advice(group: InstanceGroup, processes_per_host: int | None) -> tu
             "more-processes-than-vcpus",
             f"{processes_per_host} processes share the {facts.vcpus} vCPUs of {group.instance_type} and slow each other down; "
             f"start {facts.vcpus} at most, or use a larger machine",
+        )
+    if facts.devices and processes_per_host > facts.processes:
+        return advice(
+            "more-processes-than-accelerators",
+            f"{processes_per_host} processes share the {facts.processes} accelerators of {group.instance_type}, on each of which "
+            f"NCCL takes one process alone; start {facts.processes} at most, or use a larger machine",
         )
     if processes_per_host >= facts.processes:
         return ()

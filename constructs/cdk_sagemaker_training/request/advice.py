@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from cdk_sagemaker_training.core.checks import seconds_of
@@ -76,6 +77,12 @@ def request_advice(job_request: JobRequest, props: TrainingProps) -> Iterator[Ad
             f"container_entrypoint replaces the toolkit of AWS's containers, the only reader of {launcher[0]!r}: the job's "
             "launcher has no effect unless the entry point implements it.",
         )
+    if entrypoint and props.get("code") is not None:
+        yield from advice(
+            "entrypoint-instead-of-code",
+            "container_entrypoint replaces the toolkit of AWS's containers, the only reader of 'sagemaker_submit_directory': no "
+            "host fetches the folder of code unless the entry point does. Leave one of them out.",
+        )
 
 
 def short_time_advice(prop: str, value: Any) -> Iterator[Advice]:
@@ -146,6 +153,14 @@ def _isolation_advice(job_request: JobRequest, props: TrainingProps) -> Iterator
             "isolated-script-calls-aws",
             f"network_isolation leaves the script without a network and without credentials, and {caller} requires calls to AWS, "
             "which fail.",
+        )
+    code = props.get("code")
+    if code is not None and Path("requirements.txt") in code.files():
+        # entry_point.install of sagemaker-training; pip looks for a package that the image lacks on PyPI.
+        yield from advice(
+            "isolated-script-installs-packages",
+            "network_isolation leaves the hosts without a network, and the toolkit runs `pip install` of the requirements.txt of "
+            "code before the script, which fails for a package that the image lacks: install them in an image of your own.",
         )
 
 

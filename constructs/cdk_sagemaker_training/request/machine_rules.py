@@ -100,13 +100,19 @@ def check_spot(spot: Spot, context: RequestContext) -> None:
 
 
 def check_volume_key(key: Any, context: RequestContext) -> None:
-    """Check that the machines have a volume to encrypt.
+    """Check that the machines have a volume to encrypt, and that the key is no alias.
 
-    "You can't request a VolumeKmsKeyId when using an instance type with local storage" (API, ResourceConfig).
+    "You can't request a VolumeKmsKeyId when using an instance type with local storage", and its formats are a key's id and ARN,
+    where those of OutputDataConfig.KmsKeyId are aliases too (API, ResourceConfig and OutputDataConfig).
 
     Raises:
-        ValueError: For machines with local disks.
+        ValueError: For machines with local disks, and for an alias.
     """
+    if hasattr(key, "alias_name"):
+        raise ValueError(
+            "volume_key must be a key, of which SageMaker takes no alias, like kms.Key.from_key_arn(self, 'Key', 'arn:...'), "
+            f"got the alias {key.alias_name!r}"
+        )
     local = [name for name in instance_types(context.job_request) if has_local_storage(name)]
     if local:
         raise ValueError(

@@ -16,6 +16,7 @@ from cdk_sagemaker_training.core.unlisted import is_unlisted, unlisted_hint
 from cdk_sagemaker_training.data.s3 import S3AccessPoint, S3Channel
 from cdk_sagemaker_training.facts.instance_facts import family
 from cdk_sagemaker_training.jobs.advice import Advice, advice
+from cdk_sagemaker_training.jobs.instance_group import machines_of
 from cdk_sagemaker_training.request.props import TrainingProps
 
 
@@ -27,7 +28,7 @@ def check_regions(stack: Stack, props: TrainingProps) -> None:
       (aws/amazon-sagemaker-examples 3881), and "SageMaker does not support cross-region data access" (2077 there).
     - The image: CreateTrainingJob refuses it with "Invalid DNS suffix 'amazonaws.com' for region 'us-east-1' in training image"
       (aws-samples/mlops-amazon-sagemaker 9).
-    - Keys and networks, which belong to one region.
+    - Keys, networks and training plans, which belong to one region.
 
     Args:
         stack: The stack, in whose region the jobs run.
@@ -84,6 +85,7 @@ _EXAMPLES: Mapping[str, str] = {
     "image": "TrainingImage.from_dlc(self, 'Image', 'pytorch-training', '2.6.0-gpu-py312'), which is of the stack's region",
     "network": "TrainingNetwork(self, 'Network')",
     "output_key": "kms.Key(self, 'Key')",
+    "training_plan": "a training plan of the stack's region",
     "volume_key": "kms.Key(self, 'Key')",
 }
 
@@ -103,6 +105,16 @@ def _regions(props: TrainingProps) -> Iterator[tuple[str, str]]:
             yield "image", in_ecr["region"]
     elif image.repository is not None:
         yield "image", image.repository.env.region
+    yield from _of_training_plans(props)
+
+
+def _of_training_plans(props: TrainingProps) -> Iterator[tuple[str, str]]:
+    plans = [props.get("training_plan")]
+    for request in props["job"].requests():
+        plans += [plan for one in machines_of(request.resource_config) for plan in one.get("TrainingPlanArns") or ()]
+    for plan in plans:
+        if plan is not None and not is_unresolved(plan):
+            yield "training_plan", plan.split(":")[3] if plan.count(":") > 3 else ""
 
 
 def _of_buckets(props: TrainingProps) -> Iterator[tuple[str, str]]:

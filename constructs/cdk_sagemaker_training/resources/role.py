@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import jsii
-from aws_cdk import ArnFormat, Stack
+from aws_cdk import Annotations, ArnFormat, Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
@@ -163,7 +163,14 @@ class TrainingRole(Construct):
         """
         # Both, since S3 decrypts the parts of a large object to assemble it: with permission to encrypt only, as CDK's own task
         # grants it, the upload of a large model fails.
-        key.grant_encrypt_decrypt(self)
+        if not key.grant_encrypt_decrypt(self).success:
+            # aws/aws-cdk 34237: a policy cannot name a key by its alias, and only the flag has CDK write a condition instead.
+            Annotations.of(self).add_warning_v2(
+                "cdk-sagemaker-training:key-by-alias",
+                "nothing is granted on a key that was imported by its alias, so that jobs may use it only if another policy "
+                "allows it: import it like kms.Key.from_key_arn(self, 'Key', 'arn:...'), or set CDK's feature flag "
+                "@aws-cdk/aws-kms:applyImportedAliasPermissionsToPrincipal.",
+            )
         wide = ("kms:GenerateDataKey*", "kms:ReEncrypt*")
         self._suppressions.add({f"AwsSolutions-IAM5[Action::{action}]": _WHY_KEY for action in wide})
 

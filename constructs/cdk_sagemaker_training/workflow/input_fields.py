@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cdk_sagemaker_training.facts.service_model import integer_places
 from cdk_sagemaker_training.props.jsonpath import quoted
 from cdk_sagemaker_training.props.prop_types import check_fields
 from cdk_sagemaker_training.workflow.sweep_handler import allows
@@ -40,6 +39,11 @@ class NumberField:
         if self.minimum is not None and self.maximum is not None and self.minimum > self.maximum:
             raise ValueError(f"minimum must be at most maximum, like 0 and 1, got {self.minimum} and {self.maximum}")
         _check_default(self)
+
+    @property
+    def listed(self) -> tuple[float, ...]:
+        """Values that are allowed: the bounds and the default."""
+        return tuple(one for one in (self.minimum, self.maximum, self.default) if one is not None)
 
     @property
     def rule(self) -> str:
@@ -91,6 +95,11 @@ class ChoiceField:
         _check_default(self)
 
     @property
+    def listed(self) -> tuple[str | float, ...]:
+        """The values that are allowed."""
+        return tuple(self.values)
+
+    @property
     def rule(self) -> str:
         """What is allowed, as text."""
         return f"one of {', '.join(map(str, self.values))}"
@@ -131,6 +140,11 @@ class TextField:
     def __post_init__(self) -> None:
         check_fields(self)
         _check_default(self)
+
+    @property
+    def listed(self) -> tuple[str, ...]:
+        """The default, one value that is allowed; nothing without one."""
+        return () if self.default is None else (self.default,)
 
     @property
     def rule(self) -> str:
@@ -230,31 +244,6 @@ def _whole_states(names: Sequence[str], following: str) -> dict[str, Any]:
             "Default": following,
         },
     }
-
-
-def check_whole(fields: Mapping[str, InputField], requests: Iterable[Mapping[str, Any]]) -> None:
-    """Check that fields which members of a request take that are whole numbers are declared so.
-
-    Args:
-        fields: Fields by name.
-        requests: The rendered requests.
-
-    Raises:
-        ValueError: A field allows text or fractions where the service takes a whole number.
-    """
-    for member, path in (place for request in requests for place in integer_places(request)):
-        name = path.removeprefix("$.")
-        field = fields.get(name)
-        fits = field is None or (
-            all(isinstance(value, int) for value in field.values)
-            if isinstance(field, ChoiceField)
-            else isinstance(field, NumberField) and field.whole
-        )
-        if not fits:
-            raise ValueError(
-                f"input_fields[{name!r}] must be whole numbers, which {member} takes, like NumberField(1, 8, whole=True), got "
-                f"{field!r}"
-            )
 
 
 def _defaults_states(defaults: Mapping[str, Any]) -> dict[str, Any]:

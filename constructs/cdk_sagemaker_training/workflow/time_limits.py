@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from cdk_sagemaker_training.core.checks import seconds_of
 from cdk_sagemaker_training.core.tokens import is_unresolved
+from cdk_sagemaker_training.jobs.advice import Advice, advice
 from cdk_sagemaker_training.workflow.causes import Cause
 from cdk_sagemaker_training.workflow.launch import Launch
 from cdk_sagemaker_training.workflow.polling import MOST_SECONDS, Intervals
@@ -70,6 +71,24 @@ def time_limits(
     )
     seconds = (None if reserved else longest) if timeout is None else seconds_of("timeout", timeout)
     return TimeLimits(seconds, Intervals.over(_known(seconds, longest), jobs * (1 + again), jobs * refused))
+
+
+def time_out_advice(timeout: Duration | int | None, max_runtime_seconds: int) -> Iterator[Advice]:
+    """Warn of a time-out that ends an execution, and its job, before the job may have run for as long as it may.
+
+    Args:
+        timeout: The prop ``timeout``.
+        max_runtime_seconds: The longest that a job runs.
+    """
+    seconds = None if timeout is None else seconds_of("timeout", timeout)
+    if seconds is None or is_unresolved(seconds) or is_unresolved(max_runtime_seconds):
+        return
+    if seconds < max_runtime_seconds:
+        yield from advice(
+            "timeout-before-max-runtime",
+            f"timeout is {seconds} seconds, after which an execution and its job end, and max_runtime allows the job "
+            f"{max_runtime_seconds}: leave timeout out, or set max_runtime to what the job may take.",
+        )
 
 
 def _longest_seconds(launch: Launch) -> int:

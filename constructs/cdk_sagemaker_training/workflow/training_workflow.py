@@ -23,7 +23,8 @@ from cdk_sagemaker_training.workflow.budget import Budget
 from cdk_sagemaker_training.workflow.causes import Cause
 from cdk_sagemaker_training.workflow.definition import training_definition
 from cdk_sagemaker_training.workflow.deletion import stop_jobs_on_deletion
-from cdk_sagemaker_training.workflow.input_fields import InputField, check_input_fields, check_whole
+from cdk_sagemaker_training.workflow.input_fields import InputField, check_input_fields
+from cdk_sagemaker_training.workflow.input_members import check_members, unused_advice
 from cdk_sagemaker_training.workflow.job_metrics import MetricStates
 from cdk_sagemaker_training.workflow.launch import Launch
 from cdk_sagemaker_training.workflow.machine_policies import machine_policies, reserved_capacity
@@ -35,7 +36,7 @@ from cdk_sagemaker_training.workflow.retry_policy import Retry
 from cdk_sagemaker_training.workflow.state_machines import default_logs, make_state_machine, suppress_findings
 from cdk_sagemaker_training.workflow.stop_rules import StopRule, check_stop_rules
 from cdk_sagemaker_training.workflow.stopping import Stopper
-from cdk_sagemaker_training.workflow.time_limits import time_limits
+from cdk_sagemaker_training.workflow.time_limits import time_limits, time_out_advice
 from cdk_sagemaker_training.workflow.waiting import Waiting
 from cdk_sagemaker_training.workflow.watching import WatchStates
 from cdk_sagemaker_training.workflow.workflow_checks import (
@@ -197,13 +198,15 @@ class TrainingWorkflow(WorkflowMetrics, Construct):
         others = launch.alternatives(job_name="$.Training.JobName", checkpoint_folder=folder)
         every = [*requests.values(), *others]
         check_distinct(every)
-        check_whole(self.input_fields, every)
+        check_members(self.input_fields, every)
         check_stop_rules(stop_when, props.get("metric_definitions"))
         self.integration: Integration = "poll" if queue else chosen_integration(integration, every, props, stop_when)
         line = queue.queue if isinstance(queue, QueueShare) else queue
         submission = None if queue is None else submission_to(queue, every)
         launch.advise_unlisted(integration)
         launch.advise(short_time_advice("timeout", timeout))
+        launch.advise(time_out_advice(timeout, launch.max_runtime_seconds))
+        launch.advise(unused_advice(self.input_fields, [*every, folder]))
         of_budget = budget_states(budget, every, launch, notifies=bool(notify))
         metrics = MetricStates(launch.partition, OWN) if job_metrics else None
         models = model_check(missing_model, props["output"])
