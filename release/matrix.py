@@ -32,6 +32,13 @@ OF_THE_NEWEST = (
     "test_review.py::test_every_role_of_a_workflow_but_its_functions_is_taken_on_only_for_what_lies_in_its_account",
     # CloudFormation's schemas, which come with cfn-lint; an older one has other properties.
     "test_diff_upgrade.py::test_what_replaces_a_resource_is_what_cloudformations_schema_names",
+    # Quota shares, since 2.245.
+    "test_queue.py::test_quota_shares_are_resources",
+    "test_queue.py::test_quota_shares_need",
+    "test_queue.py::test_a_job_of_a_quota_share",
+    "test_queue.py::test_the_machine_of_a_job_of_a_quota_share",
+    "test_queue.py::test_a_job_that_would_wait_for_ever_for_its_quota_share",
+    "test_snippets.py::test_a_snippet_runs_and_its_stack_synthesizes[docs/queue.md",
 )
 START = """
 import json, time

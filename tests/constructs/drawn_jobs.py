@@ -187,14 +187,16 @@ class Surface:
         piped = {**simple, "compression": st.just("Gzip"), "record_wrapper": st.just("RecordIO")}
         pipe = {**place, "input_mode": st.just("Pipe")}
         augmented = {
+            "prefix": st.just("train.manifest"),
             "data_type": st.just("AugmentedManifestFile"),
             "attribute_names": st.lists(WORD, min_size=1, max_size=3),
         }
+        listed = {"prefix": st.just("train.manifest"), "data_type": st.just("ManifestFile")}
         kinds = [
             self.recipe(S3Channel, place, {**simple, "input_mode": modes}),
             self.recipe(S3Channel, pipe, piped),
             self.recipe(S3Channel, {**pipe, **augmented, "objects": self.place}, piped),
-            self.recipe(S3Channel, {**place, "data_type": st.just("ManifestFile"), "objects": self.place}, simple),
+            self.recipe(S3Channel, {**place, **listed, "objects": self.place}, simple),
             self.recipe(
                 FsxLustreChannel, {"file_system": st.just(LUSTRE)}, {"directory": PATHS, "read_only": st.booleans()}
             ),

@@ -80,6 +80,7 @@ BESIDE: dict[str, dict[str, Any]] = {
     "S3Channel.compression": {"input_mode": "Pipe"},
     "S3Channel.record_wrapper": {"input_mode": "Pipe"},
     "S3Channel.attribute_names": {
+        "prefix": "train.manifest",
         "data_type": "AugmentedManifestFile",
         "objects": S3Prefix(STACK.bucket, "some/"),
         "input_mode": "Pipe",

@@ -168,9 +168,9 @@ def test_jobs_without_a_training_plan_are_created_on_none(stack: UserStack) -> N
     assert "reserved-capacity" not in str(of_the_machine(stack))
 
 
-def test_capacity_of_a_plan_elsewhere_is_reserved_where_the_plan_is(stack: UserStack) -> None:
-    stack.workflow(job=ON_GPUS, training_plan="arn:aws:sagemaker:us-west-2:210987654321:training-plan/spring")
-    assert "arn:aws:sagemaker:us-west-2:210987654321:reserved-capacity/*" in str(of_the_machine(stack))
+def test_capacity_of_a_plan_of_another_account_is_reserved_there(stack: UserStack) -> None:
+    stack.workflow(job=ON_GPUS, training_plan="arn:aws:sagemaker:us-east-1:210987654321:training-plan/spring")
+    assert "arn:aws:sagemaker:us-east-1:210987654321:reserved-capacity/*" in str(of_the_machine(stack))
 
 
 def test_hosts_reach_the_lustre_file_system_that_is_their_channel(stack: UserStack) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aws_cdk import Duration
+from aws_cdk import Duration, aws_batch
 from rendered import lint, resolved
 from stacks import RenderedWorkflow, UserStack, message_of
 from state_walk import OF_A_CALL, Walk
@@ -135,6 +135,13 @@ def test_quota_shares_are_resources_of_a_queue_whose_capacity_is_by_type() -> No
             "PreemptionConfiguration": {"InSharePreemption": "DISABLED"},
         },
     ]
+
+
+def test_quota_shares_need_an_aws_cdk_lib_that_has_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(aws_batch, "CfnQuotaShare")
+    assert message_of(lambda: TrainingQueue(UserStack(), "Queue", capacity={G5: 8}, shares=QUOTA)).startswith(
+        "shares must be numbers with an aws-cdk-lib older than 2.245, which has no AWS::Batch::QuotaShare, like "
+    )
 
 
 def test_a_job_of_a_quota_share_names_it_and_may_be_submitted_to_it_and_to_no_other() -> None:

@@ -28,7 +28,8 @@ def check_regions(stack: Stack, props: TrainingProps) -> None:
       (aws/amazon-sagemaker-examples 3881), and "SageMaker does not support cross-region data access" (2077 there).
     - The image: CreateTrainingJob refuses it with "Invalid DNS suffix 'amazonaws.com' for region 'us-east-1' in training image"
       (aws-samples/mlops-amazon-sagemaker 9).
-    - Keys, networks and training plans, which belong to one region.
+    - Keys and networks, which belong to one region, and training plans, whose capacity is in its zones (guide, "Reserve training
+      plans for your training jobs or HyperPod clusters").
 
     Args:
         stack: The stack, in whose region the jobs run.

@@ -71,6 +71,12 @@ class TrainingQueue(Construct):
         # Here and not above, since importing the module takes longer than making the queue.
         from aws_cdk import aws_batch as batch
 
+        quotas, parts = _sorted(shares or {})
+        if quotas and not hasattr(batch, "CfnQuotaShare"):
+            raise ValueError(
+                "shares must be numbers with an aws-cdk-lib older than 2.245, which has no AWS::Batch::QuotaShare, like "
+                f"{{'vision': 2}}, got {shares!r}"
+            )
         environment = batch.CfnServiceEnvironment(
             self,
             "Environment",
@@ -80,7 +86,6 @@ class TrainingQueue(Construct):
                 for unit, most in (capacity if isinstance(capacity, Mapping) else {"NUM_INSTANCES": capacity}).items()
             ],
         )
-        quotas, parts = _sorted(shares or {})
         policy = None
         if quotas:
             # "Currently, only FIFO is supported" (service model, QuotaSharePolicy).
