@@ -75,20 +75,17 @@ class _Job:
     local_ranks: int
 
     @staticmethod
-    def here(environment: Mapping[str, str] = os.environ) -> _Job:
-        def number(host: str) -> tuple[int, str]:  # algo-10 after algo-2
-            digits = host.rpartition("-")[2]
-            return (int(digits) if digits.isdigit() else 0, host)
-
-        groups = json.loads(environment.get("SM_INSTANCE_GROUPS_DICT", "{}"))
+    def here() -> _Job:
+        groups = json.loads(os.environ.get("SM_INSTANCE_GROUPS_DICT", "{}"))
         return _Job(
-            arn=environment.get("TRAINING_JOB_ARN", "a job on a laptop"),
-            host=environment.get("SM_CURRENT_HOST", "localhost"),
-            group=environment.get("SM_CURRENT_INSTANCE_GROUP", ""),
-            groups={name: sorted(about["hosts"], key=number) for name, about in groups.items()},
-            rank=int(environment.get("RANK", "0")),
-            ranks=int(environment.get("WORLD_SIZE", "1")),
-            local_ranks=int(environment.get("LOCAL_WORLD_SIZE", "1")),
+            arn=os.environ.get("TRAINING_JOB_ARN", "a job on a laptop"),
+            host=os.environ.get("SM_CURRENT_HOST", "localhost"),
+            group=os.environ.get("SM_CURRENT_INSTANCE_GROUP", ""),
+            # algo-10 after algo-2
+            groups={name: sorted(about["hosts"], key=lambda host: (len(host), host)) for name, about in groups.items()},
+            rank=int(os.environ.get("RANK", "0")),
+            ranks=int(os.environ.get("WORLD_SIZE", "1")),
+            local_ranks=int(os.environ.get("LOCAL_WORLD_SIZE", "1")),
         )
 
 
@@ -157,18 +154,10 @@ def read_batches(
     options |= {"even": even, "shards": shards}
     if dataset is None and (not data_hosts or job.group == data_group):
         raise DataServiceError(f"dataset must not be None on a host that prepares batches, got None on {job.host}")
-    plan = None if dataset is None else Plan.of(dataset, **options)
     if dataset is not None and job.groups and job.group == data_group:
-        server = BatchServer(
-            dataset,
-            job=job.arn,
-            workers=workers or cpus,
-            port=port,
-            heartbeat_timeout=heartbeat_timeout,
-            collate_fn=collate_fn,
-            **options,
-        )
-        _serve(server, job, workers or cpus)
+        options |= {"heartbeat_timeout": heartbeat_timeout, "collate_fn": collate_fn}
+        _serve(BatchServer(dataset, job=job.arn, workers=workers or cpus, port=port, **options), job, workers or cpus)
+    plan = None if dataset is None else Plan.of(dataset, **options)
     pool = None
     count = _local(local_workers, workers, cpus, job.local_ranks, bool(data_hosts))
     if dataset is not None and plan is not None and count:

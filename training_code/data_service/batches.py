@@ -7,6 +7,7 @@ class is looked up among those that the reader has imported.
 from __future__ import annotations
 
 import contextlib
+import copy
 import dataclasses
 import json
 import mmap
@@ -14,6 +15,7 @@ import sys
 import weakref
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from math import prod
 from typing import Any
 
@@ -25,6 +27,7 @@ from torch.utils.data._utils.collate import collate, default_collate_fn_map
 ALIGNMENT = 64  # bytes, of each tensor from the first
 LARGE = 2**20  # bytes from which memory is used again for later batches; smaller blocks malloc keeps
 HUGE_PAGE = 2**21
+MOST_CACHED = 4096  # bytes of a description that is parsed once for all batches that have it
 MOST_KEPT = 64  # received batches whose memory is kept once their last tensor is gone
 
 
@@ -128,7 +131,10 @@ def decode(description: str | bytes, memory: Tensor) -> Any:
 
     Raises ``ValueError`` where the description is invalid, or names a class that this process has not imported.
     """
-    return _read(json.loads(description), memory)
+    return _read((_parsed if len(description) < MOST_CACHED else json.loads)(description), memory)
+
+
+_parsed = lru_cache(maxsize=16)(json.loads)  # batches of the same shapes have the same description
 
 
 def _read(described: Any, memory: Tensor) -> Any:
@@ -141,8 +147,8 @@ def _read(described: Any, memory: Tensor) -> Any:
         return described
     name, beside, children = described
     kind, values = _class(*name), [_read(one, memory) for one in children]
-    if kind in pytree.SUPPORTED_NODES:
-        return pytree.SUPPORTED_NODES[kind].unflatten_fn(values, beside)
+    if kind in pytree.SUPPORTED_NODES:  # a registered type may keep what is beside its children
+        return pytree.SUPPORTED_NODES[kind].unflatten_fn(values, beside if kind is dict else copy.deepcopy(beside))
     if issubclass(kind, tuple):
         return kind(*values)
     made = object.__new__(kind)

@@ -54,20 +54,16 @@ class Payload:
                 "dataset and collate_fn go to worker processes, so they must be picklable, like objects of a module's "
                 f"classes and functions (no lambda, no open file), got {type(dataset).__qualname__}: {error}"
             ) from error
-        if b"__main__" in data:
-            return Payload(data, ("__main__", *_imports(sys.modules["__main__"])))
-        return Payload(
-            data, (type(dataset).__module__, getattr(collate_fn, "__module__", None) or type(collate_fn).__module__)
-        )
+        if b"__main__" not in data:
+            return Payload(data, (_module(dataset), _module(collate_fn)))
+        imported = {_module(one) for one in vars(sys.modules["__main__"]).values()}  # or names from it
+        return Payload(data, ("__main__", *sorted(imported - {"__main__"})))
 
 
-def _imports(script: ModuleType) -> list[str]:
-    """The modules that a script has imported, or has imported names from."""
-    found = {
-        one.__name__ if isinstance(one, ModuleType) else getattr(one, "__module__", None)
-        for one in vars(script).values()
-    }
-    return sorted(name for name in found - {"__main__", "builtins"} if isinstance(name, str))
+def _module(one: object) -> str:
+    """The name of a module, or of the one that defines a class, a function, or an object's class."""
+    name = one.__name__ if isinstance(one, ModuleType) else getattr(one, "__module__", None)
+    return name if isinstance(name, str) else type(one).__module__
 
 
 class _Popen(popen_forkserver.Popen):  # type: ignore[misc]
@@ -122,9 +118,9 @@ def start_process(modules: tuple[str, ...], target: Callable[..., None], *argume
     raise OSError("multiprocessing's forkserver has ended, and no other could be started")
 
 
-def _fork(target: Callable[..., None], pipe: Any, *arguments: Any) -> Any:
-    """Fork this process, which must have no other thread: ``target`` runs with ``pipe``, and without any other socket."""
-    process = multiprocessing.get_context("fork").Process(target=_forked, args=(target, pipe, *arguments), daemon=True)
+def _fork(target: Callable[..., None], *arguments: Any) -> Any:
+    """Fork this process, which must have no other thread: ``target`` runs without the sockets that are no pipe of its own."""
+    process = multiprocessing.get_context("fork").Process(target=_forked, args=(target, *arguments), daemon=True)
     process.start()
     return process
 

@@ -10,7 +10,6 @@ END or FAILED for each request in any order, PONG for each PING, and BYE for DON
 
 from __future__ import annotations
 
-import contextlib
 import json
 import selectors
 import socket
@@ -213,10 +212,12 @@ class Connection:
     def _read_up_to(self, size: int) -> Iterator[None]:
         while len(self._read) < size:
             yield
-            with contextlib.suppress(BlockingIOError):
+            try:
                 came = self._socket.recv(self._read_bytes, socket.MSG_DONTWAIT)
-                self._note(len(came))
-                self._read += came
+            except BlockingIOError:
+                continue
+            self._note(len(came))
+            self._read += came
 
     def _receive_payload(self, size: int) -> Generator[None, None, Tensor]:
         assert self._allocate is not None

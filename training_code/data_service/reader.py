@@ -69,7 +69,7 @@ class Epoch:
     """Measures one rank's epoch from its first batch on."""
 
     def __init__(self, epoch: int, requester: Requester) -> None:
-        self.epoch, self.batches, self.left_out, self.waits, self.wait_seconds = epoch, 0, 0, 0, 0.0
+        self.epoch, self.batches, self.left_out, self.wait_seconds = epoch, 0, 0, 0.0
         self._hosts, self._local = requester.hosts, requester.local
         self._began, self._ended, self._start = time.monotonic(), None, self._usage()  # type: float, float | None, Any
 
@@ -290,34 +290,30 @@ class BatchReader:
     def _next(self, tracker: BatchTracker) -> list[Any]:
         """A list of the next batch, or an empty one after the last."""
         assert self.metrics is not None
-        requester, began, waited = self._requester, time.perf_counter(), False
+        began = None
         with self._changed:
-            while not (requester.error or self._replaced(tracker) or tracker.deliverable or tracker.done):
-                waited = True
+            while True:
+                self._raise_error()
+                if self._closed or self._tracker is not tracker:
+                    raise DataServiceError("the reader was closed, or has begun another epoch, before this one's end")
+                if (more := tracker.deliverable) or tracker.done:
+                    break
+                began = began or time.perf_counter()
                 self._changed.wait(TICK)
-            self._raise_error()
-            if self._replaced(tracker):
-                raise DataServiceError("the reader was closed, or has begun another epoch, before this one's end")
-            more = tracker.deliverable
-        if waited:
-            self.metrics.waits += 1
-            self.metrics.wait_seconds += time.perf_counter() - began
+        self.metrics.wait_seconds += time.perf_counter() - began if began else 0.0
         if self._ranks > 1 and self.plan.shards is not None and self.plan.even:
             more = all(self._gather(more))  # the epoch ends for all ranks where the first has no more
         with self._changed:
             if more:
                 self.metrics.batches += 1
                 batch = [tracker.deliver()]
-                requester.delivered()
+                self._requester.delivered()
                 return batch
             self._finished = (tracker.epoch, tracker.position)
             self._tracker = self._next_tracker
             self._want()
         self.metrics.end(left_out=tracker.ready, report=self._rank == 0)
         return []
-
-    def _replaced(self, tracker: BatchTracker) -> bool:
-        return self._closed or self._tracker is not tracker
 
     def _raise_error(self) -> None:
         if self._requester.error is not None:

@@ -62,13 +62,10 @@ class Host:
         self._finish_by = math.inf
 
     def request(self, requests: Sequence[Request]) -> None:
-        orders = []
-        for one in requests:
-            serial = next(self._serials) % 2**32
-            self.requests[serial] = one
-            orders.append([serial, *one.order])
+        serials = [next(self._serials) % 2**32 for _ in requests]
+        self.requests |= zip(serials, requests, strict=True)
         assert self._connection is not None
-        self._connection.send(Kind.REQUEST, orders)
+        self._connection.send(Kind.REQUEST, [[n, *one.order] for n, one in zip(serials, requests, strict=True)])
 
     def flush(self) -> None:
         """Send what was noted."""
@@ -167,14 +164,14 @@ class Host:
 
     def _look_for_loss(self, now: float) -> None:
         host_timeout, connect_timeout = self._requester.host_timeout, self._requester.connect_timeout
+        lost = ""
         if self.workers and now - self.answered > host_timeout:
             when = datetime.now(UTC).replace(microsecond=0).isoformat()
             lost = f"was lost at {when}: {self._why}; not answered for {host_timeout:g} s"
         elif not self.workers and now - self._began > connect_timeout:
             lost = f"never answered in {connect_timeout:g} s: {self._why}"
-        else:
-            return
-        self._requester.fail(DataHostLost(f"data host {self.address} {lost}"))
+        if lost:
+            self._requester.fail(DataHostLost(f"data host {self.address} {lost}"))
 
     def _fail(self, why: str) -> None:
         self._requester.fail(DataServiceError(f"data host {self.address}: {why}"))
@@ -182,34 +179,28 @@ class Host:
     # -- Frames
 
     def _take(self, frame: Frame) -> None:
-        if frame.kind in RESULTS:
-            if (request := self.requests.pop(frame.request, None)) is not None:
-                self._take_result(frame, request)
-            return
-        self._requester.due = True
-        if frame.kind == Kind.WELCOME:
-            self._welcome(frame.json())
-        elif frame.kind == Kind.REFUSED:
-            self.finished = True
-            self._fail(frame.text.decode())
-        elif frame.kind == Kind.PONG:
-            now, busy = time.monotonic(), float(frame.json()["busy"])
-            self.capacity += (now - self._measured[0]) * self.workers
-            self.busy += busy - self._measured[1]
-            self._measured = now, busy
-        elif frame.kind == Kind.BYE:
-            self.finished = True
-
-    def _take_result(self, frame: Frame, request: Request) -> None:
-        self._requester.due |= len(self.requests) <= self.low
-        if frame.kind == Kind.BATCH:
-            memory = self._requester.memory.empty(0) if frame.payload is None else frame.payload
-            self.bytes += memory.numel()
-            self._requester.receive(request, decode(frame.text, memory), memory.numel())
-        elif frame.kind == Kind.END:
-            self._requester.end(request)
-        else:
-            self._fail(frame.text.decode())
+        requester, request = self._requester, self.requests.pop(frame.request, None) if frame.kind in RESULTS else None
+        if request is None or len(self.requests) <= self.low:
+            requester.due = True
+        match frame.kind:
+            case Kind.BATCH if request is not None:
+                memory = requester.memory.empty(0) if frame.payload is None else frame.payload
+                self.bytes += memory.numel()
+                requester.receive(request, decode(frame.text, memory), memory.numel())
+            case Kind.END if request is not None:
+                requester.end(request)
+            case Kind.WELCOME:
+                self._welcome(frame.json())
+            case Kind.PONG:
+                now, busy = time.monotonic(), float(frame.json()["busy"])
+                self.capacity += (now - self._measured[0]) * self.workers
+                self.busy += busy - self._measured[1]
+                self._measured = now, busy
+            case Kind.REFUSED | Kind.FAILED:
+                self.finished |= frame.kind == Kind.REFUSED
+                self._fail(frame.text.decode())
+            case Kind.BYE:
+                self.finished = True
 
     def _welcome(self, message: Mapping[str, Any]) -> None:
         self.workers, self.up = int(message["workers"]), True

@@ -173,8 +173,6 @@ class BatchServer:
             elif what == "failed":
                 self._inform_until = self._inform_until or time.monotonic() + DATASET_ERROR_WAIT
                 self._fail(DataServiceError(about))
-            elif what == "unable":
-                self._fail(DataServiceError(f"the data host cannot serve: {about}"))
             else:
                 if ranks:
                     self._heard = {rank: self._heard.get(rank, self._started) for rank in ranks}
@@ -202,7 +200,7 @@ def _serve(parent: Any, payload: Payload, plan: Plan, workers: int, job: str, li
         pass
     except Exception as error:
         with contextlib.suppress(OSError):
-            parent.send(("unable", f"{type(error).__name__}: {error}"))
+            parent.send(("failed", f"the data host cannot serve: {type(error).__name__}: {error}"))
     finally:
         if pool is not None:
             pool.stop()
@@ -251,12 +249,13 @@ class _Server:
                     if peer.rank is None:
                         last, most = peer.since, HELLO_TIMEOUT
                     if now - last > most:
-                        self._disconnect(peer)
+                        self.lose(peer)
 
-    def lose(self, peer: _Peer, error: Exception) -> None:
-        """Its connection has ended: whatever a peer sends closes its own connection only."""
+    def lose(self, peer: _Peer, error: Exception | None = None) -> None:
+        """Disconnect a peer; with an error it has lost its connection: whatever it sends closes its own only."""
         self._peers.discard(peer)
-        if not isinstance(error, OSError):
+        peer.connection.close()
+        if error is not None and not isinstance(error, OSError):
             who = "a peer without HELLO" if peer.rank is None else f"rank {peer.rank} on {peer.host}"
             print(f"disconnected {who}: {type(error).__name__}: {error}", flush=True)
 
@@ -287,11 +286,7 @@ class _Server:
             self._peers.add(_Peer(self._listener.accept()[0], self))
             unidentified = [one for one in self._peers if one.rank is None]
             if len(unidentified) > MAX_UNIDENTIFIED:
-                self._disconnect(min(unidentified, key=lambda one: one.since))
-
-    def _disconnect(self, peer: _Peer) -> None:
-        self._peers.discard(peer)
-        peer.connection.close()
+                self.lose(min(unidentified, key=lambda one: one.since))
 
     def _hello(self, peer: _Peer, message: dict[str, Any]) -> None:
         refusal = self._refusal(message)
@@ -302,7 +297,7 @@ class _Server:
         self._ranks, self._homes = int(message["ranks"]), [int(rank) for rank in message["homes"]]
         for one in list(self._peers):  # the same reader's, of which no end was seen
             if one is not peer and one.rank == peer.rank:
-                self._disconnect(one)
+                self.lose(one)
         self._parent.send(("alive", peer.rank, self._homes))
         welcome = {"plan": asdict(self._plan), "workers": self._pool.count, "busy": self._pool.busy_seconds}
         peer.connection.send(Kind.WELCOME, welcome)
