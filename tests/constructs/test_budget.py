@@ -152,6 +152,10 @@ def test_the_lower_of_hours_and_dollars_counts() -> None:
         ({"hours": 1, "nearly_used": 1.0}, "nearly_used must be a share between 0 and 1, like 0.8, got 1.0"),
         ({"dollars": -5, "prices": PRICES}, "dollars must be a number above 0, like 24, got -5"),
         ({"dollars": 5, "prices": {P5: 0.0}}, f"prices[{P5!r}] must be a number above 0, like 24, got 0"),
+        (
+            {"dollars": 5, "prices": {"ml.p5.49xlarge": 1.0}},
+            "prices must be a type that SageMaker trains on, like 'ml.p5.4xlarge', or unlisted(",
+        ),
         ({"dollars": 5}, "prices must be set where dollars is, like {'ml.g5.xlarge': 1.41}, got None with 5"),
     ],
 )

@@ -97,6 +97,12 @@ def test_a_misspelt_container_in_a_dockerfile_is_refused(registry: str, tmp_path
     assert taken.base == "pytorhc:2.13-cpu-amzn2023-sagemaker"
 
 
+@pytest.mark.parametrize("repository", ["Jobs", "my jobs", "jobs/", "-jobs"])
+def test_what_is_no_repositorys_name_in_a_uri_is_refused(repository: str) -> None:
+    uri = f"123456789012.dkr.ecr.us-east-1.amazonaws.com/{repository}:1"
+    assert message_of(lambda: TrainingImage.from_uri(Stack(), "Image", uri)).startswith("image_uri must ")
+
+
 def test_a_container_of_another_registry_may_have_any_name(tmp_path: Path) -> None:
     folder = dockerfile(tmp_path, "FROM 123456789012.dkr.ecr.us-east-1.amazonaws.com/pytorhc:1\n")
     assert TrainingImage(Stack(), "Image", directory=folder).base == "pytorhc:1"

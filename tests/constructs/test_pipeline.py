@@ -293,6 +293,7 @@ def refused(make: Any) -> str:
 @pytest.mark.parametrize(
     ("make", "said"),
     [
+        (lambda s: s.gate(at_most=0.5), "at_least must be at most at_most, like 0.9 and 1, got 0.9 and 0.5"),
         (lambda s: s.gate(metric="loss"), "metric of a Gate must be a name in metric_definitions of its workflow"),
         (lambda s: s.gate(at_least=None), "at_least must be set unless at_most is, like 0.9, got None and None"),
         (lambda s: s.gate("not-a-path"), "id of a step must be letters, digits and underscores"),

@@ -146,6 +146,20 @@ def test_jobs_that_would_share_their_checkpoints_are_refused() -> None:
         assert said.startswith(f"{name} must be left out of a tuning job, ")
 
 
+@pytest.mark.parametrize(
+    ("low", "high", "scale", "said"),
+    [
+        (0, 1, "Logarithmic", "min_value must be above 0 with scaling_type='Logarithmic', like 1e-5, got 0"),
+        (0.5, 1, "ReverseLogarithmic", "min_value and max_value must be from 0 to below 1 with scaling_type="),
+        (-0.5, 0.9, "ReverseLogarithmic", "min_value and max_value must be from 0 to below 1 with scaling_type="),
+    ],
+)
+def test_a_range_that_its_scaling_excludes_is_refused(low: float, high: float, scale: Any, said: str) -> None:
+    assert message_of(lambda: ContinuousParameter(low, high, scale)).startswith(said)
+    assert ContinuousParameter(0.9, 0.999, "ReverseLogarithmic").max_value == 0.999
+    assert ContinuousParameter(1e-5, 1, "Logarithmic").min_value == 1e-5
+
+
 @pytest.mark.parametrize("kind", [ContinuousParameter, IntegerParameter])
 def test_a_range_of_nothing_is_refused(kind: Any) -> None:
     assert message_of(lambda: kind(8, 2)) == "min_value must be below max_value, like 0 and 1, got 8 and 2"

@@ -53,7 +53,8 @@ def tools() -> Iterator[Check]:
         yield "Node", True, ".".join(map(str, node))
     cdk = _version("cdk")
     if cdk is None or cdk[0] != _CDK:
-        found = "not on the PATH" if cdk is None else f"version {cdk[0]} refuses apps of version {_CDK}"
+        missing = "not on the PATH; `training-jobs local up` fetches it by npx, and for `cdk deploy` install it"
+        found = missing if cdk is None else f"version {cdk[0]} refuses apps of version {_CDK}"
         yield "CDK CLI", False, f"{found}: {_INSTALL_CDK}"
     else:
         yield "CDK CLI", True, ".".join(map(str, cdk))
@@ -100,7 +101,8 @@ def _bootstrap(account: Account) -> Check:
     try:
         version = ssm.get_parameter(Name=_BOOTSTRAP)["Parameter"]["Value"]
     except ssm.exceptions.ParameterNotFound:
-        return "bootstrap", False, f"{account.region} has no bootstrap stack: `cdk bootstrap`"
+        here = "which `training-jobs local up` deploys in the local account, `cdk bootstrap` on AWS"
+        return "bootstrap", False, f"{account.region} has no bootstrap stack, {here}"
     except Exception as error:
         return "bootstrap", False, _reason(error)
     return "bootstrap", True, f"version {version}"

@@ -111,7 +111,8 @@ class Account:
             return matching[0]
         if not found:
             raise NotFoundError(
-                f"no TrainingWorkflow is deployed in {self.region}; deploy a stack with one: `cdk deploy`"
+                f"no TrainingWorkflow is deployed in {self.region}; deploy a stack with one: `training-jobs local up` into "
+                "this folder's local account, `cdk deploy` on AWS"
             )
         paths = ", ".join(it.path for it in matching or found)
         why = f"no workflow {name!r}" if not matching else "several workflows"

@@ -130,6 +130,12 @@ def _arn(stack: Stack, region: str, account: str, repository: str) -> str:
     return f"arn:{stack.partition}:ecr:{region}:{account}:repository/{repository}"
 
 
+def is_repository_name(text: str) -> bool:
+    """Return whether a text is what ECR takes as a repository's name (service model, RepositoryName); a token passes."""
+    part = r"[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*"
+    return is_unresolved(text) or re.fullmatch(rf"{part}(/{part})*", text) is not None
+
+
 def is_image_uri(text: str) -> bool:
     """Return whether a text is an image URI with its registry, or contains tokens that may resolve to one."""
     return is_unresolved(text) or ("/" in text and not re.search(r"\s|^\w+://", text))

@@ -53,11 +53,13 @@ class Gate(sfn.StateMachineFragment):
                 Default: it fails.
 
         Raises:
-            ValueError: The metric is not defined, or there is no bound.
+            ValueError: The metric is not defined, or there is no bound, or no value within both.
         """
         super().__init__(scope, id)
         if at_least is None and at_most is None:
             raise ValueError(f"at_least must be set unless at_most is, like 0.9, got {at_least!r} and {at_most!r}")
+        if at_least is not None and at_most is not None and at_least > at_most:
+            raise ValueError(f"at_least must be at most at_most, like 0.9 and 1, got {at_least!r} and {at_most!r}")
         check_metrics("a Gate", "metric", workflow, [metric])
         self.workflow = workflow
         reader = MetricReader(self, id, workflow, [metric])

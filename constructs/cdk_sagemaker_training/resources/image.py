@@ -10,7 +10,13 @@ from aws_cdk import Annotations, IgnoreMode, RemovalPolicy, Stack
 from aws_cdk import aws_ecr as ecr
 from constructs import Construct
 
-from cdk_sagemaker_training.core.image_uri import Repositories, is_image_uri, repositories_of
+from cdk_sagemaker_training.core.image_uri import (
+    IN_ECR,
+    Repositories,
+    is_image_uri,
+    is_repository_name,
+    repositories_of,
+)
 from cdk_sagemaker_training.core.tokens import is_unresolved
 from cdk_sagemaker_training.core.unlisted import unlisted_if
 from cdk_sagemaker_training.facts.containers import (
@@ -281,6 +287,11 @@ class TrainingImage(Construct):
             raise ValueError(
                 "image_uri must be an image with its registry, "
                 f"like '123456789012.dkr.ecr.us-east-1.amazonaws.com/jobs:1', got {image_uri!r}"
+            )
+        if (in_ecr := IN_ECR.match(image_uri)) and not is_repository_name(in_ecr["repository"]):
+            raise ValueError(
+                "image_uri must have a repository in lower case, like '123456789012.dkr.ecr.us-east-1.amazonaws.com/jobs:1', got "
+                f"{image_uri!r}"
             )
         container = aws_container(image_uri)
         if container is not None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from cdk_sagemaker_training.core.checks import seconds_of
 from cdk_sagemaker_training.core.tokens import is_unresolved
+from cdk_sagemaker_training.facts.instance_types import check_training_instance_type
 from cdk_sagemaker_training.jobs.instance_group import machines_of
 from cdk_sagemaker_training.props.prop_types import check_fields
 from cdk_sagemaker_training.workflow.notifying import BUDGET_NEARLY_USED, put_event
@@ -54,6 +55,8 @@ class Budget:
             )
         numbers = {"hours": self.hours, "dollars": self.dollars, "least": seconds_of("least", self.least)}
         numbers |= {f"prices[{name!r}]": price for name, price in (self.prices or {}).items()}
+        for name in self.prices or {}:
+            check_training_instance_type(name, "prices")
         if not 0 < self.nearly_used < 1:
             raise ValueError(f"nearly_used must be a share between 0 and 1, like 0.8, got {self.nearly_used}")
         for name, number in numbers.items():

@@ -27,7 +27,8 @@ class ContinuousParameter:
             "Hyperparameter scaling"). Default: SageMaker chooses.
 
     Raises:
-        ValueError: ``min_value`` is not below ``max_value``.
+        ValueError: ``min_value`` is not below ``max_value``, or the range is outside of that of its scaling (API,
+            ContinuousParameterRange.ScalingType).
     """
 
     min_value: float
@@ -166,3 +167,10 @@ def _check_members(members: Any, shape: str, path: str) -> None:
 def _check_range(one: ContinuousParameter | IntegerParameter) -> None:
     if one.min_value >= one.max_value:
         raise ValueError(f"min_value must be below max_value, like 0 and 1, got {one.min_value} and {one.max_value}")
+    if one.scaling_type == "Logarithmic" and one.min_value <= 0:
+        raise ValueError(f"min_value must be above 0 with scaling_type='Logarithmic', like 1e-5, got {one.min_value}")
+    if one.scaling_type == "ReverseLogarithmic" and not 0 <= one.min_value < one.max_value < 1:
+        raise ValueError(
+            "min_value and max_value must be from 0 to below 1 with scaling_type='ReverseLogarithmic', like 0.9 and 0.999, got "
+            f"{one.min_value} and {one.max_value}"
+        )
