@@ -13,6 +13,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import dataclasses
+import gc
 import logging
 import os
 import secrets
@@ -194,8 +195,15 @@ class LocalAccount:
         )
         # The port that moto's interpreter and Lambda call back; 5000 if unset.
         os.environ["MOTO_PORT"] = str(port)
-        # Imported here: moto takes a second and 150 MB, and `local-account run` in a second terminal does not need it.
-        from sagemaker_local_account.services import Services
+        # Imported here: moto takes a second and 150 MB, and `local-account run` in a second terminal does not need it. Garbage
+        # collection among its tables of instance types, of which nothing becomes garbage, takes half a second more.
+        collects = gc.isenabled()
+        gc.disable()
+        try:
+            from sagemaker_local_account.services import Services
+        finally:
+            if collects:
+                gc.enable()
 
         try:
             self._services = Services(

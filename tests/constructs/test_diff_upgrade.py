@@ -11,7 +11,6 @@ import aws_cdk as cdk
 import pytest
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
-from cfnlint.schema.manager import PROVIDER_SCHEMA_MANAGER  # type: ignore[import-untyped]
 from typer.testing import CliRunner
 
 from cdk_sagemaker_training import (
@@ -157,5 +156,7 @@ def test_a_folder_without_a_synthesis_is_named(before: Path, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("kind", sorted(CREATE_ONLY))
 def test_what_replaces_a_resource_is_what_cloudformations_schema_names(kind: str) -> None:
+    from cfnlint.schema.manager import PROVIDER_SCHEMA_MANAGER  # type: ignore[import-untyped]
+
     schema = PROVIDER_SCHEMA_MANAGER.get_resource_schema("us-east-1", kind).schema
     assert {path.split("/")[2] for path in schema["createOnlyProperties"]} == CREATE_ONLY[kind]

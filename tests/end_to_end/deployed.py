@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
-from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -27,6 +26,7 @@ from sagemaker_local_account.account import LocalAccount
 T = TypeVar("T")
 ROOT = Path(__file__).parents[2]
 A_USERS_JOB = Path(__file__).parent / "a_users_job"
+BOOTSTRAP = ROOT / "node_modules" / "aws-cdk" / "lib" / "api" / "bootstrap" / "bootstrap-template.yaml"
 AN_ERROR_RATHER_THAN_A_HANG = 900  # seconds; no fact depends on it
 FIRST_LOOK, LONGEST_LOOK = 0.2, 1.0  # seconds between two looks, which grow: AWS throttles who looks too often
 CLOCKS_DIFFER = timedelta(minutes=1)  # Step Functions' and SageMaker's
@@ -42,13 +42,6 @@ def a_users_job() -> Iterator[str]:
         shutil.copytree(A_USERS_JOB, folder, dirs_exist_ok=True)
         shutil.copy(Path(training_code_path()) / "entrypoint" / "entrypoint.py", folder)
         yield folder
-
-
-@cache
-def bootstrap_template() -> str:
-    """The CDK CLI's own."""
-    shown = subprocess.run(["cdk", "bootstrap", "--show-template"], cwd="/", capture_output=True, text=True, check=True)
-    return shown.stdout
 
 
 @dataclass
@@ -94,7 +87,7 @@ class Deployed:
         cloudformation = self.client("cloudformation")
         cloudformation.create_stack(
             StackName="CDKToolkit",
-            TemplateBody=bootstrap_template(),
+            TemplateBody=BOOTSTRAP.read_text(),
             Capabilities=["CAPABILITY_NAMED_IAM"],
             Parameters=[{"ParameterKey": "FileAssetsBucketKmsKeyId", "ParameterValue": "AWS_MANAGED_KEY"}],
         )

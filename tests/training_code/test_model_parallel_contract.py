@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import get_args
 
 import pytest
+from preloaded import start
 
 from cdk_sagemaker_training import NativeParallelism
 from cdk_sagemaker_training.jobs.parallelism import Precision, Schedule
@@ -23,7 +22,7 @@ LAYOUTS = [
 
 
 @pytest.fixture(scope="module")
-def understood() -> list[dict[str, object]]:
+def understood(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, object]]:
     """The degrees of each layout, by train.py's own reading of the job's environment."""
     code = (
         "import json, os, sys, train; from dataclasses import asdict, replace; from common.job import Job\n"
@@ -33,12 +32,15 @@ def understood() -> list[dict[str, object]]:
         "    found.append(asdict(train.degrees_of(train.config([]), job)))\n"
         "print(json.dumps(found))"
     )
+    folder = tmp_path_factory.mktemp("reading")
+    (folder / "reading.py").write_text(code)
     paths = os.pathsep.join(map(str, (TRAINING_CODE, TRAINING_CODE / "model_parallel")))
     given = json.dumps([layout.environment()["TRAINING_PARALLELISM"] for layout in LAYOUTS])
     variables = {"PATH": os.environ["PATH"], "PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1"}
-    done = subprocess.run([sys.executable, "-c", code, given], env=variables, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return list(json.loads(done.stdout))
+    with start([folder / "reading.py", given], cwd=folder, env=variables) as program:
+        output, _ = program.communicate()
+    assert program.wait() == 0, output
+    return list(json.loads(output))
 
 
 @pytest.mark.parametrize("number", range(len(LAYOUTS)), ids=lambda n: f"{LAYOUTS[n].schedule}-{LAYOUTS[n].precision}")

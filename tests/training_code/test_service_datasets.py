@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import datasets
 import serving  # noqa: F401, which finds the training code
 import torch
 import webdataset
@@ -60,6 +59,8 @@ def test_a_graph_of_torchdatas_nodes_is_read_by_its_shards(serve: Serve) -> None
 
 
 def test_a_hugging_face_dataset_on_disk_is_read_by_index(serve: Serve, tmp_path: Path) -> None:
+    import datasets  # not with the file, which each of pytest's processes imports: it takes a second
+
     rows = {"number": list(range(COUNT)), "values": [[number, number**2] for number in range(COUNT)]}
     datasets.Dataset.from_dict(rows).save_to_disk(tmp_path)
     batches = read(serve, datasets.load_from_disk(tmp_path).with_format("torch"), count=1, workers=1)
@@ -69,6 +70,8 @@ def test_a_hugging_face_dataset_on_disk_is_read_by_index(serve: Serve, tmp_path:
 
 
 def test_a_streamed_hugging_face_dataset_is_read_by_its_shards(serve: Serve) -> None:
+    import datasets
+
     dataset = datasets.Dataset.from_dict({"number": list(range(COUNT))}).to_iterable_dataset(num_shards=4)
     batches = read(serve, dataset.with_format("torch"), count=1, workers=1, shards=2)
     assert sorted(torch.cat([batch["number"] for batch in batches]).tolist()) == list(range(COUNT))
