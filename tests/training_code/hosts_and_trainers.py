@@ -21,6 +21,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+import preloaded
 from serving import BATCH_SIZE, BatchReader, BatchServer, Numbers
 
 SECONDS = 100  # until what does not happen fails a test
@@ -29,54 +30,55 @@ Start = Callable[..., "Process"]
 Serve = Callable[..., list[BatchServer]]
 
 
-class Process(subprocess.Popen[str]):
-    """A data host or a trainer that a test ends, in a process of its own."""
+class Process:
+    """A data host or a trainer that a test ends, in a process of its own, or within what a `prefix` starts."""
 
-    def __init__(self, role: str, *, prefix: tuple[str, ...] = (), **options: Any) -> None:
-        super().__init__(
-            [*prefix, sys.executable, str(PROGRAM), role, json.dumps(options)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
-        )
+    def __init__(self, role: str, folder: Path, *, prefix: tuple[str, ...] = (), **options: Any) -> None:
+        command = [str(PROGRAM), role, json.dumps(options)]
+        env = {**os.environ, "OMP_NUM_THREADS": "1"}
+        self._program: subprocess.Popen[str] | preloaded.Program
+        if prefix:
+            whole = [*prefix, sys.executable, *command]
+            self._program = subprocess.Popen(whole, stdout=subprocess.PIPE, text=True, env=env)
+        else:
+            errors = folder / "errors.txt"
+            self._program = preloaded.start(command, cwd=Path.cwd(), env=env, errors=errors, forkserver=True)
+        self.send_signal, self.kill, self.wait = self._program.send_signal, self._program.kill, self._program.wait
 
     def line(self) -> str:
-        assert self.stdout is not None
-        return self.stdout.readline().strip()
+        assert self._program.stdout is not None
+        return self._program.stdout.readline().strip()
 
     def rest(self) -> list[str]:
         """What it prints until its end."""
-        assert self.stdout is not None
-        lines = [line.strip() for line in self.stdout]
+        assert self._program.stdout is not None
+        lines = [line.strip() for line in self._program.stdout]
         self.wait()
         return lines
 
-    def go_on(self) -> None:
-        """Give it the line that it waits for."""
-        assert self.stdin is not None
-        self.stdin.write("go on\n")
-        self.stdin.flush()
-
     def below(self) -> list[psutil.Process]:
-        return psutil.Process(self.pid).children(recursive=True)
+        return psutil.Process(self._program.pid).children(recursive=True)
+
+    def close(self) -> None:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            for child in self.below():
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    child.kill()
+        self.kill()
+        self._program.communicate()
 
 
 @pytest.fixture
-def start() -> Iterator[Start]:
+def start(tmp_path: Path) -> Iterator[Start]:
     processes: list[Process] = []
 
     def begin(role: str, **options: Any) -> Process:
-        processes.append(Process(role, **options))
+        processes.append(Process(role, tmp_path, **options))
         return processes[-1]
 
     yield begin
     for process in processes:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            for child in process.below():
-                child.kill()
-        process.kill()
-        process.communicate()
+        process.close()
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ import atexit
 import contextlib
 import ctypes
 import errno
+import fcntl
 import gc
 import importlib
 import importlib.util
@@ -27,8 +28,10 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from functools import cache
+from multiprocessing import util
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import Any, NoReturn
 
 # Inductor compiles in the process itself, and no vector code, which takes g++ twice as long.
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "TORCHINDUCTOR_COMPILE_THREADS": "1", "TORCHINDUCTOR_VEC_ISA_OK": "0"}
@@ -137,6 +140,7 @@ def start(
     first: int = 0,
     store: Any = None,
     errors: Path | None = None,
+    forkserver: bool = False,
 ) -> Program:
     """Run a script on one host; with several ranks, or in a world of several, with the variables that torchrun sets.
 
@@ -147,6 +151,7 @@ def start(
         first: the rank of this host's first process.
         store: what `agents_store` gave, where several hosts share one.
         errors: a file for standard error, which else goes where the output goes.
+        forkserver: multiprocessing's forkserver, if the program starts it, has PyTorch already too.
     """
     world = world or ranks
     store = store or (agents_store() if world > 1 else None)
@@ -172,6 +177,7 @@ def start(
             "cwd": str(cwd),
             "environment": variables,
             "errors": errors and str(errors),
+            "forkserver": forkserver,
         }
         processes.append(Process(request, writing))
     os.close(writing)
@@ -280,7 +286,50 @@ def _run(request: Mapping[str, Any]) -> None:
     os.chdir(request["cwd"])
     sys.argv = request["arguments"]
     sys.path[:0] = [str(Path(sys.argv[0]).parent), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    if request["forkserver"]:
+        _prepare_forkserver()
     runpy.run_path(sys.argv[0], run_name="__main__")
+
+
+def _prepare_forkserver() -> None:
+    """Forks a child that becomes multiprocessing's forkserver when the program starts it, in place of a new interpreter."""
+    ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    owner, child = os.getpid(), os.fork()
+    if child == 0:
+        ours.close()
+        _become_forkserver(its)
+    its.close()
+    start_interpreter = util.spawnv_passfds
+
+    def spawnv_passfds(path: bytes, arguments: Sequence[str], descriptors: Sequence[int]) -> int:
+        if "forkserver" not in arguments[-1] or os.getpid() != owner or ours.fileno() == -1:
+            return start_interpreter(path, arguments, descriptors)
+        with ours:
+            socket.send_fds(ours, [json.dumps([arguments[-1], *descriptors]).encode()], descriptors)
+        return child
+
+    util.spawnv_passfds = spawnv_passfds
+
+
+def _become_forkserver(requests: socket.socket) -> NoReturn:
+    """Runs what an interpreter of its own would be given by `-c`, with the descriptors that it names."""
+    prctl = ctypes.CDLL(None).prctl
+    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    encoded, descriptors, _, _ = socket.recv_fds(requests, MOST_BYTES, 2)
+    requests.close()
+    if encoded:
+        prctl(PR_SET_PDEATHSIG, 0)  # it ends of itself, when nothing is left that could ask it
+        code, *numbers = json.loads(encoded)
+        apart = [fcntl.fcntl(descriptor, fcntl.F_DUPFD, max(*numbers, *descriptors) + 1) for descriptor in descriptors]
+        for descriptor in descriptors:
+            os.close(descriptor)
+        for descriptor, number in zip(apart, numbers, strict=True):
+            os.dup2(descriptor, number)
+            os.close(descriptor)
+        sys.modules["__main__"] = ModuleType("__main__")
+        with contextlib.suppress(SystemExit):
+            exec(code, {})
+    os._exit(0)
 
 
 if __name__ == "__main__":

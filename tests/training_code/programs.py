@@ -83,7 +83,9 @@ class Program:
             variables["PYTHONPATH"] = f"{packages}{os.pathsep}{variables['PYTHONPATH']}"
             self._process: Any = Interpreted([script, *arguments], folder, variables)
             return
-        self._process = preloaded.start([script, *arguments], cwd=folder, env=settings | environment, ranks=processes)
+        self._process = preloaded.start(
+            [script, *arguments], cwd=folder, env=settings | environment, ranks=processes, forkserver=True
+        )
 
     def until(self, beginning: str) -> None:
         """Return when it has printed a line that begins so."""

@@ -10,6 +10,7 @@ import json
 import multiprocessing
 import os
 import resource
+import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -118,14 +119,14 @@ def serve(
 
 
 def read(servers: list[str], epochs: int = 1, stop_after: int | None = None, **options: Any) -> None:
-    """Read whole epochs; with ``stop_after`` wait for a line on standard input after so many batches."""
+    """Read whole epochs; with ``stop_after`` wait for a signal after so many batches."""
     with BatchReader(servers, job="job", **{"connect_timeout": 60} | options) as reader:
         for epoch in range(epochs):
             for number, batch in enumerate(reader.epoch(epoch)):
                 assert (batch["image"] == batch["number"][:, None, None]).all()
                 print(json.dumps([epoch, batch["number"].tolist(), batch["random"].tolist()]), flush=True)
                 if number == stop_after:
-                    sys.stdin.readline()
+                    signal.pause()
 
 
 if __name__ == "__main__":
