@@ -33,7 +33,7 @@ node_modules/.installed: package.json $(VENV)/.runs
 demo: $(VENV)/.runs node_modules/.installed
 	python demo.py --kind $(KIND)
 
-# mypy without its cache takes one core for a minute, in which the other begins with the tests.
+# mypy without its cache takes one core for 20 seconds, in which the other begins with the tests.
 test: setup
 	$(MAKE) --no-print-directory --jobs 2 check suite
 

@@ -6,14 +6,13 @@ import difflib
 import json
 import os
 import re
-import subprocess
-import sys
 import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from hosts_and_trainers import free_port
+from preloaded import start
 
 TRAINING_CODE = Path(__file__).parents[2] / "training_code"
 PAGE = Path(__file__).parents[2] / "docs" / "data-service.md"
@@ -33,7 +32,26 @@ class Photos(torch.utils.data.Dataset):
         return torch.rand(64, generator=random), index % 10
 """
 GROUPS = {name: {"instance_group_name": name, "hosts": ["localhost"]} for name in ("data_group", "dnn_group")}
-Host = Callable[..., subprocess.Popen[str]]
+
+
+class Script:
+    """A script that runs, with standard output and error apart."""
+
+    def __init__(self, file: Path, environment: dict[str, str]) -> None:
+        self._errors = file.with_suffix(".txt")
+        variables = {"PATH": os.environ["PATH"], "PYTHONPATH": str(TRAINING_CODE), **environment}
+        self._program = start([file], cwd=file.parent, env=variables, errors=self._errors, forkserver=True)
+        self.stdout, self.close = self._program.stdout, self._program.close
+
+    @property
+    def returncode(self) -> int | None:
+        return self._program.poll()
+
+    def communicate(self) -> tuple[str, str]:
+        return self._program.communicate()[0], self._errors.read_text()
+
+
+Host = Callable[..., Script]
 
 
 @pytest.fixture
@@ -42,29 +60,18 @@ def host(tmp_path: Path) -> Iterator[Host]:
     (tmp_path / "photos.py").write_text(PHOTOS)
     port, started = free_port(), []
 
-    def begin(script: str, group: str | None = None, **environment: str) -> subprocess.Popen[str]:
+    def begin(script: str, group: str | None = None, **environment: str) -> Script:
         if group is not None:
             environment |= {"SM_CURRENT_HOST": "localhost", "SM_CURRENT_INSTANCE_GROUP": group}
             environment["SM_INSTANCE_GROUPS_DICT"] = json.dumps(GROUPS)
         file = tmp_path / f"script{len(started)}.py"
         file.write_text(script.replace("workers=8", f"workers=2, port={port}"))
-        started.append(
-            subprocess.Popen(
-                [sys.executable, str(file)],
-                env={"PATH": os.environ["PATH"], "PYTHONPATH": str(TRAINING_CODE), "PYTHONDONTWRITEBYTECODE": "1"}
-                | environment,
-                cwd=tmp_path,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-            )
-        )
+        started.append(Script(file, environment))
         return started[-1]
 
     yield begin
-    for process in started:
-        process.kill()
-        process.communicate()
+    for running in started:
+        running.close()
 
 
 def test_at_most_five_lines_of_the_script_change() -> None:
@@ -95,17 +102,15 @@ def test_a_script_that_fails_ends_its_data_hosts_with_the_reason(host: Host) -> 
 
 @pytest.mark.soak  # test_service.py has readers that disagree
 def test_ranks_that_disagree_with_the_data_hosts_are_told_both_values(host: Host) -> None:
-    serving = host(AFTER, "data_group")
+    host(AFTER, "data_group")
     training = host(AFTER.replace("batch_size=64", "batch_size=32"), "dnn_group")
     assert "it serves batch_size 64, not 32 of rank 0 on localhost" in training.communicate()[1]
     assert training.returncode == 1
-    serving.kill()
 
 
 def test_the_training_hosts_own_workers_begin_where_no_data_host_has_come(host: Host) -> None:
     """While it waits for that host, which fails the job only in the end: test_service_reasons.py."""
     training = host(AFTER.replace("workers=8", "local_workers=1, workers=8"), "dnn_group", PYTHONUNBUFFERED="1")
-    assert training.stdout is not None
     printed = [training.stdout.readline().split()[:2] for _ in range(3)]
     assert printed == [["epoch", str(epoch)] for epoch in range(3)]
 
