@@ -167,6 +167,15 @@ def test_an_evaluation_neither_fails_a_compiled_job_nor_is_part_of_its_training(
     assert float(held_out["4"]) < float(held_out["2"])
 
 
+@pytest.mark.soak  # test_precision.py has the scaler
+@pytest.mark.parametrize("compiler", ["none", "inductor"])
+def test_fp16_trains_nearly_as_fp32(tmp_path: Path, eager: Ended, cache: dict[str, str], compiler: str) -> None:
+    ended = run(tmp_path, *STEPS, "--precision=float16", f"--compiler={compiler}", **cache)
+    assert ended.code == 0, ended.output
+    assert ended.losses != eager.losses
+    assert ended.losses == pytest.approx(eager.losses, abs=0.02)
+
+
 @pytest.fixture(scope="module")
 def two_ranks(tmp_path_factory: pytest.TempPathFactory, long_lines: Path) -> Ended:
     return run(tmp_path_factory.mktemp("two"), *TWO, processes=2, **channel(long_lines))
@@ -197,6 +206,7 @@ def test_two_compiled_ranks_train_as_two_uncompiled_ones(
         (["--sequence=longest"], "like 32, got 'longest'"),
         (["--compiler=jit"], "argument --compiler: must be one of none, inductor, xla, got 'jit'"),
         (["--compiler=xla"], "--compiler xla needs torch_xla, which this Python does not have"),
+        (["--compiler=xla", "--precision=float16"], "precision must be float32 or bfloat16 with --compiler xla"),
         (["--batch-size=1000000"], "batch-size times ranks must be at most the number of samples"),
     ],
 )

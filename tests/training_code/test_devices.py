@@ -121,8 +121,9 @@ labels = torch.zeros(4, dtype=torch.long)
 
 def heterogeneous():
     model = train.network().to(DEVICE)
-    optimizer = torch.optim.Adam(model.parameters())
-    return lambda: train.step(model, optimizer, {"image": torch.zeros(4, 1, 28, 28), "label": labels}, DEVICE)
+    optimizer, precision = torch.optim.Adam(model.parameters()), train.Precision("fp32", torch.device("cpu"))
+    batch = {"image": torch.zeros(4, 1, 28, 28), "label": labels}
+    return lambda: train.step(model, optimizer, precision, batch, DEVICE)
 
 def images():
     sys.argv += "--depth 26 --width 8 --size 32".split()
@@ -136,8 +137,8 @@ def compiled():
     compiler = train.compiler_of(Job.here({}), options)
     compiler.device = DEVICE
     model = train.build(options, DEVICE)
-    optimizer = torch.optim.AdamW(model.parameters())
-    step, tokens = train.compiled_step(compiler, model, optimizer, options), torch.zeros(4, 128, dtype=torch.long)
+    optimizer, precision = torch.optim.AdamW(model.parameters()), train.Precision("fp32", torch.device("cpu"))
+    step, tokens = train.compiled_step(compiler, model, optimizer, precision), torch.zeros(4, 128, dtype=torch.long)
     return lambda: step(train.to_device(tokens, DEVICE))
 
 def data_parallel():

@@ -27,6 +27,9 @@ LLAMA = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_si
 LLAMA |= {"intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
 
 
+SCHEDULE = "--warm-up 6 --least-rate 0.1"
+
+
 @dataclasses.dataclass(frozen=True)
 class Kind:
     """A script that trains, with sizes that take seconds."""
@@ -78,8 +81,11 @@ def quiet_tensorflow(folder: Path) -> dict[str, str]:
 
 
 KINDS = {
-    "data parallel": Kind("data_parallel/train.py", "--epochs 12", ranks=2, quick=True),
-    "heterogeneous": Kind("heterogeneous/train.py", "--workers 1 --epochs 2 --batch-size 20 --checkpoint-every 15"),
+    "data parallel": Kind("data_parallel/train.py", f"--epochs 12 {SCHEDULE}", ranks=2, quick=True),
+    "heterogeneous": Kind(
+        "heterogeneous/train.py",
+        f"--workers 1 --epochs 2 --batch-size 20 --checkpoint-every 15 --precision fp16 {SCHEDULE}",
+    ),
     "images": Kind(
         "heterogeneous/images/train.py",
         "--workers 1 --epochs 2 --batch-size 8 --depth 26 --width 8 --size 32 --log-every 1 --checkpoint-every 3",
@@ -89,13 +95,13 @@ KINDS = {
     "compiled": Kind(
         "compiled/train.py",
         "--steps=40 --checkpoint-every=7 --log-every=1 --batch-size=4 --sequence=32 --width=32 --layers=1 --heads=2 "
-        "--preprocessing-workers=0",
+        f"--preprocessing-workers=0 {SCHEDULE}",
         inputs=a_compilers_cache,
     ),
     "model parallel": Kind(
         "model_parallel/train.py",
         "--steps 24 --checkpoint-every 5 --log-every 1 --stop-check-every 1 --tensor 2 --layers 2 --width 32 --heads 8 "
-        "--hidden 64 --context 16 --batch-size 8 --text-bytes 200000",
+        f"--hidden 64 --context 16 --batch-size 8 --text-bytes 200000 --weight-decay 0.1 --evaluate-every 3 {SCHEDULE}",
         ranks=2,
         paths=("model_parallel",),
     ),
@@ -259,6 +265,20 @@ def test_an_interrupted_training_goes_on_in_another_layout(
     assert list(found) == list(expected)[-len(found) :]
     steps = {step: float(expected[step]) for step in found}
     assert {step: float(loss) for step, loss in found.items()} == pytest.approx(steps, abs=1e-4)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", [name for name, kind in KINDS.items() if SCHEDULE in kind.arguments])
+def test_a_schedule_changes_the_losses_of_each_script(
+    uninterrupted: Callable[[str], tuple[Path, dict[str, str]]], name: str, tmp_path: Path
+) -> None:
+    inputs, scheduled = uninterrupted(name)
+    arguments = KINDS[name].arguments.replace(SCHEDULE, "")
+    program = dataclasses.replace(KINDS[name], arguments=arguments).start(tmp_path, inputs)
+    constant = losses_of(program.end().lines)
+    program.close()
+    assert list(constant) == list(scheduled)
+    assert constant != scheduled
 
 
 @pytest.mark.soak

@@ -17,10 +17,11 @@ KIND = TRAINING_CODE / "model_parallel"
 ALONE_STEPS, STEPS = 20, 4
 COMMON = "--log-every 1 --checkpoint-every 0 --width 32 --heads 8 --hidden 64 --context 16 --batch-size 16 --text-bytes 200000"
 TWO, FOUR = (f"--steps {STEPS} --layers {layers}" for layers in (2, 4))  # as few as the stages allow
-SCHEDULED = "--clip 0.5 --warm-up 2 --least-rate 0.1"
+SCHEDULED = "--clip 0.5 --warm-up 2 --least-rate 0.1 --weight-decay 0.1 --evaluate-every 2"
 RISING = f"--warm-up {STEPS + 1}"  # one step longer than what is kept: a schedule that began again would have a fifth of the peak
 LONG_TWO, LONG_FOUR, LONG_EIGHT = (f"--steps {2 * STEPS} --layers {layers}" for layers in (2, 4, 8))
 CLIPPED = "2 layers, clipped"
+EVALUATED = "2 layers, evaluated"
 RISEN = "4 layers, rising rate"
 AS_LONG = "2 layers for as many steps"
 RECOMPUTED = "--activation-checkpointing"
@@ -90,11 +91,9 @@ class Launch:
     def printed(self, layout: str, rank: int = 0) -> str:
         return (self.folder / folder_of(layout) / f"rank-{rank}.txt").read_text()
 
-    def losses(self, layout: str) -> dict[int, float]:
-        return {
-            int(step): float(loss)
-            for step, loss in re.findall(r"^step (\d+) loss ([\d.]+) ", self.printed(layout), re.M)
-        }
+    def losses(self, layout: str, name: str = "loss") -> dict[int, float]:
+        found = re.findall(rf"^step (\d+) .*?\b{name} ([\d.]+) ", self.printed(layout), re.M)
+        return {int(step): float(loss) for step, loss in found}
 
 
 def folder_of(layout: str) -> str:
@@ -122,7 +121,13 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Launch:
     return launch(
         tmp_path_factory.mktemp("alone"),
         1,
-        sizes | {AS_LONG: TWO, CLIPPED: f"{TWO} {SCHEDULED}", RISEN: f"{GONE_ON} {RISING}"},
+        sizes
+        | {
+            AS_LONG: TWO,
+            CLIPPED: f"{TWO} {SCHEDULED}",
+            RISEN: f"{GONE_ON} {RISING}",
+            EVALUATED: f"{TWO} --evaluate-every 1",
+        },
     )
 
 
@@ -217,6 +222,20 @@ def test_compiled_layers_have_the_losses_of_one_process(
 
 def test_clipping_and_the_schedule_change_the_losses(alone: Launch) -> None:
     assert abs(alone.losses(CLIPPED)[2] - alone.losses("2 layers")[2]) > 1e-3
+
+
+def test_ranks_evaluate_to_the_loss_of_one_process(alone: Launch, four: Launch) -> None:
+    found, expected = (
+        launched.losses(layout, "validation_loss")
+        for launched, layout in ((four, "clipped, tensor x pipeline"), (alone, CLIPPED))
+    )
+    assert list(found) == [2, 4]
+    assert farthest(found, expected) <= 1e-4
+    assert found[4] < found[2]
+
+
+def test_an_evaluation_leaves_the_training_as_it_is(alone: Launch) -> None:
+    assert alone.losses(EVALUATED) == {step: alone.losses("2 layers")[step] for step in range(1, STEPS + 1)}
 
 
 def test_the_loss_falls(alone: Launch) -> None:

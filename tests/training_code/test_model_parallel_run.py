@@ -129,6 +129,35 @@ def test_the_degrees_are_those_of_the_job_where_no_argument_says_otherwise() -> 
         assert f"('{name}', {value!r})" in printed.splitlines()
 
 
+def test_matrices_decay_and_vectors_do_not_where_a_decay_is_given(tmp_path: Path) -> None:
+    code = (
+        "import sys, torch, train\n"
+        "from common.job import Job; from common.process_group import process_group\n"
+        "job = Job.here({})\n"
+        "with process_group(job) as device:\n"
+        "    for more in ([], ['--weight-decay', '0.1']):\n"
+        "        options = train.config([*sys.argv[1:], *more])\n"
+        "        [optimizer] = train.Training(options, train.degrees_of(options, job), device).optimizers\n"
+        "        for group in optimizer.param_groups:\n"
+        "            print(group['weight_decay'], *sorted({parameter.ndim for parameter in group['params']}))"
+    )
+    assert run(code, *SMALL).splitlines() == ["0.01 1 2", "0.1 2", "0.0 1"]
+
+
+def test_a_text_without_an_end_to_evaluate_on_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "one.py").write_bytes(b"a" * 1000)
+    code = (
+        "import sys, train; from types import SimpleNamespace; from pathlib import Path\n"
+        "job = SimpleNamespace(channels={'text': Path(sys.argv[1])})\n"
+        "try: train.held_out_batches(None, job, train.config(['--text-bytes', '990', '--context', '10']))\n"
+        "except ValueError as error: print(error)"
+    )
+    assert run(code, tmp_path) == (
+        "text_bytes must leave more than context, 10 bytes, to evaluate on, like 900000 of a million, got 990, "
+        "which leaves 10\n"
+    )
+
+
 def test_an_automatic_cut_makes_the_dearest_stage_as_cheap_as_can_be() -> None:
     assert run("from parallelize import balanced; print(balanced([5, 1, 1, 1, 5, 1], 3))") == (
         "[range(0, 1), range(1, 4), range(4, 6)]\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 from pathlib import Path
 
@@ -13,9 +14,11 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "training_code"))
 
 from common.optimization import (
     IGNORED,
+    add_schedule,
     clip_gradients,
     parameter_groups,
     require_finite,
+    scheduled_rate,
     set_learning_rate,
     token_loss,
     warmup_cosine,
@@ -46,6 +49,21 @@ def test_the_rate_rises_to_its_peak_and_falls_to_its_least() -> None:
 
 def test_a_rate_whose_least_is_its_peak_is_constant() -> None:
     assert {warmup_cosine(step, 10, 0, least=1.0) for step in range(1, 15)} == {1.0}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "rates"),
+    [
+        ("", [0.01, 0.01, 0.01, 0.01]),
+        ("--learning-rate 0.4 --warm-up 2", [0.2, 0.4, 0.4, 0.4]),
+        ("--learning-rate 0.4 --least-rate 0.5", [0.371, 0.3, 0.229, 0.2]),
+    ],
+)
+def test_a_scripts_arguments_are_its_schedule_which_is_constant_by_default(arguments: str, rates: list[float]) -> None:
+    parser = argparse.ArgumentParser()
+    add_schedule(parser, peak=0.01)
+    options = parser.parse_args(arguments.split())
+    assert [scheduled_rate(options, step, 4) for step in range(1, 5)] == pytest.approx(rates, abs=1e-3)
 
 
 def test_a_resumed_optimizer_has_the_rate_of_its_new_arguments() -> None:

@@ -62,8 +62,7 @@ class Checkpointer:
 
     def restore(self) -> int:
         """Load the newest checkpoint that is complete on every host; returns the number of steps before it, 0 without one."""
-        step = newest(self._folder)
-        if step == 0:
+        if (step := newest(self._folder)) == 0:
             return 0
         source, loaded = self._folder / f"step-{step:08d}", self._states()
         self._restored = source.name
@@ -92,8 +91,7 @@ class Checkpointer:
 
 def random_state() -> Tensor:
     """The state of PyTorch's generator on the CPU and, where it is one, that on this rank's GPU behind it: uint8."""
-    states = [torch.get_rng_state()] + ([torch.cuda.get_rng_state()] if torch.cuda.is_available() else [])
-    return torch.cat(states)
+    return torch.cat([torch.get_rng_state(), *([torch.cuda.get_rng_state()] if torch.cuda.is_available() else [])])
 
 
 def set_random_state(state: Tensor) -> None:

@@ -68,8 +68,7 @@ def use_the_jobs_network(environment: MutableMapping[str, str] = os.environ) -> 
 
     By default gloo uses the address of the host's own name, which SageMaker's containers do not resolve (docs/container.md).
     """
-    interface = environment.get("SM_NETWORK_INTERFACE_NAME")
-    if interface:
+    if interface := environment.get("SM_NETWORK_INTERFACE_NAME"):
         for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
             environment.setdefault(name, interface)
 

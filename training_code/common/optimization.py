@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import math
 from collections.abc import Iterable
 from typing import Any
@@ -11,8 +12,6 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.distributed import ProcessGroup
-from torch.distributed.fsdp import FSDPModule
-from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
@@ -26,6 +25,19 @@ def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, An
     vectors = [parameter for parameter in parameters if parameter.ndim < 2]
     groups = [{"params": matrices, "weight_decay": weight_decay}, {"params": vectors, "weight_decay": 0.0}]
     return [group for group in groups if group["params"]]
+
+
+def add_schedule(parser: argparse.ArgumentParser, peak: float) -> None:
+    """Add the arguments of ``scheduled_rate``, with which the rate is constant by default."""
+    add = parser.add_argument
+    add("--learning-rate", type=float, default=peak, help="the peak, which a resumed job may change")
+    add("--warm-up", type=int, default=0, help="steps until the peak")
+    add("--least-rate", type=float, default=1.0, help="the share of the peak that half a cosine ends at; 1: constant")
+
+
+def scheduled_rate(options: argparse.Namespace, step: int, steps: int) -> float:
+    """The learning rate in a step, from 1 on, by the arguments of ``add_schedule``."""
+    return float(options.learning_rate * warmup_cosine(step, steps, options.warm_up, options.least_rate))
 
 
 def warmup_cosine(step: int, steps: int, warm_up: int, least: float = 0.1) -> float:
@@ -45,10 +57,10 @@ def set_learning_rate(optimizers: Iterable[Optimizer], rate: float) -> None:
 
 def sync_gradients(model: nn.Module, sync: bool) -> None:
     """Whether the next backward reduces the gradients over the ranks: of several microbatches, only the last one's."""
-    if isinstance(model, FSDPModule):
-        model.set_requires_gradient_sync(sync)
-    elif isinstance(model, DistributedDataParallel):
+    if isinstance(model, DistributedDataParallel):
         model.require_backward_grad_sync = sync
+    elif hasattr(model, "set_requires_gradient_sync"):  # FSDP2, which SMDDP's PyTorch lacks
+        model.set_requires_gradient_sync(sync)  # type: ignore[operator]
 
 
 @torch.no_grad()
@@ -59,7 +71,7 @@ def clip_gradients(parameters: Iterable[nn.Parameter], limit: float, pipeline: P
     """
     parameters = [parameter for parameter in parameters if parameter.grad is not None]
     norm = nn.utils.get_total_norm([parameter.grad for parameter in parameters])  # type: ignore[misc]
-    if isinstance(norm, DTensor):
+    if hasattr(norm, "full_tensor"):  # a DTensor
         norm = norm.full_tensor()
     if pipeline is not None:
         squared = norm**2

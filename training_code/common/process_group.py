@@ -26,9 +26,8 @@ def device_of(job: Job) -> torch.device:
 def process_group(job: Job, timeout: float = 300.0, smddp: bool = False) -> Iterator[torch.device]:
     """The process group of all ranks; without torchrun, of this process alone. Yields this rank's device.
 
-    A collective fails after ``timeout`` seconds.
-    It is not bound to the device (``device_id``), since groups of gloo beside it, as for checkpoints, then fail with some
-    releases (https://github.com/deepspeedai/DeepSpeed/pull/7542); ``device_of`` has set the device.
+    A collective fails after ``timeout`` seconds. It is not bound to the device (``device_id``), since groups of gloo beside it,
+    as for checkpoints, then fail with some releases (https://github.com/deepspeedai/DeepSpeed/pull/7542).
 
     ``smddp`` takes the backend of SageMaker's data parallel library, which is in AWS's containers only, for tensors on GPUs.
     See https://docs.aws.amazon.com/sagemaker/latest/dg/model-parallel-core-features-v2-smddp-allgather.html.

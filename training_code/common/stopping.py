@@ -15,18 +15,14 @@ class Stop:
     """Whether any rank got SIGTERM. ``agreed`` is the same on all ranks once ``check`` has returned on all."""
 
     def __init__(self) -> None:
-        self._received = self.agreed = False
-        # Their collectives are of tensors on GPUs.
-        of_gpus = dist.is_initialized() and dist.get_backend() in ("nccl", "smddp")
+        self._received, self.agreed = list[int](), False
+        of_gpus = dist.is_initialized() and dist.get_backend() in ("nccl", "smddp")  # which reduce no others' tensors
         self._group = dist.new_group(backend="gloo") if of_gpus else None
-        signal.signal(signal.SIGTERM, self._receive)
-
-    def _receive(self, *_: object) -> None:
-        self._received = True
+        signal.signal(signal.SIGTERM, lambda number, _: self._received.append(number))
 
     def check(self) -> bool:
         """To be called after each step on every rank. It compares numbers on the CPU, without waiting for a device."""
-        stopping = torch.tensor(int(self._received))
+        stopping = torch.tensor(len(self._received))
         if dist.is_initialized():
             dist.all_reduce(stopping, dist.ReduceOp.MAX, group=self._group)
         self.agreed = bool(stopping)

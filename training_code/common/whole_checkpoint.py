@@ -10,6 +10,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from common.job import Job
+from common.optimization import set_learning_rate
 from torch import nn
 from torch.optim import Optimizer
 
@@ -37,12 +38,13 @@ def read(job: Job) -> dict[str, Any]:
     return states
 
 
-def restore(job: Job, model: nn.Module, optimizer: Optimizer) -> dict[str, Any]:
+def restore(job: Job, model: nn.Module, optimizer: Optimizer, scaler: Any = None) -> dict[str, Any]:
     """Load ``model`` and ``optimizer`` of the states, all of which are returned. The learning rate stays that of this job."""
     states, rate = read(job), optimizer.param_groups[0]["lr"]
     if states["steps"]:
         model.load_state_dict(states["model"])
         optimizer.load_state_dict(states["optimizer"])
-        for group in optimizer.param_groups:  # optimization.py needs a later PyTorch than SMDDP has
-            group["lr"] = rate
+        set_learning_rate([optimizer], rate)
+        if scaler and states.get("scaler"):  # none where the training before was not in fp16
+            scaler.load_state_dict(states["scaler"])
     return states

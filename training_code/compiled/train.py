@@ -28,6 +28,8 @@ from functools import partial
 import torch
 import torch.distributed as dist
 from common.job import Job, use_the_jobs_network
+from common.optimization import add_schedule, scheduled_rate, set_learning_rate
+from common.precision import Precision
 from common.process_group import freeze_objects, leave_process_group, to_device
 from common.stopping import Stop
 from common.whole_checkpoint import restore, write
@@ -38,6 +40,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 HELD_OUT_BATCHES = 4  # of each rank
+PRECISIONS = {"auto": "auto", "float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
 
 # -- Config -----------------------------------------------------------------------------------------------------------
 
@@ -54,8 +57,8 @@ def config() -> argparse.Namespace:
     arguments.add_argument("--width", type=static, default=64)
     arguments.add_argument("--layers", type=static, default=2)
     arguments.add_argument("--heads", type=static, default=4)
-    arguments.add_argument("--learning-rate", type=float, default=1e-3)
-    arguments.add_argument("--precision", choices=("float32", "bfloat16"), default="float32")
+    add_schedule(arguments, peak=1e-3)
+    arguments.add_argument("--precision", choices=tuple(PRECISIONS), default="float32", help="float16: not with xla")
     arguments.add_argument("--seed", type=int, default=0)
     arguments.add_argument("--log-every", type=static, default=10, help="steps; a loss is read only then")
     arguments.add_argument("--checkpoint-every", type=static, default=50, help="steps")
@@ -129,6 +132,8 @@ def indices_from(first: int, samples: int, job: Job, options: argparse.Namespace
 
 def compiler_of(job: Job, options: argparse.Namespace) -> Compiler:
     if options.compiler == "xla":
+        if options.precision == "float16":
+            raise SystemExit("precision must be float32 or bfloat16 with --compiler xla, like bfloat16, got float16")
         return Xla(job)
     return Torch(
         job,
@@ -148,19 +153,17 @@ def build(options: argparse.Namespace, device: torch.device) -> nn.Module:
 # -- Step -------------------------------------------------------------------------------------------------------------
 
 
-def compiled_step(
-    compiler: Compiler, model: nn.Module, optimizer: torch.optim.Optimizer, options: argparse.Namespace
-) -> Step:
+def compiled_step(compiler: Compiler, model: nn.Module, optimizer: torch.optim.Optimizer, precision: Precision) -> Step:
     """Tokens on the device to the loss on the device, without reading a value."""
     language_model = compiler.model(model)
-    mixed = torch.autocast(compiler.device.type, torch.bfloat16, enabled=options.precision == "bfloat16")
 
     def step(tokens: Tensor) -> Tensor:
-        with mixed:
+        with precision.autocast():
             loss = language_model(tokens)
-        loss.backward()
+        precision.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
         compiler.average(optimizer)
-        optimizer.step()
+        precision.scaler.step(optimizer)
+        precision.scaler.update()
         optimizer.zero_grad()
         return loss.detach()
 
@@ -187,15 +190,17 @@ def train(job: Job, options: argparse.Namespace, stopping: Stop) -> None:
     compiler = compiler_of(job, options)
     model = build(options, compiler.device)
     optimizer = compiler.optimizer(model.parameters(), options.learning_rate)
-    first = done = restore(job, model, optimizer)["steps"]
+    precision = Precision(PRECISIONS[options.precision], compiler.device)
+    first = done = restore(job, model, optimizer, precision.scaler)["steps"]
     if job.local_rank == 0:
         where = f"host {job.host} trains on {compiler.device.type}, {job.local_ranks} of {job.ranks} processes"
         print(f"{where}, compiler {options.compiler}, from step {first}", flush=True)
-    step = compiled_step(compiler, model, optimizer, options)
+    step = compiled_step(compiler, model, optimizer, precision)
     guard = CompilationGuard(compiler.compilations, fail=options.on_recompile == "fail", warm_up=compiler.warm_up)
     log = Log(job, options, first, compiler.warm_up)
     freeze_objects()
     for done, tokens in zip(range(first + 1, options.steps + 1), batches_from(first, job, options), strict=False):
+        set_learning_rate([optimizer], scheduled_rate(options, done, options.steps))
         with guard.step(done, {"tokens": tokens}):
             loss = step(to_device(tokens, compiler.device))
         log.read(done, loss)
@@ -205,8 +210,8 @@ def train(job: Job, options: argparse.Namespace, stopping: Stop) -> None:
                 print(f"step {done} loss on held-out text {held_out_loss:.6f}", flush=True)
         stop = stopping.check() or done == options.steps
         if stop or done % options.checkpoint_every == 0:
-            states = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "steps": done}
-            write(job, states, compiler.save)
+            states = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
+            write(job, states | {"scaler": precision.scaler.state_dict(), "steps": done}, compiler.save)
         if stop:
             break
     log.end(compiler)

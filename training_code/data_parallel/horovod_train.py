@@ -19,6 +19,7 @@ from dataclasses import replace
 import horovod.torch as hvd
 import torch
 from common.job import Job
+from common.optimization import scheduled_rate, set_learning_rate
 from common.process_group import device_of, to_device
 from common.whole_checkpoint import restore, write
 from train import batches, config, network, points, step, steps_of_an_epoch
@@ -65,9 +66,11 @@ def train(job: Job, options: argparse.Namespace, device: torch.device, stop: Sto
         hvd.broadcast_optimizer_state(optimizer, root_rank=0)
     inputs, labels = (tensor.to(device) for tensor in points(job.channels.get("points")))
     per_epoch = steps_of_an_epoch(len(labels), job, options.batch_size)
-    chosen = itertools.islice(batches(len(labels), job, options.batch_size), first, options.epochs * per_epoch)
+    total = options.epochs * per_epoch
+    chosen = itertools.islice(batches(len(labels), job, options.batch_size), first, total)
     for steps, batch in enumerate(chosen, start=first + 1):
         rows = to_device(batch, device)
+        set_learning_rate([optimizer], scheduled_rate(options, steps, total))
         loss = step(model, optimizer, inputs[rows], labels[rows])
         epoch_ends, stopping = steps % per_epoch == 0, stop.check()
         if job.rank == 0:

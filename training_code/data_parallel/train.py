@@ -23,6 +23,7 @@ from pathlib import Path
 import torch
 import torch.nn.functional as F
 from common.job import Job
+from common.optimization import add_schedule, scheduled_rate, set_learning_rate
 from common.process_group import freeze_objects, process_group, to_device
 from common.stopping import Stop
 from common.whole_checkpoint import restore, write
@@ -36,7 +37,7 @@ def config() -> argparse.Namespace:
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("--epochs", type=int, default=20)
     arguments.add_argument("--batch-size", type=int, default=64, help="points of a step, on each rank")
-    arguments.add_argument("--learning-rate", type=float, default=0.01)
+    add_schedule(arguments, peak=0.01)
     arguments.add_argument("--seed", type=int, default=0)
     arguments.add_argument("--backend", choices=("nccl", "smddp"), default="nccl", help="smddp: with launcher=SmDdp()")
     return arguments.parse_args()
@@ -98,10 +99,12 @@ def train(job: Job, options: argparse.Namespace, device: torch.device, stop: Sto
     inputs, labels = (tensor.to(device) for tensor in points(job.channels.get("points")))
     first = restore(job, whole, optimizer)["steps"]
     per_epoch = steps_of_an_epoch(len(labels), job, options.batch_size)
-    chosen = itertools.islice(batches(len(labels), job, options.batch_size), first, options.epochs * per_epoch)
+    total = options.epochs * per_epoch
+    chosen = itertools.islice(batches(len(labels), job, options.batch_size), first, total)
     freeze_objects()
     for steps, batch in enumerate(chosen, start=first + 1):
         rows = to_device(batch, device)
+        set_learning_rate([optimizer], scheduled_rate(options, steps, total))
         loss = step(model, optimizer, inputs[rows], labels[rows])
         epoch_ends = steps % per_epoch == 0
         if epoch_ends and job.rank == 0:

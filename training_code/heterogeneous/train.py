@@ -19,7 +19,7 @@ import argparse
 import math
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -27,7 +27,8 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from common.job import Job, use_the_jobs_network
-from common.optimization import set_learning_rate
+from common.optimization import add_schedule, scheduled_rate, set_learning_rate
+from common.precision import Precision
 from common.process_group import device_of, freeze_objects, leave_process_group, to_device
 from common.stopping import Stop
 from common.whole_checkpoint import read, write
@@ -53,7 +54,8 @@ def config() -> argparse.Namespace:
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("--epochs", type=int, default=8)
     arguments.add_argument("--batch-size", type=int, default=64, help="of each process that trains")
-    arguments.add_argument("--learning-rate", type=float, default=3e-3)
+    add_schedule(arguments, peak=3e-3)
+    arguments.add_argument("--precision", choices=("auto", "fp32", "bf16", "fp16"), default="fp32")
     arguments.add_argument("--seed", type=int, default=0)
     arguments.add_argument("--workers", type=int, default=2, help="processes of each data host that prepare batches")
     arguments.add_argument("--data-group", default="data_group", help="the instance group that serves batches")
@@ -130,13 +132,19 @@ WHOLE = StateDictOptions(full_state_dict=True, cpu_offload=True)
 
 
 def step(
-    model: nn.Module, optimizer: torch.optim.Optimizer, batch: Mapping[str, Tensor], device: torch.device
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    precision: Precision,
+    batch: Mapping[str, Tensor],
+    device: torch.device,
 ) -> Tensor:
     images, labels = to_device(batch["image"], device), to_device(batch["label"], device)
-    loss = F.cross_entropy(model(images), labels)
+    with precision.autocast():
+        loss = F.cross_entropy(model(images), labels)
     optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
+    precision.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
+    precision.scaler.step(optimizer)
+    precision.scaler.update()
     return loss.detach()
 
 
@@ -150,7 +158,8 @@ def train(job: Job, options: argparse.Namespace, batches: Batches, stop: Stop) -
         dist.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo")
     model = build(job, options, device)
     optimizer = torch.optim.Adam(model.parameters(), lr=options.learning_rate)
-    progress = restore(job, model, optimizer)
+    precision = Precision(options.precision, device)
+    progress = restore(job, model, optimizer, precision)
     batches.load_state_dict(progress.position)
     first = progress.position["epoch"]
     if job.local_rank == 0:
@@ -161,12 +170,13 @@ def train(job: Job, options: argparse.Namespace, batches: Batches, stop: Stop) -
         whole, states = get_state_dict(model, optimizer, options=WHOLE)  # every rank takes part
         progress.position = batches.state_dict()
         if job.rank == 0:
-            write(job, {"model": whole, "optimizer": states, **asdict(progress)})
+            scaler = precision.scaler.state_dict()
+            write(job, {"model": whole, "optimizer": states, "scaler": scaler, **asdict(progress)})
         return whole
 
     freeze_objects()
     for epoch in range(first, options.epochs):
-        loss = run_epoch(job, options, model, optimizer, batches.epoch(epoch), device, progress, checkpoint, stop)
+        loss = run_epoch(job, options, model, optimizer, precision, batches, epoch, device, progress, checkpoint, stop)
         whole = checkpoint()
         if stop.agreed:
             break
@@ -196,7 +206,9 @@ def run_epoch(
     options: argparse.Namespace,
     model: nn.Module,
     optimizer: torch.optim.Optimizer,
-    batches: Iterable[Mapping[str, Tensor]],
+    precision: Precision,
+    batches: Batches,
+    epoch: int,
     device: torch.device,
     progress: Progress,
     checkpoint: Callable[[], object],
@@ -205,9 +217,10 @@ def run_epoch(
     """One pass over what is left of an epoch's batches, or until ``stop``. Returns the mean loss of the epoch on this rank."""
     losses: list[Tensor] = [torch.tensor(loss, device=device) for loss in progress.losses]
     samples, began = 0, time.perf_counter()
-    for batch in batches:
+    for batch in batches.epoch(epoch):
         progress.steps += 1
-        losses.append(step(model, optimizer, batch, device))
+        set_learning_rate([optimizer], scheduled_rate(options, progress.steps, options.epochs * len(batches)))
+        losses.append(step(model, optimizer, precision, batch, device))
         samples += len(batch["label"])
         if job.rank == 0 and progress.steps % 10 == 0:
             rate = samples * job.ranks / (time.perf_counter() - began)
@@ -230,14 +243,15 @@ def evaluate(job: Job, whole: Mapping[str, Any], device: torch.device) -> float:
     return accuracy(model, images.to(device), labels.to(device))
 
 
-def restore(job: Job, model: nn.Module, optimizer: torch.optim.Optimizer) -> Progress:
+def restore(job: Job, model: nn.Module, optimizer: torch.optim.Optimizer, precision: Precision) -> Progress:
     """Go on where the checkpoint stands; returns how far that is."""
-    states, rate = read(job), optimizer.param_groups[0]["lr"]
+    states = read(job)
     if states["steps"] == 0:
         return Progress(0, {"epoch": 0, "ranks": job.ranks, "delivered": []}, [])
     whole = {"model_state_dict": states["model"], "optim_state_dict": states["optimizer"]}
     set_state_dict(model, optimizer, **whole, options=WHOLE)
-    set_learning_rate([optimizer], rate)
+    if states.get("scaler"):  # none where the training before was not in fp16
+        precision.scaler.load_state_dict(states["scaler"])
     return Progress(states["steps"], states["position"], states["losses"])
 
 

@@ -6,6 +6,7 @@ import argparse
 import os
 from pathlib import Path
 
+from common.optimization import add_schedule
 from degrees import add_degrees
 from parallelize import Compilation
 
@@ -16,12 +17,12 @@ def parser_of(docstring: str) -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--steps", type=int, default=100)
     add("--batch-size", type=int, default=16, help="sequences of a step, over all ranks")
-    add("--learning-rate", type=float, default=3e-3, help="the peak, which a resumed job may change")
-    add("--warm-up", type=int, default=0, help="steps until the peak")
-    add("--least-rate", type=float, default=1.0, help="the share of the peak that half a cosine ends at; 1: constant")
+    add_schedule(parser, peak=3e-3)
+    add("--weight-decay", type=float, help="of matrices, and none of vectors; by default AdamW's 0.01 of both")
     add("--clip", type=float, default=0.0, help="the largest norm of the gradient; 0: any")
     add("--seed", type=int, default=0)
     add("--log-every", type=int, default=10, help="steps")
+    add("--evaluate-every", type=int, default=0, help="steps; 0: never")
     add("--tensorboard", type=Path, help="a folder for event files, such as /opt/ml/output/tensorboard")
     add("--profile", type=int, default=0, help="the first of three steps, from 2 on, to trace into the output")
     add("--checkpoint-every", type=int, default=50, help="steps; 0 for none but at a stop")

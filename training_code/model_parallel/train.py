@@ -25,7 +25,14 @@ import torch.distributed as dist
 from arguments import compilation_of, parser_of
 from common.checkpoints import Checkpointer
 from common.job import Job
-from common.optimization import clip_gradients, require_finite, set_learning_rate, sync_gradients, warmup_cosine
+from common.optimization import (
+    clip_gradients,
+    parameter_groups,
+    require_finite,
+    scheduled_rate,
+    set_learning_rate,
+    sync_gradients,
+)
 from common.process_group import freeze_objects, process_group, to_device
 from common.training_log import TrainingLog, profile
 from degrees import Degrees, degrees_of
@@ -47,6 +54,9 @@ from plan import PLAN, costs
 from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh
 from watch import Watch
+
+HELD_OUT_BATCHES = 4
+HELD_OUT_BYTES = 400_000
 
 # -- Config -----------------------------------------------------------------------------------------------------------
 
@@ -75,12 +85,29 @@ def batches(
     training: Training, job: Job, options: argparse.Namespace, first: int
 ) -> Iterator[tuple[int, Tensor, Tensor]]:
     """The number of each step from ``first`` on, with this rank's tokens and targets."""
-    corpus = text(job.channels.get("text"), options.text_bytes)
-    per_rank_batch_size = options.batch_size // training.degrees.data
-    first_sequence = data_rank(training.mesh) * per_rank_batch_size
-    share = slice(first_sequence, first_sequence + per_rank_batch_size)
+    corpus, share = text(job.channels.get("text"), options.text_bytes), share_of(training, options)
     for number in range(first, options.steps + 1):
         yield number, *batch(corpus, number, options.batch_size, options.context, options.seed, share)
+
+
+def held_out_batches(training: Training, job: Job, options: argparse.Namespace) -> list[tuple[Tensor, Tensor]]:
+    """This rank's tokens and targets of the same batches at each evaluation, of the text behind that to train on."""
+    corpus = text(job.channels.get("text"), options.text_bytes + HELD_OUT_BYTES)[options.text_bytes :]
+    if len(corpus) <= options.context:
+        raise ValueError(
+            f"text_bytes must leave more than context, {options.context} bytes, to evaluate on, "
+            f"like 900000 of a million, got {options.text_bytes}, which leaves {len(corpus)}"
+        )
+    share = share_of(training, options)
+    numbers = range(1, HELD_OUT_BATCHES + 1)
+    return [batch(corpus, number, options.batch_size, options.context, options.seed, share) for number in numbers]
+
+
+def share_of(training: Training, options: argparse.Namespace) -> slice:
+    """The sequences of each batch that are this rank's."""
+    per_rank_batch_size = options.batch_size // training.degrees.data
+    first_sequence = data_rank(training.mesh) * per_rank_batch_size
+    return slice(first_sequence, first_sequence + per_rank_batch_size)
 
 
 # -- Model ------------------------------------------------------------------------------------------------------------
@@ -108,8 +135,13 @@ class Training:
             reshard=options.sharded == "parameters",
             compilation=compilation_of(options),
         )
+        decay = options.weight_decay
         self.optimizers = [
-            torch.optim.AdamW(module.parameters(), lr=options.learning_rate, fused=True)
+            torch.optim.AdamW(
+                module.parameters() if decay is None else parameter_groups(module, decay),
+                lr=options.learning_rate,
+                fused=True,
+            )
             for module in self.stage_modules.values()
         ]
         self.schedule = (
@@ -145,9 +177,7 @@ def model_flops(config: Config) -> float:
 
 def step(training: Training, tokens: Tensor, targets: Tensor) -> Tensor:
     """One step on this rank's sequences. Returns their mean loss; 0 on ranks without the last stage."""
-    tokens, targets = to_device(tokens, training.device), to_device(targets, training.device)
-    with loss_context(training.degrees):
-        loss = forward_backward(training, tokens, targets)
+    loss = forward(training, tokens, targets, backward=True)
     require_finite(loss, "loss")
     if training.clip:
         parameters = [parameter for module in training.stage_modules.values() for parameter in module.parameters()]
@@ -158,7 +188,24 @@ def step(training: Training, tokens: Tensor, targets: Tensor) -> Tensor:
     return loss
 
 
-def forward_backward(training: Training, tokens: Tensor, targets: Tensor) -> Tensor:
+@torch.no_grad()
+def evaluate(training: Training, batches: list[tuple[Tensor, Tensor]]) -> Tensor:
+    """The mean loss of batches that no step trains on; 0 on ranks without the last stage."""
+    return torch.stack([forward(training, *batch, backward=False) for batch in batches]).mean()
+
+
+def forward(training: Training, tokens: Tensor, targets: Tensor, *, backward: bool) -> Tensor:
+    """The mean loss of this rank's sequences, whose gradient is computed too with ``backward``."""
+    tokens, targets = to_device(tokens, training.device), to_device(targets, training.device)
+    with loss_context(training.degrees):
+        losses = losses_of(training, tokens, targets, backward)
+    if not losses:
+        return torch.zeros((), device=training.device)
+    return torch.stack([local(loss.detach()) for loss in losses]).mean()
+
+
+def losses_of(training: Training, tokens: Tensor, targets: Tensor, backward: bool) -> list[Tensor]:
+    """Of each microbatch; none on ranks without the last stage."""
     microbatches, losses = training.degrees.microbatches, list[Tensor]()
     if training.schedule is None:
         model = training.stage_modules[0]
@@ -167,14 +214,14 @@ def forward_backward(training: Training, tokens: Tensor, targets: Tensor) -> Ten
         ):
             sync_gradients(model, number == microbatches)
             losses.append(loss_of(model(some), following))
-            (losses[-1] / microbatches).backward()
+            if backward:
+                (losses[-1] / microbatches).backward()
     else:
         inputs = (tokens,) if 0 in training.stage_modules else ()
         outputs = {"target": targets, "losses": losses} if training.has_loss else {}
-        training.schedule.step(*inputs, **outputs, return_outputs=False)
-    if not losses:
-        return torch.zeros((), device=training.device)
-    return torch.stack([local(loss.detach()) for loss in losses]).mean()
+        run = training.schedule.step if backward else training.schedule.eval
+        run(*inputs, **outputs, return_outputs=False)
+    return losses
 
 
 # -- Run --------------------------------------------------------------------------------------------------------------
@@ -188,17 +235,20 @@ def train(job: Job, options: argparse.Namespace, device: torch.device, watch: Wa
     before = checkpointer.restore()
     if job.rank == 0:
         say(f"trains on {device.type}, {job.ranks} ranks, compiler {options.compiler}, from step {before}: {degrees}")
+    held_out = held_out_batches(training, job, options) if options.evaluate_every else []
     log = TrainingLog(job, device, flops=model_flops(training.config), events=options.tensorboard)
     freeze_objects()
     with profile(job, options.profile) as profiler:
         for steps, tokens, targets in batches(training, job, options, before + 1):
             stop_agreed = watch.start_stop_check(steps)
-            rate = options.learning_rate * warmup_cosine(steps, options.steps, options.warm_up, options.least_rate)
-            set_learning_rate(training.optimizers, rate)
+            set_learning_rate(training.optimizers, scheduled_rate(options, steps, options.steps))
             loss = step(training, tokens, targets)
             log.count(options.batch_size * options.context)
-            if steps % options.log_every == 0:
-                log.write(steps, loss=everyones_loss(training, loss))
+            logged = {"loss": everyones_loss(training, loss)} if steps % options.log_every == 0 else {}
+            if held_out and steps % options.evaluate_every == 0:
+                logged["validation_loss"] = everyones_loss(training, evaluate(training, held_out))
+            if logged:
+                log.write(steps, **logged)
             if profiler:
                 profiler.step()
             stopping = stop_agreed()

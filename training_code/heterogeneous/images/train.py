@@ -195,9 +195,8 @@ def train(job: Job, options: argparse.Namespace, batches: Batches, device: torch
     optimizer = torch.optim.SGD(parameter_groups(model, options.weight_decay), peak, momentum=0.9, nesterov=True)
     assert batches.plan is not None
     files = batches.plan.length or 0
-    states, epoch = restore(job, model, optimizer), Epoch(files)
+    states, epoch = restore(job, model, optimizer, precision.scaler), Epoch(files)
     if (steps := states["steps"]) > 0:
-        precision.scaler.load_state_dict(states["scaler"])
         batches.load_state_dict(states["position"])
         epoch.resume(states, job.rank)
     first, total = batches.state_dict()["epoch"], options.epochs * len(batches)

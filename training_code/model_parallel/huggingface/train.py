@@ -39,10 +39,8 @@ from watch import Watch
 
 def config(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = parser_of(__doc__)
-    parser.set_defaults(learning_rate=3e-4, warm_up=10, least_rate=0.1, clip=1.0)
+    parser.set_defaults(learning_rate=3e-4, warm_up=10, least_rate=0.1, weight_decay=0.1, clip=1.0)
     parser.add_argument("--context", type=int, default=128, help="tokens of a sequence")
-    parser.add_argument("--weight-decay", type=float, default=0.1)
-    parser.add_argument("--evaluate-every", type=int, default=0, help="steps; 0: the channel validation is not read")
     return parser.parse_args(arguments)
 
 
@@ -105,8 +103,8 @@ def train(job: Job, options: argparse.Namespace, device: torch.device, watch: Wa
     with profile(job, options.profile) as profiler:
         for done in range(first, options.steps + 1):
             stop_agreed = watch.start_stop_check(done)
-            part_of_peak = optimization.warmup_cosine(done, options.steps, options.warm_up, options.least_rate)
-            optimization.set_learning_rate([optimizer], rate := options.learning_rate * part_of_peak)
+            rate = optimization.scheduled_rate(options, done, options.steps)
+            optimization.set_learning_rate([optimizer], rate)
             loss, norm = step(parts, optimizer, share(corpus, done), degrees, options.clip)
             log.count(options.batch_size * options.context)
             logged: dict[str, float] = {}
