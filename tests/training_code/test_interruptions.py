@@ -281,6 +281,31 @@ def test_a_schedule_changes_the_losses_of_each_script(
     assert constant != scheduled
 
 
+@pytest.mark.soak  # test_whole_checkpoint.py and test_train.py have PyTorch's
+@pytest.mark.parametrize("name", [name for name, kind in KINDS.items() if kind.packages == TENSORFLOW])
+def test_a_resumed_training_of_tensorflow_has_the_learning_rate_of_its_own_arguments(
+    uninterrupted: Callable[[str], tuple[Path, dict[str, str]]],
+    packages_of: Callable[[Kind], Path | None],
+    name: str,
+    tmp_path: Path,
+) -> None:
+    kind, (inputs, expected) = KINDS[name], uninterrupted(name)
+    packages = packages_of(kind)
+    program = kind.start(tmp_path, inputs, packages)
+    program.until(f"{list(expected)[len(expected) // 3]} ")
+    program.stop()
+    program.close()
+    slower = dataclasses.replace(kind, arguments=f"{kind.arguments} --learning-rate=1e-9")
+    again = slower.start(tmp_path, inputs, packages)
+    ended = again.end()
+    again.close()
+    assert ended.code == 0, ended
+    found = losses_of(ended.lines)
+    assert 0 < len(found) < len(expected)
+    assert list(found)[-1] == list(expected)[-1]
+    assert found != {step: expected[step] for step in found}
+
+
 @pytest.mark.soak
 def test_smddp_is_a_backend_of_the_data_parallel_example(
     uninterrupted: Callable[[str], tuple[Path, dict[str, str]]], tmp_path: Path

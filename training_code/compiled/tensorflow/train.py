@@ -197,6 +197,7 @@ def train(job: Job, options: argparse.Namespace) -> None:
     keeper = tf.train.CheckpointManager(checkpoint, str(job.checkpoints), max_to_keep=2)
     if keeper.latest_checkpoint:
         checkpoint.restore(keeper.latest_checkpoint).assert_consumed()
+        optimizer.learning_rate = options.learning_rate  # the checkpoint has the one before
     first = int(taken.numpy())
     print(
         f"host {job.host} of {job.group} trains with compiler {options.compiler} on {strategy.num_replicas_in_sync} devices "

@@ -96,6 +96,7 @@ def coordinate(job: Job, options: argparse.Namespace, cluster: tf.train.ClusterS
     keeper = tf.train.CheckpointManager(checkpoint, str(job.checkpoints), max_to_keep=2)
     if keeper.latest_checkpoint:
         checkpoint.restore(keeper.latest_checkpoint, options=HERE).assert_consumed()
+        optimizer.learning_rate = options.learning_rate  # the checkpoint has the one before
     inputs, labels = points(job.channels.get("points"))
     per_epoch = len(labels) // options.batch_size
     step = step_of(strategy, model, optimizer, (inputs, labels))

@@ -129,6 +129,7 @@ def train(job: Job, options: argparse.Namespace) -> None:
     keeper = tf.train.CheckpointManager(checkpoint, str(job.checkpoints), max_to_keep=2)
     if keeper.latest_checkpoint:
         checkpoint.restore(keeper.latest_checkpoint).assert_consumed()
+        optimizer.learning_rate = options.learning_rate  # the checkpoint has the one before
     first = int(taken.numpy())
     step = step_of(strategy, model, optimizer)
     data, per_epoch = batches(strategy, job, options, first)

@@ -198,6 +198,7 @@ def train(job: Job, cluster: Cluster | None, options: argparse.Namespace) -> Non
     keeper = tf.train.CheckpointManager(checkpoint, str(job.checkpoints), max_to_keep=2)
     if keeper.latest_checkpoint:
         checkpoint.restore(keeper.latest_checkpoint).assert_consumed()
+        optimizer.learning_rate = options.learning_rate  # the checkpoint has the one before
     devices, hosts, first = strategy.num_replicas_in_sync, len(job.group_hosts), int(epochs)
     print(
         f"host {job.host} of {job.group} trains on {devices} devices of {hosts} hosts, from epoch {first}", flush=True
