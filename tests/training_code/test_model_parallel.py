@@ -20,6 +20,7 @@ TWO, FOUR = (f"--steps {STEPS} --layers {layers}" for layers in (2, 4))  # as fe
 SCHEDULED = "--clip 0.5 --warm-up 2 --least-rate 0.1 --weight-decay 0.1 --evaluate-every 2"
 RISING = f"--warm-up {STEPS + 1}"  # one step longer than what is kept: a schedule that began again would have a fifth of the peak
 LONG_TWO, LONG_FOUR, LONG_EIGHT = (f"--steps {2 * STEPS} --layers {layers}" for layers in (2, 4, 8))
+EVALUATING = "--evaluate-every 4"
 CLIPPED = "2 layers, clipped"
 EVALUATED = "2 layers, evaluated"
 RISEN = "4 layers, rising rate"
@@ -37,16 +38,16 @@ ON_FOUR_RANKS = {
 MORE_ON_FOUR_RANKS = {
     "optimizer state alone sharded": f"{TWO} --data-shard 4 --sharded optimizer",
     "hybrid shard": f"{TWO} --data-replicate 2 --data-shard 2",
-    "fsdp": f"{LONG_TWO} --data-shard 4",
+    "fsdp": f"{LONG_TWO} --data-shard 4 {EVALUATING}",
     "replicas": f"{LONG_TWO} --data-replicate 4 --data-shard 1",
     "microbatches without a pipeline": f"{LONG_TWO} --data-shard 4 --microbatches 2",
     "parameters in the CPU's memory, one batch": f"{LONG_TWO} --data-shard 4 --cpu-offload",
-    "tensor": f"{LONG_TWO} --tensor 4",
+    "tensor": f"{LONG_TWO} --tensor 4 {EVALUATING}",
     "tensor, checkpointed": f"{LONG_TWO} --tensor 4 {RECOMPUTED}",
-    "GPipe": f"{LONG_FOUR} --pipeline 4 --microbatches 4 --schedule GPipe",
-    "1F1B": f"{LONG_FOUR} --pipeline 4 --microbatches 4 --schedule 1F1B",
+    "GPipe": f"{LONG_FOUR} --pipeline 4 --microbatches 4 --schedule GPipe {EVALUATING}",
+    "1F1B": f"{LONG_FOUR} --pipeline 4 --microbatches 4 --schedule 1F1B {EVALUATING}",
     "pipeline x fsdp": f"{TWO} --pipeline 2 --data-shard 2 --microbatches 4",
-    "interleaved": f"{LONG_EIGHT} --pipeline 4 --microbatches 4 --schedule Interleaved1F1B",
+    "interleaved": f"{LONG_EIGHT} --pipeline 4 --microbatches 4 --schedule Interleaved1F1B {EVALUATING}",
 }
 # Three kinds at once: every two of them are among those on four ranks.
 ON_EIGHT_RANKS = {
@@ -232,6 +233,21 @@ def test_ranks_evaluate_to_the_loss_of_one_process(alone: Launch, four: Launch) 
     assert list(found) == [2, 4]
     assert farthest(found, expected) <= 1e-4
     assert found[4] < found[2]
+
+
+@pytest.mark.soak
+def test_each_axis_and_schedule_evaluates_to_the_loss_of_one_process(
+    more_four: Launch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    lengths = (LONG_TWO, LONG_FOUR, LONG_EIGHT)
+    alone = launch(tmp_path_factory.mktemp("alone"), 1, {length: f"{length} {EVALUATING}" for length in lengths})
+    evaluated = {name: arguments for name, arguments in MORE_ON_FOUR_RANKS.items() if EVALUATING in arguments}
+    assert len(evaluated) == 5
+    for layout, arguments in evaluated.items():
+        [length] = [length for length in lengths if arguments.startswith(length)]
+        found = more_four.losses(layout, "validation_loss")
+        assert list(found) == [4, 8], layout
+        assert farthest(found, alone.losses(length, "validation_loss")) <= 1e-4, layout
 
 
 def test_an_evaluation_leaves_the_training_as_it_is(alone: Launch) -> None:

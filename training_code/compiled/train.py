@@ -200,6 +200,7 @@ def train(job: Job, options: argparse.Namespace, stopping: Stop) -> None:
     log = Log(job, options, first, compiler.warm_up)
     freeze_objects()
     for done, tokens in zip(range(first + 1, options.steps + 1), batches_from(first, job, options), strict=False):
+        # XLA compiles no number but 0 and 1 into its graph: https://github.com/pytorch/xla/issues/8414.
         set_learning_rate([optimizer], scheduled_rate(options, done, options.steps))
         with guard.step(done, {"tokens": tokens}):
             loss = step(to_device(tokens, compiler.device))
