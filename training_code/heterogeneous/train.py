@@ -19,7 +19,7 @@ import argparse
 import math
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -166,6 +166,10 @@ def train(job: Job, options: argparse.Namespace, batches: Batches, stop: Stop) -
         processes = f"{job.local_ranks} of {job.ranks} processes"
         print(f"host {job.host} of {job.group} trains on {device.type}, {processes}, from epoch {first}", flush=True)
 
+    def take_step(batch: Mapping[str, Tensor]) -> Tensor:
+        set_learning_rate([optimizer], scheduled_rate(options, progress.steps, options.epochs * len(batches)))
+        return step(model, optimizer, precision, batch, device)
+
     def checkpoint() -> Mapping[str, Any]:
         whole, states = get_state_dict(model, optimizer, options=WHOLE)  # every rank takes part
         progress.position = batches.state_dict()
@@ -176,7 +180,7 @@ def train(job: Job, options: argparse.Namespace, batches: Batches, stop: Stop) -
 
     freeze_objects()
     for epoch in range(first, options.epochs):
-        loss = run_epoch(job, options, model, optimizer, precision, batches, epoch, device, progress, checkpoint, stop)
+        loss = run_epoch(job, options, take_step, batches.epoch(epoch), device, progress, checkpoint, stop)
         whole = checkpoint()
         if stop.agreed:
             break
@@ -204,11 +208,8 @@ class Progress:
 def run_epoch(
     job: Job,
     options: argparse.Namespace,
-    model: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    precision: Precision,
-    batches: Batches,
-    epoch: int,
+    take_step: Callable[[Mapping[str, Tensor]], Tensor],
+    batches: Iterable[Mapping[str, Tensor]],
     device: torch.device,
     progress: Progress,
     checkpoint: Callable[[], object],
@@ -217,10 +218,9 @@ def run_epoch(
     """One pass over what is left of an epoch's batches, or until ``stop``. Returns the mean loss of the epoch on this rank."""
     losses: list[Tensor] = [torch.tensor(loss, device=device) for loss in progress.losses]
     samples, began = 0, time.perf_counter()
-    for batch in batches.epoch(epoch):
+    for batch in batches:
         progress.steps += 1
-        set_learning_rate([optimizer], scheduled_rate(options, progress.steps, options.epochs * len(batches)))
-        losses.append(step(model, optimizer, precision, batch, device))
+        losses.append(take_step(batch))
         samples += len(batch["label"])
         if job.rank == 0 and progress.steps % 10 == 0:
             rate = samples * job.ranks / (time.perf_counter() - began)
