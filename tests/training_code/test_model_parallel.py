@@ -69,7 +69,8 @@ MORE_ON_TWO_RANKS = {"tensor, checkpointed, compiled": f"{COMPILED} --tensor 2 {
 # Each goes on for two steps from what another layout kept after four.
 KEPT = f"--steps {STEPS} --layers 4 --checkpoint-every 2"
 GONE_ON = f"--steps {STEPS + 2} --layers 4"
-KEPT_BY_FSDP = {"kept by fsdp": f"{KEPT} --data-shard 4 {RISING}"}
+# An evaluation leaves parameters gathered.
+KEPT_BY_FSDP = {"kept by fsdp": f"{KEPT} --data-shard 4 {RISING} --evaluate-every 2"}
 KEPT_BY_INTERLEAVED = {
     "kept by interleaved": f"{KEPT} --pipeline 2 --data-shard 2 --microbatches 2 --schedule Interleaved1F1B"
 }
