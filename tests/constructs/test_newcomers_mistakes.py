@@ -366,7 +366,7 @@ def test_more_processes_than_accelerators_are_warned_of() -> None:
 
 def test_an_input_field_that_nothing_reads_is_warned_of() -> None:
     stack = Stack()
-    group = InstanceGroup(sfn.JsonPath.string_at("$.machine"))
+    group = InstanceGroup(sfn.JsonPath.string_at("$['machine']"))
     checkpoints = S3Prefix(stack.bucket, "checkpoints/")
     resumed = sfn.JsonPath.string_at("$.resume_from")
     fields = {"machine": TextField(), "resume_from": TextField(), "machin": TextField()}

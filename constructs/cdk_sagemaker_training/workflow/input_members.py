@@ -41,7 +41,7 @@ def unused_advice(fields: Mapping[str, InputField], readers: Iterable[Any]) -> I
     """
     text = "".join(map(str, readers))
     for name in fields:
-        if not re.search(rf"\$\.{name}\b", text):
+        if not re.search(rf"\$(\.|\['){name}\b", text):
             yield from advice(
                 "unused-input-field",
                 f"input_fields[{name!r}] is in no prop of the job, so that an execution must have it to no effect: use it like "
