@@ -38,6 +38,9 @@ OF_THE_NEWEST = (
     "test_queue.py::test_a_job_of_a_quota_share",
     "test_queue.py::test_the_machine_of_a_job_of_a_quota_share",
     "test_queue.py::test_a_job_that_would_wait_for_ever_for_its_quota_share",
+    "test_queue.py::test_a_job_that_was_preempted",
+    "test_queue.py::test_each_preempted_run",
+    "test_queue.py::test_a_number_of_preemptions",
     "test_snippets.py::test_a_snippet_runs_and_its_stack_synthesizes[docs/queue.md",
 )
 START = """
