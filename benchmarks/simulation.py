@@ -14,7 +14,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "training_code"))
 
-from data_service.plan import home_hosts, home_share
+from data_service.plan import home_shares
 from data_service.reader import LOOK_AHEAD
 from data_service.requester import BYTES_BEYOND, LEAST_AHEAD, LEAST_BEYOND, MOST_BEYOND
 
@@ -118,10 +118,7 @@ class Simulation:
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._count, self._received, self._now, self._dice = 0, 0, 0.0, random.Random(0)
         homes = [
-            {
-                host: math.ceil(setup.workers * home_share(host, rank, setup.ranks, setup.hosts))
-                for host in home_hosts(rank, setup.ranks, setup.hosts)
-            }
+            {n: math.ceil(setup.workers * share) for n, share in home_shares(rank, setup.ranks, setup.hosts).items()}
             for rank in range(setup.ranks)
         ]
         machines = [_Link() for _ in range(setup.machines)]

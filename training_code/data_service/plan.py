@@ -12,6 +12,7 @@ import hashlib
 import itertools
 import math
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
 from fractions import Fraction
@@ -170,24 +171,18 @@ def _mixed(values: np.ndarray) -> np.ndarray:
     return mixed
 
 
-def home_hosts(rank: int, ranks: int, hosts: int, least: int = 2) -> list[int]:
-    """The hosts that a rank reads from while all are up: the same few in each epoch, and of each host as many ranks.
+def home_shares(rank: int, ranks: int, hosts: int, least: int = 2) -> dict[int, Fraction]:
+    """The hosts that a rank reads from while all are up, and of each the share of its workers that the rank may keep busy.
 
-    Ranks are spread evenly over a ring of hosts, and each has those of the next ``max(hosts / ranks, least)``.
+    Ranks are spread evenly over a ring of hosts, and each has those of the next ``max(hosts / ranks, least)``. Each ``1 / ranks``
+    of a host is divided evenly among the ranks that have it. So the shares of a host add up to 1, and those of a rank to
+    ``hosts / ranks``, also where the hosts are no multiple of the ranks.
     """
-    begin, width = rank * hosts, max(hosts, least * ranks)  # in shares of 1 / ranks of a host
-    return [host % hosts for host in range(begin // ranks, min(-(-(begin + width) // ranks), begin // ranks + hosts))]
-
-
-def home_share(host: int, rank: int, ranks: int, hosts: int, least: int = 2) -> Fraction:
-    """The share of a host's workers that a rank may keep busy: those of all ranks of a host add up to 1, those of all hosts of
-    a rank to ``hosts / ranks``, also where the hosts are no multiple of the ranks.
-
-    Each ``1 / ranks`` of a host is divided evenly among the ranks whose ``home_hosts`` cover it.
-    """
-    width, ring = min(max(hosts, least * ranks), hosts * ranks), hosts * ranks
-    covered = [part for part in range(host * ranks, (host + 1) * ranks) if (part - rank * hosts) % ring < width]
-    return sum((Fraction(1, part // hosts - (part - width) // hosts) for part in covered), Fraction()) / ranks
+    width, shares = min(max(hosts, least * ranks), hosts * ranks), Counter[int]()
+    few = width // max(1, hosts)  # ranks that have a part, or one more
+    for part in range(rank * hosts, rank * hosts + width):
+        shares[part // ranks % hosts] += few * (few + 1) // (part // hosts - (part - width) // hosts)
+    return {host: Fraction(share, ranks * few * (few + 1)) for host, share in shares.items()}
 
 
 Key = tuple[int, int]  # which of a sequence's batches, and the sequence: sorted as batches are delivered

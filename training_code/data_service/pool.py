@@ -208,8 +208,6 @@ class WorkerPool:
         forks: bool = False,
         nice: int = 0,
     ) -> None:
-        if count < 1:
-            raise ValueError(f"workers must be at least 1, like 4, got {count}")
         self.count, self.busy_seconds = count, 0.0
         self._start_process = _fork if forks else partial(start_process, payload.modules)
         self._payload, self._plan, self._nice, self._selector = payload, plan, nice, selector

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any
 
 from .batches import ReceiveMemory, decode, tensor_from_buffer
-from .plan import BatchTracker, Plan, Request, home_hosts, home_share
+from .plan import BatchTracker, Plan, Request, home_shares
 from .pool import Slot, WorkerPool
 from .protocol import Connection, DataHostLost, DataServiceError, Frame, Kind
 from .worker import Failed, Made, Result
@@ -41,11 +41,9 @@ class Host:
         self.address, self.home, self.wanted = address, home_share > 0, home_share > 0
         self.requests: dict[int, Request] = {}
         self.workers = self.bytes = 0  # no worker until it was up
-        self.share = 0  # workers that this rank may keep busy; see ``plan.home_share``
+        self.share = 0  # workers that this rank may keep busy; see ``plan.home_shares``
         self.low = 0  # batches in flight, up to which there is room for enough others to request them
-        self.busy = self.capacity = (
-            0.0  # seconds of its workers while it was up: those in which they made batches, and all
-        )
+        self.busy = self.capacity = 0.0  # seconds of its workers while it was up: in which they made batches, and all
         self.up = self.finished = False
         self.answered = time.monotonic()
         self._hello, self._requester = hello, requester
@@ -281,17 +279,11 @@ class Requester:
         self.selector.register(self._wakes, selectors.EVENT_READ, self._take_wake)
         self.local = None if local is None else Local(local(self.selector), self)
         rank, ranks = hello["rank"], hello["ranks"]
-        homes = [home_hosts(one, ranks, len(servers)) for one in range(ranks)]
-        ring = homes[rank] + [n for n in range(len(servers)) if n not in homes[rank]]
-        self.hosts = [
-            Host(
-                servers[n],
-                {**hello, "homes": [one for one in range(ranks) if n in homes[one]]},
-                self,
-                home_share(n, rank, ranks, len(servers)),
-            )
-            for n in ring
-        ]
+        homes = [home_shares(one, ranks, len(servers)) for one in range(ranks)]
+        self.hosts: list[Host] = []
+        for n in [*homes[rank], *(n for n in range(len(servers)) if n not in homes[rank])]:
+            sent = {**hello, "homes": [one for one in range(ranks) if n in homes[one]]}
+            self.hosts.append(Host(servers[n], sent, self, homes[rank].get(n, Fraction())))
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
