@@ -103,12 +103,9 @@ class Plan:
                 f"even=True leaves out what is not enough for all ranks, which is every batch of {self.batches} for "
                 f"{ranks} ranks: set a smaller batch_size than {self.batch_size}, or even='pad'"
             )
-        spare = {
-            "pad": ranks - 1,
-            True: 0,
-        }  # False: rank r has one of the batches that are left over where there are more than r
-        counts = [(self.batches + spare.get(self.even, ranks - 1 - rank)) // ranks for rank in range(ranks)]
-        return [Sequence(None, rank, ranks, count, max(1, self.batches)) for rank, count in enumerate(counts)]
+        counts = {"pad": -(-self.batches // ranks), True: self.batches // ranks}
+        lengths = [counts.get(self.even, len(range(rank, self.batches, ranks))) for rank in range(ranks)]
+        return [Sequence(None, rank, ranks, length, max(1, self.batches)) for rank, length in enumerate(lengths)]
 
     def left_over(self, ranks: int) -> int:
         """Batches of an epoch that ``even`` leaves out, or less than 0 those that come twice."""
@@ -221,12 +218,11 @@ class BatchTracker:
             self._requested[index] = max([self._delivered[index], *(n + 1 for n in beyond)])
             self._beyond |= {(n, index) for n in beyond}
         # Of each sequence what was requested in vain, or never while one that follows was, and the first that never was.
-        every = {
-            (n, index)
-            for index in range(len(self._ends))
-            for n in range(self._delivered[index], self._requested[index] + 1)
-        }
-        self._pending = {key for key in every - self._beyond if key[0] < self._ends[key[1]]}
+        self._pending: set[Key] = set()
+        for index, requested in enumerate(self._requested):
+            for n in range(self._delivered[index], requested + 1):
+                if (n, index) not in self._beyond:
+                    self._add((n, index))
 
     @property
     def ready(self) -> int:
