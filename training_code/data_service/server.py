@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import hmac
 import math
 import multiprocessing
 import os
@@ -28,7 +27,7 @@ from torch.utils.data import Dataset
 from .plan import Plan
 from .pool import Payload, Slot, WorkerPool, describe_exit, start_process
 from .protocol import VERSION, Connection, DataServiceError, Frame, Kind, ProtocolError, TrainerFailed
-from .worker import End, Failed, Made, Result
+from .worker import Failed, Made, Result
 
 # So many deaths of the serving process in so many seconds, without a batch, end the data host.
 MAX_DEATHS, WITHIN = 5, 60.0
@@ -304,7 +303,7 @@ class _Server:
 
     def _refusal(self, message: dict[str, Any]) -> str | None:
         """Why a peer is not served, if it is not."""
-        if not hmac.compare_digest(str(message["job"]).encode(), self._job.encode()):
+        if message["job"] != self._job:
             return "this data host serves another training job"
         if message["version"] != VERSION:
             return f"this data host has version {VERSION} of the protocol, got {message['version']}"
@@ -335,18 +334,15 @@ class _Server:
 
     def _made(self, peer: _Peer, request: int, result: Result, slot: Slot | None) -> None:
         peer.requests -= 1
+        kind, text, payload = Kind.END, None, memoryview(b"")
         if isinstance(result, Failed):
-            self._parent.send(("failed", result.text))
-        if isinstance(result, Made) and not self._served:
-            self._served = True
-            self._parent.send(("served",))
-        if peer not in self._peers:
-            return
-        if isinstance(result, Made) and slot is not None:
-            payload = slot.view(result.bytes)
-            peer.connection.send(Kind.BATCH, result.description, request=request, payload=payload, owner=slot)
-        elif isinstance(result, End):
-            peer.connection.send(Kind.END, request=request)
-        elif isinstance(result, Failed):
-            peer.connection.send(Kind.FAILED, result.text, request=request)
-        peer.connection.flush()
+            kind, text = Kind.FAILED, result.text
+            self._parent.send(("failed", text))
+        elif isinstance(result, Made) and slot is not None:
+            kind, text, payload = Kind.BATCH, result.description, slot.view(result.bytes)
+            if not self._served:
+                self._served = True
+                self._parent.send(("served",))
+        if peer in self._peers:
+            peer.connection.send(kind, text, request=request, payload=payload, owner=slot)
+            peer.connection.flush()
