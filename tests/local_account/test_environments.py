@@ -157,7 +157,9 @@ def test_no_dependencies_come_with_no_deps(builds: Builds):
 
 def test_a_newer_package_takes_the_place_of_the_accounts_own_which_stays_as_it_is(builds: Builds, wheels: Wheels):
     wheels.add("six", "99.0")
-    image = builds.build("RUN pip install python-dateutil six==99.0")
+    builds.file("requirements.txt", "# A file without requirements, for which pip has nothing to install.")
+    nothing = ["COPY requirements.txt /opt/", "RUN pip install -r /opt/requirements.txt"]
+    image = builds.build(*nothing, "RUN pip install python-dateutil six==99.0")
     assert version(image, "six") == "99.0"
     assert six.__version__ != "99.0"
     assert "99" not in Path(six.__file__).read_text()

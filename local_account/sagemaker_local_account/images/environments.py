@@ -152,7 +152,8 @@ def _install(folder: Path, parts: _Parts, report: Callable[[str], None], run: _R
         run([python, "-m", "ensurepip"], "python -m ensurepip")
     pip = [python, "-m", "pip", "install", "--disable-pip-version-check", "--no-input", "--quiet"]
     _install_base(pip, missing(parts.base), parts.also, report, run)
-    for install in parts.installs:
+    # Of a requirements file without requirements pip installs nothing, and without any it ends with an error.
+    for install in (one for one in parts.installs if one.requirements or one.folders):
         with tempfile.TemporaryDirectory(dir=folder) as scratch:
             run([*pip, *_arguments(install, parts.root, Path(scratch))], install.place)
     (own / "the_accounts_own.pth").unlink()
