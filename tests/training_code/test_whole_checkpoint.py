@@ -73,7 +73,6 @@ def test_a_checkpoint_whose_writing_fails_leaves_the_one_before(job: Job) -> Non
 
 def test_ranks_that_resume_from_different_steps_do_not_train(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     write(job, {"steps": 84})
-    monkeypatch.setattr(dist, "is_initialized", lambda: True)
     monkeypatch.setattr(dist, "all_gather_object", lambda found, mine: found.__setitem__(slice(None), [mine, 0]))
     with pytest.raises(RuntimeError, match=r"all ranks must resume from the same step, got \[84, 0\] by rank"):
         read(dataclasses.replace(job, ranks=2))

@@ -31,7 +31,7 @@ def read(job: Job) -> dict[str, Any]:
     file = job.checkpoints / "last.pt"
     states = dict(torch.load(file, map_location="cpu", weights_only=True)) if file.is_file() else {"steps": 0}
     steps = [states["steps"]] * job.ranks
-    if dist.is_initialized():
+    if job.ranks > 1:
         dist.all_gather_object(steps, states["steps"])
     if len(set(steps)) > 1:
         raise RuntimeError(f"all ranks must resume from the same step, got {steps} by rank: one lacks the checkpoint")

@@ -58,7 +58,7 @@ def train(job: Job, options: argparse.Namespace, device: torch.device, stop: Sto
     optimizer = hvd.DistributedOptimizer(
         torch.optim.Adam(model.parameters(), lr=options.learning_rate), named_parameters=model.named_parameters()
     )
-    first = restore(job, model, optimizer)["steps"] if job.rank == 0 else 0
+    first = restore(replace(job, ranks=1), model, optimizer)["steps"] if job.rank == 0 else 0
     # All ranks go on with what rank 0 has read, also where their hosts lack the checkpoint.
     first = hvd.broadcast_object(first, root_rank=0)
     hvd.broadcast_parameters(model.state_dict(), root_rank=0)
