@@ -116,6 +116,7 @@ KINDS = {
         "heterogeneous/ray_data/train.py",
         "--epochs 2 --batch-size 32 --data-tasks 1",
         paths=("heterogeneous", "heterogeneous/ray_data"),
+        inputs=lambda folder: {"RAY_ADDRESS": "local"},  # else of a cluster whose file is left in /tmp/ray
         packages=("pyarrow",),
     ),
     "tensorflow data parallel": Kind(
