@@ -16,6 +16,7 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sns as sns
+from aws_cdk import aws_stepfunctions as sfn
 from cdk_nag import AwsSolutionsChecks
 from constructs import Construct
 from rendered import OF_CDKS_WAY, linted
@@ -178,6 +179,7 @@ class Managed(cdk.Stack):
             budget=Budget(hours=48),
             stop_when=[Silence(), MetricLimit("loss", above=10.0)],
             notify=[sns.Topic(self, "Topic", enforce_ssl=True)],
+            hyperparameters={"note": sfn.JsonPath.string_at("$.note")},
             input_fields={"note": TextField()},
         )
         TrainingSweep(

@@ -3,10 +3,13 @@
 import contextlib
 import gc
 import os
+import signal
+import time
 from pathlib import Path
 
 import psutil
 import pytest
+from account_process import marked
 from running_account import Running
 from shell_jobs import ShellJobs
 
@@ -34,29 +37,16 @@ while heard != others:
 print("met", len(heard))
 """
 
-# Processes that compute, each in a session of its own as torchrun's workers are, for a while after both hosts are ready.
-COMPUTES = """
-import resource, socket, subprocess, sys, time
-name = socket.gethostname()
-count = {"algo-1": 8, "algo-2": 1}[name]
-workers = [subprocess.Popen([sys.executable, "-c", "while True: pass"], start_new_session=True) for _ in range(count)]
-if name == "algo-1":
-    meeting = socket.create_server(("", 5000)).accept()[0]
-else:
-    while True:
-        try:
-            meeting = socket.create_connection(("algo-1", 5000))
-            break
-        except ConnectionRefusedError:
-            time.sleep(0.01)
-meeting.sendall(b"!")
-meeting.recv(1)
-time.sleep(4)
-for worker in workers:
-    worker.kill()
-    worker.wait()
-used = resource.getrusage(resource.RUSAGE_CHILDREN)
-print(used.ru_utime + used.ru_stime)
+# Processes each in a session of its own, as torchrun's workers are, with the host's name in their command lines.
+SESSIONS = """
+import socket, subprocess
+host = socket.gethostname()
+workers = [
+    subprocess.Popen(["sh", "-c", "sleep 1000 && true", "of-" + host], start_new_session=True)
+    for _ in range({"algo-1": 8, "algo-2": 1}[host])
+]
+print("started", flush=True)
+workers[0].wait()
 """
 
 
@@ -126,9 +116,28 @@ def test_four_jobs_at_once_run_to_their_ends(jobs: ShellJobs) -> None:
 @pytest.mark.skipif(
     not control_groups.available(), reason="this user may not make control groups of the processor here"
 )
-def test_a_host_of_eight_processes_takes_no_more_of_the_processor_than_one_of_one(jobs: ShellJobs) -> None:
-    name = jobs.create_python("fair", COMPUTES, 2)
+def test_all_processes_of_a_host_are_in_one_control_group_beside_the_other_hosts(jobs: ShellJobs) -> None:
+    """Which the kernel gives as much of the processor as the others', however many processes there are in it (cgroups(7))."""
+    mark = f"of-{os.getpid()}-"  # another run of the tests may be on this machine
+    name = jobs.create_python("sessions", SESSIONS.replace("of-", mark), 2)
+    while jobs.said(name) != {"algo-1": ["started"], "algo-2": ["started"]}:
+        time.sleep(0.1)
+    processes = {host: marked(f"{mark}{host}") for host in ("algo-1", "algo-2")}
+    groups = {host: [_cpu_group(pid) for pid in pids] for host, pids in processes.items()}
+    for pid in processes["algo-1"] | processes["algo-2"]:
+        os.kill(pid, signal.SIGKILL)
     assert jobs.statuses([name]) == ["Completed"]
-    seconds = {host: float(line) for host, [line] in jobs.said(name).items()}
-    print(seconds)
-    assert 0.5 < seconds["algo-1"] / seconds["algo-2"] < 2
+    assert {host: len(found) for host, found in groups.items()} == {"algo-1": 8, "algo-2": 1}
+    first, second = {*groups["algo-1"]}, {*groups["algo-2"]}
+    assert (len(first), len(second)) == (1, 1)
+    assert first != second
+    assert {path.parent for path in first} == {path.parent for path in second}
+
+
+def _cpu_group(pid: int) -> Path:
+    """The control group in which a process's use of the processor is counted, in version 1 or 2 (cgroups(7))."""
+    lines = Path(f"/proc/{pid}/cgroup").read_text().splitlines()
+    groups = {controllers: path for _, controllers, path in (line.split(":", 2) for line in lines)}
+    return Path(
+        next((path for controllers, path in groups.items() if "cpu" in controllers.split(",")), groups.get("", ""))
+    )
