@@ -77,6 +77,7 @@ def test_run_uses_the_account_of_the_folder_and_ends_as_its_command_ends(exports
     assert (done.stdout.strip(), done.returncode) == (exports["AWS_ENDPOINT_URL"], 7)
 
 
+@pytest.mark.soak  # starts one account more
 def test_run_brings_an_account_of_its_own_where_there_is_none_and_ends_as_its_command_ends(tmp_path: Path) -> None:
     command = ("sh", "-c", "aws s3 ls && exit 7")
     done = run(tmp_path, "run", "--", *command, AWS_PROFILE="another", AWS_ENDPOINT_URL_S3="http://127.0.0.1:9")

@@ -155,6 +155,7 @@ def test_no_dependencies_come_with_no_deps(builds: Builds):
     assert fails(image, "import botocore.session") == "ModuleNotFoundError: No module named 'jmespath'"
 
 
+@pytest.mark.soak  # makes two environments more
 def test_a_newer_package_takes_the_place_of_the_accounts_own_which_stays_as_it_is(builds: Builds, wheels: Wheels):
     wheels.add("six", "99.0")
     builds.file("requirements.txt", "# A file without requirements, for which pip has nothing to install.")
