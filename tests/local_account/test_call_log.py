@@ -72,7 +72,7 @@ def test_a_caller_is_a_roles_session_or_a_user(running: Running) -> None:
     of_role = "arn:aws:sts::123456789012:assumed-role/Logged/tried"
     assert lines_with(running, "ListQueues", of_role)[0][1:6] == ["sqs", "ListQueues", of_role, "-", "200"]
     of_user = "arn:aws:iam::123456789012:user/person"
-    assert lines_with(running, "ListTopics")[0][1:6] == ["sns", "ListTopics", of_user, "-", "200"]
+    assert lines_with(running, "ListTopics", of_user)[0][1:6] == ["sns", "ListTopics", of_user, "-", "200"]
 
 
 def test_operations_are_named_whatever_the_protocol(running: Running) -> None:
@@ -84,7 +84,7 @@ def test_operations_are_named_whatever_the_protocol(running: Running) -> None:
         ("elasticfilesystem", "DescribeFileSystems"),
         ("monitoring", "ListMetrics"),
     ):
-        assert lines_with(running, operation)[0][1:6] == [service, operation, ROOT, "-", "200"]
+        assert lines_with(running, service, operation, ROOT, "200")[0][1:6] == [service, operation, ROOT, "-", "200"]
 
 
 def test_what_is_not_there_or_not_allowed_is_a_line_and_no_trace(running: Running) -> None:
@@ -96,12 +96,12 @@ def test_what_is_not_there_or_not_allowed_is_a_line_and_no_trace(running: Runnin
     with pytest.raises(ClientError):
         s3.head_object(Bucket="logged", Key="missing")
     assert requests.get(running.account.endpoint_url, timeout=AN_ERROR_RATHER_THAN_A_HANG).status_code == 403
-    for status, said in (
-        ("404/NoSuchKey", ["s3", "GetObject", ROOT, "-", "404/NoSuchKey"]),
-        ("HeadObject", ["s3", "HeadObject", ROOT, "-", "404"]),
-        ("403/MissingAuthenticationToken", ["-", "GET:/", "-", "-", "403/MissingAuthenticationToken"]),
+    for said in (
+        ["s3", "GetObject", ROOT, "-", "404/NoSuchKey"],
+        ["s3", "HeadObject", ROOT, "-", "404"],
+        ["-", "GET:/", "-", "-", "403/MissingAuthenticationToken"],
     ):
-        assert said in [line[1:6] for line in lines_with(running, status)]
+        assert said in [line[1:6] for line in lines_with(running, *said)]
     assert log_of(running).count("Traceback") == before
 
 
