@@ -163,12 +163,18 @@ def test_three_teams_with_shares_of_2_1_1_start_jobs_in_that_ratio(line: Line) -
     assert {1 <= found[team] <= 3 for team in ("speech", "robots")} == {True}, found
 
 
-def test_a_job_on_a_borrowed_machine_is_stopped_for_the_lenders_and_goes_on_from_its_checkpoint(line: Line) -> None:
+def borrowed(line: Line, failure: str, said: str) -> tuple[str, str, str]:
+    """Executions on a share's own and on a borrowed machine, and the training job there, once it has said something."""
     own = line.start("endless", "borrows")
     line.service_job(own, "RUNNING")
-    borrowing = line.start("endless", "borrows")
-    first = line.training_job(line.service_job(borrowing, "RUNNING"))
-    line.deployed.has_said(first, "step 5 ")
+    borrowing = line.start(failure, "borrows")
+    job = line.training_job(line.service_job(borrowing, "RUNNING"))
+    line.deployed.has_said(job, said)
+    return own, borrowing, job
+
+
+def test_a_job_on_a_borrowed_machine_is_stopped_for_the_lenders_and_goes_on_from_its_checkpoint(line: Line) -> None:
+    own, borrowing, first = borrowed(line, "endless", "step 5 ")
     lenders = line.start("none", "lends")
     ended = line.deployed.ended(lenders)
     assert ended["status"] == "SUCCEEDED", ended
@@ -185,11 +191,7 @@ def test_a_job_on_a_borrowed_machine_is_stopped_for_the_lenders_and_goes_on_from
 
 
 def test_a_budget_counts_the_run_before_a_preemption_and_a_job_that_was_preempted_too_often_fails(line: Line) -> None:
-    own = line.start("endless", "borrows")
-    line.service_job(own, "RUNNING")
-    borrowing = line.start("lost", "borrows")
-    first = line.training_job(line.service_job(borrowing, "RUNNING"))
-    line.deployed.has_said(first, "step 15 ")
+    own, borrowing, first = borrowed(line, "lost", "step 15 ")
     line.deployed.account.clock.advance(HALF_AN_HOUR)
     assert line.deployed.ended(line.start("none", "lends"))["status"] == "SUCCEEDED"
     ended = line.deployed.ended(borrowing)
