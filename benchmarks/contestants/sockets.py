@@ -19,6 +19,13 @@ from harness import SIDE, Run, data_host, measure, pool, serve_until_closed, ser
 PLACES = 3  # batches a stream's receiver has memory for: one is being read, one waits, one arrives
 
 
+def tuned(connection: socket.socket) -> socket.socket:
+    """With the congestion control that ours uses where the kernel's default is BBR, so that pacing is not what is compared."""
+    if connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).startswith(b"bbr"):
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"cubic")
+    return connection
+
+
 def send(connection: socket.socket, batches: list[tuple[np.ndarray, np.ndarray]], collate: bool) -> None:
     collated = tuple(np.empty_like(array) for array in batches[0])
     with connection, contextlib.suppress(OSError):  # the reader has enough
@@ -37,7 +44,7 @@ def serve(run: Run, collate: bool) -> None:
     def accept() -> None:
         for _ in range(run.streams):
             connection, _ = listener.accept()
-            threading.Thread(target=send, args=(connection, batches, collate), daemon=True).start()
+            threading.Thread(target=send, args=(tuned(connection), batches, collate), daemon=True).start()
 
     threading.Thread(target=accept, daemon=True).start()
     serve_until_closed(listener.getsockname()[1])
@@ -46,7 +53,7 @@ def serve(run: Run, collate: bool) -> None:
 def receive(port: int, batch_size: int, arrived: queue.Queue[tuple[np.ndarray, np.ndarray]]) -> None:
     """Fill places in turn. The queue holds one batch for each stream, so a place is free again when its turn comes."""
     places = [(np.empty((batch_size, SIDE, SIDE), np.float32), np.empty(batch_size, np.int64)) for _ in range(PLACES)]
-    with socket.create_connection(("127.0.0.1", port)) as connection:
+    with tuned(socket.create_connection(("127.0.0.1", port))) as connection:
         for place in itertools.cycle(places):
             for array in place:
                 left = memoryview(array).cast("B")

@@ -5,14 +5,17 @@ from __future__ import annotations
 import contextlib
 import json
 import random
+import selectors
 import socket
 import struct
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
+from data_service.protocol import Connection
 from hosts_and_trainers import Serve, addresses, numbers, serve
 from serving import LENGTH, BatchReader, BatchServer, DataServiceError, Numbers
 
@@ -149,3 +152,15 @@ def reader_on(listener: socket.socket) -> None:
     finally:
         listener.close()
         thread.join()
+
+
+def test_a_connection_keeps_the_congestion_control_that_it_has_unless_that_is_bbr() -> None:
+    available = Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text().split()
+    for before in available:
+        with socket.create_server(("127.0.0.1", 0)) as listener, selectors.DefaultSelector() as selector:
+            sock = socket.create_connection(listener.getsockname())
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, before.encode())
+            connection = Connection(sock, selector, take=print, ended=print)
+            used = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).rstrip(b"\0").decode()
+            assert used == before if not before.startswith("bbr") else used in ("cubic", "reno")
+            connection.close()

@@ -38,7 +38,7 @@ from typing import Any
 from torch.utils.data import Dataset
 
 from .plan import Plan
-from .pool import Payload, WorkerPool
+from .pool import NICE, Payload, WorkerPool
 from .protocol import DataHostLost, DataServiceError, TrainerFailed
 from .reader import METRIC_DEFINITIONS, BatchReader, Summary
 from .server import BatchServer
@@ -59,7 +59,6 @@ __all__ = [
 ]
 
 SHARDS = 4  # of an iterable dataset, for each host that prepares, where the number of its workers is not given
-NICE = 10  # of local workers, where data hosts prepare batches as well: the step's own work goes first
 
 
 @dataclass(frozen=True)

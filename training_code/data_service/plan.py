@@ -9,7 +9,6 @@ dataset it is ``shards`` passes, each over one share of the samples, as ``torch.
 from __future__ import annotations
 
 import hashlib
-import itertools
 import math
 import zlib
 from collections import Counter
@@ -119,8 +118,12 @@ class Plan:
         begin, end = number * self.batch_size, min((number + 1) * self.batch_size, self.length)
         if not self.shuffle:
             return list(range(begin, end))
-        blocks = [_block(self.length, self.seed, epoch, n) for n in range(begin // BLOCK, -(-end // BLOCK))]
-        return list(itertools.chain(*blocks))[begin % BLOCK :][: end - begin]
+        found: list[int] = []
+        while begin < end:
+            block, first = divmod(begin, BLOCK)
+            found += _block(self.length, self.seed, epoch, block)[first : first + end - begin]
+            begin = min((block + 1) * BLOCK, end)
+        return found
 
     def seed_of(self, epoch: int, shard: int | None, number: int) -> int:
         """What a batch's random numbers begin with, whichever worker makes it."""

@@ -30,6 +30,7 @@ from torch.utils.data import Dataset
 from .plan import Plan
 from .worker import Failed, Made, Order, Result, work
 
+NICE = 10  # of workers: the process that sends their batches, or the training step, goes first
 MAX_DEATHS = 3  # workers that a batch may end in a row, before it counts as its own fault
 PRELOADED = ("torch", "torch.utils.data", "data_service")
 START_ATTEMPTS, START_PAUSE = 20, 0.1  # seconds

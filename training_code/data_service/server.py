@@ -25,7 +25,7 @@ from typing import Any
 from torch.utils.data import Dataset
 
 from .plan import Plan
-from .pool import Payload, Slot, WorkerPool, describe_exit, start_process
+from .pool import NICE, Payload, Slot, WorkerPool, describe_exit, start_process
 from .protocol import VERSION, Connection, DataServiceError, Frame, Kind, ProtocolError, TrainerFailed
 from .worker import Failed, Made, Result
 
@@ -191,7 +191,7 @@ def _serve(parent: Any, payload: Payload, plan: Plan, workers: int, job: str, li
     pool: WorkerPool | None = None
     try:
         selector = selectors.DefaultSelector()
-        pool = WorkerPool(payload, plan, workers, selector, forks=True)
+        pool = WorkerPool(payload, plan, workers, selector, forks=True, nice=NICE)
         server = _Server(plan, job, selector, listener, pool, parent)
         pool.start()
         server.run()
