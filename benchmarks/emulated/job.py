@@ -20,7 +20,7 @@ from rich.console import Console
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from demo import cdk, empty, follow, step
+from demo import cdk, describe, empty, step, watch
 
 from sagemaker_local_account.account import LocalAccount
 
@@ -60,7 +60,8 @@ def run(console: Console, account: Any) -> float:
     said = json.loads(outputs.read_text())[STACK]
     try:
         started = client("stepfunctions").start_execution(stateMachineArn=said["StateMachineArn"])
-        job = follow(console, client, started["executionArn"])
+        watch(environment, started["executionArn"], None)
+        job = describe(environment, started["executionArn"])
         return next(metric["Value"] for metric in job["FinalMetricDataList"] if metric["MetricName"] == "step time")
     finally:
         with step(console, "cdk destroy"):

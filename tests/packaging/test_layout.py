@@ -32,6 +32,26 @@ def test_the_training_code_imports_neither_package() -> None:
     assert importers == []
 
 
+def test_each_script_finds_what_it_imports_from_another() -> None:
+    """mypy reads the packages alone, and a benchmark may run once in a month."""
+    scripts = {
+        *ROOT.glob("*.py"),
+        *(one for name in ("benchmarks", "docs", "examples") for one in ROOT.glob(f"{name}/**/*.py")),
+    }
+    missing = []
+    for path in scripts:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(node, ast.ImportFrom) or node.level or not node.module:
+                continue
+            places = (path.parent, ROOT, ROOT / "training_code")
+            files = (place.joinpath(*node.module.split(".")).with_suffix(".py") for place in places)
+            if found := next((one for one in files if one.exists()), None):
+                text = found.read_text()
+                names = [one.name for one in node.names if one.name != "*"]
+                missing += [(path.name, name) for name in names if not re.search(rf"\b{name}\b", text)]
+    assert missing == []
+
+
 def test_what_training_loops_share_can_be_read_in_600_lines_and_each_script_in_300_or_150() -> None:
     lines = {path: len(path.read_text().splitlines()) for path in (ROOT / "training_code").rglob("*.py")}
     assert sum(count for path, count in lines.items() if path.parent.name == "common") <= 600

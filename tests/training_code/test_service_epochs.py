@@ -178,6 +178,24 @@ def test_local_workers_help_while_a_batch_holds_up_those_that_have_come_after_it
         eventually(lambda: reader.ready >= 10)  # prefetch, and what two or three of the workers make
 
 
+class Never(Numbers):
+    """No batch of it comes."""
+
+    def __getitem__(self, index: int) -> dict[str, object]:
+        signal.pause()
+        return super().__getitem__(index)
+
+
+def test_local_workers_help_until_as_many_batches_can_be_delivered_as_there_are_of_them(serve: Serve) -> None:
+    plan = Plan.of(Numbers(), batch_size=8)
+    pool = partial(WorkerPool, Payload.of(Numbers(), None), plan, 2)
+    # Which takes the plan from the data host, so that this is there before anything is requested.
+    options = {"prefetch": 0, "ordered": False, "host_timeout": 600}
+    with BatchReader(addresses(serve(dataset=Never())), job="job", local=pool, **options) as reader:
+        reader.epoch(0)
+        eventually(lambda: reader.ready >= 2)
+
+
 # -- Metrics
 
 

@@ -404,9 +404,10 @@ class Requester:
         limit = min(limit, max(LEAST_AHEAD, self._look_ahead // size))
         # This host's cores are the step's first: they help where data hosts do not keep up. A batch that has to wait for one
         # before it says nothing of that.
-        ahead = sum(tracker.deliverable_count(self._prefetch) for tracker in trackers)
-        if up and self.local in sources and ahead >= self._prefetch:
-            sources.remove(self.local)
+        if up and self.local is not None and self.local in sources:
+            enough = self._prefetch + self.local.share  # what one of its workers is asked for comes so many steps later
+            if sum(tracker.deliverable_count(enough) for tracker in trackers) >= enough:
+                sources.remove(self.local)
         # None of a source's workers waits for an order, and small batches are requested together.
         for host in up:
             host.low = host.share + beyond - beyond // 2
