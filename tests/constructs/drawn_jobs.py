@@ -158,7 +158,8 @@ class Surface:
         ]
         degree = st.sampled_from([1, 1, 2, 4, 8])
         degrees = {"data_shard": degree, "tensor": degree, "pipeline": degree, "data_replicate": degree}
-        how = {"microbatches": degree, "precision": st.sampled_from(["fp32", "bf16"]), "cpu_offload": st.booleans()}
+        precision = st.sampled_from(["fp32", "bf16", "fp16"])
+        how = {"microbatches": degree, "precision": precision, "cpu_offload": st.booleans()}
         v1 = {"pipeline_parallel_degree": degree, "ddp": st.booleans(), "tensor_parallel_degree": degree}
         layouts = st.one_of(
             self.recipe(NativeParallelism, {}, {**degrees, **how}),

@@ -89,7 +89,8 @@ def test_a_schedule_that_there_is_not_is_refused() -> None:
 
 def test_a_precision_that_there_is_not_is_refused() -> None:
     precision: Any = "fp8"
-    assert "precision must be one of 'fp32', 'bf16'" in message_of(lambda: NativeParallelism(precision=precision))
+    refused = message_of(lambda: NativeParallelism(precision=precision))
+    assert "precision must be one of 'fp32', 'bf16', 'fp16'" in refused
 
 
 @pytest.mark.parametrize("name", ["activation_checkpointing", "activation_offloading", "cpu_offload"])

@@ -44,6 +44,7 @@ MORE_ON_FOUR_RANKS = {
     "untied_gpt2, kept": "--model untied_gpt2 --pipeline 2 --microbatches 4 --steps 2 --checkpoint-every 2 --log-every 10",
     "untied_gpt2, resumed": "--model untied_gpt2 --data-shard 4 --from untied_gpt2,-kept",
 }
+IN_FP16 = {f"{name}, fp16": f"{arguments} --precision fp16" for name, arguments in ON_FOUR_RANKS.items()}
 COMPILED = {"llama, tensor x fsdp, compiled": "--model llama --tensor 2 --activation-checkpointing --compiler inductor"}
 KEPT = {"qwen3, kept": "--model qwen3 --data-shard 4 --steps 2 --checkpoint-every 2 --log-every 10"}
 RESUMED = {"qwen3, resumed": "--model qwen3 --tensor 2 --from qwen3,-kept"}
@@ -191,6 +192,15 @@ def test_compiled_layers_have_the_losses_of_one_process(launched: Launched) -> N
     launched.run(4, COMPILED)
     [layout] = COMPILED
     assert launched.losses(layout) == pytest.approx(reference(launched, layout), abs=1e-4)
+
+
+@pytest.mark.soak
+def test_four_ranks_in_fp16_have_nearly_the_losses_of_one_process_in_fp32(launched: Launched) -> None:
+    launched.run(4, IN_FP16)
+    for layout in IN_FP16:
+        expected = reference(launched, layout)
+        assert launched.losses(layout) != expected
+        assert launched.losses(layout) == pytest.approx(expected, abs=0.02), layout
 
 
 def test_another_layout_goes_on_from_a_checkpoint(launched: Launched) -> None:

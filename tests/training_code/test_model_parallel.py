@@ -83,6 +83,18 @@ MORE_RESUMED = {
     "interleaved to fsdp": f"{GONE_ON} --from kept-by-interleaved --data-shard 4 {RECOMPUTED}",
 }
 
+LONGER = f"--steps {ALONE_STEPS} --layers 2"
+IN_HALF_PRECISION = {
+    "tensor x fsdp": f"{LONGER} --tensor 2 --data-shard 2",
+    "pipeline x fsdp": f"{LONGER} --pipeline 2 --data-shard 2 --microbatches 2 --evaluate-every 4",
+    "tensor x pipeline, clipped": f"{TWO} --tensor 2 --pipeline 2 --microbatches 2 {SCHEDULED}",
+    "interleaved": f"--steps {ALONE_STEPS} --layers 4 --pipeline 2 --microbatches 2 --schedule Interleaved1F1B",
+}
+KEPT_IN_HALF_PRECISION = {
+    "kept": f"{KEPT} --data-shard 4 {RISING}",
+    "resumed": f"{GONE_ON} {RISING} --from kept --tensor 2 --pipeline 2 --microbatches 2",
+}
+
 
 @dataclass(frozen=True)
 class Launch:
@@ -107,9 +119,9 @@ def environment(folder: Path) -> dict[str, str]:
     return {"PATH": os.environ["PATH"], "PYTHONPATH": paths, "TORCHINDUCTOR_CACHE_DIR": str(folder / "compiler-cache")}
 
 
-def launch(folder: Path, ranks: int, layouts: dict[str, str]) -> Launch:
+def launch(folder: Path, ranks: int, layouts: dict[str, str], script: Path = HERE / "parallel_layouts.py") -> Launch:
     pairs = [(folder_of(name), [*COMMON.split(), *arguments.split()]) for name, arguments in layouts.items()]
-    command = [HERE / "parallel_layouts.py", folder, json.dumps(pairs)]
+    command = [script, folder, json.dumps(pairs)]
     with start(command, cwd=folder, env=environment(folder), ranks=ranks) as program:
         printed, _ = program.communicate()
         assert program.wait() == 0, printed
@@ -268,6 +280,36 @@ def test_each_rank_says_what_it_holds(four: Launch) -> None:
         "rank 2 on localhost: stage 1 of 2 (layers 3-3), ",
         "rank 3 on localhost: stage 1 of 2 (layers 3-3), ",
     ]
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("precision", ["fp16", "bf16"])
+def test_layouts_of_two_axes_have_nearly_the_losses_of_one_process_in_fp32(
+    alone: Launch, tmp_path: Path, precision: str
+) -> None:
+    layouts = IN_HALF_PRECISION | KEPT_IN_HALF_PRECISION
+    launched = launch(tmp_path, 4, {name: f"{given} --precision {precision}" for name, given in layouts.items()})
+    for layout, arguments in layouts.items():
+        expected = reference(alone, arguments)
+        found = launched.losses(layout)
+        assert list(found) == ([STEPS + 1, STEPS + 2] if layout == "resumed" else steps(arguments))
+        assert 0 < farthest(found, expected) <= 0.02, layout
+
+
+@pytest.mark.soak
+def test_no_step_is_taken_until_the_scale_is_so_small_that_all_gradients_are_finite(tmp_path: Path) -> None:
+    """On two tensor-parallel ranks of each of two stages: with a step on some of them, the losses would be neither's."""
+    script = tmp_path / "larger_scale.py"
+    script.write_text(
+        "import loss_scale, parallel_layouts; loss_scale.FIRST = 2.0**40\n"
+        "if __name__ == '__main__': parallel_layouts.main()"
+    )
+    layout = "--steps 50 --layers 2 --tensor 2 --pipeline 2 --microbatches 2 --clip 1 --precision fp16"
+    launched = launch(tmp_path, 4, {"trained": layout, "untrained": f"{layout} --learning-rate 0"}, script)
+    losses, at_first = (list(launched.losses(name).values()) for name in ("trained", "untrained"))
+    left_out = [loss == first for loss, first in zip(losses, at_first, strict=True)].index(False) - 1
+    assert 5 < left_out < 30
+    assert losses[-1] < losses[left_out] - 0.3
 
 
 @layouts("four", RESUMED, MORE_RESUMED)

@@ -38,7 +38,7 @@ REFUSED = {
         "batch_size must be divisible by 4 (data_replicate 1 x data_shard 1 x microbatches 4), got 6"
     ),
     "--schedule Zebra": "schedule must be one of GPipe, 1F1B, Interleaved1F1B, got 'Zebra'",
-    "--precision fp8": "precision must be one of fp32, bf16, got 'fp8'",
+    "--precision fp8": "precision must be one of fp32, bf16, fp16, got 'fp8'",
     "--heads 3": "width must be divisible by 2 x heads, got width 32 and heads 3",
     "--layers 0": "layers must be at least 1, got 0",
     "--cut 1": "cut must be 0 rising layers between 1 and 1, one before each stage but the first, got 1",

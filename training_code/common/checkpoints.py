@@ -14,14 +14,13 @@ import shutil
 from collections.abc import Iterable
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from common.job import Job
 from torch import Tensor, nn
-from torch.distributed.checkpoint import FileSystemReader
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_state_dict, set_state_dict
 from torch.optim import Optimizer
 
@@ -32,11 +31,14 @@ BY_NAME = StateDictOptions(flatten_optimizer_state_dict=True)  # the optimizer's
 class Checkpointer:
     """Writes a model's checkpoints in the background; to be constructed on every rank at once, and used on all alike.
 
-    ``stage_modules`` are this rank's, with one of the ``optimizers`` for each. A host's first rank removes old checkpoints.
+    ``stage_modules`` are this rank's, with one of the ``optimizers`` for each. ``others``: groups of tensors, equal on all
+    ranks, that are restored in place where a checkpoint has them. A host's first rank removes old checkpoints.
     """
 
-    def __init__(self, job: Job, stage_modules: Iterable[nn.Module], optimizers: Iterable[Optimizer]) -> None:
-        self._folder, self._first, self._restored = job.checkpoints, job.local_rank == 0, ""
+    def __init__(
+        self, job: Job, stage_modules: Iterable[nn.Module], optimizers: Iterable[Optimizer], **others: dict[str, Tensor]
+    ) -> None:
+        self._folder, self._first, self._restored, self._others = job.checkpoints, job.local_rank == 0, "", others
         self._parts = list(zip(stage_modules, optimizers, strict=True))
         self._group = dist.new_group(backend="gloo")  # of the writing thread: the training's collectives are others
         self._writing: Future[Any] | None = None
@@ -46,8 +48,7 @@ class Checkpointer:
         self.wait()
         folder = self._folder / f"step-{step:08d}"
         written = dcp.async_save(self._states(), checkpoint_id=folder, process_group=self._group)
-        assert isinstance(written, Future)
-        self._writing = written
+        self._writing = cast("Future[Any]", written)
 
     def wait(self) -> None:
         """Return when what was saved is complete on all ranks. Older ones are removed, but for the newest that S3 has."""
@@ -66,9 +67,10 @@ class Checkpointer:
             return 0
         source, loaded = self._folder / f"step-{step:08d}", self._states()
         self._restored = source.name
-        random = f"random.{next(iter(loaded['random']))}"
-        if random not in FileSystemReader(source).read_metadata().state_dict_metadata:  # it was written by fewer ranks
-            del loaded["random"]
+        written = dcp.FileSystemReader(source).read_metadata().state_dict_metadata
+        for kind in loaded.keys() - {"model", "optimizer"}:  # which fewer ranks, or those of another precision, lack
+            if not {f"{kind}.{name}" for name in loaded[kind]} <= written.keys():
+                del loaded[kind]
         dcp.load(loaded, checkpoint_id=source)
         for state in loaded.get("random", {}).values():
             set_random_state(state)
@@ -81,7 +83,7 @@ class Checkpointer:
 
     def _states(self) -> dict[str, dict[str, Any]]:
         random = {f"rank-{dist.get_rank()}": random_state()}
-        found: dict[str, dict[str, Any]] = {"model": {}, "optimizer": {}, "random": random}
+        found: dict[str, dict[str, Any]] = {"model": {}, "optimizer": {}, "random": random, **self._others}
         for module, optimizer in self._parts:
             model, state = get_state_dict(module, optimizer, options=BY_NAME)
             found["model"] |= model
@@ -113,7 +115,7 @@ def is_whole(checkpoint: Path) -> bool:
     """Whether all files that the checkpoint's metadata names are in its folder with their full size."""
     if not (checkpoint / ".metadata").is_file():
         return False
-    pieces = FileSystemReader(checkpoint).read_metadata().storage_data.values()
+    pieces = dcp.FileSystemReader(checkpoint).read_metadata().storage_data.values()
     files = [(checkpoint / piece.relative_path, piece.offset + piece.length) for piece in pieces]
     return all(file.is_file() and file.stat().st_size >= end for file, end in files)
 

@@ -71,8 +71,7 @@ def clip_gradients(parameters: Iterable[nn.Parameter], limit: float, pipeline: P
     """
     parameters = [parameter for parameter in parameters if parameter.grad is not None]
     norm = nn.utils.get_total_norm([parameter.grad for parameter in parameters])  # type: ignore[misc]
-    if hasattr(norm, "full_tensor"):  # a DTensor
-        norm = norm.full_tensor()
+    norm = norm.full_tensor() if hasattr(norm, "full_tensor") else norm  # of a DTensor
     if pipeline is not None:
         squared = norm**2
         dist.all_reduce(squared, group=pipeline)

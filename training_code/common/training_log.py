@@ -16,7 +16,7 @@ PEAK_FLOPS = {"A100": 312e12, "H100": 989e12, "H200": 989e12, "L40S": 362e12}
 
 
 class TrainingLog:
-    """Prints one line for each logged step on rank 0, and writes its numbers to TensorBoard's event files in ``events``."""
+    """Prints a line for each logged step on rank 0, in one write, and its numbers to TensorBoard's event files in ``events``."""
 
     def __init__(
         self, job: Job, device: torch.device, *, flops: float = 0, events: Path | None = None, unit: str = "tokens"
@@ -41,7 +41,6 @@ class TrainingLog:
             return
         values |= self._of_the_device(rate)
         text = " ".join(f"{name} {value:.6f}" for name, value in values.items())
-        # One write, since ranks print side by side.
         print(f"step {step} {text} {self._unit}/s {rate:.0f}\n", end="", flush=True)
         if self._writer is not None:
             for name, value in {**values, f"{self._unit}_per_second": rate}.items():

@@ -1,6 +1,6 @@
 """The degrees of parallelism, and their validation against the ranks, the model and the batch."""
 
-# ran: `precision="bf16"` | no | no | one H100 | no
+# ran: `precision="bf16"` | test_model_parallel (soak) | no | one H100 | no
 # ran: `cpu_offload`, `activation_offloading` | test_model_parallel | no | no | no
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from common.job import Job
 AXES = ("pipeline", "data_replicate", "data_shard", "tensor")  # of the mesh: the last one has the most communication
 STAGES_PER_RANK = {"GPipe": 1, "1F1B": 1, "Interleaved1F1B": 2}  # PyTorch's names
 SCHEDULES = {name.lower(): name for name in STAGES_PER_RANK} | {"interleaved": "Interleaved1F1B"}
-PRECISIONS = ("fp32", "bf16")
+PRECISIONS = ("fp32", "bf16", "fp16")
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Degrees:
 
     ``microbatches``: the number of microbatches of a data-parallel rank's batch, also those of the pipeline. ``schedule`` is
     GPipe, 1F1B or Interleaved1F1B (two stages per rank). ``precision`` is that of activations and gathered parameters; the
-    optimizer always uses fp32.
+    optimizer always uses fp32. With fp16 the loss is scaled (loss_scale.py).
     """
 
     data_shard: int = 1

@@ -25,7 +25,7 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -74,6 +74,8 @@ def predict(ranks: int, arguments: list[str], folder: Path | None = None) -> Pre
     script = script_of(folder)
     options = script.config(arguments)
     degrees = degrees_of(options, Ranks(ranks))  # type: ignore[arg-type]
+    if degrees.precision == "fp16":  # as many bytes, and no gradients to read
+        degrees = replace(degrees, precision="bf16")
     first_ranks = [
         stage * ranks // degrees.pipeline for stage in range(degrees.pipeline)
     ]  # of each stage of a pipeline
@@ -189,7 +191,7 @@ def huggingface(script: Any, options: argparse.Namespace, degrees: Degrees, mesh
     optimizer = torch.optim.AdamW(groups, lr=options.learning_rate, fused=True)
     sequences = options.batch_size // degrees.data // degrees.microbatches
     batch = [torch.zeros(degrees.microbatches, sequences, options.context, dtype=torch.long)] * 2
-    parts = script.Accumulated(model)
+    parts = script.Accumulated(model, script.LossScale())
     return [model], [optimizer], lambda: script.step(parts, optimizer, batch, degrees, options.clip)
 
 

@@ -38,6 +38,7 @@ from common.training_log import TrainingLog, profile
 from degrees import Degrees, degrees_of
 from export import export
 from flops import flops_per_token
+from loss_scale import LossScale
 from model import Config, Transformer, batch, initial, loss_of, text
 from parallelize import (
     cut,
@@ -123,6 +124,7 @@ class Training:
         sizes = {name: getattr(self.config, name) for name in ("heads", "hidden", "context", "vocabulary")}
         degrees.check_model(self.config.layers, sizes, options.batch_size)
         self.degrees, self.device, self.clip = degrees, device, options.clip
+        self.loss_scale = LossScale(degrees.precision)
         self.layers = cut(costs(self.config, options.balance), degrees.stages, options.cut)
         self.mesh = mesh or mesh_of(degrees, device.type)
         self.stage_modules = stage_modules_of(
@@ -145,8 +147,11 @@ class Training:
             for module in self.stage_modules.values()
         ]
         self.schedule = (
-            schedule_of(degrees, self.mesh, self.stage_modules, loss_of, device) if degrees.pipeline > 1 else None
+            schedule_of(degrees, self.mesh, self.stage_modules, self.loss_of, device) if degrees.pipeline > 1 else None
         )
+
+    def loss_of(self, logits: Tensor, targets: Tensor) -> Tensor:
+        return self.loss_scale.scaled(loss_of(logits, targets))
 
     @property
     def pipeline(self) -> dist.ProcessGroup | None:
@@ -179,11 +184,13 @@ def step(training: Training, tokens: Tensor, targets: Tensor) -> Tensor:
     """One step on this rank's sequences. Returns their mean loss; 0 on ranks without the last stage."""
     loss = forward(training, tokens, targets, backward=True)
     require_finite(loss, "loss")
-    if training.clip:
-        parameters = [parameter for module in training.stage_modules.values() for parameter in module.parameters()]
+    parameters = [parameter for module in training.stage_modules.values() for parameter in module.parameters()]
+    finite = training.loss_scale.unscale(parameters)  # where they are not, the step is left out on every rank
+    if finite and training.clip:
         clip_gradients(parameters, training.clip, training.pipeline)
     for optimizer in training.optimizers:
-        optimizer.step()
+        if finite:
+            optimizer.step()
         optimizer.zero_grad()
     return loss
 
@@ -201,11 +208,11 @@ def forward(training: Training, tokens: Tensor, targets: Tensor, *, backward: bo
         losses = losses_of(training, tokens, targets, backward)
     if not losses:
         return torch.zeros((), device=training.device)
-    return torch.stack([local(loss.detach()) for loss in losses]).mean()
+    return torch.stack([local(loss.detach()) for loss in losses]).mean() / training.loss_scale.value
 
 
 def losses_of(training: Training, tokens: Tensor, targets: Tensor, backward: bool) -> list[Tensor]:
-    """Of each microbatch; none on ranks without the last stage."""
+    """Of each microbatch, scaled; none on ranks without the last stage."""
     microbatches, losses = training.degrees.microbatches, list[Tensor]()
     if training.schedule is None:
         model = training.stage_modules[0]
@@ -213,7 +220,7 @@ def losses_of(training: Training, tokens: Tensor, targets: Tensor, backward: boo
             zip(tokens.chunk(microbatches), targets.chunk(microbatches), strict=True), start=1
         ):
             sync_gradients(model, number == microbatches)
-            losses.append(loss_of(model(some), following))
+            losses.append(training.loss_of(model(some), following))
             if backward:
                 (losses[-1] / microbatches).backward()
     else:
@@ -231,7 +238,7 @@ def train(job: Job, options: argparse.Namespace, device: torch.device, watch: Wa
     degrees = degrees_of(options, job)
     training = Training(options, degrees, device)
     say(training.describe(job))
-    checkpointer = Checkpointer(job, training.stage_modules.values(), training.optimizers)
+    checkpointer = Checkpointer(job, training.stage_modules.values(), training.optimizers, **training.loss_scale.states)
     before = checkpointer.restore()
     if job.rank == 0:
         say(f"trains on {device.type}, {job.ranks} ranks, compiler {options.compiler}, from step {before}: {degrees}")
@@ -260,8 +267,7 @@ def train(job: Job, options: argparse.Namespace, device: torch.device, watch: Wa
                 return
     checkpointer.wait()
     say(f"rank {job.rank} on {job.host}: {optimizer_bytes(training.optimizers)} bytes of optimizer state")
-    file = job.model / "model.pt"
-    export(file, training.config, training.stage_modules, training.layers, training.mesh, device)
+    export(job.model / "model.pt", training.config, training.stage_modules, training.layers, training.mesh, device)
 
 
 def say(line: str) -> None:

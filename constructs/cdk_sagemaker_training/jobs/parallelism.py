@@ -18,7 +18,7 @@ from cdk_sagemaker_training.jobs.launchers import Torchrun
 from cdk_sagemaker_training.props.prop_types import check_fields
 
 Schedule = Literal["gpipe", "1f1b", "interleaved"]
-Precision = Literal["fp32", "bf16"]
+Precision = Literal["fp32", "bf16", "fp16"]
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,8 @@ class NativeParallelism:
         activation_checkpointing: Whether activations are recomputed in the backward pass.
         activation_offloading: Whether activations are kept in host memory.
         cpu_offload: Whether parameters and optimizer state are kept in host memory.
-        precision: ``"fp32"`` or ``"bf16"``, of activations and gathered parameters; the optimizer works in fp32.
+        precision: ``"fp32"``, ``"bf16"`` or, for GPUs without bf16 such as those of ml.g4dn, ``"fp16"``, of activations and
+            gathered parameters; the optimizer works in fp32. With fp16 the script has to scale the loss, as the library's do.
 
     Raises:
         ValueError: A degree is below 1, or ``microbatches`` does not fit the schedule.

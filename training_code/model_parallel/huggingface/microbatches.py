@@ -9,6 +9,7 @@ import torch
 import torch.distributed as dist
 from common.optimization import counted, sync_gradients, token_loss
 from degrees import Degrees
+from loss_scale import LossScale
 from parallelize import local, loss_context, schedule_of
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
@@ -21,8 +22,8 @@ class Accumulated:
 
     pipeline = None
 
-    def __init__(self, model: nn.Module) -> None:
-        self.model = model
+    def __init__(self, model: nn.Module, scale: LossScale) -> None:
+        self.model, self.scale = model, scale
 
     def losses(self, batch: Sequence[Tensor], loss_of: Loss, backward: bool) -> list[Tensor]:
         """The losses of the microbatches, of which the gradient is that of the sum.
@@ -34,7 +35,7 @@ class Accumulated:
             sync_gradients(self.model, number == len(batch[0]))
             loss = loss_of(self.model(input_ids=tokens, use_cache=False).logits, targets)
             if backward:
-                loss.backward()
+                self.scale.scaled(loss).backward()
             losses.append(local(loss.detach()))
         return losses
 
@@ -42,9 +43,11 @@ class Accumulated:
 class Pipelined:
     """PyTorch's pipeline schedule of the stage of this rank."""
 
-    def __init__(self, model: nn.Module, degrees: Degrees, mesh: DeviceMesh, device: torch.device) -> None:
+    def __init__(
+        self, model: nn.Module, scale: LossScale, degrees: Degrees, mesh: DeviceMesh, device: torch.device
+    ) -> None:
         stage = mesh.get_local_rank("pipeline")
-        self.model, self.pipeline = model, mesh.get_group("pipeline")
+        self.model, self.scale, self.pipeline = model, scale, mesh.get_group("pipeline")
         self._first, self._last = stage == 0, stage == degrees.pipeline - 1
         self._device, self._microbatches = device, degrees.microbatches
         self._schedule = schedule_of(degrees, mesh, {stage: model}, self._scaled_loss, device)
@@ -57,11 +60,12 @@ class Pipelined:
         outputs = {"target": targets, "losses": losses} if self._last else {}
         run = self._schedule.step if backward else self._schedule.eval
         run(*((tokens,) if self._first else ()), **outputs, return_outputs=False)
-        return [local(loss.detach()) / self._microbatches for loss in losses] or [torch.zeros((), device=self._device)]
+        factor = self._microbatches * self.scale.value
+        return [local(loss.detach()) / factor for loss in losses] or [torch.zeros((), device=self._device)]
 
     def _scaled_loss(self, logits: Tensor, targets: Tensor) -> Tensor:
         """PyTorch's schedules divide gradients by the number of microbatches."""
-        return self._loss_of(logits, targets) * self._microbatches
+        return self.scale.scaled(self._loss_of(logits, targets) * self._microbatches)
 
 
 def loss_of(parts: Accumulated | Pipelined, batch: Sequence[Tensor], degrees: Degrees, backward: bool = True) -> Tensor:

@@ -25,6 +25,7 @@ from common.job import Job
 from common.process_group import freeze_objects, process_group, to_device
 from common.training_log import TrainingLog, profile
 from degrees import Degrees, degrees_of
+from loss_scale import LossScale
 from microbatches import Accumulated, Pipelined, evaluate, loss_of, mean
 from parallelize import data_rank, mesh_of
 from pretrained import export, model_flops, parallel_model
@@ -74,11 +75,13 @@ def model_and_optimizer(
 def step(
     parts: Accumulated | Pipelined, optimizer: torch.optim.Optimizer, batch: list[Tensor], degrees: Degrees, clip: float
 ) -> tuple[Tensor, Tensor]:
-    """One step on this rank's share of a batch. Returns its loss, and the norm of the gradients of all ranks."""
+    """One step on this rank's share. Returns its loss, and the norm of all ranks' gradients, infinite where fp16 skips it."""
     loss = loss_of(parts, batch, degrees)
     optimization.require_finite(loss, "loss")
-    norm = optimization.clip_gradients(parts.model.parameters(), clip, parts.pipeline)
-    optimizer.step()
+    norm = torch.full_like(loss, torch.inf)
+    if parts.scale.unscale(parts.model.parameters()):
+        norm = optimization.clip_gradients(parts.model.parameters(), clip, parts.pipeline)
+        optimizer.step()
     optimizer.zero_grad()
     return loss, norm
 
@@ -93,8 +96,9 @@ def train(job: Job, options: argparse.Namespace, device: torch.device, watch: Wa
     corpus = TokenShards(job.channels["tokens"], options.context, options.seed)
     validation = TokenShards(job.channels["validation"], options.context) if options.evaluate_every else None
     model, optimizer = model_and_optimizer(source, options, degrees, mesh)
-    parts = Pipelined(model, degrees, mesh, device) if degrees.pipeline > 1 else Accumulated(model)
-    checkpointer = Checkpointer(job, [model], [optimizer])
+    scale = LossScale(degrees.precision)
+    parts = Pipelined(model, scale, degrees, mesh, device) if degrees.pipeline > 1 else Accumulated(model, scale)
+    checkpointer = Checkpointer(job, [model], [optimizer], **scale.states)
     first = checkpointer.restore() + 1
     if job.rank == 0:
         print(f"trains on {device.type}, {job.ranks} ranks, from step {first - 1}: {degrees}", flush=True)
