@@ -170,10 +170,13 @@ def test_an_evaluation_neither_fails_a_compiled_job_nor_is_part_of_its_training(
 @pytest.mark.soak  # test_precision.py has the scaler
 @pytest.mark.parametrize("compiler", ["none", "inductor"])
 def test_fp16_trains_nearly_as_fp32(tmp_path: Path, eager: Ended, cache: dict[str, str], compiler: str) -> None:
+    """In one of the 50 steps, the ninth, a gradient overflows: the scaler leaves it out, and what follows is a step behind."""
     ended = run(tmp_path, *STEPS, "--precision=float16", f"--compiler={compiler}", **cache)
     assert ended.code == 0, ended.output
     assert ended.losses != eager.losses
-    assert ended.losses == pytest.approx(eager.losses, abs=0.02)
+    assert ended.losses == pytest.approx(eager.losses, abs=0.06)
+    first, of_fp32 = (list(one.losses.values())[:8] for one in (ended, eager))
+    assert first == pytest.approx(of_fp32, abs=1e-3)
 
 
 @pytest.fixture(scope="module")
