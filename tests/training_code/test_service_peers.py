@@ -15,6 +15,7 @@ from typing import Any
 
 import psutil
 import pytest
+import serving  # noqa: F401, which finds the training code
 from data_service.protocol import Connection
 from hosts_and_trainers import Serve, addresses, numbers, serve
 from serving import LENGTH, BatchReader, BatchServer, DataServiceError, Numbers
@@ -155,8 +156,8 @@ def reader_on(listener: socket.socket) -> None:
 
 
 def test_a_connection_keeps_the_congestion_control_that_it_has_unless_that_is_bbr() -> None:
-    available = Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text().split()
-    for before in available:
+    allowed = Path("/proc/sys/net/ipv4/tcp_allowed_congestion_control").read_text().split()
+    for before in allowed:  # to every process
         with socket.create_server(("127.0.0.1", 0)) as listener, selectors.DefaultSelector() as selector:
             sock = socket.create_connection(listener.getsockname())
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, before.encode())
