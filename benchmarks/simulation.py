@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "training_code"))
 
 from data_service.plan import home_shares
 from data_service.reader import LOOK_AHEAD
-from data_service.requester import BYTES_BEYOND, LEAST_AHEAD, LEAST_BEYOND, MOST_BEYOND
+from data_service.requester import LEAST_AHEAD, requests_beyond
 
 BATCH = 8192 * 3144  # bytes
 STEPS = 200  # of each rank, of which the first half is not counted: it uses up what was made at the start
@@ -124,7 +124,7 @@ class Simulation:
         machines = [_Link() for _ in range(setup.machines)]
         self._ranks = [_Rank(one, machines[rank // setup.ranks_of_machine]) for rank, one in enumerate(homes)]
         self._hosts = [_Host(setup.workers) for _ in range(setup.hosts)]
-        self._beyond = max(LEAST_BEYOND, min(MOST_BEYOND, BYTES_BEYOND // setup.batch_bytes))
+        self._beyond = requests_beyond(setup.batch_bytes, setup.hosts, setup.ranks)
 
     def run(self) -> Result:
         setup, first, began, before, steps, free = self.setup, 0.0, 0.0, 0, 0, 0.0

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
+import selectors
 import signal
 from collections import Counter
 from dataclasses import asdict
@@ -166,9 +168,7 @@ def test_a_batch_that_does_not_come_from_a_host_that_answers_is_requested_again(
 def test_local_workers_help_while_a_batch_holds_up_those_that_have_come_after_it(
     serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        "data_service.requester.BYTES_BEYOND", 0
-    )  # as with large batches: two in flight for each source
+    monkeypatch.setattr("data_service.requester.BYTES_BEYOND", 0)  # as with large batches
     dataset = Stuck(str(tmp_path / "stuck"))  # in the third batch
     plan = Plan.of(dataset, batch_size=8, shuffle=False)
     pool = partial(WorkerPool, Payload.of(dataset, None), plan, 2)
@@ -194,6 +194,30 @@ def test_local_workers_help_until_as_many_batches_can_be_delivered_as_there_are_
     with BatchReader(addresses(serve(dataset=Never())), job="job", local=pool, **options) as reader:
         reader.epoch(0)
         eventually(lambda: reader.ready >= 2)
+
+
+# -- Orders to workers
+
+
+@pytest.mark.parametrize(("quick", "messages"), [(math.inf, 15), (0.0, 51)])
+def test_batches_that_are_made_quickly_are_ordered_several_at_once(
+    quick: float, messages: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("data_service.pool.QUICK", quick)
+    with selectors.DefaultSelector() as selector:
+        pool = WorkerPool(Payload.of(Numbers(), None), Plan.of(Numbers(), batch_size=8), 1, selector)
+        results: list[object] = []
+        for number in range(50):
+            pool.submit(number // 25, None, number % 25, lambda result, _: results.append(result))
+        pool.start()
+        came = 0
+        while len(results) < 50:
+            for key, events in selector.select():
+                key.data(events)
+                came += 1
+        pool.stop()
+    # That the worker is ready, its first two results, which show that it is quick, and four in each of the others.
+    assert came == messages
 
 
 # -- Metrics

@@ -10,13 +10,15 @@ import socket
 import struct
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 import serving  # noqa: F401, which finds the training code
-from data_service.protocol import Connection
+import torch
+from data_service.protocol import MAX_SENT, Connection, Frame, Kind
 from hosts_and_trainers import Serve, addresses, numbers, serve
 from serving import LENGTH, BatchReader, BatchServer, DataServiceError, Numbers
 
@@ -165,3 +167,52 @@ def test_a_connection_keeps_the_congestion_control_that_it_has_unless_that_is_bb
             used = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).rstrip(b"\0").decode()
             assert used == before if not before.startswith("bbr") else used in ("cubic", "reno")
             connection.close()
+
+
+# -- Large payloads
+
+
+def test_others_have_their_turn_while_a_large_payload_is_sent() -> None:
+    came: list[bytes] = []
+    with socket.create_server(("127.0.0.1", 0)) as listener, selectors.DefaultSelector() as selector:
+        sock = socket.create_connection(listener.getsockname())
+        peer, _ = listener.accept()
+        connection = Connection(sock, selector, take=print, ended=print)
+        reading = threading.Thread(target=lambda: came.extend(iter(lambda: peer.recv(2**20), b"")), daemon=True)
+        reading.start()
+        connection.send(Kind.BATCH, {}, payload=bytes(3 * MAX_SENT))
+        turns = 0
+        while connection_sends(selector, sock) or not turns:
+            connection.flush()
+            turns += 1
+        connection.close()
+        reading.join()
+        peer.close()
+    assert sum(map(len, came)) == HEADER.size + 2 + 3 * MAX_SENT
+    assert turns >= 4
+
+
+def connection_sends(selector: selectors.BaseSelector, sock: socket.socket) -> bool:
+    return bool(selector.get_key(sock).events & selectors.EVENT_WRITE)
+
+
+def test_a_large_payload_is_received_in_whatever_parts_it_comes() -> None:
+    taken: list[Frame] = []
+    payload = bytes(range(256)) * 2**14  # 4 MiB
+    with socket.create_server(("127.0.0.1", 0)) as listener, selectors.DefaultSelector() as selector:
+        peer = socket.create_connection(listener.getsockname())
+        sock, _ = listener.accept()
+        allocate = partial(torch.empty, dtype=torch.uint8)
+        connection = Connection(sock, selector, taken.append, ended=print, allocate=allocate)
+        peer.sendall(HEADER.pack(Kind.BATCH, 0, 0, len(payload)))
+        for begin in range(0, len(payload), 2**18):
+            peer.sendall(payload[begin : begin + 2**18])
+            [(key, events)] = selector.select(60)  # else the event loop waits for more than there is
+            key.data(events)
+        while not taken:
+            [(key, events)] = selector.select(60)
+            key.data(events)
+        connection.close()
+        peer.close()
+    assert taken[0].payload is not None
+    assert taken[0].payload.numpy().tobytes() == payload

@@ -18,6 +18,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from enum import IntEnum
+from itertools import islice
 from typing import Any, NamedTuple
 
 from torch import Tensor
@@ -32,6 +33,8 @@ READ_HEADER = 2**10  # bytes after a large payload: what is read beyond a header
 # Seconds in which the next bytes of a payload arrive, or there is room for them, before other connections are served.
 PAYLOAD_WAIT, SEND_WAIT = 0.02, 0.005
 MAX_VECTORS = 64  # buffers that are sent at once
+MAX_SENT = 2**23  # bytes that are sent before others have their turn: workers wait for orders meanwhile
+WAKE_BYTES = 2**20  # of a large payload that come before its receiver is woken: it would be for each 100 KB
 
 
 class DataServiceError(Exception):
@@ -186,21 +189,26 @@ class Connection:
             self._ended(error)
 
     def _send(self) -> None:
-        while self._unsent:
-            buffers = [self._unsent[n][0] for n in range(min(len(self._unsent), MAX_VECTORS))]
+        left = MAX_SENT
+        while self._unsent and left:
+            buffers: list[memoryview] = []
+            size = 0
+            for buffer, _ in islice(self._unsent, MAX_VECTORS):
+                buffers.append(buffer[: left - size])
+                size += len(buffers[-1])
             # The kernel itself waits for room: returning to the event loop for each megabyte costs more than sending it.
             wait = 0 if max(map(len, buffers)) > READ else socket.MSG_DONTWAIT
             try:
                 sent = self._socket.sendmsg(buffers, [], wait | socket.MSG_NOSIGNAL)
             except BlockingIOError:
                 return
+            left = left - size if sent == size else 0  # the kernel has no more room
             while sent:
-                first, owner = self._unsent[0]
+                first, owner = self._unsent.popleft()
                 if sent < len(first):
-                    self._unsent[0] = (first[sent:], owner)
-                    return  # the kernel has no more room
+                    self._unsent.appendleft((first[sent:], owner))
+                    break
                 sent -= len(first)
-                self._unsent.popleft()
 
     def _receive(self) -> Iterator[None]:
         """Take frames, suspended where the next bytes have not come. Raises ``OSError`` at the end, and ``ProtocolError``."""
@@ -242,8 +250,7 @@ class Connection:
         left = left[here:]
         while left:
             try:
-                # The kernel fills the memory, without a call for each packet, and without the interpreter's lock.
-                came = self._socket.recv_into(left, len(left), socket.MSG_WAITALL)
+                came = self._receive_into(left)
             except BlockingIOError:
                 yield
                 continue
@@ -252,6 +259,16 @@ class Connection:
             if left:
                 yield
         return payload
+
+    def _receive_into(self, left: memoryview) -> int:
+        """How much has come within ``PAYLOAD_WAIT``. The kernel fills the memory, without the interpreter's lock."""
+        if len(left) < 2 * WAKE_BYTES:
+            return self._socket.recv_into(left, len(left), socket.MSG_WAITALL)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, WAKE_BYTES)
+        try:
+            return self._socket.recv_into(left, len(left) - WAKE_BYTES, socket.MSG_WAITALL)
+        finally:  # the event loop would wait for as many
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
 
     def _note(self, came: int) -> None:
         if not came:

@@ -28,10 +28,18 @@ DONE_TIMEOUT = 10.0  # seconds in which a disconnected host may come back and re
 RETRY = 0.2  # seconds between two attempts to connect
 TICK = 0.25  # seconds, at most, between two looks at what is late
 STAND_IN_AFTER = 5.0  # seconds until another host is used in place of a home host that is not up
-# Batches that are requested beyond those that workers are making: as many as these bytes hold, within these bounds.
-BYTES_BEYOND, LEAST_BEYOND, MOST_BEYOND = 32 * 2**20, 2, 32
+BYTES_BEYOND, LEAST_BEYOND, MOST_BEYOND = 32 * 2**20, 2, 32  # see ``requests_beyond``
 LEAST_AHEAD = 2  # batches, however large
 RESULTS = (Kind.BATCH, Kind.END, Kind.FAILED)
+
+
+def requests_beyond(batch_bytes: int, hosts: int, ranks: int) -> int:
+    """Batches that a rank requests from a host beyond those that its workers are making: as many as 32 MiB hold, 2 to 32.
+
+    But at least four where no other rank shares the host: while one is sent and the next waits, its workers have two more.
+    """
+    least = LEAST_BEYOND if ranks > hosts else 2 * LEAST_BEYOND
+    return max(least, min(MOST_BEYOND, BYTES_BEYOND // batch_bytes))
 
 
 class Host:
@@ -278,7 +286,8 @@ class Requester:
             one.setblocking(False)
         self.selector.register(self._wakes, selectors.EVENT_READ, self._take_wake)
         self.local = None if local is None else Local(local(self.selector), self)
-        rank, ranks = hello["rank"], hello["ranks"]
+        rank = hello["rank"]
+        self._ranks = ranks = hello["ranks"]
         homes = [home_shares(one, ranks, len(servers)) for one in range(ranks)]
         self.hosts: list[Host] = []
         for n in [*homes[rank], *(n for n in range(len(servers)) if n not in homes[rank])]:
@@ -394,7 +403,7 @@ class Requester:
         trackers = self.trackers
         up = [host for host in self.hosts if host.up and host.wanted]
         size = max(1, self.batch_bytes)
-        beyond = max(LEAST_BEYOND, min(MOST_BEYOND, BYTES_BEYOND // size))
+        beyond = requests_beyond(size, len(self.hosts), self._ranks)
         held = sum(tracker.in_flight + tracker.ready for tracker in trackers)
         # One that is ready for each worker besides the one it is making: workers that began together end together.
         sources: list[Source] = [*up]

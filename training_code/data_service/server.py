@@ -230,6 +230,7 @@ class _Server:
         self.selector = selector
         self._plan, self._job, self._listener, self._pool, self._parent = plan, job, listener, pool, parent
         self._peers: set[_Peer] = set()
+        self._unsent: set[_Peer] = set()  # to whom batches are to be sent, those of a worker's message together
         self._ranks: int | None = None
         self._homes: list[int] = []
         self._served = self._stopping = False
@@ -241,6 +242,8 @@ class _Server:
         while not self._stopping:
             for key, events in self.selector.select(1.0):
                 key.data(events)
+            while self._unsent:
+                self._unsent.pop().connection.flush()
             if (now := time.monotonic()) - checked > 1.0:
                 checked = now
                 for peer in list(self._peers):
@@ -345,4 +348,4 @@ class _Server:
                 self._parent.send(("served",))
         if peer in self._peers:
             peer.connection.send(kind, text, request=request, payload=payload, owner=slot)
-            peer.connection.flush()
+            self._unsent.add(peer)

@@ -70,7 +70,7 @@ def work(orders: Connection, payload: bytes, plan: Plan, number: int, workers: i
         orders.send(None)  # ready
         while True:
             # Connection.send would look up each object's type in torch's tables of reducers first.
-            orders.send_bytes(pickle.dumps(worker.make(pickle.loads(orders.recv_bytes()))))
+            orders.send_bytes(pickle.dumps([worker.make(order) for order in pickle.loads(orders.recv_bytes())]))
 
 
 class Worker:
