@@ -3,7 +3,7 @@
     python benchmarks/gpu_smoke.py
 
 It requires PyTorch with CUDA, transformers for one row, and Pillow and scikit-learn for those of images. The loss's difference is
-the largest, over the first steps in fp32 (TF32 on the GPU), from one process on the CPU with the same arguments; in the row of
+the largest, over the first steps in fp32 (TF32 on the GPU), from one process on the CPU with the same arguments; in rows of
 fp16 both compute in fp16. Tokens, samples or images a second, memory and MFU are those that the scripts log in bf16; the compile
 ratio is the eager step's time over the compiled one's. Without a GPU it exits with 2.
 """
@@ -59,8 +59,8 @@ def run(script: str, arguments: str, *, gpus: int, channels: dict[str, Path] | N
     return done.stdout
 
 
-def losses(printed: str) -> list[float]:
-    return [float(loss) for loss in re.findall(r"^step \d+ loss ([\d.]+)", printed, re.M)]
+def losses(printed: str, of: str = "step") -> list[float]:
+    return [float(loss) for loss in re.findall(rf"^{of} \d+ loss ([\d.]+)", printed, re.M)]
 
 
 def last(pattern: str, printed: str) -> float | None:
@@ -68,8 +68,10 @@ def last(pattern: str, printed: str) -> float | None:
     return float(found[-1]) if found else None
 
 
-def difference(script: str, arguments: str, gpus: int, channels: dict[str, Path] | None = None) -> float:
-    one, many = (losses(run(script, arguments, gpus=count, channels=channels)) for count in (0, gpus))
+def difference(
+    script: str, arguments: str, gpus: int, channels: dict[str, Path] | None = None, of: str = "step"
+) -> float:
+    one, many = (losses(run(script, arguments, gpus=count, channels=channels), of) for count in (0, gpus))
     return max(abs(first - second) for first, second in zip(one, many, strict=True))
 
 
@@ -129,6 +131,13 @@ def huggingface(gpus: int) -> dict[str, float | None]:
         }
 
 
+def data_parallel(gpus: int) -> dict[str, float | None]:
+    # Ranks read different points than one process does, so that they are compared where there is one GPU.
+    script, arguments = "data_parallel/train.py", "--epochs 3 --precision fp16"
+    run(script, arguments, gpus=gpus)
+    return {"difference": difference(script, arguments, 1, of="epoch") if gpus == 1 else None}
+
+
 def heterogeneous(gpus: int) -> dict[str, float | None]:
     # Ranks read different batches than one process does, so that they are compared where there is one GPU.
     arguments = "--epochs 2 --workers 4"
@@ -159,6 +168,7 @@ KINDS = {
     "compiled/train.py": compiled,
     "model_parallel/train.py": model_parallel,
     "model_parallel/huggingface/train.py": huggingface,
+    "data_parallel/train.py --precision fp16": data_parallel,
     "heterogeneous/train.py": heterogeneous,
     "heterogeneous/images/train.py": partial(images, precision="bf16"),
     "heterogeneous/images/train.py --precision fp16": partial(images, precision="fp16"),

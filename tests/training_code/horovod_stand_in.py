@@ -10,7 +10,8 @@ import os
 import runpy
 import sys
 import types
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -56,10 +57,22 @@ def distributed_optimizer(
     parameters = [parameter for _, parameter in named_parameters]
 
     class Distributed(type(optimizer)):  # type: ignore[misc]
-        def step(self) -> None:
+        synchronized = False
+
+        def synchronize(self) -> None:
             for parameter in parameters:
                 dist.all_reduce(parameter.grad)
                 parameter.grad /= dist.get_world_size()  # type: ignore[operator]
+
+        @contextmanager
+        def skip_synchronize(self) -> Iterator[None]:
+            self.synchronized = True
+            yield
+            self.synchronized = False
+
+        def step(self) -> None:
+            if not self.synchronized:
+                self.synchronize()
             super().step()
 
     return Distributed(optimizer.param_groups)

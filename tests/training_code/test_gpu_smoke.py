@@ -20,6 +20,7 @@ def test_each_script_of_pytorch_that_has_run_on_a_gpu_or_computes_in_fp16_has_a_
     scripts = {name.partition(" ")[0] for name in SMOKE["KINDS"]}
     assert scripts == {
         "compiled/train.py",
+        "data_parallel/train.py",
         "model_parallel/train.py",
         "model_parallel/huggingface/train.py",
         "heterogeneous/train.py",

@@ -81,7 +81,7 @@ def quiet_tensorflow(folder: Path) -> dict[str, str]:
 
 
 KINDS = {
-    "data parallel": Kind("data_parallel/train.py", f"--epochs 12 {SCHEDULE}", ranks=2, quick=True),
+    "data parallel": Kind("data_parallel/train.py", f"--epochs 12 --precision fp16 {SCHEDULE}", ranks=2, quick=True),
     "heterogeneous": Kind(
         "heterogeneous/train.py",
         f"--workers 1 --epochs 2 --batch-size 20 --checkpoint-every 15 --precision fp16 {SCHEDULE}",

@@ -15,16 +15,20 @@ import argparse
 import itertools
 import signal
 from dataclasses import replace
+from typing import Any
 
 import horovod.torch as hvd
 import torch
+import torch.nn.functional as F
 from common.job import Job
 from common.optimization import scheduled_rate, set_learning_rate
+from common.precision import Precision
 from common.process_group import device_of, to_device
 from common.whole_checkpoint import restore, write
-from train import batches, config, network, points, step, steps_of_an_epoch
+from torch import Tensor, nn
+from train import batches, config, network, points, steps_of_an_epoch
 
-# -- Config, Data, Model and Step are those of train.py -----------------------------------------------------------------
+# -- Config, Data and Model are those of train.py -----------------------------------------------------------------------
 
 
 def job_here() -> Job:
@@ -48,20 +52,37 @@ class Stop:
         return bool(hvd.allreduce(torch.tensor(int(self._received)), op=hvd.Sum, name="stop"))
 
 
+# -- Step -------------------------------------------------------------------------------------------------------------
+
+
+def step(model: nn.Module, optimizer: Any, precision: Precision, inputs: Tensor, labels: Tensor) -> Tensor:
+    optimizer.zero_grad()
+    with precision.autocast():
+        loss = F.cross_entropy(model(inputs), labels)
+    precision.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
+    optimizer.synchronize()  # Gradients are averaged before they are unscaled (github.com/horovod/horovod/issues/1089).
+    with optimizer.skip_synchronize():
+        precision.scaler.step(optimizer)
+    precision.scaler.update()
+    return loss.detach()
+
+
 # -- Run --------------------------------------------------------------------------------------------------------------
 
 
 def train(job: Job, options: argparse.Namespace, device: torch.device, stop: Stop) -> None:
     torch.manual_seed(options.seed)
+    precision = Precision(options.precision, device)
     model = network().to(device)
     # A new optimizer, without the state of the one that it wraps, which is why the checkpoint is read into it.
     optimizer = hvd.DistributedOptimizer(
         torch.optim.Adam(model.parameters(), lr=options.learning_rate), named_parameters=model.named_parameters()
     )
-    first = restore(replace(job, ranks=1), model, optimizer)["steps"] if job.rank == 0 else 0
+    first = restore(replace(job, ranks=1), model, optimizer, precision.scaler)["steps"] if job.rank == 0 else 0
     # All ranks go on with what rank 0 has read, also where their hosts lack the checkpoint.
     first = hvd.broadcast_object(first, root_rank=0)
     hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+    precision.scaler.load_state_dict(hvd.broadcast_object(precision.scaler.state_dict(), root_rank=0))
     if first:  # a state that is empty would be filled by a step, which Adam counts
         hvd.broadcast_optimizer_state(optimizer, root_rank=0)
     inputs, labels = (tensor.to(device) for tensor in points(job.channels.get("points")))
@@ -71,13 +92,14 @@ def train(job: Job, options: argparse.Namespace, device: torch.device, stop: Sto
     for steps, batch in enumerate(chosen, start=first + 1):
         rows = to_device(batch, device)
         set_learning_rate([optimizer], scheduled_rate(options, steps, total))
-        loss = step(model, optimizer, inputs[rows], labels[rows])
+        loss = step(model, optimizer, precision, inputs[rows], labels[rows])
         epoch_ends, stopping = steps % per_epoch == 0, stop.check()
         if job.rank == 0:
             if epoch_ends:
                 print(f"epoch {steps // per_epoch} loss {loss.item():.4f}", flush=True)
             if stopping or epoch_ends:
-                write(job, {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "steps": steps})
+                states = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "steps": steps}
+                write(job, {**states, "scaler": precision.scaler.state_dict()})
         if stopping:
             if job.rank == 0:
                 print(f"stopped by SIGTERM with the checkpoint of step {steps}", flush=True)

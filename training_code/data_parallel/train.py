@@ -24,6 +24,7 @@ import torch
 import torch.nn.functional as F
 from common.job import Job
 from common.optimization import add_schedule, scheduled_rate, set_learning_rate
+from common.precision import Precision
 from common.process_group import freeze_objects, process_group, to_device
 from common.stopping import Stop
 from common.whole_checkpoint import restore, write
@@ -39,6 +40,7 @@ def config() -> argparse.Namespace:
     arguments.add_argument("--batch-size", type=int, default=64, help="points of a step, on each rank")
     add_schedule(arguments, peak=0.01)
     arguments.add_argument("--seed", type=int, default=0)
+    arguments.add_argument("--precision", choices=("auto", "fp32", "bf16", "fp16"), default="fp32")
     arguments.add_argument("--backend", choices=("nccl", "smddp"), default="nccl", help="smddp: with launcher=SmDdp()")
     return arguments.parse_args()
 
@@ -80,11 +82,15 @@ def network() -> nn.Module:
 # -- Step -------------------------------------------------------------------------------------------------------------
 
 
-def step(model: nn.Module, optimizer: torch.optim.Optimizer, inputs: Tensor, labels: Tensor) -> Tensor:
+def step(
+    model: nn.Module, optimizer: torch.optim.Optimizer, precision: Precision, inputs: Tensor, labels: Tensor
+) -> Tensor:
     optimizer.zero_grad()
-    loss = F.cross_entropy(model(inputs), labels)
-    loss.backward()  # type: ignore[no-untyped-call]
-    optimizer.step()
+    with precision.autocast():
+        loss = F.cross_entropy(model(inputs), labels)
+    precision.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
+    precision.scaler.step(optimizer)
+    precision.scaler.update()
     return loss.detach()
 
 
@@ -96,8 +102,9 @@ def train(job: Job, options: argparse.Namespace, device: torch.device, stop: Sto
     whole = network().to(device)
     model = DistributedDataParallel(whole) if job.ranks > 1 else whole
     optimizer = torch.optim.Adam(whole.parameters(), lr=options.learning_rate)
+    precision = Precision(options.precision, device)
     inputs, labels = (tensor.to(device) for tensor in points(job.channels.get("points")))
-    first = restore(job, whole, optimizer)["steps"]
+    first = restore(job, whole, optimizer, precision.scaler)["steps"]
     per_epoch = steps_of_an_epoch(len(labels), job, options.batch_size)
     total = options.epochs * per_epoch
     chosen = itertools.islice(batches(len(labels), job, options.batch_size), first, total)
@@ -105,12 +112,13 @@ def train(job: Job, options: argparse.Namespace, device: torch.device, stop: Sto
     for steps, batch in enumerate(chosen, start=first + 1):
         rows = to_device(batch, device)
         set_learning_rate([optimizer], scheduled_rate(options, steps, total))
-        loss = step(model, optimizer, inputs[rows], labels[rows])
+        loss = step(model, optimizer, precision, inputs[rows], labels[rows])
         epoch_ends = steps % per_epoch == 0
         if epoch_ends and job.rank == 0:
             print(f"epoch {steps // per_epoch} loss {loss.item():.4f}", flush=True)
         if (stop.check() or epoch_ends) and job.rank == 0:
-            write(job, {"model": whole.state_dict(), "optimizer": optimizer.state_dict(), "steps": steps})
+            states = {"model": whole.state_dict(), "optimizer": optimizer.state_dict(), "steps": steps}
+            write(job, {**states, "scaler": precision.scaler.state_dict()})
         if stop.agreed:
             if job.rank == 0:
                 print(f"stopped by SIGTERM with the checkpoint of step {steps}", flush=True)
