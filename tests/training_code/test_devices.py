@@ -143,11 +143,11 @@ def compiled():
 
 def data_parallel():
     model = train.network().to(DEVICE)
-    optimizer = torch.optim.Adam(model.parameters())
+    optimizer, precision = torch.optim.Adam(model.parameters()), train.Precision("fp32", torch.device("cpu"))
     inputs, labels = (tensor.to(DEVICE) for tensor in train.points(None))
     def step():
         rows = train.to_device(torch.arange(8), DEVICE)
-        return train.step(model, optimizer, inputs[rows], labels[rows])
+        return train.step(model, optimizer, precision, inputs[rows], labels[rows])
     return step
 
 kind = sys.argv.pop()
