@@ -34,7 +34,7 @@ READ_HEADER = 2**10  # bytes after a large payload: what is read beyond a header
 PAYLOAD_WAIT, SEND_WAIT = 0.02, 0.005
 MAX_VECTORS = 64  # buffers that are sent at once
 MAX_SENT = 2**23  # bytes that are sent before others have their turn: workers wait for orders meanwhile
-WAKE_BYTES = 2**20  # of a large payload that come before its receiver is woken: it would be for each 100 KB
+WAKE_BYTES = 2**20  # of a large payload that have come when its receiver is woken, until less is left
 
 
 class DataServiceError(Exception):
