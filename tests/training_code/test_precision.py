@@ -58,3 +58,10 @@ def test_no_other_format_scales(name: str) -> None:
 def test_products_are_computed_in_the_format(name: str, dtype: torch.dtype) -> None:
     with Precision(name, CPU).autocast():
         assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == dtype
+
+
+@pytest.mark.filterwarnings("ignore:.*GradScaler")
+def test_pytorch_2_2_has_a_scaler_for_cuda_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a double of it: torch.amp of 2.2, in SMDDP's last container, has no GradScaler."""
+    monkeypatch.delattr(torch.amp, "GradScaler")
+    assert step(Precision("fp32", CPU), 2.0) == (-2.0, 1.0)

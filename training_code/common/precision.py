@@ -19,9 +19,9 @@ class Precision:
     """
 
     def __init__(self, name: str, device: torch.device) -> None:
-        self.name = automatic(device) if name == "auto" else name
-        self._device = device
-        self.scaler = torch.amp.GradScaler(device.type, enabled=self.name == "fp16")
+        self.name, self._device = automatic(device) if name == "auto" else name, device
+        on, new = self.name == "fp16", hasattr(torch.amp, "GradScaler")  # which PyTorch 2.2, with SMDDP, lacks
+        self.scaler = torch.amp.GradScaler(device.type, enabled=on) if new else torch.cuda.amp.GradScaler(enabled=on)
 
     def autocast(self) -> AbstractContextManager[None]:
         return torch.autocast(self._device.type, FORMATS.get(self.name), enabled=self.name in FORMATS)
