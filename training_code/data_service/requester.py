@@ -36,7 +36,7 @@ RESULTS = (Kind.BATCH, Kind.END, Kind.FAILED)
 def requests_beyond(batch_bytes: int, hosts: int, ranks: int) -> int:
     """Batches that a rank requests from a host beyond those that its workers are making: as many as 32 MiB hold, 2 to 32.
 
-    But at least four where no other rank shares the host: while one is sent and the next waits, its workers have two more.
+    But at least four where ranks are no more than hosts: while one is sent and the next waits, a host's workers have two more.
     """
     least = LEAST_BEYOND if ranks > hosts else 2 * LEAST_BEYOND
     return max(least, min(MOST_BEYOND, BYTES_BEYOND // batch_bytes))
