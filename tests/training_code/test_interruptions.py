@@ -80,6 +80,10 @@ def quiet_tensorflow(folder: Path) -> dict[str, str]:
     return {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "0", "HOME": str(folder)}
 
 
+def quiet_warnings(folder: Path) -> dict[str, str]:
+    return {"PYTHONWARNINGS": "ignore::FutureWarning,ignore::UserWarning"}  # of FSDP1's shards, hundreds of lines
+
+
 KINDS = {
     "data parallel": Kind("data_parallel/train.py", f"--epochs 12 --precision fp16 {SCHEDULE}", ranks=2, quick=True),
     "heterogeneous": Kind(
@@ -111,6 +115,14 @@ KINDS = {
         ranks=2,
         paths=("model_parallel", "model_parallel/huggingface"),
         inputs=a_model_and_tokens,
+    ),
+    "smp": Kind(
+        str(Path(__file__).parent / "smp_stand_in.py"),
+        "--steps 24 --checkpoint-every 5 --log-every 1 --layers 2 --width 32 --heads 4 --hidden 64 --context 16 "
+        "--batch-size 8 --text-bytes 200000 --precision fp32",
+        ranks=2,
+        paths=("model_parallel",),
+        inputs=quiet_warnings,
     ),
     "ray": Kind(
         "heterogeneous/ray_data/train.py",
@@ -264,6 +276,28 @@ def test_an_interrupted_training_goes_on_in_another_layout(
     found = losses_of(ended.lines)
     assert 0 < len(found) < len(expected)  # it did not begin again
     assert list(found) == list(expected)[-len(found) :]
+    steps = {step: float(expected[step]) for step in found}
+    assert {step: float(loss) for step, loss in found.items()} == pytest.approx(steps, abs=1e-4)
+
+
+@pytest.mark.soak
+def test_an_interrupted_training_of_smp_goes_on_with_other_ranks_and_shards(
+    uninterrupted: Callable[[str], tuple[Path, dict[str, str]]], tmp_path: Path
+) -> None:
+    """From one replica on two ranks to two of them on four, with a stand-in for the library."""
+    kind, (inputs, expected) = KINDS["smp"], uninterrupted("smp")
+    program = kind.start(tmp_path, inputs)
+    program.until(f"{list(expected)[9]} ")
+    program.stop()
+    program.close()
+    hybrid = {**quiet_warnings(inputs), "SM_HP_MP_PARAMETERS": '{"hybrid_shard_degree": 2}'}
+    other = dataclasses.replace(kind, ranks=4, inputs=lambda folder: hybrid).start(tmp_path, inputs)
+    ended = other.end()
+    other.close()
+    assert ended.code == 0, ended
+    found = losses_of(ended.lines)
+    assert list(found) == list(expected)[-len(found) :]
+    assert len(found) < len(expected)
     steps = {step: float(expected[step]) for step in found}
     assert {step: float(loss) for step, loss in found.items()} == pytest.approx(steps, abs=1e-4)
 

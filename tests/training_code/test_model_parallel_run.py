@@ -365,14 +365,21 @@ def test_smp_refuses_a_pytorch_without_the_transformers_norm(tmp_path: Path) -> 
     assert "PyTorch must be 2.4 or later, like SmpV2.image(region, pytorch_version='2.5.1')" in errors.read_text()
 
 
-def test_smp_trains_with_a_stand_in_for_its_library(tmp_path: Path) -> None:
+def test_smp_trains_with_a_stand_in_for_its_library_and_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
     """With a stand-in, since the library is in AWS's containers alone: the file runs, and initialises before it transforms."""
-    arguments = [*SMALL, "--steps", "3", "--precision", "fp32", "--mp_parameters", "{}"]
+    arguments = [*SMALL, "--precision", "fp32", "--checkpoint-every", "2", "--mp_parameters", "{}"]
     script = Path(__file__).parent / "smp_stand_in.py"
     errors = tmp_path / "errors"
-    # PyTorch joins its ranks also where there is one.
-    with start([script, *arguments], cwd=tmp_path, env=environment(), store=agents_store(), errors=errors) as program:
-        printed, _ = program.communicate()
-    lines = [re.sub(r" loss .*", "", line) for line in printed.splitlines()]
-    assert lines == ["init", "transform", "step 1", "step 2", "step 3"], errors.read_text()
+    runs: list[list[str]] = []
+    for steps in ("3", "4"):
+        command = [script, *arguments, "--steps", steps]
+        # PyTorch joins its ranks also where there is one.
+        with start(command, cwd=tmp_path, env=environment(), store=agents_store(), errors=errors) as program:
+            runs.append(program.communicate()[0].splitlines())
+    first, again = runs
+    assert [line.split(" loss ")[0] for line in first] == ["init", "transform", "step 1", "step 2", "step 3"], (
+        errors.read_text()
+    )
+    assert [line.split(" loss ")[0] for line in again] == ["init", "transform", "step 3", "step 4"], errors.read_text()
+    assert again[2] == first[4]
     run("import sys; from exported_model import load; load(sys.argv[1])", tmp_path / "output" / "model" / "model.pt")

@@ -14,7 +14,7 @@ import shutil
 from collections.abc import Iterable
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -36,25 +36,26 @@ class Checkpointer:
     """
 
     def __init__(
-        self, job: Job, stage_modules: Iterable[nn.Module], optimizers: Iterable[Optimizer], **others: dict[str, Tensor]
-    ) -> None:
+        self, job: Job, stage_modules: Iterable[nn.Module], optimizers: Iterable[Optimizer], *, write: Any = dcp.async_save,
+        **others: dict[str, Tensor],
+    ) -> None:  # fmt: skip
         self._folder, self._first, self._restored, self._others = job.checkpoints, job.local_rank == 0, "", others
-        self._parts = list(zip(stage_modules, optimizers, strict=True))
+        self._parts, self._write = list(zip(stage_modules, optimizers, strict=True)), write
         self._group = dist.new_group(backend="gloo")  # of the writing thread: the training's collectives are others
-        self._writing: Future[Any] | None = None
+        self._writing: Any = None
 
     def save(self, step: int) -> None:
         """Begin to write the checkpoint after ``step`` steps, from a copy in the host's memory, once the last one is complete."""
         self.wait()
         folder = self._folder / f"step-{step:08d}"
-        written = dcp.async_save(self._states(), checkpoint_id=folder, process_group=self._group)
-        self._writing = cast("Future[Any]", written)
+        self._writing = self._write(self._states(), checkpoint_id=folder, process_group=self._group)
 
     def wait(self) -> None:
         """Return when what was saved is complete on all ranks. Older ones are removed, but for the newest that S3 has."""
         if self._writing is None:
             return
-        self._writing.result()
+        if isinstance(self._writing, Future):
+            self._writing.result()
         self._writing = None
         older = sorted(self._folder.glob("step-*"))[:-1] if self._first else []
         in_s3 = [old for old in older if old.name <= self._restored or is_uploaded(old)]
@@ -105,10 +106,9 @@ def set_random_state(state: Tensor) -> None:
 
 def newest(folder: Path) -> int:
     """The number of steps of the newest checkpoint that is complete on every host; 0 without one."""
-    mine = {int(path.name.removeprefix("step-")) for path in folder.glob("step-*") if is_whole(path)}
-    everyones: list[set[int]] = [set()] * dist.get_world_size()
-    dist.all_gather_object(everyones, mine)
-    return max(set.intersection(*everyones), default=0)
+    steps: list[set[int]] = [set()] * dist.get_world_size()
+    dist.all_gather_object(steps, {int(at.name.removeprefix("step-")) for at in folder.glob("step-*") if is_whole(at)})
+    return max(set.intersection(*steps), default=0)
 
 
 def is_whole(checkpoint: Path) -> bool:

@@ -8,6 +8,9 @@ only, so `tensor_parallel_degree` is 1 here. The container's PyTorch (at most 2.
 parallelize.py is not imported. The transformer's nn.RMSNorm is in PyTorch since 2.4 (its page torch.nn.RMSNorm), so of the
 library's containers those with 2.4.1 and 2.5.1, the default of `SmpV2.image`, run this file.
 
+Checkpoints are `torch.distributed.checkpoint`'s, of each rank's shards, as in train.py: SIGTERM writes one, and a job goes on
+from the last, with any number of ranks and any `hybrid_shard_degree`.
+
 The steps are those of AWS's "Get started with the SageMaker model parallelism library v2" and of its examples.
 """
 
@@ -21,8 +24,11 @@ from dataclasses import fields
 
 import torch
 import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
 import torch.sagemaker as tsm
+from common.checkpoints import Checkpointer
 from common.job import Job, use_the_jobs_network
+from common.stopping import Stop
 from model import Block, Config, Transformer, batch, initial, loss_of, text
 from torch import nn
 from torch.distributed.fsdp import FullyShardedDataParallel, MixedPrecision
@@ -43,6 +49,7 @@ def config() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--text-bytes", type=int, default=4_000_000)
     parser.add_argument("--log-every", type=int, default=10)
+    parser.add_argument("--checkpoint-every", type=int, default=50, help="steps; 0 for none but at a stop")
     parser.add_argument("--precision", choices=("fp32", "bf16"), default="bf16")
     for field in fields(Config):
         parser.add_argument(f"--{field.name}", type=int, default=field.default)
@@ -66,13 +73,15 @@ def build(options: argparse.Namespace, device: torch.device) -> nn.Module:
     )
 
 
-def train(job: Job, options: argparse.Namespace, device: torch.device) -> None:
+def train(job: Job, options: argparse.Namespace, device: torch.device, stop: Stop) -> None:
     model = build(options, device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=options.learning_rate)
     corpus = text(job.channels.get("text"), options.text_bytes)
     per_rank_batch_size = options.batch_size // job.ranks
     share = slice(job.rank * per_rank_batch_size, (job.rank + 1) * per_rank_batch_size)
-    for steps in range(1, options.steps + 1):
+    # FSDP1's shards are ShardedTensors, of which dcp.async_save cannot make the copy that it writes (_state_dict_stager.py).
+    checkpointer = Checkpointer(job, [model], [optimizer], write=dcp.save)
+    for steps in range(checkpointer.restore() + 1, options.steps + 1):
         tokens, targets = batch(corpus, steps, options.batch_size, options.context, options.seed, share)
         loss = loss_of(model(tokens.to(device)), targets.to(device))
         loss.backward()
@@ -83,6 +92,13 @@ def train(job: Job, options: argparse.Namespace, device: torch.device) -> None:
             dist.all_reduce(mean)
             if job.rank == 0:
                 print(f"step {steps} loss {mean.item():.6f}", flush=True)
+        if stop.check() or (options.checkpoint_every and steps % options.checkpoint_every == 0):
+            checkpointer.save(steps)
+        if stop.agreed:
+            checkpointer.wait()
+            print(f"rank {job.rank} on {job.host} stops after step {steps}, with a checkpoint", flush=True)
+            return
+    checkpointer.wait()
     with FullyShardedDataParallel.summon_full_params(model, writeback=False):
         state = {plain_name(name): value.detach().cpu().clone() for name, value in model.named_parameters()}
     if job.rank == 0:
@@ -104,7 +120,7 @@ def main() -> None:
         torch.cuda.set_device(device)
     dist.init_process_group("nccl" if cuda else "gloo")
     tsm.init()
-    train(job, options, device)
+    train(job, options, device, Stop())
     dist.destroy_process_group()
 
 
