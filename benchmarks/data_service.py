@@ -3,17 +3,22 @@
     python benchmarks/data_service.py [--rounds 3] [--seconds 4] [--workers 2] [--streams 2] [--only NAME ...] [--json]
         [--aws-example FOLDER] [--aws-python PATH] [--ray-python PATH] [--tensorflow-python PATH]
 
-One run on loopback, on the same cores, with the same batches for all: (a) transport alone, 8192 and 1024 images [28, 28] of
-float32 with labels (25.7 and 3.2 MB) that lie ready in memory; (b) the digits of training_code/heterogeneous, turned, made
-noisy and blurred. Raw sockets send the dataset's own memory; "collating sockets" copy each batch once before, as any service
-must that makes a batch of samples: the distance between the two is that copy. Each contestant runs once in each round in fresh
-processes (benchmarks/contestants), and in every other round they run the other way about; a ratio is the median of the rounds'
-own. CPU seconds are those of all of a contestant's processes, of both sides. No contestant trains, and each looks at a batch's
-corners only. What is not installed is left out by name. Ends with 1 where a target is missed, or open since its peer is left out.
+One run on loopback, on the same cores, with the same batches for all: (a) transport alone, 8192, 1024 and 1 images [28, 28] of
+float32 with labels (25.7 MB, 3.2 MB and 3 KB) that lie ready in memory; (b) the digits of training_code/heterogeneous, turned,
+made noisy and blurred. Raw sockets send the dataset's own memory; "collating sockets" copy each batch once before, as any service
+must that makes a batch of samples: the distance between the two is that copy. Both have --streams connections, where the service
+has one; "one raw socket" is that. Each contestant runs once in each round in fresh processes (benchmarks/contestants), and in
+every other round they run the other way about; a ratio is the median of the rounds' own. CPU seconds are those of all of a
+contestant's processes, of both sides. No contestant trains, and each looks at a batch's corners only. What is not installed is
+left out by name. Ends with 1 where a target is missed, or open since its peer is left out.
 
-Three rounds of what the service is compared with, about four minutes:
+The accounts at the end say what a batch of ours costs: its bytes (a collating socket's CPU), itself (that of a batch of 3 KB),
+and the rest, which is the changes between processes and what they leave of the caches. The bound is the share of raw sockets'
+rate that the first two would have with no rest and no idle core.
 
-    python benchmarks/data_service.py --workloads ready --only ours "raw sockets" "collating sockets"
+Three rounds of what the service is compared with, about six minutes:
+
+    python benchmarks/data_service.py --workloads ready --only ours "raw sockets" "one raw socket" "collating sockets"
 """
 
 from __future__ import annotations
@@ -46,6 +51,7 @@ class Contestant:
     install: str = "pip install torch"
     python: str = "python"  # the option that says which Python has them
     digits: bool = True
+    streams: int | None = None  # in place of --streams
 
 
 ALL = (
@@ -68,6 +74,7 @@ ALL = (
     Contestant("Ray Data", "ray_data.py", ("ray", "torch"), "pip install 'ray[data]' torch", "ray_python"),
     Contestant("DataLoader", "dataloader.py"),
     Contestant("raw sockets", "sockets.py", ("numpy",), "pip install numpy", digits=False),
+    Contestant("one raw socket", "sockets.py", ("numpy",), "pip install numpy", digits=False, streams=1),
     Contestant("collating sockets", "collating_sockets.py", ("numpy",), "pip install numpy", digits=False),
 )
 
@@ -90,6 +97,7 @@ class Workload:
 WORKLOADS = (
     Workload("transport alone, 25.7 MB", "ready", 8192, 0.80),
     Workload("transport alone, 3.2 MB", "ready", 1024, 0.75),
+    Workload("transport alone, 3 KB", "ready", 1),
     Workload("the digits and their blur", "digits", 1024),
 )
 
@@ -124,6 +132,7 @@ def main() -> int:
             continue
         entered = [one for one in present if one.digits or workload.kind == "ready"]
         report["workloads"].append(summary(workload, compare(workload, entered, options)))
+    report["accounts"] = accounts(report["workloads"])
     print(json.dumps(report, indent=2) if options.json else "\n".join(lines(report)))
     return 0 if all(target["met"] for found in report["workloads"] for target in found["targets"]) else 1
 
@@ -173,6 +182,7 @@ def run(one: Contestant, workload: Workload, options: argparse.Namespace) -> dic
     """One contestant's rate and CPU seconds: per second and per GB of ready batches, or of digits samples."""
     asked = {"workload": workload.kind, "batch_size": workload.batch_size}
     asked |= {name: getattr(options, name) for name in ("workers", "streams", "seconds", "warmup")}
+    asked["streams"] = one.streams or options.streams
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "AWS_EXAMPLE": os.path.abspath(options.aws_example or "")}
     command = [getattr(options, one.python), str(CONTESTANTS / one.script), json.dumps(asked)]
     with subprocess.Popen(
@@ -197,13 +207,11 @@ def summary(workload: Workload, rounds: list[dict[str, dict[str, float]]]) -> di
         name: {figure: spread([found[name][figure] for found in rounds]) for figure in ("rate", "cpu")}
         for name in rounds[0]
     }
-    transport = (
-        *TRANSPORT,
-        Target("raw sockets", "rate", workload.of_raw_sockets),
-        Target("collating sockets", "rate", workload.of_raw_sockets),
-    )
+    sockets = ("raw sockets", "one raw socket", "collating sockets")
+    transport = (*TRANSPORT, *(Target(peer, "rate", workload.of_raw_sockets) for peer in sockets))
     targets = [
-        {**asdict(target), **judged(target, rounds)} for target in (transport if workload.kind == "ready" else DIGITS)
+        {**asdict(target), **judged(target, rounds)}
+        for target in (DIGITS if workload.kind == "digits" else transport if workload.of_raw_sockets else ())
     ]
     return {**asdict(workload), "gigabytes": workload.gigabytes, "results": results, "targets": targets}
 
@@ -213,6 +221,27 @@ def judged(target: Target, rounds: list[dict[str, dict[str, float]]]) -> dict[st
         return {"ratio": None, "met": False}
     ratios = [found["ours"][target.figure] / found[target.peer][target.figure] for found in rounds]
     return {"ratio": spread(ratios), "met": target.met(statistics.median(ratios))}
+
+
+def accounts(workloads: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What a large batch costs in CPU ms, and the share of raw sockets' rate that it could have; where all was measured."""
+    found = {one["batch_size"]: one for one in workloads if one["kind"] == "ready"}
+    if not all({"ours", "raw sockets", "collating sockets"} <= one["results"].keys() for one in found.values()):
+        return []
+
+    def cpu(batch_size: int, name: str) -> float:
+        return float(1e3 * found[batch_size]["results"][name]["cpu"]["median"] * found[batch_size]["gigabytes"])
+
+    accounts = []
+    for size in sorted(found.keys() - {1}) if 1 in found else ():
+        whole, its_bytes, itself = cpu(size, "ours"), cpu(size, "collating sockets"), cpu(1, "ours")
+        raw = found[size]["results"]["raw sockets"]["rate"]["median"] / found[size]["gigabytes"]
+        most = 1e3 * len(os.sched_getaffinity(0)) / (its_bytes + itself) / raw
+        accounts.append(
+            {"title": found[size]["title"], "whole": whole, "bytes": its_bytes, "itself": itself, "bound": most}
+            | {"rest": whole - its_bytes - itself}
+        )
+    return accounts
 
 
 def spread(values: list[float]) -> dict[str, float]:
@@ -226,14 +255,20 @@ def lines(report: dict[str, Any]) -> list[str]:
         f"{options['workers']} workers, {options['streams']} streams; the DataLoader has no stream: its batches stay in memory",
     ]
     for found in report["workloads"]:
-        ready = found["kind"] == "ready"
-        units = ("GB/s", "CPU s/GB") if ready else ("samples/s", "CPU us/sample")
+        ready, small = found["kind"] == "ready", found["batch_size"] == 1
+        units = ("batches/s" if small else "GB/s", "CPU s/GB") if ready else ("samples/s", "CPU us/sample")
         text += ["", f"{found['title']}: batches of {found['batch_size']}"]
         text.append(f"  {'':<16}{units[0]:>26}{units[1]:>26}")
         for name, result in found["results"].items():
-            rate = shown(result["rate"], 1, ".2f" if ready else ",.0f")
+            rate = shown(
+                result["rate"], 1 / found["gigabytes"] if small else 1, ".2f" if ready and not small else ",.0f"
+            )
             text.append(f"  {name:<16}{rate:>26}{shown(result['cpu'], 1 if ready else 1e6, '.2f'):>26}")
         text += [f"  {verdict(target)}" for target in found["targets"]]
+    for one in report["accounts"]:
+        costs = f"{one['whole']:.2f} CPU ms: {one['bytes']:.2f} its bytes, {one['itself']:.2f} itself, {one['rest']:.2f} the rest"
+        bound = f"without the rest at most {one['bound']:.2f} of raw sockets"
+        text += ["", f"a batch of {one['title'].split(', ')[1]} takes {costs}; {bound}"]
     return text + [f"left out: {name} ({how})" for name, how in report["left_out"].items()]
 
 
