@@ -16,7 +16,7 @@ The accounts at the end say what a batch of ours costs: its bytes (a collating s
 and the rest, which is the changes between processes and what they leave of the caches. The bound is the share of raw sockets'
 rate that the first two would have with no rest and no idle core.
 
-Three rounds of what the service is compared with, about six minutes:
+Three rounds of what the service is compared with, about five minutes:
 
     python benchmarks/data_service.py --workloads ready --only ours "raw sockets" "one raw socket" "collating sockets"
 """
