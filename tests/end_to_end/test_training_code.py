@@ -1,4 +1,4 @@
-"""The training code of heterogeneous jobs, that of app.py's stack and that with Ray, as jobs in an account."""
+"""The training code of heterogeneous jobs, of app.py and with Ray, and of data-parallel ones, as jobs in an account."""
 
 from __future__ import annotations
 
@@ -167,6 +167,43 @@ def test_a_hyperparameter_that_the_script_refuses_fails_the_job(deployed: Deploy
     execution = deployed.start(machines["BrokenArn"])
     assert deployed.ended(execution)["status"] == "FAILED"
     assert deployed.the_job_of(execution)["TrainingJobStatus"] == "Failed"
+
+
+class Spirals(cdk.Stack):
+    """training_code/data_parallel on two spot machines, by torchrun."""
+
+    def __init__(self, app: cdk.App, id: str) -> None:
+        super().__init__(app, id, env=cdk.Environment(account="123456789012", region="us-east-1"))
+        bucket = s3.Bucket(self, "Bucket", removal_policy=cdk.RemovalPolicy.DESTROY)
+        workflow = TrainingWorkflow(
+            self,
+            "Spirals",
+            job=DataParallelJob(InstanceGroup("ml.g5.xlarge", 2), launcher=Torchrun()),
+            image=TrainingImage(
+                self, "Image", directory=training_code_path(), file="data_parallel/Dockerfile", builder="docker"
+            ),
+            output=S3Prefix(bucket, "models/"),
+            hyperparameters={"epochs": 40, "precision": "bf16"},
+            spot=Spot(S3Prefix(bucket, "checkpoints/"), max_wait=cdk.Duration.days(2)),
+        )
+        cdk.CfnOutput(self, "Arn", value=workflow.state_machine.state_machine_arn)
+
+
+@pytest.mark.soak  # test_interruptions.py has this training, test_executions.py torchrun on two hosts
+def test_an_interrupted_job_of_two_data_parallel_hosts_goes_on_with_the_epoch_that_it_was_in(
+    deployed: Deployed, tmp_path: Path
+) -> None:
+    machines = deployed.deploy(Spirals(cdk.App(outdir=str(tmp_path)), "Spirals"))
+    deployed.account.faults.add(Interruption("epoch 4 ", away=1))
+    execution = deployed.start(machines["Arn"])
+    ended = deployed.ended(execution)
+    assert ended["status"] == "SUCCEEDED", ended.get("cause")
+    said = deployed.said(deployed.the_job_of(execution)["TrainingJobName"])
+    assert len(stopped_at(said)) == 1
+    epochs = [int(found[1]) for line in said if (found := re.search(r"epoch (\d+) loss", line))]
+    assert epochs == list(range(1, 41))
+    [accuracy] = [float(found[1]) for line in said if (found := re.search(r"accuracy ([0-9.]+)", line))]
+    assert accuracy > 0.95
 
 
 @pytest.fixture(scope="module")
