@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -15,13 +16,19 @@ from common.precision import Precision, automatic
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 
 
-@pytest.mark.parametrize(("has_bf16", "name"), [(True, "bf16"), (False, "fp16")])
-def test_a_gpu_without_bf16_computes_in_fp16(monkeypatch: pytest.MonkeyPatch, has_bf16: bool, name: str) -> None:
-    """PyTorch calls bf16 supported on older GPUs too, where it emulates it: torch/cuda/__init__.py, is_bf16_supported."""
-    monkeypatch.setattr(
-        torch.cuda, "is_bf16_supported", lambda including_emulation=True: including_emulation or has_bf16
-    )
+@pytest.mark.parametrize(
+    ("capability", "name"), [((7, 0), "fp16"), ((7, 5), "fp16"), ((8, 0), "bf16"), ((9, 0), "bf16")]
+)
+def test_a_gpu_without_bf16_computes_in_fp16(
+    monkeypatch: pytest.MonkeyPatch, capability: tuple[int, int], name: str
+) -> None:
+    """As PyTorch's own function has it, whose argument against emulation the PyTorch of SMDDP's last container lacks."""
+    major, minor = capability
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: SimpleNamespace(major=major, minor=minor))
     assert automatic(CUDA) == name
+    assert torch.cuda.is_bf16_supported(including_emulation=False) is (name == "bf16")
 
 
 def test_a_cpu_computes_in_fp32() -> None:

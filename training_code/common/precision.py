@@ -30,4 +30,4 @@ class Precision:
 def automatic(device: torch.device) -> str:
     if device.type != "cuda":
         return "fp32"
-    return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp16"
+    return "bf16" if torch.cuda.get_device_capability(device) >= (8, 0) else "fp16"
