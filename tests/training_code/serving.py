@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
-import resource
 import signal
 import sys
 import time
@@ -101,12 +100,7 @@ def _is_worker() -> bool:
     return multiprocessing.parent_process() is not None
 
 
-def serve(
-    dataset: str = "numbers", about: dict[str, Any] | None = None, most_bytes: int | None = None, **options: Any
-) -> None:
-    """Serve; ``most_bytes`` is what one file may have, those in memory included."""
-    if most_bytes is not None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, most_bytes))
+def serve(dataset: str = "numbers", about: dict[str, Any] | None = None, **options: Any) -> None:
     options = {"batch_size": BATCH_SIZE, "job": "job", "host": "127.0.0.1"} | options
     try:
         with BatchServer(DATASETS[dataset](**about or {}), **options) as server:

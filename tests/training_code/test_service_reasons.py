@@ -90,9 +90,9 @@ def test_an_error_in_the_dataset_reaches_trainer_and_data_hosts_with_its_traceba
             server.wait()
 
 
-@pytest.mark.soak  # fills the shared memory
+@pytest.mark.soak  # imports PyTorch anew, with a limit of what one file may have, those in memory included
 def test_a_batch_for_which_there_is_no_memory_is_an_error_with_its_size(start: Start) -> None:
-    host = start("serve", about={"side": 512}, most_bytes=2**20)
+    host = start("serve", about={"side": 512}, prefix=("prlimit", f"--fsize={2**20}"))
     said = "a batch of 8388[0-9]+ bytes does not fit into shared memory"
     with (
         pytest.raises(DataServiceError, match=said),
