@@ -216,17 +216,18 @@ def train(job: Job, options: argparse.Namespace, batches: Batches, device: torch
             if steps % options.log_every == 0 and job.rank == 0:
                 log.write(steps, loss=loss.item())
             stopping = stop.check()
-            if stopping or (options.checkpoint_every and steps % options.checkpoint_every == 0):
+            ends = steps % len(batches) == 0  # whoever goes on from there evaluates and reports the epoch
+            if stopping or ends or (options.checkpoint_every and steps % options.checkpoint_every == 0):
                 keep(job, model, optimizer, precision, batches, steps, epoch)
             if stopping:
                 if job.rank == 0:
                     print(f"stopped by SIGTERM with the checkpoint of step {steps}", flush=True)
                 return
         report, epoch = epoch.report(), Epoch(files)
-        keep(job, model, optimizer, precision, batches, steps, epoch)
         accuracy = f" accuracy {evaluate(job, options, model, device):.4f}" if options.validation else ""
         if job.rank == 0:
             print(f"epoch {number} {report}{accuracy}", flush=True)
+        keep(job, model, optimizer, precision, batches, steps, epoch)  # from which any number of ranks can go on
     if job.rank == 0:
         job.model.mkdir(parents=True, exist_ok=True)
         torch.save(model.state_dict(), job.model / "model.pt")
