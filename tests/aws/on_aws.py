@@ -9,8 +9,9 @@ from typing import Any
 import aws_cdk as cdk
 import boto3
 from aws_account import STACK_PREFIX, AwsAccount
-from botocore.exceptions import ClientError
-from deployed import Deployed
+from botocore.config import Config
+from botocore.exceptions import ClientError, WaiterError
+from deployed import CLOCKS_DIFFER, Deployed
 
 LOG_GROUP = "/aws/sagemaker/TrainingJobs"
 
@@ -21,10 +22,11 @@ class OnAws(Deployed):
     def __init__(self, account: AwsAccount) -> None:
         self.account: Any = account
         self._assemblies: dict[str, str] = {}
-        self._jobs: dict[str, dict[str, Any]] = {}
+        self._executions: list[str] = []
 
     def client(self, service: str) -> Any:
-        return boto3.client(service, region_name=self.account.region)
+        retries = Config(retries={"mode": "standard", "max_attempts": 8})
+        return boto3.client(service, region_name=self.account.region, config=retries)
 
     def deploy(self, stack: cdk.Stack) -> dict[str, str]:
         assert stack.stack_name.startswith(STACK_PREFIX), stack.stack_name
@@ -36,21 +38,39 @@ class OnAws(Deployed):
         self._assemblies[stack.stack_name] = app.synth().directory
         return super().deploy(stack)
 
-    def jobs_of(self, execution: str) -> list[dict[str, Any]]:
-        jobs = super().jobs_of(execution)
-        self._jobs.update({job["TrainingJobName"]: job for job in jobs})
-        return jobs
+    def start(self, machine: str, name: str | None = None) -> str:
+        self._executions.append(super().start(machine, name))
+        return self._executions[-1]
 
     def close(self) -> None:
         """Stop what still runs, and delete all that the tests made, but the records of their jobs, which SageMaker keeps."""
-        for name in self._jobs:
+        sagemaker = self.client("sagemaker")
+        names = self._names_of_jobs() if self._executions else []
+        for name in names:
             with suppress(ClientError):  # it is over
-                self.client("sagemaker").stop_training_job(TrainingJobName=name)
-            self._delete_log_streams(name)
+                sagemaker.stop_training_job(TrainingJobName=name)
+        ended = sagemaker.get_waiter("training_job_completed_or_stopped")
+        for name in names:
+            with suppress(WaiterError):  # it has failed
+                ended.wait(TrainingJobName=name, WaiterConfig={"Delay": 2, "MaxAttempts": 900})
+            self._delete_log_streams(name)  # of which a job that still stops would make others
         for stack, assembly in reversed(self._assemblies.items()):
             for bucket in self._resources(stack, "AWS::S3::Bucket"):
                 self._empty(bucket)
             self.cdk("destroy", "--app", assembly, "--force", stack)
+
+    def _names_of_jobs(self) -> list[str]:
+        """The jobs of all executions, by one list, since the calls of one for each would be throttled."""
+        sagemaker = self.client("sagemaker")
+        began = self.client("stepfunctions").describe_execution(executionArn=self._executions[0])["startDate"]
+        pages = sagemaker.get_paginator("list_training_jobs").paginate(CreationTimeAfter=began - CLOCKS_DIFFER)
+        return [
+            job["TrainingJobName"]
+            for page in pages
+            for job in page["TrainingJobSummaries"]
+            for tag in sagemaker.list_tags(ResourceArn=job["TrainingJobArn"])["Tags"]
+            if tag["Value"] in self._executions
+        ]
 
     def _resources(self, stack: str, kind: str) -> Iterator[str]:
         try:
