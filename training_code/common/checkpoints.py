@@ -29,7 +29,7 @@ BY_NAME = StateDictOptions(flatten_optimizer_state_dict=True)  # the optimizer's
 
 
 class Checkpointer:
-    """Writes a model's checkpoints in the background; to be constructed on every rank at once, and used on all alike.
+    """Writes a model's checkpoints, in the background unless ``write`` is dcp.save; to be made and used on all ranks alike.
 
     ``stage_modules`` are this rank's, with one of the ``optimizers`` for each. ``others``: groups of tensors, equal on all
     ranks, that are restored in place where a checkpoint has them. A host's first rank removes old checkpoints.
