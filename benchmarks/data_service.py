@@ -180,9 +180,9 @@ def compare(workload: Workload, entered: Sequence[Contestant], options: argparse
 
 def run(one: Contestant, workload: Workload, options: argparse.Namespace) -> dict[str, float]:
     """One contestant's rate and CPU seconds: per second and per GB of ready batches, or of digits samples."""
-    asked = {"workload": workload.kind, "batch_size": workload.batch_size}
-    asked |= {name: getattr(options, name) for name in ("workers", "streams", "seconds", "warmup")}
-    asked["streams"] = one.streams or options.streams
+    streams = one.streams or options.streams
+    asked = {"workload": workload.kind, "batch_size": workload.batch_size, "streams": streams}
+    asked |= {name: getattr(options, name) for name in ("workers", "seconds", "warmup")}
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "AWS_EXAMPLE": os.path.abspath(options.aws_example or "")}
     command = [getattr(options, one.python), str(CONTESTANTS / one.script), json.dumps(asked)]
     with subprocess.Popen(
@@ -207,12 +207,11 @@ def summary(workload: Workload, rounds: list[dict[str, dict[str, float]]]) -> di
         name: {figure: spread([found[name][figure] for found in rounds]) for figure in ("rate", "cpu")}
         for name in rounds[0]
     }
-    sockets = ("raw sockets", "one raw socket", "collating sockets")
-    transport = (*TRANSPORT, *(Target(peer, "rate", workload.of_raw_sockets) for peer in sockets))
-    targets = [
-        {**asdict(target), **judged(target, rounds)}
-        for target in (DIGITS if workload.kind == "digits" else transport if workload.of_raw_sockets else ())
-    ]
+    wanted = DIGITS if workload.kind == "digits" else ()
+    if workload.of_raw_sockets:
+        sockets = ("raw sockets", "one raw socket", "collating sockets")
+        wanted = (*TRANSPORT, *(Target(peer, "rate", workload.of_raw_sockets) for peer in sockets))
+    targets = [{**asdict(target), **judged(target, rounds)} for target in wanted]
     return {**asdict(workload), "gigabytes": workload.gigabytes, "results": results, "targets": targets}
 
 
@@ -226,21 +225,21 @@ def judged(target: Target, rounds: list[dict[str, dict[str, float]]]) -> dict[st
 def accounts(workloads: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """What a large batch costs in CPU ms, and the share of raw sockets' rate that it could have; where all was measured."""
     found = {one["batch_size"]: one for one in workloads if one["kind"] == "ready"}
-    if not all({"ours", "raw sockets", "collating sockets"} <= one["results"].keys() for one in found.values()):
+    measured = all({"ours", "raw sockets", "collating sockets"} <= one["results"].keys() for one in found.values())
+    if not measured or 1 not in found:
         return []
 
     def cpu(batch_size: int, name: str) -> float:
         return float(1e3 * found[batch_size]["results"][name]["cpu"]["median"] * found[batch_size]["gigabytes"])
 
     accounts = []
-    for size in sorted(found.keys() - {1}) if 1 in found else ():
+    for size in sorted(found.keys() - {1}):
         whole, its_bytes, itself = cpu(size, "ours"), cpu(size, "collating sockets"), cpu(1, "ours")
+        rest = whole - its_bytes - itself
         raw = found[size]["results"]["raw sockets"]["rate"]["median"] / found[size]["gigabytes"]
-        most = 1e3 * len(os.sched_getaffinity(0)) / (its_bytes + itself) / raw
-        accounts.append(
-            {"title": found[size]["title"], "whole": whole, "bytes": its_bytes, "itself": itself, "bound": most}
-            | {"rest": whole - its_bytes - itself}
-        )
+        bound = 1e3 * len(os.sched_getaffinity(0)) / (its_bytes + itself) / raw
+        account = {"whole": whole, "bytes": its_bytes, "itself": itself, "rest": rest, "bound": bound}
+        accounts.append({"title": found[size]["title"], **account})
     return accounts
 
 
@@ -255,20 +254,22 @@ def lines(report: dict[str, Any]) -> list[str]:
         f"{options['workers']} workers, {options['streams']} streams; the DataLoader has no stream: its batches stay in memory",
     ]
     for found in report["workloads"]:
-        ready, small = found["kind"] == "ready", found["batch_size"] == 1
-        units = ("batches/s" if small else "GB/s", "CPU s/GB") if ready else ("samples/s", "CPU us/sample")
+        unit, scale, form = "GB/s", 1.0, ".2f"
+        if found["batch_size"] == 1:
+            unit, scale, form = "batches/s", 1 / found["gigabytes"], ",.0f"
+        cpu_unit, cpu_scale = "CPU s/GB", 1.0
+        if found["kind"] == "digits":
+            unit, form, cpu_unit, cpu_scale = "samples/s", ",.0f", "CPU us/sample", 1e6
         text += ["", f"{found['title']}: batches of {found['batch_size']}"]
-        text.append(f"  {'':<16}{units[0]:>26}{units[1]:>26}")
+        text.append(f"  {'':<16}{unit:>26}{cpu_unit:>26}")
         for name, result in found["results"].items():
-            rate = shown(
-                result["rate"], 1 / found["gigabytes"] if small else 1, ".2f" if ready and not small else ",.0f"
-            )
-            text.append(f"  {name:<16}{rate:>26}{shown(result['cpu'], 1 if ready else 1e6, '.2f'):>26}")
+            rate, cpu = shown(result["rate"], scale, form), shown(result["cpu"], cpu_scale, ".2f")
+            text.append(f"  {name:<16}{rate:>26}{cpu:>26}")
         text += [f"  {verdict(target)}" for target in found["targets"]]
     for one in report["accounts"]:
         costs = f"{one['whole']:.2f} CPU ms: {one['bytes']:.2f} its bytes, {one['itself']:.2f} itself, {one['rest']:.2f} the rest"
         bound = f"without the rest at most {one['bound']:.2f} of raw sockets"
-        text += ["", f"a batch of {one['title'].split(', ')[1]} takes {costs}; {bound}"]
+        text += ["", f"{one['title']}: a batch takes {costs}; {bound}"]
     return text + [f"left out: {name} ({how})" for name, how in report["left_out"].items()]
 
 

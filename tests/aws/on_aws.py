@@ -11,7 +11,7 @@ import boto3
 from aws_account import STACK_PREFIX, AwsAccount
 from botocore.config import Config
 from botocore.exceptions import ClientError, WaiterError
-from deployed import CLOCKS_DIFFER, Deployed
+from deployed import Deployed
 
 LOG_GROUP = "/aws/sagemaker/TrainingJobs"
 
@@ -45,7 +45,7 @@ class OnAws(Deployed):
     def close(self) -> None:
         """Stop what still runs, and delete all that the tests made, but the records of their jobs, which SageMaker keeps."""
         sagemaker = self.client("sagemaker")
-        names = self._names_of_jobs() if self._executions else []
+        names = self.names_of_jobs(self._executions) if self._executions else []  # by one list: many would be throttled
         for name in names:
             with suppress(ClientError):  # it is over
                 sagemaker.stop_training_job(TrainingJobName=name)
@@ -58,19 +58,6 @@ class OnAws(Deployed):
             for bucket in self._resources(stack, "AWS::S3::Bucket"):
                 self._empty(bucket)
             self.cdk("destroy", "--app", assembly, "--force", stack)
-
-    def _names_of_jobs(self) -> list[str]:
-        """The jobs of all executions, by one list, since the calls of one for each would be throttled."""
-        sagemaker = self.client("sagemaker")
-        began = self.client("stepfunctions").describe_execution(executionArn=self._executions[0])["startDate"]
-        pages = sagemaker.get_paginator("list_training_jobs").paginate(CreationTimeAfter=began - CLOCKS_DIFFER)
-        return [
-            job["TrainingJobName"]
-            for page in pages
-            for job in page["TrainingJobSummaries"]
-            for tag in sagemaker.list_tags(ResourceArn=job["TrainingJobArn"])["Tags"]
-            if tag["Value"] in self._executions
-        ]
 
     def _resources(self, stack: str, kind: str) -> Iterator[str]:
         try:

@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -113,16 +113,21 @@ class Deployed:
         return wait_until(lambda: _unless(states.describe_execution(executionArn=execution), status="RUNNING"))
 
     def jobs_of(self, execution: str) -> list[dict[str, Any]]:
-        """The jobs that carry the execution's id as a tag."""
         sagemaker = self.client("sagemaker")
-        found = []
-        started = self.client("stepfunctions").describe_execution(executionArn=execution)["startDate"]
+        return [sagemaker.describe_training_job(TrainingJobName=name) for name in self.names_of_jobs([execution])]
+
+    def names_of_jobs(self, executions: Sequence[str]) -> list[str]:
+        """The jobs that carry the id of one of these as a tag, of which the first was started first."""
+        sagemaker = self.client("sagemaker")
+        started = self.client("stepfunctions").describe_execution(executionArn=executions[0])["startDate"]
         pages = sagemaker.get_paginator("list_training_jobs").paginate(CreationTimeAfter=started - CLOCKS_DIFFER)
-        for summary in (summary for page in pages for summary in page["TrainingJobSummaries"]):
-            tags = sagemaker.list_tags(ResourceArn=summary["TrainingJobArn"])["Tags"]
-            if execution in {tag["Value"] for tag in tags}:
-                found.append(sagemaker.describe_training_job(TrainingJobName=summary["TrainingJobName"]))
-        return found
+        return [
+            summary["TrainingJobName"]
+            for page in pages
+            for summary in page["TrainingJobSummaries"]
+            for tag in sagemaker.list_tags(ResourceArn=summary["TrainingJobArn"])["Tags"]
+            if tag["Value"] in executions
+        ]
 
     def running_jobs(self) -> list[str]:
         """The names of the jobs that have not ended, by the account's own list."""

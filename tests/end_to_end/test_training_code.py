@@ -44,15 +44,15 @@ FOREVER = 1_000_000  # epochs
 WITH_RAY = pytest.mark.soak
 
 
-class Digits(cdk.Stack):
+class Trainings(cdk.Stack):
     """Workflows of one kind of job, by name, with the hyperparameters of each."""
 
-    def __init__(self, app: cdk.App, id: str, job: HeterogeneousJob, file: str, workflows: dict[str, Any]) -> None:
+    def __init__(
+        self, app: cdk.App, id: str, job: HeterogeneousJob | DataParallelJob, file: str, workflows: dict[str, Any]
+    ) -> None:
         super().__init__(app, id, env=cdk.Environment(account="123456789012", region="us-east-1"))
         bucket = s3.Bucket(self, "Bucket", removal_policy=cdk.RemovalPolicy.DESTROY)
-        image = TrainingImage(
-            self, "Image", directory=training_code_path(), file=f"heterogeneous/{file}", builder="docker"
-        )
+        image = TrainingImage(self, "Image", directory=training_code_path(), file=file, builder="docker")
         spot = Spot(S3Prefix(bucket, "checkpoints/"), max_wait=cdk.Duration.days(2))
         for name, hyperparameters in workflows.items():
             workflow = TrainingWorkflow(
@@ -75,14 +75,14 @@ def machines(deployed: Deployed, tmp_path_factory: pytest.TempPathFactory) -> di
         "Spot": {"epochs": 3},
     }
     app = cdk.App(outdir=str(tmp_path_factory.mktemp("assembly")))
-    return deployed.deploy(Digits(app, "Digits", TORCHRUN, "Dockerfile", workflows))
+    return deployed.deploy(Trainings(app, "Digits", TORCHRUN, "heterogeneous/Dockerfile", workflows))
 
 
 @pytest.fixture(scope="module")
 def ray_machines(deployed: Deployed, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     workflows = {"Ray": {"epochs": 2, "data-tasks": 2}, "RayEndless": {"epochs": FOREVER, "data-tasks": 2}}
     app = cdk.App(outdir=str(tmp_path_factory.mktemp("assembly")))
-    return deployed.deploy(Digits(app, "DigitsWithRay", RAY, "ray_data/Dockerfile", workflows))
+    return deployed.deploy(Trainings(app, "DigitsWithRay", RAY, "heterogeneous/ray_data/Dockerfile", workflows))
 
 
 def training(deployed: Deployed, machine: str) -> tuple[str, str]:
@@ -169,33 +169,16 @@ def test_a_hyperparameter_that_the_script_refuses_fails_the_job(deployed: Deploy
     assert deployed.the_job_of(execution)["TrainingJobStatus"] == "Failed"
 
 
-class Spirals(cdk.Stack):
-    """training_code/data_parallel on two spot machines, by torchrun."""
-
-    def __init__(self, app: cdk.App, id: str) -> None:
-        super().__init__(app, id, env=cdk.Environment(account="123456789012", region="us-east-1"))
-        bucket = s3.Bucket(self, "Bucket", removal_policy=cdk.RemovalPolicy.DESTROY)
-        workflow = TrainingWorkflow(
-            self,
-            "Spirals",
-            job=DataParallelJob(InstanceGroup("ml.g5.xlarge", 2), launcher=Torchrun()),
-            image=TrainingImage(
-                self, "Image", directory=training_code_path(), file="data_parallel/Dockerfile", builder="docker"
-            ),
-            output=S3Prefix(bucket, "models/"),
-            hyperparameters={"epochs": 40, "precision": "bf16"},
-            spot=Spot(S3Prefix(bucket, "checkpoints/"), max_wait=cdk.Duration.days(2)),
-        )
-        cdk.CfnOutput(self, "Arn", value=workflow.state_machine.state_machine_arn)
-
-
 @pytest.mark.soak  # test_interruptions.py has this training, test_executions.py torchrun on two hosts
 def test_an_interrupted_job_of_two_data_parallel_hosts_goes_on_with_the_epoch_that_it_was_in(
     deployed: Deployed, tmp_path: Path
 ) -> None:
-    machines = deployed.deploy(Spirals(cdk.App(outdir=str(tmp_path)), "Spirals"))
+    job = DataParallelJob(InstanceGroup("ml.g5.xlarge", 2), launcher=Torchrun())
+    workflows = {"Spot": {"epochs": 40, "precision": "bf16"}}
+    app = cdk.App(outdir=str(tmp_path))
+    machines = deployed.deploy(Trainings(app, "Spirals", job, "data_parallel/Dockerfile", workflows))
     deployed.account.faults.add(Interruption("epoch 4 ", away=1))
-    execution = deployed.start(machines["Arn"])
+    execution = deployed.start(machines["SpotArn"])
     ended = deployed.ended(execution)
     assert ended["status"] == "SUCCEEDED", ended.get("cause")
     said = deployed.said(deployed.the_job_of(execution)["TrainingJobName"])

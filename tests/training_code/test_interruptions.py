@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import preloaded
@@ -28,6 +29,7 @@ LLAMA |= {"intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads"
 
 
 SCHEDULE = "--warm-up 6 --least-rate 0.1"
+TWO_REPLICAS = '{"hybrid_shard_degree": 2}'  # of four ranks, with the stand-in for SMP
 
 
 @dataclasses.dataclass(frozen=True)
@@ -149,6 +151,13 @@ KINDS = {
         packages=TENSORFLOW,
     ),
 }
+OTHER_LAYOUTS: dict[str, dict[str, Any]] = {
+    "huggingface": {"arguments": KINDS["huggingface"].arguments.replace("--data-shard 2", "--tensor 2")},
+    "model parallel": {
+        "arguments": KINDS["model parallel"].arguments.replace("--tensor 2", "--pipeline 2 --microbatches 2")
+    },
+    "smp": {"ranks": 4, "inputs": lambda folder: {**quiet_warnings(folder), "SM_HP_MP_PARAMETERS": TWO_REPLICAS}},
+}
 SMDDP = Kind(
     str(Path(__file__).parent / "smddp_stand_in.py"), f"{KINDS['data parallel'].arguments} --backend smddp", ranks=2
 )
@@ -242,17 +251,10 @@ def test_an_interrupted_training_ends_with_the_losses_of_one_that_was_not(
 
 @pytest.mark.soak
 @pytest.mark.parametrize("moment", range(3))
-@pytest.mark.parametrize(
-    ("name", "again"),
-    [
-        ("huggingface", {"--data-shard 2": "--tensor 2"}),
-        ("model parallel", {"--tensor 2": "--pipeline 2 --microbatches 2"}),
-    ],
-)
+@pytest.mark.parametrize("name", OTHER_LAYOUTS)
 def test_an_interrupted_training_goes_on_in_another_layout(
     uninterrupted: Callable[[str], tuple[Path, dict[str, str]]],
     name: str,
-    again: dict[str, str],
     moment: int,
     tmp_path: Path,
 ) -> None:
@@ -267,37 +269,15 @@ def test_an_interrupted_training_goes_on_in_another_layout(
     else:
         program.kill()
     program.close()
-    [(old, new)] = again.items()
-    assert old in kind.arguments
-    other = dataclasses.replace(kind, arguments=kind.arguments.replace(old, new)).start(tmp_path, inputs)
+    other_kind = dataclasses.replace(kind, **OTHER_LAYOUTS[name])
+    assert other_kind != kind
+    other = other_kind.start(tmp_path, inputs)
     ended = other.end()
     other.close()
     assert ended.code == 0, ended
     found = losses_of(ended.lines)
     assert 0 < len(found) < len(expected)  # it did not begin again
     assert list(found) == list(expected)[-len(found) :]
-    steps = {step: float(expected[step]) for step in found}
-    assert {step: float(loss) for step, loss in found.items()} == pytest.approx(steps, abs=1e-4)
-
-
-@pytest.mark.soak
-def test_an_interrupted_training_of_smp_goes_on_with_other_ranks_and_shards(
-    uninterrupted: Callable[[str], tuple[Path, dict[str, str]]], tmp_path: Path
-) -> None:
-    """From one replica on two ranks to two of them on four, with a stand-in for the library."""
-    kind, (inputs, expected) = KINDS["smp"], uninterrupted("smp")
-    program = kind.start(tmp_path, inputs)
-    program.until(f"{list(expected)[9]} ")
-    program.stop()
-    program.close()
-    hybrid = {**quiet_warnings(inputs), "SM_HP_MP_PARAMETERS": '{"hybrid_shard_degree": 2}'}
-    other = dataclasses.replace(kind, ranks=4, inputs=lambda folder: hybrid).start(tmp_path, inputs)
-    ended = other.end()
-    other.close()
-    assert ended.code == 0, ended
-    found = losses_of(ended.lines)
-    assert list(found) == list(expected)[-len(found) :]
-    assert len(found) < len(expected)
     steps = {step: float(expected[step]) for step in found}
     assert {step: float(loss) for step, loss in found.items()} == pytest.approx(steps, abs=1e-4)
 
