@@ -1,4 +1,4 @@
-"""Parts of an optimizer's step: groups, schedule, clipping and the loss of tokens."""
+"""Parts of an optimizer's step: groups, schedule, microbatches and clipping."""
 
 from __future__ import annotations
 
@@ -13,14 +13,12 @@ from torch import nn
 sys.path.insert(0, str(Path(__file__).parents[2] / "training_code"))
 
 from common.optimization import (
-    IGNORED,
     add_schedule,
     clip_gradients,
     parameter_groups,
     require_finite,
     scheduled_rate,
     set_learning_rate,
-    token_loss,
     warmup_cosine,
 )
 
@@ -63,7 +61,33 @@ def test_a_scripts_arguments_are_its_schedule_which_is_constant_by_default(argum
     parser = argparse.ArgumentParser()
     add_schedule(parser, peak=0.01)
     options = parser.parse_args(arguments.split())
-    assert [scheduled_rate(options, step, 4) for step in range(1, 5)] == pytest.approx(rates, abs=1e-3)
+    assert [scheduled_rate(options, step, 4, batch=64) for step in range(1, 5)] == pytest.approx(rates, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "rate"),
+    [("", 0.1), ("--base-batch-size 64", 0.4), ("--base-batch-size 64 --rate-rule square-root", 0.2)],
+)
+def test_the_rate_grows_with_the_batch_or_its_root_where_it_has_a_base(arguments: str, rate: float) -> None:
+    parser = argparse.ArgumentParser()
+    add_schedule(parser, peak=0.1)
+    assert scheduled_rate(parser.parse_args(arguments.split()), 1, 4, batch=256) == pytest.approx(rate)
+
+
+@pytest.mark.parametrize("value", ["0", "-64", "6.4"])
+def test_a_base_batch_that_is_no_number_of_samples_is_refused(value: str, capsys: pytest.CaptureFixture[str]) -> None:
+    parser = argparse.ArgumentParser()
+    add_schedule(parser, peak=0.1)
+    with pytest.raises(SystemExit):
+        parser.parse_args([f"--base-batch-size={value}"])
+    assert f"--base-batch-size: must be a whole number from 1 on, like 256, got '{value}'" in capsys.readouterr().err
+
+
+def test_the_rate_is_that_of_all_groups() -> None:
+    model = nn.Linear(2, 2)
+    optimizer = torch.optim.AdamW(parameter_groups(model, 0.1), lr=0.1)
+    set_learning_rate([optimizer], 0.3)
+    assert [group["lr"] for group in optimizer.param_groups] == [0.3, 0.3]
 
 
 def test_a_resumed_optimizer_has_the_rate_of_its_new_arguments() -> None:
@@ -97,13 +121,3 @@ def test_a_loss_or_a_norm_that_is_not_finite_is_an_error(value: float) -> None:
         clip_gradients([weight], 1.0)
     with pytest.raises(RuntimeError, match="the loss is not finite"):
         require_finite(torch.tensor(value), "loss")
-
-
-def test_each_token_counts_alike_however_many_each_rank_has() -> None:
-    random = torch.Generator().manual_seed(0)
-    logits, targets = torch.randn(2, 4, 7, generator=random), torch.randint(7, (2, 4), generator=random)
-    targets[1, 1:] = IGNORED
-    count = (targets != IGNORED).sum()
-    of_ranks = [token_loss(logits[rank : rank + 1], targets[rank : rank + 1], count, shares=2) for rank in range(2)]
-    whole = nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
-    assert torch.stack(of_ranks).mean().item() == pytest.approx(whole.item(), abs=1e-6)

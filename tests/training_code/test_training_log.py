@@ -26,8 +26,32 @@ JOB = Job.here({})
 def test_the_first_rank_prints_a_line_with_the_values_and_the_rate(capsys: pytest.CaptureFixture[str]) -> None:
     log = TrainingLog(JOB, CPU)
     log.count(128)
+    log.count(128)
     log.write(10, loss=1.25)
     assert re.fullmatch(r"step 10 loss 1\.250000 tokens/s \d+\n", capsys.readouterr().out)
+
+
+def test_the_rate_has_no_part_of_the_first_step_in_which_the_model_is_compiled(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    log = TrainingLog(JOB, CPU)
+    log.count(128)
+    log.write(1, loss=1.25)
+    assert capsys.readouterr().out == "step 1 loss 1.250000 tokens/s unknown\n"
+
+
+def test_the_rate_has_no_part_of_an_evaluation(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = iter([0.0, 2.0, 102.0, 102.0])
+    monkeypatch.setattr("time.perf_counter", lambda: next(now))
+    log = TrainingLog(JOB, CPU)
+    log.count(128)
+    log.count(128)
+    with log.paused():
+        pass
+    log.write(2, loss=1.25)
+    assert capsys.readouterr().out == "step 2 loss 1.250000 tokens/s 64\n"
 
 
 def test_other_ranks_print_nothing(capsys: pytest.CaptureFixture[str]) -> None:
@@ -69,6 +93,8 @@ def test_a_gpus_line_has_its_peak_memory_and_the_share_of_its_peak_rate(
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "NVIDIA H100 80GB HBM3")
     monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda device: 3 * 2**29)
     log = TrainingLog(dataclasses.replace(JOB, ranks=2), torch.device("cuda", 0), flops=989e12)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda device: None)
+    log.count(1000)
     log.count(1000)
     log.write(1, loss=1.0)
     found = re.fullmatch(

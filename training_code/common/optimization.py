@@ -1,4 +1,4 @@
-"""Parts of an optimizer's step: parameter groups, the learning rate's schedule, accumulation, clipping and the loss of tokens."""
+"""Parts of an optimizer's step: parameter groups, the learning rate's schedule, accumulation and clipping."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.distributed import ProcessGroup
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
-IGNORED = -100  # a target that is not counted, PyTorch's default
+RATE_RULES = {"linear": 1.0, "square-root": 0.5}  # the power of the batch's growth with which the rate grows
 
 
 def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
@@ -33,14 +32,26 @@ def add_schedule(parser: argparse.ArgumentParser, peak: float) -> None:
     add("--learning-rate", type=float, default=peak, help="the peak, which a resumed job may change")
     add("--warm-up", type=int, default=0, help="steps until the peak")
     add("--least-rate", type=float, default=1.0, help="the share of the peak that half a cosine ends at; 1: constant")
+    add("--base-batch-size", type=positive, help="the batch over all ranks that the rate is for; by default any")
+    add("--rate-rule", choices=tuple(RATE_RULES), default="linear", help="how the rate grows with the batch")
 
 
-def scheduled_rate(options: argparse.Namespace, step: int, steps: int) -> float:
-    """The learning rate in a step, from 1 on, by the arguments of ``add_schedule``."""
-    return float(options.learning_rate * warmup_cosine(step, steps, options.warm_up, options.least_rate))
+def positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"must be a whole number from 1 on, like 256, got {text!r}")
+    return int(text)
 
 
-def warmup_cosine(step: int, steps: int, warm_up: int, least: float = 0.1) -> float:
+def scheduled_rate(options: argparse.Namespace, step: float, steps: float, batch: int) -> float:
+    """The learning rate in a step, from 1 on, by the arguments of ``add_schedule``, of ``batch`` samples over all ranks.
+
+    The linear rule is that of https://arxiv.org/abs/1706.02677, the square root that of https://arxiv.org/abs/1404.5997.
+    """
+    growth = (batch / options.base_batch_size) ** RATE_RULES[options.rate_rule] if options.base_batch_size else 1.0
+    return float(options.learning_rate * growth * warmup_cosine(step, steps, options.warm_up, options.least_rate))
+
+
+def warmup_cosine(step: float, steps: float, warm_up: int, least: float = 0.1) -> float:
     """The share of the peak learning rate in a step, from 1 on: a linear rise, then half a cosine down to ``least``."""
     if step <= warm_up:
         return step / warm_up
@@ -55,12 +66,17 @@ def set_learning_rate(optimizers: Iterable[Optimizer], rate: float) -> None:
             group["lr"] = rate
 
 
-def sync_gradients(model: nn.Module, sync: bool) -> None:
-    """Whether the next backward reduces the gradients over the ranks: of several microbatches, only the last one's."""
+def sync_gradients(model: nn.Module, last: bool, each: bool = True) -> None:
+    """To be called before the backward of each of several microbatches; ``last``: of the last one.
+
+    FSDP2 reduce-scatters the gradients of each, so that none is held whole, and HSDP all-reduces them with the last. With
+    ``each`` off, for who has the memory, and in DDP, whose gradients are whole, only those of the last one are communicated.
+    """
     if isinstance(model, DistributedDataParallel):
-        model.require_backward_grad_sync = sync
+        model.require_backward_grad_sync = last
     elif hasattr(model, "set_requires_gradient_sync"):  # FSDP2, which SMDDP's PyTorch lacks
-        model.set_requires_gradient_sync(sync)  # type: ignore[operator]
+        model.set_requires_gradient_sync(last or each)  # type: ignore[operator]
+        model.set_requires_all_reduce(last)  # type: ignore[operator]
 
 
 @torch.no_grad()
@@ -88,19 +104,3 @@ def require_finite(value: Tensor, name: str) -> None:
     The host does not wait for the device's check: on a GPU the error is CUDA's, of a later operation (torchtitan's trainer.py).
     """
     torch._assert_async(value.isfinite(), f"the {name} is not finite, so that the weights are not updated")
-
-
-def counted(targets: Tensor, data: ProcessGroup | None = None) -> Tensor:
-    """The targets that count, over all ranks of ``data`` that have a share of the batch, on the device."""
-    count = (targets != IGNORED).sum()
-    dist.all_reduce(count, group=data)
-    return count
-
-
-def token_loss(logits: Tensor, targets: Tensor, count: Tensor, shares: int = 1) -> Tensor:
-    """The cross-entropy of this rank's tokens, of which the mean over ``shares`` ranks is that of each of the ``count`` tokens.
-
-    So each token counts alike, however many each rank has; a mean of the ranks' means would prefer short sequences.
-    """
-    summed = F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten(), ignore_index=IGNORED, reduction="sum")
-    return summed * (shares / count)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ class TrainingLog:
         self, job: Job, device: torch.device, *, flops: float = 0, events: Path | None = None, unit: str = "tokens"
     ) -> None:
         self._job, self._device, self._flops, self._unit = job, device, flops, unit
-        self._count, self._began = 0, time.perf_counter()
+        self._count, self._began = 0, math.nan  # the first step, in which the most is compiled, is no part of a rate
         self._writer: Any = None
         if events is not None and job.rank == 0:
             from torch.utils.tensorboard import SummaryWriter
@@ -30,30 +31,47 @@ class TrainingLog:
             self._writer = SummaryWriter(str(events))
 
     def count(self, units: int) -> None:
-        """Add the tokens, or what the unit is, of a step over all ranks."""
-        self._count += units
+        """Add the tokens, or what the unit is, of a step over all ranks; after each step."""
+        if math.isnan(self._began):
+            if self._device.type == "cuda":
+                torch.cuda.synchronize(self._device)
+            self._began = time.perf_counter()
+        else:
+            self._count += units
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Around what is no part of a step, such as an evaluation: its time does not count."""
+        paused = time.perf_counter()
+        yield
+        self._began += time.perf_counter() - paused
 
     def write(self, step: int, **values: float) -> None:
-        """Log a step's values, and the rate since the last call; reading a value from the device is the caller's."""
+        """Log a step's values, and the rate since the last call, which is unknown where that were no steps.
+
+        Reading a value from the device is the caller's.
+        """
         now = time.perf_counter()
-        rate, self._count, self._began = self._count / (now - self._began), 0, now
+        rate = self._count / (now - self._began) if self._count else None
+        self._count, self._began = 0, now
         if self._job.rank != 0:
             return
         values |= self._of_the_device(rate)
         text = " ".join(f"{name} {value:.6f}" for name, value in values.items())
-        print(f"step {step} {text} {self._unit}/s {rate:.0f}\n", end="", flush=True)
+        print(f"step {step} {text} {self._unit}/s {'unknown' if rate is None else f'{rate:.0f}'}\n", end="", flush=True)
         if self._writer is not None:
-            for name, value in {**values, f"{self._unit}_per_second": rate}.items():
+            measured = {} if rate is None else {f"{self._unit}_per_second": rate}
+            for name, value in {**values, **measured}.items():
                 self._writer.add_scalar(name, value, step)
             self._writer.flush()
 
-    def _of_the_device(self, rate: float) -> Mapping[str, float]:
+    def _of_the_device(self, rate: float | None) -> Mapping[str, float]:
         if self._device.type != "cuda":
             return {}
         name = torch.cuda.get_device_name(self._device)
         peak = next((flops for part, flops in PEAK_FLOPS.items() if part in name), None)
         memory = {"memory_gib": torch.cuda.max_memory_allocated(self._device) / 2**30}
-        return memory | ({"mfu": rate * self._flops / (self._job.ranks * peak)} if peak and self._flops else {})
+        return memory | ({"mfu": rate * self._flops / (self._job.ranks * peak)} if peak and self._flops and rate else {})
 
 
 def profile(job: Job, first: int, steps: int = 3) -> AbstractContextManager[Any]:

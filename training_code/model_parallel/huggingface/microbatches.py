@@ -7,7 +7,8 @@ from functools import partial
 
 import torch
 import torch.distributed as dist
-from common.optimization import counted, sync_gradients, token_loss
+from common.loss import counted, token_loss
+from common.optimization import sync_gradients
 from degrees import Degrees
 from loss_scale import LossScale
 from parallelize import local, loss_context, schedule_of

@@ -1,0 +1,54 @@
+"""The order of a dataset's samples, a function of the seed and of how many were read: a job of other ranks goes on in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+
+class Order:
+    """Epochs of all ``length`` samples, each a permutation of its own, in steps of ``batch`` samples over all ranks.
+
+    The last step of an epoch has what is left. Raises ValueError where there is no sample, or less than one batch.
+    """
+
+    def __init__(self, length: int, batch: int, seed: int) -> None:
+        if length < 1:
+            raise ValueError(f"the dataset must have at least one sample, got {length}")
+        if not 1 <= batch <= length:
+            raise ValueError(
+                "batch_size times ranks must be from 1 to the number of samples, "
+                f"{length}, like {min(64, length)}, got {batch}"
+            )
+        self.length, self.batch, self.seed = length, batch, seed
+        self.steps_of_an_epoch = -(-length // batch)
+
+    def at(self, samples: int) -> Tensor:
+        """The numbers of the samples of the step before which ``samples`` were read: int64, at most ``batch``."""
+        epoch, first = divmod(samples, self.length)
+        return _permutation(self.length, self.seed, epoch)[first : first + self.batch]
+
+    def steps_from(self, samples: int) -> Iterator[Tensor]:
+        """``at`` of each step on from there, without an end."""
+        while True:
+            yield (batch := self.at(samples))
+            samples += len(batch)
+
+    def steps(self, samples: int) -> float:
+        """How many steps of this batch ``samples`` are, for a schedule that does not jump where the batch has changed."""
+        epoch, first = divmod(samples, self.length)
+        return epoch * self.steps_of_an_epoch + first / self.batch
+
+
+@lru_cache(maxsize=2)
+def _permutation(length: int, seed: int, epoch: int) -> Tensor:
+    return torch.randperm(length, generator=torch.Generator().manual_seed((seed * 1_000_003 + epoch) % 2**63))
+
+
+def share(batch: Tensor, rank: int, ranks: int, size: int) -> Tensor:
+    """A rank's samples of a step, every ranks-th of ``batch``, and -1 behind them up to ``size``: one shape in all steps."""
+    mine = batch[rank::ranks]
+    return torch.cat([mine, mine.new_full((size - len(mine),), -1)])
