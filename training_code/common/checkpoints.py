@@ -70,8 +70,8 @@ class Checkpointer:
         optimizers: Iterable[Optimizer],
         *,
         fixed: Mapping[str, object],
-        free: Mapping[str, object] = {},  # noqa: B006
-        states: Mapping[str, Stateful] = {},  # noqa: B006
+        free: Mapping[str, object] = {},
+        states: Mapping[str, Stateful] = {},
         write: Any = None,
         on_host: bool = False,
     ) -> None:
