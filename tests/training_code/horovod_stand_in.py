@@ -7,11 +7,13 @@ the state of the one that it is given, and `broadcast_optimizer_state` takes a s
 from __future__ import annotations
 
 import os
+import pickle
 import runpy
 import sys
 import types
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -19,27 +21,38 @@ import torch
 import torch.distributed as dist
 
 hvd: Any = types.ModuleType("horovod.torch")
-hvd.Sum = "sum"
-hvd.init = lambda: dist.init_process_group("gloo")
-hvd.rank, hvd.size = dist.get_rank, dist.get_world_size
-hvd.local_rank, hvd.local_size = (lambda: int(os.environ["LOCAL_RANK"])), dist.get_world_size
+hvd.Sum, hvd.Average = "sum", "average"
+hvd.init = lambda: None
+hvd.rank, hvd.size = (lambda: int(os.environ["RANK"])), (lambda: int(os.environ["WORLD_SIZE"]))
+hvd.local_rank, hvd.local_size = (lambda: int(os.environ["LOCAL_RANK"])), hvd.size
+# Its ranks know nothing of torch.distributed's process group, of which each has one of its own.
+store = dist.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), hvd.size(), is_master=False)
+group = dist.ProcessGroupGloo(dist.PrefixStore("horovod", store), hvd.rank(), hvd.size(), timedelta(seconds=300))
 
 
-def allreduce(tensor: torch.Tensor, op: str, name: str) -> torch.Tensor:
+def allreduce(tensor: torch.Tensor, op: str = "average", name: str = "") -> torch.Tensor:
     summed = tensor.clone()
-    dist.all_reduce(summed)
-    return summed
+    group.allreduce([summed]).wait()
+    return summed / hvd.size() if op == hvd.Average else summed
+
+
+def broadcast(tensor: torch.Tensor, root_rank: int) -> torch.Tensor:
+    options = dist.BroadcastOptions()
+    options.rootRank = root_rank
+    group.broadcast([tensor], options).wait()
+    return tensor
 
 
 def broadcast_object(value: object, root_rank: int) -> object:
-    values = [value]
-    dist.broadcast_object_list(values, src=root_rank)
-    return values[0]
+    pickled = torch.frombuffer(bytearray(pickle.dumps(value)), dtype=torch.uint8)
+    size = broadcast(torch.tensor(len(pickled)), root_rank)
+    received = pickled if hvd.rank() == root_rank else torch.empty(int(size), dtype=torch.uint8)
+    return pickle.loads(bytes(broadcast(received, root_rank).tolist()))
 
 
 def broadcast_parameters(state: dict[str, torch.Tensor], root_rank: int) -> None:
     for value in state.values():
-        dist.broadcast(value, src=root_rank)
+        broadcast(value, root_rank)
 
 
 def broadcast_optimizer_state(optimizer: torch.optim.Optimizer, root_rank: int) -> None:
@@ -61,8 +74,7 @@ def distributed_optimizer(
 
         def synchronize(self) -> None:
             for parameter in parameters:
-                dist.all_reduce(parameter.grad)
-                parameter.grad /= dist.get_world_size()  # type: ignore[operator]
+                parameter.grad.copy_(allreduce(parameter.grad))
 
         @contextmanager
         def skip_synchronize(self) -> Iterator[None]:
@@ -89,4 +101,3 @@ if __name__ == "__main__":
     script = Path(__file__).parents[2] / "training_code" / "data_parallel" / "horovod_train.py"
     sys.path.insert(0, str(script.parent))
     runpy.run_path(str(script), run_name="__main__")
-    dist.destroy_process_group()

@@ -12,21 +12,23 @@ current step. The steps are those of "Horovod with PyTorch" in Horovod's documen
 from __future__ import annotations
 
 import argparse
-import itertools
 import signal
-from dataclasses import replace
+from dataclasses import asdict, replace
+from functools import partial
 from typing import Any
 
 import horovod.torch as hvd
 import torch
-import torch.nn.functional as F
+from common.checkpoints import Checkpointer, Progress
 from common.job import Job
+from common.loss import MeanLoss, token_loss
 from common.optimization import scheduled_rate, set_learning_rate
+from common.order import Order
 from common.precision import Precision
-from common.process_group import device_of, to_device
-from common.whole_checkpoint import restore, write
+from common.process_group import process_group
+from common.seeding import seed_step
 from torch import Tensor, nn
-from train import batches, config, network, points, steps_of_an_epoch
+from train import batch_of, config, network, points
 
 # -- Config, Data and Model are those of train.py -----------------------------------------------------------------------
 
@@ -55,16 +57,18 @@ class Stop:
 # -- Step -------------------------------------------------------------------------------------------------------------
 
 
-def step(model: nn.Module, optimizer: Any, precision: Precision, inputs: Tensor, labels: Tensor) -> Tensor:
+def step(model: nn.Module, optimizer: Any, precision: Precision, batch: tuple[Tensor, Tensor, int]) -> Tensor:
+    """One step. Returns the loss of the batch, on all ranks."""
+    inputs, labels, count = batch
     optimizer.zero_grad()
     with precision.autocast():
-        loss = F.cross_entropy(model(inputs), labels)
+        loss = token_loss(model(inputs), labels, count, shares=hvd.size())
     precision.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
     optimizer.synchronize()  # Gradients are averaged before they are unscaled (github.com/horovod/horovod/issues/1089).
     with optimizer.skip_synchronize():
         precision.scaler.step(optimizer)
     precision.scaler.update()
-    return loss.detach()
+    return hvd.allreduce(loss.detach(), name="loss")  # type: ignore[no-any-return]
 
 
 # -- Run --------------------------------------------------------------------------------------------------------------
@@ -72,39 +76,52 @@ def step(model: nn.Module, optimizer: Any, precision: Precision, inputs: Tensor,
 
 def train(job: Job, options: argparse.Namespace, device: torch.device, stop: Stop) -> None:
     torch.manual_seed(options.seed)
-    precision = Precision(options.precision, device)
+    precision, epoch_loss = Precision(options.precision, device), MeanLoss(device)
     model = network().to(device)
-    # A new optimizer, without the state of the one that it wraps, which is why the checkpoint is read into it.
-    optimizer = hvd.DistributedOptimizer(
-        torch.optim.Adam(model.parameters(), lr=options.learning_rate), named_parameters=model.named_parameters()
+    data = tuple(tensor.to(device) for tensor in points(job.channels.get("points")))
+    order = Order(len(data[1]), options.batch_size * job.ranks, options.seed)
+    checkpointer_of = partial(  # rank 0 alone writes and reads, in its own process group
+        Checkpointer,
+        replace(job, ranks=1),
+        [model],
+        fixed={"seed": options.seed, "points": order.length},
+        free={"batch_size": options.batch_size, "ranks": job.ranks},
+        states={"scaler": precision.scaler, "epoch_loss": epoch_loss},
     )
-    first = restore(replace(job, ranks=1), model, optimizer, precision.scaler)["steps"] if job.rank == 0 else 0
+    adam = torch.optim.Adam(model.parameters(), lr=options.learning_rate)
+    progress = checkpointer_of([adam]).restore() if job.rank == 0 else Progress()
+    # A new optimizer, without the state of the one that it wraps.
+    optimizer = hvd.DistributedOptimizer(adam, named_parameters=model.named_parameters())
     # All ranks go on with what rank 0 has read, also where their hosts lack the checkpoint.
-    first = hvd.broadcast_object(first, root_rank=0)
+    progress = Progress(**hvd.broadcast_object(asdict(progress), root_rank=0))
     hvd.broadcast_parameters(model.state_dict(), root_rank=0)
-    precision.scaler.load_state_dict(hvd.broadcast_object(precision.scaler.state_dict(), root_rank=0))
-    if first:  # a state that is empty would be filled by a step, which Adam counts
+    for state in (precision.scaler, epoch_loss):
+        state.load_state_dict(hvd.broadcast_object(state.state_dict(), root_rank=0))
+    if progress.steps:  # a state that is empty would be filled by a step, which Adam counts
+        optimizer.load_state_dict(adam.state_dict())
         hvd.broadcast_optimizer_state(optimizer, root_rank=0)
-    inputs, labels = (tensor.to(device) for tensor in points(job.channels.get("points")))
-    per_epoch = steps_of_an_epoch(len(labels), job, options.batch_size)
-    total = options.epochs * per_epoch
-    chosen = itertools.islice(batches(len(labels), job, options.batch_size), first, total)
-    for steps, batch in enumerate(chosen, start=first + 1):
-        rows = to_device(batch, device)
-        set_learning_rate([optimizer], scheduled_rate(options, steps, total))
-        loss = step(model, optimizer, precision, inputs[rows], labels[rows])
-        epoch_ends, stopping = steps % per_epoch == 0, stop.check()
-        if job.rank == 0:
-            if epoch_ends:
-                print(f"epoch {steps // per_epoch} loss {loss.item():.4f}", flush=True)
-            if stopping or epoch_ends:
-                states = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "steps": steps}
-                write(job, {**states, "scaler": precision.scaler.state_dict()})
-        if stopping:
+    checkpointer = checkpointer_of([optimizer])
+    stopping = False
+    while progress.samples < options.epochs * order.length and not stopping:
+        at, total = order.steps(progress.samples) + 1, options.epochs * order.steps_of_an_epoch
+        rate = scheduled_rate(options, at, total, order.batch)
+        set_learning_rate([optimizer], rate)
+        seed_step(options.seed, progress.samples, job.rank)
+        batch = batch_of(order, progress.samples, job, data)
+        epoch_loss.add(step(model, optimizer, precision, batch), batch[-1])
+        progress.steps, progress.samples = progress.steps + 1, progress.samples + batch[-1]
+        epoch, left = divmod(progress.samples, order.length)
+        stopping = stop.check()
+        if not left:
+            loss = epoch_loss.read()
             if job.rank == 0:
-                print(f"stopped by SIGTERM with the checkpoint of step {steps}", flush=True)
-            return
-    if job.rank == 0:
+                print(f"epoch {epoch} loss {loss:.6f} learning_rate {rate:.6g}", flush=True)
+        if job.rank == 0 and (stopping or not left):
+            checkpointer.save(progress)
+    checkpointer.wait()
+    if job.rank == 0 and stopping:
+        print(f"stopped by SIGTERM with the checkpoint of step {progress.steps}", flush=True)
+    elif job.rank == 0:
         job.model.mkdir(parents=True, exist_ok=True)
         torch.save(model.state_dict(), job.model / "model.pt")
 
@@ -113,7 +130,8 @@ def main() -> None:
     options = config()
     hvd.init()
     job = job_here()
-    train(job, options, device_of(job), Stop())
+    with process_group(replace(job, ranks=1)) as device:
+        train(job, options, device, Stop())
 
 
 if __name__ == "__main__":

@@ -15,19 +15,19 @@ from __future__ import annotations
 
 import argparse
 import csv
-import itertools
 import math
-from collections.abc import Iterator
 from pathlib import Path
 
 import torch
-import torch.nn.functional as F
+from common.checkpoints import Checkpointer
 from common.job import Job
+from common.loss import IGNORED, MeanLoss, token_loss
 from common.optimization import add_schedule, scheduled_rate, set_learning_rate
+from common.order import Order, share
 from common.precision import Precision
 from common.process_group import freeze_objects, process_group, to_device
+from common.seeding import seed_step
 from common.stopping import Stop
-from common.whole_checkpoint import restore, write
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -60,16 +60,12 @@ def points(folder: Path | None) -> tuple[Tensor, Tensor]:
     return torch.tensor([row[:2] for row in rows]), torch.tensor([row[2] for row in rows])
 
 
-def batches(size: int, job: Job, batch_size: int) -> Iterator[Tensor]:
-    """The points of each step of this rank, epoch by epoch: a permutation, of which each rank takes every ranks-th batch."""
-    for epoch in itertools.count():
-        order = torch.randperm(size, generator=torch.Generator().manual_seed(epoch))
-        yield from order.split(batch_size)[job.rank : steps_of_an_epoch(size, job, batch_size) * job.ranks : job.ranks]
-
-
-def steps_of_an_epoch(size: int, job: Job, batch_size: int) -> int:
-    """The last, shorter batches are dropped."""
-    return size // batch_size // job.ranks
+def batch_of(order: Order, samples: int, job: Job, data: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor, int]:
+    """This rank's points and spirals of a step, on the data's device, and how many the step has over all ranks."""
+    inputs, labels = data
+    numbers = order.at(samples)
+    rows = to_device(share(numbers, job.rank, job.ranks, order.batch // job.ranks), inputs.device)
+    return inputs[rows], labels[rows].masked_fill(rows < 0, IGNORED), len(numbers)
 
 
 # -- Model ------------------------------------------------------------------------------------------------------------
@@ -83,11 +79,17 @@ def network() -> nn.Module:
 
 
 def step(
-    model: nn.Module, optimizer: torch.optim.Optimizer, precision: Precision, inputs: Tensor, labels: Tensor
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    precision: Precision,
+    batch: tuple[Tensor, Tensor, int],
+    ranks: int,
 ) -> Tensor:
+    """One step. Returns this rank's part of the loss, of which the mean over the ranks is that of the batch."""
+    inputs, labels, count = batch
     optimizer.zero_grad()
     with precision.autocast():
-        loss = F.cross_entropy(model(inputs), labels)
+        loss = token_loss(model(inputs), labels, count, shares=ranks)
     precision.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
     precision.scaler.step(optimizer)
     precision.scaler.update()
@@ -102,29 +104,41 @@ def train(job: Job, options: argparse.Namespace, device: torch.device, stop: Sto
     whole = network().to(device)
     model = DistributedDataParallel(whole) if job.ranks > 1 else whole
     optimizer = torch.optim.Adam(whole.parameters(), lr=options.learning_rate)
-    precision = Precision(options.precision, device)
-    inputs, labels = (tensor.to(device) for tensor in points(job.channels.get("points")))
-    first = restore(job, whole, optimizer, precision.scaler)["steps"]
-    per_epoch = steps_of_an_epoch(len(labels), job, options.batch_size)
-    total = options.epochs * per_epoch
-    chosen = itertools.islice(batches(len(labels), job, options.batch_size), first, total)
+    precision, epoch_loss = Precision(options.precision, device), MeanLoss(device, job.ranks)
+    inputs, labels = data = tuple(tensor.to(device) for tensor in points(job.channels.get("points")))
+    order = Order(len(labels), options.batch_size * job.ranks, options.seed)
+    checkpointer = Checkpointer(
+        job,
+        [whole],
+        [optimizer],
+        fixed={"seed": options.seed, "points": order.length},
+        free={"batch_size": options.batch_size},
+        states={"scaler": precision.scaler, "epoch_loss": epoch_loss},
+    )
+    progress = checkpointer.restore()
     freeze_objects()
-    for steps, batch in enumerate(chosen, start=first + 1):
-        rows = to_device(batch, device)
-        set_learning_rate([optimizer], scheduled_rate(options, steps, total))
-        loss = step(model, optimizer, precision, inputs[rows], labels[rows])
-        epoch_ends = steps % per_epoch == 0
-        if epoch_ends and job.rank == 0:
-            print(f"epoch {steps // per_epoch} loss {loss.item():.4f}", flush=True)
-        if (stop.check() or epoch_ends) and job.rank == 0:
-            states = {"model": whole.state_dict(), "optimizer": optimizer.state_dict(), "steps": steps}
-            write(job, {**states, "scaler": precision.scaler.state_dict()})
-        if stop.agreed:
+    while progress.samples < options.epochs * order.length:
+        at, total = order.steps(progress.samples) + 1, options.epochs * order.steps_of_an_epoch
+        rate = scheduled_rate(options, at, total, order.batch)
+        set_learning_rate([optimizer], rate)
+        seed_step(options.seed, progress.samples, job.rank)
+        batch = batch_of(order, progress.samples, job, data)
+        epoch_loss.add(step(model, optimizer, precision, batch, job.ranks), batch[-1])
+        progress.steps, progress.samples = progress.steps + 1, progress.samples + batch[-1]
+        epoch, left = divmod(progress.samples, order.length)
+        if not left:
+            loss = epoch_loss.read()
             if job.rank == 0:
-                print(f"stopped by SIGTERM with the checkpoint of step {steps}", flush=True)
-            return
-    if job.rank == 0:
-        with torch.no_grad():
+                print(f"epoch {epoch} loss {loss:.6f} learning_rate {rate:.6g}", flush=True)
+        if stop.check() or not left:
+            checkpointer.save(progress)
+        if stop.agreed:
+            break
+    checkpointer.wait()
+    if job.rank == 0 and stop.agreed:
+        print(f"stopped by SIGTERM with the checkpoint of step {progress.steps}", flush=True)
+    elif job.rank == 0:
+        with torch.no_grad(), precision.autocast():
             print(f"accuracy {(whole(inputs).argmax(1) == labels).float().mean().item():.4f}", flush=True)
         job.model.mkdir(parents=True, exist_ok=True)
         torch.save(whole.state_dict(), job.model / "model.pt")
