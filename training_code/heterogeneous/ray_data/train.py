@@ -27,9 +27,11 @@ from typing import Any
 import ray
 import ray.data
 import torch
-import torch.nn.functional as F
+from common.checkpoints import Checkpointer
 from common.job import Job
-from common.whole_checkpoint import restore, write
+from common.loss import MeanLoss, token_loss
+from common.process_group import process_group
+from common.seeding import seed_step
 from model import accuracy, held_out, network
 from preprocess import digits, prepared
 from torch import nn
@@ -98,7 +100,7 @@ def step(
     model: nn.Module, optimizer: torch.optim.Optimizer, batch: dict[str, Any], device: torch.device
 ) -> torch.Tensor:
     images, labels = (torch.tensor(batch[name]).to(device, non_blocking=True) for name in ("image", "label"))
-    loss = F.cross_entropy(model(images), labels)
+    loss = token_loss(model(images), labels, len(labels))
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
@@ -108,33 +110,39 @@ def step(
 # -- Run --------------------------------------------------------------------------------------------------------------
 
 
-def train(job: Job, options: argparse.Namespace) -> None:
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+def train(job: Job, options: argparse.Namespace, device: torch.device) -> None:
     model, optimizer = build(options, device)
     stopped: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _: stopped.append(number))  # in place of the handler of ray.init()
-    found = {"epoch": 0, "losses": torch.empty(0)} | restore(job, model, optimizer)
-    steps, first, before = found["steps"], found["epoch"], found["losses"].to(device)
-    data = dataset(options)
-    for epoch in range(first, options.epochs):
-        losses, hosts, began = list(before), Counter[str](), time.perf_counter()
-        for batch in batches_of(data, epoch, len(before), options):
-            losses.append(step(model, optimizer, batch, device))
+    count, epoch_loss = len(digits(options.seed)), MeanLoss(device)
+    # Ray's blocks, and the buffer in which they are shuffled, are of whole batches.
+    fixed = {"seed": options.seed, "digits": count, "batch_size": options.batch_size}
+    checkpointer = Checkpointer(job, [model], [optimizer], fixed=fixed, states={"epoch_loss": epoch_loss})
+    progress, data = checkpointer.restore(), dataset(options)
+    while progress.samples < options.epochs * count and not stopped:
+        epoch, read = divmod(progress.samples, count)
+        hosts, began = Counter[str](), time.perf_counter()
+        for batch in batches_of(data, epoch, read // options.batch_size, options):
+            seed_step(options.seed, progress.samples, rank=0)
+            loss = step(model, optimizer, batch, device)
+            epoch_loss.add(loss, len(batch["label"]))
             hosts.update(batch["host"].tolist())
-            steps += 1
-            if steps % 10 == 0:
+            progress.steps, progress.samples = progress.steps + 1, progress.samples + len(batch["label"])
+            if progress.steps % 10 == 0:
                 rate = hosts.total() / (time.perf_counter() - began)
-                print(f"step {steps} loss {losses[-1].item():.6f} samples/s {rate:.0f}", flush=True)
+                print(f"step {progress.steps} loss {loss.item():.6f} samples/s {rate:.0f}", flush=True)
             if stopped:
                 break
-        before = torch.stack(losses) if stopped else torch.empty(0)
-        states = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
-        write(job, {**states, "steps": steps, "epoch": epoch + (not stopped), "losses": before})
-        if stopped:
-            print(f"stopped by SIGTERM with the checkpoint of step {steps}", flush=True)
-            return
-        by_host = ", ".join(f"{host} {count}" for host, count in sorted(hosts.items()))
-        print(f"epoch {epoch} loss {torch.stack(losses).mean().item():.6f}, samples by host: {by_host}", flush=True)
+        if progress.samples == (epoch + 1) * count:
+            by_host = ", ".join(f"{host} {number}" for host, number in sorted(hosts.items()))
+            print(f"epoch {epoch} loss {epoch_loss.read():.6f}, samples by host: {by_host}", flush=True)
+        elif not stopped:
+            raise RuntimeError(f"Ray Data must deliver the {count} samples of epoch {epoch}, got {hosts.total()}")
+        checkpointer.save(progress)
+    checkpointer.wait()
+    if stopped:
+        print(f"stopped by SIGTERM with the checkpoint of step {progress.steps}", flush=True)
+        return
     job.model.mkdir(parents=True, exist_ok=True)
     torch.save(model.state_dict(), job.model / "model.pt")
     images, labels = held_out()
@@ -148,7 +156,9 @@ def main() -> None:
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = False
     context.execution_options.preserve_order = True  # an epoch's batches are the same each time
-    train(Job.here(), options)
+    job = Job.here()
+    with process_group(job) as device:
+        train(job, options, device)
 
 
 if __name__ == "__main__":
