@@ -146,6 +146,7 @@ def test_a_checkpoint_whose_write_was_interrupted_is_as_if_it_were_not_there(job
     (job.checkpoints / "step-00000003").mkdir()
     (job.checkpoints / "step-00000003" / "__0_0.distcp").write_bytes(b"a part")
     assert checkpointer(job, *trained()).restore() == Progress(0, 0)
+    assert list(job.checkpoints.iterdir()) == []
 
 
 def test_of_several_checkpoints_the_newest_that_is_complete_is_resumed_and_what_the_others_lack_is_printed(
@@ -159,8 +160,23 @@ def test_of_several_checkpoints_the_newest_that_is_complete_is_resumed_and_what_
     cut = a_file_of(job.checkpoints, "step-00000004")
     size = cut.stat().st_size
     cut.write_bytes(cut.read_bytes()[:100])
-    assert checkpointer(job, *trained()).restore() == Progress(3, 30)
+    model, optimizer = trained()
+    writing = checkpointer(job, model, optimizer)
+    assert writing.restore() == Progress(3, 30)
     assert f"{{'step-00000004': '{cut.name} has 100 of {size} bytes'}}" in capsys.readouterr().out
+    assert [at.name for at in job.checkpoints.iterdir()] == ["step-00000003"]
+
+
+def test_a_step_has_one_checkpoint_which_is_not_written_over(job: Job) -> None:
+    model, optimizer = trained(3)
+    writing = checkpointer(job, model, optimizer)
+    kept = []
+    for samples in (30, 40):
+        writing.save(Progress(3, samples))
+        writing.wait()
+        kept.append(a_file_of(job.checkpoints, "step-00000003").stat().st_mtime_ns)
+    assert kept[0] == kept[1]
+    assert checkpointer(job, *trained()).restore() == Progress(3, 30)
 
 
 def damaged_file(job: Job) -> str:

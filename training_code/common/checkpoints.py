@@ -75,7 +75,7 @@ class Checkpointer:
         write: Any = None,
         on_host: bool = False,
     ) -> None:
-        self._job, self._folder, self._restored = job, job.checkpoints, ""
+        self._job, self._folder, self._restored, self._newest = job, job.checkpoints, "", ""
         self._parts, self._states = list(zip(modules, optimizers, strict=True)), states
         self._fixed, self._free = dict(fixed), {"ranks": job.ranks, **free}
         self._write, self._on_host = write or (dcp.save if on_host else background_save()), on_host
@@ -83,15 +83,16 @@ class Checkpointer:
         self._writing: Any = None
 
     def save(self, progress: Progress) -> None:
-        """Begin to write a checkpoint, from a copy in the host's memory, once the last one is complete."""
+        """Begin to write a step's checkpoint, unless there is one, from a copy in memory, once the last is complete."""
         self.wait()
+        if (folder := self._folder / f"step-{progress.steps:08d}").name == self._newest:
+            return
+        self._newest = folder.name
         own = {name: dict(state.state_dict()) for name, state in self._states.items()}
         record = {"version": VERSION, **vars(progress), "fixed": self._fixed, "free": self._free, "states": own}
         text = torch.frombuffer(bytearray(json.dumps(record).encode()), dtype=torch.uint8)
-        folder = self._folder / f"step-{progress.steps:08d}"
-        self._writing = self._write(
-            {**self._weights(), "record": text}, checkpoint_id=folder, process_group=self._group
-        )
+        states = {**self._weights(), "record": text}
+        self._writing = self._write(states, checkpoint_id=folder, process_group=self._group)
 
     def wait(self) -> None:
         """Return when what was saved is complete on all ranks. Older ones are removed, but for the newest that S3 has."""
@@ -112,9 +113,13 @@ class Checkpointer:
         newest is not of this training.
         """
         source = newest(self._folder)
+        self._newest = self._restored = source.name if source else ""
+        if self._job.local_rank == 0:  # what is not complete: a step's files are written into an empty folder
+            for rest in (at for at in self._folder.glob("step-*") if at.name > self._restored):
+                shutil.rmtree(rest, ignore_errors=True)
+        dist.barrier(group=self._group)
         if source is None:
             return Progress()
-        self._restored = source.name
         stored = dcp.FileSystemReader(source).read_metadata().state_dict_metadata
         if not isinstance(size := stored.get("record"), TensorStorageMetadata):
             raise ValueError(f"{source} has no record of its run: another version of this script has written it")

@@ -47,6 +47,13 @@ def token_loss(
     return summed * (shares / torch.as_tensor(count).clamp(min=1))
 
 
+def batch_loss(part: Tensor) -> float:
+    """The loss of a batch, of which each rank has a part; to be called by every rank, which waits for the device."""
+    whole = part.detach().clone()
+    dist.all_reduce(whole)
+    return whole.item() / dist.get_world_size()
+
+
 class MeanLoss:
     """The mean loss of all targets of several steps, over all ranks, for a log; only ``read`` waits for the device."""
 
