@@ -76,6 +76,7 @@ class Checkpointer:
         on_host: bool = False,
     ) -> None:
         self._job, self._folder, self._restored, self._newest = job, job.checkpoints, "", ""
+        self._folder.mkdir(parents=True, exist_ok=True)
         self._parts, self._states = list(zip(modules, optimizers, strict=True)), states
         self._fixed, self._free = dict(fixed), {"ranks": job.ranks, **free}
         self._write, self._on_host = write or (dcp.save if on_host else background_save()), on_host
