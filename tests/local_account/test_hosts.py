@@ -19,6 +19,7 @@ from host_jobs import ENVIRONMENT, FOREVER, SECONDS, Job, said
 
 from sagemaker_local_account.runtime import supervisor_request
 from sagemaker_local_account.runtime.devices import write_stand_ins
+from sagemaker_local_account.runtime.limit_watch import LimitWatch
 from sagemaker_local_account.runtime.pod import CommandError, HostError
 from sagemaker_local_account.runtime.supervisor import KEYCTL_JOIN_SESSION_KEYRING, SYS_KEYCTL
 
@@ -326,6 +327,16 @@ def test_a_host_that_is_killed_is_lost_and_the_others_run_on(tmp_path: Path):
         assert job.first_exit(SECONDS) == ("algo-1", -9)
         job.signal(signal.SIGTERM)
         assert job.wait(SECONDS) == {"algo-1": -9, "algo-2": 7}
+
+
+def test_a_host_that_is_killed_before_its_command_runs_has_ended_and_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    job = Job(tmp_path, FOREVER)
+    monkeypatch.setattr(LimitWatch, "start", lambda _: job.kill_host("algo-1"))  # while `start` waits for the host
+    with job:
+        assert job.wait(SECONDS) == {"algo-1": -signal.SIGKILL}
+        assert job.lost == {"algo-1"}
 
 
 def test_what_a_command_leaves_running_ends_with_it(tmp_path: Path):

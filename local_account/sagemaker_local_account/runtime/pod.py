@@ -223,6 +223,7 @@ class Pod:
             if "started" in content:
                 self._waiting.discard(name)
             if name is not None and "code" in content:
+                self._waiting.discard(name)  # it may have been killed before its command ran
                 self._codes[name] = content["code"]
                 self._ends.put((name, content["code"]))
             self._changed.notify_all()
