@@ -112,6 +112,24 @@ def test_a_job_is_stopped_when_its_longest_runtime_has_passed(timed: Timed) -> N
     assert job["OutputDataConfig"]["S3OutputPath"] == f"s3://{BUCKET}/models"
 
 
+def test_the_longest_runtime_counts_what_ran_before_a_restart(timed: Timed) -> None:
+    name = timed.jobs.create(
+        "restarted",
+        "trap exit TERM; echo runs; sleep 600 & wait",
+        StoppingCondition={"MaxRuntimeInSeconds": 2 * A_DAY},
+        RetryStrategy={"MaximumRetryAttempts": 1},
+    )
+    until(lambda: timed.jobs.said(name) == {"algo-1": ["runs"]})
+    timed.account.clock.advance(A_DAY)
+    timed.account.jobs.lose_host(name, "algo-1")
+    until(lambda: timed.jobs.said(name) == {"algo-1": ["runs", "runs"]})
+    timed.account.clock.advance(A_DAY)
+    job = timed.jobs.ended(name)
+    assert job["SecondaryStatus"] == "MaxRuntimeExceeded"
+    assert job["TrainingStartTime"] == job["SecondaryStatusTransitions"][1]["StartTime"]
+    assert 2 * A_DAY <= job["TrainingTimeInSeconds"] < 2 * A_DAY + AN_HOUR
+
+
 def test_an_alarm_is_over_when_its_periods_have_passed(timed: Timed) -> None:
     cloudwatch = timed.jobs.client("cloudwatch")
     cloudwatch.put_metric_alarm(

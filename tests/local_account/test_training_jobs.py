@@ -26,6 +26,12 @@ IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/jobs:1"
 AN_ERROR_RATHER_THAN_A_HANG = 120
 # The image's one program: a shell command that each job gives as its argument.
 DOCKERFILE = 'FROM python:3.11\nENTRYPOINT ["sh", "-ec"]\n'
+CHECKPOINTS = "/opt/ml/checkpoints"
+UNTIL_GO = f"until test -e {CHECKPOINTS}/go; do sleep 0.1; done"
+ON_SPOT = {
+    "EnableManagedSpotTraining": True,
+    "StoppingCondition": {"MaxRuntimeInSeconds": 600, "MaxWaitTimeInSeconds": 86_400},
+}
 
 
 class Jobs:
@@ -95,6 +101,14 @@ class Jobs:
         with tarfile.open(fileobj=io.BytesIO(body)) as tar:
             return {file.name: tar.extractfile(file).read().decode() for file in tar if file.isfile()}  # type: ignore[union-attr]
 
+    def go(self, name: str) -> None:
+        """Makes the file for which a job waits that runs `UNTIL_GO`."""
+        host = self.running.account.state / "jobs" / "us-east-1" / name / "algo-1"
+        (host / CHECKPOINTS.removeprefix("/") / "go").touch()
+
+    def has_object(self, key: str) -> bool:
+        return "Contents" in self.s3.list_objects_v2(Bucket="jobs-bucket", Prefix=key)
+
     def put(self, key: str, text: str) -> None:
         self.s3.put_object(Bucket="jobs-bucket", Key=key, Body=text.encode())
 
@@ -121,16 +135,21 @@ def groups(**counts: int) -> dict[str, Any]:
     }
 
 
-def test_a_job_goes_through_sagemakers_statuses(jobs: Jobs) -> None:
+def test_a_job_goes_through_sagemakers_statuses_each_of_which_ends_when_the_next_begins(jobs: Jobs) -> None:
     job = jobs.run("true")
     assert job["TrainingJobStatus"] == "Completed"
-    assert [change["Status"] for change in job["SecondaryStatusTransitions"]] == [
+    changes = job["SecondaryStatusTransitions"]
+    assert [change["Status"] for change in changes] == [
         "Starting",
         "Downloading",
         "Training",
         "Uploading",
         "Completed",
     ]
+    following = [*(change["StartTime"] for change in changes[1:]), job["TrainingEndTime"]]
+    assert [change["EndTime"] for change in changes] == following
+    assert job["LastModifiedTime"] == job["TrainingEndTime"]
+    assert job["TrainingStartTime"] <= changes[1]["StartTime"] <= changes[2]["StartTime"]
 
 
 def test_what_a_job_leaves_in_its_model_folder_is_its_artefact(jobs: Jobs) -> None:
@@ -243,6 +262,15 @@ def test_checkpoints_are_kept_and_come_back(jobs: Jobs) -> None:
     assert jobs.said(job["TrainingJobName"]) == ["7"]
 
 
+def test_checkpoints_are_in_s3_while_the_job_runs(jobs: Jobs) -> None:
+    kept = {"S3Uri": "s3://jobs-bucket/running"}
+    name = jobs.create(f"echo 7 > {CHECKPOINTS}/epoch; {UNTIL_GO}", CheckpointConfig=kept)
+    jobs.until(name, lambda job: jobs.has_object("running/epoch"))
+    jobs.go(name)
+    job = jobs.ended(name)
+    assert (job["TrainingJobStatus"], jobs.has_object("running/go")) == ("Completed", True)
+
+
 def test_checkpoints_that_a_script_removes_are_deleted(jobs: Jobs) -> None:
     kept = {"S3Uri": "s3://jobs-bucket/pruned"}
     jobs.run("cd /opt/ml/checkpoints; touch step-1 step-2", CheckpointConfig=kept)
@@ -318,6 +346,24 @@ def test_a_command_that_does_not_handle_sigterm_is_killed_when_the_120_seconds_a
     assert last > before + 0.4
 
 
+def test_a_spot_job_has_the_same_time_after_the_sigterm_of_an_interruption_to_save_its_checkpoints(
+    jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attempt, "PEERS_SECONDS", 0)  # no job is left a host alone
+    jobs.running.account.faults.add(Interruption("ready", away=3_600))
+    name = jobs.create(
+        f"trap 'echo notice' TERM; echo ready; {UNTIL_GO}; touch {CHECKPOINTS}/saved",
+        CheckpointConfig={"S3Uri": "s3://jobs-bucket/noticed"},
+        **ON_SPOT,
+    )
+    jobs.until(name, lambda job: job["SecondaryStatus"] == "Interrupted" or _has_said(jobs, name, "notice"))
+    jobs.go(name)
+    jobs.until(name, lambda job: job["SecondaryStatus"] == "Interrupted")
+    assert jobs.has_object("noticed/saved")
+    jobs.sagemaker.stop_training_job(TrainingJobName=name)
+    assert jobs.ended(name)["TrainingJobStatus"] == "Stopped"
+
+
 @pytest.mark.parametrize(
     ("status", "program", "kept"),
     [
@@ -335,10 +381,7 @@ def test_a_job_that_is_stopped_in_a_status_enters_no_other_but_stopping_and_stop
     faults = {"Restarting": LostHost("first"), "Interrupted": Interruption("first", away=3_600)}
     members: dict[str, Any] = {
         "Restarting": {"RetryStrategy": {"MaximumRetryAttempts": 1}},
-        "Interrupted": {
-            "EnableManagedSpotTraining": True,
-            "StoppingCondition": {"MaxRuntimeInSeconds": 600, "MaxWaitTimeInSeconds": 86_400},
-        },
+        "Interrupted": ON_SPOT,
     }
     if status in faults:
         jobs.running.account.faults.add(faults[status])
