@@ -170,11 +170,20 @@ def test_a_job_that_cannot_be_described_is_stopped_before_the_error_is_passed_on
     assert either.states["Error"]["ErrorPath"] == "$.Training.Error.Error"
 
 
-def test_every_call_is_repeated_when_aws_throttles_or_fails(either: RenderedWorkflow) -> None:
-    states = [*either.states.values(), either.stopper["States"]["DescribeExecution"]]
-    tasks = [state for state in states if state["Type"] == "Task"]
-    assert len(tasks) == 6
-    assert all(task["Retry"][0]["JitterStrategy"] == "FULL" for task in tasks)
+def test_every_call_is_repeated_when_aws_throttles_or_fails_after_waits_that_double(either: RenderedWorkflow) -> None:
+    calls = {name: state for name, state in either.states.items() if state["Type"] == "Task"}
+    calls["StopperDescribes"] = either.stopper["States"]["DescribeExecution"]
+    waits = {"IntervalSeconds": 1, "BackoffRate": 2, "JitterStrategy": "FULL"}
+    retriers = {name: call["Retry"][0] for name, call in calls.items()}
+    assert {name: {key: retriers[name][key] for key in waits} for name in calls} == dict.fromkeys(calls, waits)
+    assert {name: (one["MaxAttempts"], one["MaxDelaySeconds"]) for name, one in retriers.items()} == {
+        "Create": (5, 60),
+        "Find": (3, 60),
+        "Describe": (10, 60),
+        "Stop": (3, 60),
+        "FindModel": (3, 60),
+        "StopperDescribes": (112, 64),
+    }
 
 
 def test_the_output_is_the_description_of_the_job(either: RenderedWorkflow) -> None:
