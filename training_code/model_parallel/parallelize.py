@@ -24,7 +24,8 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy, fully_shard
 from torch.distributed.pipelining import PipelineStage
 from torch.distributed.pipelining.schedules import PipelineScheduleSingle, get_schedule_class
-from torch.distributed.tensor import DTensor, Replicate, distribute_module, distribute_tensor
+from torch.distributed.tensor import DTensor, Replicate, distribute_module
+from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
 from torch.distributed.tensor.parallel import ParallelStyle, loss_parallel, parallelize_module
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
@@ -273,11 +274,12 @@ def fill(model: nn.Module, plan: Plan, initial: Callable[[str, torch.Size], Tens
     """Allocate this rank's shards, and set them to the initial values, a function of name and shape, equal in all layouts."""
     allocate(model, plan, device)
     for name, parameter in model.named_parameters():
-        value = initial(plain_name(name), parameter.shape).to(parameter.device)
-        if isinstance(parameter, DTensor):
-            # Without communication: each rank has computed the whole value.
-            value = distribute_tensor(value, parameter.device_mesh, parameter.placements, src_data_rank=None)
-        parameter.copy_(value)
+        value = initial(plain_name(name), parameter.shape)
+        if isinstance(parameter, DTensor):  # of a file, this reads the shard alone
+            mesh, placements = parameter.device_mesh, parameter.placements
+            sizes, starts = compute_local_shape_and_global_offset(parameter.shape, mesh, placements)
+            value = value[tuple(slice(start, start + size) for start, size in zip(starts, sizes, strict=True))]
+        local(parameter).copy_(value)
 
 
 def plain_name(name: str) -> str:

@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import shutil
-import zlib
 from functools import partial
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
-import torch.distributed.checkpoint as dcp
 from degrees import Degrees
 from flops import flops_per_token
 from gpt2_pipeline import GPT2Sequence
-from parallelize import Compilation, Plan, cut, plain_name, stage_modules_of
+from parallelize import Compilation, Plan, cut, plain_name, stage_modules_of, tied_names
 from torch import Tensor, nn
-from torch.distributed.checkpoint import HuggingFaceStorageReader, HuggingFaceStorageWriter
+from torch._guards import detect_fake_mode
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import Replicate, Shard
 from torch.distributed.tensor.parallel import ColwiseParallel, ParallelStyle, RowwiseParallel, SequenceParallel
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
+from weights import InitialWeights, stored_weights, whole_model
 
-FILE_BYTES = 5e9  # of a file of weights, at most, unless one tensor has more
+TEXTS = {".jinja", ".json", ".model", ".txt"}  # files of tokenizers
 # The styles of transformers' own tensor-parallel plans, in PyTorch's terms. A norm of each head sees the rank's heads only.
 STYLES: dict[str, ParallelStyle] = {
     "colwise": ColwiseParallel(),
@@ -51,16 +50,19 @@ def parallel_model(
     divided = ("num_attention_heads", "num_key_value_heads", "intermediate_size", "vocab_size")
     named = {name: getattr(sizes, name) for name in divided if hasattr(sizes, name)}
     degrees.check_model(sizes.num_hidden_layers, named, batch)
+    stored = {} if detect_fake_mode() else stored_weights(folder, sizes)  # fits.py calls this within FakeTensorMode
     [model] = stage_modules_of(
         build,
         plan,
         degrees,
         mesh,
         cut([1] * sizes.num_hidden_layers, degrees.stages),
-        initial=partial(initial, seed=seed, deviation=sizes.initializer_range),
+        initial=(lambda name, _: stored[name]) if stored else InitialWeights(sizes, seed),
         compilation=compilation,
     ).values()
-    load(model, folder)
+    for name, buffer in model.named_buffers():
+        if plain_name(name) in stored:
+            buffer.copy_(stored[plain_name(name)])
     return model
 
 
@@ -75,8 +77,7 @@ def config_file(folder: Path) -> Path:
 def model_flops(folder: Path, context: int) -> float:
     """Floating-point operations of a token, forward and backward, in all of the folder's model."""
     sizes = AutoConfig.from_pretrained(config_file(folder))
-    with torch.device("meta"):
-        model = AutoModelForCausalLM.from_config(sizes)
+    model = whole_model(sizes)
     return flops_per_token(model, sizes.num_hidden_layers, sizes.hidden_size, context)
 
 
@@ -102,28 +103,11 @@ def plan_of(model: PreTrainedModel, degrees: Degrees) -> Plan:
 
 def set_buffers(model: PreTrainedModel) -> None:
     """The rates of rotary embeddings, by the method with which transformers sets a model's initial values."""
+    for parameter in model.parameters():
+        parameter._is_hf_initialized = True  # leaves it as it is
     for module in model.modules():
         if list(module.buffers(recurse=False)):
             model._init_weights(module)
-
-
-def initial(name: str, shape: torch.Size, *, seed: int, deviation: float) -> Tensor:
-    """A parameter's initial value, a function of its name and the seed, so that each rank can compute its shard."""
-    if name.endswith(".bias"):
-        return torch.zeros(shape)
-    if len(shape) == 1:  # the scale of a norm
-        return torch.ones(shape)
-    random = torch.Generator().manual_seed(zlib.crc32(f"{seed}/{name}".encode()))
-    return torch.randn(shape, generator=random) * deviation
-
-
-def load(model: nn.Module, folder: Path) -> bool:
-    """Read the folder's weights, each rank its shards only; returns whether it has any."""
-    if not list(folder.glob("*.safetensors")):
-        return False
-    parameters = {plain_name(name): parameter.detach() for name, parameter in model.named_parameters()}
-    dcp.load(parameters, storage_reader=HuggingFaceStorageReader(str(folder)))
-    return True
 
 
 def export(model: PreTrainedModel, source: Path, folder: Path, mesh: DeviceMesh) -> None:
@@ -131,37 +115,23 @@ def export(model: PreTrainedModel, source: Path, folder: Path, mesh: DeviceMesh)
     weights = whole_weights(model, mesh)
     if dist.get_rank() != 0:
         return
-    folder.mkdir(parents=True, exist_ok=True)
+    whole_model(model.config).save_pretrained(folder, state_dict=weights, max_shard_size="5GB")
     for file in source.iterdir():
-        if file.is_file() and "safetensors" not in file.name and file != config_file(source):
+        if file.suffix in TEXTS and ".index." not in file.name and file != config_file(source):
             shutil.copy(file, folder)
-    model.config.dtype = torch.float32
-    model.config.save_pretrained(folder)
-    writer = HuggingFaceStorageWriter(str(folder), fqn_to_index_mapping=files_of(weights))
-    dcp.save(weights, storage_writer=writer, no_dist=True)
 
 
 def whole_weights(model: nn.Module, mesh: DeviceMesh) -> dict[str, Tensor]:
-    """On rank 0 the parameters of all stages, in the host's memory; of tied ones the first."""
-    names = {plain_name(name) for name, _ in model.named_parameters()}
+    """On rank 0 the parameters and saved buffers of all stages, in the host's memory; of tied ones the first."""
+    others = {plain_name(other) for _, *others in tied_names(model) for other in others}
     stages = mesh["pipeline"].size()
     # Offloaded to the host they would be rank 0's alone.
     options = StateDictOptions(full_state_dict=True, cpu_offload=stages == 1)
     whole = get_model_state_dict(model, options=options).items()
-    weights = {name: value.cpu() for name, value in whole if name in names}
+    weights = {name: value.cpu() for name, value in whole if name not in others}
     if stages == 1:
         return weights
     found: list[dict[str, Tensor]] = [{}] * stages
     group = mesh.get_group("pipeline")
     dist.gather_object(weights, found if mesh.get_local_rank("pipeline") == 0 else None, group=group, group_dst=0)
     return {name: value for stage in found for name, value in stage.items()}
-
-
-def files_of(weights: dict[str, Tensor]) -> dict[str, int]:
-    """The number of the file of each tensor, from 1 on."""
-    found, number, size = {}, 1, 0
-    for name, value in weights.items():
-        if size and size + value.nbytes > FILE_BYTES:
-            number, size = number + 1, 0
-        found[name], size = number, size + value.nbytes
-    return found
