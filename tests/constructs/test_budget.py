@@ -69,6 +69,26 @@ def test_a_budget_of_less_than_max_runtime_limits_the_first_attempt() -> None:
     assert walk(rendered("sync", hours=3), HOUR).limits == [3 * HOUR, 2 * HOUR, HOUR]
 
 
+def test_what_is_taken_from_the_budget_is_what_aws_bills_and_else_what_the_job_trained() -> None:
+    states = rendered().states
+    job = "$.Training.Job"
+    assert states["WhatIsBilled"]["Choices"] == [
+        {"Variable": f"{job}.BillableTimeInSeconds", "IsPresent": True, "Next": "TakeBilled"},
+        {"Variable": f"{job}.TrainingTimeInSeconds", "IsPresent": True, "Next": "TakeTrained"},
+    ]
+    taken = {name: states[name]["Parameters"]["SecondsLeft.$"] for name in ("TakeBilled", "TakeTrained")}
+    assert taken == {
+        "TakeBilled": (
+            "States.MathAdd($.Training.Budget.SecondsLeft, "
+            f"States.StringToJson(States.Format('-{{}}', {job}.BillableTimeInSeconds)))"
+        ),
+        "TakeTrained": (
+            "States.MathAdd($.Training.Budget.SecondsLeft, "
+            f"States.StringToJson(States.Format('-{{}}', {job}.TrainingTimeInSeconds)))"
+        ),
+    }
+
+
 @pytest.mark.parametrize("integration", INTEGRATIONS)
 def test_the_machines_pass_the_check_of_amazon_states_language(integration: str) -> None:
     assert lint(rendered(integration).machines) == []

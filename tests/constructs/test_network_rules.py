@@ -59,6 +59,16 @@ def test_a_rule_that_efa_needs_is_there_whatever_the_security_group(group: str, 
     assert [rule["IpProtocol"] for rule in rules(Template.from_stack(stack), direction)] == ["-1"]
 
 
+@pytest.mark.parametrize("direction", ["Ingress", "Egress"])
+def test_members_of_each_of_two_security_groups_reach_each_other(direction: str) -> None:
+    stack = cdk.Stack()
+    vpc = imported_vpc(stack)
+    groups = [ec2.SecurityGroup.from_security_group_id(stack, id, id) for id in ("sg-1", "sg-2")]
+    TrainingNetwork(stack, "Network", vpc=vpc, security_groups=groups).allow_encrypted_traffic()
+    found = [(rule["GroupId"], rule["IpProtocol"]) for rule in rules(Template.from_stack(stack), direction)]
+    assert sorted(found) == sorted((group, protocol) for group in ("sg-1", "sg-2") for protocol in ("-1", "udp", "50"))
+
+
 @pytest.mark.parametrize("group", GROUPS)
 @pytest.mark.parametrize("direction", ["Ingress", "Egress"])
 def test_encrypted_traffic_has_rules_for_its_keys_and_packets(group: str, direction: str) -> None:
@@ -209,6 +219,19 @@ def test_an_endpoint_is_reached_by_https_from_hosts_of_jobs_only(new: bool) -> N
     assert all("SecurityGroupIngress" not in group["Properties"] for group in groups)
 
 
+def test_an_endpoint_is_in_one_subnet_of_each_of_the_first_two_zones() -> None:
+    stack = cdk.Stack()
+    vpc = imported_vpc(
+        stack,
+        availability_zones=["us-east-1a", "us-east-1b", "us-east-1c"],
+        private_subnet_ids=["a", "b", "c", "second-a", "second-b", "second-c"],
+        private_subnet_route_table_ids=["rtb"] * 6,
+    )
+    TrainingNetwork(stack, "Network", vpc=vpc, endpoints=["sts"])
+    [endpoint] = Template.from_stack(stack).find_resources("AWS::EC2::VPCEndpoint").values()
+    assert endpoint["Properties"]["SubnetIds"] == ["a", "b"]
+
+
 @pytest.mark.parametrize(
     ("props", "message"),
     [
@@ -303,6 +326,14 @@ def test_addresses_of_an_imported_vpc_are_checked_where_they_are_known() -> None
     vpc = imported_vpc(stack, private_subnet_ipv4_cidr_blocks=blocks)
     with pytest.raises(ValueError, match=r"^network must have a subnet with addresses"):
         TrainingNetwork.from_vpc(stack, "Network", vpc).check_addresses(machines("ml.g5.xlarge", 6))
+
+
+def test_the_largest_subnet_decides_in_which_a_job_finds_room() -> None:
+    stack = cdk.Stack()
+    vpc = imported_vpc(stack, private_subnet_ipv4_cidr_blocks=["10.0.0.0/28", "10.0.1.0/27"])
+    network = TrainingNetwork.from_vpc(stack, "Network", vpc)
+    assert refusal_of(network, machines("ml.g5.xlarge", 13)) is None
+    assert str(refusal_of(network, machines("ml.g5.xlarge", 14))).endswith("got 27 in 10.0.1.0/27 for 14 machines")
 
 
 def test_addresses_that_are_not_known_are_not_checked() -> None:

@@ -51,6 +51,16 @@ def test_each_change_of_an_execution_each_retry_and_an_alarm_of_the_stopper_go_t
     ]
 
 
+def test_each_topic_receives_each_event() -> None:
+    stack = UserStack()
+    topics = [sns.Topic(stack, name) for name in ("First", "Second")]
+    workflow = RenderedWorkflow(stack, notify=topics)
+    arns = [stack.resolve(topic.topic_arn) for topic in topics]
+    targets = [[one["Arn"] for one in rule["Targets"]] for rule in workflow.resources_of("AWS::Events::Rule")]
+    # The third rule starts the stopper.
+    assert sorted(targets, key=len)[1:] == [arns, arns]
+
+
 def test_the_key_of_a_topic_lets_eventbridge_use_it() -> None:
     stack = UserStack()
     workflow = RenderedWorkflow(stack, notify=[sns.Topic(stack, "Topic", master_key=kms.Key(stack, "Key"))])

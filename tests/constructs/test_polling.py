@@ -12,6 +12,7 @@ from stacks import RenderedWorkflow
 from state_walk import Walk
 
 from cdk_sagemaker_training import DataParallelJob, InstanceGroup
+from cdk_sagemaker_training.workflow.polling import Intervals
 
 PLAN = "arn:aws:sagemaker:us-east-1:123456789012:training-plan/spring"
 DAY = 24 * 3_600
@@ -90,6 +91,25 @@ def test_the_workflow_runs_executions_of_its_poller_only_and_stops_them_with_it(
     [rule] = [resource for action, resource in granted if "events:PutRule" in action]
     assert rule.endswith(":rule/StepFunctionsGetEventsForStepFunctionsExecutionRule")
     assert long.definition["States"]["Poll"]["Resource"] == "arn:aws:states:::states:startExecution.sync:2"
+
+
+def test_a_job_whose_poller_fails_is_stopped() -> None:
+    poll = rendered(attempts=30, days=28).definition["States"]["Poll"]
+    assert poll["Next"] == "Describe"
+    assert poll["Catch"] == [{"ErrorEquals": ["States.ALL"], "ResultPath": "$.Training.Error", "Next": "Stop"}]
+
+
+def test_an_execution_of_the_poller_ends_before_its_history_is_full() -> None:
+    [poller] = rendered(attempts=30, days=28).pollers.values()
+    [rule] = [rule for rule in poller["States"]["IsOver"]["Choices"] if rule["Variable"] == "$.Polls"]
+    assert rule == {"Variable": "$.Polls", "NumericGreaterThanEquals": 2_181, "Next": "Done"}  # of 11 events each
+
+
+def test_intervals_grow_to_the_shortest_with_which_all_polls_fit_into_a_history() -> None:
+    # One job leaves 24,000 - 260 events of its 20 longer intervals and its other states, which are 2,637 polls of 9.
+    assert Intervals.over(60, jobs=1) == Intervals(first=2, step=2, last=30)
+    assert Intervals.over(10 * DAY, jobs=1) == Intervals(first=2, step=17, last=328)
+    assert Intervals.over(10 * DAY, jobs=10, refusals=100) == Intervals(first=2, step=24, last=461)
 
 
 def test_the_poller_may_describe_the_workflows_jobs_and_do_nothing_else() -> None:

@@ -193,6 +193,10 @@ def test_a_job_that_was_preempted_more_often_than_it_may_be_ends_its_execution()
     assert of_quotas().request["PreemptionConfiguration"] == {"PreemptionRetriesBeforeTermination": 2}
 
 
+def test_a_job_that_failed_after_as_many_preemptions_as_it_may_have_ends_by_its_own_failure() -> None:
+    assert "Preempted" not in walk("FAILED").run().visited
+
+
 def test_each_preempted_run_of_a_job_is_taken_from_its_budget() -> None:
     visited = walk("SUCCEEDED").run().visited
     assert visited.count("DescribePreempted") == visited.count("TakeBilledPreempted") == 2
@@ -245,7 +249,10 @@ def test_the_execution_of_a_job_is_a_tag_of_its_service_job() -> None:
     assert shared().request["Tags"] == {"team": "digits", "StepFunctionsExecution.$": "$$.Execution.Id"}
 
 
-@pytest.mark.parametrize("prefix", ["a", "stack-training", "a-name-of-23-characters", "a-prefix-of-26-characters1"])
+@pytest.mark.parametrize(
+    "prefix",
+    ["a", "stack-training", "a-name-of-23-characters", "a-prefix-of-26-characters1", "a-hyphen-is-number-23--"],
+)
 def test_the_name_that_batch_makes_of_a_payloads_has_room_for_its_attempt(prefix: str) -> None:
     name = f"AWSBatch{name_in_payload(prefix)}{'0' * 32}"
     assert len(name) <= 63

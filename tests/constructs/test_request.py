@@ -110,6 +110,11 @@ def test_a_spot_job_that_may_wait_for_less_than_it_may_run_is_refused() -> None:
     assert message.endswith("like Duration.seconds(3600), got 60 seconds")
 
 
+def test_a_spot_job_may_wait_for_as_long_as_it_may_run() -> None:
+    request = request_of(ON_ONE_GPU, spot=Spot(S3Prefix(BUCKET), max_wait=3_600))
+    assert request["StoppingCondition"] == {"MaxRuntimeInSeconds": 3_600, "MaxWaitTimeInSeconds": 3_600}
+
+
 def test_a_warm_pool_with_groups_is_refused() -> None:
     message = refusal_of(warm_pool=WarmPool(Duration.minutes(30)))
     assert message.startswith("warm_pool must be")

@@ -66,6 +66,8 @@ def test_reading_a_prefix_reads_and_lists_that_prefix_only(role: Role) -> None:
 def test_writing_a_prefix_does_not_read_it(role: Role) -> None:
     role.role.grant_write(role.bucket, "models/")
     assert role.resources_of("s3:PutObject") == ["arn::s3:::data/models/*"]
+    # Parts of an upload that failed are billed until it is aborted.
+    assert role.resources_of("s3:AbortMultipartUpload") == ["arn::s3:::data/models/*"]
     assert role.resources_of("s3:GetObject") == []
 
 

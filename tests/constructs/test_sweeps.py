@@ -87,6 +87,26 @@ def test_each_row_is_an_execution_of_the_workflow_with_the_rows_values(swept: Sw
     }
 
 
+def test_a_sweep_has_its_table_although_rows_failed_and_fails_then(swept: Swept) -> None:
+    states = swept.definition["States"]
+    assert states["Rows"]["Next"] == "Table"
+    assert states["Rows"]["Catch"] == [{"ErrorEquals": ["States.ALL"], "ResultPath": "$.Error", "Next": "Table"}]
+    assert states["HasFailed"]["Choices"] == [{"Variable": "$.Error", "IsPresent": True, "Next": "Failed"}]
+    assert (states["HasFailed"]["Default"], states["Failed"]["Type"]) == ("Done", "Fail")
+
+
+def test_a_row_that_failed_names_why_although_that_cannot_be_written(swept: Swept) -> None:
+    row = swept.definition["States"]["Rows"]["ItemProcessor"]["States"]
+    caught = {
+        name: [(one["ResultPath"], one["Next"]) for one in row[name]["Catch"]] for name in ("Train", "WriteFailure")
+    }
+    assert caught == {
+        "Train": [("$.Failure", "WriteFailure")],
+        "WriteFailure": [("$.NotWritten", "RowFailed")],
+    }
+    assert row["RowFailed"] == {"Type": "Fail", "Error": "TrainingSweepRowFailed", "CausePath": "$.Failure.Cause"}
+
+
 def test_the_machine_passes_the_check_of_amazon_states_language(swept: Swept) -> None:
     assert lint(swept.machines) == []
 

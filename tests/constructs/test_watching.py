@@ -50,6 +50,37 @@ def test_a_poller_asks_how_long_each_host_has_been_silent() -> None:
     assert (rule["NumericGreaterThanEquals"], rule["Next"]) == (2 * HOUR, "StopSilent")
 
 
+def test_only_a_job_that_trains_and_was_not_stopped_yet_is_checked() -> None:
+    [rule] = [rule for rule in poller()["IsOver"]["Choices"] if rule["Next"] == "Listen"]
+    assert rule["And"] == [
+        {"Variable": "$.Job.Secondary", "StringEquals": "Training"},
+        {"Variable": "$.Stop.Because", "StringEquals": ""},
+    ]
+
+
+def test_the_time_of_silence_begins_anew_with_each_line() -> None:
+    states = poller()
+    assert states["WasHeard"] == {
+        "Type": "Choice",
+        "Choices": [{"Variable": "$.Heard.Times", "StringEqualsPath": "$.Silence.Heard", "Next": "Silent"}],
+        "Default": "Heard",
+    }
+    assert states["Heard"]["Parameters"] == {"Heard.$": "$.Heard.Times", "Seconds": 0}
+
+
+def test_the_newest_readings_of_the_jobs_own_metric_are_compared() -> None:
+    of_job = [{"Name": "TrainingJobName", "Value.$": "$.JobName"}]
+    metric = {"Namespace": "/aws/sagemaker/TrainingJobs", "MetricName": "loss", "Dimensions": of_job}
+    assert poller()["Read0"]["Parameters"] == {
+        "MetricDataQueries": [{"Id": "m", "MetricStat": {"Metric": metric, "Period": 300, "Stat": "Average"}}],
+        "StartTime.$": "$$.Execution.StartTime",
+        "EndTime.$": "$$.State.EnteredTime",
+        "ScanBy": "TimestampDescending",
+        "MaxDatapoints": 3,
+    }
+    assert poller()["ReadBest0"]["Parameters"]["ScanBy"] == "TimestampDescending"
+
+
 def test_a_metric_is_out_of_bounds_only_in_as_many_readings() -> None:
     [rule] = poller()["IsOut0"]["Choices"]
     assert rule["And"] == [

@@ -167,6 +167,10 @@ def test_a_job_that_cannot_be_described_is_stopped_before_the_error_is_passed_on
         assert [catch["Next"] for catch in either.states[state]["Catch"]] == ["Stop"]
     assert either.states["Stop"]["Resource"] == "arn:aws:states:::aws-sdk:sagemaker:stopTrainingJob"
     assert either.states["Stop"]["Next"] == "Error"
+    # Of a job that cannot be stopped either, the first error is the execution's.
+    assert either.states["Stop"]["Catch"] == [
+        {"ErrorEquals": ["States.ALL"], "ResultPath": "$.Training.Stopped", "Next": "Error"}
+    ]
     assert either.states["Error"]["ErrorPath"] == "$.Training.Error.Error"
 
 

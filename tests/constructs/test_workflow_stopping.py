@@ -34,6 +34,30 @@ def test_the_stopper_stops_jobs_by_the_names_that_their_execution_gave_them(eith
     }
 
 
+def test_the_stopper_goes_on_after_a_job_that_is_over_and_gives_up_after_an_hour(either: RenderedWorkflow) -> None:
+    over, missing, given_up, longer = either.stopper["States"]["WhyNot"]["Choices"]
+    assert over == {
+        "Variable": "$.Error.Cause",
+        "StringMatches": "*The request was rejected because the training job is in status *",
+        "Next": "NextAttempt",
+    }
+    assert missing["Next"] == "Missing"
+    assert given_up == {"Variable": "$.Walk.Waited", "NumericGreaterThanEquals": 3_600, "Next": "MayStillRun"}
+    assert longer == {"Variable": "$.Walk.Most", "NumericLessThan": 64, "Next": "WaitLonger"}
+
+
+def test_the_stopper_does_nothing_after_the_workflows_own_errors_and_for_a_redriven_execution(
+    either: RenderedWorkflow,
+) -> None:
+    states = either.stopper["States"]
+    [rule] = states["IsOver"]["Choices"]
+    errors = [one["StringEquals"] for one in rule["And"][1]["Or"]]
+    assert (errors, rule["Next"]) == (["TrainingJobFailed", "TrainingJobStopped"], "Done")
+    assert states["WasRedriven"]["Choices"] == [
+        {"Variable": "$.Execution.Status", "StringEquals": "RUNNING", "Next": "Done"}
+    ]
+
+
 def test_the_stopper_looks_again_a_minute_later_and_then_ends(either: RenderedWorkflow) -> None:
     states = either.stopper["States"]
     assert states["Missing"]["Next"] == "HasLookedTwice"
