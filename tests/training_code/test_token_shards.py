@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import sys
 from pathlib import Path
 
@@ -55,6 +57,55 @@ def test_each_epoch_and_seed_has_another_order(folder: Path) -> None:
 def test_files_are_mapped_and_not_read_into_memory(folder: Path) -> None:
     corpus = TokenShards(folder, CONTEXT)
     assert all(isinstance(shard, np.memmap) for shard in corpus._shards)
+
+
+def test_a_token_that_the_model_has_not_is_refused_at_the_start_or_with_its_batch(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    TokenShards(folder, CONTEXT, vocabulary=1060, positions=CONTEXT).batch(0, 19)
+    refused = (
+        "the channel tokens must have tokens below vocab_size in config.json, 1059, got 1059 in tokens-00001.npy, which another "
+        "tokenizer has made"
+    )
+    with pytest.raises(ValueError, match=refused):
+        TokenShards(folder, CONTEXT, vocabulary=1059)
+    monkeypatch.setattr("token_shards.FIRST_TOKENS", 50)
+    np.save(folder / "tokens-00001.npy", np.arange(1000, 1061, dtype=np.uint16)[:58])
+    corpus = TokenShards(folder, CONTEXT, vocabulary=1056)
+    with pytest.raises(ValueError, match=r"got 1056 in tokens-00001\.npy"):
+        corpus.batch(0, len(corpus))
+
+
+def test_a_context_of_more_than_the_models_positions_is_refused(folder: Path) -> None:
+    refused = "context must be at most the model's positions, 7 in config.json, got 8"
+    with pytest.raises(ValueError, match=refused):
+        TokenShards(folder, CONTEXT, positions=7)
+
+
+def test_a_file_that_is_cut_or_of_another_kind_is_refused_by_name(folder: Path) -> None:
+    cut = folder / "tokens-00001.npy"
+    cut.write_bytes(cut.read_bytes()[:-1])
+    with pytest.raises(ValueError, match=r"the channel tokens must have whole files, got tokens-00001\.npy: "):
+        TokenShards(folder, CONTEXT)
+    np.save(cut, np.ones((30, 2)))
+    with pytest.raises(ValueError, match=r"like uint16, got float64 of shape \(30, 2\) in tokens-00001\.npy"):
+        TokenShards(folder, CONTEXT)
+
+
+def test_a_tokenizer_with_more_tokens_than_the_model_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text, output = tmp_path / "text.txt", tmp_path / "tokens"
+    text.write_text("text")
+    monkeypatch.setattr("sys.argv", ["", str(text), "--model", str(tmp_path), "--output", str(output)])
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "gpt2", "vocab_size": 255}))
+    refused = f"tokenizer must have at most the model's tokens, vocab_size 255 in {tmp_path}, got 256"
+    with pytest.raises(ValueError, match=re.escape(refused)):
+        prepare_tokens.main()
+    assert not output.exists()
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "gpt2", "vocab_size": 256}))
+    prepare_tokens.main()
+    assert list(output.iterdir())
 
 
 def test_a_channel_without_a_sequence_is_refused(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@
 
 A TEXT is a .txt file, which is one document, or a .parquet file with a document in each row of the column ``text``, for which
 pyarrow must be installed. FOLDER has a tokenizer.json of transformers; without it each byte is a token. Each document ends with
-the tokenizer's end-of-sequence token, or 0.
+the tokenizer's end-of-sequence token, or 0. With ``--model`` a tokenizer with more tokens than that model is an error.
 """
 
 from __future__ import annotations
@@ -39,6 +39,16 @@ def tokenizer_of(folder: Path | None) -> tuple[Callable[[str], list[int]], int, 
     return lambda text: tokenizer.encode(text, add_special_tokens=False), tokenizer.eos_token_id or 0, len(tokenizer)
 
 
+def check(vocabulary: int, model: Path) -> None:
+    from transformers import AutoConfig
+
+    size = AutoConfig.from_pretrained(model).get_text_config().vocab_size
+    if vocabulary > size:
+        raise ValueError(
+            f"tokenizer must have at most the model's tokens, vocab_size {size} in {model}, got {vocabulary}"
+        )
+
+
 def write(texts: Iterator[str], tokenizer: Path | None, folder: Path, shard_tokens: int = SHARD_TOKENS) -> list[Path]:
     """Write ``tokens-00000.npy`` and so on, of at most ``shard_tokens`` tokens each; returns the files."""
     encode, end, vocabulary = tokenizer_of(tokenizer)
@@ -67,8 +77,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("texts", nargs="+", type=Path)
     parser.add_argument("--tokenizer", type=Path)
+    parser.add_argument("--model", type=Path, help="the folder of the model that is to be trained")
     parser.add_argument("--output", type=Path, default=Path("tokens"))
     options = parser.parse_args()
+    if options.model:
+        check(tokenizer_of(options.tokenizer)[2], options.model)
     for file in write(documents(options.texts), options.tokenizer, options.output):
         print(f"{file}: {len(np.load(file, mmap_mode='r'))} tokens")
 

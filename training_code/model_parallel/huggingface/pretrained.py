@@ -74,6 +74,12 @@ def config_file(folder: Path) -> Path:
     return named if named in others else others[0]
 
 
+def token_limits(folder: Path) -> dict[str, int | None]:
+    """What tokens have to fit, for ``TokenShards``: the vocabulary and, of most models, the positions of the folder's model."""
+    sizes = AutoConfig.from_pretrained(config_file(folder)).get_text_config()
+    return {"vocabulary": sizes.vocab_size, "positions": getattr(sizes, "max_position_embeddings", None)}
+
+
 def model_flops(folder: Path, context: int) -> float:
     """Floating-point operations of a token, forward and backward, in all of the folder's model."""
     sizes = AutoConfig.from_pretrained(config_file(folder))

@@ -13,13 +13,27 @@ import numpy as np
 import torch
 from torch import Tensor
 
+# Of a file, which are compared with the vocabulary at the start; the others are with their batch.
+FIRST_TOKENS = 10_000_000
+
 
 class TokenShards:
-    """The sequences of a folder's files: ``context`` tokens and the one that follows each, int64."""
+    """The sequences of a folder's files: ``context`` tokens and the one that follows each, int64.
 
-    def __init__(self, folder: Path, context: int, seed: int = 0) -> None:
-        files = sorted(folder.glob("*.npy"))
-        self._shards = [np.load(file, mmap_mode="r") for file in files]
+    ``vocabulary`` and ``positions``: those of the model. Raises ValueError for tokens or a context that do not fit them.
+    """
+
+    def __init__(
+        self, folder: Path, context: int, seed: int = 0, vocabulary: int | None = None, positions: int | None = None
+    ) -> None:
+        if positions and context > positions:
+            raise ValueError(
+                f"context must be at most the model's positions, {positions} in config.json, got {context}"
+            )
+        self._files, self._vocabulary = sorted(folder.glob("*.npy")), vocabulary
+        self._shards = [opened(file) for file in self._files]
+        for number, shard in enumerate(self._shards):
+            self._check(shard[:FIRST_TOKENS], number)
         # The last sequence's last target is the token after it.
         counts = [max(0, len(shard) - 1) // context for shard in self._shards]
         self._ends = np.cumsum(counts)
@@ -46,4 +60,23 @@ class TokenShards:
         chosen = int(self._order[1][number])
         shard = int(np.searchsorted(self._ends, chosen, side="right"))
         start = (chosen - (int(self._ends[shard - 1]) if shard else 0)) * self._context
-        return self._shards[shard][start : start + self._context + 1].astype(np.int64)
+        return self._check(self._shards[shard][start : start + self._context + 1], shard).astype(np.int64)
+
+    def _check(self, tokens: np.ndarray, shard: int) -> np.ndarray:
+        if self._vocabulary and (largest := tokens.max(initial=0)) >= self._vocabulary:
+            raise ValueError(
+                f"the channel tokens must have tokens below vocab_size in config.json, {self._vocabulary}, got {largest} in "
+                f"{self._files[shard].name}, which another tokenizer has made"
+            )
+        return tokens
+
+
+def opened(file: Path) -> np.ndarray:
+    try:
+        tokens = np.load(file, mmap_mode="r")
+    except (OSError, ValueError) as error:
+        raise ValueError(f"the channel tokens must have whole files, got {file.name}: {error}") from error
+    if tokens.ndim != 1 or tokens.dtype.kind != "u":
+        got = f"{tokens.dtype} of shape {tokens.shape} in {file.name}"
+        raise ValueError(f"the channel tokens must have vectors of unsigned integers, like uint16, got {got}")
+    return tokens

@@ -28,7 +28,7 @@ from degrees import Degrees, degrees_of
 from loss_scale import LossScale
 from microbatches import Accumulated, Pipelined, evaluate, loss_of, mean
 from parallelize import data_rank, mesh_of
-from pretrained import export, model_flops, parallel_model
+from pretrained import export, model_flops, parallel_model, token_limits
 from token_shards import TokenShards
 from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh
@@ -93,8 +93,9 @@ def train(job: Job, options: argparse.Namespace, device: torch.device, watch: Wa
     degrees, source = degrees_of(options, job), job.channels["model"]
     mesh = mesh_of(degrees, device.type)
     share = partial(batch_of, size=options.batch_size, degrees=degrees, mesh=mesh, device=device)
-    corpus = TokenShards(job.channels["tokens"], options.context, options.seed)
-    validation = TokenShards(job.channels["validation"], options.context) if options.evaluate_every else None
+    limits = token_limits(source)
+    corpus = TokenShards(job.channels["tokens"], options.context, options.seed, **limits)
+    validation = TokenShards(job.channels["validation"], options.context, **limits) if options.evaluate_every else None
     model, optimizer = model_and_optimizer(source, options, degrees, mesh)
     scale = LossScale(degrees.precision)
     parts = Pipelined(model, scale, degrees, mesh, device) if degrees.pipeline > 1 else Accumulated(model, scale)
