@@ -153,7 +153,7 @@ def images(gpus: int, precision: str) -> dict[str, float | None]:
         make = [sys.executable, str(TRAINING_CODE / "heterogeneous" / "images" / "make_images.py"), folder]
         subprocess.run(make, check=True, stdout=subprocess.DEVNULL)
         channels = {"train": Path(folder) / "train"}
-        large = f"--epochs 2 --warm-up 0 --batch-size 64 --workers 8 --precision {precision}"
+        large = f"--epochs 2 --warm-up-epochs 0 --batch-size 64 --workers 8 --precision {precision}"
         printed = run(script, large, gpus=gpus, channels=channels)
         # The CPU computes in fp16 as well, with the same scaler.
         parity = f"{SMALL_IMAGES} --precision {'fp16' if precision == 'fp16' else 'fp32'}"

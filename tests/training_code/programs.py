@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import threading
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,6 +41,20 @@ def losses_of(lines: Iterable[str]) -> dict[str, str]:
     """The loss of each step and epoch that was printed, ``step 10`` and its digits."""
     found = (re.search(r"((?:step|epoch) \d+) loss ([\d.]+)", line) for line in lines)
     return {match[1]: match[2] for match in found if match}
+
+
+def record_of(checkpoints: Path) -> dict[str, Any]:
+    """What the newest checkpoint has of its run."""
+    import torch
+    import torch.distributed.checkpoint as dcp
+
+    newest = max(checkpoints.glob("step-*"))
+    size = dcp.FileSystemReader(newest).read_metadata().state_dict_metadata["record"].size
+    record = torch.empty(size, dtype=torch.uint8)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "torch.distributed is disabled")
+        dcp.load({"record": record}, checkpoint_id=newest, no_dist=True)
+    return dict(json.loads(bytes(record.tolist())))
 
 
 class Interpreted:

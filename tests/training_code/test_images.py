@@ -6,12 +6,13 @@ import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
-from programs import TRAINING_CODE, Ended, Program, free_port, losses_of, variables
+from programs import TRAINING_CODE, Ended, Program, free_port, losses_of, record_of, variables
 
 IMAGES = TRAINING_CODE / "heterogeneous" / "images"
 ON_ADDRESS = Path(__file__).parent / "on_address.py"
@@ -39,7 +40,7 @@ class Size:
 
     def command(self, port: int) -> list[str]:
         sizes = f"--batch-size {self.batch} --epochs {self.epochs} --port {port} {self.arguments}"
-        return ["--classes", "10", "--log-every", "1", "--warm-up", "1", "--workers", "1", *sizes.split()]
+        return ["--classes", "10", "--log-every", "1", "--warm-up-epochs", "1", "--workers", "1", *sizes.split()]
 
 
 SMALL = Size(60, 8, 2, stop_at=10, arguments="--depth 26 --width 8 --size 32")
@@ -81,9 +82,8 @@ class Hosts:
         self._programs += started
         return started
 
-    def checkpoint(self) -> dict[str, torch.Tensor]:
-        file = self.base / "trainer" / "checkpoints" / "last.pt"
-        return dict(torch.load(file, map_location="cpu", weights_only=True))
+    def checkpoint(self) -> dict[str, Any]:
+        return record_of(self.base / "trainer" / "checkpoints")
 
     def close(self) -> None:
         for program in self._programs:
@@ -97,7 +97,7 @@ class Trainings:
     size: Size
     alone: Ended
     stopped: list[str]
-    between: dict[str, torch.Tensor]
+    between: dict[str, Any]
     resumed: list[Ended]
 
 
@@ -149,10 +149,10 @@ def test_every_file_is_read_once_an_epoch_also_in_that_of_the_interruption(train
 def test_the_checkpoint_of_an_interruption_counts_the_files_that_were_read_before_it(trainings: Trainings) -> None:
     steps = int(trainings.between["steps"]) - trainings.size.steps  # of the second epoch
     assert 0 < steps < trainings.size.steps
-    counts = trainings.between["reads"]
+    counts = trainings.between["states"]["reads"]["reads"]
     assert len(counts) == trainings.size.files
-    assert int(counts.max()) == 1
-    assert int(counts.sum()) == steps * trainings.size.batch
+    assert max(counts) == 1
+    assert sum(counts) == steps * trainings.size.batch
 
 
 def test_an_interrupted_training_has_the_losses_of_one_that_was_not(trainings: Trainings) -> None:

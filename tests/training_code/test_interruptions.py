@@ -296,7 +296,7 @@ def test_a_schedule_changes_the_losses_of_each_script(
     assert constant != scheduled
 
 
-@pytest.mark.soak  # test_whole_checkpoint.py and test_train.py have PyTorch's
+@pytest.mark.soak  # test_checkpoints.py and test_train.py have PyTorch's
 @pytest.mark.parametrize("name", [name for name, kind in KINDS.items() if kind.packages == TENSORFLOW])
 def test_a_resumed_training_of_tensorflow_has_the_learning_rate_of_its_own_arguments(
     uninterrupted: Callable[[str], tuple[Path, dict[str, str]]],

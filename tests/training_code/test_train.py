@@ -30,7 +30,7 @@ UNEVEN = (
     "3",
     "--batch-size",
     "500",
-)  # of 1,437 digits: three batches for two ranks, of which one is left out
+)  # of 1,437 digits: two steps of two ranks, the second of 219 and 218
 
 
 Start = Callable[..., Program]
@@ -127,7 +127,11 @@ def test_the_accuracy_that_is_printed_last_is_the_saved_models(alone: Ended, lap
 
 
 def test_every_tenth_step_prints_its_loss_and_the_rate(alone: Ended) -> None:
-    steps = [line.split()[1] for line in alone.lines if re.fullmatch(r"step \d+ loss [\d.]+ samples/s \d+", line)]
+    steps = [
+        line.split()[1]
+        for line in alone.lines
+        if re.fullmatch(r"step \d+ loss [\d.]+ learning_rate 0\.003000 samples/s \d+", line)
+    ]
     assert steps == [str(step) for step in range(10, 8 * 23 + 1, 10)]  # 8 epochs of 1,437 digits by 64
 
 
@@ -207,7 +211,7 @@ def test_ranks_that_are_stopped_keep_the_step_that_they_are_in(
     assert again.stop().code == 0
 
 
-@pytest.mark.soak  # test_whole_checkpoint.py has the other kinds' checkpoints
+@pytest.mark.soak  # test_checkpoints.py has the other kinds' checkpoints
 @pytest.mark.parametrize("sharded", [(), ("--shard",)], ids=["whole", "sharded"])
 def test_a_resumed_training_has_the_learning_rate_of_its_own_arguments(
     start: Start, tmp_path: Path, sharded: tuple[str, ...]
@@ -224,15 +228,15 @@ def test_ranks_of_an_uneven_dataset_continue_from_their_checkpoint(
     start: Start, tmp_path: Path, two_ranks: Ended
 ) -> None:
     assert start(tmp_path, *UNEVEN, "--epochs", "1", "--checkpoint-every", "1", processes=2).end().code == 0
-    shutil.copy(tmp_path / "output" / "checkpoints" / "last.pt", tmp_path)
     ended = start(tmp_path, *UNEVEN, "--checkpoint-every", "1", processes=2).end()
     assert ended.losses == two_ranks.losses[1:]
 
 
-def test_ranks_of_an_uneven_dataset_take_equally_many_steps(two_ranks: Ended) -> None:
+def test_ranks_of_an_uneven_dataset_take_equally_many_steps_and_read_each_sample(two_ranks: Ended) -> None:
     assert two_ranks.code == 0, two_ranks
-    said = "data_service: each epoch leaves out 1 of 3 batches, so that 2 ranks read 1 each"
-    assert any(said in line for line in two_ranks.lines), two_ranks
+    epochs = [line for line in two_ranks.lines if line.startswith("data_service epoch=")]
+    assert len(epochs) == 3
+    assert all(" batches=2 dropped_samples=0 " in line for line in epochs), epochs
 
 
 def test_two_ranks_train_exactly_alike_with_a_data_host_and_without(
@@ -243,10 +247,11 @@ def test_two_ranks_train_exactly_alike_with_a_data_host_and_without(
     assert len(losses) == 3
 
 
-def test_a_batch_size_that_leaves_a_rank_without_a_batch_is_an_error_that_says_so(start: Start, tmp_path: Path) -> None:
+def test_a_batch_that_an_epoch_cannot_fill_is_an_error_that_says_so(start: Start, tmp_path: Path) -> None:
     ended = start(tmp_path, *ONE_WORKER, "--epochs", "2", "--batch-size", "2000", processes=2).end()
     assert ended.code != 0
-    assert any("set a smaller batch_size than 2000" in line for line in ended.lines), ended
+    said = "batch_size times ranks must be from 1 to the number of samples, 1437, like 64, got 4000"
+    assert any(said in line for line in ended.lines), ended
 
 
 EVEN = (*ONE_WORKER, "--epochs", "2", "--batch-size", "200")  # of 1,437 digits: four batches for each of two ranks

@@ -9,6 +9,15 @@ import torch
 from torch import Tensor
 
 
+def check_batch(length: int, batch: int) -> None:
+    """Raise ValueError where an epoch of ``length`` samples is less than a batch over all ranks."""
+    if length < 1:
+        raise ValueError(f"the dataset must have at least one sample, got {length}")
+    if not 1 <= batch <= length:
+        allowed = f"from 1 to the number of samples, {length}, like {min(64, length)}"
+        raise ValueError(f"batch_size times ranks must be {allowed}, got {batch}")
+
+
 class Order:
     """Epochs of all ``length`` samples, each a permutation of its own, in steps of ``batch`` samples over all ranks.
 
@@ -16,13 +25,7 @@ class Order:
     """
 
     def __init__(self, length: int, batch: int, seed: int) -> None:
-        if length < 1:
-            raise ValueError(f"the dataset must have at least one sample, got {length}")
-        if not 1 <= batch <= length:
-            raise ValueError(
-                "batch_size times ranks must be from 1 to the number of samples, "
-                f"{length}, like {min(64, length)}, got {batch}"
-            )
+        check_batch(length, batch)
         self.length, self.batch, self.seed = length, batch, seed
         self.steps_of_an_epoch = -(-length // batch)
 

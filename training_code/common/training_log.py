@@ -46,8 +46,8 @@ class TrainingLog:
         yield
         self._began += time.perf_counter() - paused
 
-    def write(self, step: int, **values: float) -> None:
-        """Log a step's values, and the rate since the last call, which is unknown where that were no steps.
+    def write(self, step: int, **values: float) -> float | None:
+        """Log a step's values, and the rate since the last call, which is returned too; unknown, None, where that were no steps.
 
         Reading a value from the device is the caller's.
         """
@@ -55,7 +55,7 @@ class TrainingLog:
         rate = self._count / (now - self._began) if self._count else None
         self._count, self._began = 0, now
         if self._job.rank != 0:
-            return
+            return rate
         values |= self._of_the_device(rate)
         text = " ".join(f"{name} {value:.6f}" for name, value in values.items())
         print(f"step {step} {text} {self._unit}/s {'unknown' if rate is None else f'{rate:.0f}'}\n", end="", flush=True)
@@ -64,6 +64,7 @@ class TrainingLog:
             for name, value in {**values, **measured}.items():
                 self._writer.add_scalar(name, value, step)
             self._writer.flush()
+        return rate
 
     def _of_the_device(self, rate: float | None) -> Mapping[str, float]:
         if self._device.type != "cuda":

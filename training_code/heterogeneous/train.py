@@ -16,31 +16,24 @@ current step.
 from __future__ import annotations
 
 import argparse
-import math
 import os
-import time
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Mapping
 
 import torch
-import torch.distributed as dist
-import torch.nn.functional as F
-from common.job import Job, use_the_jobs_network
+from common.checkpoints import Checkpointer, Progress
+from common.job import Job
+from common.loss import MeanLoss, batch_loss, counted, token_loss
 from common.optimization import add_schedule, scheduled_rate, set_learning_rate
+from common.order import check_batch
 from common.precision import Precision
-from common.process_group import device_of, freeze_objects, leave_process_group, to_device
+from common.process_group import freeze_objects, process_group, to_device
+from common.seeding import seed_step
 from common.stopping import Stop
-from common.whole_checkpoint import read, write
+from common.training_log import TrainingLog
 from data_service import Batches, read_batches
 from model import Digits, accuracy, held_out, network
 from torch import Tensor, nn
-from torch.distributed.checkpoint.state_dict import (
-    StateDictOptions,
-    get_model_state_dict,
-    get_state_dict,
-    set_state_dict,
-)
+from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
@@ -124,7 +117,7 @@ def build(job: Job, options: argparse.Namespace, device: torch.device) -> nn.Mod
     return DistributedDataParallel(model) if job.ranks > 1 else model
 
 
-# However the model is sharded, its checkpoint and its file contain all of it under its own names.
+# However the model is sharded, its file contains all of it under its own names.
 WHOLE = StateDictOptions(full_state_dict=True, cpu_offload=True)
 
 
@@ -135,12 +128,14 @@ def step(
     model: nn.Module,
     optimizer: torch.optim.Optimizer,
     precision: Precision,
-    batch: Mapping[str, Tensor],
-    device: torch.device,
+    images: Tensor,
+    labels: Tensor,
+    count: Tensor,
+    ranks: int,
 ) -> Tensor:
-    images, labels = to_device(batch["image"], device), to_device(batch["label"], device)
+    """One step on ``count`` samples over all ranks. Returns this rank's part of the loss."""
     with precision.autocast():
-        loss = F.cross_entropy(model(images), labels)
+        loss = token_loss(model(images), labels, count, shares=ranks)
     optimizer.zero_grad()
     precision.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
     precision.scaler.step(optimizer)
@@ -151,119 +146,103 @@ def step(
 # -- Run --------------------------------------------------------------------------------------------------------------
 
 
-def train(job: Job, options: argparse.Namespace, batches: Batches, stop: Stop) -> None:
-    device = device_of(job)
-    if job.ranks > 1:
-        # gloo too for what is agreed on besides the training.
-        dist.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo")
-    model = build(job, options, device)
-    optimizer = torch.optim.Adam(model.parameters(), lr=options.learning_rate)
-    precision = Precision(options.precision, device)
-    progress = restore(job, model, optimizer, precision)
-    batches.load_state_dict(progress.position)
-    first = progress.position["epoch"]
+class Training:
+    """The model with its optimizer, and all that a checkpoint has of them."""
+
+    def __init__(self, job: Job, options: argparse.Namespace, batches: Batches, device: torch.device) -> None:
+        self.job, self.options, self.batches, self.device = job, options, batches, device
+        self.model = build(job, options, device)
+        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=options.learning_rate)
+        self.precision, self.epoch_loss = Precision(options.precision, device), MeanLoss(device, job.ranks)
+        self.log = TrainingLog(job, device, unit="samples")
+        assert batches.plan is not None
+        self.length = batches.plan.length or 0
+        check_batch(self.length, options.batch_size * job.ranks)
+        self.checkpointer = Checkpointer(
+            job,
+            [self.model],
+            [self.optimizer],
+            fixed={"seed": options.seed, "digits": self.length},
+            free={"batch_size": options.batch_size},
+            states={"data": batches, "scaler": self.precision.scaler, "epoch_loss": self.epoch_loss},
+        )
+        self.progress = self.checkpointer.restore()
+
+    def step(self, batch: Mapping[str, Tensor]) -> None:
+        """Train on a batch, of which ``progress`` is the place."""
+        options, steps, batch_size = self.options, self.progress.steps + 1, self.options.batch_size * self.job.ranks
+        epoch, read = divmod(self.progress.samples, self.length)
+        at, total = epoch * len(self.batches) + read / batch_size + 1, options.epochs * len(self.batches)
+        rate = scheduled_rate(options, at, total, batch_size)
+        set_learning_rate([self.optimizer], rate)
+        seed_step(options.seed, self.progress.samples, self.job.rank)
+        images, labels = to_device(batch["image"], self.device), to_device(batch["label"], self.device)
+        count = counted(labels)
+        loss = step(self.model, self.optimizer, self.precision, images, labels, count, self.job.ranks)
+        self.epoch_loss.add(loss, count)
+        before, self.progress = self.progress.samples, Progress(steps, self.samples())
+        self.log.count(self.progress.samples - before)
+        if steps % 10 == 0:
+            self.log.write(steps, loss=batch_loss(loss), learning_rate=rate)
+        if options.checkpoint_every and steps % options.checkpoint_every == 0:
+            self.checkpointer.save(self.progress)
+
+    def samples(self) -> int:
+        """Those that all ranks have read, by the position of the data."""
+        position = self.batches.state_dict()
+        return int(position["epoch"] * self.length + position["samples"])
+
+    def whole(self) -> dict[str, Tensor]:
+        """All of the model in the host's memory, on rank 0; every rank takes part."""
+        return get_model_state_dict(self.model, options=WHOLE)  # type: ignore[return-value]
+
+
+def train(training: Training, stop: Stop) -> None:
+    job, batches = training.job, training.batches
+    first = batches.state_dict()["epoch"]
     if job.local_rank == 0:
         processes = f"{job.local_ranks} of {job.ranks} processes"
-        print(f"host {job.host} of {job.group} trains on {device.type}, {processes}, from epoch {first}", flush=True)
-
-    def take_step(batch: Mapping[str, Tensor]) -> Tensor:
-        set_learning_rate([optimizer], scheduled_rate(options, progress.steps, options.epochs * len(batches)))
-        return step(model, optimizer, precision, batch, device)
-
-    def checkpoint() -> Mapping[str, Any]:
-        whole, states = get_state_dict(model, optimizer, options=WHOLE)  # every rank takes part
-        progress.position = batches.state_dict()
-        if job.rank == 0:
-            scaler = precision.scaler.state_dict()
-            write(job, {"model": whole, "optimizer": states, "scaler": scaler, **asdict(progress)})
-        return whole
-
+        print(
+            f"host {job.host} of {job.group} trains on {training.device.type}, {processes}, from epoch {first}",
+            flush=True,
+        )
     freeze_objects()
-    for epoch in range(first, options.epochs):
-        loss = run_epoch(job, options, take_step, batches.epoch(epoch), device, progress, checkpoint, stop)
-        whole = checkpoint()
+    for epoch in range(first, training.options.epochs):
+        for batch in batches.epoch(epoch):
+            training.step(batch)
+            if stop.check():
+                break
+        else:
+            loss, whole = training.epoch_loss.read(), training.whole()
+            if job.rank == 0:
+                right = evaluate(job, whole, training.device)
+                print(f"epoch {epoch} loss {loss:.6f} accuracy on held-out digits {right:.4f}", flush=True)
+        training.progress.samples = training.samples()
+        training.checkpointer.save(training.progress)
         if stop.agreed:
             break
-        if job.rank == 0:
-            right = evaluate(job, whole, device)
-            print(f"epoch {epoch} loss {loss:.6f} accuracy on held-out digits {right:.4f}", flush=True)
-    whole = get_model_state_dict(model, options=WHOLE)
+    training.checkpointer.wait()
+    whole = training.whole()
     if job.rank == 0 and stop.agreed:
-        print(f"stopped by SIGTERM with the checkpoint of step {progress.steps}", flush=True)
+        print(f"stopped by SIGTERM with the checkpoint of step {training.progress.steps}", flush=True)
     elif job.rank == 0:
         job.model.mkdir(parents=True, exist_ok=True)
         torch.save(whole, job.model / "model.pt")
-        print(f"accuracy {evaluate(job, whole, device):.4f}", flush=True)
+        print(f"accuracy {evaluate(job, whole, training.device):.4f}", flush=True)
 
 
-@dataclass
-class Progress:
-    """How far the training is: steps taken, where the batches' reader stands, and the losses of the epoch that is under way."""
-
-    steps: int
-    position: Mapping[str, Any]
-    losses: list[float]
-
-
-def run_epoch(
-    job: Job,
-    options: argparse.Namespace,
-    take_step: Callable[[Mapping[str, Tensor]], Tensor],
-    batches: Iterable[Mapping[str, Tensor]],
-    device: torch.device,
-    progress: Progress,
-    checkpoint: Callable[[], object],
-    stop: Stop,
-) -> float:
-    """One pass over what is left of an epoch's batches, or until ``stop``. Returns the mean loss of the epoch on this rank."""
-    losses: list[Tensor] = [torch.tensor(loss, device=device) for loss in progress.losses]
-    samples, began = 0, time.perf_counter()
-    for batch in batches:
-        progress.steps += 1
-        losses.append(take_step(batch))
-        samples += len(batch["label"])
-        if job.rank == 0 and progress.steps % 10 == 0:
-            rate = samples * job.ranks / (time.perf_counter() - began)
-            print(f"step {progress.steps} loss {losses[-1].item():.6f} samples/s {rate:.0f}", flush=True)
-        if options.checkpoint_every and progress.steps % options.checkpoint_every == 0:
-            progress.losses = torch.stack(losses).tolist()
-            checkpoint()
-        if stop.check():
-            progress.losses = torch.stack(losses).tolist()
-            break
-    else:
-        progress.losses = []
-    return torch.stack(losses).mean().item() if losses else math.nan
-
-
-def evaluate(job: Job, whole: Mapping[str, Any], device: torch.device) -> float:
+def evaluate(job: Job, whole: Mapping[str, Tensor], device: torch.device) -> float:
     model = network().to(device)
     model.load_state_dict(whole)
     images, labels = held_out(job.channels.get("digits"))
     return accuracy(model, images.to(device), labels.to(device))
 
 
-def restore(job: Job, model: nn.Module, optimizer: torch.optim.Optimizer, precision: Precision) -> Progress:
-    """Go on where the checkpoint stands; returns how far that is."""
-    states = read(job)
-    if states["steps"] == 0:
-        return Progress(0, {"epoch": 0, "ranks": job.ranks, "delivered": []}, [])
-    whole = {"model_state_dict": states["model"], "optim_state_dict": states["optimizer"]}
-    set_state_dict(model, optimizer, **whole, options=WHOLE)
-    if states.get("scaler"):  # none where the training before was not in fp16
-        precision.scaler.load_state_dict(states["scaler"])
-    return Progress(states["steps"], states["position"], states["losses"])
-
-
 def main() -> None:
-    options = config()
-    job = Job.here()
-    use_the_jobs_network()
+    options, job = config(), Job.here()
     # The other cores of a host are its workers', or of the other processes that train.
-    torch.set_num_threads(1)
-    with batches_of(job, options) as batches:
-        train(job, options, batches, Stop())
-        leave_process_group()
+    with batches_of(job, options) as batches, process_group(job) as device:
+        train(Training(job, options, batches, device), Stop())
 
 
 if __name__ == "__main__":

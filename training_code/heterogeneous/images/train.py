@@ -20,18 +20,19 @@ import os
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import torch
 import torch.distributed as dist
-import torch.nn.functional as F
+from common.checkpoints import Checkpointer, Progress
 from common.job import Job
-from common.optimization import parameter_groups, set_learning_rate, warmup_cosine
+from common.loss import MeanLoss, batch_loss, counted, token_loss
+from common.optimization import add_schedule, parameter_groups, scheduled_rate, set_learning_rate
+from common.order import check_batch
 from common.precision import Precision
 from common.process_group import freeze_objects, process_group, to_device
+from common.seeding import seed_step
 from common.stopping import Stop
 from common.training_log import TrainingLog
-from common.whole_checkpoint import restore, write
 from data_service import Batches, read_batches
 from image_folder import ImageFolder
 from resnet import DEPTHS, ResNet
@@ -56,10 +57,9 @@ def config() -> argparse.Namespace:
     add("--size", type=int, default=224, help="pixels of an image's side in training")
     add("--epochs", type=int, default=90)
     add("--batch-size", type=int, default=64, help="of each process that trains")
-    add(
-        "--learning-rate", type=float, default=0.1, help="the peak for 256 images in a step; it grows with their number"
-    )
-    add("--warm-up", type=int, default=5, help="epochs until the peak, at most half of all")
+    add_schedule(parser, peak=0.1)
+    parser.set_defaults(base_batch_size=256, least_rate=0.0)
+    add("--warm-up-epochs", type=int, default=5, help="until the peak, at most half of all, in place of --warm-up")
     add("--weight-decay", type=float, default=1e-4)
     add("--smoothing", type=float, default=0.1, help="of the labels")
     add("--precision", choices=("auto", "fp32", "bf16", "fp16"), default="auto")
@@ -128,10 +128,13 @@ def step(
     precision: Precision,
     images: Tensor,
     labels: Tensor,
+    count: Tensor,
+    ranks: int,
     smoothing: float,
 ) -> Tensor:
+    """One step on ``count`` images over all ranks. Returns this rank's part of the loss."""
     with precision.autocast():
-        loss = F.cross_entropy(forward(images), labels, label_smoothing=smoothing)
+        loss = token_loss(forward(images), labels, count, ranks, smoothing)
     optimizer.zero_grad()
     precision.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
     precision.scaler.step(optimizer)
@@ -160,93 +163,101 @@ def evaluate(job: Job, options: argparse.Namespace, model: nn.Module, device: to
 # -- Run --------------------------------------------------------------------------------------------------------------
 
 
-class Epoch:
-    """An epoch's sums: how often each file was trained on, and the loss; on this rank until they are added up."""
+class Reads:
+    """How often each file was trained on in an epoch, over all ranks."""
 
     def __init__(self, files: int) -> None:
-        self.reads = torch.zeros(files, dtype=torch.int32)
-        self.loss = torch.zeros((), dtype=torch.float64)
+        self._reads = torch.zeros(files, dtype=torch.int32)
 
-    def add(self, indices: Tensor, loss: Tensor) -> None:
-        self.reads.index_add_(0, indices, torch.ones(len(indices), dtype=torch.int32))
-        self.loss = self.loss.to(loss.device) + loss.double() * len(indices)  # it does not wait for the device
+    def add(self, files: Tensor) -> None:
+        self._reads.index_add_(0, files, torch.ones(len(files), dtype=torch.int32))
 
-    def over_all_ranks(self) -> dict[str, Tensor]:
-        reads, loss = self.reads.clone(), self.loss.cpu().clone()
+    def state_dict(self) -> dict[str, list[int]]:
+        """The same on all ranks, each of which has to call it."""
+        reads = self._reads.clone()
         dist.all_reduce(reads)
-        dist.all_reduce(loss)
-        return {"reads": reads, "loss": loss}
+        return {"reads": reads.tolist()}
 
-    def resume(self, sums: Mapping[str, Tensor], rank: int) -> None:
-        if rank == 0:
-            self.reads, self.loss = sums["reads"], sums["loss"]
+    def load_state_dict(self, state: Mapping[str, list[int]]) -> None:
+        self._reads.zero_()
+        if dist.get_rank() == 0:
+            self._reads.copy_(torch.tensor(state["reads"], dtype=torch.int32))
 
     def report(self) -> str:
-        sums = self.over_all_ranks()
-        once, more = int((sums["reads"] == 1).sum()), int((sums["reads"] > 1).sum())
-        mean = sums["loss"].item() / max(1, int(sums["reads"].sum()))
-        return f"loss {mean:.6f} files read once {once}, more often {more}, never {len(self.reads) - once - more}"
+        """Of the epoch, and begin another."""
+        reads = self.state_dict()["reads"]
+        once, never = reads.count(1), reads.count(0)
+        self._reads.zero_()
+        return f"files read once {once}, more often {len(reads) - once - never}, never {never}"
 
 
 def train(job: Job, options: argparse.Namespace, batches: Batches, device: torch.device, stop: Stop) -> None:
     model = build(options, device)
     forward, precision = forward_of(model, job, device, options), Precision(options.precision, device)
-    peak = options.learning_rate * options.batch_size * job.ranks / 256
-    optimizer = torch.optim.SGD(parameter_groups(model, options.weight_decay), peak, momentum=0.9, nesterov=True)
+    optimizer = torch.optim.SGD(parameter_groups(model, options.weight_decay), 0.1, momentum=0.9, nesterov=True)
     assert batches.plan is not None
-    files = batches.plan.length or 0
-    states, epoch = restore(job, model, optimizer, precision.scaler), Epoch(files)
-    if (steps := states["steps"]) > 0:
-        batches.load_state_dict(states["position"])
-        epoch.resume(states, job.rank)
+    files, batch_size = batches.plan.length or 0, options.batch_size * job.ranks
+    check_batch(files, batch_size)
+    loss_of_epoch, reads = MeanLoss(device, job.ranks), Reads(files)
+    checkpointer = Checkpointer(
+        job,
+        [model],
+        [optimizer],
+        fixed={"seed": options.seed, "files": files},
+        free={"batch_size": options.batch_size},
+        states={"data": batches, "scaler": precision.scaler, "loss": loss_of_epoch, "reads": reads},
+    )
+    progress = checkpointer.restore()
     first, total = batches.state_dict()["epoch"], options.epochs * len(batches)
-    warm_up = min(options.warm_up, options.epochs // 2) * len(batches)
+    options.warm_up = options.warm_up or min(options.warm_up_epochs, options.epochs // 2) * len(batches)
     if job.local_rank == 0:
-        where = f"host {job.host} trains on {device.type} in {precision.name}"
-        print(f"{where}, {job.local_ranks} of {job.ranks} processes, from step {steps} in epoch {first}", flush=True)
+        where = (
+            f"host {job.host} trains on {device.type} in {precision.name}, {job.local_ranks} of {job.ranks} processes"
+        )
+        print(f"{where}, from step {progress.steps} in epoch {first}", flush=True)
     log = TrainingLog(job, device, unit="images")
     freeze_objects()
-    for number in range(first, options.epochs):
-        for batch in batches.epoch(number):
-            steps += 1
-            set_learning_rate([optimizer], peak * warmup_cosine(steps, total, warm_up, least=0.0))
-            loss = step(forward, optimizer, precision, *on_device(batch, device), options.smoothing)
-            epoch.add(batch["index"], loss)
-            log.count(len(batch["index"]) * job.ranks)
-            if steps % options.log_every == 0 and job.rank == 0:
-                log.write(steps, loss=loss.item())
-            stopping = stop.check()
-            ends = steps % len(batches) == 0  # whoever goes on from there evaluates and reports the epoch
-            if stopping or ends or (options.checkpoint_every and steps % options.checkpoint_every == 0):
-                keep(job, model, optimizer, precision, batches, steps, epoch)
-            if stopping:
-                if job.rank == 0:
-                    print(f"stopped by SIGTERM with the checkpoint of step {steps}", flush=True)
-                return
-        report, epoch = epoch.report(), Epoch(files)
-        accuracy = f" accuracy {evaluate(job, options, model, device):.4f}" if options.validation else ""
+    for epoch in range(first, options.epochs):
+        for batch in batches.epoch(epoch):
+            at = epoch * len(batches) + (progress.samples - epoch * files) / batch_size + 1
+            rate = scheduled_rate(options, at, total, batch_size)
+            set_learning_rate([optimizer], rate)
+            seed_step(options.seed, progress.samples, job.rank)
+            images, labels = on_device(batch, device)
+            count = counted(labels)
+            loss = step(forward, optimizer, precision, images, labels, count, job.ranks, options.smoothing)
+            loss_of_epoch.add(loss, count)
+            reads.add(batch["index"])
+            before, progress = progress.samples, Progress(progress.steps + 1, samples_read(batches, files))
+            log.count(progress.samples - before)
+            if progress.steps % options.log_every == 0:
+                log.write(progress.steps, loss=batch_loss(loss), learning_rate=rate)
+            if options.checkpoint_every and progress.steps % options.checkpoint_every == 0:
+                checkpointer.save(progress)
+            if stop.check():
+                break
+        # Before the evaluation: whoever goes on from there evaluates and reports the epoch.
+        checkpointer.save(progress)
+        if stop.agreed:
+            break
+        with log.paused():
+            report = f"loss {loss_of_epoch.read():.6f} {reads.report()}"
+            accuracy = f" accuracy {evaluate(job, options, model, device):.4f}" if options.validation else ""
         if job.rank == 0:
-            print(f"epoch {number} {report}{accuracy}", flush=True)
-        keep(job, model, optimizer, precision, batches, steps, epoch)  # from which any number of ranks can go on
-    if job.rank == 0:
+            print(f"epoch {epoch} {report}{accuracy}", flush=True)
+        progress.samples = samples_read(batches, files)
+    checkpointer.wait()
+    if job.rank == 0 and stop.agreed:
+        print(f"stopped by SIGTERM with the checkpoint of step {progress.steps}", flush=True)
+    elif job.rank == 0:
         job.model.mkdir(parents=True, exist_ok=True)
         torch.save(model.state_dict(), job.model / "model.pt")
 
 
-def keep(
-    job: Job,
-    model: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    precision: Precision,
-    batches: Batches,
-    steps: int,
-    epoch: Epoch,
-) -> None:
-    sums = epoch.over_all_ranks()  # every rank takes part
-    if job.rank == 0:
-        states: dict[str, Any] = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
-        states |= {"scaler": precision.scaler.state_dict(), "position": batches.state_dict(), "steps": steps, **sums}
-        write(job, states)
+def samples_read(batches: Batches, files: int) -> int:
+    """By all ranks, by the position of the data."""
+    position = batches.state_dict()
+    return int(position["epoch"] * files + position["samples"])
 
 
 def main() -> None:
