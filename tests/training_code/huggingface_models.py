@@ -34,6 +34,8 @@ SIZES = {"vocab_size": 64, "hidden_size": 32, "intermediate_size": 32, "num_hidd
 SIZES |= {"num_key_value_heads": 2, "head_dim": 8, "max_position_embeddings": 64, "pad_token_id": 0}
 EXPERTS = {"moe_intermediate_size": 16, "num_experts": 4, "num_local_experts": 4, "num_experts_per_tok": 2}
 GPT2 = {"vocab_size": 64, "n_positions": 64, "n_embd": 32, "n_layer": 2, "n_head": 4}
+LATENT = {"kv_lora_rank": 16, "q_lora_rank": 16, "qk_rope_head_dim": 8, "qk_nope_head_dim": 8, "v_head_dim": 8}
+GROUPS = {"n_routed_experts": 4, "n_group": 2, "topk_group": 1, "first_k_dense_replace": 1, "moe_intermediate_size": 16}
 MODELS = {
     "gpt2": ("gpt2", GPT2),
     "gpt2, untied": ("gpt2", GPT2 | {"tie_word_embeddings": False}),
@@ -44,6 +46,7 @@ MODELS = {
     "gemma3": ("gemma3_text", SIZES | {"head_dim": 16}),
     "mixtral": ("mixtral", SIZES | EXPERTS),
     "qwen3_moe": ("qwen3_moe", SIZES | EXPERTS),
+    "deepseek_v3": ("deepseek_v3", SIZES | LATENT | GROUPS | {"num_key_value_heads": 4, "num_experts_per_tok": 2}),
 }
 TOKENS = torch.arange(24).view(2, 12) % 64
 ONE, EXPERT = "model.safetensors", "model.layers.1.block_sparse_moe.experts.2.w3.weight"
@@ -60,8 +63,8 @@ def make(folder: Path) -> None:
         values[name] = [by_kind(begun(config, seed=0)), by_kind(model)]
         config.save_pretrained(folder / f"{name}, initial")
         expected[f"{name}, initial"] = described(begun(config, seed=0))
-        for parameter in model.parameters():  # those that begin as ones or zeros too
-            torch.nn.init.normal_(parameter, 0.1, 0.2)
+        for value in model.state_dict(keep_vars=True).values():  # those that begin as ones or zeros too
+            torch.nn.init.normal_(value, 0.1, 0.2)
         model.save_pretrained(folder / name)
         if name == "mixtral":
             model.save_pretrained(folder / "mixtral, fused", save_original_format=False)
@@ -79,7 +82,8 @@ def make(folder: Path) -> None:
         if list(path.glob("*.safetensors")):
             expected[path.name] = described(from_pretrained(path))
     torch.save(expected, folder / "expected.pt")
-    print(json.dumps({"values": values, "refused": refused(folder)}))
+    of_seeds = [[value.flatten()[-1].item() for value in begun(config, seed).state_dict().values()] for seed in (0, 1)]
+    print(json.dumps({"values": values, "of_seeds": of_seeds, "refused": refused(folder)}))
 
 
 def store(folder: Path, name: str, tensors: dict[str, Tensor]) -> None:
@@ -110,13 +114,14 @@ def refused(folder: Path) -> dict[str, str]:
     shutil.copytree(folder / "llama, initial", folder / "llama, pickled")
     (folder / "llama, pickled" / "pytorch_model.bin").touch()
     errors = {}
-    names = [
-        path.name for path in folder.iterdir() if path.is_dir() and path.name not in torch.load(folder / "expected.pt")
-    ]
+    known = torch.load(folder / "expected.pt")
+    cases = [(path.name, path, Degrees()) for path in folder.iterdir() if path.is_dir() and path.name not in known]
+    cases.append(("mixtral over tensor", folder / "mixtral", Degrees(tensor=2)))
     with process_group(Job.here()):
-        for name in names:
+        mesh = mesh_of(Degrees(), "cpu")
+        for name, path, degrees in cases:
             try:
-                parallel_model(folder / name, Degrees(), mesh_of(Degrees(), "cpu"), batch=2, seed=0)
+                parallel_model(path, degrees, mesh, batch=2, seed=0)
             except ValueError as error:
                 errors[name] = str(error)
     return errors

@@ -37,6 +37,7 @@ MORE_CASES = (
     ("gemma3", "data_shard"),
     ("gemma3", "tensor"),
     ("mixtral, fused", "data_shard"),
+    ("deepseek_v3", "data_shard"),
     ("gpt2, untied, initial", "data_shard"),
     ("llama, initial", "tensor"),
     ("llama, initial", "data_shard"),
@@ -47,7 +48,18 @@ MUST = "the channel model must have"
 EXPERT = "model.layers.1.block_sparse_moe.experts.2.w3.weight"
 LISTED = "model.layers.0.input_layernorm.weight"
 SHARD = f"the whole file model-00002-of-00004.safetensors with {LISTED}"
-MODELS = ("gpt2", "gpt2, untied", "llama", "mistral", "qwen3", "gemma2", "gemma3", "mixtral", "qwen3_moe")
+MODELS = (
+    "gpt2",
+    "gpt2, untied",
+    "llama",
+    "mistral",
+    "qwen3",
+    "gemma2",
+    "gemma3",
+    "mixtral",
+    "qwen3_moe",
+    "deepseek_v3",
+)
 
 
 class Made:
@@ -56,7 +68,7 @@ class Made:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         made = self.run("make", folder)
-        self.values, self.refused = made["values"], made["refused"]
+        self.values, self.of_seeds, self.refused = made["values"], made["of_seeds"], made["refused"]
 
     def load(self, cases: tuple[tuple[str, str], ...]) -> dict[tuple[str, str], tuple[float, float]]:
         """By case, over two ranks, the largest difference of a logit, and of an exported weight."""
@@ -112,6 +124,13 @@ def test_initial_values_are_distributed_as_those_of_transformers(made: Made, mod
         assert zeros == expected_zeros, kind
 
 
+def test_each_parameter_and_each_seed_has_values_of_its_own(made: Made) -> None:
+    """Of each parameter the last value, 0 and 1 aside."""
+    values = [[value for value in of_seed if value not in (0, 1)] for of_seed in made.of_seeds]
+    assert len(values[0]) == len(values[1]) > 20
+    assert len({*values[0], *values[1]}) == 2 * len(values[0])
+
+
 def test_residual_projections_of_gpt2_and_norms_of_gemma_begin_as_their_papers_have_them(made: Made) -> None:
     gpt2, gemma = made.values["gpt2"][0], made.values["gemma3"][0]
     assert gpt2["transformer.h.*.mlp.c_proj.weight"][1] == pytest.approx(0.02 / 4**0.5, rel=0.05)
@@ -132,6 +151,9 @@ REFUSED = {
         f"{MUST}, as config.json says, model.layers.1.mlp.experts.down_proj of shape (4, 32, 32), got (5, 32, 32) in "
         "model.safetensors"
     ),
+    "mixtral over tensor": (
+        "tensor must be 1 for MixtralForCausalLM, which has styles like 'moe_tp_experts' in transformers, got 2"
+    ),
     "qwen3, differing": (
         "tie_word_embeddings must be false in config.json where lm_head.weight and model.embed_tokens.weight have different "
         "values, got true"
@@ -146,6 +168,6 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_a_folder_that_does_not_fit_the_model_is_refused_by_file_and_tensor(made: Made, name: str) -> None:
+def test_a_folder_or_a_layout_that_does_not_fit_the_model_is_refused_by_name(made: Made, name: str) -> None:
     refused = made.refused[name].partition(str(made.folder))[0]
     assert refused == REFUSED[name]
