@@ -54,6 +54,13 @@ def test_what_a_host_wrote_and_removed_is_deleted(hosts: Hosts) -> None:
     assert hosts.objects() == {"old": "before"}
 
 
+def test_what_a_host_writes_anew_with_as_many_bytes_is_uploaded_anew(hosts: Hosts) -> None:
+    (hosts.first / "step").write_text("1")
+    assert hosts.objects() == {"old": "before", "step": "1"}
+    (hosts.first / "step").write_text("2")
+    assert hosts.objects() == {"old": "before", "step": "2"}
+
+
 def test_what_every_host_downloaded_and_removed_is_deleted(hosts: Hosts) -> None:
     (hosts.first / "old").unlink()
     (hosts.second / "old").unlink()

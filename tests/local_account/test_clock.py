@@ -14,7 +14,7 @@ import pytest
 from shell_jobs import BUCKET, ShellJobs
 
 from sagemaker_local_account.account import LocalAccount
-from sagemaker_local_account.faults import Throttling
+from sagemaker_local_account.faults import Interruption, Throttling
 
 AN_ERROR_RATHER_THAN_A_HANG = 300
 AN_HOUR = 3_600
@@ -128,6 +128,25 @@ def test_the_longest_runtime_counts_what_ran_before_a_restart(timed: Timed) -> N
     assert job["SecondaryStatus"] == "MaxRuntimeExceeded"
     assert job["TrainingStartTime"] == job["SecondaryStatusTransitions"][1]["StartTime"]
     assert 2 * A_DAY <= job["TrainingTimeInSeconds"] < 2 * A_DAY + AN_HOUR
+
+
+def test_a_spot_job_is_stopped_when_its_longest_wait_has_passed_since_it_was_created(timed: Timed) -> None:
+    timed.account.faults.add(Interruption("runs", away=A_DAY, job="spot"))
+    name = timed.jobs.create(
+        "spot",
+        "trap exit TERM; echo runs; sleep 600 & wait",
+        EnableManagedSpotTraining=True,
+        StoppingCondition={"MaxRuntimeInSeconds": 2 * A_DAY, "MaxWaitTimeInSeconds": 2 * A_DAY},
+    )
+    describe = timed.jobs.sagemaker.describe_training_job
+    until(lambda: describe(TrainingJobName=name)["SecondaryStatus"] == "Interrupted")
+    timed.account.clock.advance(A_DAY)
+    until(lambda: timed.jobs.said(name) == {"algo-1": ["runs", "runs"]})
+    timed.account.clock.advance(A_DAY)
+    job = timed.jobs.ended(name)
+    assert job["SecondaryStatus"] == "MaxWaitTimeExceeded"
+    assert 2 * A_DAY <= job["TrainingTimeInSeconds"] < 2 * A_DAY + AN_HOUR
+    assert A_DAY <= job["BillableTimeInSeconds"] < A_DAY + AN_HOUR
 
 
 def test_an_alarm_is_over_when_its_periods_have_passed(timed: Timed) -> None:

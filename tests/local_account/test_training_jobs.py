@@ -17,7 +17,7 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 from running_account import NEWER_TYPE, Running
 
-from sagemaker_local_account.faults import Capacity, Interruption, LostHost, ScheduledPlan
+from sagemaker_local_account.faults import Capacity, Interruption, LostHost, Quota, ScheduledPlan
 from sagemaker_local_account.images.image_store import ImageStore
 from sagemaker_local_account.sagemaker import attempt
 from sagemaker_local_account.sagemaker.job_status import JobStatus
@@ -27,7 +27,7 @@ AN_ERROR_RATHER_THAN_A_HANG = 120
 # The image's one program: a shell command that each job gives as its argument.
 DOCKERFILE = 'FROM python:3.11\nENTRYPOINT ["sh", "-ec"]\n'
 CHECKPOINTS = "/opt/ml/checkpoints"
-UNTIL_GO = f"until test -e {CHECKPOINTS}/go; do sleep 0.1; done"
+UNTIL_GO = "until test -e /opt/ml/output/go; do sleep 0.1; done"
 ON_SPOT = {
     "EnableManagedSpotTraining": True,
     "StoppingCondition": {"MaxRuntimeInSeconds": 600, "MaxWaitTimeInSeconds": 86_400},
@@ -101,10 +101,9 @@ class Jobs:
         with tarfile.open(fileobj=io.BytesIO(body)) as tar:
             return {file.name: tar.extractfile(file).read().decode() for file in tar if file.isfile()}  # type: ignore[union-attr]
 
-    def go(self, name: str) -> None:
+    def go(self, name: str, host: str = "algo-1") -> None:
         """Makes the file for which a job waits that runs `UNTIL_GO`."""
-        host = self.running.account.state / "jobs" / "us-east-1" / name / "algo-1"
-        (host / CHECKPOINTS.removeprefix("/") / "go").touch()
+        (self.running.account.state / "jobs" / "us-east-1" / name / host / "opt" / "ml" / "output" / "go").touch()
 
     def has_object(self, key: str) -> bool:
         return "Contents" in self.s3.list_objects_v2(Bucket="jobs-bucket", Prefix=key)
@@ -212,6 +211,14 @@ def test_a_manifest_names_a_channels_objects(jobs: Jobs) -> None:
     assert jobs.said(job["TrainingJobName"]) == ["/opt/ml/input/data/letters/a.txt"]
 
 
+def test_a_prefix_matches_the_names_that_begin_with_it_too_which_keep_what_differs(jobs: Jobs) -> None:
+    for key in ("pictures/1", "pictures-old/2"):
+        jobs.put(key, "a picture")
+    program = "cd /opt/ml/input/data/pictures; find . -type f | sort"
+    job = jobs.run(program, InputDataConfig=[channel("pictures", "pictures")])
+    assert jobs.said(job["TrainingJobName"]) == ["./1", "./pictures-old/2"]
+
+
 def test_a_prefix_without_objects_fails_the_job_and_names_channel_and_place(jobs: Jobs) -> None:
     job = jobs.run("true", InputDataConfig=[channel("letters", "nothing/")])
     assert job["TrainingJobStatus"] == "Failed"
@@ -264,11 +271,11 @@ def test_checkpoints_are_kept_and_come_back(jobs: Jobs) -> None:
 
 def test_checkpoints_are_in_s3_while_the_job_runs(jobs: Jobs) -> None:
     kept = {"S3Uri": "s3://jobs-bucket/running"}
-    name = jobs.create(f"echo 7 > {CHECKPOINTS}/epoch; {UNTIL_GO}", CheckpointConfig=kept)
-    jobs.until(name, lambda job: jobs.has_object("running/epoch"))
+    name = jobs.create(f"touch {CHECKPOINTS}/first; {UNTIL_GO}; touch {CHECKPOINTS}/last", CheckpointConfig=kept)
+    jobs.until(name, lambda job: jobs.has_object("running/first"))
     jobs.go(name)
-    job = jobs.ended(name)
-    assert (job["TrainingJobStatus"], jobs.has_object("running/go")) == ("Completed", True)
+    assert jobs.ended(name)["TrainingJobStatus"] == "Completed"
+    assert jobs.has_object("running/last")
 
 
 def test_checkpoints_that_a_script_removes_are_deleted(jobs: Jobs) -> None:
@@ -283,6 +290,26 @@ def test_a_failure_file_becomes_the_failure_reason(jobs: Jobs) -> None:
     job = jobs.run("echo the digits are missing > /opt/ml/output/failure; exit 3")
     assert job["TrainingJobStatus"] == "Failed"
     assert job["FailureReason"] == "AlgorithmError: the digits are missing, exit code: 3"
+
+
+def test_what_a_job_that_fails_leaves_in_its_folders_is_uploaded(jobs: Jobs) -> None:
+    job = jobs.run("echo half > /opt/ml/model/model.bin; echo figures > /opt/ml/output/data/report.txt; exit 3")
+    assert job["TrainingJobStatus"] == "Failed"
+    uri = job["ModelArtifacts"]["S3ModelArtifacts"]
+    assert jobs.archive(uri) == {"model.bin": "half\n"}
+    assert jobs.archive(uri.replace("model.tar.gz", "output.tar.gz")) == {"report.txt": "figures\n"}
+
+
+def test_artefacts_are_encrypted_with_the_outputs_key(jobs: Jobs) -> None:
+    key = jobs.running.client("kms").create_key()["KeyMetadata"]["Arn"]
+    output = {"S3OutputPath": "s3://jobs-bucket/encrypted", "KmsKeyId": key}
+    job = jobs.run("touch /opt/ml/model/model.bin", OutputDataConfig=output)
+    kept = jobs.s3.head_object(Bucket="jobs-bucket", Key=f"encrypted/{job['TrainingJobName']}/output/model.tar.gz")
+    assert (kept["ServerSideEncryption"], kept["SSEKMSKeyId"]) == ("aws:kms", key)
+
+
+def test_a_line_without_text_is_a_space_in_the_log(jobs: Jobs) -> None:
+    assert jobs.said(jobs.run("echo first; echo; echo last")["TrainingJobName"]) == ["first", " ", "last"]
 
 
 def test_a_host_that_fails_without_a_message_is_named_with_its_exit_code_and_last_lines(jobs: Jobs) -> None:
@@ -314,6 +341,18 @@ def test_of_several_hosts_that_fail_the_first_is_named(jobs: Jobs) -> None:
 def test_a_host_that_fails_ends_the_others(jobs: Jobs) -> None:
     job = jobs.run("test $(hostname) = algo-1 && exit 1; sleep 1000", ResourceConfig=groups(one=1, two=1))
     assert job["TrainingJobStatus"] == "Failed"
+
+
+def test_the_other_hosts_have_a_sigterm_and_three_seconds_before_they_are_killed(
+    jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert attempt.PEERS_SECONDS == 3
+    monkeypatch.setattr(attempt, "PEERS_SECONDS", AN_ERROR_RATHER_THAN_A_HANG)
+    program = f"test $(hostname) = algo-1 && exit 1; trap 'echo notice' TERM; {UNTIL_GO}; touch /opt/ml/model/saved"
+    name = jobs.create(program, ResourceConfig=groups(one=1, two=1))
+    jobs.until(name, lambda job: job["TrainingJobStatus"] == "Failed" or _has_said(jobs, name, "notice"))
+    jobs.go(name, "algo-2")
+    assert jobs.archive(jobs.ended(name)["ModelArtifacts"]["S3ModelArtifacts"]) == {"saved": ""}
 
 
 def test_a_job_that_is_stopped_gets_a_sigterm_and_keeps_its_model(jobs: Jobs) -> None:
@@ -349,7 +388,7 @@ def test_a_command_that_does_not_handle_sigterm_is_killed_when_the_120_seconds_a
 def test_a_spot_job_has_the_same_time_after_the_sigterm_of_an_interruption_to_save_its_checkpoints(
     jobs: Jobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attempt, "PEERS_SECONDS", 0)  # no job is left a host alone
+    monkeypatch.setattr(attempt, "PEERS_SECONDS", 0)
     jobs.running.account.faults.add(Interruption("ready", away=3_600))
     name = jobs.create(
         f"trap 'echo notice' TERM; echo ready; {UNTIL_GO}; touch {CHECKPOINTS}/saved",
@@ -409,6 +448,18 @@ def test_a_job_that_is_over_cannot_be_stopped(jobs: Jobs) -> None:
     job = jobs.run("true")
     with pytest.raises(ClientError, match="is in status Completed"):
         jobs.sagemaker.stop_training_job(TrainingJobName=job["TrainingJobName"])
+
+
+def test_a_quota_has_room_for_as_many_machines_as_it_says(jobs: Jobs) -> None:
+    quota = jobs.running.account.faults.add(Quota("ml.c5.4xlarge", 2, times=None))
+    machines = {"InstanceType": "ml.c5.4xlarge", "VolumeSizeInGB": 1}
+    name = jobs.create(UNTIL_GO, ResourceConfig={**machines, "InstanceCount": 2})
+    with pytest.raises(ClientError, match="current utilization of 2 Instances and a request delta of 1 Instances"):
+        jobs.create("true", ResourceConfig={**machines, "InstanceCount": 1})
+    jobs.sagemaker.stop_training_job(TrainingJobName=name)
+    jobs.ended(name)
+    jobs.run("true", ResourceConfig={**machines, "InstanceCount": 1})
+    jobs.running.account.faults.mend(quota)
 
 
 def test_a_name_in_use_is_refused(jobs: Jobs) -> None:
@@ -514,6 +565,10 @@ def test_a_job_leaves_no_folder(jobs: Jobs) -> None:
     assert not (jobs.running.account.state / "jobs" / "us-east-1" / name).exists()
 
 
+def _statuses(job: dict[str, Any]) -> list[str]:
+    return [change["Status"] for change in job["SecondaryStatusTransitions"]]
+
+
 def _has_said(jobs: Jobs, name: str, line: str) -> bool:
     logs = jobs.running.client("logs")
     try:
@@ -551,15 +606,19 @@ def test_an_isolated_job_reaches_its_peers_and_neither_the_account_nor_its_crede
 
 def test_a_job_that_shall_be_tried_again_restarts_after_a_host_was_lost(jobs: Jobs) -> None:
     jobs.running.account.faults.add(LostHost("first", times=1))
+    # On the second machine there are the checkpoints, and nothing else that was written before.
     program = (
-        "test -e /opt/ml/checkpoints/first && exit; touch /opt/ml/checkpoints/first; sleep 2; echo first; sleep 100"
+        "cd /opt/ml; test -e model/first && exit 3; test -e checkpoints/first && exit; "
+        f"touch model/first checkpoints/first; {UNTIL_GO}; echo first; sleep 100"
     )
-    job = jobs.run(
+    name = jobs.create(
         program,
         RetryStrategy={"MaximumRetryAttempts": 1},
         CheckpointConfig={"S3Uri": "s3://jobs-bucket/tried-again"},
     )
-    assert [change["Status"] for change in job["SecondaryStatusTransitions"]] == [
+    jobs.until(name, lambda job: jobs.has_object("tried-again/first"))
+    jobs.go(name)
+    assert _statuses(jobs.ended(name)) == [
         "Starting",
         "Downloading",
         "Training",
@@ -570,6 +629,15 @@ def test_a_job_that_shall_be_tried_again_restarts_after_a_host_was_lost(jobs: Jo
         "Uploading",
         "Completed",
     ]
+
+
+def test_a_job_is_tried_again_at_most_as_often_as_it_says(jobs: Jobs) -> None:
+    lost = jobs.running.account.faults.add(LostHost("again and again", times=None))
+    name = jobs.create(f"echo again and again; {UNTIL_GO}", RetryStrategy={"MaximumRetryAttempts": 1})
+    job = jobs.until(name, lambda job: _statuses(job).count("Training") == 3 or job["TrainingJobStatus"] == "Failed")
+    jobs.running.account.faults.mend(lost)
+    assert (_statuses(job).count("Training"), job["TrainingJobStatus"]) == (2, "Failed")
+    assert job["FailureReason"].startswith("InternalServerError: the host algo-1 was lost")
 
 
 def test_a_script_that_fails_is_not_tried_again(jobs: Jobs) -> None:
