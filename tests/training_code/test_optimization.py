@@ -12,15 +12,8 @@ from torch import nn
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "training_code"))
 
-from common.optimization import (
-    add_schedule,
-    clip_gradients,
-    parameter_groups,
-    require_finite,
-    scheduled_rate,
-    set_learning_rate,
-    warmup_cosine,
-)
+from common.optimization import clip_gradients, parameter_groups, require_finite, set_learning_rate
+from common.schedule import add_schedule, scheduled_rate, warmup_cosine
 
 
 def test_matrices_decay_and_vectors_do_not() -> None:

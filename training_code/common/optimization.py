@@ -1,9 +1,7 @@
-"""Parts of an optimizer's step: parameter groups, the learning rate's schedule, accumulation and clipping."""
+"""Parts of an optimizer's step: parameter groups, accumulation and clipping."""
 
 from __future__ import annotations
 
-import argparse
-import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -14,8 +12,6 @@ from torch.distributed import ProcessGroup
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
-RATE_RULES = {"linear": 1.0, "square-root": 0.5}  # the power of the batch's growth with which the rate grows
-
 
 def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
     """An optimizer's groups: matrices decay; vectors, which are biases and the scales of norms, do not."""
@@ -24,39 +20,6 @@ def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, An
     vectors = [parameter for parameter in parameters if parameter.ndim < 2]
     groups = [{"params": matrices, "weight_decay": weight_decay}, {"params": vectors, "weight_decay": 0.0}]
     return [group for group in groups if group["params"]]
-
-
-def add_schedule(parser: argparse.ArgumentParser, peak: float) -> None:
-    """Add the arguments of ``scheduled_rate``, with which the rate is constant by default."""
-    add = parser.add_argument
-    add("--learning-rate", type=float, default=peak, help="the peak, which a resumed job may change")
-    add("--warm-up", type=int, default=0, help="steps until the peak")
-    add("--least-rate", type=float, default=1.0, help="the share of the peak that half a cosine ends at; 1: constant")
-    add("--base-batch-size", type=positive, help="the batch over all ranks that the rate is for; by default any")
-    add("--rate-rule", choices=tuple(RATE_RULES), default="linear", help="how the rate grows with the batch")
-
-
-def positive(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"must be a whole number from 1 on, like 256, got {text!r}")
-    return int(text)
-
-
-def scheduled_rate(options: argparse.Namespace, step: float, steps: float, batch: int) -> float:
-    """The learning rate in a step, from 1 on, by the arguments of ``add_schedule``, of ``batch`` samples over all ranks.
-
-    The linear rule is that of https://arxiv.org/abs/1706.02677, the square root that of https://arxiv.org/abs/1404.5997.
-    """
-    growth = (batch / options.base_batch_size) ** RATE_RULES[options.rate_rule] if options.base_batch_size else 1.0
-    return float(options.learning_rate * growth * warmup_cosine(step, steps, options.warm_up, options.least_rate))
-
-
-def warmup_cosine(step: float, steps: float, warm_up: int, least: float = 0.1) -> float:
-    """The share of the peak learning rate in a step, from 1 on: a linear rise, then half a cosine down to ``least``."""
-    if step <= warm_up:
-        return step / warm_up
-    progress = min(1.0, (step - warm_up) / max(1, steps - warm_up))
-    return least + (1 - least) * (1 + math.cos(math.pi * progress)) / 2
 
 
 def set_learning_rate(optimizers: Iterable[Optimizer], rate: float) -> None:

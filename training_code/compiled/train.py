@@ -28,9 +28,10 @@ from functools import partial
 import torch
 import torch.distributed as dist
 from common.job import Job, use_the_jobs_network
-from common.optimization import add_schedule, scheduled_rate, set_learning_rate
+from common.optimization import set_learning_rate
 from common.precision import Precision
 from common.process_group import freeze_objects, leave_process_group, to_device
+from common.schedule import add_schedule, scheduled_rate
 from common.stopping import Stop
 from common.whole_checkpoint import restore, write
 from compilers import COMPILERS, Compiler, Step, Torch, Xla

@@ -22,10 +22,11 @@ import torch
 from common.checkpoints import Checkpointer, Progress
 from common.job import Job
 from common.loss import MeanLoss, token_loss
-from common.optimization import scheduled_rate, set_learning_rate
+from common.optimization import set_learning_rate
 from common.order import Order
 from common.precision import Precision
 from common.process_group import process_group
+from common.schedule import scheduled_rate
 from common.seeding import seed_step
 from torch import Tensor, nn
 from train import batch_of, config, network, points

@@ -23,10 +23,11 @@ import torch
 from common.checkpoints import Checkpointer, Progress
 from common.job import Job
 from common.loss import MeanLoss, batch_loss, counted, token_loss
-from common.optimization import add_schedule, scheduled_rate, set_learning_rate
+from common.optimization import set_learning_rate
 from common.order import check_batch
 from common.precision import Precision
 from common.process_group import freeze_objects, process_group, to_device
+from common.schedule import add_schedule, scheduled_rate
 from common.seeding import seed_step
 from common.stopping import Stop
 from common.training_log import TrainingLog

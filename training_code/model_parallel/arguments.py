@@ -6,7 +6,7 @@ import argparse
 import os
 from pathlib import Path
 
-from common.optimization import add_schedule
+from common.schedule import add_schedule
 from degrees import add_degrees
 from parallelize import Compilation
 

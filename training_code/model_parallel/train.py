@@ -25,15 +25,9 @@ import torch.distributed as dist
 from arguments import compilation_of, parser_of
 from common.checkpoints import Checkpointer
 from common.job import Job
-from common.optimization import (
-    clip_gradients,
-    parameter_groups,
-    require_finite,
-    scheduled_rate,
-    set_learning_rate,
-    sync_gradients,
-)
+from common.optimization import clip_gradients, parameter_groups, require_finite, set_learning_rate, sync_gradients
 from common.process_group import freeze_objects, process_group, to_device
+from common.schedule import scheduled_rate
 from common.training_log import TrainingLog, profile
 from degrees import Degrees, degrees_of
 from export import export
