@@ -221,15 +221,14 @@ def test_an_endpoint_is_reached_by_https_from_hosts_of_jobs_only(new: bool) -> N
 
 def test_an_endpoint_is_in_one_subnet_of_each_of_the_first_two_zones() -> None:
     stack = cdk.Stack()
-    vpc = imported_vpc(
-        stack,
-        availability_zones=["us-east-1a", "us-east-1b", "us-east-1c"],
-        private_subnet_ids=["a", "b", "c", "second-a", "second-b", "second-c"],
-        private_subnet_route_table_ids=["rtb"] * 6,
-    )
-    TrainingNetwork(stack, "Network", vpc=vpc, endpoints=["sts"])
+    subnets = [
+        ec2.Subnet.from_subnet_attributes(stack, id, subnet_id=id, availability_zone=f"us-east-1{id[0]}")
+        for id in ("a-1", "a-2", "b-1", "c-1")
+    ]
+    selection = ec2.SubnetSelection(subnets=subnets)
+    TrainingNetwork(stack, "Network", vpc=imported_vpc(stack), subnets=selection, endpoints=["sts"])
     [endpoint] = Template.from_stack(stack).find_resources("AWS::EC2::VPCEndpoint").values()
-    assert endpoint["Properties"]["SubnetIds"] == ["a", "b"]
+    assert endpoint["Properties"]["SubnetIds"] == ["a-1", "b-1"]
 
 
 @pytest.mark.parametrize(
