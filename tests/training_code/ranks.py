@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
+import json
 import multiprocessing
 import os
 import socket
@@ -10,7 +13,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from data_service import BatchReader
+from data_service import BatchReader, DataServiceError
 from data_service.pool import start_process
 from torch.nn.parallel import DistributedDataParallel
 
@@ -69,3 +72,41 @@ def interrupted(rank: int, ranks: int, servers: list[str], options: dict[str, An
         batches.load_state_dict(state)
         after = [number for batch in batches for number in batch["number"].tolist()]
     return {"before": before, "after": after, "state": state}
+
+
+def whole_epochs(
+    rank: int, ranks: int, servers: list[str], options: dict[str, Any], epochs: int
+) -> list[tuple[list[list[int]], int, str]]:
+    """The samples of each batch of some epochs, how many the epoch dropped, and what was printed of it."""
+    found = []
+    with BatchReader(servers, job="job", rank=rank, ranks=ranks, epochs=epochs, **options) as batches:
+        for _ in range(epochs):
+            with contextlib.redirect_stderr(io.StringIO()) as printed:
+                read = [batch["number"].tolist() for batch in batches]
+            assert batches.metrics is not None
+            found.append((read, batches.metrics.summary().dropped_samples, printed.getvalue()))
+    return found
+
+
+def error_of_an_epoch(rank: int, ranks: int, servers: list[str]) -> str:
+    """What is raised where the first epoch is read."""
+    try:
+        with BatchReader(servers, job="job", rank=rank, ranks=ranks) as batches:
+            list(batches)
+    except DataServiceError as error:
+        return str(error)
+    return ""
+
+
+def part_of_an_epoch(
+    rank: int, ranks: int, servers: list[str], state: dict[str, Any] | None, steps: int
+) -> tuple[list[int], dict[str, Any]]:
+    """The samples of some steps from a position on, and the position after them; of all steps that are left where these are 0."""
+    found: list[int] = []
+    with BatchReader(servers, job="job", rank=rank, ranks=ranks, epochs=1) as batches:
+        batches.load_state_dict(state or {"epoch": 0, "samples": 0})
+        for step, batch in enumerate(batches.epoch(0), 1):
+            found += batch["number"].tolist()
+            if step == steps:
+                break
+        return found, json.loads(json.dumps(batches.state_dict()))

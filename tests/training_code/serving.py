@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +81,57 @@ class Lines(IterableDataset[int]):
         for number in range(about.id, self._length, about.num_workers):
             time.sleep(self._seconds)
             yield {"number": number, "image": torch.full((4, 4), float(number)), "random": torch.rand(())}
+
+
+class Files(IterableDataset[dict[str, Any]]):
+    """Files of so many numbers each, of which a shard reads every ``shards``-th.
+
+    ``log``: a file to which it writes each number that it yields.
+    """
+
+    def __init__(self, lengths: Sequence[int], log: str | None = None) -> None:
+        self.lengths, self.log, self.shard_name = lengths, log, ""
+
+    def starts(self) -> list[tuple[int, int]]:
+        """The number of each file of this shard, and the first of its numbers."""
+        about = get_worker_info()
+        assert about is not None
+        return [
+            (file, sum(self.lengths[:file]))
+            for file in range(len(self.lengths))
+            if file % about.num_workers == about.id
+        ]
+
+    def item(self, number: int) -> dict[str, Any]:
+        if self.log is not None:
+            with open(self.log, "a") as file:
+                file.write(f"{number}\n")
+        return {"number": number, "image": torch.full((4, 4), float(number)), "random": torch.rand(())}
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        for file, start in self.starts():
+            self.shard_name = f"file {file}"
+            for number in range(start, start + self.lengths[file]):
+                yield self.item(number)
+
+
+class StatefulFiles(Files):
+    """Files that continue from a state of their own: the file, and how far it is read."""
+
+    at, line, unreadable = 0, 0, None
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"file": self.at, "line": self.line, **({"unreadable": object()} if self.unreadable else {})}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.at, self.line = state["file"], state["line"]
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        for file, start in self.starts()[self.at :]:
+            while self.line < self.lengths[file]:
+                self.line += 1
+                yield self.item(start + self.line - 1)
+            self.at, self.line = self.at + 1, 0
 
 
 class Huge(Dataset[Tensor]):

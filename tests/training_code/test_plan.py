@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
+from collections.abc import Iterator
 from fractions import Fraction
 
 import numpy as np
 import pytest
 import serving  # noqa: F401, which finds the training code
+import torch
 from data_service.plan import Plan, home_shares, permuted
+from torch.utils.data import DistributedSampler, IterableDataset, SequentialSampler, TensorDataset
 
 # -- The permutation
 
@@ -21,21 +25,23 @@ def test_every_sample_is_in_an_epoch_once(length: int) -> None:
 
 def test_the_samples_of_all_batches_are_one_permutation() -> None:
     plan = Plan(8, 100, seed=1)
-    assert sorted(sample for number in range(13) for sample in plan.samples(2, number)) == list(range(100))
+    assert sorted(
+        sample for first in range(0, 100, 7) for sample in plan.samples(2, first, min(7, 100 - first))
+    ) == list(range(100))
 
 
 def test_seeds_and_epochs_have_permutations_of_their_own() -> None:
-    orders = {tuple(Plan(50, 50, seed=seed).samples(epoch, 0)) for seed in range(4) for epoch in range(4)}
+    orders = {tuple(Plan(50, 50, seed=seed).samples(epoch, 0, 50)) for seed in range(4) for epoch in range(4)}
     assert len(orders) == 16
 
 
 def test_an_order_stays_what_it_was_in_earlier_versions() -> None:
-    assert Plan(8, 1_000, seed=3).samples(5, 0) == [344, 21, 742, 147, 585, 714, 581, 167]
+    assert Plan(8, 1_000, seed=3).samples(5, 0, 8) == [344, 21, 742, 147, 585, 714, 581, 167]
 
 
 def test_a_batch_of_a_hundred_billion_samples_is_found_without_the_others() -> None:
     length = 10**11
-    samples = Plan(4096, length, seed=1).samples(0, length // 4096 - 1)
+    samples = Plan(4096, length, seed=1).samples(0, length - 4096, 4096)
     assert len(set(samples)) == 4096
     assert 0 <= min(samples) <= max(samples) < length
 
@@ -51,30 +57,140 @@ def test_neighbours_lie_as_far_apart_as_by_chance() -> None:
 # -- Ranks
 
 
-def test_every_rank_reads_as_many_batches_and_what_is_left_over_is_counted() -> None:
-    plan = Plan(8, 100)
-    assert [sequence.length for sequence in plan.sequences(3)] == [4, 4, 4]
-    assert plan.left_over(3) == 1
+def read_by(plan: Plan, ranks: int, samples: int = 0) -> list[list[list[int]]]:
+    """The places in the epoch that each rank reads, step by step, from a position on."""
+    found = []
+    for rank in range(ranks):
+        [sequence] = plan.sequences(rank, ranks, samples=samples)
+        batches = [sequence.batch(n) for n in range(sequence.length or 0)]
+        found.append([[place % (plan.length or 1) for place in range(first, first + size)] for first, size in batches])
+    return found
 
 
-def test_padded_ranks_read_every_batch_and_the_first_of_them_again() -> None:
+def places(read: list[list[list[int]]]) -> list[int]:
+    return sorted(place for of_rank in read for batch in of_rank for place in batch)
+
+
+@pytest.mark.parametrize("batch_size", [2, 3, 8, 64])
+@pytest.mark.parametrize("ranks", [1, 2, 3, 7])
+@pytest.mark.parametrize("length", [7, 16, 97, 100])
+def test_every_sample_is_read_once_and_ranks_step_equally_often(length: int, ranks: int, batch_size: int) -> None:
+    read = read_by(Plan(batch_size, length), ranks)
+    assert places(read) == list(range(length))
+    assert len({len(of_rank) for of_rank in read}) == 1
+    for step in zip(*read, strict=True):
+        sizes = [len(batch) for batch in step]
+        assert 1 <= min(sizes) <= max(sizes) <= batch_size
+        assert max(sizes) - min(sizes) <= 1
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_position_in_an_epoch_is_continued_by_any_ranks_and_batch_size(seed: int) -> None:
+    dice = random.Random(seed)
+    length, at, found = dice.randrange(20, 300), 0, []
+    while at < length:
+        ranks, batch_size = dice.randrange(1, 5), dice.randrange(2, 9)
+        if length - at < ranks:
+            ranks = 1
+        plan = Plan(batch_size, length)
+        read = read_by(plan, ranks, at)
+        steps = dice.randrange(1, len(read[0]) + 1)
+        found += places([of_rank[:steps] for of_rank in read])
+        [position] = {plan.sequences(rank, ranks, samples=at)[0].position(steps) for rank in range(ranks)}
+        assert sorted(found) == list(range(position))
+        at = position
+
+
+def test_only_what_is_no_sample_for_each_rank_is_dropped_with_a_batch_of_one() -> None:
+    plan = Plan(1, 11)
+    assert places(read_by(plan, 4)) == list(range(8))
+    assert plan.steps(4) == (2, [], 3)
+
+
+def test_with_drop_last_all_batches_are_whole_and_what_is_left_is_counted() -> None:
+    plan = Plan(8, 100, drop_last=True)
+    assert {len(batch) for of_rank in read_by(plan, 3) for batch in of_rank} == {8}
+    assert plan.steps(3) == (4, [], 4)
+
+
+def test_padded_ranks_read_every_sample_and_the_first_of_them_again() -> None:
     plan = Plan(8, 100, even="pad")
-    counted = Counter(one.number(n) for one in plan.sequences(3) for n in range(one.length or 0))
-    assert counted == Counter([*range(13), 0, 1])
-    assert plan.left_over(3) == -2
+    read = read_by(plan, 3)
+    assert places(read) == sorted([*range(100), 0, 1])
+    assert [[len(batch) for batch in of_rank] for of_rank in read] == [[8, 8, 8, 8, 2]] * 3
+    assert plan.steps(3)[2] == -2
 
 
-def test_more_ranks_than_batches_are_refused_unless_they_are_padded() -> None:
-    with pytest.raises(
-        ValueError, match="every batch of 2 for 3 ranks: set a smaller batch_size than 8, or even='pad'"
+def test_uneven_ranks_read_every_sample_and_differ_by_one_batch() -> None:
+    read = read_by(Plan(8, 100, even=False), 3)
+    assert places(read) == list(range(100))
+    assert [len(of_rank) for of_rank in read] == [5, 4, 4]
+    assert [len(of_rank) for of_rank in read_by(Plan(8, 100, even=False, drop_last=True), 3)] == [4, 4, 4]
+
+
+def test_more_ranks_than_samples_are_refused_unless_they_are_padded() -> None:
+    said = "an epoch of 3 samples must have one for each rank .* got batch_size 8 and 4 ranks"
+    with pytest.raises(ValueError, match=said):
+        Plan(8, 3).sequences(0, 4)
+    assert places(read_by(Plan(8, 3, even="pad"), 4)) == [0, 0, 1, 2]
+
+
+def test_an_epoch_without_a_whole_batch_of_each_rank_is_refused_where_others_are_dropped() -> None:
+    with pytest.raises(ValueError, match=r"an epoch of 1000 samples must have .* got batch_size 2000 and 1 ranks"):
+        Plan(2000, 1000, drop_last=True).sequences()
+
+
+def test_an_empty_dataset_is_refused() -> None:
+    with pytest.raises(ValueError, match="dataset must have at least one sample in an epoch, got 0"):
+        Plan(8, 0)
+
+
+def test_padding_and_dropping_are_refused_together() -> None:
+    with pytest.raises(ValueError, match="drop_last=True drops what even='pad' completes"):
+        Plan(8, 100, even="pad", drop_last=True)
+
+
+# -- Shards
+
+
+def dealt(plan: Plan, ranks: int, epoch: int) -> list[list[int | None]]:
+    return [[one.shard for one in plan.sequences(rank, ranks, epoch)] for rank in range(ranks)]
+
+
+def test_shards_are_dealt_to_ranks_anew_in_each_epoch() -> None:
+    plan = Plan(8, None, shards=8, shuffle=False)
+    epochs = [dealt(plan, 2, epoch) for epoch in range(10)]
+    assert all(sorted(one[0] + one[1]) == list(range(8)) for one in epochs)
+    assert len({tuple(one[0]) for one in epochs}) >= 8
+    assert all(of_rank == sorted(of_rank) for one in epochs for of_rank in one)
+
+
+def test_shuffled_shards_have_another_order_in_each_epoch() -> None:
+    assert len({tuple(dealt(Plan(8, None, shards=8), 1, epoch)[0]) for epoch in range(10)}) == 10
+    assert dealt(Plan(8, None, shards=8, shuffle=False), 1, 3) == [list(range(8))]
+
+
+class Stream(IterableDataset[int]):
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(10))
+
+
+def test_shuffling_what_decides_its_order_itself_is_a_warning_that_says_what_it_does() -> None:
+    with pytest.warns(
+        UserWarning, match="shuffles its shards; within a shard it decides the order itself, .*got Stream"
     ):
-        Plan(8, 16).sequences(3)
-    assert [one.number(0) for one in Plan(8, 16, even="pad").sequences(3)] == [0, 1, 0]
+        assert Plan.of(Stream(), batch_size=8, shards=2, shuffle=True).shuffle
+    assert not Plan.of(Stream(), batch_size=8, shards=2).shuffle
 
 
-def test_an_iterable_dataset_cannot_be_padded() -> None:
-    with pytest.raises(ValueError, match="even='pad' needs a dataset with a length"):
-        Plan(8, None, shards=2, even="pad")
+def test_a_sampler_that_a_dataloader_would_refuse_is_refused() -> None:
+    data = TensorDataset(torch.arange(10))
+    sampler = SequentialSampler(data)
+    for dataset, shuffle in ((data, True), (Stream(), None)):
+        with pytest.raises(ValueError, match="sampler must be of a map-style dataset, without shuffle=True"):
+            Plan.of(dataset, batch_size=2, shards=1, shuffle=shuffle, sampler=sampler)
+    with pytest.raises(ValueError, match=r"sampler must be of the whole dataset, .*got a DistributedSampler"):
+        Plan.of(data, batch_size=2, sampler=DistributedSampler(data, 2, 0))
 
 
 # -- Hosts

@@ -24,16 +24,16 @@ from serving import LENGTH, BatchReader, BatchServer, DataServiceError, Numbers
 
 __all__ = ["serve"]
 EVERYTHING = list(range(LENGTH))
-HEADER = struct.Struct("<BIIQ")  # kind, request, bytes of the text, bytes of the payload
+HEADER = struct.Struct("<BIIQd")  # kind, request, bytes of the text, bytes of the payload, busy seconds
 HELLO, WELCOME, REFUSED, REQUEST, PONG = 1, 2, 3, 4, 9
 WHO: dict[str, Any] = {
-    "version": 1, "job": "job", "rank": 0, "ranks": 2, "homes": [0, 1], "reader": "me", "host": "algo-1", "plan": None,
+    "version": 2, "job": "job", "rank": 0, "ranks": 2, "homes": [0, 1], "reader": "me", "host": "algo-1", "plan": None,
 }  # fmt: skip
 
 
 def frame(kind: int, text: object = None, *, payload_bytes: int = 0, text_bytes: int | None = None) -> bytes:
     said = text if isinstance(text, bytes) else json.dumps(text).encode()
-    return HEADER.pack(kind, 0, len(said) if text_bytes is None else text_bytes, payload_bytes) + said
+    return HEADER.pack(kind, 0, len(said) if text_bytes is None else text_bytes, payload_bytes, 0.0) + said
 
 
 def connected(server: BatchServer) -> socket.socket:
@@ -44,7 +44,7 @@ def answers(peer: socket.socket) -> Iterator[tuple[int, bytes]]:
     """The kinds and texts of what comes until the connection ends."""
     with peer.makefile("rb") as file, contextlib.suppress(ConnectionResetError):
         while header := file.read(HEADER.size):
-            kind, _, text_bytes, payload_bytes = HEADER.unpack(header)
+            kind, _, text_bytes, payload_bytes, _ = HEADER.unpack(header)
             yield kind, file.read(text_bytes)
             file.read(payload_bytes)
 
@@ -56,12 +56,12 @@ MALFORMED = {
     "a text of 4 GB": frame(HELLO, WHO, text_bytes=2**32 - 1),
     "no JSON": frame(HELLO, b"\xff\xfe"),
     "no object": frame(HELLO, [1, 2]),
-    "a part of HELLO": frame(HELLO, {"version": 1, "job": "job"}),
+    "a part of HELLO": frame(HELLO, {"version": 2, "job": "job"}),
     "a rank that is no number": frame(HELLO, WHO | {"rank": "first"}),
-    "a request before HELLO": frame(REQUEST, [[0, 0, None, 0]]),
-    "a batch that there is not": frame(HELLO, WHO) + frame(REQUEST, [[0, 0, None, LENGTH]]),
+    "a request before HELLO": frame(REQUEST, [[0, 0, None, 0, 8]]),
+    "a batch that there is not": frame(HELLO, WHO) + frame(REQUEST, [[0, 0, None, LENGTH, 8]]),
     "a request with three values": frame(HELLO, WHO) + frame(REQUEST, [[0, 0, 0]]),
-    "a request with text": frame(HELLO, WHO) + frame(REQUEST, [["a", "b", None, "c"]]),
+    "a request with text": frame(HELLO, WHO) + frame(REQUEST, [["a", "b", None, "c", 8]]),
     "what only data hosts send": frame(HELLO, WHO) + frame(PONG, {}),
 }
 
@@ -75,7 +75,7 @@ def test_malformed_frames_end_their_own_connection_only(serve: Serve) -> None:
             kinds = [kind for kind, _ in answers(peer)]  # returns where the server has ended the connection
             assert kinds == [WELCOME] * sent.count(b'"reader"') or WELCOME not in kinds, name
     with BatchReader(addresses([server]), job="job", rank=1, ranks=2) as reader:
-        assert len(numbers(reader)) == LENGTH // 2 - 4
+        assert len(numbers(reader)) == LENGTH // 2
     assert server.pid == served_by
 
 
@@ -86,7 +86,7 @@ def test_bytes_at_random_end_their_own_connection_only(serve: Serve) -> None:
         with connected(server) as peer, contextlib.suppress(ConnectionError):
             peer.sendall(frame(HELLO, WHO) + dice.randbytes(dice.randrange(1, 200)))
     with BatchReader(addresses([server]), job="job", rank=1, ranks=2) as reader:
-        assert len(numbers(reader)) == LENGTH // 2 - 4
+        assert len(numbers(reader)) == LENGTH // 2
     assert server.pid == served_by
 
 
@@ -104,23 +104,23 @@ def test_five_hundred_connections_that_say_nothing_hold_up_no_rank(serve: Serve)
 def test_a_peer_of_another_job_learns_nothing_but_that(serve: Serve) -> None:
     [server] = serve()
     with connected(server) as peer:
-        peer.sendall(frame(HELLO, WHO | {"job": "another"}) + frame(REQUEST, [[0, 0, None, 0]]))
+        peer.sendall(frame(HELLO, WHO | {"job": "another"}) + frame(REQUEST, [[0, 0, None, 0, 8]]))
         assert list(answers(peer)) == [(REFUSED, b"this data host serves another training job")]
 
 
 def test_a_peer_of_another_version_is_told_both(serve: Serve) -> None:
     [server] = serve()
     with connected(server) as peer:
-        peer.sendall(frame(HELLO, WHO | {"version": 2}))
-        assert list(answers(peer)) == [(REFUSED, b"this data host has version 1 of the protocol, got 2")]
+        peer.sendall(frame(HELLO, WHO | {"version": 3}))
+        assert list(answers(peer)) == [(REFUSED, b"this data host has version 2 of the protocol, got 3")]
 
 
 def test_a_peer_that_reads_nothing_holds_up_no_other(serve: Serve) -> None:
     [server] = serve(dataset=Numbers(side=512))
     with connected(server) as slow:
-        slow.sendall(frame(HELLO, WHO) + frame(REQUEST, [[n, 0, None, n] for n in range(0, 24, 2)]))
+        slow.sendall(frame(HELLO, WHO) + frame(REQUEST, [[n, 0, None, 8 * n, 8] for n in range(0, 24, 2)]))
         with BatchReader(addresses([server]), job="job", rank=1, ranks=2) as reader:
-            assert len(numbers(reader)) == LENGTH // 2 - 4
+            assert len(numbers(reader)) == LENGTH // 2
 
 
 def test_a_peer_that_requests_without_end_is_disconnected(serve: Serve) -> None:
@@ -129,7 +129,7 @@ def test_a_peer_that_requests_without_end_is_disconnected(serve: Serve) -> None:
         greedy.sendall(frame(HELLO, WHO))
         with contextlib.suppress(ConnectionError):
             for _ in range(10):
-                greedy.sendall(frame(REQUEST, [[n, 0, None, 0] for n in range(1000)]))
+                greedy.sendall(frame(REQUEST, [[n, 0, None, 0, 8] for n in range(1000)]))
         assert [kind for kind, _ in answers(greedy)] == [WELCOME]
 
 
@@ -204,7 +204,7 @@ def test_a_large_payload_is_received_in_whatever_parts_it_comes() -> None:
         sock, _ = listener.accept()
         allocate = partial(torch.empty, dtype=torch.uint8)
         connection = Connection(sock, selector, taken.append, ended=print, allocate=allocate)
-        peer.sendall(HEADER.pack(Kind.BATCH, 0, 0, len(payload)))
+        peer.sendall(HEADER.pack(Kind.BATCH, 0, 0, len(payload), 0.0))
         for begin in range(0, len(payload), 2**18):
             peer.sendall(payload[begin : begin + 2**18])
             [(key, events)] = selector.select(60)  # else the event loop waits for more than there is

@@ -10,10 +10,11 @@ or, by hand,
     with BatchReader(["algo-1:6000", "algo-2:6000"], job=arn, rank=0, ranks=1) as reader:          # in each training rank
         for batch in reader: ...
 
-A batch is a pure function of seed, epoch and number, and each rank keeps account of its own. So any host can make any batch,
+A batch is a pure function of seed, epoch and position, and each rank keeps account of its own. So any host can make any batch,
 and each comes exactly once, whichever part dies meanwhile. The way of a batch through these modules:
 
-    plan       which samples it has; whether it is pending, in flight, ready or delivered
+    plan       which samples it has, and which rank reads it
+    tracker    whether it is pending, in flight, ready or delivered
     pool       worker processes, of which one takes the order, and their slots of shared memory
     worker     calls dataset[i], and collates into a slot
     batches    nested tensors as bytes, and the memory that they are received into
@@ -35,7 +36,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from torch.utils.data import Dataset
+from torch.utils.data import Dataset, Sampler
 
 from .plan import Plan
 from .pool import NICE, Payload, WorkerPool
@@ -92,13 +93,15 @@ def read_batches(
     dataset: Dataset[Any] | None,
     *,
     batch_size: int,
-    shuffle: bool = True,
+    shuffle: bool | None = None,
     drop_last: bool = False,
     even: bool | str = True,
     seed: int = 0,
     epochs: int | None = None,
     workers: int | None = None,
     collate_fn: Callable[[list[Any]], Any] | None = None,
+    sampler: Sampler[Any] | None = None,
+    worker_init_fn: Callable[[int], object] | None = None,
     ordered: bool = True,
     data_group: str = "data_group",
     port: int = 6000,
@@ -118,14 +121,21 @@ def read_batches(
     toolkit and torchrun set.
 
     Args:
-        dataset: Map-style or iterable, the same on all hosts; it is pickled to worker processes, and so is ``collate_fn``.
-            None on a host that trains beside data hosts and lacks the files: it takes their plan, and has no local workers.
-        batch_size: Samples in a batch of one rank; the last of an epoch may hold fewer, unless ``drop_last``.
-        even: True: every rank reads the same number of batches, and what is left over is left out. ``"pad"``: every rank reads
-            the same number, and batches from the epoch's beginning come twice. False: ranks may differ by one batch.
+        dataset: Map-style or iterable, the same on all hosts; it is pickled to worker processes, and so are ``collate_fn``,
+            ``sampler`` and ``worker_init_fn``. None on a host that trains beside data hosts and lacks the files: it takes their
+            plan, and has no local workers.
+        batch_size: Samples in a batch of one rank; the last ones of an epoch may hold fewer, unless ``drop_last``.
+        shuffle: Whether each epoch has an order of its own; None: of a map-style dataset without ``sampler``. Of an iterable
+            one it is that of its shards, and within them what the dataset's ``set_epoch`` makes of it.
+        drop_last: Whether samples that are not enough for a whole batch of each rank are dropped, and counted.
+        even: True: every rank makes the same number of steps. Those that are left for the last one are divided over the ranks;
+            of an iterable dataset fewer batches than ranks are dropped, and counted. ``"pad"``: instead some come twice.
+            False: ranks may differ, by one batch of a map-style dataset.
         seed: Of the permutations, and of the random numbers with which a batch is made.
         epochs: How many the training takes, so that nothing is made beyond the last one.
         workers: Processes of each data host; None is one for each of its CPUs.
+        sampler: Of a map-style dataset, as a DataLoader's: which samples an epoch has, seeded by ``seed`` and the epoch.
+        worker_init_fn: Called in each worker process with its number, or before each pass over a shard with that of the shard.
         ordered: In an order that is the same in every run, or else in that of arrival, which waits for no slow batch.
         port: TCP port of each data host, to which the processes that train connect.
         heartbeat_timeout: Seconds without a word of a rank after which a data host ends.
@@ -150,17 +160,18 @@ def read_batches(
     cpus = len(os.sched_getaffinity(0))
     shards = shards or (workers or SHARDS) * (len(data_hosts) or job.ranks)
     options: dict[str, Any] = {"batch_size": batch_size, "seed": seed, "shuffle": shuffle, "drop_last": drop_last}
-    options |= {"even": even, "shards": shards}
+    options |= {"even": even, "shards": shards, "sampler": sampler}
     if dataset is None and (not data_hosts or job.group == data_group):
         raise DataServiceError(f"dataset must not be None on a host that prepares batches, got None on {job.host}")
     if dataset is not None and job.groups and job.group == data_group:
-        options |= {"heartbeat_timeout": heartbeat_timeout, "collate_fn": collate_fn}
+        options |= {"heartbeat_timeout": heartbeat_timeout, "collate_fn": collate_fn, "worker_init_fn": worker_init_fn}
         _serve(BatchServer(dataset, job=job.arn, workers=workers or cpus, port=port, **options), job, workers or cpus)
     plan = None if dataset is None else Plan.of(dataset, **options)
     pool = None
     count = _local(local_workers, workers, cpus, job.local_ranks, bool(data_hosts))
     if dataset is not None and plan is not None and count:
-        pool = partial(WorkerPool, Payload.of(dataset, collate_fn), plan, count, nice=NICE if data_hosts else 0)
+        payload = Payload.of(dataset, collate_fn, sampler, worker_init_fn)
+        pool = partial(WorkerPool, payload, plan, count, nice=NICE if data_hosts else 0)
     reader = BatchReader(
         [f"{host}:{port}" for host in data_hosts],
         job=job.arn,

@@ -1,6 +1,6 @@
-"""A batch as bytes: nested containers of tensors of any dtype, to flat memory and back without a copy.
+"""A batch as bytes: nested containers of tensors and arrays of any dtype, to flat memory and back without a copy.
 
-The tensors lie one after the other. What they are is described beside them in JSON, which starts no code of the sender's: a
+They lie one after the other. What they are is described beside them in JSON, which starts no code of the sender's: a
 class is looked up among those that the reader has imported.
 """
 
@@ -14,17 +14,24 @@ import mmap
 import sys
 import weakref
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from math import prod
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 from torch.utils.data._utils.collate import collate, default_collate_fn_map
 
 ALIGNMENT = 64  # bytes, of each tensor from the first
+# What a tensor of a layout consists of; nothing else than itself where it is dense.
+COMPRESSED = {"csr": "crow col", "bsr": "crow col", "csc": "ccol row", "bsc": "ccol row"}
+PARTS: dict[torch.layout, tuple[str, ...]] = {torch.strided: (), torch.sparse_coo: ("_indices", "_values")} | {
+    getattr(torch, f"sparse_{name}"): (*(f"{one}_indices" for one in axes.split()), "values")
+    for name, axes in COMPRESSED.items()
+}
 LARGE = 2**20  # bytes from which memory is used again for later batches; smaller blocks malloc keeps
 HUGE_PAGE = 2**21
 MOST_CACHED = 4096  # bytes of a description that is parsed once for all batches that have it
@@ -56,13 +63,13 @@ def collated(samples: Sequence[Any]) -> Any:
 class Encoder:
     """A batch on its way into memory: how many ``bytes`` it takes, ``write``, and its ``description`` for ``decode``.
 
-    Containers are dicts, lists, tuples, named tuples, dataclasses, and types that are registered with torch's pytree.
+    Containers are mappings, lists, tuples, named tuples, dataclasses, and types that are registered with torch's pytree.
     Raises ``TypeError`` where the batch holds anything else, with its place.
     """
 
     def __init__(self, batch: Any) -> None:
         self.bytes = 0
-        self._writes: list[tuple[Stack | Tensor, torch.dtype, tuple[int, ...], int]] = []
+        self._writes: list[tuple[Stack | Tensor | np.ndarray, torch.dtype, tuple[int, ...], int]] = []
         self.description = json.dumps(self._describe(batch, ""))
 
     @torch.no_grad()
@@ -72,6 +79,8 @@ class Encoder:
             place = _tensor(memory, dtype, shape, offset)
             if isinstance(source, Tensor):
                 place.copy_(source)
+            elif isinstance(source, np.ndarray):
+                place.numpy().view(source.dtype).reshape(source.shape)[...] = source
             else:
                 torch.stack(list(source.tensors), out=place)
 
@@ -79,19 +88,31 @@ class Encoder:
         if isinstance(node, Stack):
             return self._place(node, node.tensors[0].dtype, (len(node.tensors), *node.tensors[0].shape))
         if isinstance(node, Tensor):
-            if node.layout != torch.strided or node.is_quantized:
-                raise TypeError(f"a batch's tensors must be dense, got {node.layout} at batch{path}")
+            if node.is_quantized or node.is_nested or node.layout not in PARTS:
+                raise TypeError(
+                    f"a batch's tensors must be dense or sparse, got {node.layout}, {node.dtype} at batch{path}"
+                )
+            if PARTS[node.layout]:
+                parts = [self._describe(getattr(node, name)(), path) for name in PARTS[node.layout]]
+                coalesced = node.layout == torch.sparse_coo and node.is_coalesced()
+                return {
+                    "sparse": [str(node.layout).removeprefix("torch."), list(node.shape), coalesced],
+                    "parts": parts,
+                }
             return self._place(node, node.dtype, tuple(node.shape))
+        if isinstance(node, np.ndarray | np.generic) and not node.dtype.hasobject and not node.dtype.names:
+            array = np.asarray(node)
+            described = self._place(array, torch.uint8, (array.nbytes,))
+            return {"array": [array.dtype.str, list(array.shape), isinstance(node, np.generic)], "bytes of": described}
         if isinstance(node, bytes):
             return {"bytes": node.hex()}
         if isinstance(node, str | int | float | None):
             return node
-        made, beside, values = _flattened(node, path)
-        keys = beside if made is dict or dataclasses.is_dataclass(made) else range(len(values))
+        made, beside, keys, values = _flattened(node, path)
         children = [self._describe(one, f"{path}[{key!r}]") for key, one in zip(keys, values, strict=True)]
         return [[made.__module__, made.__qualname__], beside, children]
 
-    def _place(self, source: Stack | Tensor, dtype: torch.dtype, shape: tuple[int, ...]) -> Any:
+    def _place(self, source: Stack | Tensor | np.ndarray, dtype: torch.dtype, shape: tuple[int, ...]) -> Any:
         offset = -(-self.bytes // ALIGNMENT) * ALIGNMENT
         size = prod(shape) * dtype.itemsize
         self.bytes = offset + size
@@ -100,30 +121,40 @@ class Encoder:
         return {"tensor": [str(dtype).removeprefix("torch."), list(shape), offset]}
 
 
-def _flattened(node: Any, path: str) -> tuple[type, Any, Sequence[Any]]:
-    """The class of which a container is made again, what that needs beside its children, and those."""
+def _flattened(node: Any, path: str) -> tuple[type, Any, Iterable[Any], Sequence[Any]]:
+    """The class of which a container is made again, what that needs beside its children, their keys, and those."""
     kind = type(node)
-    if kind in pytree.SUPPORTED_NODES and kind.__module__ not in ("builtins", "collections"):
+    if _registered(kind):
         values, context = pytree.SUPPORTED_NODES[kind].flatten_fn(node)
         try:
-            return kind, json.loads(json.dumps(context)), values
+            return kind, json.loads(json.dumps(context)), range(len(values)), values
         except TypeError as error:
             what = f"the context of a registered type must be JSON, got {context!r} at batch{path}"
             raise TypeError(what) from error
     if dataclasses.is_dataclass(node):
         names = [field.name for field in dataclasses.fields(node)]
-        return kind, names, [getattr(node, name) for name in names]
+        return kind, names, names, [getattr(node, name) for name in names]
     if isinstance(node, Mapping):
         for key in node:
             if not isinstance(key, str | int | float | None):
                 raise TypeError(f"a batch's keys must be text or numbers like 'image', got {key!r} at batch{path}")
-        return dict, list(node), list(node.values())
+        # What a mapping has beside its items, like the encodings of a BatchEncoding, travels where it is text or a number.
+        more = {
+            name: value for name, value in getattr(node, "__dict__", {}).items() if isinstance(value, str | int | float)
+        }
+        return kind, [list(node), more], node, list(node.values())
     if isinstance(node, list | tuple):
-        return kind if hasattr(node, "_fields") else tuple if isinstance(node, tuple) else list, None, node
+        made = kind if hasattr(node, "_fields") else tuple if isinstance(node, tuple) else list
+        return made, None, range(len(node)), node
     raise TypeError(
         "a batch must be made of tensors, text and numbers in dicts, tuples, lists, dataclasses and types registered "
         f"with torch's pytree, like {{'image': tensor}}, got {kind.__module__}.{kind.__qualname__} at batch{path}"
     )
+
+
+def _registered(kind: type) -> bool:
+    """Whether it is a type that was registered with torch's pytree, beside Python's own."""
+    return kind in pytree.SUPPORTED_NODES and kind.__module__ not in ("builtins", "collections")
 
 
 def decode(description: str | bytes, memory: Tensor) -> Any:
@@ -141,16 +172,38 @@ def _read(described: Any, memory: Tensor) -> Any:
     if isinstance(described, dict):
         if "bytes" in described:
             return bytes.fromhex(described["bytes"])
+        if "sparse" in described:
+            (layout, size, coalesced), parts = described["sparse"], [_read(one, memory) for one in described["parts"]]
+            if layout == "sparse_coo":
+                return torch.sparse_coo_tensor(*parts, size, is_coalesced=coalesced or None)
+            return torch.sparse_compressed_tensor(*parts, size, layout=getattr(torch, layout))
+        if "array" in described:
+            name, shape, scalar = described["array"]
+            array = _read(described["bytes of"], memory).numpy().view(name).reshape(shape)
+            return array[()] if scalar else array
         dtype, shape, offset = described["tensor"]
         return _tensor(memory, getattr(torch, dtype), tuple(shape), offset)
     if not isinstance(described, list):
         return described
     name, beside, children = described
     kind, values = _class(*name), [_read(one, memory) for one in children]
-    if kind in pytree.SUPPORTED_NODES:  # a registered type may keep what is beside its children
-        return pytree.SUPPORTED_NODES[kind].unflatten_fn(values, beside if kind is dict else copy.deepcopy(beside))
+    if kind is list:
+        return values
+    if _registered(kind):  # which may keep what is beside its children
+        return pytree.SUPPORTED_NODES[kind].unflatten_fn(values, copy.deepcopy(beside))
     if issubclass(kind, tuple):
-        return kind(*values)
+        return kind(*values) if hasattr(kind, "_fields") else kind(values)
+    if issubclass(kind, Mapping) and not dataclasses.is_dataclass(kind):
+        keys, more = beside
+        items: Any = dict(zip(keys, values, strict=True))
+        if kind is not dict:
+            found = kind.__new__(kind) if issubclass(kind, dict) else kind(items)  # type: ignore[call-arg]
+            if issubclass(kind, dict):  # which may be made of other things than items
+                dict.update(found, items)
+            for name, value in more.items():
+                setattr(found, name, value)
+            items = found
+        return items
     made = object.__new__(kind)
     for key, value in zip(beside, values, strict=True):
         object.__setattr__(made, key, value)

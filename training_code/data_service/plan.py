@@ -1,25 +1,26 @@
-"""What the batches of an epoch are, and what has become of them at a rank. No thread and no socket.
+"""What the batches of an epoch are, and which rank reads them from which hosts. No thread and no socket.
 
-They are a pure function of seed, epoch and number, on which data hosts and ranks agree. Of a map-style dataset an epoch is one
-permutation of its samples, cut into batches: rank ``r`` reads the batches ``r``, ``r + ranks``, and so on. Of an iterable
-dataset it is ``shards`` passes, each over one share of the samples, as ``torch.utils.data.get_worker_info()`` has it; rank
-``r`` reads the shards ``r``, ``r + ranks``, and so on.
+They are a pure function of seed, epoch and position, on which data hosts and ranks agree. Of a map-style dataset an epoch is one
+permutation of its samples, which all ranks read together, step by step: so it can be continued by other ranks, in batches of
+another size. Of an iterable dataset it is ``shards`` passes, each over one share of the samples, as
+``torch.utils.data.get_worker_info()`` has it; the shards are dealt to the ranks anew in each epoch.
 """
 
 from __future__ import annotations
 
 import hashlib
-import math
+import warnings
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence as Several
 from dataclasses import dataclass, fields
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from torch.utils.data import Dataset, IterableDataset
+from torch.utils.data import Dataset, DistributedSampler, IterableDataset
 
 ROUNDS = 8  # of the Feistel network
 BLOCK = 1024  # positions that are permuted at once: one of them costs as much as a hundred
@@ -29,17 +30,34 @@ BLOCK = 1024  # positions that are permuted at once: one of them costs as much a
 class Sequence:
     """Batches that follow each other: a rank's of a map-style dataset, or one shard's of an iterable one.
 
-    ``length`` is how many, None where only the end of the shard tells. The n-th is the batch ``(first + n * step) % wrap``.
+    Attributes:
+        start: Samples of the epoch, or of the shard, that precede all of these batches.
+        size: Samples of a batch, ``step`` samples after the one before it; the first is ``offset`` after ``start``.
+        length: How many batches; None where only the end of the shard tells.
+        last: First sample and number of samples of the last ones, where they are others, and the position after their step.
     """
 
     shard: int | None
-    first: int
+    start: int
     step: int
-    length: int | None
-    wrap: int = 2**63
+    size: int
+    offset: int = 0
+    length: int | None = None
+    last: tuple[tuple[int, int, int], ...] = ()
 
-    def number(self, n: int) -> int:
-        return (self.first + n * self.step) % self.wrap
+    def batch(self, n: int) -> tuple[int, int]:
+        """The first sample of the n-th batch, and how many it has."""
+        other = self._last(n)
+        return other[:2] if other else (self.start + n * self.step + self.offset, self.size)
+
+    def position(self, n: int) -> int:
+        """Samples of the epoch, or of the shard, that are read when so many of these batches are, by all ranks."""
+        other = self._last(n - 1)
+        return other[2] if other else self.start + n * self.step
+
+    def _last(self, n: int) -> tuple[int, int, int] | None:
+        before = (self.length or 0) - len(self.last)
+        return self.last[n - before] if self.last and n >= before else None
 
 
 @dataclass(frozen=True)
@@ -48,12 +66,12 @@ class Plan:
 
     Attributes:
         batch_size: Samples of a batch.
-        length: Samples of a map-style dataset; None of an iterable one.
+        length: Samples of a map-style dataset, or of its sampler; None of an iterable one.
         shards: Passes over an iterable dataset; None of a map-style one.
         seed: Of the permutations, and of the random numbers that samples use.
-        drop_last: Whether a batch with fewer samples is left out.
-        even: True or ``"pad"``: every rank reads the same number of batches, where what is left over is left out, or
-            batches from the beginning of the epoch come twice. False: ranks may differ by one batch.
+        shuffle: Of an iterable dataset: whether the order of its shards is another in each epoch.
+        drop_last: Whether batches with fewer samples are dropped.
+        even, sampler: As of ``read_batches``; here, whether there is a sampler.
     """
 
     batch_size: int
@@ -63,71 +81,119 @@ class Plan:
     shuffle: bool = True
     drop_last: bool = False
     even: bool | str = True
+    sampler: bool = False
 
     def __post_init__(self) -> None:
         if self.batch_size < 1:
             raise ValueError(f"batch_size must be at least 1, like 64, got {self.batch_size}")
         if self.even not in (True, False, "pad"):
             raise ValueError(f"even must be True, False or 'pad', got {self.even!r}")
+        if self.even == "pad" and self.drop_last:
+            raise ValueError("drop_last=True drops what even='pad' completes: set one of them, got both")
         if self.length is None and (self.shards is None or self.shards < 1):
             raise ValueError(f"shards of an iterable dataset must be at least 1, like 8, got {self.shards}")
-        if self.length is None and self.even == "pad":
-            raise ValueError("even='pad' needs a dataset with a length; an iterable one takes even=True or even=False")
+        if self.length is not None and self.length < 1:
+            raise ValueError(f"dataset must have at least one sample in an epoch, got {self.length}")
 
     @staticmethod
-    def of(dataset: Dataset[Any], *, shuffle: bool = True, shards: int | None = None, **options: Any) -> Plan:
-        """The plan of a dataset; ``shards`` is of an iterable one only, and ``shuffle`` of a map-style one."""
-        if isinstance(dataset, IterableDataset):
-            return Plan(length=None, shards=shards, shuffle=False, **options)
-        return Plan(length=len(dataset), shuffle=shuffle, **options)  # type: ignore[arg-type]
-
-    @property
-    def batches(self) -> int | None:
-        """Of an epoch, over all ranks; None of an iterable dataset."""
-        if self.length is None:
-            return None
-        return self.length // self.batch_size if self.drop_last else -(-self.length // self.batch_size)
-
-    def sequences(self, ranks: int) -> list[Sequence]:
-        """Of all ranks: the s-th is rank ``s % ranks``'s. Raises ``ValueError`` where a rank would have none."""
-        if self.batches is None:
-            assert self.shards is not None
-            if self.shards < ranks:
-                raise ValueError(
-                    f"shards of an iterable dataset must be at least one for each rank, got {self.shards} for {ranks}"
-                )
-            return [Sequence(shard, 0, 1, None) for shard in range(self.shards)]
-        if self.even is True and 0 < self.batches < ranks:
-            raise ValueError(
-                f"even=True leaves out what is not enough for all ranks, which is every batch of {self.batches} for "
-                f"{ranks} ranks: set a smaller batch_size than {self.batch_size}, or even='pad'"
+    def of(
+        dataset: Dataset[Any],
+        *,
+        shuffle: bool | None = None,
+        shards: int | None = None,
+        sampler: Any = None,
+        **options: Any,
+    ) -> Plan:
+        """The plan of a dataset; ``shards`` is of an iterable one only, ``sampler`` of a map-style one."""
+        if sampler is not None and (shuffle or isinstance(dataset, IterableDataset)):
+            raise ValueError("sampler must be of a map-style dataset, without shuffle=True, as a DataLoader's")
+        if isinstance(sampler, DistributedSampler):
+            raise ValueError("sampler must be of the whole dataset, since ranks divide it, got a DistributedSampler")
+        if not isinstance(dataset, IterableDataset):
+            length = len(dataset if sampler is None else sampler)  # type: ignore[arg-type]
+            shuffle = sampler is None if shuffle is None else shuffle
+            return Plan(length=length, shuffle=shuffle, sampler=sampler is not None, **options)
+        if shuffle and not hasattr(dataset, "set_epoch"):
+            warnings.warn(
+                "shuffle=True of an iterable dataset shuffles its shards; within a shard it decides the order itself, by the "
+                f"epoch if it has a set_epoch(epoch), got {type(dataset).__qualname__} without one",
+                stacklevel=2,
             )
-        counts = {"pad": -(-self.batches // ranks), True: self.batches // ranks}
-        lengths = [counts.get(self.even, len(range(rank, self.batches, ranks))) for rank in range(ranks)]
-        return [Sequence(None, rank, ranks, length, max(1, self.batches)) for rank, length in enumerate(lengths)]
+        return Plan(length=None, shards=shards, shuffle=bool(shuffle), **options)
 
-    def left_over(self, ranks: int) -> int:
-        """Batches of an epoch that ``even`` leaves out, or less than 0 those that come twice."""
-        if self.batches is None or not self.even:
-            return 0
-        return self.batches - sum(sequence.length or 0 for sequence in self.sequences(ranks))
+    def sequences(
+        self, rank: int = 0, ranks: int = 1, epoch: int = 0, samples: int = 0, shards: Several[Mapping[str, Any]] = ()
+    ) -> list[Sequence]:
+        """A rank's, from the position that an epoch has after ``samples``, or each of its ``shards`` after its own."""
+        if self.length is not None:
+            return [self._share(rank, ranks, samples)]
+        assert self.shards is not None
+        if self.shards < ranks:
+            raise ValueError(
+                f"shards of an iterable dataset must be at least one for each rank, got {self.shards} for {ranks}"
+            )
+        dealt = list(range(self.shards))
+        if self.shuffle or ranks > 1:
+            dealt = permuted(np.arange(self.shards, dtype=np.uint64), self.shards, (self.seed, epoch)).tolist()
+        mine = dealt[rank::ranks] if self.shuffle else sorted(dealt[rank::ranks])
+        at = [shards[shard] if shards else {"samples": 0} for shard in mine]
+        return [
+            Sequence(shard, one["samples"], self.batch_size, self.batch_size, 0, 0 if one.get("ended") else None)
+            for shard, one in zip(mine, at, strict=True)
+        ]
 
-    def samples(self, epoch: int, number: int) -> list[int]:
-        """The indices of a batch's samples, of a map-style dataset."""
+    def steps(self, ranks: int, samples: int = 0) -> tuple[int, list[int], int]:
+        """Of a map-style dataset's epoch after ``samples``: the steps in which each rank has ``batch_size``, the samples of
+        those after them, over all ranks, and how many samples of the epoch are dropped, or, below 0, come twice.
+        """
         assert self.length is not None
-        begin, end = number * self.batch_size, min((number + 1) * self.batch_size, self.length)
+        full, rest = divmod(self.length - samples, self.batch_size * ranks)
+        if not rest or self.drop_last:
+            return full, [], rest
+        if self.even == "pad":
+            padded = -(-rest // ranks) * ranks
+            return full, [padded], rest - padded
+        if rest >= ranks or not self.even:
+            return full, [rest], 0
+        if full and self.batch_size > 1:  # the step before the last leaves each rank a sample for that
+            return full - 1, [self.batch_size * ranks + rest - ranks, ranks], 0
+        return full, [], rest
+
+    def _share(self, rank: int, ranks: int, samples: int) -> Sequence:
+        full, sizes, _ = self.steps(ranks, samples)
+        step, last = self.batch_size * ranks, []
+        at, offset = samples + full * step, self.batch_size * rank
+        if self.even:
+            if not (full or sizes) and not samples:
+                raise ValueError(
+                    f"an epoch of {self.length} samples must have one for each rank and, with drop_last=True, batch_size "
+                    f"of them: set even='pad' or fewer ranks, got batch_size {self.batch_size} and {ranks} ranks"
+                )
+            for size in sizes:
+                each, more = divmod(size, ranks)
+                last.append((at + rank * each + min(rank, more), each + (rank < more), at + size))
+                at += size
+        else:  # what a rank of its own would read
+            left = min(self.batch_size, (self.length or 0) - at - offset)
+            if left == self.batch_size or (left > 0 and not self.drop_last):
+                last.append((at + offset, left, min(at + step, self.length or 0)))
+        return Sequence(None, samples, step, self.batch_size, offset, full + len(last), tuple(last))
+
+    def samples(self, epoch: int, first: int, size: int) -> list[int]:
+        """The indices of a batch's samples, of a map-style dataset; beyond the epoch's end those of its beginning again."""
+        assert self.length is not None
         if not self.shuffle:
-            return list(range(begin, end))
+            return [n % self.length for n in range(first, first + size)]
         found: list[int] = []
-        while begin < end:
-            block, first = divmod(begin, BLOCK)
-            found += _block(self.length, self.seed, epoch, block)[first : first + end - begin]
-            begin = min((block + 1) * BLOCK, end)
+        while size:
+            block, begin = divmod(first % self.length, BLOCK)
+            some = _block(self.length, self.seed, epoch, block)[begin : begin + size]
+            found, first, size = found + some, first + len(some), size - len(some)
         return found
 
-    def seed_of(self, epoch: int, shard: int | None, number: int) -> int:
+    def seed_of(self, epoch: int, shard: int | None, first: int) -> int:
         """What a batch's random numbers begin with, whichever worker makes it."""
-        return zlib.crc32(f"{self.seed} {epoch} {shard} {number}".encode())
+        return zlib.crc32(f"{self.seed} {epoch} {shard} {first}".encode())
 
     def differences(self, other: Plan) -> list[str]:
         """Where two disagree: ``batch_size 64, not 32``, this one's value first."""
@@ -183,143 +249,3 @@ def home_shares(rank: int, ranks: int, hosts: int, least: int = 2) -> dict[int, 
     for part in range(rank * hosts, rank * hosts + width):
         shares[part // ranks % hosts] += few * (few + 1) // (part // hosts - (part - width) // hosts)
     return {host: Fraction(share, ranks * few * (few + 1)) for host, share in shares.items()}
-
-
-Key = tuple[int, int]  # which of a sequence's batches, and the sequence: sorted as batches are delivered
-Position = list[list[Any]]  # of each sequence: how many were delivered, and which beyond those; empty before the first
-
-
-@dataclass(eq=False)
-class Request:
-    """A batch that is in flight, perhaps from several sources, until it is ``done``: ready, or known not to exist."""
-
-    tracker: BatchTracker
-    key: Key
-    order: tuple[int, int | None, int]  # epoch, shard and number, as a worker takes them
-    copies: int = 1
-    done: bool = False
-    sent: float = 0.0
-    timeout: float = 0.0  # seconds until it is requested from another source as well
-
-
-class BatchTracker:
-    """The batches of one rank's epoch, from a position on: pending, in flight, ready, and each delivered once."""
-
-    def __init__(
-        self, epoch: int, sequences: Iterable[Sequence], position: Iterable[Any] = (), *, ordered: bool
-    ) -> None:
-        self.epoch, self.in_flight, self._ordered = epoch, 0, ordered
-        self._sequences = list(sequences)
-        self._ends = [math.inf if one.length is None else one.length for one in self._sequences]
-        self._delivered, self._requested = [0] * len(self._ends), [0] * len(self._ends)  # of a sequence all below
-        self._beyond: set[Key] = set()  # delivered before one that precedes them
-        self._ready: dict[Key, Any] = {}  # in the order of arrival
-        self.sources: dict[int, Any] = {}  # from which a sequence's last batch was requested
-        for index, (delivered, beyond) in zip(range(len(self._ends)), position, strict=False):
-            # Ranks may differ by one batch, so that another rank's position can be one beyond this one's end.
-            self._delivered[index] = int(min(delivered, self._ends[index]))
-            self._requested[index] = max([self._delivered[index], *(n + 1 for n in beyond)])
-            self._beyond |= {(n, index) for n in beyond}
-        # Of each sequence what was requested in vain, or never while one that follows was, and the first that never was.
-        self._pending: set[Key] = set()
-        for index, requested in enumerate(self._requested):
-            for n in range(self._delivered[index], requested + 1):
-                if (n, index) not in self._beyond:
-                    self._add((n, index))
-
-    @property
-    def ready(self) -> int:
-        return len(self._ready)
-
-    @property
-    def done(self) -> bool:
-        """Whether every batch is delivered."""
-        return all(delivered >= end for delivered, end in zip(self._delivered, self._ends, strict=True))
-
-    @property
-    def position(self) -> Position:
-        if not (self._beyond or any(self._delivered)):
-            return []
-        beyond = [sorted(n for n, of in self._beyond if of == index) for index in range(len(self._ends))]
-        return [[delivered, rest] for delivered, rest in zip(self._delivered, beyond, strict=True)]
-
-    @property
-    def exhausted(self) -> bool:
-        """Whether no batch is pending."""
-        return not self._pending
-
-    @property
-    def requeued(self) -> bool:
-        """Whether a batch that was requested in vain is pending."""
-        return any(n < self._requested[index] for n, index in self._pending)
-
-    def request(self, accepts: Callable[[int], bool] = lambda sequence: True) -> Request | None:
-        """The next batch to request, of the sequences that are accepted; None where none is pending."""
-        key = min((key for key in self._pending if accepts(key[1])), default=None)
-        if key is None:
-            return None
-        n, index = key
-        self._pending.remove(key)
-        if n == self._requested[index]:
-            self._requested[index] += 1
-            self._add((n + 1, index))
-        self.in_flight += 1
-        sequence = self._sequences[index]
-        return Request(self, key, (self.epoch, sequence.shard, sequence.number(n)))
-
-    def _add(self, key: Key) -> None:
-        if key[0] < self._ends[key[1]]:
-            self._pending.add(key)
-
-    def requeue(self, request: Request) -> None:
-        """It was requested in vain, and is pending again unless it is in flight from another source."""
-        request.copies -= 1
-        if not request.copies and not request.done:
-            self.in_flight -= 1
-            self._add(request.key)
-
-    def receive(self, request: Request, batch: Any) -> None:
-        """A batch has come; one that has come before is dropped."""
-        if not request.done:
-            request.done = True
-            self.in_flight -= 1
-            if request.key[0] < self._ends[request.key[1]]:
-                self._ready[request.key] = batch
-
-    def end(self, request: Request) -> None:
-        """The sequence has no such batch."""
-        n, index = request.key
-        self._ends[index] = min(self._ends[index], n)
-        self._pending = {key for key in self._pending if key[0] < self._ends[key[1]]}
-        self.receive(request, None)
-
-    @property
-    def deliverable(self) -> bool:
-        return self._turn() is not None
-
-    def deliverable_count(self, most: int) -> int:
-        """How many batches, up to ``most`` of each sequence, can be delivered without one that has not come."""
-        if not self._ordered:
-            return self.ready
-        return sum(
-            next((n for n in range(most) if (delivered + n, index) not in self._ready), most)
-            for index, delivered in enumerate(self._delivered)
-        )
-
-    def deliver(self) -> Any:
-        """The batch whose turn it is."""
-        key = self._turn()
-        assert key is not None
-        index = key[1]
-        self._beyond.add(key)
-        while (before := (self._delivered[index], index)) in self._beyond:
-            self._beyond.remove(before)
-            self._delivered[index] += 1
-        return self._ready.pop(key)
-
-    def _turn(self) -> Key | None:
-        if not self._ordered:
-            return next(iter(self._ready), None)
-        left = ((n, index) for index, n in enumerate(self._delivered) if n < self._ends[index])
-        key = min(left, default=None)
-        return key if key in self._ready else None

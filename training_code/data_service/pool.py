@@ -28,7 +28,7 @@ from typing import Any
 from torch.utils.data import Dataset
 
 from .plan import Plan
-from .worker import Failed, Made, Order, Result, work
+from .worker import Failed, Made, Order, Result, describe, work
 
 NICE = 10  # of workers: the process that sends their batches, or the training step, goes first
 MAX_DEATHS = 3  # workers that a batch may end in a row, before it counts as its own fault
@@ -42,23 +42,29 @@ Done = Callable[[Result, "Slot | None"], object]
 
 @dataclass(frozen=True)
 class Payload:
-    """A dataset and its collate_fn, pickled for the workers; ``modules`` are those that they come from."""
+    """A dataset and what goes with it, pickled for the workers; ``modules`` are those that they come from."""
 
     pickled: bytes
     modules: tuple[str, ...]
 
     @staticmethod
-    def of(dataset: Dataset[Any], collate_fn: Callable[[list[Any]], Any] | None) -> Payload:
+    def of(
+        dataset: Dataset[Any],
+        collate_fn: Callable[[list[Any]], Any] | None = None,
+        sampler: Any = None,
+        worker_init_fn: Callable[[int], object] | None = None,
+    ) -> Payload:
         """Raises ``ValueError`` where they cannot be pickled."""
+        parts = (dataset, collate_fn, sampler, worker_init_fn)
         try:
-            data = pickle.dumps((dataset, collate_fn))
+            data = pickle.dumps(parts)
         except Exception as error:
             raise ValueError(
-                "dataset and collate_fn go to worker processes, so they must be picklable, like objects of a module's "
-                f"classes and functions (no lambda, no open file), got {type(dataset).__qualname__}: {error}"
+                "dataset, collate_fn, sampler and worker_init_fn go to worker processes, so they must be picklable, like objects "
+                f"of a module's classes and functions (no lambda, no open file), got {type(dataset).__qualname__}: {error}"
             ) from error
         if b"__main__" not in data:
-            return Payload(data, (_module(dataset), _module(collate_fn)))
+            return Payload(data, tuple(_module(part) for part in parts))
         imported = {_module(one) for one in vars(sys.modules["__main__"]).values()}  # or names from it
         return Payload(data, ("__main__", *sorted(imported - {"__main__"})))
 
@@ -216,6 +222,7 @@ class WorkerPool:
         self._payload, self._plan, self._nice, self._selector = payload, plan, nice, selector
         self._free: deque[_File] = deque()
         self._never_ready, self._orders = 0, 1
+        self._shards: dict[tuple[int, int], int] = {}  # of an epoch, and the worker that each is at
         self._broken: Failed | None = None
         waiting: deque[_Task] = deque()
         self._workers = [_Worker(number, waiting if plan.shards is None else deque()) for number in range(count)]
@@ -224,12 +231,19 @@ class WorkerPool:
         for worker in self._workers:
             self._start(worker)
 
-    def submit(self, epoch: int, shard: int | None, number: int, done: Done) -> None:
+    def submit(self, order: Order, done: Done) -> None:
         """Have a batch made."""
         if self._broken is not None:
             done(self._broken, None)
             return
-        self._workers[(shard or 0) % self.count].waiting.append(_Task(Order(epoch, shard, number), done))
+        number = 0
+        if order.shard is not None:
+            if (order.epoch, order.shard) not in self._shards:  # another epoch's are other shards
+                self._shards = {key: at for key, at in self._shards.items() if key[0] >= order.epoch - 1}
+                others = [at for (epoch, _), at in self._shards.items() if epoch == order.epoch]
+                self._shards[order.epoch, order.shard] = min(range(self.count), key=others.count)
+            number = self._shards[order.epoch, order.shard]
+        self._workers[number].waiting.append(_Task(order, done))
         self._dispatch()
 
     def stop(self) -> None:
@@ -322,8 +336,8 @@ class WorkerPool:
     def _describe_fatal(self, order: Order, ended: str) -> str:
         of = f"shard {order.shard}"
         if order.shard is None:
-            of = f"samples {self._plan.samples(order.epoch, order.number)}"
+            of = f"samples {self._plan.samples(order.epoch, order.first, order.size)}"
+            of = f"places {order.first} to {order.first + order.size - 1} of the sampler" if self._plan.sampler else of
         return (
-            f"batch {order.number} of epoch {order.epoch} ended {MAX_DEATHS} worker processes in a row, "
-            f"of which the last {ended}; it is of {of}"
+            f"{describe(order)} ended {MAX_DEATHS} worker processes in a row, of which the last {ended}; it is of {of}"
         )

@@ -2,7 +2,9 @@
 
 A frame is a header, a text (JSON where its kind has one) and a payload, which only a batch has:
 
-    kind u8 | request u32 | bytes of the text u32 | bytes of the payload u64, little-endian
+    kind u8 | request u32 | bytes of the text u32 | bytes of the payload u64 | busy f64, little-endian
+
+``busy`` are the seconds in which the data host's workers have made batches.
 
 The training process sends HELLO, receives WELCOME or REFUSED, then sends REQUEST, PING and DONE; the data host sends a BATCH,
 END or FAILED for each request in any order, PONG for each PING, and BYE for DONE. Nothing is pickled.
@@ -23,9 +25,9 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-VERSION = 1
-HEADER = struct.Struct("<BIIQ")
-MAX_TEXT = 2**20  # bytes that a data host reads of a frame, which has no payload
+VERSION = 2
+HEADER = struct.Struct("<BIIQd")
+MAX_TEXT = 2**24  # bytes that a data host reads of a frame, which has no payload, but may have a dataset's state
 MAX_DESCRIPTION = 2**28  # bytes of a batch's description, which holds its texts
 MAX_BATCH = 2**33  # bytes of a batch
 READ = 2**16  # bytes that are read at once where they may be many frames
@@ -75,6 +77,7 @@ class Frame(NamedTuple):
     request: int
     text: bytes
     payload: Tensor | None
+    busy: float = 0.0
 
     def json(self) -> Any:
         try:
@@ -142,6 +145,7 @@ class Connection:
         about: Any = None,
         *,
         request: int = 0,
+        busy: float = 0.0,
         payload: memoryview | bytes = b"",
         owner: object = None,
         last: bool = False,
@@ -153,7 +157,7 @@ class Connection:
         if self._last:
             return
         text = about.encode() if isinstance(about, str) else b"" if about is None else json.dumps(about).encode()
-        header = HEADER.pack(kind, request, len(text), len(payload))
+        header = HEADER.pack(kind, request, len(text), len(payload), busy)
         self._unsent.append((memoryview(header + text), None))
         if len(payload):
             self._unsent.append((memoryview(payload), owner))
@@ -214,7 +218,7 @@ class Connection:
         """Take frames, suspended where the next bytes have not come. Raises ``OSError`` at the end, and ``ProtocolError``."""
         while not self.closed:
             yield from self._read_up_to(HEADER.size)
-            kind, request, text_bytes, payload_bytes = HEADER.unpack_from(self._read)
+            kind, request, text_bytes, payload_bytes, busy = HEADER.unpack_from(self._read)
             if kind not in KINDS or text_bytes > self._max_text or payload_bytes > self._max_payload:
                 raise ProtocolError(
                     f"a frame must be of a known kind, with a text of at most {self._max_text} and a payload of at most "
@@ -227,7 +231,7 @@ class Connection:
             payload = (yield from self._receive_payload(payload_bytes)) if payload_bytes else None
             self._read_bytes = READ_HEADER if payload_bytes > READ else READ
             if not self._last:
-                self._take(Frame(kind, request, text, payload))
+                self._take(Frame(kind, request, text, payload, busy))
             del payload  # whose memory is used again when its user is done with it
 
     def _read_up_to(self, size: int) -> Iterator[None]:

@@ -9,17 +9,20 @@ import socket
 import sys
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from .plan import BatchTracker, Plan, Position
+from .batches import Encoder, decode
+from .plan import Plan
 from .pool import WorkerPool
 from .protocol import VERSION, DataServiceError
 from .requester import TICK, Requester
+from .tracker import BatchTracker
 
 LOOK_AHEAD = 8 * 2**30  # bytes of look-ahead of a machine, or a quarter of its memory where that is less
-_NOTHING = [[0, []]]  # the position in a sequence of which nothing was delivered
+MOST_NAMED = 5  # files, or shards, of which samples were dropped
 WAITS, BUSY = 0.02, 0.85  # the shares of an epoch from which waiting counts, and from which workers are the limit
 
 # For CreateTrainingJob's AlgorithmSpecification.MetricDefinitions.
@@ -31,34 +34,39 @@ METRIC_DEFINITIONS = [
 
 @dataclass(frozen=True)
 class Summary:
-    """Of one rank's epoch; ``hosts_busy_percent`` is of the workers of the hosts that it reads from, over all ranks."""
+    """Of one rank's epoch; None, printed as unknown, is what was not measured.
+
+    ``hosts_busy_percent`` is of the workers of the hosts that it reads from, over all ranks; ``dropped_samples`` is of all ranks.
+    """
 
     epoch: int
     batches: int
-    left_out: int
+    dropped_samples: int
     epoch_seconds: float
     wait_seconds: float
     hosts: int
-    hosts_busy_percent: float
-    local_busy_percent: float
+    hosts_busy_percent: float | None
+    local_busy_percent: float | None
     network_mb_per_second: float
 
     def line(self) -> str:
-        values = (f"{name}={value:.6g}" for name, value in asdict(self).items())
+        values = (f"{name}={'unknown' if value is None else f'{value:.6g}'}" for name, value in asdict(self).items())
         return f"data_service {' '.join(values)}: {self.advice()}"
 
     def advice(self) -> str:
         waits = self.wait_seconds / max(self.epoch_seconds, 1e-9)
-        busy = self.hosts_busy_percent / 100
+        busy = None if self.hosts_busy_percent is None else self.hosts_busy_percent / 100
         if waits < WAITS:
-            needed = max(1, math.ceil(self.hosts * busy / BUSY))
-            if busy > 0 and needed < self.hosts:
+            needed = self.hosts if busy is None else max(1, math.ceil(self.hosts * busy / BUSY))
+            if busy is not None and needed < self.hosts:
                 few = "one fewer would do" if self.hosts - needed == 1 else f"{self.hosts - needed} fewer would do"
                 return f"data hosts are {100 * (1 - busy):.0f} % idle: {few}"
             return "the steps do not wait for data"
         summary = f"steps wait for data {100 * waits:.0f} % of the time, and "
         if self.hosts == 0:
             return summary + "this host's workers are what prepares it: add workers, or data hosts"
+        if busy is None:
+            return summary + "how busy the data hosts' workers are was not measured"
         if busy >= BUSY:
             more = max(1, math.ceil(self.hosts * waits / (1 - min(waits, 0.9))))
             return summary + f"the data hosts' workers are busy: add {more} data host{'s' if more > 1 else ''}"
@@ -69,7 +77,7 @@ class Epoch:
     """Measures one rank's epoch from its first batch on."""
 
     def __init__(self, epoch: int, requester: Requester) -> None:
-        self.epoch, self.batches, self.left_out, self.wait_seconds = epoch, 0, 0, 0.0
+        self.epoch, self.batches, self.dropped_samples, self.wait_seconds = epoch, 0, 0, 0.0
         self._hosts, self._local = requester.hosts, requester.local
         self._began, self._ended, self._start = time.monotonic(), None, self._usage()  # type: float, float | None, Any
 
@@ -78,8 +86,8 @@ class Epoch:
         local = self._local.pool.busy_seconds if self._local else 0.0
         return (*(sum(getattr(one, of) for one in self._hosts) for of in ("busy", "capacity", "bytes")), local)
 
-    def end(self, *, left_out: int, report: bool) -> None:
-        self._ended, self.left_out = time.monotonic(), left_out
+    def end(self, *, dropped_samples: int, report: bool) -> None:
+        self._ended, self.dropped_samples = time.monotonic(), dropped_samples
         if report:
             print(self.summary().line(), file=sys.stderr, flush=True)
 
@@ -90,12 +98,12 @@ class Epoch:
         return Summary(
             epoch=self.epoch,
             batches=self.batches,
-            left_out=self.left_out,
+            dropped_samples=self.dropped_samples,
             epoch_seconds=seconds,
             wait_seconds=self.wait_seconds,
             hosts=sum(host.workers > 0 for host in self._hosts),
-            hosts_busy_percent=100 * min(busy / capacity, 1.0) if capacity else 0.0,
-            local_busy_percent=100 * min(local / self._local.pool.count / seconds, 1.0) if self._local else 0.0,
+            hosts_busy_percent=100 * min(busy / capacity, 1.0) if capacity else None,
+            local_busy_percent=100 * min(local / self._local.pool.count / seconds, 1.0) if self._local else None,
             network_mb_per_second=received / seconds / 1e6,
         )
 
@@ -141,8 +149,8 @@ class BatchReader:
         self._rank, self._ranks, self._ordered = rank, ranks, ordered
         self._epochs, self._gather = math.inf if epochs is None else epochs, gather or _gather_by_torch
         self._closed = False
-        # The epoch that was read last to its end, and the position there.
-        self._finished: tuple[int, Position] = (-1, [])
+        # The epoch of an iterable dataset that was read last to its end, and the position there.
+        self._finished: tuple[int, dict[int, Any]] = (-1, {})
         self.metrics: Epoch | None = None  # of the epoch that is read, or was read last
         hello = {"version": VERSION, "job": job, "rank": rank, "ranks": ranks, "reader": uuid.uuid4().hex}
         hello |= {"host": host or socket.gethostname(), "plan": None if plan is None else asdict(plan)}
@@ -164,21 +172,19 @@ class BatchReader:
                 self._raise_error()
             assert self._requester.plan is not None
             self.plan: Plan = self._requester.plan
-            self._sequences = self.plan.sequences(ranks)[rank::ranks]  # raises where a rank would have no batch
+            # Of the epoch that is read, or else of the one whose position is that of this reader; and of the next loop.
+            self._tracker = self._next_tracker = self._new_tracker(0)  # raises where a rank would have no batch
         except BaseException as error:
             self.close(error)
             raise
-        # Of the epoch that is read, or else of the one whose position is that of this reader; and of the next loop.
-        self._tracker = self._next_tracker = self._new_tracker(0)
-        if rank == 0 and (left := self.plan.left_over(ranks)):
-            what = f"leaves out {left}" if left > 0 else f"has {-left}"
-            of = f"of {self.plan.batches} batches{'' if left > 0 else ' twice'}"
-            notice = f"data_service: each epoch {what} {of}, so that {ranks} ranks read {len(self)} each"
-            print(notice, file=sys.stderr, flush=True)
+        if rank == 0 and self.plan.length is not None and (dropped := self.plan.steps(ranks)[2]) and self.plan.even:
+            what, when = ("drops", "") if dropped > 0 else ("reads", " twice")
+            notice = f"data_service: each epoch {what} {share_of(abs(dropped), self.plan.length)}{when}"
+            print(f"{notice}, so that all of {ranks} ranks have a batch in each step", file=sys.stderr, flush=True)
 
     def __len__(self) -> int:
         """How many batches an epoch has for this rank. Raises ``TypeError`` of an iterable dataset."""
-        length = self._sequences[0].length
+        length = self.plan.sequences(self._rank, self._ranks)[0].length
         if length is None:
             raise TypeError("an iterable dataset's batches cannot be counted before its end")
         return length
@@ -220,35 +226,62 @@ class BatchReader:
         return self._requester.batch_bytes
 
     def state_dict(self) -> dict[str, Any]:
-        """The position of all ranks: an epoch, and what of it was delivered.
+        """The position of all ranks, which is JSON: an epoch, the samples of it that were delivered, and more where needed.
 
         Of a map-style dataset in order each rank can derive it, if they step together. Else all ranks have to call this after
         the same step, and their positions are gathered.
         """
         with self._changed:
-            epoch, mine = self._tracker.epoch, self._tracker.position
-        if self._ranks == 1 or (self.plan.shards is None and self._ordered):
-            return {"epoch": epoch, "ranks": self._ranks, "delivered": mine * self._ranks}
-        gathered = self._gather((epoch, mine, self._finished))
-        first = min(epoch for epoch, _, _ in gathered)
-        positions = [at if epoch == first else end for epoch, at, (_, end) in gathered]
-        count = len(self.plan.sequences(self._ranks)) if any(positions) else 0
-        delivered = [(positions[n % self._ranks] or _NOTHING * count)[n // self._ranks] for n in range(count)]
-        return {"epoch": first, "ranks": self._ranks, "delivered": delivered}
+            tracker = self._tracker
+            epoch, position, shards, sequences = tracker.epoch, tracker.position, tracker.shards, tracker.sequences
+        if self.plan.shards is not None:
+            gathered = self._gather((epoch, shards, self._finished)) if self._ranks > 1 else [(epoch, shards, (-1, {}))]
+            first = min(epoch for epoch, _, _ in gathered)
+            found: dict[int, Any] = {}
+            for epoch, at, (finished, end) in gathered:
+                found |= at if epoch == first else end if finished == first else {}
+            state: dict[str, Any] = {"epoch": first, "samples": sum(one["samples"] for one in found.values())}
+            began = any(one != {"samples": 0} for one in found.values())
+            return state | ({"shards": [found[n] for n in range(self.plan.shards)]} if began else {})
+        delivered = [position[0]]
+        if self._ranks > 1 and not self._ordered:
+            gathered = self._gather((epoch, position[0]))
+            epoch = min(epoch for epoch, _ in gathered)
+            # A rank that is an epoch further has read all of its share.
+            delivered = [at if of == epoch else (2**53, []) for of, at in gathered]
+        if all(one == (delivered[0][0], []) for one in delivered):
+            return {"epoch": epoch, "samples": sequences[0].position(delivered[0][0])}
+        state = {
+            "epoch": epoch,
+            "samples": sequences[0].start,
+            "ranks": self._ranks,
+            "batch_size": self.plan.batch_size,
+        }
+        return state | {"delivered": delivered}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from a position: the next loop delivers what is left of its epoch.
+        """Continue from a position, of any number of ranks and any batch size: the next loop delivers what is left of its epoch.
 
-        Raises ``ValueError`` where it is of another number of ranks, in the middle of an epoch.
+        Raises ``ValueError`` where it is one in the middle of an epoch that only as many ranks, batches or shards can continue.
         """
-        if state["ranks"] != self._ranks and state["delivered"]:
+        samples, shards, delivered = int(state.get("samples", 0)), state.get("shards", ()), state.get("delivered", ())
+        kept = {} if not delivered else {"ranks": self._ranks, "batch_size": self.plan.batch_size}
+        for name, value in kept.items():
+            if state[name] != value:
+                raise ValueError(
+                    f"{name} must be {state[name]}, as where state_dict was called in the middle of an epoch that is read with "
+                    f"ordered=False, got {value}"
+                )
+        if samples and (len(shards) or None) != self.plan.shards:
+            what = "no shards, of a map-style dataset" if not shards else f"shards={len(shards)}"
+            raise ValueError(f"state_dict must be of as many shards as are read now, {self.plan.shards}, got {what}")
+        if self.plan.length is not None and samples > self.plan.length:
             raise ValueError(
-                f"state_dict must be of as many ranks as read now, {self._ranks}, got one of {state['ranks']}: "
-                "another number can continue only where an epoch begins"
+                f"state_dict must be of a dataset of {self.plan.length} samples, got one of at least {samples}"
             )
         with self._changed:
             self._requester.trackers = []
-            self._tracker = self._new_tracker(int(state["epoch"]), state["delivered"][self._rank :: self._ranks])
+            self._tracker = self._new_tracker(int(state["epoch"]), samples, shards, delivered[self._rank :][:1])
             self._next_tracker = self._tracker
 
     def close(self, error: BaseException | None = None) -> None:
@@ -268,8 +301,17 @@ class BatchReader:
 
     # -- Delivering, on the thread that reads
 
-    def _new_tracker(self, epoch: int, position: Iterable[Any] = ()) -> BatchTracker:
-        return BatchTracker(epoch, self._sequences, position, ordered=self._ordered)
+    def _new_tracker(
+        self, epoch: int, samples: int = 0, shards: Sequence[Mapping[str, Any]] = (), position: Iterable[Any] = ()
+    ) -> BatchTracker:
+        sequences, size = self.plan.sequences(self._rank, self._ranks, epoch, samples, shards), self.plan.batch_size
+        if shards:
+            mine = [shards[one.shard or 0] for one in sequences]
+            position = [(0, [(n - one["samples"]) // size for n in one.get("beyond", ())]) for one in mine]
+        tracker = BatchTracker(epoch, sequences, position, ordered=self._ordered)
+        for states, one in zip(tracker.states, mine if shards else (), strict=False):
+            states |= {0: one["state"]} if "state" in one else {}
+        return tracker
 
     def _want(self, *trackers: BatchTracker) -> None:
         """Have the batches of these epochs requested, and then those of the next one."""
@@ -284,41 +326,122 @@ class BatchReader:
         finally:
             with self._changed:
                 if self._tracker is tracker and not self._closed:  # it was left early
-                    self._tracker = self._new_tracker(tracker.epoch, tracker.position)
+                    self._tracker = tracker.restarted()
                     self._want()
 
     def _next(self, tracker: BatchTracker) -> list[Any]:
         """A list of the next batch, or an empty one after the last."""
+        ready, agrees = (
+            self._wait(tracker, 1),
+            self._ranks > 1 and self.plan.shards is not None and bool(self.plan.even),
+        )
+        found = [self._deliver_next(tracker)] if ready and not agrees else []
+        if agrees:  # the epoch ends for all ranks where there is no batch for one of them
+            each = self._gather(ready)
+            found = [self._deliver_next(tracker)] if all(each) else self._exchange(tracker, each)
+        assert self.metrics is not None
+        self.metrics.batches += len(found)
+        return found or self._end(tracker, agrees)
+
+    def _wait(self, tracker: BatchTracker, most: int) -> int:
+        """How many batches can be delivered now: at least ``most``, or all that there are."""
         assert self.metrics is not None
         began = None
         with self._changed:
+            tracker.needed = most
             while True:
                 self._raise_error()
                 if self._closed or self._tracker is not tracker:
                     raise DataServiceError("the reader was closed, or has begun another epoch, before this one's end")
-                if (more := tracker.deliverable) or tracker.done:
+                if tracker.satisfied:
                     break
-                began = began or time.perf_counter()
+                if began is None:
+                    began = time.perf_counter()
+                    if most > 1:  # as many may not have been requested
+                        self._requester.wake()
                 self._changed.wait(TICK)
-        self.metrics.wait_seconds += time.perf_counter() - began if began else 0.0
-        if self._ranks > 1 and self.plan.shards is not None and self.plan.even:
-            more = all(self._gather(more))  # the epoch ends for all ranks where the first has no more
+            self.metrics.wait_seconds += time.perf_counter() - began if began else 0.0
+            return tracker.available(most)
+
+    def _deliver_next(self, tracker: BatchTracker) -> Any:
         with self._changed:
-            if more:
-                self.metrics.batches += 1
-                batch = [tracker.deliver()]
-                self._requester.delivered()
-                return batch
-            self._finished = (tracker.epoch, tracker.position)
+            batch = tracker.deliver()
+            self._requester.delivered()
+        return batch
+
+    def _exchange(self, tracker: BatchTracker, ready: list[int]) -> list[Any]:
+        """Of the last batches that the ranks have, one for each: ranks with several pass some on. None where they are too few.
+
+        So a rank whose shards are shorter goes on with batches of the others'. Of the last that are fewer than ranks one is
+        divided.
+        """
+        offers = self._gather((self._wait(tracker, 1 + ready.count(0)), tracker.divisible))
+        counts = [count for count, _ in offers]
+        without = [rank for rank, count in enumerate(counts) if not count]
+        spare = [rank for rank, count in enumerate(counts) for _ in range(count - 1)]
+        copies = [rank for rank, count in enumerate(counts) if count] if self.plan.even == "pad" else []
+        if len(spare) < len(without) and not copies:
+            size, rank = max((size, rank) for rank, (_, size) in enumerate(offers))
+            parts = len(without) - len(spare) + 1
+            if size < parts or self.plan.drop_last:
+                return []
+            if rank == self._rank:
+                with self._changed:
+                    tracker.split(parts)
+                    self._requester.wake()
+            return self._exchange(tracker, ready)
+        found, sent = [self._deliver_next(tracker)] if counts[self._rank] else [], {}
+        givers = dict(zip(without, [*spare, *copies * self._ranks], strict=False))
+        for place, (receiver, giver) in enumerate(givers.items()):
+            if giver == self._rank:
+                batch = Encoder(self._deliver_next(tracker) if place < len(spare) else found[0])
+                memory = self._requester.memory.empty(batch.bytes)
+                batch.write(memory)
+                sent[receiver] = batch.description, memory.numpy()
+        passed = self._gather(sent)
+        if not found:
+            description, array = passed[givers[self._rank]][self._rank]
+            memory = self._requester.memory.empty(len(array))
+            memory.numpy()[:] = array
+            found = [decode(description, memory)]
+        return found
+
+    def _end(self, tracker: BatchTracker, agrees: bool) -> list[Any]:
+        """The end of an epoch: what was dropped of it is counted, over all ranks where they agree."""
+        with self._changed:
+            tracker.drop_ready()
+            self._finished = tracker.epoch, tracker.shards if self.plan.shards is not None else {}
             self._tracker = self._next_tracker
             self._want()
-        self.metrics.end(left_out=tracker.ready, report=self._rank == 0)
+        dropped, read = tracker.dropped, sum(tracker.samples)
+        if agrees:
+            each = self._gather((dict(dropped), read))
+            dropped, read = sum((Counter(one) for one, _ in each), Counter()), sum(one for _, one in each)
+        total = sum(dropped.values())
+        if self.plan.shards is not None and not read and (agrees or self._ranks == 1):
+            left = f", of {total} samples that are too few for all {self._ranks} ranks" if total else ""
+            raise DataServiceError(
+                f"the dataset must have a batch in each epoch, got none in epoch {tracker.epoch}{left}"
+            )
+        if total and self._rank == 0:
+            named = ", ".join(f"{count} of {name}" for name, count in dropped.most_common(MOST_NAMED))
+            more = f" and {len(dropped) - MOST_NAMED} more" if len(dropped) > MOST_NAMED else ""
+            what = f"warning: epoch {tracker.epoch} dropped {share_of(total, read + total)}: {named}{more}"
+            print(f"data_service: {what}", file=sys.stderr, flush=True)
+        if self.plan.length is not None and self.plan.even:
+            total = max(0, self.plan.steps(self._ranks, tracker.sequences[0].start)[2])
+        assert self.metrics is not None
+        self.metrics.end(dropped_samples=total, report=self._rank == 0)
         return []
 
     def _raise_error(self) -> None:
         if self._requester.error is not None:
             # A FailureReason begins where the toolkit first finds one of Python's own errors, as in this line.
             raise self._requester.error  # Exception
+
+
+def share_of(count: int, of: int) -> str:
+    return f"{count} of {of} samples ({100 * count / of:.2g} %)"
 
 
 def _gather_by_torch(value: Any) -> list[Any]:

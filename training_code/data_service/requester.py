@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 import selectors
 import socket
@@ -15,11 +16,14 @@ from fractions import Fraction
 from functools import partial
 from typing import Any
 
+from torch import Tensor
+
 from .batches import ReceiveMemory, decode, tensor_from_buffer
-from .plan import BatchTracker, Plan, Request, home_shares
+from .plan import Plan, home_shares
 from .pool import Slot, WorkerPool
 from .protocol import Connection, DataHostLost, DataServiceError, Frame, Kind
-from .worker import Failed, Made, Result
+from .tracker import NOTHING, BatchTracker, Request
+from .worker import Failed, Made, Order, Result
 
 HEARTBEAT = 2.0  # seconds between two PINGs
 # Seconds, at most a third of host_timeout, in which something has to come after a PING; else the connection is broken.
@@ -61,7 +65,7 @@ class Host:
         self._connection: Connection | None = None
         self._life = self._live()
         self._serials = itertools.count()
-        self._measured = (0.0, 0.0)  # when, and the seconds that its workers had been busy
+        self._measured = (0.0, 0.0)  # when, with its WELCOME or batch, and the seconds that its workers had been busy
         self._began = self.answered  # looking for it
         self._why = "not tried"
         self._done: dict[str, Any] | None = None
@@ -71,7 +75,11 @@ class Host:
         serials = [next(self._serials) % 2**32 for _ in requests]
         self.requests |= zip(serials, requests, strict=True)
         assert self._connection is not None
-        self._connection.send(Kind.REQUEST, [[n, *one.order] for n, one in zip(serials, requests, strict=True)])
+        orders = [[n, *one.order] for n, one in zip(serials, requests, strict=True)]
+        alone = [[order] for order in orders if order[-1] is not None]  # a dataset's state may be large
+        for some in [*alone, [order for order in orders if order[-1] is None]]:
+            if some:
+                self._connection.send(Kind.REQUEST, some)
 
     def flush(self) -> None:
         """Send what was noted."""
@@ -188,30 +196,33 @@ class Host:
         requester, request = self._requester, self.requests.pop(frame.request, None) if frame.kind in RESULTS else None
         if request is None or len(self.requests) <= self.low:
             requester.due = True
+        if frame.kind in RESULTS or frame.kind == Kind.PONG:
+            self._measure(frame.busy)
         match frame.kind:
             case Kind.BATCH if request is not None:
                 memory = requester.memory.empty(0) if frame.payload is None else frame.payload
                 self.bytes += memory.numel()
-                requester.receive(request, decode(frame.text, memory), memory.numel())
+                requester.receive(request, *read_batch(frame.text, memory), memory.numel())
             case Kind.END if request is not None:
-                requester.end(request)
+                requester.end(request, frame.json())
             case Kind.WELCOME:
-                self._welcome(frame.json())
-            case Kind.PONG:
-                now, busy = time.monotonic(), float(frame.json()["busy"])
-                self.capacity += (now - self._measured[0]) * self.workers
-                self.busy += busy - self._measured[1]
-                self._measured = now, busy
+                self._welcome(frame.json(), frame.busy)
             case Kind.REFUSED | Kind.FAILED:
                 self.finished |= frame.kind == Kind.REFUSED
                 self._fail(frame.text.decode())
             case Kind.BYE:
                 self.finished = True
 
-    def _welcome(self, message: Mapping[str, Any]) -> None:
+    def _measure(self, busy: float) -> None:
+        now = time.monotonic()
+        self.capacity += (now - self._measured[0]) * self.workers
+        self.busy += busy - self._measured[1]
+        self._measured = now, busy
+
+    def _welcome(self, message: Mapping[str, Any], busy: float) -> None:
         self.workers, self.up = int(message["workers"]), True
         self.share = math.ceil(self.workers * self._home_share)
-        self._measured = time.monotonic(), float(message["busy"])
+        self._measured = time.monotonic(), busy
         if self._done is not None and self._connection is not None:
             self._connection.send(Kind.DONE, self._done)
         self._requester.agree(self.address, Plan(**message["plan"]))
@@ -227,18 +238,24 @@ class Local:
     def request(self, requests: Sequence[Request]) -> None:
         for one in requests:
             self.requests.add(one)
-            self.pool.submit(*one.order, partial(self._made, one))
+            self.pool.submit(Order(*one.order), partial(self._made, one))
 
     def _made(self, request: Request, result: Result, slot: Slot | None) -> None:
         self.requests.discard(request)
         self._requester.due = True
         if isinstance(result, Made) and slot is not None:
             memory = self._requester.memory.pinned(tensor_from_buffer(slot.view(result.bytes), slot))
-            self._requester.receive(request, decode(result.description, memory), result.bytes)
+            self._requester.receive(request, *read_batch(result.description.encode(), memory), result.bytes)
         elif isinstance(result, Failed):
             self._requester.fail(DataServiceError(f"this host: {result.text}"))
         else:
-            self._requester.end(request)
+            self._requester.end(request, json.loads(result.description))
+
+
+def read_batch(text: bytes, memory: Tensor) -> tuple[Any, Mapping[str, Any]]:
+    """A batch, and what else is said of it; see ``Made``."""
+    description, _, about = text.partition(b"\n")
+    return decode(description, memory), json.loads(about) if about else NOTHING
 
 
 Source = Host | Local
@@ -324,17 +341,17 @@ class Requester:
         if differences := self.plan.differences(plan):
             self.fail(DataServiceError(f"data host {address} must serve {', '.join(differences)}"))
 
-    def receive(self, request: Request, batch: Any, size: int) -> None:
+    def receive(self, request: Request, batch: Any, about: Mapping[str, Any], size: int) -> None:
         with self.changed:
             self.batch_bytes = size
-            request.tracker.receive(request, batch)
-            if request.tracker in self.trackers[:1] and request.tracker.deliverable:
+            request.tracker.receive(request, batch, about)
+            if request.tracker in self.trackers[:1] and request.tracker.satisfied:
                 self.changed.notify_all()
 
-    def end(self, request: Request) -> None:
+    def end(self, request: Request, about: Mapping[str, Any]) -> None:
         self.due = True
         with self.changed:
-            request.tracker.end(request)
+            request.tracker.end(request, about)
             self.changed.notify_all()
 
     def requeue(self, requests: Sequence[Request]) -> None:
@@ -411,6 +428,7 @@ class Requester:
             sources.append(self.local)
         limit = self._prefetch + sum(2 * source.share + beyond for source in sources)
         limit = min(limit, max(LEAST_AHEAD, self._look_ahead // size))
+        limit = max([limit, *(tracker.needed for tracker in trackers[:1])])
         # This host's cores are the step's first: they help where data hosts do not keep up. A batch that has to wait for one
         # before it says nothing of that.
         if up and self.local is not None and self.local in sources:

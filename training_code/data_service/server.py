@@ -27,7 +27,7 @@ from torch.utils.data import Dataset
 from .plan import Plan
 from .pool import NICE, Payload, Slot, WorkerPool, describe_exit, start_process
 from .protocol import VERSION, Connection, DataServiceError, Frame, Kind, ProtocolError, TrainerFailed
-from .worker import Failed, Made, Result
+from .worker import Failed, Made, Order, Result
 
 # So many deaths of the serving process in so many seconds, without a batch, end the data host.
 MAX_DEATHS, WITHIN = 5, 60.0
@@ -48,7 +48,7 @@ class BatchServer:
     died or has yet to start, wait for the next.
 
     Args:
-        dataset: Map-style or iterable; it is pickled to the workers, as is ``collate_fn``.
+        dataset: Map-style or iterable; it is pickled to the workers, as are ``collate_fn`` and the others.
         job: The TRAINING_JOB_ARN that peers have to name.
         port: 0 takes a free one, which ``port`` then names.
         heartbeat_timeout: Seconds without a heartbeat of a rank, at the start or later, after which ``wait`` raises.
@@ -66,13 +66,15 @@ class BatchServer:
         host: str = "0.0.0.0",
         heartbeat_timeout: float = 300.0,
         collate_fn: Callable[[list[Any]], Any] | None = None,
+        sampler: Any = None,
+        worker_init_fn: Callable[[int], object] | None = None,
         shards: int | None = None,
         **options: Any,
     ) -> None:
         if workers < 1:
             raise ValueError(f"workers must be at least 1, like 4, got {workers}")
-        plan = Plan.of(dataset, shards=shards or workers, **options)
-        payload = Payload.of(dataset, collate_fn)
+        plan = Plan.of(dataset, shards=shards or workers, sampler=sampler, **options)
+        payload = Payload.of(dataset, collate_fn, sampler, worker_init_fn)
         self._timeout = heartbeat_timeout
         self._started = time.monotonic()
         # When the last heartbeat came of each rank whose home this host is, inf once it is done; of rank 0 until one says which.
@@ -268,11 +270,11 @@ class _Server:
         elif peer.rank is None:
             raise ProtocolError(f"the first frame must be HELLO, got {Kind(frame.kind).name}")
         elif frame.kind == Kind.REQUEST:
-            for request, epoch, shard, number in frame.json():
-                self._request(peer, request, epoch, shard, number)
+            for request, *order in frame.json():
+                self._request(peer, request, Order(*order))
         elif frame.kind == Kind.PING:
             self._parent.send(("alive", peer.rank, self._homes))
-            peer.connection.send(Kind.PONG, {"busy": self._pool.busy_seconds})
+            peer.connection.send(Kind.PONG, busy=self._pool.busy_seconds)
         elif frame.kind == Kind.DONE:
             self._parent.send(("done", peer.rank, self._homes, frame.json()["error"]))
             peer.connection.send(Kind.BYE, last=True)
@@ -301,8 +303,8 @@ class _Server:
             if one is not peer and one.rank == peer.rank:
                 self.lose(one)
         self._parent.send(("alive", peer.rank, self._homes))
-        welcome = {"plan": asdict(self._plan), "workers": self._pool.count, "busy": self._pool.busy_seconds}
-        peer.connection.send(Kind.WELCOME, welcome)
+        welcome = {"plan": asdict(self._plan), "workers": self._pool.count}
+        peer.connection.send(Kind.WELCOME, welcome, busy=self._pool.busy_seconds)
 
     def _refusal(self, message: dict[str, Any]) -> str | None:
         """Why a peer is not served, if it is not."""
@@ -323,17 +325,18 @@ class _Server:
                 )
         return None
 
-    def _request(self, peer: _Peer, request: int, epoch: int, shard: int | None, number: int) -> None:
-        most = self._plan.batches
-        known = number < most if most is not None else shard is not None and 0 <= shard < (self._plan.shards or 0)
-        if not (
-            known and epoch >= 0 and number >= 0 and 0 <= request < 2**32 and (shard is None) == (most is not None)
-        ):
-            raise ProtocolError(f"there is no batch {number} of shard {shard} of epoch {epoch}")
+    def _request(self, peer: _Peer, request: int, order: Order) -> None:
+        plan, known = self._plan, order.epoch >= 0 and order.first >= 0 and 1 <= order.size <= self._plan.batch_size
+        if plan.length is None:
+            known = known and order.shard is not None and 0 <= order.shard < (plan.shards or 0)
+        else:
+            known = known and order.shard is None and order.first < plan.length
+        if not (known and 0 <= request < 2**32):
+            raise ProtocolError(f"there is no such batch: {order}")
         if peer.requests >= MAX_REQUESTS:
             raise ProtocolError(f"at most {MAX_REQUESTS} batches can be requested at once")
         peer.requests += 1
-        self._pool.submit(epoch, shard, number, partial(self._made, peer, request))
+        self._pool.submit(order, partial(self._made, peer, request))
 
     def _made(self, peer: _Peer, request: int, result: Result, slot: Slot | None) -> None:
         peer.requests -= 1
@@ -341,11 +344,14 @@ class _Server:
         if isinstance(result, Failed):
             kind, text = Kind.FAILED, result.text
             self._parent.send(("failed", text))
-        elif isinstance(result, Made) and slot is not None:
+        elif not isinstance(result, Made):
+            text = result.description
+        elif slot is not None:
             kind, text, payload = Kind.BATCH, result.description, slot.view(result.bytes)
             if not self._served:
                 self._served = True
                 self._parent.send(("served",))
         if peer in self._peers:
-            peer.connection.send(kind, text, request=request, payload=payload, owner=slot)
+            busy = self._pool.busy_seconds
+            peer.connection.send(kind, text, request=request, busy=busy, payload=payload, owner=slot)
             self._unsent.add(peer)
