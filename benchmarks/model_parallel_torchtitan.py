@@ -44,6 +44,7 @@ CONTESTANTS = Path(__file__).parent / "contestants"
 PEERS = ROOT / "build" / "peers"
 PEER = "torchtitan==0.3.0"
 WITH_IT = "triton"  # which it imports; it comes with PyTorch for GPUs
+SCRIPTS = {"ours": "training_ours.py", "torchtitan": "training_torchtitan.py"}
 MOST = 1.0
 SAME_LOSS = {"fp32": 1e-4, "bf16": 1e-2}
 SIZES = {"layers": 4, "width": 128, "heads": 8, "hidden": 352, "vocabulary": 1024, "context": 128, "sequences": 4}
@@ -114,11 +115,8 @@ def contestants(case: Case, python: str) -> Iterator[dict[str, Contestant]]:
     """Both, started one after the other, with what each measured of its memory."""
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as closing:
         both = {}
-        for name, script, interpreter in (
-            ("ours", "training_ours.py", sys.executable),
-            ("torchtitan", "training_torchtitan.py", python),
-        ):
-            both[name] = Contestant(script, interpreter, case, Path(folder))
+        for name, script in SCRIPTS.items():
+            both[name] = Contestant(script, python if name == "torchtitan" else sys.executable, case, Path(folder))
             closing.callback(both[name].close)
             both[name].start = both[name].measured()
         yield both

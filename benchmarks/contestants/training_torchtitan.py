@@ -4,8 +4,8 @@ It is written for accelerators. Replaced here, so that it runs on CPUs:
 - without an accelerator it takes "cuda" for the device (tools/utils.py, get_device_info), and Trainer's constructor selects one
   with torch.cuda.set_device: PyTorch's "cpu" is named in its place;
 - DeviceMemoryMonitor (components/metrics.py) wants a device's name and memory: a monitor without figures;
-- FlexAttention, its default, has no backward on CPUs, and varlen is for GPUs: its ScaledDotProductAttention, which is causal without
-  the masks and positions of packed documents, and so has less to do;
+- FlexAttention, its default, has no backward on CPUs, and varlen is for GPUs: its ScaledDotProductAttention, which is causal
+  without the masks and positions of packed documents, and so has less to do;
 - spmd_backend is partial_dtensor: the default, spmd_types, needs a newer PyTorch than 2.13 with more than one rank (FSDP2 refuses
   its parameters, which are not DTensors);
 - FSDP's factor of 1 for gradients is PREMUL_SUM, which gloo has not: FSDP2's own option for a plain sum.
