@@ -211,45 +211,68 @@ def test_a_default_partition_goes_with_pytorchs_name_of_the_stages_where_the_sdk
 
 
 REFUSED_BY_BOTH = {
-    "multi_worker_mirrored_refused_groups": lambda: beside_data(DataParallelJob(P4D_GROUP, MultiWorkerMirrored())),
-    "parameter_server_refused_groups": lambda: beside_data(DataParallelJob(P4D_GROUP, ParameterServer())),
-    "smddp_refused_p5": lambda: DataParallelJob(on("ml.p5.48xlarge", 2), SmDdp()),
-    "smp_refused_groups": lambda: beside_data(ModelParallelJob(P4D_GROUP, SmpV2(hybrid_shard_degree=8))),
-    "smp_v1_refused_pipeline": lambda: SmpV1(pipeline_parallel_degree=2, pipeline="zero-bubble"),
-    "smp_v1_refused_no_default_partition": lambda: SmpV1(pipeline_parallel_degree=2, auto_partition=False),
-    "smp_v1_refused_ddp_and_horovod": lambda: SmpV1(pipeline_parallel_degree=2, ddp=True, horovod=True),
-    "smp_v1_refused_memory_weight": lambda: SmpV1(pipeline_parallel_degree=2, memory_weight=1.5),
-    "smp_v1_refused_ddp_port": lambda: SmpV1(pipeline_parallel_degree=2, ddp_port=8888),
+    "multi_worker_mirrored_refused_groups": (
+        "train",
+        lambda: beside_data(DataParallelJob(P4D_GROUP, MultiWorkerMirrored())),
+    ),
+    "parameter_server_refused_groups": ("train", lambda: beside_data(DataParallelJob(P4D_GROUP, ParameterServer()))),
+    "smddp_refused_p5": ("launcher", lambda: DataParallelJob(on("ml.p5.48xlarge", 2), SmDdp())),
+    "smp_refused_groups": ("train", lambda: beside_data(ModelParallelJob(P4D_GROUP, SmpV2(hybrid_shard_degree=8)))),
+    "smp_v1_refused_pipeline": ("pipeline", lambda: SmpV1(pipeline_parallel_degree=2, pipeline="zero-bubble")),
+    "smp_v1_refused_no_default_partition": (
+        "default_partition",
+        lambda: SmpV1(pipeline_parallel_degree=2, auto_partition=False),
+    ),
+    "smp_v1_refused_ddp_and_horovod": ("horovod", lambda: SmpV1(pipeline_parallel_degree=2, ddp=True, horovod=True)),
+    "smp_v1_refused_memory_weight": ("memory_weight", lambda: SmpV1(pipeline_parallel_degree=2, memory_weight=1.5)),
+    "smp_v1_refused_ddp_port": ("ddp", lambda: SmpV1(pipeline_parallel_degree=2, ddp_port=8888)),
 }
 
 
 @pytest.mark.parametrize("case", REFUSED_BY_BOTH)
 def test_what_awss_sdk_refuses_is_refused_here_too(case: str) -> None:
     assert "refused" in recorded(case)
-    with pytest.raises(ValueError):
-        REFUSED_BY_BOTH[case]()
+    prop, make = REFUSED_BY_BOTH[case]
+    with pytest.raises(ValueError, match=rf"^{prop} must "):
+        make()
 
 
 REFUSED_HERE_ONLY = {
-    "smddp_other_type": lambda: DataParallelJob(on("ml.g5.48xlarge", 2), SmDdp()),
-    "smp_v1_zero_tensor": lambda: SmpV1(pipeline_parallel_degree=2, tensor_parallel_degree=0),
-    "smp_v1_other_version": lambda: SmpV1.from_parameters({"pipeline_parallel_degree": 2, "hybrid_shard_degree": 8}),
-    "smp_v1_product": lambda: ModelParallelJob(P4D, SmpV1(pipeline_parallel_degree=3, microbatches=3, ddp=True)),
-    "smp_v1_other_type": lambda: ModelParallelJob(on("ml.g5.48xlarge", 2), SmpV1(pipeline_parallel_degree=2)),
-    "smp_v2_negative": lambda: SmpV2(hybrid_shard_degree=-3),
-    "smp_v2_unknown": lambda: SmpV2.from_parameters({"foo": 1}),
-    "smp_v2_other_version": lambda: SmpV2.from_parameters({"pipeline_parallel_degree": 2}),
-    "smp_v2_product": lambda: ModelParallelJob(P5, SmpV2(hybrid_shard_degree=5)),
-    "smp_v2_other_type": lambda: ModelParallelJob(on("ml.g5.12xlarge", 4), SmpV2(hybrid_shard_degree=4)),
-    "smp_v2_library_version": lambda: SmpV2.image("us-east-1", pytorch_version="2.8.0"),
+    "smddp_other_type": ("launcher", lambda: DataParallelJob(on("ml.g5.48xlarge", 2), SmDdp())),
+    "smp_v1_zero_tensor": (
+        "tensor_parallel_degree",
+        lambda: SmpV1(pipeline_parallel_degree=2, tensor_parallel_degree=0),
+    ),
+    "smp_v1_other_version": (
+        "parameters",
+        lambda: SmpV1.from_parameters({"pipeline_parallel_degree": 2, "hybrid_shard_degree": 8}),
+    ),
+    "smp_v1_product": (
+        "parallelism",
+        lambda: ModelParallelJob(P4D, SmpV1(pipeline_parallel_degree=3, microbatches=3, ddp=True)),
+    ),
+    "smp_v1_other_type": (
+        "instance_type",
+        lambda: ModelParallelJob(on("ml.g5.48xlarge", 2), SmpV1(pipeline_parallel_degree=2)),
+    ),
+    "smp_v2_negative": ("hybrid_shard_degree", lambda: SmpV2(hybrid_shard_degree=-3)),
+    "smp_v2_unknown": ("parameters", lambda: SmpV2.from_parameters({"foo": 1})),
+    "smp_v2_other_version": ("parameters", lambda: SmpV2.from_parameters({"pipeline_parallel_degree": 2})),
+    "smp_v2_product": ("parallelism", lambda: ModelParallelJob(P5, SmpV2(hybrid_shard_degree=5))),
+    "smp_v2_other_type": (
+        "instance_type",
+        lambda: ModelParallelJob(on("ml.g5.12xlarge", 4), SmpV2(hybrid_shard_degree=4)),
+    ),
+    "smp_v2_library_version": ("pytorch_version", lambda: SmpV2.image("us-east-1", pytorch_version="2.8.0")),
 }
 
 
 @pytest.mark.parametrize("case", REFUSED_HERE_ONLY)
 def test_what_awss_sdk_would_let_fail_on_the_machines_is_refused_at_synth(case: str) -> None:
     assert "request" in recorded(case)
-    with pytest.raises(ValueError):
-        REFUSED_HERE_ONLY[case]()
+    prop, make = REFUSED_HERE_ONLY[case]
+    with pytest.raises(ValueError, match=rf"^{prop} must "):
+        make()
 
 
 IMAGES = {

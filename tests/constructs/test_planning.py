@@ -111,6 +111,7 @@ def test_data_hosts_are_added_while_they_shorten_the_step() -> None:
 
 def test_no_row_of_the_front_is_slower_and_dearer_than_another() -> None:
     found = plan(RESNET, Market(PRICES, spot=0.4))
+    assert 1 < len(found.front) < len(found.rows)
     for one in found.front:
         better = [
             it

@@ -160,7 +160,9 @@ def test_the_poller_may_look_and_stop_and_the_workflow_may_no_more_than_before()
     assert found["logs:DescribeLogStreams"] == (
         "arn:aws:logs:us-east-1:123456789012:log-group:/aws/sagemaker/TrainingJobs:log-stream:*"
     )
-    assert not {"cloudwatch:GetMetricData", "logs:DescribeLogStreams"} & allowed("TrainingStateMachineRole").keys()
+    of_workflow = allowed("TrainingStateMachineRole").keys()
+    assert "sagemaker:CreateTrainingJob" in of_workflow
+    assert not {"cloudwatch:GetMetricData", "logs:DescribeLogStreams"} & of_workflow
 
 
 def test_the_machines_pass_the_check_of_amazon_states_language() -> None:

@@ -242,7 +242,7 @@ def test_what_is_not_evaluated_is_refused_by_name(alarms: Alarms, said: dict[str
 
 
 def test_a_composite_alarm_is_refused(alarms: Alarms) -> None:
-    with pytest.raises(ClientError):
+    with pytest.raises(ClientError, match="PutCompositeAlarm"):
         alarms.client.put_composite_alarm(AlarmName="composite", AlarmRule="ALARM(over)")
 
 

@@ -1,3 +1,4 @@
+import re
 import subprocess
 from pathlib import Path
 
@@ -18,10 +19,17 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_the_accelerators_of_every_training_instance_type_are_known():
+def test_the_accelerators_of_every_training_instance_type_are_those_of_its_family():
     sagemaker = botocore.session.get_session().get_service_model("sagemaker")
+    kinds: dict[str, set[str | None]] = {}
     for instance_type in sagemaker.shape_for("TrainingInstanceType").enum:
-        assert accelerators(instance_type).count >= 0
+        family = re.match(r"ml\.([a-z]+)", instance_type)
+        found = accelerators(instance_type)
+        assert family
+        assert (found.count > 0) == (found.kind is not None), instance_type
+        kinds.setdefault(family[1], set()).add(found.kind)
+    accelerated = {"g": {"gpu"}, "p": {"gpu"}, "trn": {"neuron"}}
+    assert kinds == {**{family: {None} for family in kinds}, **accelerated}
 
 
 def test_a_p4d_has_eight_gpus():
