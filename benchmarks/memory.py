@@ -69,7 +69,7 @@ def measured(train: Any, job: Any, options: argparse.Namespace, device: Any) -> 
 
     degrees = train.degrees_of(options, job)
     training = train.Training(options, degrees, device)
-    for number, tokens, targets in train.batches(training, job, options, 1):
+    for number, tokens, targets in train.batches(training, train.corpus_of(job, options), options, train.Progress()):
         if number == 1:  # a pipeline's first step tries its stages out
             train.step(training, tokens, targets)
             continue

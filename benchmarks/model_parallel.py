@@ -53,7 +53,8 @@ def measure(rounds: int) -> None:
     options = train.config([*model.split(), "--batch-size", str(SEQUENCES * job.ranks), "--steps", str(STEPS)])
     with Watch(job, options.heartbeat_timeout, options.stop_check_every) as watch, process_group(job) as device:
         training = train.Training(options, train.degrees_of(options, job), device)
-        batches = [(tokens, targets) for _, tokens, targets in train.batches(training, job, options, 1)]
+        steps = train.batches(training, train.corpus_of(job, options), options, train.Progress())
+        batches = [(tokens, targets) for _, tokens, targets in steps]
         sides = {"ours": ours(train, training, watch, batches), "plain": plain(training, options, device, batches)}
         for side in sides.values():
             side()  # the first step allocates

@@ -56,6 +56,11 @@ class Degrees:
         return tuple(getattr(self, name) for name in AXES)
 
     @property
+    def named(self) -> dict[str, int]:
+        """The sizes and the microbatches, by name."""
+        return {name: getattr(self, name) for name in (*AXES, "microbatches")}
+
+    @property
     def ranks(self) -> int:
         return math.prod(self.sizes)
 

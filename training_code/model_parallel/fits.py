@@ -33,6 +33,7 @@ from unittest import mock
 
 import torch
 import torch.distributed as dist
+from common.optimization import sync_gradients
 from degrees import Degrees, degrees_of
 from fits_search import largest_batch, smallest_layout
 from memory_use import Allocations, Saved
@@ -189,10 +190,9 @@ def huggingface(script: Any, options: argparse.Namespace, degrees: Degrees, mesh
     model = script.parallel_model(folder, degrees, mesh, options.batch_size, options.seed)
     groups = script.optimization.parameter_groups(model, options.weight_decay)
     optimizer = torch.optim.AdamW(groups, lr=options.learning_rate, fused=True)
-    sequences = options.batch_size // degrees.data // degrees.microbatches
-    batch = [torch.zeros(degrees.microbatches, sequences, options.context, dtype=torch.long)] * 2
-    parts = script.Accumulated(model, script.LossScale())
-    return [model], [optimizer], lambda: script.step(parts, optimizer, batch, degrees, options.clip)
+    tokens = torch.zeros(options.batch_size // degrees.data, options.context, dtype=torch.long)
+    microbatches = script.microbatches_of(model, options, degrees, mesh, torch.device("cpu"))
+    return [model], [optimizer], lambda: microbatches.step([optimizer], tokens, tokens, options.clip)
 
 
 def transformer(script: Any, options: argparse.Namespace, degrees: Degrees, mesh: DeviceMesh) -> Built:
@@ -211,23 +211,27 @@ def step_of_pipeline(script: Any, training: Any, sequences: int) -> None:
     config, degrees = training.config, training.degrees
     tokens = torch.zeros(sequences, config.context, dtype=torch.long)
     between = (sequences, config.context // degrees.tensor, config.width)
-    schedule = training.schedule
+    schedule = training.microbatches.schedule
     orders = schedule.pipeline_order if isinstance(schedule, PipelineScheduleMulti) else schedule._get_pipeline_order()
     running: dict[int, deque[tuple[Tensor, Tensor | None]]] = {stage: deque() for stage in training.stage_modules}
+    backwards = dict.fromkeys(training.stage_modules, 0)
+    training.microbatches.begin(tokens)
     with loss_context(degrees):
         for action in orders[training.mesh.get_local_rank("pipeline")]:
             if action is None:
                 continue
             stage, kind = action.stage_index, action.computation_type.name
+            model = training.stage_modules[stage]
             if kind == "FORWARD":
                 given = tokens if stage == 0 else torch.empty(between, requires_grad=True)
-                output = training.stage_modules[stage](given)
                 if stage == len(training.layers) - 1:
-                    running[stage].append((script.loss_of(output, tokens), None))
+                    running[stage].append((training.microbatches.of_microbatch(model, given, tokens), None))
                 else:
-                    running[stage].append((output, torch.empty_like(output)))
-                del output
+                    running[stage].append((output := model(given), torch.empty_like(output)))
+                    del output
             elif kind == "FULL_BACKWARD":  # of the oldest microbatch; what else there is reduces gradients
+                backwards[stage] += 1
+                sync_gradients(model, backwards[stage] == degrees.microbatches, training.microbatches.each)
                 output, gradient = running[stage].popleft()
                 output.backward(gradient)
                 del output, gradient

@@ -10,7 +10,7 @@ sums what all ranks find, and AdamW's fused kernel leaves a step out where the s
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import torch
 import torch.distributed as dist
@@ -25,16 +25,18 @@ class LossScale:
 
     def __init__(self, precision: str = "fp32") -> None:
         self.enabled = precision == "fp16"
-        self._state = torch.tensor([FIRST, 0.0])  # the scale, and the steps since it changed
+        self._scale, self._steps = FIRST, 0  # since it changed
 
     @property
     def value(self) -> float:
-        return self._state[0].item() if self.enabled else 1.0
+        return self._scale if self.enabled else 1.0
 
-    @property
-    def states(self) -> dict[str, dict[str, Tensor]]:
-        """What a checkpoint has of it, to be loaded in place."""
-        return {"loss_scale": {"state": self._state}} if self.enabled else {}
+    def state_dict(self) -> dict[str, float]:
+        return {"scale": self._scale, "steps": self._steps}
+
+    def load_state_dict(self, state: Mapping[str, float]) -> None:
+        if self.enabled:
+            self._scale, self._steps = state["scale"], int(state["steps"])
 
     def scaled(self, loss: Tensor) -> Tensor:
         return loss * self.value if self.enabled else loss
@@ -55,10 +57,9 @@ class LossScale:
         return bool(finite)
 
     def _update(self, finite: bool) -> None:
-        scale, steps = self._state.tolist()
-        if finite and steps + 1 < GROWTH_INTERVAL:
-            self._state[1] += 1
+        if finite and self._steps + 1 < GROWTH_INTERVAL:
+            self._steps += 1
             return
-        if scale == 1 and not finite:
+        if self._scale == 1 and not finite:
             raise RuntimeError("the gradients are not finite in fp16 even with a loss scale of 1, so no step is taken")
-        self._state.copy_(torch.tensor([scale * 2 if finite else scale / 2, 0.0]))
+        self._scale, self._steps = self._scale * 2 if finite else self._scale / 2, 0

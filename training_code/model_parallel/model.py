@@ -10,6 +10,8 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
+from common.order import Order
+from head import Head
 from torch import Tensor, nn
 
 ROTATION_BASE = 10_000.0
@@ -49,7 +51,7 @@ class Transformer(nn.Module):
         self.embed: nn.Module = nn.Embedding(config.vocabulary, config.width)
         self.layers = nn.ModuleDict({str(number): Block(config) for number in range(config.layers)})
         self.norm: nn.Module = nn.RMSNorm(config.width, eps=1e-5)
-        self.head: nn.Module = nn.Linear(config.width, config.vocabulary, bias=False)
+        self.head: nn.Module = Head(config.width, config.vocabulary, bias=False)
         self.register_buffer("rotation", rotations(config), persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -119,11 +121,6 @@ def rotated(x: Tensor, rotation: Tensor) -> Tensor:
     return torch.cat([first * cosine - second * sine, first * sine + second * cosine], dim=-1)
 
 
-def loss_of(logits: Tensor, targets: Tensor) -> Tensor:
-    """The mean cross-entropy of the next tokens, in nats."""
-    return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten())
-
-
 def initial(name: str, shape: torch.Size, config: Config, seed: int) -> Tensor:
     """A parameter's initial value, a function of its name and the seed, so that each rank can compute its shard."""
     if len(shape) == 1:
@@ -146,12 +143,22 @@ def text(folder: Path | None, most: int) -> Tensor:
     return torch.frombuffer(found[:most], dtype=torch.uint8)
 
 
-def batch(text: Tensor, step: int, size: int, context: int, seed: int, share: slice) -> tuple[Tensor, Tensor]:
-    """A rank's share of a step's tokens and targets: both int64 [n, context].
+class Windows:
+    """The sequences of a text: ``context`` tokens and the one that follows each. Each epoch is a permutation of all."""
 
-    They are a function of the step and the seed, the same in every layout.
-    """
-    random = torch.Generator().manual_seed(seed * 1_000_003 + step)
-    starts = torch.randint(len(text) - context, (size,), generator=random)[share]
-    sequences = torch.stack([text[start : start + context + 1] for start in starts]).long()
-    return sequences[:, :-1], sequences[:, 1:]
+    def __init__(self, text: Tensor, context: int, seed: int) -> None:
+        # The last sequence's last target is the token after it.
+        self._text, self._context, self._length = text, context, (len(text) - 1) // context
+        if self._length < 1:
+            raise ValueError(f"context must be less than the text's {len(text)} bytes, got {context}")
+        self._order = Order(self._length, 1, seed)
+
+    def __len__(self) -> int:
+        """The sequences of an epoch."""
+        return self._length
+
+    def batch(self, first: int, size: int) -> tuple[Tensor, Tensor]:
+        """Tokens and targets, both int64 [size, context], of the sequences from position ``first`` of the training on."""
+        starts = [int(self._order.at(position)) * self._context for position in range(first, first + size)]
+        sequences = torch.stack([self._text[start : start + self._context + 1] for start in starts]).long()
+        return sequences[:, :-1], sequences[:, 1:]

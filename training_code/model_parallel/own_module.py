@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from common.optimization import sync_gradients
 from degrees import Degrees, add_degrees
 from parallelize import Plan, parallelize
 from torch import nn
@@ -44,7 +45,8 @@ def built(
     optimizer = torch.optim.AdamW(module.parameters(), fused=True)
 
     def step() -> None:
-        for _ in range(degrees.microbatches):
+        for number in range(1, degrees.microbatches + 1):
+            sync_gradients(module, number == degrees.microbatches)
             output = module(*inputs)
             loss = getattr(output, "loss", output)
             loss.sum().backward()

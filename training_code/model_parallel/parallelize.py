@@ -15,18 +15,21 @@ from itertools import pairwise
 from typing import Any
 
 import torch
+from common.optimization import sync_gradients
 from degrees import AXES, Degrees
+from head import Head
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.autograd.graph import save_on_cpu
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import ActivationWrapper, checkpoint_wrapper
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
-from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy, fully_shard
+from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, MixedPrecisionPolicy, OffloadPolicy, fully_shard
 from torch.distributed.pipelining import PipelineStage
+from torch.distributed.pipelining._backward import stage_backward
 from torch.distributed.pipelining.schedules import PipelineScheduleSingle, get_schedule_class
-from torch.distributed.tensor import DTensor, Replicate, distribute_module
+from torch.distributed.tensor import DTensor, Placement, Replicate, Shard, distribute_module
 from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
-from torch.distributed.tensor.parallel import ParallelStyle, loss_parallel, parallelize_module
+from torch.distributed.tensor.parallel import ColwiseParallel, ParallelStyle, loss_parallel, parallelize_module
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -190,6 +193,17 @@ class Replicated(ParallelStyle):
         )
 
 
+class VocabularyParallel(ColwiseParallel):
+    """The style of a head, of whose logits each rank has a shard of the vocabulary; a loss is returned as it is."""
+
+    def __init__(self, input_layouts: Placement | None = None) -> None:
+        super().__init__(input_layouts=input_layouts, output_layouts=Shard(-1), use_local_output=False)
+
+    @staticmethod
+    def _prepare_output_fn(layouts: Any, use_local: Any, module: Any, output: Tensor, mesh: Any) -> Any:
+        return ColwiseParallel._prepare_output_fn(layouts, use_local, module, output, mesh) if output.ndim else output
+
+
 class Offloaded(ActivationWrapper):
     """A layer whose saved activations wait in the host's memory for the backward; its parameters stay on the device."""
 
@@ -320,21 +334,50 @@ def stage_modules_of(
     return stage_modules
 
 
+class Stage(PipelineStage):
+    """PyTorch's, with the targets of each microbatch for its head, and gradients that are reduced with each microbatch.
+
+    PyTorch's keeps the whole gradient of the stage until the last backward. With ``each`` off so does this one.
+    """
+
+    targets: Sequence[Tensor] = ()
+    head: Head | None = None
+    each = True
+
+    def forward_one_chunk(self, fwd_chunk_id: int, *arguments: Any, **named: Any) -> Any:
+        if self.head is not None:
+            self.head.targets = self.targets[fwd_chunk_id]
+        return super().forward_one_chunk(fwd_chunk_id, *arguments, **named)
+
+    def backward_maybe_with_nosync(
+        self, backward_type: str, bwd_kwargs: dict[str, Any], last_backward: bool = False
+    ) -> Any:
+        if not self.each or backward_type != "full" or not isinstance(self.submod, FSDPModule):
+            return super().backward_maybe_with_nosync(backward_type, bwd_kwargs, last_backward)
+        self.submod.set_is_last_backward(False)  # which perform_reduce_grad sets, after all microbatches
+        self.submod.set_reshard_after_backward(False)
+        sync_gradients(self.submod, last_backward)
+        names = ("stage_output", "output_grads", "input_values")
+        return stage_backward(*(bwd_kwargs[name] for name in names)), None
+
+
 def schedule_of(  # type: ignore[no-untyped-def]
     degrees: Degrees,
     mesh: DeviceMesh,
     stage_modules: dict[int, nn.Module],
     loss_of: Callable[[Tensor, Tensor], Tensor],
     device: torch.device,
+    head: Head | None,
+    each: bool,
 ):
-    """PyTorch's pipeline schedule."""
+    """This rank's stages, and PyTorch's pipeline schedule of them, of which gradients are those of the sum of losses."""
     group = mesh.get_group("pipeline")
-    stages = [
-        PipelineStage(module, number, degrees.stages, device, group=group) for number, module in stage_modules.items()
-    ]
+    stages = [Stage(module, number, degrees.stages, device, group=group) for number, module in stage_modules.items()]
+    for stage in stages:
+        stage.head, stage.each = head if stage.is_last else None, each
     kind = get_schedule_class(degrees.schedule)
     given = stages[0] if issubclass(kind, PipelineScheduleSingle) else stages
-    return kind(given, n_microbatches=degrees.microbatches, loss_fn=loss_of)
+    return stages, kind(given, n_microbatches=degrees.microbatches, loss_fn=loss_of, scale_grads=False)
 
 
 def loss_context(degrees: Degrees) -> AbstractContextManager[None]:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from model import Config, Transformer, rotations
-from parallelize import Plan
+from parallelize import Plan, VocabularyParallel
 from torch.distributed.tensor import Replicate, Shard
 from torch.distributed.tensor.parallel import ColwiseParallel, PrepareModuleInput, RowwiseParallel, SequenceParallel
 
 TOKENS = Shard(1)  # activations [n, context, width] between the layers: each rank has a shard of the context
-VOCABULARY = Shard(-1)  # logits [n, context, vocabulary]: the loss is computed on shards of them
 
 
 def set_rotation(model: Transformer) -> None:
@@ -38,7 +37,7 @@ PLAN = Plan(
         "layers.*.feed_forward.up": ColwiseParallel(),
         "layers.*.feed_forward.down": RowwiseParallel(output_layouts=TOKENS),
         "norm": SequenceParallel(),
-        "head": ColwiseParallel(input_layouts=TOKENS, output_layouts=VOCABULARY, use_local_output=False),
+        "head": VocabularyParallel(input_layouts=TOKENS),
     },
     buffers=set_rotation,
 )

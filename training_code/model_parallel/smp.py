@@ -26,10 +26,12 @@ import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 import torch.sagemaker as tsm
-from common.checkpoints import Checkpointer
+from common.checkpoints import Checkpointer, Progress
 from common.job import Job, use_the_jobs_network
+from common.loss import batch_loss, counted, token_loss
+from common.seeding import seed_step
 from common.stopping import Stop
-from model import Block, Config, Transformer, batch, initial, loss_of, text
+from model import Block, Config, Transformer, Windows, initial, text
 from torch import nn
 from torch.distributed.fsdp import FullyShardedDataParallel, MixedPrecision
 from torch.distributed.fsdp.wrap import transformer_auto_wrap_policy
@@ -76,34 +78,45 @@ def build(options: argparse.Namespace, device: torch.device) -> nn.Module:
 def train(job: Job, options: argparse.Namespace, device: torch.device, stop: Stop) -> None:
     model = build(options, device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=options.learning_rate)
-    corpus = text(job.channels.get("text"), options.text_bytes)
-    per_rank_batch_size = options.batch_size // job.ranks
-    share = slice(job.rank * per_rank_batch_size, (job.rank + 1) * per_rank_batch_size)
+    sizes = {field.name: getattr(options, field.name) for field in fields(Config)}
+    corpus = Windows(text(job.channels.get("text"), options.text_bytes), options.context, options.seed)
+    if options.batch_size > len(corpus) or options.batch_size % job.ranks:
+        allowed = f"a multiple of the ranks, {job.ranks}, and at most the sequences of the text, {len(corpus)}"
+        raise ValueError(f"batch_size must be {allowed}, got {options.batch_size}")
     # FSDP1's shards are ShardedTensors, of which dcp.async_save cannot make the copy that it writes (_state_dict_stager.py).
-    checkpointer = Checkpointer(job, [model], [optimizer], write=dcp.save)
-    for steps in range(checkpointer.restore() + 1, options.steps + 1):
-        tokens, targets = batch(corpus, steps, options.batch_size, options.context, options.seed, share)
-        loss = loss_of(model(tokens.to(device)), targets.to(device))
+    checkpointer = Checkpointer(
+        job,
+        [model],
+        [optimizer],
+        fixed={"seed": options.seed, "sequences of the text": len(corpus), **sizes},
+        free={"batch_size": options.batch_size},
+        write=dcp.save,
+    )
+    progress, share = checkpointer.restore(), options.batch_size // job.ranks
+    while progress.steps < options.steps:
+        tokens, targets = (part.to(device) for part in corpus.batch(progress.samples + job.rank * share, share))
+        seed_step(options.seed, progress.samples, job.rank)
+        loss = token_loss(model(tokens), targets, counted(targets), shares=job.ranks)
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
-        if steps % options.log_every == 0:
-            mean = loss.detach() / job.ranks
-            dist.all_reduce(mean)
+        progress = Progress(progress.steps + 1, progress.samples + options.batch_size)
+        if progress.steps % options.log_every == 0:
+            mean = batch_loss(loss)
             if job.rank == 0:
-                print(f"step {steps} loss {mean.item():.6f}", flush=True)
-        if stop.check() or (options.checkpoint_every and steps % options.checkpoint_every == 0):
-            checkpointer.save(steps)
+                print(f"step {progress.steps} loss {mean:.6f}", flush=True)
+        every = options.checkpoint_every or options.steps
+        if stop.check() or progress.steps % every == 0 or progress.steps == options.steps:
+            checkpointer.save(progress)
         if stop.agreed:
             checkpointer.wait()
-            print(f"rank {job.rank} on {job.host} stops after step {steps}, with a checkpoint", flush=True)
+            print(f"rank {job.rank} on {job.host} stops after step {progress.steps}, with a checkpoint", flush=True)
             return
     checkpointer.wait()
     with FullyShardedDataParallel.summon_full_params(model, writeback=False):
         state = {plain_name(name): value.detach().cpu().clone() for name, value in model.named_parameters()}
     if job.rank == 0:
         job.model.mkdir(parents=True, exist_ok=True)
-        sizes = {field.name: getattr(options, field.name) for field in fields(Config)}
         torch.save({"config": sizes, "model": state}, job.model / "model.pt")
 
 

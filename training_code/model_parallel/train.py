@@ -19,32 +19,24 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import fields
 from functools import partial
+from itertools import count
 
 import torch
-import torch.distributed as dist
-from arguments import compilation_of, parser_of
-from common.checkpoints import Checkpointer
+from arguments import compilation_of, is_kept, parser_of
+from common.checkpoints import Checkpointer, Progress
 from common.job import Job
-from common.optimization import clip_gradients, parameter_groups, require_finite, set_learning_rate, sync_gradients
-from common.process_group import freeze_objects, process_group, to_device
+from common.optimization import parameter_groups, set_learning_rate
+from common.process_group import freeze_objects, process_group
 from common.schedule import scheduled_rate
+from common.seeding import seed_step
 from common.training_log import TrainingLog, profile
 from degrees import Degrees, degrees_of
 from export import export
 from flops import flops_per_token
 from loss_scale import LossScale
-from model import Config, Transformer, batch, initial, loss_of, text
-from parallelize import (
-    cut,
-    data_rank,
-    local,
-    local_size,
-    loss_context,
-    mesh_of,
-    optimizer_bytes,
-    schedule_of,
-    stage_modules_of,
-)
+from microbatches import Corpus, Microbatches, check_corpus, share_of
+from model import Config, Transformer, Windows, initial, text
+from parallelize import cut, data_rank, local_size, mesh_of, optimizer_bytes, stage_modules_of
 from plan import PLAN, costs
 from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh
@@ -76,33 +68,32 @@ def layer_numbers(text: str) -> list[int]:
 # -- Data -------------------------------------------------------------------------------------------------------------
 
 
+def corpus_of(job: Job, options: argparse.Namespace) -> Windows:
+    corpus = Windows(text(job.channels.get("text"), options.text_bytes), options.context, options.seed)
+    check_corpus(corpus, options.batch_size)
+    return corpus
+
+
 def batches(
-    training: Training, job: Job, options: argparse.Namespace, first: int
+    training: Training, corpus: Corpus, options: argparse.Namespace, progress: Progress
 ) -> Iterator[tuple[int, Tensor, Tensor]]:
-    """The number of each step from ``first`` on, with this rank's tokens and targets."""
-    corpus, share = text(job.channels.get("text"), options.text_bytes), share_of(training, options)
-    for number in range(first, options.steps + 1):
-        yield number, *batch(corpus, number, options.batch_size, options.context, options.seed, share)
+    """The number of each step that is left, with this rank's tokens and targets."""
+    steps = range(progress.steps + 1, options.steps + 1)
+    for step, first in zip(steps, count(progress.samples, options.batch_size)):  # the second has no end
+        yield step, *share_of(corpus, first, options.batch_size, training.degrees, training.mesh)
 
 
 def held_out_batches(training: Training, job: Job, options: argparse.Namespace) -> list[tuple[Tensor, Tensor]]:
     """This rank's tokens and targets of the same batches at each evaluation, of the text behind that to train on."""
-    corpus = text(job.channels.get("text"), options.text_bytes + HELD_OUT_BYTES)[options.text_bytes :]
-    if len(corpus) <= options.context:
+    held_out = text(job.channels.get("text"), options.text_bytes + HELD_OUT_BYTES)[options.text_bytes :]
+    if len(held_out) <= options.context:
         raise ValueError(
             f"text_bytes must leave more than context, {options.context} bytes, to evaluate on, "
-            f"like 900000 of a million, got {options.text_bytes}, which leaves {len(corpus)}"
+            f"like 900000 of a million, got {options.text_bytes}, which leaves {len(held_out)}"
         )
-    share = share_of(training, options)
-    numbers = range(1, HELD_OUT_BATCHES + 1)
-    return [batch(corpus, number, options.batch_size, options.context, options.seed, share) for number in numbers]
-
-
-def share_of(training: Training, options: argparse.Namespace) -> slice:
-    """The sequences of each batch that are this rank's."""
-    per_rank_batch_size = options.batch_size // training.degrees.data
-    first_sequence = data_rank(training.mesh) * per_rank_batch_size
-    return slice(first_sequence, first_sequence + per_rank_batch_size)
+    corpus, size = Windows(held_out, options.context, options.seed), options.batch_size
+    firsts = range(0, min(len(corpus), HELD_OUT_BATCHES * size), size)
+    return [share_of(corpus, first, size, training.degrees, training.mesh, len(corpus)) for first in firsts]
 
 
 # -- Model ------------------------------------------------------------------------------------------------------------
@@ -118,7 +109,6 @@ class Training:
         sizes = {name: getattr(self.config, name) for name in ("heads", "hidden", "context", "vocabulary")}
         degrees.check_model(self.config.layers, sizes, options.batch_size)
         self.degrees, self.device, self.clip = degrees, device, options.clip
-        self.loss_scale = LossScale(degrees.precision)
         self.layers = cut(costs(self.config, options.balance), degrees.stages, options.cut)
         self.mesh = mesh or mesh_of(degrees, device.type)
         self.stage_modules = stage_modules_of(
@@ -140,20 +130,9 @@ class Training:
             )
             for module in self.stage_modules.values()
         ]
-        self.schedule = (
-            schedule_of(degrees, self.mesh, self.stage_modules, self.loss_of, device) if degrees.pipeline > 1 else None
+        self.microbatches = Microbatches(
+            self.stage_modules, degrees, self.mesh, device, LossScale(degrees.precision), options
         )
-
-    def loss_of(self, logits: Tensor, targets: Tensor) -> Tensor:
-        return self.loss_scale.scaled(loss_of(logits, targets))
-
-    @property
-    def pipeline(self) -> dist.ProcessGroup | None:
-        return self.mesh.get_group("pipeline") if self.degrees.pipeline > 1 else None
-
-    @property
-    def has_loss(self) -> bool:
-        return len(self.layers) - 1 in self.stage_modules
 
     def describe(self, job: Job) -> str:
         numbers, size = (sum(pair) for pair in zip(*map(local_size, self.stage_modules.values()), strict=True))
@@ -175,86 +154,55 @@ def model_flops(config: Config) -> float:
 
 
 def step(training: Training, tokens: Tensor, targets: Tensor) -> Tensor:
-    """One step on this rank's sequences. Returns their mean loss; 0 on ranks without the last stage."""
-    loss = forward(training, tokens, targets, backward=True)
-    require_finite(loss, "loss")
-    parameters = [parameter for module in training.stage_modules.values() for parameter in module.parameters()]
-    finite = training.loss_scale.unscale(parameters)  # where they are not, the step is left out on every rank
-    if finite and training.clip:
-        clip_gradients(parameters, training.clip, training.pipeline)
-    for optimizer in training.optimizers:
-        if finite:
-            optimizer.step()
-        optimizer.zero_grad()
-    return loss
-
-
-@torch.no_grad()
-def evaluate(training: Training, batches: list[tuple[Tensor, Tensor]]) -> Tensor:
-    """The mean loss of batches that no step trains on; 0 on ranks without the last stage."""
-    return torch.stack([forward(training, *batch, backward=False) for batch in batches]).mean()
-
-
-def forward(training: Training, tokens: Tensor, targets: Tensor, *, backward: bool) -> Tensor:
-    """The mean loss of this rank's sequences, whose gradient is computed too with ``backward``."""
-    tokens, targets = to_device(tokens, training.device), to_device(targets, training.device)
-    with loss_context(training.degrees):
-        losses = losses_of(training, tokens, targets, backward)
-    if not losses:
-        return torch.zeros((), device=training.device)
-    return torch.stack([local(loss.detach()) for loss in losses]).mean() / training.loss_scale.value
-
-
-def losses_of(training: Training, tokens: Tensor, targets: Tensor, backward: bool) -> list[Tensor]:
-    """Of each microbatch, scaled; none on ranks without the last stage."""
-    microbatches, losses = training.degrees.microbatches, list[Tensor]()
-    if training.schedule is None:
-        model = training.stage_modules[0]
-        for number, (some, following) in enumerate(
-            zip(tokens.chunk(microbatches), targets.chunk(microbatches), strict=True), start=1
-        ):
-            sync_gradients(model, number == microbatches)
-            losses.append(training.loss_of(model(some), following))
-            if backward:
-                (losses[-1] / microbatches).backward()
-    else:
-        inputs = (tokens,) if 0 in training.stage_modules else ()
-        outputs = {"target": targets, "losses": losses} if training.has_loss else {}
-        run = training.schedule.step if backward else training.schedule.eval
-        run(*inputs, **outputs, return_outputs=False)
-    return losses
+    """One step on this rank's sequences. Returns its part of the loss; 0 on ranks without the last stage."""
+    return training.microbatches.step(training.optimizers, tokens, targets, training.clip)[0]
 
 
 # -- Run --------------------------------------------------------------------------------------------------------------
 
 
 def train(job: Job, options: argparse.Namespace, device: torch.device, watch: Watch) -> None:
-    degrees = degrees_of(options, job)
+    degrees, corpus = degrees_of(options, job), corpus_of(job, options)
     training = Training(options, degrees, device)
     say(training.describe(job))
-    checkpointer = Checkpointer(job, training.stage_modules.values(), training.optimizers, **training.loss_scale.states)
-    before = checkpointer.restore()
+    microbatches, mesh = training.microbatches, training.mesh
+    checkpointer = Checkpointer(
+        job,
+        training.stage_modules.values(),
+        training.optimizers,
+        fixed={"seed": options.seed, "sequences of the text": len(corpus), **vars(training.config)},
+        free={"batch_size": options.batch_size, **degrees.named},
+        states={"loss_scale": microbatches.scale} if microbatches.scale.enabled else {},
+    )
+    progress = checkpointer.restore()
     if job.rank == 0:
+        before = progress.steps
         say(f"trains on {device.type}, {job.ranks} ranks, compiler {options.compiler}, from step {before}: {degrees}")
     held_out = held_out_batches(training, job, options) if options.evaluate_every else []
     log = TrainingLog(job, device, flops=model_flops(training.config), events=options.tensorboard)
     freeze_objects()
     with profile(job, options.profile) as profiler:
-        for steps, tokens, targets in batches(training, job, options, before + 1):
+        for steps, tokens, targets in batches(training, corpus, options, progress):
             stop_agreed = watch.start_stop_check(steps)
-            set_learning_rate(training.optimizers, scheduled_rate(options, steps, options.steps))
+            rate = scheduled_rate(options, steps, options.steps, options.batch_size)
+            set_learning_rate(training.optimizers, rate)
+            seed_step(options.seed, progress.samples, data_rank(mesh), mesh.get_local_rank("pipeline"))
             loss = step(training, tokens, targets)
+            progress = Progress(steps, progress.samples + options.batch_size)
             log.count(options.batch_size * options.context)
-            logged = {"loss": everyones_loss(training, loss)} if steps % options.log_every == 0 else {}
+            logged: dict[str, float] = {}
+            if steps % options.log_every == 0:
+                logged = {"loss": microbatches.whole(loss), "learning_rate": rate}
             if held_out and steps % options.evaluate_every == 0:
-                logged["validation_loss"] = everyones_loss(training, evaluate(training, held_out))
+                with log.paused():
+                    logged["validation_loss"] = microbatches.whole(microbatches.evaluate(held_out))
             if logged:
                 log.write(steps, **logged)
             if profiler:
                 profiler.step()
             stopping = stop_agreed()
-            if stopping or (options.checkpoint_every and steps % options.checkpoint_every == 0):
-                checkpointer.save(steps)
+            if stopping or is_kept(steps, options):
+                checkpointer.save(progress)
             if stopping:
                 checkpointer.wait()
                 say(f"rank {job.rank} on {job.host} stops after step {steps}, with a checkpoint")
@@ -267,13 +215,6 @@ def train(job: Job, options: argparse.Namespace, device: torch.device, watch: Wa
 def say(line: str) -> None:
     """One write, so that the lines of several ranks do not mix."""
     print(f"{line}\n", end="", flush=True)
-
-
-def everyones_loss(training: Training, loss: Tensor) -> float:
-    """The mean over the batch, from the ranks with the last stage; tensor-parallel ranks have the same loss."""
-    mean = loss / (training.degrees.data * training.degrees.tensor)
-    dist.all_reduce(mean)
-    return mean.item()
 
 
 def main() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from functools import partial
 from pathlib import Path
 
 import torch
@@ -11,16 +10,18 @@ import torch.distributed as dist
 from degrees import Degrees
 from flops import flops_per_token
 from gpt2_pipeline import GPT2Sequence
-from parallelize import Compilation, Plan, cut, plain_name, stage_modules_of, tied_names
+from head import Head
+from parallelize import Compilation, Plan, VocabularyParallel, cut, plain_name, stage_modules_of, tied_names
 from torch import Tensor, nn
 from torch._guards import detect_fake_mode
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.tensor import Replicate, Shard
+from torch.distributed.tensor import Replicate
 from torch.distributed.tensor.parallel import ColwiseParallel, ParallelStyle, RowwiseParallel, SequenceParallel
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 from weights import InitialWeights, stored_weights, whole_model
 
+CHANGED_LOGITS = ("final_logit_softcapping", "logit_scale", "logits_scaling")  # in the config of models that do it
 TEXTS = {".jinja", ".json", ".model", ".txt"}  # files of tokenizers
 # The styles of transformers' own tensor-parallel plans, in PyTorch's terms. A norm of each head sees the rank's heads only.
 STYLES: dict[str, ParallelStyle] = {
@@ -28,9 +29,7 @@ STYLES: dict[str, ParallelStyle] = {
     "rowwise": RowwiseParallel(),
     "embedding_rowwise": RowwiseParallel(input_layouts=Replicate()),
     "replicated_with_grad_allreduce": SequenceParallel(sequence_dim=2, use_local_output=True),
-    "colwise_gather_output": ColwiseParallel(
-        output_layouts=Shard(-1), use_local_output=False
-    ),  # for the loss on shards
+    "colwise_gather_output": VocabularyParallel(),
 }
 
 
@@ -44,7 +43,10 @@ def parallel_model(
     sizes = AutoConfig.from_pretrained(config_file(folder))
     cuttable = degrees.pipeline > 1 and sizes.model_type == "gpt2"
     of_config = GPT2Sequence._from_config if cuttable else AutoModelForCausalLM.from_config
-    build = partial(of_config, sizes, dtype=torch.float32)
+
+    def build() -> PreTrainedModel:
+        return with_loss_in_head(of_config(sizes, dtype=torch.float32))
+
     with torch.device("meta"):
         plan = plan_of(build(), degrees)
     divided = ("num_attention_heads", "num_key_value_heads", "intermediate_size", "vocab_size")
@@ -63,6 +65,14 @@ def parallel_model(
     for name, buffer in model.named_buffers():
         if plain_name(name) in stored:
             buffer.copy_(stored[plain_name(name)])
+    return model
+
+
+def with_loss_in_head(model: PreTrainedModel) -> PreTrainedModel:
+    """Let the head return the loss, unless the model changes the logits that it gets from there."""
+    head, sizes = model.get_output_embeddings(), model.config.get_text_config()
+    if type(head) is nn.Linear and not any(getattr(sizes, name, None) for name in CHANGED_LOGITS):
+        head.__class__ = Head
     return model
 
 

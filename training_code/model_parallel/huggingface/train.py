@@ -18,15 +18,17 @@ from functools import partial
 from pathlib import Path
 
 import torch
-from arguments import compilation_of, parser_of
+from arguments import compilation_of, is_kept, parser_of
 from common import optimization
-from common.checkpoints import Checkpointer
+from common.checkpoints import Checkpointer, Progress
 from common.job import Job
-from common.process_group import freeze_objects, process_group, to_device
+from common.process_group import freeze_objects, process_group
+from common.schedule import scheduled_rate
+from common.seeding import seed_step
 from common.training_log import TrainingLog, profile
 from degrees import Degrees, degrees_of
 from loss_scale import LossScale
-from microbatches import Accumulated, Pipelined, evaluate, loss_of, mean
+from microbatches import Microbatches, check_corpus, share_of
 from parallelize import data_rank, mesh_of
 from pretrained import export, model_flops, parallel_model, token_limits
 from token_shards import TokenShards
@@ -48,13 +50,13 @@ def config(arguments: list[str] | None = None) -> argparse.Namespace:
 # -- Data -------------------------------------------------------------------------------------------------------------
 
 
-def batch_of(
-    corpus: TokenShards, number: int, size: int, degrees: Degrees, mesh: DeviceMesh, device: torch.device
-) -> list[Tensor]:
-    """This rank's tokens and targets of a batch, [microbatches, n, context] each, a function of its number alone."""
-    share = size // degrees.data
-    pair = corpus.batch((number - 1) * size + data_rank(mesh) * share, share)
-    return [to_device(part, device).unflatten(0, (degrees.microbatches, -1)) for part in pair]
+def corpora(job: Job, options: argparse.Namespace) -> tuple[TokenShards, TokenShards | None]:
+    """The sequences to train on, and those to evaluate on, which fit the model."""
+    limits = token_limits(job.channels["model"])
+    corpus = TokenShards(job.channels["tokens"], options.context, options.seed, **limits)
+    check_corpus(corpus, options.batch_size)
+    evaluated = TokenShards(job.channels["validation"], options.context, **limits) if options.evaluate_every else None
+    return corpus, evaluated
 
 
 # -- Model ------------------------------------------------------------------------------------------------------------
@@ -72,18 +74,16 @@ def model_and_optimizer(
 # -- Step -------------------------------------------------------------------------------------------------------------
 
 
-def step(
-    parts: Accumulated | Pipelined, optimizer: torch.optim.Optimizer, batch: list[Tensor], degrees: Degrees, clip: float
-) -> tuple[Tensor, Tensor]:
-    """One step on this rank's share. Returns its loss, and the norm of all ranks' gradients, infinite where fp16 skips it."""
-    loss = loss_of(parts, batch, degrees)
-    optimization.require_finite(loss, "loss")
-    norm = torch.full_like(loss, torch.inf)
-    if parts.scale.unscale(parts.model.parameters()):
-        norm = optimization.clip_gradients(parts.model.parameters(), clip, parts.pipeline)
-        optimizer.step()
-    optimizer.zero_grad()
-    return loss, norm
+def logits_of(model: PreTrainedModel, tokens: Tensor) -> Tensor:
+    return model(input_ids=tokens, use_cache=False).logits
+
+
+def microbatches_of(
+    model: PreTrainedModel, options: argparse.Namespace, degrees: Degrees, mesh: DeviceMesh, device: torch.device
+) -> Microbatches:
+    """What takes a step: forward and backward, the agreement of all ranks that it is finite, clipping, and the optimizer's."""
+    stage_modules = {mesh.get_local_rank("pipeline"): model}
+    return Microbatches(stage_modules, degrees, mesh, device, LossScale(degrees.precision), options, logits_of)
 
 
 # -- Run --------------------------------------------------------------------------------------------------------------
@@ -91,41 +91,48 @@ def step(
 
 def train(job: Job, options: argparse.Namespace, device: torch.device, watch: Watch) -> None:
     degrees, source = degrees_of(options, job), job.channels["model"]
-    mesh = mesh_of(degrees, device.type)
-    share = partial(batch_of, size=options.batch_size, degrees=degrees, mesh=mesh, device=device)
-    limits = token_limits(source)
-    corpus = TokenShards(job.channels["tokens"], options.context, options.seed, **limits)
-    validation = TokenShards(job.channels["validation"], options.context, **limits) if options.evaluate_every else None
+    mesh, size = mesh_of(degrees, device.type), options.batch_size
+    corpus, evaluated = corpora(job, options)
+    share = partial(share_of, size=size, degrees=degrees, mesh=mesh)
     model, optimizer = model_and_optimizer(source, options, degrees, mesh)
-    scale = LossScale(degrees.precision)
-    parts = Pipelined(model, scale, degrees, mesh, device) if degrees.pipeline > 1 else Accumulated(model, scale)
-    checkpointer = Checkpointer(job, [model], [optimizer], **scale.states)
-    first = checkpointer.restore() + 1
+    microbatches = microbatches_of(model, options, degrees, mesh, device)
+    checkpointer = Checkpointer(
+        job,
+        [model],
+        [optimizer],
+        fixed={"seed": options.seed, "context": options.context, "sequences of the tokens": len(corpus)},
+        free={"batch_size": size, **degrees.named},
+        states={"loss_scale": microbatches.scale} if microbatches.scale.enabled else {},
+    )
+    progress = checkpointer.restore()
     if job.rank == 0:
-        print(f"trains on {device.type}, {job.ranks} ranks, from step {first - 1}: {degrees}", flush=True)
+        print(f"trains on {device.type}, {job.ranks} ranks, from step {progress.steps}: {degrees}", flush=True)
     log = TrainingLog(job, device, flops=model_flops(source, options.context), events=options.tensorboard)
     freeze_objects()
     with profile(job, options.profile) as profiler:
-        for done in range(first, options.steps + 1):
+        for done in range(progress.steps + 1, options.steps + 1):
             stop_agreed = watch.start_stop_check(done)
-            rate = optimization.scheduled_rate(options, done, options.steps)
+            rate = scheduled_rate(options, done, options.steps, size)
             optimization.set_learning_rate([optimizer], rate)
-            loss, norm = step(parts, optimizer, share(corpus, done), degrees, options.clip)
-            log.count(options.batch_size * options.context)
+            seed_step(options.seed, progress.samples, data_rank(mesh), mesh.get_local_rank("pipeline"))
+            loss, norm = microbatches.step([optimizer], *share(corpus, progress.samples), options.clip)
+            progress = Progress(done, progress.samples + size)
+            log.count(size * options.context)
             logged: dict[str, float] = {}
             if done % options.log_every == 0:
-                logged = {"loss": mean(loss, degrees), "grad_norm": norm.item(), "learning_rate": rate}
-            if validation and done % options.evaluate_every == 0:
-                numbers = range(1, max(1, len(validation) // options.batch_size) + 1)
-                loss = evaluate(parts, (share(validation, number) for number in numbers), degrees)
-                logged["validation_loss"] = mean(loss, degrees)
+                logged = {"loss": microbatches.whole(loss), "grad_norm": norm.item(), "learning_rate": rate}
+            if evaluated and done % options.evaluate_every == 0:
+                with log.paused():
+                    firsts = range(0, len(evaluated), size)
+                    loss = microbatches.evaluate(share(evaluated, first, end=len(evaluated)) for first in firsts)
+                    logged["validation_loss"] = microbatches.whole(loss)
             if logged:
                 log.write(done, **logged)
             if profiler:
                 profiler.step()
             stopping = stop_agreed()
-            if stopping or (options.checkpoint_every and done % options.checkpoint_every == 0):
-                checkpointer.save(done)
+            if stopping or is_kept(done, options):
+                checkpointer.save(progress)
             if stopping:
                 checkpointer.wait()
                 print(f"rank {job.rank} on {job.host} stops after step {done}, with a checkpoint\n", end="", flush=True)
