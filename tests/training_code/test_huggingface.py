@@ -44,6 +44,12 @@ MORE_ON_FOUR_RANKS = {
     "untied_gpt2, kept": "--model untied_gpt2 --pipeline 2 --microbatches 4 --steps 2 --checkpoint-every 2 --log-every 10",
     "untied_gpt2, resumed": "--model untied_gpt2 --data-shard 4 --from untied_gpt2,-kept",
 }
+BEGUN_ON_FOUR_RANKS = {
+    "mixtral, fsdp": "--model mixtral --data-shard 4",
+    "qwen3_moe, hybrid shard": "--model qwen3_moe --data-replicate 2 --data-shard 2 --activation-checkpointing",
+    "gemma3, tensor x fsdp": "--model gemma3 --tensor 2",
+    "mistral, tensor x fsdp": "--model mistral --tensor 2",
+}
 IN_FP16 = {f"{name}, fp16": f"{arguments} --precision fp16" for name, arguments in ON_FOUR_RANKS.items()}
 COMPILED = {"llama, tensor x fsdp, compiled": "--model llama --tensor 2 --activation-checkpointing --compiler inductor"}
 KEPT = {"qwen3, kept": "--model qwen3 --data-shard 4 --steps 2 --checkpoint-every 2 --log-every 10"}
@@ -65,6 +71,17 @@ for name, config in {
 }.items():
     torch.manual_seed(0)
     AutoModelForCausalLM.from_config(config).save_pretrained(Path(sys.argv[1]) / name)
+"""
+FROM_SCRATCH = """
+import sys
+from pathlib import Path
+from transformers import AutoConfig
+sizes = dict(vocab_size=128, hidden_size=32, intermediate_size=64, num_hidden_layers=2, max_position_embeddings=64)
+heads = dict(num_attention_heads=4, num_key_value_heads=2, head_dim=16)
+experts = dict(moe_intermediate_size=16, num_experts=4, num_local_experts=4, num_experts_per_tok=2)
+for name, kind in {"mixtral": "mixtral", "qwen3_moe": "qwen3_moe", "gemma3": "gemma3_text", "mistral": "mistral"}.items():
+    others = experts if name in ("mixtral", "qwen3_moe") else {}
+    AutoConfig.for_model(kind, **sizes, **heads, **others).save_pretrained(Path(sys.argv[1]) / name)
 """
 COMPARED = """
 import sys, torch
@@ -179,6 +196,18 @@ def test_every_layout_on_two_hosts_of_two_ranks_has_the_losses_of_one_process_an
             assert launched.losses(layout) == pytest.approx(steps, abs=1e-4), layout
             alone = launched.exported(f"{layout.partition(',')[0]}, alone")
             assert float(launched.program(COMPARED, alone, launched.exported(layout))) < 1e-3, layout
+
+
+@pytest.mark.soak
+def test_models_without_weights_begin_and_train_on_four_ranks_as_on_one(launched: Launched) -> None:
+    launched.program(FROM_SCRATCH, launched.folder)
+    models = [layout.partition(",")[0] for layout in BEGUN_ON_FOUR_RANKS]
+    launched.run(1, {f"{name}, alone": f"--model {name}" for name in models})
+    launched.run(4, BEGUN_ON_FOUR_RANKS)
+    for layout in BEGUN_ON_FOUR_RANKS:
+        assert launched.losses(layout) == pytest.approx(reference(launched, layout), abs=1e-4), layout
+        alone = launched.exported(f"{layout.partition(',')[0]}, alone")
+        assert float(launched.program(COMPARED, alone, launched.exported(layout))) < 1e-3, layout
 
 
 @pytest.mark.parametrize("name", ALONE)
