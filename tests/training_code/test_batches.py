@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections import namedtuple
-from collections.abc import Iterator
+from collections import OrderedDict, UserDict, namedtuple
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -15,9 +16,13 @@ import torch
 from data_service.batches import LARGE, Encoder, ReceiveMemory, collated, decode
 from hosts_and_trainers import Serve, addresses, serve
 from serving import BatchReader
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Whitespace
 from torch import Tensor
 from torch.utils import _pytree as pytree
 from torch.utils.data import Dataset, default_collate
+from transformers import BatchEncoding, PreTrainedTokenizerFast
 
 __all__ = ["serve"]
 Pair = namedtuple("Pair", ["left", "right"])
@@ -166,12 +171,101 @@ def test_samples_of_different_shapes_are_refused_as_by_default_collate() -> None
     [
         ({"image": [object()]}, r"got builtins.object at batch\['image'\]\[0\]"),
         ({("a", "b"): torch.zeros(1)}, r"keys must be text or numbers like 'image', got \('a', 'b'\)"),
-        ([torch.zeros(2, 2).to_sparse()], r"tensors must be dense, got torch.sparse_coo at batch\[0\]"),
+        (
+            [torch.nested.nested_tensor([torch.zeros(2), torch.zeros(3)], layout=torch.jagged)],
+            r"must be dense or sparse, got torch.jagged, torch.float32 at batch\[0\]",
+        ),
+        ({"objects": np.array([object()])}, r"got numpy.ndarray at batch\['objects'\]"),
     ],
 )
 def test_what_does_not_travel_is_named_with_its_place(batch: Any, said: str) -> None:
     with pytest.raises(TypeError, match=said):
         Encoder(batch)
+
+
+ARRAYS = [
+    np.arange(12, dtype=np.float32).reshape(3, 4),
+    np.arange(12).reshape(3, 4).T[::2],
+    np.array(["a text", "another"]),
+    np.array(["2026-01-01"], dtype="datetime64[D]"),
+    np.array([1, 2], dtype=">i2"),
+    np.zeros((0, 3)),
+    np.array(7, dtype=np.uint16),
+    np.float64(0.25),
+    np.bool_(True),
+]
+
+
+@pytest.mark.parametrize("array", ARRAYS, ids=lambda array: f"{type(array).__name__} {array.dtype} {array.shape}")
+def test_a_numpy_array_arrives_as_one(array: Any) -> None:
+    """The finding "logs": a `collate_fn` that returns NumPy arrays was refused."""
+    found = moved({"array": array, "after": torch.ones(2)})
+    assert type(found["array"]) is type(array)
+    assert (found["array"].dtype, found["array"].shape) == (array.dtype, array.shape)
+    assert np.array_equal(found["array"], array)
+    assert found["after"].tolist() == [1, 1]
+
+
+SPARSE: dict[str, Callable[[Tensor], Tensor]] = {
+    "coo": Tensor.to_sparse_coo,
+    "coo that is not coalesced": lambda _: torch.sparse_coo_tensor([[0, 0], [1, 1]], [1.0, 2.0], (2, 3)),
+    "coo of rows": lambda _: torch.sparse_coo_tensor([[2, 0]], [[1.0, 2.0], [3.0, 4.0]], (3, 2)),
+    "csr": Tensor.to_sparse_csr,
+    "csc": Tensor.to_sparse_csc,
+    "bsr": lambda dense: dense.to_sparse_bsr((2, 2)),
+    "bsc": lambda dense: dense.to_sparse_bsc((2, 3)),
+}
+
+
+@pytest.mark.filterwarnings("ignore:Sparse")
+@pytest.mark.parametrize("name", SPARSE)
+def test_a_sparse_tensor_arrives_in_its_layout(name: str) -> None:
+    """The finding "logs": a `collate_fn` that returns sparse tensors was refused."""
+    tensor = SPARSE[name](torch.eye(4, 6, dtype=torch.float64))
+    [found] = moved([tensor])
+    assert (found.layout, found.dtype, found.shape) == (tensor.layout, tensor.dtype, tensor.shape)
+    assert found.to_dense().equal(tensor.to_dense())
+    if tensor.layout == torch.sparse_coo:
+        assert found.is_coalesced() == tensor.is_coalesced()
+
+
+class Described(OrderedDict[str, Any]):
+    """A mapping that is made of other things than items, as a tokenizer's or a model's output may be."""
+
+    def __init__(self, *, unit: str) -> None:
+        super().__init__()
+        self.unit = unit
+
+
+def test_mappings_arrive_as_their_own_class() -> None:
+    """The finding "logs": a `UserDict`, as every tokenizer's BatchEncoding, arrived as a plain dict."""
+    described = Described(unit="metre")
+    described["length"] = torch.ones(2)
+    batch = {
+        "user": UserDict(ids=torch.arange(3)),
+        "encoding": BatchEncoding({"input_ids": torch.arange(4).reshape(2, 2)}, n_sequences=1),
+        "described": described,
+        "ordered": OrderedDict(b=1, a=torch.zeros(1)),
+    }
+    found = moved(batch)
+    assert {name: type(one) for name, one in found.items()} == {name: type(one) for name, one in batch.items()}
+    assert all(same(dict(found[name]), dict(batch[name])) for name in batch)
+    assert list(found["ordered"]) == ["b", "a"]
+    assert moved(MappingProxyType({"a": 1})) == {"a": 1}
+    assert found["described"].unit == "metre"
+    assert found["encoding"].n_sequences == 1
+    assert found["encoding"]["input_ids"].tolist() == found["encoding"].input_ids.tolist() == [[0, 1], [2, 3]]
+
+
+def test_a_tokenizers_own_batch_arrives_as_a_batch_encoding() -> None:
+    words = Tokenizer(WordLevel({"a": 0, "b": 1, "[UNK]": 2}, unk_token="[UNK]"))
+    words.pre_tokenizer = Whitespace()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, unk_token="[UNK]", pad_token="[UNK]")
+    batch = tokenizer(["a b a", "b"], padding=True, return_tensors="pt")
+    found = moved(batch)
+    assert type(found) is BatchEncoding
+    assert same(dict(found), dict(batch))
+    assert found.to("cpu")["attention_mask"].tolist() == [[1, 1, 1], [1, 0, 0]]
 
 
 def test_received_memory_is_used_again_only_when_the_last_tensor_in_it_is_gone() -> None:

@@ -14,7 +14,7 @@ import mmap
 import sys
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from functools import lru_cache
 from math import prod
 from typing import Any
@@ -142,7 +142,7 @@ def _flattened(node: Any, path: str) -> tuple[type, Any, Iterable[Any], Sequence
         more = {
             name: value for name, value in getattr(node, "__dict__", {}).items() if isinstance(value, str | int | float)
         }
-        return kind, [list(node), more], node, list(node.values())
+        return dict if kind.__module__ == "builtins" else kind, [list(node), more], node, list(node.values())
     if isinstance(node, list | tuple):
         made = kind if hasattr(node, "_fields") else tuple if isinstance(node, tuple) else list
         return made, None, range(len(node)), node
@@ -175,8 +175,8 @@ def _read(described: Any, memory: Tensor) -> Any:
         if "sparse" in described:
             (layout, size, coalesced), parts = described["sparse"], [_read(one, memory) for one in described["parts"]]
             if layout == "sparse_coo":
-                return torch.sparse_coo_tensor(*parts, size, is_coalesced=coalesced or None)
-            return torch.sparse_compressed_tensor(*parts, size, layout=getattr(torch, layout))
+                return torch.sparse_coo_tensor(*parts, size, is_coalesced=coalesced or None, check_invariants=True)
+            return torch.sparse_compressed_tensor(*parts, size, layout=getattr(torch, layout), check_invariants=True)
         if "array" in described:
             name, shape, scalar = described["array"]
             array = _read(described["bytes of"], memory).numpy().view(name).reshape(shape)
@@ -199,7 +199,7 @@ def _read(described: Any, memory: Tensor) -> Any:
         if kind is not dict:
             found = kind.__new__(kind) if issubclass(kind, dict) else kind(items)  # type: ignore[call-arg]
             if issubclass(kind, dict):  # which may be made of other things than items
-                dict.update(found, items)
+                MutableMapping.update(found, items)
             for name, value in more.items():
                 setattr(found, name, value)
             items = found

@@ -206,7 +206,7 @@ class MeasuredBatches:
         self.close()
 
     def __len__(self) -> int:
-        return self.plan.batches or 0
+        return self.plan.sequences()[0].length or 0
 
     def __iter__(self) -> Iterator[Any]:
         return self._measuring.loop(self._loader)
