@@ -75,6 +75,19 @@ def test_a_job_of_a_lower_priority_is_preempted_where_its_share_says_so(preempts
     assert decide([job("4", "a", priority=1)], running, given, {SMALL: 4}) == Decision()
 
 
+def test_of_jobs_of_the_same_lower_priority_the_one_that_started_last_is_preempted() -> None:
+    given = shares(a=Share({SMALL: 2}, preempts=True))
+    running = [job("1", "a", start=1.0), job("2", "a", start=2.0)]
+    assert decide([job("3", "a", priority=1)], running, given, {SMALL: 2}) == Decision(preempt=(running[1],))
+
+
+def test_no_job_is_preempted_that_has_no_machine_of_the_type_that_is_needed() -> None:
+    given = shares(a=Share({SMALL: 1, LARGE: 1}, preempts=True))
+    running = [Job("1", 0, "a", {LARGE: 1}, 0, 2.0), job("2", "a", start=1.0)]
+    found = decide([job("3", "a", priority=1)], running, given, {SMALL: 1, LARGE: 1})
+    assert found == Decision(preempt=(running[1],))
+
+
 def test_within_a_share_the_job_of_the_highest_priority_is_first_and_then_the_earliest() -> None:
     given = shares(a=Share({SMALL: 1}))
     waiting = [job("1", "a", order=1), job("2", "a", order=2, priority=5), job("3", "a", order=3, priority=5)]
