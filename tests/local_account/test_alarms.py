@@ -111,6 +111,19 @@ def test_metric_math_of_another_kind_is_refused(alarms: Alarms) -> None:
         metric_data(alarms, "other-math", "MIN(m)")
 
 
+@pytest.mark.parametrize(
+    ("statistic", "value"),
+    [("Average", 2.5), ("Maximum", 7.0), ("Minimum", 1.0), ("SampleCount", 4.0), ("Sum", 10.0)],
+)
+def test_the_values_of_a_statistic_set_count_each(statistic: str, value: float) -> None:
+    now = datetime(2026, 1, 31, tzinfo=UTC)
+    data = [Datum(now, total=3.0, minimum=1.0, maximum=1.0, count=3.0), Datum(now, 7.0, 7.0, 7.0, 1.0)]
+    rule = Rule(statistic, timedelta(minutes=1), 1, 1, "GreaterThanOrEqualToThreshold", value)
+    found = evaluate(rule, data, now)
+    assert found
+    assert (found.state, found.data["recentDatapoints"]) == ("ALARM", [value])
+
+
 def test_a_new_alarm_has_insufficient_data(alarms: Alarms) -> None:
     alarms.put("new")
     assert alarms.state("new") == "INSUFFICIENT_DATA"
