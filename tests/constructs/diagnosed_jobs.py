@@ -47,7 +47,7 @@ class Case:
 def line(wait: float, hosts: int, busy: float, local: float = 0.0, network: float = 0.0) -> tuple[float, str]:
     """A line of the data service, shares in percent."""
     return 0.0, (
-        f"data_service epoch=3 batches=90 left_out=0 epoch_seconds=100 wait_seconds={wait:g} hosts={hosts} "
+        f"data_service epoch=3 batches=90 dropped_samples=0 epoch_seconds=100 wait_seconds={wait:g} hosts={hosts} "
         f"hosts_busy_percent={busy:g} local_busy_percent={local:g} network_mb_per_second={network:g}: words"
     )
 

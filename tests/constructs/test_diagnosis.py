@@ -123,6 +123,23 @@ def test_a_job_of_which_nothing_is_known_is_not_called_fine(
     assert "bound     unknown: neither utilization nor lines" in printed
 
 
+def test_data_hosts_whose_work_was_not_measured_are_neither_busy_nor_idle() -> None:
+    """The finding "the wrong advice": what was not measured was 0 %, and the advice more network."""
+    said = "data_service epoch=1 epoch_seconds=1 wait_seconds={wait} hosts=2 hosts_busy_percent={busy} "
+    hosts = [HostUse("algo-1", "dnn_group", P4D), HostUse("algo-2", "data_group", C5)]
+
+    def findings(wait: float, busy: str) -> list[str]:
+        log = read_log(
+            [(0.0, said.format(wait=wait, busy=busy) + "local_busy_percent=unknown network_mb_per_second=3: words")]
+        )
+        return [one.bound for one in diagnose(Evidence(hosts, "data_group", log=log))]
+
+    assert findings(0.9, "unknown") == ["input"]
+    assert findings(0.9, "95") == ["data_cpu"]
+    assert findings(0.9, "10") == ["network"]
+    assert findings(0.0, "unknown") == []
+
+
 def test_a_start_of_more_than_the_training_and_a_minute_stands_out() -> None:
     hosts = [HostUse("algo-1", None, P4D, gpu=0.8, cpu=0.5)]
     slow = diagnose(Evidence(hosts, startup_seconds=600, training_seconds=500))

@@ -132,8 +132,15 @@ def _data(evidence: Evidence, configuration: Configuration | None) -> Finding | 
     seen = [f"steps wait for batches {log.wait_share:.0%} of the time"] if log.wait_share is not None else []
     seen += [f"GPUs are {gpu:.0%} busy"] if gpu is not None else []
     if evidence.preparing:
-        seen += [f"data hosts' workers {busy:.0%}"] if busy is not None else []
-        if busy is not None and busy < BUSY:
+        if busy is None:
+            return Finding(
+                "input",
+                ", ".join(seen),
+                "whether the data hosts' vCPUs or the network are the limit was not measured: look at their CPUUtilization, or "
+                "let an epoch take longer",
+            )
+        seen += [f"data hosts' workers {busy:.0%}"]
+        if busy < BUSY:
             seen += [f"a rank receives {log.network_mb_per_second:.0f} MB/s"] if log.network_mb_per_second else []
             return Finding(
                 "network",
