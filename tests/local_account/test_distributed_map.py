@@ -64,8 +64,14 @@ def test_a_percentage_of_the_items_may_fail(machines: Machines) -> None:
 
 @pytest.mark.parametrize(
     "tolerance",
-    [{}, {"ToleratedFailureCount": 1}, {"ToleratedFailurePercentage": 49}],
-    ids=["none", "one failure", "less than half"],
+    [
+        {},
+        {"ToleratedFailureCount": 1},
+        {"ToleratedFailurePercentage": 49},
+        {"ToleratedFailureCount": 1, "ToleratedFailurePercentage": 100},
+        {"ToleratedFailureCount": 4, "ToleratedFailurePercentage": 49},
+    ],
+    ids=["none", "one failure", "less than half", "one failure beside all", "less than half beside four"],
 )
 def test_more_failures_than_are_tolerated_fail_the_state(machines: Machines, tolerance: dict[str, Any]) -> None:
     assert machines.output(mapped(**tolerance)) == "States.ExceedToleratedFailureThreshold"
