@@ -125,11 +125,11 @@ class Checkpointer:
         if not isinstance(size := stored.get("record"), TensorStorageMetadata):
             raise ValueError(f"{source} has no record of its run: another version of this script has written it")
         text = torch.empty(size.size, dtype=torch.uint8)
-        dcp.load({"record": text}, checkpoint_id=source)
+        dcp.load({"record": text}, storage_reader=dcp.FileSystemReader(source))
         record = json.loads(bytes(text.tolist()))
         self._check(source, record, stored)
         loaded = self._weights()
-        dcp.load(loaded, checkpoint_id=source)
+        dcp.load(loaded, storage_reader=dcp.FileSystemReader(source))
         for module, optimizer in self._parts:
             model, state = get_state_dict(module, optimizer, options=BY_NAME)
             names = {name: loaded["model"][name] for name in model}
@@ -172,8 +172,8 @@ class Checkpointer:
 
 def background_save() -> Any:
     """A function like dcp.save that returns once the tensors are copied, those of a GPU to pinned memory."""
-    if not hasattr(dcp, "async_save"):  # before PyTorch 2.3
-        return dcp.save
+    if not hasattr(dcp, "async_save"):  # before PyTorch 2.3, which makes no writer of a folder either
+        return lambda states, checkpoint_id, **group: dcp.save(states, dcp.FileSystemWriter(checkpoint_id), **group)
     stager: dict[str, Any] = {}
     if torch.cuda.is_available():
         try:
