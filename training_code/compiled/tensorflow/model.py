@@ -14,9 +14,9 @@ BYTES = 256
 
 
 def sequences(folder: Path | None, length: int) -> np.ndarray:
-    """Paragraphs of the text in ``folder``, uint8 [sequences, length + 1]: longer ones are truncated, shorter ones padded.
+    """Paragraphs of the text in ``folder``, uint8 [sequences, length + 1]: longer ones are cut, shorter ones padded.
 
-    Without a folder the text is the standard library of the Python that runs this.
+    The last one is empty, for what a batch lacks. Without a folder the text is the standard library of the Python that runs this.
     """
     files = sorted(folder.rglob("*")) if folder else sorted(Path(sysconfig.get_paths()["stdlib"]).glob("*.py"))
     text = b"\n\n".join(file.read_bytes() for file in files if file.is_file())
@@ -25,7 +25,7 @@ def sequences(folder: Path | None, length: int) -> np.ndarray:
     ]
     if not rows:
         raise ValueError(f"the channel text must have text files, like 'os.py', got none in {folder}")
-    return np.stack([np.frombuffer(row.ljust(length + 1, bytes([PADDING])), np.uint8) for row in rows])
+    return np.stack([np.frombuffer(row.ljust(length + 1, bytes([PADDING])), np.uint8) for row in [*rows, b""]])
 
 
 def network(length: int, width: int, depth: int, heads: int) -> keras.Model:
@@ -55,10 +55,3 @@ class Positions(layers.Layer):
 
     def get_config(self) -> dict[str, object]:
         return {**super().get_config(), "length": self.length, "width": self.width}
-
-
-def loss_of(logits: keras.KerasTensor, wanted: keras.KerasTensor) -> keras.KerasTensor:
-    """The mean cross-entropy over all but padding."""
-    losses = keras.losses.sparse_categorical_crossentropy(wanted, logits, from_logits=True)
-    counts = keras.ops.cast(keras.ops.not_equal(wanted, PADDING), losses.dtype)
-    return keras.ops.sum(losses * counts) / keras.ops.maximum(keras.ops.sum(counts), 1.0)

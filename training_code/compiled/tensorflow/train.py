@@ -7,8 +7,8 @@ Every host starts this file once; TensorFlow's own strategies join the hosts, an
 gradients, which is nearly all of a step. The sums over hosts stay outside, so that the same step runs on any machine: on the CPU
 TensorFlow 2.21 refuses them with "Collectives are not yet implemented for CPU devices when compiling with XLA".
 
-It resumes from the last checkpoint; on a laptop, remove ``./output`` to start over. SIGTERM ends it with a checkpoint, after the
-same step on all hosts.
+It resumes from the last checkpoint, also on other hosts or with another batch; on a laptop, remove ``./output`` to start over.
+SIGTERM ends it with a checkpoint, after the same step on all hosts.
 """
 
 # ran: `compiled/tensorflow/train.py`, XLA | no | test_compiled | no | no
@@ -16,7 +16,6 @@ same step on all hosts.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import resource
 import sys
@@ -27,12 +26,16 @@ import keras
 import numpy as np
 import tensorflow as tf
 from common.job import Job, use_the_jobs_network
-from common.tensorflow_stop import Stop
-from model import PADDING, loss_of, network, sequences
+from common.schedule import add_schedule, positive, scheduled_rate
+from common.tensorflow_checkpoints import Checkpointer
+from common.tensorflow_loss import IGNORED, token_loss
+from common.tensorflow_order import Order
+from common.tensorflow_strategy import Stop, check_same_step, strategy_of
+from model import PADDING, network, sequences
 
 # -- Config -----------------------------------------------------------------------------------------------------------
 
-PORT = 8890  # of each host, the same as SageMaker's toolkit uses for this purpose
+FIXED = ("seed", "sequence", "width", "layers", "heads")  # settings that a resumed job must have too
 
 
 def config() -> argparse.Namespace:
@@ -40,80 +43,51 @@ def config() -> argparse.Namespace:
     arguments.add_argument(
         "--compiler", choices=("none", "xla"), default=os.environ.get("TRAINING_COMPILER", "none"), help="of the step"
     )
-    arguments.add_argument("--steps", type=int, default=200)
-    arguments.add_argument("--batch-size", type=int, default=16, help="of each device that trains")
-    arguments.add_argument("--sequence", type=int, default=128, help="bytes that each sample is padded or cut to")
-    arguments.add_argument("--pad", choices=("sequence", "longest"), default="sequence", help="longest: a bad example")
-    arguments.add_argument("--width", type=int, default=64)
-    arguments.add_argument("--layers", type=int, default=2)
-    arguments.add_argument("--heads", type=int, default=4)
-    arguments.add_argument("--learning-rate", type=float, default=1e-3)
-    arguments.add_argument("--seed", type=int, default=0)
-    arguments.add_argument(
-        "--preprocessing-workers", type=int, default=2, help="threads of each host that read and pad"
-    )
-    arguments.add_argument("--log-every", type=int, default=10, help="steps; each line waits for the device")
-    arguments.add_argument("--checkpoint-every", type=int, default=50, help="steps")
+    add = arguments.add_argument
+    add("--steps", type=positive, default=200)
+    add("--batch-size", type=positive, default=16, help="of each device that trains")
+    add("--sequence", type=positive, default=128, help="bytes that each sample is padded or cut to")
+    add("--pad", choices=("sequence", "longest"), default="sequence", help="longest: a bad example")
+    add("--width", type=positive, default=64)
+    add("--layers", type=positive, default=2)
+    add("--heads", type=positive, default=4)
+    add_schedule(arguments, peak=1e-3)
+    add("--seed", type=int, default=0)
+    add("--preprocessing-workers", type=positive, default=2, help="threads of each host that read and pad")
+    add("--log-every", type=positive, default=10, help="steps; each line waits for the device")
+    add("--checkpoint-every", type=positive, default=50, help="steps")
     # SageMaker kills a job two minutes after SIGTERM.
-    arguments.add_argument(
-        "--stop-check-every", type=int, default=5, help="steps between collective checks for SIGTERM"
-    )
-    arguments.add_argument("--on-recompile", choices=("fail", "warn"), default="fail")
-    options = arguments.parse_args()
-    for name in (
-        "steps",
-        "batch_size",
-        "sequence",
-        "preprocessing_workers",
-        "log_every",
-        "checkpoint_every",
-        "stop_check_every",
-    ):
-        if getattr(options, name) < 1:
-            arguments.error(f"--{name.replace('_', '-')} must be at least 1, like 8, got {getattr(options, name)}")
-    return options
-
-
-def strategy_of(job: Job) -> tf.distribute.Strategy:
-    """The strategy over the devices of all hosts, or of this one; to be called before TensorFlow is initialized."""
-    if len(job.group_hosts) > 1:
-        cluster = {"worker": [f"{host}:{PORT}" for host in job.group_hosts]}
-        task = {"type": "worker", "index": job.group_hosts.index(job.host)}
-        os.environ.setdefault("TF_CONFIG", json.dumps({"cluster": cluster, "task": task}))
-        return tf.distribute.MultiWorkerMirroredStrategy()
-    if len(tf.config.list_physical_devices("GPU")) > 1:
-        return tf.distribute.MirroredStrategy()
-    return tf.distribute.get_strategy()
+    add("--stop-check-every", type=positive, default=5, help="steps between collective checks for SIGTERM")
+    add("--on-recompile", choices=("fail", "warn"), default="fail")
+    return arguments.parse_args()
 
 
 # -- Data -------------------------------------------------------------------------------------------------------------
 
 
 def batches(
-    strategy: tf.distribute.Strategy, job: Job, options: argparse.Namespace, first: int
+    strategy: tf.distribute.Strategy, text: np.ndarray, order: Order, samples: int, options: argparse.Namespace
 ) -> Iterator[tf.Tensor | tf.distribute.DistributedValues]:
-    """For each step from ``first`` on, bytes as int32 [batch_size, sequence + 1] for each device of this host.
-
-    The data of a step are a function of seed, step and device, so that a resumed job continues with the same batches.
-    """
-    text = sequences(job.channels.get("text"), options.sequence)
+    """For each step on from ``samples``, bytes as int32 [batch_size, sequence + 1] for each device of this host."""
 
     def pipeline(context: tf.distribute.InputContext) -> tf.data.Dataset:
         here = strategy.num_replicas_in_sync // context.num_input_pipelines
-        rows = tf.constant(text)
+        first, rows = context.input_pipeline_id * here, tf.constant(text)
 
-        def batch(number: tf.Tensor) -> tf.Tensor:
-            # Devices draw one after the other from one sequence of seeds, whichever hosts they are in.
-            place = number * context.num_input_pipelines + context.input_pipeline_id
-            seed = [tf.constant(options.seed, tf.int64), place]
-            chosen = tf.random.stateless_uniform([options.batch_size], seed, 0, len(text), tf.int32)
-            drawn = tf.cast(tf.gather(rows, chosen), tf.int32)
+        def numbers() -> Iterator[np.ndarray]:
+            at = samples
+            while True:
+                yield from order.shares(at, strategy.num_replicas_in_sync)[first : first + here]
+                at += len(order.at(at))
+
+        def batch(numbers: tf.Tensor) -> tf.Tensor:
+            drawn = tf.cast(tf.gather(rows, numbers), tf.int32)
             if options.pad == "sequence":
-                return tf.ensure_shape(drawn, [options.batch_size, options.sequence + 1])
+                return drawn
             return drawn[:, : tf.reduce_max(tf.reduce_sum(tf.cast(drawn != PADDING, tf.int32), axis=1))]
 
-        numbers = tf.data.Dataset.range(first * here, options.steps * here)
-        return numbers.map(batch, num_parallel_calls=options.preprocessing_workers, deterministic=True).prefetch(2)
+        drawn = tf.data.Dataset.from_generator(numbers, output_signature=tf.TensorSpec([options.batch_size], tf.int64))
+        return drawn.map(batch, num_parallel_calls=options.preprocessing_workers, deterministic=True).prefetch(2)
 
     return iter(strategy.distribute_datasets_from_function(pipeline))
 
@@ -135,24 +109,24 @@ def build(options: argparse.Namespace) -> tuple[keras.Model, keras.Optimizer]:
 def compiled_step(
     strategy: tf.distribute.Strategy, model: keras.Model, optimizer: keras.Optimizer, compiler: str
 ) -> tuple[Callable[..., tf.Tensor], Callable[[], int]]:
-    """The step on one batch of each device, which returns the mean loss; and how often it was compiled so far."""
+    """The step on a batch of each device, of ``count`` targets over all, and returns the mean loss; and its compilations so far."""
     variables = model.trainable_variables
 
     @tf.function(jit_compile=compiler == "xla")
-    def loss_and_gradients(text: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:
+    def loss_and_gradients(text: tf.Tensor, count: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:
+        targets = tf.where(text[:, 1:] == PADDING, IGNORED, text[:, 1:])
         with tf.GradientTape() as tape:
-            loss = loss_of(model(text[:, :-1], training=True), text[:, 1:])
+            loss = token_loss(model(text[:, :-1], training=True), targets, count)
         return loss, [tf.convert_to_tensor(part) for part in tape.gradient(loss, variables)]
 
-    def on_a_device(text: tf.Tensor) -> tf.Tensor:
-        loss, gradients = loss_and_gradients(text)
-        # The optimizer sums over devices and hosts.
-        optimizer.apply([part / strategy.num_replicas_in_sync for part in gradients], variables)
+    def on_a_device(text: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
+        loss, gradients = loss_and_gradients(text, count)
+        optimizer.apply(gradients, variables)  # of their sums over devices and hosts
         return loss
 
     @tf.function
-    def step(text: tf.Tensor) -> tf.Tensor:
-        return strategy.reduce(tf.distribute.ReduceOp.MEAN, strategy.run(on_a_device, args=(text,)), axis=None)
+    def step(text: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
+        return strategy.reduce(tf.distribute.ReduceOp.SUM, strategy.run(on_a_device, args=(text, count)), axis=None)
 
     # One trace is one set of shapes, and XLA compiles each once.
     return step, loss_and_gradients.experimental_get_tracing_count if compiler == "xla" else lambda: 0
@@ -191,35 +165,37 @@ def train(job: Job, options: argparse.Namespace) -> None:
     stop = Stop(strategy, len(job.group_hosts), options.stop_check_every)
     with strategy.scope():
         model, optimizer = build(options)
-    chief = job.host == job.group_hosts[0]
-    taken = tf.Variable(0, dtype=tf.int64, trainable=False)
-    checkpoint = tf.train.Checkpoint(model=model, optimizer=optimizer, taken=taken)
-    keeper = tf.train.CheckpointManager(checkpoint, str(job.checkpoints), max_to_keep=2)
-    if keeper.latest_checkpoint:
-        checkpoint.restore(keeper.latest_checkpoint).assert_consumed()
-        optimizer.learning_rate = options.learning_rate  # the checkpoint has the one before
-    first = int(taken.numpy())
+    text, devices = sequences(job.channels.get("text"), options.sequence), strategy.num_replicas_in_sync
+    targets = np.count_nonzero(text[:, 1:] != PADDING, axis=1)
+    order = Order(len(text) - 1, options.batch_size * devices, options.seed)
+    fixed = {"samples": order.length, **{name: getattr(options, name) for name in FIXED}}
+    free = {"batch_size": options.batch_size, "devices": devices}
+    checkpointer = Checkpointer(job, model, optimizer, fixed=fixed, free=free)
+    progress = checkpointer.restore()
+    check_same_step(strategy, progress.steps)
     print(
-        f"host {job.host} of {job.group} trains with compiler {options.compiler} on {strategy.num_replicas_in_sync} devices "
-        f"of {len(job.group_hosts)} hosts, from step {first}",
+        f"host {job.host} of {job.group} trains with compiler {options.compiler} on {devices} devices "
+        f"of {len(job.group_hosts)} hosts, from step {progress.steps}",
         flush=True,
     )
     step, compilations = compiled_step(strategy, model, optimizer, options.compiler)
     guard = CompilationGuard(compilations, options.on_recompile)
     times: list[float] = []
+    data = batches(strategy, text, order, progress.samples, options)
     began = time.perf_counter()
-    # Counted, since an iterator over several hosts ends with an empty batch.
-    for number, text in zip(range(first + 1, options.steps + 1), batches(strategy, job, options, first), strict=False):
-        loss = step(text)
-        guard.look(number, list(strategy.experimental_local_results(text)[0].shape))
-        # Logging and keeping are outside what is compiled, and only they wait for the device.
-        if number == first + 1 or number % options.log_every == 0:
-            print(f"step {number} loss {float(loss):.6f}", flush=True)
+    for number in range(progress.steps + 1, options.steps + 1):
+        batch, drawn = next(data), order.at(progress.samples)
+        optimizer.learning_rate = rate = scheduled_rate(options, number, options.steps, order.batch)
+        loss = step(batch, tf.constant(targets[drawn].sum()))
+        progress.steps, progress.samples = number, progress.samples + len(drawn)
+        guard.look(number, list(strategy.experimental_local_results(batch)[0].shape))
+        # Logging and checkpoints are outside what is compiled, and only they wait for the device.
+        if not times or number % options.log_every == 0:
+            print(f"step {number} loss {float(loss):.6f} learning_rate {rate:.6g}", flush=True)
         stopping = number < options.steps and stop.agreed(number)
         if stopping or number % options.checkpoint_every == 0 or number == options.steps:
-            taken.assign(number)
-            if chief:
-                keeper.save(checkpoint_number=number)
+            checkpointer.save()
+            if checkpointer.chief:
                 print(f"kept step {number}", flush=True)
         if stopping:
             print(f"stopped by SIGTERM with the checkpoint of step {number}", flush=True)
@@ -227,7 +203,7 @@ def train(job: Job, options: argparse.Namespace) -> None:
         times.append(time.perf_counter() - began)
         began = time.perf_counter()
     report(times, compilations(), options, strategy)
-    if chief:
+    if checkpointer.chief:
         job.model.mkdir(parents=True, exist_ok=True)
         model.save(job.model / "model.keras")
 

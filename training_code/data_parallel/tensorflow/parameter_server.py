@@ -6,8 +6,8 @@ On SageMaker:     a DataParallelJob on two hosts or more with launcher=Parameter
 The launcher starts a parameter server and this file on each host, with all of them in TF_CONFIG. On the first host this is the
 coordinator, which hands out the steps; on the others it is a worker, until the coordinator ends.
 
-It resumes from its last checkpoint. SIGTERM ends it with a checkpoint after the steps that are under way. One worker
-has the losses of train.py; several do not wait for each other's updates, so that no two trainings of theirs are alike.
+It resumes from its last checkpoint. SIGTERM ends it with a checkpoint after the steps that are under way, which have one learning
+rate. One worker has the losses of train.py; several do not wait for each other's updates, so that no two trainings are alike.
 """
 
 # ran: `data_parallel/tensorflow/parameter_server.py` | test_interruptions (soak) | test_tensorflow_launchers (soak) | no | no
@@ -20,20 +20,20 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Callable
 
-import keras
-import numpy as np
 import tensorflow as tf
 from common.job import Job
-from train import build, config, points
+from common.schedule import scheduled_rate
+from common.tensorflow_checkpoints import Checkpointer
+from common.tensorflow_order import Order
+from train import build, config, points, step_of
 
 JOIN_SECONDS = 900  # until the coordinator must have started; the toolkit waits as long for the hosts' names
 # The coordinator writes and reads checkpoints; by default each server does with its own variables, on its host's disk.
 HERE = tf.train.CheckpointOptions(experimental_io_device="/job:chief/task:0/device:CPU:0")
 CONNECT_SECONDS, LOOK_SECONDS = 10.0, 1.0
 
-# -- Config, Data and Model are those of train.py ------------------------------------------------------------------
+# -- Config, Data, Model and Step are those of train.py -------------------------------------------------------------
 
 
 def cluster_here() -> tuple[tf.train.ClusterSpec, str, int]:
@@ -54,29 +54,6 @@ def cluster_here() -> tuple[tf.train.ClusterSpec, str, int]:
     return tf.train.ClusterSpec(jobs), names.get(task["type"], task["type"]), task["index"]
 
 
-# -- Step -------------------------------------------------------------------------------------------------------------
-
-
-def step_of(
-    strategy: tf.distribute.Strategy,
-    model: keras.Model,
-    optimizer: keras.Optimizer,
-    data: tuple[np.ndarray, np.ndarray],
-) -> Callable[[tf.Tensor], tf.Tensor]:
-    """The step on the points of these rows, on a worker, which returns the loss."""
-    variables = model.trainable_variables
-
-    def on_the_worker(rows: tf.Tensor) -> tf.Tensor:
-        inputs, labels = (tf.gather(tf.constant(part), rows) for part in data)
-        with tf.GradientTape() as tape:
-            losses = keras.losses.sparse_categorical_crossentropy(labels, model(inputs), from_logits=True)
-            loss = tf.reduce_mean(losses)
-        optimizer.apply(tape.gradient(loss, variables), variables)
-        return loss
-
-    return tf.function(lambda rows: strategy.run(on_the_worker, args=(rows,)))
-
-
 # -- Run --------------------------------------------------------------------------------------------------------------
 
 
@@ -91,31 +68,32 @@ def coordinate(job: Job, options: argparse.Namespace, cluster: tf.train.ClusterS
     workers = tf.distribute.coordinator.ClusterCoordinator(strategy)
     with strategy.scope():
         model, optimizer = build(options)
-        taken = tf.Variable(0, dtype=tf.int64, trainable=False)
-    checkpoint = tf.train.Checkpoint(model=model, optimizer=optimizer, taken=taken)
-    keeper = tf.train.CheckpointManager(checkpoint, str(job.checkpoints), max_to_keep=2)
-    if keeper.latest_checkpoint:
-        checkpoint.restore(keeper.latest_checkpoint, options=HERE).assert_consumed()
-        optimizer.learning_rate = options.learning_rate  # the checkpoint has the one before
-    inputs, labels = points(job.channels.get("points"))
-    per_epoch = len(labels) // options.batch_size
-    step = step_of(strategy, model, optimizer, (inputs, labels))
-    done, together = int(taken.numpy()), options.stop_check_every * len(cluster.job_tasks("worker"))
-    while done < options.epochs * per_epoch:
-        epoch, position = divmod(done, per_epoch)
-        order = np.random.default_rng([options.seed, epoch]).permutation(len(labels))
-        rows = order[: per_epoch * options.batch_size].reshape(per_epoch, -1)[position : position + together]
-        losses = [workers.schedule(step, args=(tf.constant(row),)) for row in rows]
+    data = points(job.channels.get("points"))
+    order = Order(len(data[1]), options.batch_size, options.seed)
+    fixed, free = {"seed": options.seed, "points": order.length}, {"batch_size": options.batch_size}
+    checkpointer = Checkpointer(job, model, optimizer, fixed=fixed, free=free, options=HERE)
+    progress = checkpointer.restore()
+    step = step_of(strategy, model, optimizer, data)
+    together = options.stop_check_every * len(cluster.job_tasks("worker"))
+    while progress.samples < options.epochs * order.length:
+        at, total = order.steps(progress.samples) + 1, options.epochs * order.steps_of_an_epoch
+        optimizer.learning_rate = rate = scheduled_rate(options, at, total, order.batch)
+        losses, left = [], 1
+        while len(losses) < together and left:
+            [rows], count = order.shares(progress.samples, 1), len(order.at(progress.samples))
+            losses.append((workers.schedule(step, args=(tf.constant(rows), tf.constant(count))), count))
+            progress.samples += count
+            epoch, left = divmod(progress.samples, order.length)
         workers.join()  # raises a worker's error; the steps of a worker that is lost are another's
-        done += len(rows)
-        if done % per_epoch == 0:
-            print(f"epoch {epoch + 1} loss {float(losses[-1].fetch()):.4f}", flush=True)
+        for loss, count in losses:
+            progress.add(loss.fetch(), count)
+        if not left:
+            print(f"epoch {epoch} loss {progress.epoch_loss():.6f} learning_rate {rate:.6g}", flush=True)
         stopping = bool(received)
-        if done % per_epoch == 0 or stopping:
-            taken.assign(done)
-            keeper.save(checkpoint_number=done, options=HERE)
+        if not left or stopping:
+            checkpointer.save()
         if stopping:
-            print(f"stopped by SIGTERM with the checkpoint of step {done}", flush=True)
+            print(f"stopped by SIGTERM with the checkpoint of step {progress.steps}", flush=True)
             return
     job.model.mkdir(parents=True, exist_ok=True)
     model.save(job.model / "model.keras")

@@ -5,8 +5,8 @@ On SageMaker:     a DataParallelJob with launcher=MultiWorkerMirrored()
 
 The launcher starts this file once on each host, with the hosts in TF_CONFIG, which MultiWorkerMirroredStrategy reads.
 
-It resumes from its last checkpoint; on a laptop, remove ``./output`` to start over. SIGTERM ends it with a checkpoint, after the
-same step on all hosts.
+It resumes from its last checkpoint, also on other hosts or with another batch; on a laptop, remove ``./output`` to start over.
+SIGTERM ends it with a checkpoint, after the same step on all hosts.
 """
 
 # ran: `data_parallel/tensorflow/train.py` | test_interruptions (soak) | test_tensorflow_launchers (soak) | no | no
@@ -15,14 +15,18 @@ from __future__ import annotations
 
 import argparse
 import csv
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import keras
 import numpy as np
 import tensorflow as tf
 from common.job import Job
-from common.tensorflow_stop import Stop
+from common.schedule import add_schedule, scheduled_rate
+from common.tensorflow_checkpoints import Checkpointer
+from common.tensorflow_loss import IGNORED, token_loss
+from common.tensorflow_order import Order
+from common.tensorflow_strategy import Stop, check_same_step, strategy_of
 
 # -- Config -----------------------------------------------------------------------------------------------------------
 
@@ -31,7 +35,7 @@ def config() -> argparse.Namespace:
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("--epochs", type=int, default=20)
     arguments.add_argument("--batch-size", type=int, default=64, help="points of a step, on each device")
-    arguments.add_argument("--learning-rate", type=float, default=0.01)
+    add_schedule(arguments, peak=0.01)
     arguments.add_argument("--seed", type=int, default=0)
     # SageMaker kills a job two minutes after SIGTERM.
     arguments.add_argument(
@@ -55,29 +59,6 @@ def points(folder: Path | None) -> tuple[np.ndarray, np.ndarray]:
     return np.array([row[:2] for row in rows], np.float32), np.array([row[2] for row in rows])
 
 
-def batches(
-    strategy: tf.distribute.Strategy, job: Job, options: argparse.Namespace, first: int
-) -> tuple[Iterator[tuple[tf.Tensor, tf.Tensor]], int]:
-    """The batches of each step after ``first`` ones, for each device of this host, and the number of steps of an epoch."""
-    inputs, labels = points(job.channels.get("points"))
-    devices = strategy.num_replicas_in_sync
-    per_epoch = len(labels) // (options.batch_size * devices)  # the last, shorter batches are dropped
-
-    def pipeline(context: tf.distribute.InputContext) -> tf.data.Dataset:
-        here = devices // context.num_input_pipelines
-        orders = [
-            np.random.default_rng([options.seed, epoch]).permutation(len(labels)) for epoch in range(options.epochs)
-        ]
-        steps = [order[: per_epoch * devices * options.batch_size].reshape(per_epoch, devices, -1) for order in orders]
-        mine = np.concatenate(steps)[first:, context.input_pipeline_id * here : (context.input_pipeline_id + 1) * here]
-        rows = mine.reshape(-1, options.batch_size)
-        return tf.data.Dataset.from_tensor_slices(rows).map(
-            lambda row: (tf.gather(inputs, row), tf.gather(labels, row))
-        )
-
-    return iter(strategy.distribute_datasets_from_function(pipeline)), per_epoch
-
-
 # -- Model ------------------------------------------------------------------------------------------------------------
 
 
@@ -94,23 +75,25 @@ def build(options: argparse.Namespace) -> tuple[keras.Model, keras.Optimizer]:
 
 
 def step_of(
-    strategy: tf.distribute.Strategy, model: keras.Model, optimizer: keras.Optimizer
+    strategy: tf.distribute.Strategy,
+    model: keras.Model,
+    optimizer: keras.Optimizer,
+    data: tuple[np.ndarray, np.ndarray],
 ) -> Callable[..., tf.Tensor]:
-    """The step on one batch of each device, which returns the mean loss."""
+    """The step on the points of each device's rows, ``count`` over all devices, which returns their mean loss."""
     variables = model.trainable_variables
+    # Behind the points is the row that does not count, with which a device's share of an epoch's last step is filled.
+    inputs, labels = np.append(data[0], np.zeros((1, 2), np.float32), 0), np.append(data[1], IGNORED)
 
-    def on_a_device(inputs: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+    def on_a_device(rows: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
         with tf.GradientTape() as tape:
-            losses = keras.losses.sparse_categorical_crossentropy(labels, model(inputs), from_logits=True)
-            loss = tf.reduce_mean(losses)
-        # The optimizer sums over devices and hosts.
-        gradients = [part / strategy.num_replicas_in_sync for part in tape.gradient(loss, variables)]
-        optimizer.apply(gradients, variables)
+            loss = token_loss(model(tf.gather(inputs, rows)), tf.gather(labels, rows), count)
+        optimizer.apply(tape.gradient(loss, variables), variables)  # of the gradients' sum over devices and hosts
         return loss
 
     @tf.function
-    def step(inputs: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
-        return strategy.reduce(tf.distribute.ReduceOp.MEAN, strategy.run(on_a_device, args=(inputs, labels)), axis=None)
+    def step(rows: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
+        return strategy.reduce(tf.distribute.ReduceOp.SUM, strategy.run(on_a_device, args=(rows, count)), axis=None)
 
     return step
 
@@ -119,35 +102,43 @@ def step_of(
 
 
 def train(job: Job, options: argparse.Namespace) -> None:
-    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    strategy = strategy_of(job)
     stop = Stop(strategy, len(job.group_hosts), options.stop_check_every)
     with strategy.scope():
         model, optimizer = build(options)
-    chief = job.host == job.group_hosts[0]
-    taken = tf.Variable(0, dtype=tf.int64, trainable=False)
-    checkpoint = tf.train.Checkpoint(model=model, optimizer=optimizer, taken=taken)
-    keeper = tf.train.CheckpointManager(checkpoint, str(job.checkpoints), max_to_keep=2)
-    if keeper.latest_checkpoint:
-        checkpoint.restore(keeper.latest_checkpoint).assert_consumed()
-        optimizer.learning_rate = options.learning_rate  # the checkpoint has the one before
-    first = int(taken.numpy())
-    step = step_of(strategy, model, optimizer)
-    data, per_epoch = batches(strategy, job, options, first)
-    # Counted, since an iterator over several hosts ends with an empty batch.
-    for steps, batch in zip(range(first + 1, options.epochs * per_epoch + 1), data, strict=False):
-        loss = step(*batch)
-        epoch_ends = steps % per_epoch == 0
-        if epoch_ends and chief:
-            print(f"epoch {steps // per_epoch} loss {float(loss):.4f}", flush=True)
-        stopping = stop.agreed(steps)
-        if stopping or epoch_ends:
-            taken.assign(steps)
-            if chief:
-                keeper.save(checkpoint_number=steps)
+    data, devices = points(job.channels.get("points")), strategy.num_replicas_in_sync
+    order = Order(len(data[1]), options.batch_size * devices, options.seed)
+    checkpointer = Checkpointer(
+        job,
+        model,
+        optimizer,
+        fixed={"seed": options.seed, "points": order.length},
+        free={"batch_size": options.batch_size, "devices": devices},
+    )
+    progress = checkpointer.restore()
+    check_same_step(strategy, progress.steps)
+    step = step_of(strategy, model, optimizer, data)
+    while progress.samples < options.epochs * order.length:
+        at, total = order.steps(progress.samples) + 1, options.epochs * order.steps_of_an_epoch
+        optimizer.learning_rate = rate = scheduled_rate(options, at, total, order.batch)
+        shares, count = order.shares(progress.samples, devices), len(order.at(progress.samples))
+        rows = strategy.experimental_distribute_values_from_function(
+            lambda context, shares=shares: tf.constant(shares[context.replica_id_in_sync_group])
+        )
+        progress.add(step(rows, tf.constant(count)), count)
+        progress.samples += count
+        epoch, left = divmod(progress.samples, order.length)
+        if not left:
+            loss = progress.epoch_loss()
+            if checkpointer.chief:
+                print(f"epoch {epoch} loss {loss:.6f} learning_rate {rate:.6g}", flush=True)
+        stopping = stop.agreed(progress.steps)
+        if stopping or not left:
+            checkpointer.save()
         if stopping:
-            print(f"stopped by SIGTERM with the checkpoint of step {steps}", flush=True)
+            print(f"stopped by SIGTERM with the checkpoint of step {progress.steps}", flush=True)
             return
-    if chief:
+    if checkpointer.chief:
         job.model.mkdir(parents=True, exist_ok=True)
         model.save(job.model / "model.keras")
 
