@@ -16,7 +16,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
 from transformers.core_model_loading import revert_weight_conversion
 from transformers.initialization import no_tie_weights
+from transformers.utils import logging
 
+logging.disable_progress_bar()  # each rank would have one in the job's log
 ONE, INDEX = "model.safetensors", "model.safetensors.index.json"
 FORMATS = {".bin", ".ckpt", ".gguf", ".h5", ".pt", ".pth", ".safetensors"}  # of weights
 DTYPES = {"BF16": torch.bfloat16, "F16": torch.float16}
