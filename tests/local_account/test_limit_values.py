@@ -46,6 +46,12 @@ def test_a_character_is_not_split_between_events() -> None:
     assert [len(part.encode()) for part in parts(line)] == [262_117, 300_001 - 262_117]
 
 
+@pytest.mark.parametrize("room", range(4))
+def test_a_character_of_four_bytes_is_not_split_wherever_the_event_ends(room: int) -> None:
+    before = "x" * (262_118 - room)
+    assert [*parts(f"{before}\U0001f600")] == [before, "\U0001f600"]
+
+
 def test_requests_for_events_are_no_larger_than_the_service_takes() -> None:
     sent: list[list[dict[str, Any]]] = []
 
