@@ -137,7 +137,7 @@ def test_what_ranks_drop_of_each_epoch_is_said(serve: Serve, capfd: pytest.Captu
         assert len(reader) == len(list(reader)) == 8
         assert reader.metrics is not None
         assert reader.metrics.summary().dropped_samples == 8
-    said = "each epoch drops 8 of 200 samples (4 %), so that all of 3 ranks have a batch in each step"
+    said = "each epoch drops 8 of 200 samples (4 %), with batch_size 8 on 3 ranks"
     assert said in capfd.readouterr().err
 
 

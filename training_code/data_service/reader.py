@@ -177,10 +177,13 @@ class BatchReader:
         except BaseException as error:
             self.close(error)
             raise
-        if rank == 0 and self.plan.length is not None and (dropped := self.plan.steps(ranks)[2]) and self.plan.even:
-            what, when = ("drops", "") if dropped > 0 else ("reads", " twice")
-            notice = f"data_service: each epoch {what} {share_of(abs(dropped), self.plan.length)}{when}"
-            print(f"{notice}, so that all of {ranks} ranks have a batch in each step", file=sys.stderr, flush=True)
+        if rank == 0 and self.plan.length is not None and self.plan.even and (dropped := self.plan.steps(ranks)[2]):
+            what, twice = ("drops", "") if dropped > 0 else ("reads", " twice")
+            share = f"{what} {share_of(abs(dropped), self.plan.length)}{twice}"
+            print(
+                f"data_service: each epoch {share}, with batch_size {self.plan.batch_size} on {ranks} ranks",
+                file=sys.stderr,
+            )
 
     def __len__(self) -> int:
         """How many batches an epoch has for this rank. Raises ``TypeError`` of an iterable dataset."""
@@ -231,33 +234,27 @@ class BatchReader:
         Of a map-style dataset in order each rank can derive it, if they step together. Else all ranks have to call this after
         the same step, and their positions are gathered.
         """
+        plan = self.plan
         with self._changed:
             tracker = self._tracker
-            epoch, position, shards, sequences = tracker.epoch, tracker.position, tracker.shards, tracker.sequences
-        if self.plan.shards is not None:
-            gathered = self._gather((epoch, shards, self._finished)) if self._ranks > 1 else [(epoch, shards, (-1, {}))]
-            first = min(epoch for epoch, _, _ in gathered)
+            mine: Any = tracker.position[0] if plan.shards is None else tracker.shards
+        each = [(tracker.epoch, mine, self._finished)]
+        if self._ranks > 1 and (plan.shards is not None or not self._ordered):
+            each = self._gather(each[0])
+        epoch = min(of for of, _, _ in each)
+        if plan.shards is not None:
             found: dict[int, Any] = {}
-            for epoch, at, (finished, end) in gathered:
-                found |= at if epoch == first else end if finished == first else {}
-            state: dict[str, Any] = {"epoch": first, "samples": sum(one["samples"] for one in found.values())}
+            for of, at, (finished, end) in each:
+                found |= at if of == epoch else end if finished == epoch else {}
+            state = {"epoch": epoch, "samples": sum(one["samples"] for one in found.values())}
             began = any(one != {"samples": 0} for one in found.values())
-            return state | ({"shards": [found[n] for n in range(self.plan.shards)]} if began else {})
-        delivered = [position[0]]
-        if self._ranks > 1 and not self._ordered:
-            gathered = self._gather((epoch, position[0]))
-            epoch = min(epoch for epoch, _ in gathered)
-            # A rank that is an epoch further has read all of its share.
-            delivered = [at if of == epoch else (2**53, []) for of, at in gathered]
+            return state | ({"shards": [found[n] for n in range(plan.shards)]} if began else {})
+        # A rank that is an epoch further has read all of its share.
+        delivered = [at if of == epoch else (2**53, []) for of, at, _ in each]
         if all(one == (delivered[0][0], []) for one in delivered):
-            return {"epoch": epoch, "samples": sequences[0].position(delivered[0][0])}
-        state = {
-            "epoch": epoch,
-            "samples": sequences[0].start,
-            "ranks": self._ranks,
-            "batch_size": self.plan.batch_size,
-        }
-        return state | {"delivered": delivered}
+            return {"epoch": epoch, "samples": tracker.sequences[0].position(delivered[0][0])}
+        state = {"epoch": epoch, "samples": tracker.sequences[0].start}
+        return state | {"ranks": self._ranks, "batch_size": plan.batch_size, "delivered": delivered}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue from a position, of any number of ranks and any batch size: the next loop delivers what is left of its epoch.
@@ -265,20 +262,15 @@ class BatchReader:
         Raises ``ValueError`` where it is one in the middle of an epoch that only as many ranks, batches or shards can continue.
         """
         samples, shards, delivered = int(state.get("samples", 0)), state.get("shards", ()), state.get("delivered", ())
-        kept = {} if not delivered else {"ranks": self._ranks, "batch_size": self.plan.batch_size}
-        for name, value in kept.items():
+        for name, value in {"ranks": self._ranks, "batch_size": self.plan.batch_size}.items() if delivered else ():
             if state[name] != value:
-                raise ValueError(
-                    f"{name} must be {state[name]}, as where state_dict was called in the middle of an epoch that is read with "
-                    f"ordered=False, got {value}"
-                )
-        if samples and (len(shards) or None) != self.plan.shards:
-            what = "no shards, of a map-style dataset" if not shards else f"shards={len(shards)}"
+                where = "state_dict was called in the middle of an epoch that is read with ordered=False"
+                raise ValueError(f"{name} must be {state[name]}, as where {where}, got {value}")
+        if (samples or shards or delivered) and (len(shards) or None) != self.plan.shards:
+            what = f"shards={len(shards)}" if shards else "no shards, of a map-style dataset"
             raise ValueError(f"state_dict must be of as many shards as are read now, {self.plan.shards}, got {what}")
-        if self.plan.length is not None and samples > self.plan.length:
-            raise ValueError(
-                f"state_dict must be of a dataset of {self.plan.length} samples, got one of at least {samples}"
-            )
+        if samples > (length := self.plan.length or samples):
+            raise ValueError(f"state_dict must be of a dataset of {length} samples, got one of at least {samples}")
         with self._changed:
             self._requester.trackers = []
             self._tracker = self._new_tracker(int(state["epoch"]), samples, shards, delivered[self._rank :][:1])
@@ -331,10 +323,8 @@ class BatchReader:
 
     def _next(self, tracker: BatchTracker) -> list[Any]:
         """A list of the next batch, or an empty one after the last."""
-        ready, agrees = (
-            self._wait(tracker, 1),
-            self._ranks > 1 and self.plan.shards is not None and bool(self.plan.even),
-        )
+        agrees = self._ranks > 1 and self.plan.shards is not None and bool(self.plan.even)
+        ready = self._wait(tracker, 1)
         found = [self._deliver_next(tracker)] if ready and not agrees else []
         if agrees:  # the epoch ends for all ranks where there is no batch for one of them
             each = self._gather(ready)
