@@ -109,6 +109,9 @@ def refused(folder: Path) -> dict[str, str]:
     cut = folder / "llama, truncated" / SHARD
     cut.write_bytes(cut.read_bytes()[:-1])
     (folder / "llama, without a file" / SHARD).unlink()
+    for name in ("config.json", "model.safetensors.index.json"):
+        (folder / "llama, without files").mkdir(exist_ok=True)
+        shutil.copy(folder / "llama, bf16 in files" / name, folder / "llama, without files")
     less = folder / "llama, without a listed tensor" / SHARD
     save_file(dict([*load_file(less).items()][1:]), less)
     shutil.copytree(folder / "llama, initial", folder / "llama, pickled")

@@ -160,6 +160,9 @@ REFUSED = {
     ),
     "llama, truncated": f"{MUST} {SHARD}, got Error while deserializing header: incomplete metadata, file not fully covered",
     "llama, without a file": f"{MUST} {SHARD}, got No such file or directory: ",
+    "llama, without files": (
+        f"{MUST} the whole file model-00001-of-00004.safetensors with model.embed_tokens.weight, got No such file or directory: "
+    ),
     "llama, without a listed tensor": f"{MUST} {SHARD}, got File does not contain tensor {LISTED}",
     "llama, pickled": (
         f"{MUST} weights as model.safetensors or files with model.safetensors.index.json, got pytorch_model.bin"

@@ -100,16 +100,12 @@ def stored_weights(folder: Path, config: PreTrainedConfig) -> dict[str, Tensor]:
 
 def headers(folder: Path) -> dict[str, tuple[str, str, tuple[int, ...]]]:
     """Of each tensor in a folder the file, the type and the shape. Raises ValueError unless each file is there, and whole."""
-    index = {}
-    if not (folder / ONE).exists():
-        others = sorted(file.name for file in folder.iterdir() if file.suffix in FORMATS)
-        if others and not (folder / INDEX).exists():
-            raise ValueError(
-                f"the channel model must have weights as {ONE} or files with {INDEX}, got {', '.join(others)}"
-            )
+    others = sorted(file.name for file in folder.iterdir() if file.suffix in FORMATS)
+    if ONE not in others and not (folder / INDEX).exists():
         if not others:
             return {}
-        index = json.loads((folder / INDEX).read_text())["weight_map"]
+        raise ValueError(f"the channel model must have weights as {ONE} or files with {INDEX}, got {', '.join(others)}")
+    index = {} if ONE in others else json.loads((folder / INDEX).read_text())["weight_map"]
     found = {}
     for file in sorted(set(index.values())) or [ONE]:
         names = [name for name in index if index[name] == file]
@@ -135,12 +131,11 @@ def check(stored: Mapping[str, Any], config: PreTrainedConfig, found: Mapping[st
         both = [(name, stored[name][2], shapes[name]) for name in written if name in stored]
         wrong = [(name, got, shape) for name, got, shape in both if got != shape]
         found = {"missing_keys": written.keys() - stored.keys(), "mismatched_keys": wrong, "unexpected_keys": ()}
-    problems = [(name, f"{name} of shape {shapes[name]}, got none") for name in sorted(found["missing_keys"])]
-    for name, got, shape in sorted(found["mismatched_keys"]):
+    problems = [(name, f"{name} of shape {shapes[name]}, got none") for name in found["missing_keys"]]
+    for name, got, shape in found["mismatched_keys"]:
         problems.append((name, f"{name} of shape {(*shape,)}, got {(*got,)}"))
-    extra = [name for name in sorted(found["unexpected_keys"]) if not name.endswith("masked_bias")]  # of old folders
-    problems += [(name, f"no {name}, got it") for name in extra]
-    for name, problem in problems:
-        files = {stored[key][0] for key in stored if name.endswith(key)} or {file for file, _, _ in stored.values()}
-        where = ", ".join(sorted(files)[:3]) + (f" and {len(files) - 3} more" if len(files) > 3 else "")
+    extra = [name for name in found["unexpected_keys"] if not name.endswith("masked_bias")]  # of old folders
+    for name, problem in sorted(problems) or [(name, f"no {name}, got it") for name in sorted(extra)]:
+        files = {file for file, _, _ in stored.values()}
+        where = next((stored[key][0] for key in stored if name.endswith(key)), INDEX if len(files) > 1 else ONE)
         raise ValueError(f"the channel model must have, as config.json says, {problem} in {where}")
