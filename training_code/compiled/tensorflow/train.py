@@ -109,7 +109,7 @@ def build(options: argparse.Namespace) -> tuple[keras.Model, keras.Optimizer]:
 def compiled_step(
     strategy: tf.distribute.Strategy, model: keras.Model, optimizer: keras.Optimizer, compiler: str
 ) -> tuple[Callable[..., tf.Tensor], Callable[[], int]]:
-    """The step on a batch of each device, of ``count`` targets over all, and returns the mean loss; and its compilations so far."""
+    """The step on one batch of each device, which returns the mean loss of ``count`` targets; and its compilations so far."""
     variables = model.trainable_variables
 
     @tf.function(jit_compile=compiler == "xla")
