@@ -80,6 +80,13 @@ def test_smddp_is_launched_by_one_of_two() -> None:
     )
 
 
+@pytest.mark.parametrize("launcher", [Torchrun(), Torchrun(4), Mpi(4)])
+def test_a_process_for_each_accelerator_is_what_is_advised(launcher: Any) -> None:
+    assert not {
+        one for one in advice_of(DataParallelJob(InstanceGroup("ml.g5.12xlarge"), launcher)) if "acceler" in one
+    }
+
+
 @pytest.mark.parametrize("launcher", [Torchrun(1), Mpi(1), ParameterServer()])
 def test_accelerators_without_a_process_are_advised_against(launcher: Any) -> None:
     text = advice_of(DataParallelJob(InstanceGroup("ml.g5.12xlarge"), launcher))["idle-accelerators"]

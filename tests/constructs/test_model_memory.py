@@ -57,6 +57,11 @@ def test_processes_that_share_an_accelerator_share_its_memory() -> None:
         ModelParallelJob(P4D, NativeParallelism(data_shard=80), processes_per_host=80, fits=LLAMA_70B)
 
 
+def test_a_process_of_fewer_than_the_accelerators_has_the_memory_of_one() -> None:
+    with pytest.raises(ValueError, match=r"59\.8 GiB of the 40 GiB that a rank has"):
+        ModelParallelJob(P4D, NativeParallelism(data_shard=2), processes_per_host=2, fits=LLAMA_8B)
+
+
 def test_smp_v2_is_checked_where_its_degrees_are_given() -> None:
     with pytest.raises(ValueError, match="70,553,706,496 parameters x 16 bytes / 8 ranks"):
         ModelParallelJob(P4D, SmpV2(hybrid_shard_degree=8), fits=LLAMA_70B)
