@@ -89,6 +89,19 @@ def test_an_alarm_goes_off_where_an_executions_end_was_not_delivered(either: Ren
     assert [alarm["Dimensions"][0]["Value"] for alarm in alarms] == [{"Fn::GetAtt": [queue, "QueueName"]}]
 
 
+def test_one_failure_and_one_event_that_was_not_delivered_set_an_alarm_off(either: RenderedWorkflow) -> None:
+    alarms = either.resources_of("AWS::CloudWatch::Alarm")
+    names = ("ComparisonOperator", "Threshold", "EvaluationPeriods", "TreatMissingData", "Statistic", "Period")
+    by_metric = {alarm["MetricName"]: tuple(alarm[name] for name in names) for alarm in alarms}
+    at_least_one = ("GreaterThanOrEqualToThreshold", 1, 1, "notBreaching")
+    assert by_metric == {
+        "ExecutionsFailed": (*at_least_one, "Sum", 300),
+        "ApproximateNumberOfMessagesVisible": (*at_least_one, "Maximum", 300),
+    }
+    [queue] = either.resources_of("AWS::SQS::Queue")
+    assert queue["MessageRetentionPeriod"] == 14 * 24 * 3_600
+
+
 def test_the_alarms_of_a_workflow_take_actions() -> None:
     stack = UserStack()
     topic = sns.Topic(stack, "Topic")
