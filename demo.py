@@ -8,6 +8,7 @@ down again.
 from __future__ import annotations
 
 import argparse
+import importlib
 import io
 import json
 import math
@@ -233,15 +234,17 @@ def library_text() -> bytes:
 def judged_compiled(folder: Path) -> tuple[str, bool]:
     import torch
 
-    code = training_module("compiled")
+    code, text = training_module("compiled"), importlib.import_module("text")
     state = torch.load(folder / "model.pt", map_location="cpu", weights_only=True)
     sequence, width = state["positions.weight"].shape
     layers = 1 + max(int(name.split(".")[1]) for name in state if name.startswith("blocks."))
-    model = code.LanguageModel(sequence=sequence, width=width, layers=layers, heads=HEADS)
+    size = {"sequence": sequence, "width": width, "layers": layers, "heads": HEADS}
+    model = code.LanguageModel(**size, vocabulary=text.VOCABULARY)
     model.load_state_dict(state)
-    unseen = list(code.Text(held_out_module(), sequence))
+    unseen = text.Text(held_out_module(), sequence)
+    count = unseen.targets(torch.arange(len(unseen)))
     with torch.no_grad():
-        return judged_text(model(code.padded(unseen, sequence)).item())
+        return judged_text(model(*text.inputs_and_targets(text.padded(list(unseen), sequence)), count).item())
 
 
 def judged_model_parallel(folder: Path) -> tuple[str, bool]:

@@ -6,6 +6,7 @@ import contextlib
 import importlib.util
 import os
 import re
+import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -100,6 +101,6 @@ def module(name: str) -> ModuleType:
     spec = importlib.util.spec_from_file_location(f"compiled_{name}", FOLDER / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
-    found = importlib.util.module_from_spec(spec)
+    found = sys.modules[spec.name] = importlib.util.module_from_spec(spec)  # by whose name Dynamo imports it
     spec.loader.exec_module(found)
     return found

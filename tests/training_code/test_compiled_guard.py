@@ -1,90 +1,151 @@
-"""The guard of compiled steps, over real compilations in this process and in one with XLA's counters missing."""
+"""The guard of compiled steps, over real compilations in this process, without code generation, which is not what it watches."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 
 import pytest
 import torch
 from compiled_program import module
-from torch import Tensor
+from torch import Tensor, nn
 
 guard_module = module("guard")
-CompilationGuard, CompiledAgain = guard_module.CompilationGuard, guard_module.CompiledAgain
+Guard, NoReads = guard_module.Guard, guard_module.NoReads
 
 Step = Callable[..., Tensor]
 
 
 @pytest.fixture
-def step() -> Iterator[Step]:
-    """A compiled function; without code generation, since what is counted are graphs."""
+def compiled() -> Iterator[Callable[[nn.Module], nn.Module]]:
+    torch._dynamo.reset()
+    yield lambda model: torch.compile(model, backend="aot_eager", dynamic=False, fullgraph=True)  # type: ignore[return-value]
+    torch._dynamo.reset()
 
-    @torch.compile(backend="aot_eager", dynamic=False)
-    def scaled(tokens: Tensor, scale: float) -> Tensor:
+
+class Scale(nn.Module):
+    def forward(self, tokens: Tensor, scale: float) -> Tensor:
         return tokens * scale
 
-    torch._dynamo.reset()
-    yield scaled
-    torch._dynamo.reset()
+
+EIGHT, SEVEN = torch.ones(2, 8), torch.ones(2, 7)
 
 
 def run(step: Step, guard: object, *inputs: tuple[Tensor, float]) -> None:
     for number, (tokens, scale) in enumerate(inputs, start=1):
-        with guard.step(number, {"tokens": tokens, "scale": scale}):  # type: ignore[attr-defined]
+        with guard.step(number):  # type: ignore[attr-defined]
             step(tokens, scale)
 
 
-def test_steps_of_one_shape_pass(step: Step) -> None:
-    run(step, CompilationGuard(guard_module.DynamoCompilations()), *[(torch.ones(2, 8), 1.0)] * 3)
+def test_steps_of_one_shape_pass(compiled: Callable[[nn.Module], nn.Module]) -> None:
+    run(compiled(Scale()), Guard(fail=True), *[(EIGHT, 1.0)] * 3)
 
 
-def test_the_step_that_compiles_again_is_named(step: Step) -> None:
-    inputs = [(torch.ones(2, 8), 1.0), (torch.ones(2, 8), 1.0), (torch.ones(2, 7), 1.0)]
-    with pytest.raises(CompiledAgain, match=r"^step 3 compiled again, \d+ graphs after \d+: "):
-        run(step, CompilationGuard(guard_module.DynamoCompilations()), *inputs)
+@pytest.mark.parametrize(
+    ("third", "cause"),
+    [
+        ((SEVEN, 1.0), r"tensor 'tokens' size mismatch at index 1\. expected 8, actual 7"),
+        ((EIGHT.double(), 1.0), r"tensor 'tokens' dtype mismatch\. expected Float, actual Double"),
+        ((EIGHT, 0.5), r"scale"),
+    ],
+)
+def test_a_step_that_would_be_compiled_again_is_refused_by_its_number_and_cause(
+    compiled: Callable[[nn.Module], nn.Module], third: tuple[Tensor, float], cause: str
+) -> None:
+    with pytest.raises(RuntimeError, match=cause) as refused:
+        run(compiled(Scale()), Guard(fail=True), (EIGHT, 1.0), (EIGHT, 1.0), third)
+    [note] = refused.value.__notes__
+    assert note.startswith("in step 3, which has not updated the weights. Pad every batch to one length")
 
 
-def test_a_shape_that_changed_is_named(step: Step) -> None:
-    with pytest.raises(CompiledAgain, match=r"tokens was \[2, 8\] float32 and is \[2, 7\] float32;"):
-        run(step, CompilationGuard(guard_module.DynamoCompilations()), (torch.ones(2, 8), 1.0), (torch.ones(2, 7), 1.0))
+def test_a_refused_step_has_not_updated_the_weights(compiled: Callable[[nn.Module], nn.Module]) -> None:
+    model = nn.Linear(8, 1)
+    optimizer, step, guard = torch.optim.SGD(model.parameters(), lr=1.0), compiled(model), Guard(fail=True)
+
+    def train(number: int, rows: int) -> Tensor:
+        with guard.step(number):
+            step(torch.ones(rows, 8)).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        return model.weight.detach().clone()
+
+    before = train(1, rows=2)
+    with pytest.raises(RuntimeError, match="size mismatch"):
+        train(2, rows=3)
+    assert torch.equal(model.weight, before)
 
 
-def test_a_type_that_changed_is_named(step: Step) -> None:
-    double = torch.ones(2, 8, dtype=torch.float64)
-    with pytest.raises(CompiledAgain, match=r"tokens was \[2, 8\] float32 and is \[2, 8\] float64"):
-        run(step, CompilationGuard(guard_module.DynamoCompilations()), (torch.ones(2, 8), 1.0), (double, 1.0))
+def test_each_recompilation_is_a_warning_until_the_limit_which_is_an_error(
+    compiled: Callable[[nn.Module], nn.Module],
+) -> None:
+    step, guard = compiled(Scale()), Guard(fail=False)
+    limit = torch._dynamo.config.recompile_limit
+    run(step, guard, (EIGHT, 1.0))
+    for number in range(2, limit + 1):
+        with (
+            pytest.warns(UserWarning, match=rf"^step {number} compiled again: .*tensor 'tokens' size mismatch"),
+            guard.step(number),
+        ):
+            step(torch.ones(2, 8 + number), 1.0)
+    with pytest.raises(torch._dynamo.exc.FailOnRecompileLimitHit), guard.step(limit + 1):
+        step(torch.ones(2, 9 + limit), 1.0)
 
 
-def test_a_value_that_changed_is_named(step: Step) -> None:
-    with pytest.raises(CompiledAgain, match=r"scale was 1\.0 and is 0\.5"):
-        run(step, CompilationGuard(guard_module.DynamoCompilations()), (torch.ones(2, 8), 1.0), (torch.ones(2, 8), 0.5))
+def test_what_is_compiled_between_two_steps_does_not_count(
+    compiled: Callable[[nn.Module], nn.Module], recwarn: pytest.WarningsRecorder
+) -> None:
+    for fail in (True, False):
+        step, guard = compiled(Scale()), Guard(fail=fail)
+        for number in (1, 2):
+            run(step, guard, (EIGHT, 1.0))
+            step(torch.ones(number, 3), 1.0)
+    assert not [warning for warning in recwarn if "compiled again" in str(warning.message)]
 
 
-def test_the_compilers_own_words_are_passed_on(step: Step) -> None:
-    with pytest.raises(CompiledAgain, match=r"tensor 'tokens' size mismatch at index 1\. expected 8, actual 7"):
-        run(step, CompilationGuard(guard_module.DynamoCompilations()), (torch.ones(2, 8), 1.0), (torch.ones(2, 7), 1.0))
+@pytest.mark.parametrize(
+    ("read", "name"),
+    [
+        (lambda loss: loss.item(), "item"),
+        (lambda loss: print(loss), "__repr__"),
+        (lambda loss: f"{loss:.3f}", "__format__"),
+        (lambda loss: 1 if loss > 3 else 2, "__bool__"),
+        (lambda loss: float(loss), "__float__"),
+        (lambda loss: int(loss), "__int__"),
+        (lambda loss: math.isfinite(loss), "__float__"),
+        (lambda loss: [1, 2][(loss > 3).long()], "__index__"),
+        (lambda loss: loss.tolist(), "tolist"),
+        (lambda loss: loss.detach().cpu(), "cpu"),
+        (lambda loss: loss.detach().numpy(), "numpy"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_value_that_is_read_between_model_and_optimizer_is_refused(
+    compiled: Callable[[nn.Module], nn.Module], read: Callable[[Tensor], object], name: str, number: int
+) -> None:
+    step, guard = compiled(Scale()), Guard(fail=True)
+    if number == 2:
+        run(step, guard, (EIGHT, 1.0))
+    message = rf"the step reads a tensor's value by Tensor\.{name}: log after the step$"
+    with pytest.raises(RuntimeError, match=message), guard.step(number):
+        read(step(EIGHT, 1.0).sum())
 
 
-def test_steps_that_warm_up_may_compile(step: Step) -> None:
-    guard = CompilationGuard(guard_module.DynamoCompilations(), warm_up=2)
-    run(step, guard, (torch.ones(2, 8), 1.0), (torch.ones(2, 7), 1.0), (torch.ones(2, 7), 1.0))
+def test_a_value_may_be_read_after_a_step(compiled: Callable[[nn.Module], nn.Module]) -> None:
+    with Guard(fail=True).step(1):
+        loss = compiled(Scale())(EIGHT, 1.0).sum()
+    assert loss.item() == 16
 
 
-def test_a_guard_may_only_warn(step: Step) -> None:
-    guard = CompilationGuard(guard_module.DynamoCompilations(), fail=False)
-    with pytest.warns(UserWarning, match="step 2 compiled again"):
-        run(step, guard, (torch.ones(2, 8), 1.0), (torch.ones(2, 7), 1.0))
-
-
-def test_graphs_of_before_the_guard_do_not_count(step: Step) -> None:
-    step(torch.ones(2, 8), 1.0)
-    run(step, CompilationGuard(guard_module.DynamoCompilations(), warm_up=0), (torch.ones(2, 8), 1.0))
-
-
-def test_what_an_evaluation_compiles_between_two_steps_does_not_count(step: Step) -> None:
-    guard = CompilationGuard(guard_module.DynamoCompilations(), warm_up=0)
-    step(torch.ones(2, 8), 1.0)
-    for number in (1, 2):
-        with guard.step(number, {}):
-            step(torch.ones(2, 8), 1.0)
-        step(torch.ones(number, 3), 1.0)
+def test_the_optimizers_step_and_the_scalers_read_nothing() -> None:
+    model = nn.Linear(8, 1)
+    optimizer, scaler = torch.optim.AdamW(model.parameters(), fused=True), torch.amp.GradScaler("cpu")
+    for _ in range(2):
+        with NoReads():
+            scaler.scale(model(EIGHT).sum()).backward()
+            scaler.unscale_(optimizer)
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            scaler.step(optimizer)
+            scaler.update()
+            optimizer.zero_grad()
+    assert scaler.state_dict()["scale"] == 65536

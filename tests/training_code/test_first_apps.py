@@ -9,7 +9,7 @@ from preloaded import start
 from cdk_sagemaker_training.cli.apps import APPS, write_app
 
 READ = {
-    "compiled": "from model import Text; read = Text(folder, 128)",
+    "compiled": "from text import Text; read = Text(folder, 128)",
     "data-parallel": "from train import points; read = points(folder)[1]",
     "model-parallel": "from model import text; read = text(folder, 10_000)",
     "huggingface": "from token_shards import TokenShards; read = TokenShards(folder, 64)",

@@ -1,121 +1,77 @@
-"""Detects recompilations of a step by the compiler's own counters, and stops the job.
+"""Watches a compiled training's steps by PyTorch's own means: none is compiled again, and none reads a value from the device.
 
-    guard = CompilationGuard(DynamoCompilations(), fail=True)
+    guard = Guard(fail=True)
     for number, tokens in enumerate(batches, start=1):
-        with guard.step(number, {"tokens": tokens}):
+        with guard.step(number):
             loss = step(tokens)
 
-A recompilation takes a minute instead of a millisecond, without a message. The usual cause is a batch of another shape, or a
-Python number that changes. What is compiled between the steps, such as an evaluation, does not count.
+A recompilation takes a minute instead of a millisecond, and a read makes the host wait for the device, both without a message.
+What is compiled or read between the steps, as by an evaluation or a log, does not count.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Any
 
+import torch
 from torch import Tensor
+from torch._dynamo.utils import clear_compilation_metrics, counters, get_compilation_metrics
+from torch.overrides import TorchFunctionMode
+
+CURE = "Pad every batch to one length, the last short one too, and keep numbers that change in tensors"
+READS: frozenset[Callable[..., Any]] = frozenset(
+    {Tensor.item, Tensor.tolist, Tensor.numpy, Tensor.cpu, Tensor.__bool__, Tensor.__int__, Tensor.__float__}
+    | {Tensor.__index__, Tensor.__repr__, Tensor.__format__, Tensor.__array__}
+)
 
 
-class CompiledAgain(Exception):
-    """A step was compiled again; the message names the step, and the shape or value that caused it."""
+class NoReads(TorchFunctionMode):
+    """Within it, RuntimeError is raised where Python reads a tensor's value: by item(), print, float, or a condition."""
+
+    def __torch_function__(
+        self,
+        function: Callable[..., Any],
+        types: Sequence[type],
+        arguments: Sequence[Any] = (),
+        named: Mapping[str, Any] | None = None,
+    ) -> Any:
+        if function in READS:
+            raise RuntimeError(f"the step reads a tensor's value by Tensor.{function.__name__}: log after the step")
+        return function(*arguments, **(named or {}))
 
 
-class Compilations(Protocol):
-    """A compiler's counters in this process."""
+class Guard:
+    """To be held around each step. The first may compile; of a later one, ``fail`` decides whether it ends the training.
 
-    def count(self) -> int:
-        """Graphs compiled so far."""
-        ...
+    It then ends by PyTorch's RuntimeError, before the weights are updated. Else each recompilation is a warning, and that after
+    PyTorch's limit of them (``torch._dynamo.config.recompile_limit``) the error of a step compiled with ``fullgraph=True``.
+    """
 
-    def causes(self) -> list[str]:
-        """The compiler's reasons for recompilations; empty where it has none."""
-        ...
-
-    def cached(self) -> int:
-        """Graphs, forward and backward, that were loaded from the compiler's cache."""
-        ...
-
-
-class NoCompilations:
-    """The counters of a model that is not compiled."""
-
-    def count(self) -> int:
-        return 0
-
-    def causes(self) -> list[str]:
-        return []
-
-    def cached(self) -> int:
-        return 0
-
-
-class DynamoCompilations:
-    """The counters of torch.compile: graphs, and the failed guards of its compilation metrics."""
-
-    def count(self) -> int:
-        from torch._dynamo.utils import counters
-
-        return int(counters["stats"]["unique_graphs"])
-
-    def causes(self) -> list[str]:
-        from torch._dynamo.utils import get_compilation_metrics
-
-        return [metrics.recompile_reason for metrics in get_compilation_metrics() if metrics.recompile_reason]
-
-    def cached(self) -> int:
-        from torch._dynamo.utils import counters
-
-        return int(counters["inductor"]["fxgraph_cache_hit"])
-
-
-class XlaCompilations:
-    """The counter of PyTorch/XLA: the samples of its metric CompileTime, without reasons."""
-
-    def count(self) -> int:
-        from torch_xla.debug import metrics
-
-        measured = metrics.metric_data("CompileTime")  # number, sum, samples; None before the first
-        return int(measured[0]) if measured else 0
-
-    def causes(self) -> list[str]:
-        return []
-
-    def cached(self) -> int:
-        return 0
-
-
-class CompilationGuard:
-    """Raises, or with ``fail`` off warns, when a step after the first ``warm_up`` ones was compiled."""
-
-    def __init__(self, compilations: Compilations, *, fail: bool = True, warm_up: int = 1) -> None:
-        self._compilations, self._fail, self._warm_up = compilations, fail, warm_up
-        self._steps = 0
-        self._inputs: dict[str, str] = {}
+    def __init__(self, *, fail: bool) -> None:
+        self._fail, self._compiled = fail, False
 
     @contextmanager
-    def step(self, number: int, inputs: Mapping[str, object]) -> Iterator[None]:
-        """To be held around step ``number`` alone, with the step's inputs. Raises ``CompiledAgain`` after it."""
-        before = self._compilations.count()
-        yield
-        self._steps += 1
-        count = self._compilations.count()
-        known, self._inputs = self._inputs, {name: described(value) for name, value in inputs.items()}
-        if count == before or self._steps <= self._warm_up:
-            return
-        changed = [f"{name} was {known[name]} and is {now}" for name, now in self._inputs.items() if known[name] != now]
-        causes = "; ".join([*changed, *self._compilations.causes()[-1:]]) or "no input of the step has changed"
-        message = (
-            f"step {number} compiled again, {count} graphs after {before}: {causes}. Pad every batch to one length, "
-            "drop the last short one, and keep numbers that change in tensors."
-        )
-        if self._fail:
-            raise CompiledAgain(message)
-        warnings.warn(message, stacklevel=3)
+    def step(self, number: int) -> Iterator[None]:
+        clear_compilation_metrics()
+        try:
+            with (
+                torch.compiler.set_stance("fail_on_recompile" if self._fail and self._compiled else "default"),
+                NoReads(),
+            ):
+                yield
+        except RuntimeError as error:
+            if "recompile" in str(error):
+                error.add_note(f"in step {number}, which has not updated the weights. {CURE}.")
+            raise
+        self._compiled = True
+        for reason in (metrics.recompile_reason for metrics in get_compilation_metrics()):
+            if reason:
+                warnings.warn(f"step {number} compiled again: {reason}. {CURE}.", stacklevel=3)
 
 
-def described(value: object) -> str:
-    """The shape and type of a tensor, or the value of another object."""
-    return f"{list(value.shape)} {value.dtype}".replace("torch.", "") if isinstance(value, Tensor) else repr(value)
+def compilations() -> str:
+    """How many graphs this process has compiled, and how many, forward and backward, were in the compiler's cache."""
+    return f"{counters['stats']['unique_graphs']}, {counters['inductor']['fxgraph_cache_hit']} graphs from the cache"

@@ -1,74 +1,25 @@
-"""The workload: text as bytes, each sample padded or truncated to one length, and a small GPT that predicts the next byte."""
+"""A small GPT that predicts the next byte, or a BERT, with its loss, so that a compiler has both in one graph."""
 
 from __future__ import annotations
 
-import sysconfig
-from collections.abc import Sequence
-from pathlib import Path
-
-import torch
 import torch.nn.functional as F
+from common.loss import token_loss
 from torch import Tensor, nn
-from torch.utils.data import Dataset
-
-PAD = 256  # after the 256 bytes
-VOCABULARY = 257
-LEAST = 2  # bytes of a sample: an input and a target
-
-
-class Text(Dataset[bytes]):
-    """The samples of every ``.py`` and ``.txt`` file of ``folder``, or of the one file: at most ``sequence`` bytes each.
-
-    A file is split at blank lines, and longer paragraphs are truncated, so that samples differ in length, as sentences do.
-    Without a ``folder`` the text is the running Python's standard library.
-    """
-
-    def __init__(self, folder: Path | None, sequence: int) -> None:
-        source = folder or Path(sysconfig.get_path("stdlib"))
-        # The library's packages are left out: its modules alone are 5 MB.
-        found = source.glob("*.py") if folder is None else source.rglob("*")
-        files = [source] if source.is_file() else sorted(file for file in found if file.suffix in (".py", ".txt"))
-        parts = (part for file in files for part in file.read_bytes().split(b"\n\n"))
-        cut = (part[start : start + sequence] for part in parts for start in range(0, len(part), sequence))
-        self._samples = [sample for sample in cut if len(sample) >= LEAST]
-        if not self._samples:
-            raise ValueError(f"the channel text must have .py or .txt files that are not empty, got {source}")
-
-    def __len__(self) -> int:
-        return len(self._samples)
-
-    def __getitem__(self, index: int) -> bytes:
-        return self._samples[index]
-
-
-def padded(samples: Sequence[bytes], length: int) -> Tensor:
-    """Samples as int64 [n, length], with ``PAD`` behind each."""
-    batch = torch.full((len(samples), length), PAD)
-    for row, sample in zip(batch, samples, strict=True):
-        row[: len(sample)] = torch.frombuffer(bytearray(sample), dtype=torch.uint8)
-    return batch
 
 
 class LanguageModel(nn.Module):
-    """A GPT: tokens, int64 [n, length], to the mean loss of the prediction of each next token.
+    """A GPT; with ``causal`` off a BERT, whose attention is bidirectional.
 
-    ``padding`` is a token that is ignored in the loss. With ``causal`` off it is a BERT: attention is bidirectional, and
-    ``forward`` has the tokens to predict as ``targets``.
+    Args:
+        sequence: The longest text's tokens.
     """
 
     def __init__(
-        self,
-        *,
-        sequence: int,
-        width: int,
-        layers: int,
-        heads: int,
-        vocabulary: int = VOCABULARY,
-        padding: int = PAD,
-        causal: bool = True,
+        self, *, sequence: int, width: int, layers: int, heads: int, vocabulary: int, causal: bool = True
     ) -> None:
         super().__init__()
-        self.padding, self.causal = padding, causal
+        if width % heads:
+            raise ValueError(f"width must be a multiple of heads, {heads}, like {16 * heads}, got {width}")
         self.tokens = nn.Embedding(vocabulary, width)
         self.positions = nn.Embedding(sequence, width)
         self.blocks = nn.Sequential(*(Block(width, heads, causal) for _ in range(layers)))
@@ -76,12 +27,11 @@ class LanguageModel(nn.Module):
         for table in (self.tokens, self.positions):
             nn.init.normal_(table.weight, std=0.02)
 
-    def forward(self, tokens: Tensor, targets: Tensor | None = None) -> Tensor:
-        if targets is None:
-            tokens, targets = tokens[:, :-1], tokens[:, 1:]
+    def forward(self, tokens: Tensor, targets: Tensor, count: Tensor, shares: int = 1) -> Tensor:
+        """``token_loss`` of the predictions for ``tokens``, int64 [n, length], in which ``count`` targets count."""
         embedded = self.tokens(tokens) + self.positions.weight[: tokens.shape[1]]
         logits = F.linear(self.norm(self.blocks(embedded)), self.tokens.weight)
-        return F.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=self.padding)
+        return token_loss(logits, targets, count, shares)
 
 
 class Block(nn.Module):

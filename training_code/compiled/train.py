@@ -1,46 +1,44 @@
-"""Train a small language model on text with one compiled step.
+"""Train a small language model on text with one compiled step, by PyTorch's inductor.
 
 On a laptop, in one process:     PYTHONPATH=training_code python training_code/compiled/train.py --compiler inductor
 Two processes, by torchrun:      PYTHONPATH=training_code torchrun --nproc-per-node 2 training_code/compiled/train.py
-With PyTorch/XLA, on a laptop:   PJRT_DEVICE=CPU PYTHONPATH=training_code python training_code/compiled/train.py --compiler xla
 On SageMaker:                    the stack CompiledTraining of app.py
 
 The text is the channel ``text``, or without one the running Python's standard library. All batches have one shape, and a guard
-stops the job when a later step is compiled again; ``--pad longest`` shows it.
+stops the job before a later step is compiled again, or reads a value; ``--pad longest`` shows it.
 
 It resumes from the last checkpoint; on a laptop, remove ``./output`` to start over. On SIGTERM, which SageMaker sends two minutes
 before it kills a job, it saves a checkpoint after the current step.
 """
 
 # ran: `compiled/train.py`, inductor | test_compiled_train | test_compiled | one H100 | no
-# ran: ... PyTorch/XLA on a CPU | no | test_compiled (soak) | no | no
 
 from __future__ import annotations
 
 import argparse
-import itertools
 import os
-import statistics
-import time
-from collections.abc import Iterator, Sequence
-from functools import partial
+from contextlib import nullcontext
 
 import torch
-import torch.distributed as dist
-from common.job import Job, use_the_jobs_network
-from common.optimization import set_learning_rate
+from common import compiler_cache
+from common.checkpoints import Checkpointer
+from common.job import Job
+from common.loss import batch_loss
+from common.optimization import parameter_groups, require_finite, set_learning_rate, sync_gradients
+from common.order import Order, share
 from common.precision import Precision
-from common.process_group import freeze_objects, leave_process_group, to_device
-from common.schedule import add_schedule, scheduled_rate
+from common.process_group import freeze_objects, process_group, to_device
+from common.schedule import scheduled_rate
+from common.seeding import seed_step
 from common.stopping import Stop
-from common.whole_checkpoint import restore, write
-from compilers import COMPILERS, Compiler, Step, Torch, Xla
-from guard import CompilationGuard
-from model import LanguageModel, Text, padded
+from guard import Guard, compilations
+from measures import Log, process_peak_mib
+from model import LanguageModel
+from text import FIXED, VOCABULARY, Text, add_workload, batches_from, inputs_and_targets, padded, static
 from torch import Tensor, nn
-from torch.utils.data import DataLoader
+from torch.nn.parallel import DistributedDataParallel
 
-HELD_OUT_BATCHES = 4  # of each rank
+MOST_HELD_OUT = 512  # samples, and at most a tenth of all
 PRECISIONS = {"auto": "auto", "float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
 
 # -- Config -----------------------------------------------------------------------------------------------------------
@@ -48,232 +46,172 @@ PRECISIONS = {"auto": "auto", "float32": "fp32", "bfloat16": "bf16", "float16": 
 
 def config() -> argparse.Namespace:
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    arguments.add_argument("--steps", type=static, default=200)
-    arguments.add_argument("--batch-size", type=static, default=16, help="of each process, the same at every step")
-    arguments.add_argument("--sequence", type=static, default=128, help="bytes that each sample is padded or cut to")
-    arguments.add_argument("--pad", choices=("sequence", "longest"), default="sequence", help="longest: a bad example")
-    arguments.add_argument(
-        "--preprocessing-workers", type=int, default=1, help="processes that read and pad; 0: this one"
-    )
-    arguments.add_argument("--width", type=static, default=64)
-    arguments.add_argument("--layers", type=static, default=2)
-    arguments.add_argument("--heads", type=static, default=4)
-    add_schedule(arguments, peak=1e-3)
-    arguments.add_argument("--precision", choices=tuple(PRECISIONS), default="float32", help="float16: not with xla")
-    arguments.add_argument("--seed", type=int, default=0)
-    arguments.add_argument("--log-every", type=static, default=10, help="steps; a loss is read only then")
-    arguments.add_argument("--checkpoint-every", type=static, default=50, help="steps")
-    arguments.add_argument("--evaluate-every", type=int, default=0, help="steps; 0: no text is held out")
-    arguments.add_argument("--on-recompile", choices=("fail", "warn"), default="fail")
+    add = arguments.add_argument
+    add_workload(arguments)
+    add("--microbatches", type=static, default=1, help="a batch's equal parts, whose gradients are added")
+    add("--pad", choices=("sequence", "longest"), default="sequence", help="longest: a bad example")
+    add("--precision", choices=tuple(PRECISIONS), default="float32")
+    add("--evaluate-every", type=int, default=0, help="steps; 0: no text is held out")
+    add("--on-recompile", choices=("fail", "warn"), default="fail")
     # The variables are those that the constructs' compilers set.
-    arguments.add_argument("--compiler", type=one_of_the_compilers, default=os.environ.get("TRAINING_COMPILER", "none"))
-    arguments.add_argument("--compiler-mode", default=os.environ.get("TRAINING_COMPILER_MODE") or "default")
-    arguments.add_argument("--compiler-dynamic", default=os.environ.get("TRAINING_COMPILER_DYNAMIC") or "false")
-    return arguments.parse_args()
-
-
-def static(text: str) -> int:
-    """A size that is known before the step is compiled."""
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(
-            f"must be one whole number for the whole run, from 1 on, like 32, got {text!r}"
+    add("--compiler", type=one_of_the_compilers, default=os.environ.get("TRAINING_COMPILER", "none"))
+    add("--compiler-mode", default=os.environ.get("TRAINING_COMPILER_MODE") or "default")
+    add("--compiler-dynamic", default=os.environ.get("TRAINING_COMPILER_DYNAMIC") or "false")
+    options = arguments.parse_args()
+    if options.batch_size % options.microbatches:
+        arguments.error(
+            f"batch_size must be a multiple of microbatches, {options.microbatches}, "
+            f"like {8 * options.microbatches}, got {options.batch_size}"
         )
-    return int(text)
+    return options
 
 
 def one_of_the_compilers(text: str) -> str:
-    if text not in COMPILERS:
-        raise argparse.ArgumentTypeError(f"must be one of {', '.join(COMPILERS)}, got {text!r}")
+    if text not in ("none", "inductor"):
+        raise argparse.ArgumentTypeError(f"must be none or inductor, or xla/train.py be started, got {text!r}")
     return text
 
 
 # -- Data -------------------------------------------------------------------------------------------------------------
 
 
-def batches_from(first: int, job: Job, options: argparse.Namespace) -> Iterator[Tensor]:
-    """This rank's batch of each step after ``first`` ones: tokens, int64 [batch_size, sequence], always."""
-    text = Text(job.channels.get("text"), options.sequence)
-    samples = len(text) - len(held_out_indices(len(text), job, options))
-    loader = DataLoader(
-        text,
-        batch_sampler=indices_from(first, samples, job, options),  # type: ignore[arg-type]
-        num_workers=options.preprocessing_workers,
-        collate_fn=partial(padded, length=options.sequence) if options.pad == "sequence" else padded_to_longest,
-        pin_memory=torch.cuda.is_available(),
-    )
-    return iter(loader)
-
-
-def held_out_indices(samples: int, job: Job, options: argparse.Namespace) -> range:
-    """The samples that no step trains on: the last ones, in batches for all ranks."""
-    size = HELD_OUT_BATCHES * options.batch_size * job.ranks if options.evaluate_every else 0
-    return range(max(0, samples - size), samples)
-
-
-def padded_to_longest(samples: Sequence[bytes]) -> Tensor:
-    """Pads to the longest sample, as many scripts do: each batch has another shape, for which the step is compiled again."""
-    return padded(samples, max(len(sample) for sample in samples))
-
-
-def indices_from(first: int, samples: int, job: Job, options: argparse.Namespace) -> Iterator[list[int]]:
-    """Each epoch is a permutation with a fixed seed, split into batches of all ranks; the last, shorter one is dropped."""
-    whole = options.batch_size * job.ranks
-    per_epoch = samples // whole
-    if per_epoch == 0:
-        raise SystemExit(f"batch-size times ranks must be at most the number of samples, {samples}, got {whole}")
-    for epoch in itertools.count(first // per_epoch):
-        order = torch.randperm(samples, generator=torch.Generator().manual_seed(options.seed * 1_000_003 + epoch))
-        skipped = first % per_epoch if epoch == first // per_epoch else 0
-        for batch in order.split(whole)[skipped:per_epoch]:
-            yield batch[job.rank :: job.ranks].tolist()
+def held_out(text: Text, options: argparse.Namespace) -> int:
+    """How many samples, the last ones, no step trains on. No function of ranks or batch, which a resumed job may change."""
+    return min(MOST_HELD_OUT, len(text) // 10) if options.evaluate_every else 0
 
 
 # -- Model ------------------------------------------------------------------------------------------------------------
 
 
-def compiler_of(job: Job, options: argparse.Namespace) -> Compiler:
-    if options.compiler == "xla":
-        if options.precision == "float16":
-            raise SystemExit("precision must be float32 or bfloat16 with --compiler xla, like bfloat16, got float16")
-        return Xla(job)
-    return Torch(
-        job,
-        compile=options.compiler == "inductor",
-        mode=options.compiler_mode,
-        dynamic=options.compiler_dynamic == "true",
-        strict=options.on_recompile == "fail",
-    )
-
-
-def build(options: argparse.Namespace, device: torch.device) -> nn.Module:
+def build(options: argparse.Namespace) -> LanguageModel:
     torch.manual_seed(options.seed)
     size = {"sequence": options.sequence, "width": options.width, "layers": options.layers, "heads": options.heads}
-    return LanguageModel(**size).to(device)
+    return LanguageModel(**size, vocabulary=VOCABULARY)
+
+
+def parallel(model: nn.Module, job: Job, options: argparse.Namespace) -> nn.Module:
+    """The model for the step: compiled, and data parallel over all ranks."""
+    if options.compiler == "inductor":
+        # Model and loss are one graph, and their backward another; a graph break is an error. Within DDP, the compiler splits
+        # them at gradient buckets, so that all-reduces overlap with computation.
+        dynamic = options.compiler_dynamic == "true"
+        model = torch.compile(model, fullgraph=True, dynamic=dynamic, mode=options.compiler_mode)  # type: ignore[assignment]
+    return DistributedDataParallel(model) if job.ranks > 1 else model
 
 
 # -- Step -------------------------------------------------------------------------------------------------------------
 
 
-def compiled_step(compiler: Compiler, model: nn.Module, optimizer: torch.optim.Optimizer, precision: Precision) -> Step:
-    """Tokens on the device to the loss on the device, without reading a value."""
-    language_model = compiler.model(model)
-
-    def step(tokens: Tensor) -> Tensor:
+def step(
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    precision: Precision,
+    batch: tuple[Tensor, Tensor],
+    options: argparse.Namespace,
+    ranks: int,
+) -> Tensor:
+    """Tokens, and the number of targets over all ranks, to this rank's part of the loss; without reading a value."""
+    tokens, count = batch
+    losses = []
+    for number, part in enumerate(tokens.chunk(options.microbatches), start=1):
+        sync_gradients(model, number == options.microbatches)
         with precision.autocast():
-            loss = language_model(tokens)
+            loss = model(*inputs_and_targets(part), count, ranks)
         precision.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
-        compiler.average(optimizer)
-        precision.scaler.step(optimizer)
-        precision.scaler.update()
-        optimizer.zero_grad()
-        return loss.detach()
-
-    return compiler.step(step)
+        losses.append(loss.detach())
+    whole = torch.stack(losses).sum()
+    require_finite(whole, "loss")
+    if options.clip:
+        precision.scaler.unscale_(optimizer)
+        norm = nn.utils.clip_grad_norm_(model.parameters(), options.clip)
+        if not precision.scaler.is_enabled():  # which leaves a step out whose gradients are not finite
+            require_finite(norm, "norm of the gradients")
+    precision.scaler.step(optimizer)
+    precision.scaler.update()
+    optimizer.zero_grad()
+    return whole
 
 
 @torch.no_grad()
-def evaluate(job: Job, compiler: Compiler, model: nn.Module, options: argparse.Namespace) -> float:
-    """The mean loss on the held-out text, over all ranks. The model is not compiled for it."""
-    text = Text(job.channels.get("text"), options.sequence)
-    mine = list(held_out_indices(len(text), job, options))[job.rank :: job.ranks]
-    batches = [mine[start : start + options.batch_size] for start in range(0, len(mine), options.batch_size)]
-    losses = [
-        model(to_device(padded([text[index] for index in batch], options.sequence), compiler.device))
-        for batch in batches
-    ]
-    return mean(job, torch.stack(losses).mean())
+def evaluate(
+    model: nn.Module, precision: Precision, text: Text, order: Order, job: Job, options: argparse.Namespace
+) -> float:
+    """The mean loss of the held-out text over all ranks, in the format of the training. The model is not compiled for it."""
+    device = next(model.parameters()).device
+    numbers = torch.arange(order.length, len(text))
+    count, parts = to_device(text.targets(numbers), device), []
+    for batch in numbers.split(order.batch):  # of which each rank has a share
+        mine = share(batch, job.rank, job.ranks, options.batch_size).tolist()
+        tokens = to_device(padded([text[number] for number in mine], options.sequence), device)
+        with precision.autocast():
+            parts.append(model(*inputs_and_targets(tokens), count, job.ranks))
+    return batch_loss(torch.stack(parts).sum())
 
 
 # -- Run --------------------------------------------------------------------------------------------------------------
 
 
-def train(job: Job, options: argparse.Namespace, stopping: Stop) -> None:
-    compiler = compiler_of(job, options)
-    model = build(options, compiler.device)
-    optimizer = compiler.optimizer(model.parameters(), options.learning_rate)
-    precision = Precision(PRECISIONS[options.precision], compiler.device)
-    first = done = restore(job, model, optimizer, precision.scaler)["steps"]
+def train(job: Job, options: argparse.Namespace, device: torch.device, stop: Stop) -> None:
+    text, compiled = Text(job.channels.get("text"), options.sequence), options.compiler == "inductor"
+    order = Order(len(text) - held_out(text, options), options.batch_size * job.ranks, options.seed)
+    whole = build(options).to(device)
+    # Fused: one kernel, which need not be compiled, and does not read the scaler's result.
+    optimizer = torch.optim.AdamW(parameter_groups(whole, options.weight_decay), lr=options.learning_rate, fused=True)
+    precision, log = Precision(PRECISIONS[options.precision], device), Log(job, options, device)
+    checkpointer = Checkpointer(
+        job,
+        [whole],
+        [optimizer],
+        fixed={name: getattr(options, name) for name in FIXED} | {"samples": order.length},
+        free={name: getattr(options, name) for name in ("batch_size", "microbatches", "precision")},
+        states={"scaler": precision.scaler, "loss": log.loss},
+    )
+    progress = checkpointer.restore()
+    first = progress.steps + 1
     if job.local_rank == 0:
-        where = f"host {job.host} trains on {compiler.device.type}, {job.local_ranks} of {job.ranks} processes"
-        print(f"{where}, compiler {options.compiler}, from step {first}", flush=True)
-    step = compiled_step(compiler, model, optimizer, precision)
-    guard = CompilationGuard(compiler.compilations, fail=options.on_recompile == "fail", warm_up=compiler.warm_up)
-    log = Log(job, options, first, compiler.warm_up)
+        where = f"host {job.host} trains on {device.type}, {job.local_ranks} of {job.ranks} processes"
+        print(f"{where}, compiler {options.compiler}, from step {progress.steps}", flush=True)
+    if compiled:
+        compiler_cache.load(job)
+    model, guard = parallel(whole, job, options), Guard(fail=options.on_recompile == "fail")
+    length = options.sequence if options.pad == "sequence" else None
+    data = batches_from(progress.samples, text, order, job, options, length)
     freeze_objects()
-    for done, tokens in zip(range(first + 1, options.steps + 1), batches_from(first, job, options), strict=False):
-        # XLA compiles no number but 0 and 1 into its graph: https://github.com/pytorch/xla/issues/8414.
-        set_learning_rate([optimizer], scheduled_rate(options, done, options.steps))
-        with guard.step(done, {"tokens": tokens}):
-            loss = step(to_device(tokens, compiler.device))
-        log.read(done, loss)
+    log.start(first)
+    for done, (tokens, count, samples) in zip(range(first, options.steps + 1), data, strict=False):
+        rate = scheduled_rate(options, done, options.steps, order.batch)
+        set_learning_rate([optimizer], rate)
+        seed_step(options.seed, progress.samples, job.rank)
+        batch = to_device(tokens, device), to_device(count, device)
+        with guard.step(done) if compiled else nullcontext():
+            loss = step(model, optimizer, precision, batch, options, job.ranks)
+        if compiled and done == first:
+            compiler_cache.save(job)
+        progress.steps, progress.samples = done, progress.samples + samples
+        log.add(done, loss, batch[1], rate)
         if options.evaluate_every and done % options.evaluate_every == 0:
-            held_out_loss = evaluate(job, compiler, model, options)
+            with log.paused():
+                held_out_loss = evaluate(whole, precision, text, order, job, options)
             if job.rank == 0:
                 print(f"step {done} loss on held-out text {held_out_loss:.6f}", flush=True)
-        stop = stopping.check() or done == options.steps
-        if stop or done % options.checkpoint_every == 0:
-            states = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
-            write(job, states | {"scaler": precision.scaler.state_dict(), "steps": done}, compiler.save)
-        if stop:
+        if stop.check() or done == options.steps or done % options.checkpoint_every == 0:
+            checkpointer.save(progress)
+        if stop.agreed:
             break
-    log.end(compiler)
-    if done >= options.steps:
-        job.model.mkdir(parents=True, exist_ok=True)
-        compiler.save(model.state_dict(), job.model / "model.pt")
+    checkpointer.wait()
+    peak = torch.cuda.max_memory_allocated() / 2**20 if device.type == "cuda" else process_peak_mib()
+    log.end(compilations() if compiled else "", peak)
+    if job.rank == 0 and progress.steps < options.steps:
+        print(f"stopped by SIGTERM with the checkpoint of step {progress.steps}", flush=True)
     elif job.rank == 0:
-        print(f"stopped by SIGTERM with the checkpoint of step {done}", flush=True)
-
-
-class Log:
-    """Prints measurements; the loss is read from the device only every ``log_every`` steps, and after the warm-up."""
-
-    def __init__(self, job: Job, options: argparse.Namespace, done: int, warm_up: int) -> None:
-        self._job, self._every, self._warm_up, self._first = job, options.log_every, warm_up, done + warm_up
-        self._tokens = options.batch_size * options.sequence * job.ranks
-        self._compiler = options.compiler
-        self._read = (done, time.perf_counter())
-        self._paces: list[float] = []  # seconds of a step, of each time that was measured; the first with compiling
-
-    def read(self, done: int, loss: Tensor) -> None:
-        if done % self._every and done != self._first:
-            return
-        value = mean(self._job, loss)
-        steps, began = self._read
-        self._read = (done, time.perf_counter())
-        self._paces.append((self._read[1] - began) / (done - steps))
-        if self._job.rank == 0:
-            print(f"step {done} loss {value:.6f} tokens/s {self._tokens / self._paces[-1]:.0f}", flush=True)
-
-    def end(self, compiler: Compiler) -> None:
-        """Print the job's measures, one to a line."""
-        if self._job.rank != 0:
-            return
-        if len(self._paces) > 1:
-            steady = statistics.median(self._paces[1:])
-            print(f"steady step {1000 * steady:.3f} ms")
-            if self._compiler != "none":
-                print(f"compile time {self._warm_up * max(self._paces[0] - steady, 0):.3f} s")
-        print(f"compilations {compiler.compilations.count()}, {compiler.compilations.cached()} graphs from the cache")
-        print(f"peak memory {compiler.peak_mib():.0f} MiB", flush=True)
-
-
-def mean(job: Job, loss: Tensor) -> float:
-    """The mean over the ranks, which waits for the device."""
-    value = loss.cpu()
-    if job.ranks > 1:
-        dist.all_reduce(value)
-    return value.item() / job.ranks
+        job.model.mkdir(parents=True, exist_ok=True)
+        torch.save(whole.state_dict(), job.model / "model.pt")
 
 
 def main() -> None:
-    options = config()
-    job = Job.here()
-    use_the_jobs_network()
-    stopping = Stop()
-    # The compiler's cache is saved with the checkpoints, so that a resumed job does not compile again.
-    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(job.checkpoints / "compiler-cache"))
-    train(job, options, stopping)
-    leave_process_group()
+    options, job = config(), Job.here()
+    with process_group(job) as device:
+        train(job, options, device, Stop())
 
 
 if __name__ == "__main__":
