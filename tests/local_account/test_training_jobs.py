@@ -348,8 +348,12 @@ def test_the_other_hosts_have_a_sigterm_and_three_seconds_before_they_are_killed
 ) -> None:
     assert attempt.PEERS_SECONDS == 3
     monkeypatch.setattr(attempt, "PEERS_SECONDS", AN_ERROR_RATHER_THAN_A_HANG)
-    program = f"test $(hostname) = algo-1 && exit 1; trap 'echo notice' TERM; {UNTIL_GO}; touch /opt/ml/model/saved"
+    first = f"{UNTIL_GO}; exit 1"
+    second = f"trap 'echo notice' TERM; echo ready; {UNTIL_GO}; touch /opt/ml/model/saved"
+    program = f"if test $(hostname) = algo-1; then {first}; else {second}; fi"
     name = jobs.create(program, ResourceConfig=groups(one=1, two=1))
+    jobs.until(name, lambda job: _has_said(jobs, name, "ready"))
+    jobs.go(name, "algo-1")
     jobs.until(name, lambda job: job["TrainingJobStatus"] == "Failed" or _has_said(jobs, name, "notice"))
     jobs.go(name, "algo-2")
     assert jobs.archive(jobs.ended(name)["ModelArtifacts"]["S3ModelArtifacts"]) == {"saved": ""}
@@ -453,10 +457,12 @@ def test_a_job_that_is_over_cannot_be_stopped(jobs: Jobs) -> None:
 def test_a_quota_has_room_for_as_many_machines_as_it_says(jobs: Jobs) -> None:
     quota = jobs.running.account.faults.add(Quota("ml.c5.4xlarge", 2, times=None))
     machines = {"InstanceType": "ml.c5.4xlarge", "VolumeSizeInGB": 1}
-    name = jobs.create(UNTIL_GO, ResourceConfig={**machines, "InstanceCount": 2})
+    name = jobs.create(f"echo ready; {UNTIL_GO}", ResourceConfig={**machines, "InstanceCount": 2})
     with pytest.raises(ClientError, match="current utilization of 2 Instances and a request delta of 1 Instances"):
         jobs.create("true", ResourceConfig={**machines, "InstanceCount": 1})
-    jobs.sagemaker.stop_training_job(TrainingJobName=name)
+    jobs.until(name, lambda job: _has_said(jobs, name, "ready") and jobs.said(name) == ["ready"] * 2)
+    for host in ("algo-1", "algo-2"):
+        jobs.go(name, host)
     jobs.ended(name)
     jobs.run("true", ResourceConfig={**machines, "InstanceCount": 1})
     jobs.running.account.faults.mend(quota)
