@@ -34,7 +34,7 @@ def main() -> None:
 
             def step() -> float:
                 stop_agreed = watch.start_stop_check(next(numbers))
-                loss = train.step(training, tokens, targets)
+                loss, _ = train.step(training, tokens, targets)
                 stop_agreed()
                 return float(loss)
 

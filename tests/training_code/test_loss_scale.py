@@ -17,7 +17,7 @@ TWO_RANKS = """
 import json, sys, torch
 from dataclasses import replace
 from pathlib import Path
-from common.checkpoints import Checkpointer
+from common.checkpoints import Checkpointer, Progress
 from common.job import Job
 from common.process_group import process_group
 from loss_scale import GROWTH_INTERVAL, LossScale
@@ -35,21 +35,22 @@ def raised(scale):
 def restored(folder):
     module = torch.nn.Linear(2, 2)
     optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
-    scale, job_here = LossScale("fp16"), replace(job, checkpoints=folder)
-    checkpointer = Checkpointer(job_here, [module], [optimizer], **scale.states)
+    def checkpointer_of(**states):
+        return Checkpointer(replace(job, checkpoints=folder), [module], [optimizer], fixed={}, states=states)
+    scale, later = LossScale("fp16"), LossScale("fp16")
+    checkpointer = checkpointer_of(loss_scale=scale)
     after(scale, 1.0, float("nan"))
-    checkpointer.save(1)
+    checkpointer.save(Progress(1))
     after(scale, 1.0, float("nan"))
     checkpointer.wait()
-    later, of_fp32 = LossScale("fp16"), LossScale("fp32")
-    Checkpointer(job_here, [module], [optimizer], **later.states).restore()
-    Checkpointer(job_here, [module], [optimizer], **of_fp32.states).restore()
+    checkpointer_of(loss_scale=later).restore()
+    checkpointer_of().restore()
     kept = LossScale("fp16")
-    checkpointer = Checkpointer(job_here, [module], [optimizer])
-    checkpointer.save(2)
+    checkpointer = checkpointer_of()
+    checkpointer.save(Progress(2))
     checkpointer.wait()
-    steps = Checkpointer(job_here, [module], [optimizer], **kept.states).restore()
-    return scale.value, later.value, of_fp32.value, steps, kept.value
+    steps = checkpointer_of(loss_scale=kept).restore().steps
+    return scale.value, later.value, steps, kept.value
 
 def train():
     small = 2.0**-24
@@ -57,9 +58,9 @@ def train():
     found["finite"] = after(LossScale("fp16"), small, small)
     found["infinite"] = after(LossScale("fp16"), small, float("inf"))
     found["bf16"] = after(LossScale("bf16"), 2.0, float("inf"))
-    grown.states["loss_scale"]["state"][1] = GROWTH_INTERVAL - 1
+    grown.load_state_dict({"scale": 2.0**16, "steps": GROWTH_INTERVAL - 1})
     found["grown"] = after(grown, small, small)
-    least.states["loss_scale"]["state"][0] = 1.0
+    least.load_state_dict({"scale": 1.0, "steps": 0})
     found["least"] = raised(least)
     found["restored"] = restored(Path(sys.argv[1]))
     return found
@@ -81,7 +82,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     with start([program, folder / "checkpoints"], cwd=folder, env=variables, ranks=2, errors=errors) as process:
         printed, _ = process.communicate()
         assert process.wait() == 0, errors.read_text()
-    return dict(json.loads(printed))
+    return dict(json.loads(printed.splitlines()[-1]))
 
 
 def test_a_step_is_that_of_the_gradient_without_its_scale(found: dict[str, Any]) -> None:
@@ -109,4 +110,4 @@ def test_gradients_that_are_infinite_without_a_scale_are_an_error(found: dict[st
 def test_a_checkpoint_has_the_scale_which_a_training_in_another_format_neither_reads_nor_writes(
     found: dict[str, Any],
 ) -> None:
-    assert found["restored"] == [2.0**14, 2.0**15, 1.0, 2, 2.0**16]
+    assert found["restored"] == [2.0**14, 2.0**15, 2, 2.0**16]

@@ -200,14 +200,24 @@ def steps(arguments: str) -> list[int]:
     return list(range(1, int(last) + 1))
 
 
-def reference(alone: Launch, arguments: str) -> dict[int, float]:
+def reference(alone: Launch, arguments: str, name: str = "loss") -> dict[int, float]:
     """The losses of one process with as many layers."""
     if SCHEDULED in arguments:
-        return alone.losses(CLIPPED)
+        return alone.losses(CLIPPED, name)
     if RISING in arguments:
-        return alone.losses(RISEN)
+        return alone.losses(RISEN, name)
     [layers] = re.findall(r"--layers (\d)", arguments)
-    return alone.losses(f"{layers} layers")
+    return alone.losses(f"{layers} layers", name)
+
+
+@layouts("four", ON_FOUR_RANKS, MORE_ON_FOUR_RANKS)
+def test_four_ranks_have_the_norm_of_the_gradients_of_one_process(
+    alone: Launch, launched: Launch, layout: str, arguments: str
+) -> None:
+    """AdamW's steps do not depend on the gradients' scale, so that losses alone would not show a wrong one."""
+    norms, expected = launched.losses(layout, "grad_norm"), reference(alone, arguments, "grad_norm")
+    assert farthest(norms, expected) <= 1e-5
+    assert min(norms.values()) > 0.1
 
 
 @layouts("four", ON_FOUR_RANKS | KEPT_BY_FSDP | KEPT_BY_INTERLEAVED, MORE_ON_FOUR_RANKS)

@@ -69,14 +69,18 @@ if sys.argv[3:]:
 divided = training_of("--tensor 8 --data-shard 8 --microbatches 2")
 calls = step(divided)
 [model] = divided.stage_modules.values()
-data_parallel = step(training_of("--data-shard 64 --microbatches 2 --batch-size 512"))
+data_parallel, reduced_last = (
+    step(training_of(f"--data-shard 64 --microbatches 2 --batch-size 512 --gradient-sync {sync}")) for sync in ("each", "last")
+)
+hybrid = step(training_of("--data-replicate 8 --data-shard 8 --microbatches 2 --batch-size 512"))
 found = {
     "largest gathered": max(calls.gathered),
     "values read": calls.read,
     "built on": sorted(set(built)),
-    "reduced": data_parallel.reduced,
+    "reduced": [data_parallel.reduced, reduced_last.reduced, hybrid.reduced],
+    "all reduced": sum("allreduce" in name for name, _ in hybrid.collectives),
     "gathered": len(data_parallel.gathered),
-    "collectives": len(data_parallel.collectives),
+    "other collectives": [name for name, _ in data_parallel.collectives if "gather" not in name and "scatter" not in name],
     "sharded apart": [name for name, part in model.named_modules() if isinstance(part, FSDPModule)],
     "shard": train.local_size(model)[0],
     "parameters": sum(parameter.numel() for parameter in model.parameters()),
@@ -174,9 +178,14 @@ def test_offloading_leaves_the_weights_on_the_device(found: dict[str, Any]) -> N
     assert found["moved"]["others"] > 0
 
 
-def test_gradients_are_reduced_in_the_last_microbatch_only(found: dict[str, Any]) -> None:
+def test_gradients_are_reduced_in_each_microbatch_or_if_wanted_in_the_last(found: dict[str, Any]) -> None:
     """Once for each group of parameters: four layers, the embedding, and norm with head."""
-    assert found["reduced"] == 6
+    assert found["reduced"] == [2 * 6, 6, 2 * 6]
+
+
+def test_replicas_reduce_among_themselves_in_the_last_microbatch_alone(found: dict[str, Any]) -> None:
+    """The six groups, and the number of targets."""
+    assert found["all reduced"] == 6 + 1
 
 
 def test_the_embedding_is_gathered_for_the_forward_only(found: dict[str, Any]) -> None:
@@ -187,8 +196,11 @@ def test_the_embedding_is_gathered_for_the_forward_only(found: dict[str, Any]) -
     assert found["gathered"] == 2 * (6 + 4)
 
 
-def test_a_step_has_no_collectives_but_those_of_parameters_and_gradients(found: dict[str, Any]) -> None:
-    assert found["collectives"] == found["gathered"] + found["reduced"]
+def test_a_step_has_no_collectives_but_those_of_parameters_gradients_their_norm_and_the_number_of_targets(
+    found: dict[str, Any],
+) -> None:
+    kinds = [name for name in found["other collectives"] if "wrap" not in name]
+    assert kinds == ["c10d.allreduce_.default", "_c10d_functional.all_reduce.default"]
 
 
 def test_distributed_data_parallel_reduces_in_the_last_microbatch_only(found: dict[str, Any]) -> None:

@@ -153,9 +153,9 @@ def model_flops(config: Config) -> float:
 # -- Step -------------------------------------------------------------------------------------------------------------
 
 
-def step(training: Training, tokens: Tensor, targets: Tensor) -> Tensor:
-    """One step on this rank's sequences. Returns its part of the loss; 0 on ranks without the last stage."""
-    return training.microbatches.step(training.optimizers, tokens, targets, training.clip)[0]
+def step(training: Training, tokens: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """One step on this rank's sequences. Returns its part of the loss, 0 without the last stage, and all gradients' norm."""
+    return training.microbatches.step(training.optimizers, tokens, targets, training.clip)
 
 
 # -- Run --------------------------------------------------------------------------------------------------------------
@@ -187,12 +187,12 @@ def train(job: Job, options: argparse.Namespace, device: torch.device, watch: Wa
             rate = scheduled_rate(options, steps, options.steps, options.batch_size)
             set_learning_rate(training.optimizers, rate)
             seed_step(options.seed, progress.samples, data_rank(mesh), mesh.get_local_rank("pipeline"))
-            loss = step(training, tokens, targets)
+            loss, norm = step(training, tokens, targets)
             progress = Progress(steps, progress.samples + options.batch_size)
             log.count(options.batch_size * options.context)
             logged: dict[str, float] = {}
             if steps % options.log_every == 0:
-                logged = {"loss": microbatches.whole(loss), "learning_rate": rate}
+                logged = {"loss": microbatches.whole(loss), "grad_norm": norm.item(), "learning_rate": rate}
             if held_out and steps % options.evaluate_every == 0:
                 with log.paused():
                     logged["validation_loss"] = microbatches.whole(microbatches.evaluate(held_out))
