@@ -11,7 +11,7 @@ It resumes from the last checkpoint, also on other hosts or with another batch; 
 SIGTERM ends it with a checkpoint, after the same step on all hosts.
 """
 
-# ran: `compiled/tensorflow/train.py`, XLA | no | test_compiled | no | no
+# ran: `compiled/tensorflow/train.py`, XLA | test_oracle_tensorflow (soak) | test_compiled | no | no
 
 from __future__ import annotations
 

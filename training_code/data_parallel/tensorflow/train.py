@@ -9,7 +9,7 @@ It resumes from its last checkpoint, also on other hosts or with another batch; 
 SIGTERM ends it with a checkpoint, after the same step on all hosts.
 """
 
-# ran: `data_parallel/tensorflow/train.py` | test_interruptions (soak) | test_tensorflow_launchers (soak) | no | no
+# ran: `data_parallel/tensorflow/train.py` | test_oracle_tensorflow (soak) | test_tensorflow_launchers (soak) | no | no
 
 from __future__ import annotations
 

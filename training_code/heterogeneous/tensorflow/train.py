@@ -13,7 +13,7 @@ same step on all hosts. It goes on with the next sample, also on other hosts or 
 prepare the batches, with these weights at the beginning of the epoch: tf.data service does not know which batches were read.
 """
 
-# ran: `heterogeneous/tensorflow/train.py` | its parts: test_heterogeneous_tensorflow | test_heterogeneous_tensorflow | no | no
+# ran: `heterogeneous/tensorflow/train.py` | test_oracle_tensorflow (soak) | test_heterogeneous_tensorflow | no | no
 
 from __future__ import annotations
 
