@@ -36,6 +36,7 @@ KINDS = {
     "data_parallel": Kind("data_parallel/train.py", ("data_parallel",), ("points",)),
     "heterogeneous": Kind("heterogeneous/train.py", ("heterogeneous",), ("digits",)),
     "images": Kind("heterogeneous/images/train.py", ("heterogeneous/images",), ("train",)),
+    "compiled": Kind("compiled/train.py", ("compiled",), ("text",)),
     "model_parallel": Kind("model_parallel/train.py", ("model_parallel",), ("text",)),
     "huggingface": Kind(
         "model_parallel/huggingface/train.py",

@@ -66,6 +66,22 @@ def draw_images(chosen: random.Random) -> Case:
     return by_epochs("images", chosen, "images", options, chosen.randrange(16, 24), least=2)
 
 
+def draw_compiled(chosen: random.Random) -> Case:
+    data = {"texts": chosen.randrange(12, 40), "longest": 12}
+    options = {"sequence": 12, "width": 16, "layers": 1, "heads": 2, "preprocessing-workers": 0, "log-every": 1}
+    options |= {"seed": chosen.randrange(100), "steps": chosen.randrange(3, 9), **schedule(chosen)}
+    options |= {"weight-decay": chosen.choice([0.0, 0.1]), "clip": chosen.choice([0.0, 0.3, 1.0])}
+    options |= {"evaluate-every": chosen.choice([0, 2])}
+    samples = data["texts"] - (data["texts"] // 10 if options["evaluate-every"] else 0)
+
+    def layout() -> tuple[int, dict[str, Any]]:
+        ranks, microbatches = chosen.randrange(1, 5), chosen.choice([1, 2])
+        size = chosen.randrange(1, samples // ranks // microbatches + 1) * microbatches
+        return ranks, {"microbatches": microbatches, "batch-size": min(size, 4 * microbatches)}
+
+    return by_steps("compiled", chosen, data, options, layout)
+
+
 def draw_huggingface(chosen: random.Random) -> Case:
     model = chosen.choice(["llama", "qwen3", "gpt2", "gpt2"])
     context, files = 8, chosen.randrange(1, 3)
@@ -149,6 +165,7 @@ DRAWN: dict[str, Any] = {
     "data_parallel": draw_data_parallel,
     "heterogeneous": draw_heterogeneous,
     "images": draw_images,
+    "compiled": draw_compiled,
     "model_parallel": draw_model_parallel,
     "huggingface": draw_huggingface,
 }
@@ -183,12 +200,20 @@ TOKENS = {"context": 8, "seed": 13, "steps": 4, "learning-rate": 0.01, "warm-up"
 TOKENS |= {**STEPPED, "batch-size": 4, "weight-decay": 0.1, "clip": 0.3, "loss-chunk": 5}
 
 
+TEXTS = {"sequence": 12, "width": 16, "layers": 1, "heads": 2, "preprocessing-workers": 0, "log-every": 1, "seed": 9}
+TEXTS |= {"steps": 4, "learning-rate": 0.01, "batch-size": 4, "weight-decay": 0.1}
+
+
 def points(*runs: Run) -> Case:
     return Case("data_parallel", {"points": 19}, runs)
 
 
 def digits(*runs: Run) -> Case:
     return Case("heterogeneous", {"digits": 24}, runs)
+
+
+def texts(*runs: Run) -> Case:
+    return Case("compiled", {"texts": 21, "longest": 12}, runs)
 
 
 def text(*runs: Run) -> Case:
@@ -215,6 +240,10 @@ QUICK = {
     "heterogeneous: sharded": digits(Run(2, {**DIGITS, "shard": True, "epochs": 1, "batch-size": 5})),
     "images: decay, label smoothing and another batch size": Case(
         "images", {"images": 17}, [Run(2, PHOTOS, stop=4), Run(1, {**PHOTOS, "batch-size": 5})]
+    ),
+    "compiled: the gradient of padded text is that of all tokens": texts(Run(2, TEXTS)),
+    "compiled: 2 -> 1 ranks go on at the sample": texts(
+        Run(2, {**TEXTS, "microbatches": 2, "clip": 0.3}, stop=2), Run(1, {**TEXTS, "clip": 0.3, "steps": 6})
     ),
     "model parallel: microbatches are averaged, and the last step is saved": text(
         Run(2, {**BYTES, "checkpoint-every": 3, "microbatches": 2}), Run(1, {**BYTES, "steps": 5})

@@ -67,10 +67,20 @@ def make_text(folder: Path, files: int, length: int) -> None:
         (folder / "text" / f"{number}.py").write_bytes(bytes(chosen.randrange(128) for _ in range(length)))
 
 
+def make_texts(folder: Path, texts: int, longest: int) -> None:
+    """Of any length, between blank lines."""
+    (folder / "text").mkdir(parents=True)
+    chosen = random.Random(texts)
+    lengths = [chosen.randrange(4, longest + 1) for _ in range(texts)]
+    parts = [bytes(chosen.randrange(97, 123) for _ in range(length)) for length in lengths]
+    (folder / "text" / "text.txt").write_bytes(b"\n\n".join(parts))
+
+
 DATA: dict[str, Any] = {
     "data_parallel": make_points,
     "heterogeneous": make_digits,
     "images": make_images,
+    "compiled": make_texts,
     "model_parallel": make_text,
     "huggingface": make_model_and_tokens,
 }

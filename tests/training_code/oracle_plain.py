@@ -151,6 +151,38 @@ class Images(Heterogeneous):
         return float(options["weight-decay"]) if parameter.ndim > 1 else 0.0
 
 
+class Compiled(Workload):
+    """Texts of any length, padded to one."""
+
+    progress = "steps"
+
+    def __init__(self, folder: Path, options: Options) -> None:
+        from model import LanguageModel
+
+        torch.manual_seed(options["seed"])
+        sizes = {name: options[name] for name in ("sequence", "width", "layers", "heads")}
+        self.model = LanguageModel(**sizes, vocabulary=257)
+        texts = (folder / "text" / "text.txt").read_bytes().split(b"\n\n")
+        kept = texts[: len(texts) - min(512, len(texts) // 10)] if options.get("evaluate-every") else texts
+        padded = torch.full((len(kept), sizes["sequence"]), 256)
+        for row, text in zip(padded, kept, strict=True):
+            row[: len(text)] = torch.tensor(list(text))
+        self.inputs = padded[:, :-1].contiguous()
+        self.targets = torch.where(padded[:, 1:] == 256, -100, padded[:, 1:])
+
+    def logits(self, inputs: Tensor) -> Tensor:
+        """The model's own forward ends with the script's loss."""
+        embedded = self.model.tokens(inputs) + self.model.positions.weight[: inputs.shape[1]]  # type: ignore[operator,index]
+        hidden = self.model.norm(self.model.blocks(embedded))  # type: ignore[operator]
+        return F.linear(hidden, self.model.tokens.weight)  # type: ignore[union-attr,arg-type]
+
+    def optimizer(self, options: Options) -> torch.optim.Optimizer:
+        return torch.optim.AdamW([{"params": [parameter]} for parameter in self.model.parameters()])
+
+    def decay(self, parameter: nn.Parameter, options: Options) -> float:
+        return float(options["weight-decay"]) if parameter.ndim > 1 else 0.0
+
+
 class ModelParallel(Workload):
     """What both scripts of model_parallel/ have in common: a batch over all ranks, and the layout of the ranks."""
 
@@ -230,6 +262,7 @@ WORKLOADS: dict[str, type[Workload]] = {
     "data_parallel": DataParallel,
     "heterogeneous": Heterogeneous,
     "images": Images,
+    "compiled": Compiled,
     "model_parallel": Transformer,
     "huggingface": HuggingFace,
 }
