@@ -13,6 +13,7 @@ from aws_cdk import Duration, aws_batch
 from rendered import lint, resolved
 from stacks import RenderedWorkflow, UserStack, message_of
 from state_walk import OF_A_CALL, Walk
+from whole_requests import ON_GROUPS
 
 from cdk_sagemaker_training import (
     Budget,
@@ -317,6 +318,10 @@ def test_what_cannot_be_said_with_a_queue_is_an_error_that_names_it() -> None:
         (
             {"queue": line, "job": ON_TWO},
             "capacity of Stack/Line must be at least the machines of one job, like capacity=2",
+        ),
+        (
+            {"queue": line, "job": ON_GROUPS},
+            "capacity of Stack/Line must be at least the machines of one job, like capacity=3",
         ),
     ):
         assert message in message_of(lambda props=props: stack.workflow(f"Training{len(stack.node.children)}", **props))
