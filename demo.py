@@ -238,8 +238,7 @@ def judged_compiled(folder: Path) -> tuple[str, bool]:
     state = torch.load(folder / "model.pt", map_location="cpu", weights_only=True)
     sequence, width = state["positions.weight"].shape
     layers = 1 + max(int(name.split(".")[1]) for name in state if name.startswith("blocks."))
-    size = {"sequence": sequence, "width": width, "layers": layers, "heads": HEADS}
-    model = code.LanguageModel(**size, vocabulary=text.VOCABULARY)
+    model = code.LanguageModel(sequence=sequence, width=width, layers=layers, heads=HEADS)
     model.load_state_dict(state)
     unseen = text.Text(held_out_module(), sequence)
     count = unseen.targets(torch.arange(len(unseen)))

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import signal
+from argparse import Namespace
 from pathlib import Path
 
 import pytest
@@ -250,8 +251,7 @@ def test_a_steps_loss_is_the_mean_of_all_targets_of_its_texts(short_text: Path, 
     """As the texts have it one by one, without padding."""
     model, text = module("model"), module("text")
     texts = text.Text(short_text, 32)
-    torch.manual_seed(0)
-    plain = model.LanguageModel(sequence=32, width=32, layers=1, heads=2, vocabulary=text.VOCABULARY)
+    plain = model.build(Namespace(seed=0, sequence=32, width=32, layers=1, heads=2))
     first = [torch.tensor([list(texts[int(number)])]) for number in Order(len(texts), 8, seed=0).at(0)]
     targets = [one.shape[1] - 1 for one in first]
     assert len({*targets}) > 4

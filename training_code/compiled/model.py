@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
+
+import torch
 import torch.nn.functional as F
 from common.loss import token_loss
 from torch import Tensor, nn
+
+VOCABULARY = 257  # the 256 bytes, and padding
+
+
+def build(options: Namespace) -> LanguageModel:
+    """The model that the arguments ``seed``, ``sequence``, ``width``, ``layers`` and ``heads`` define."""
+    torch.manual_seed(options.seed)
+    size = {name: getattr(options, name) for name in ("sequence", "width", "layers", "heads")}
+    return LanguageModel(**size)
 
 
 class LanguageModel(nn.Module):
@@ -15,7 +27,7 @@ class LanguageModel(nn.Module):
     """
 
     def __init__(
-        self, *, sequence: int, width: int, layers: int, heads: int, vocabulary: int, causal: bool = True
+        self, *, sequence: int, width: int, layers: int, heads: int, vocabulary: int = VOCABULARY, causal: bool = True
     ) -> None:
         super().__init__()
         if width % heads:

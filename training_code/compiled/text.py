@@ -18,7 +18,6 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 PAD = 256  # after the 256 bytes
-VOCABULARY = 257
 LEAST = 2  # bytes of a sample: an input and a target
 FIXED = ("seed", "sequence", "width", "layers", "heads")  # settings that a resumed job must have too
 

@@ -33,12 +33,12 @@ from common.seeding import seed_step
 from common.stopping import Stop
 from guard import Guard, compilations
 from measures import Log, process_peak_mib
-from model import LanguageModel
-from text import FIXED, VOCABULARY, Text, add_workload, batches_from, inputs_and_targets, padded, static
+from model import build
+from text import FIXED, Text, add_workload, batches_from, inputs_and_targets, padded, static
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-MOST_HELD_OUT = 512  # samples, and at most a tenth of all
+MOST_HELD_OUT = 512  # samples, and about a tenth of all
 PRECISIONS = {"auto": "auto", "float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
 
 # -- Config -----------------------------------------------------------------------------------------------------------
@@ -77,16 +77,10 @@ def one_of_the_compilers(text: str) -> str:
 
 def held_out(text: Text, options: argparse.Namespace) -> int:
     """How many samples, the last ones, no step trains on. No function of ranks or batch, which a resumed job may change."""
-    return min(MOST_HELD_OUT, len(text) // 10) if options.evaluate_every else 0
+    return min(MOST_HELD_OUT, 1 + len(text) // 10) if options.evaluate_every else 0
 
 
 # -- Model ------------------------------------------------------------------------------------------------------------
-
-
-def build(options: argparse.Namespace) -> LanguageModel:
-    torch.manual_seed(options.seed)
-    size = {"sequence": options.sequence, "width": options.width, "layers": options.layers, "heads": options.heads}
-    return LanguageModel(**size, vocabulary=VOCABULARY)
 
 
 def parallel(model: nn.Module, job: Job, options: argparse.Namespace) -> nn.Module:
@@ -112,14 +106,13 @@ def step(
 ) -> Tensor:
     """Tokens, and the number of targets over all ranks, to this rank's part of the loss; without reading a value."""
     tokens, count = batch
-    losses = []
+    whole = torch.zeros((), device=tokens.device)
     for number, part in enumerate(tokens.chunk(options.microbatches), start=1):
         sync_gradients(model, number == options.microbatches)
         with precision.autocast():
             loss = model(*inputs_and_targets(part), count, ranks)
         precision.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
-        losses.append(loss.detach())
-    whole = torch.stack(losses).sum()
+        whole += loss.detach()
     require_finite(whole, "loss")
     if options.clip:
         precision.scaler.unscale_(optimizer)

@@ -29,8 +29,8 @@ from common.process_group import freeze_objects, process_group
 from common.schedule import scheduled_rate
 from common.stopping import Stop
 from measures import Log, process_peak_mib
-from model import LanguageModel
-from text import FIXED, VOCABULARY, Text, add_workload, batches_from, inputs_and_targets
+from model import build
+from text import FIXED, Text, add_workload, batches_from, inputs_and_targets
 from torch import Tensor, nn
 from torch_xla import runtime
 from torch_xla.core import xla_model
@@ -65,12 +65,7 @@ def check_world(xla_world: int, ranks: int) -> None:
 
 # -- Model ------------------------------------------------------------------------------------------------------------
 
-
-def build(options: argparse.Namespace) -> nn.Module:
-    torch.manual_seed(options.seed)
-    size = {"sequence": options.sequence, "width": options.width, "layers": options.layers, "heads": options.heads}
-    return LanguageModel(**size, vocabulary=VOCABULARY)
-
+# That of ../model.py.
 
 # -- Step -------------------------------------------------------------------------------------------------------------
 
