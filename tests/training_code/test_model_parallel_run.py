@@ -7,6 +7,7 @@ import json
 import os
 import re
 import runpy
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from preloaded import Program, agents_store, start
@@ -144,6 +146,100 @@ def test_matrices_decay_and_vectors_do_not_where_a_decay_is_given(tmp_path: Path
     assert run(code, *SMALL).splitlines() == ["0.01 1 2", "0.1 2", "0.0 1"]
 
 
+# Trains two steps of four sequences, and goes on with steps of eight, another decay and rate; then other settings are refused.
+RESUMING = """
+import json, sys, torch, train
+from dataclasses import replace
+from pathlib import Path
+from common.job import Job
+from common.process_group import process_group
+from model import Windows
+
+read, seeded, found = [], [], {}
+of_windows, seed_step, step = Windows.batch, train.seed_step, train.step
+Windows.batch = lambda self, first, size: (read.append([first, size]), of_windows(self, first, size))[1]
+train.seed_step = lambda *numbers: (seeded.append(numbers), seed_step(*numbers))[1]
+train.step = lambda training, *batch: (found.update(groups=training.optimizers[0].param_groups), step(training, *batch))[1]
+
+class NoStop:
+    start_stop_check = lambda self, step: lambda: False
+
+folder = Path(sys.argv[1])
+job = replace(Job.here({}), checkpoints=folder / "checkpoints", model=folder)
+sizes = "--layers 1 --width 16 --heads 2 --hidden 16 --context 16 --text-bytes 20000 --seed 3 --checkpoint-every 0".split()
+with process_group(job) as device:
+    def run(*arguments):
+        options = train.config([*sizes, *arguments])
+        try: train.train(job, options, device, NoStop())
+        except ValueError as error: found.setdefault("refused", []).append(str(error).split(", which this run")[0])
+    run("--batch-size", "4", "--steps", "2")
+    run("--batch-size", "8", "--steps", "4", "--weight-decay", "0.25", "--learning-rate", "0.5")
+    found |= {"groups": [[group["lr"], group["weight_decay"]] for group in found["groups"]]}
+    for other in ("--seed 4", "--context 8", "--hidden 32", "--text-bytes 10000", "--batch-size 2000"):
+        run("--steps", "5", *other.split())
+found |= {"read": read, "seeded": seeded, "kept": sorted(path.name for path in job.checkpoints.iterdir())}
+print("\\n" + json.dumps(found))
+"""
+
+
+@pytest.fixture(scope="module")
+def resumed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    return dict(json.loads(run(RESUMING, tmp_path_factory.mktemp("resumed")).splitlines()[-1]))
+
+
+def test_another_batch_size_goes_on_at_the_sequence_where_the_data_was(resumed: dict[str, Any]) -> None:
+    assert resumed["read"] == [[0, 4], [4, 4], [8, 8], [16, 8]]
+
+
+def test_random_numbers_of_a_step_are_a_function_of_seed_sequences_read_data_rank_and_stage(
+    resumed: dict[str, Any],
+) -> None:
+    assert resumed["seeded"] == [[3, 0, 0, 0], [3, 4, 0, 0], [3, 8, 0, 0], [3, 16, 0, 0]]
+
+
+def test_a_resumed_training_has_the_rate_and_decay_of_its_own_arguments(resumed: dict[str, Any]) -> None:
+    assert resumed["groups"] == [[0.5, 0.25], [0.5, 0.0]]
+
+
+def test_the_last_step_has_a_checkpoint(resumed: dict[str, Any]) -> None:
+    assert "step-00000004" in resumed["kept"]
+
+
+def test_what_gives_a_checkpoint_another_meaning_and_a_batch_beyond_the_text_are_refused(
+    resumed: dict[str, Any],
+) -> None:
+    beginnings = ["seed must be 3 as in", "sequences of the text must be 1249 as in", "hidden must be 16 as in"]
+    beginnings += [
+        "sequences of the text must be 1249 as in",
+        "batch_size must be at most the sequences of an epoch, 1249",
+    ]
+    assert len(resumed["refused"]) == len(beginnings)
+    for error, beginning in zip(resumed["refused"], beginnings, strict=True):
+        assert error.startswith(beginning)
+
+
+def test_each_sequence_is_read_once_in_an_epoch_whose_order_is_its_own_and_the_seeds() -> None:
+    code = (
+        "import torch; from model import Windows\n"
+        "corpus = Windows(torch.arange(33, dtype=torch.uint8), 4, 0)\n"
+        "def read(corpus, firsts, size): return torch.cat([corpus.batch(first, size)[0][:, 0] for first in firsts]).tolist()\n"
+        "first, second = read(corpus, range(0, 8, 2), 2), read(corpus, [8, 13], 5)[:8]\n"
+        "print(len(corpus), sorted(first) == sorted(second) == list(range(0, 32, 4)), first != second)\n"
+        "print(first != read(Windows(torch.arange(33, dtype=torch.uint8), 4, 1), [0], 8))\n"
+        "print(*(part.tolist() for part in corpus.batch(first.index(28), 1)))"
+    )
+    assert run(code).splitlines() == ["8 True True", "True", "[[28, 29, 30, 31]] [[29, 30, 31, 32]]"]
+
+
+def test_initial_weights_are_a_function_of_name_and_seed() -> None:
+    code = (
+        "from model import Config, initial\n"
+        "def of(*where): return initial(where[0], (2, 2), Config(), where[1]).tolist()\n"
+        "print(of('a', 0) == of('a', 0), of('a', 0) == of('b', 0), of('a', 0) == of('a', 1))"
+    )
+    assert run(code) == "True False False\n"
+
+
 def test_a_text_without_an_end_to_evaluate_on_is_refused(tmp_path: Path) -> None:
     (tmp_path / "one.py").write_bytes(b"a" * 1000)
     code = (
@@ -164,43 +260,36 @@ def test_an_automatic_cut_makes_the_dearest_stage_as_cheap_as_can_be() -> None:
     )
 
 
-def test_a_checkpoint_that_lacks_the_end_of_a_file_does_not_count(tmp_path: Path) -> None:
-    code = (
-        "import sys, torch, torch.distributed.checkpoint as dcp; from pathlib import Path\n"
-        "from common.checkpoints import is_whole\n"
-        "folder = Path(sys.argv[1]); dcp.save({'x': torch.ones(1000)}, checkpoint_id=folder, no_dist=True)\n"
-        "[file] = folder.glob('*.distcp'); print(is_whole(folder))\n"
-        "file.write_bytes(file.read_bytes()[:-1]); print(is_whole(folder))\n"
-        "(folder / '.metadata').unlink(); print(is_whole(folder))"
-    )
-    assert run(code, tmp_path / "step-00000001").split() == ["True", "False", "False"]
-
-
 def test_a_checkpoint_is_of_the_step_that_it_is_named_after_though_the_training_goes_on_meanwhile(
     tmp_path: Path,
 ) -> None:
     """And the two before it are kept until it is complete."""
     code = (
         "import sys, torch; from dataclasses import replace; from pathlib import Path\n"
-        "from common.checkpoints import Checkpointer\n"
+        "from common.checkpoints import Checkpointer, Progress\n"
         "from common.job import Job; from common.process_group import process_group\n"
         "def train(folder):\n"
         "    module = torch.nn.Linear(500, 500); optimizer = torch.optim.SGD(module.parameters(), lr=0.1)\n"
-        "    checkpointer = Checkpointer(replace(Job.here({}), checkpoints=folder), [module], [optimizer])\n"
+        "    checkpointer = Checkpointer(replace(Job.here({}), checkpoints=folder), [module], [optimizer], fixed={})\n"
         "    for step in (1, 2, 3):\n"
         "        torch.nn.init.constant_(module.weight, step)\n"
-        "        checkpointer.save(step)\n"
+        "        checkpointer.save(Progress(step))\n"
         "        torch.nn.init.constant_(module.weight, -1)\n"
         "    print(all((folder / f'step-0000000{step}').is_dir() for step in (1, 2)))\n"
         "    checkpointer.wait()\n"
         "    print(*sorted(path.name for path in folder.iterdir()))\n"
-        "    print(checkpointer.restore(), *module.weight.unique().tolist())\n"
+        "    print(checkpointer.restore().steps, *module.weight.unique().tolist())\n"
         "with process_group(Job.here({})): train(Path(sys.argv[1]))"
     )
-    assert run(code, tmp_path).splitlines() == ["True", "step-00000002 step-00000003", "3 3.0"]
+    assert run(code, tmp_path).splitlines() == [
+        "True",
+        "step-00000002 step-00000003",
+        "resumes at step 3, sample 0",
+        "3 3.0",
+    ]
 
 
-def test_a_checkpoint_has_the_random_state_and_all_ranks_resume_from_one_that_each_host_has(tmp_path: Path) -> None:
+def test_all_ranks_resume_from_a_checkpoint_that_each_host_has(tmp_path: Path) -> None:
     code = (
         "import sys, torch; from dataclasses import replace; from pathlib import Path\n"
         "from common import checkpoints; from common.job import Job\n"
@@ -208,19 +297,23 @@ def test_a_checkpoint_has_the_random_state_and_all_ranks_resume_from_one_that_ea
         "def train(folder):\n"
         "    module = torch.nn.Linear(2, 2); optimizer = torch.optim.SGD(module.parameters(), lr=0.1)\n"
         "    job = replace(Job.here({}), checkpoints=folder)\n"
-        "    checkpointer = checkpoints.Checkpointer(job, [module], [optimizer])\n"
-        "    drawn = []\n"
+        "    checkpointer = checkpoints.Checkpointer(job, [module], [optimizer], fixed={})\n"
         "    for step in (1, 2):\n"
-        "        torch.manual_seed(step); checkpointer.save(step); checkpointer.wait(); drawn.append(torch.rand(3).tolist())\n"
-        "    print(checkpointer.restore(), torch.rand(3).tolist() == drawn[1])\n"
-        "    class OfTwoHosts:\n"  # torch's own loading gathers too
+        "        checkpointer.save(checkpoints.Progress(step)); checkpointer.wait()\n"
+        "    class OfTwoHosts:\n"  # of which the other lacks the second
+        "        get_world_size = lambda self: 2\n"
         "        __getattr__ = lambda self, name: getattr(torch.distributed, name)\n"
-        "        def all_gather_object(self, found, mine): found[:] = [mine, {1}]\n"
+        "        def all_gather_object(self, found, mine): found[:] = [mine, {'step-00000001': None}]\n"
         "    checkpoints.dist = OfTwoHosts()\n"
-        "    print(checkpointer.restore(), torch.rand(3).tolist() == drawn[0])\n"
+        "    print(checkpointer.restore().steps)\n"
         "with process_group(Job.here({})): train(Path(sys.argv[1]))"
     )
-    assert run(code, tmp_path).splitlines() == ["2 True", "1 True"]
+    lines = run(code, tmp_path).splitlines()
+    assert lines == [
+        "resumes from step-00000001, not from what is not complete: {'step-00000002': 'rank 1 lacks it'}",
+        "resumes at step 1, sample 0",
+        "1",
+    ]
 
 
 def test_a_checkpoint_is_removed_once_s3_has_a_newer_one(tmp_path: Path) -> None:
@@ -228,13 +321,13 @@ def test_a_checkpoint_is_removed_once_s3_has_a_newer_one(tmp_path: Path) -> None
     FILE.sagemaker-uploading, and FILE.sagemaker-uploaded in its place once the upload is complete."""
     code = (
         "import sys, torch; from dataclasses import replace; from pathlib import Path\n"
-        "from common.checkpoints import Checkpointer\n"
+        "from common.checkpoints import Checkpointer, Progress\n"
         "from common.job import Job; from common.process_group import process_group\n"
         "def train(folder):\n"
         "    module = torch.nn.Linear(2, 2); optimizer = torch.optim.SGD(module.parameters(), lr=0.1)\n"
-        "    checkpointer = Checkpointer(replace(Job.here({}), checkpoints=folder), [module], [optimizer])\n"
+        "    checkpointer = Checkpointer(replace(Job.here({}), checkpoints=folder), [module], [optimizer], fixed={})\n"
         "    def save(step):\n"
-        "        checkpointer.save(step); checkpointer.wait()\n"
+        "        checkpointer.save(Progress(step)); checkpointer.wait()\n"
         "        print(*(int(path.name[-8:]) for path in sorted(folder.iterdir())))\n"
         "    def mark(step, how):\n"
         "        for file in (folder / f'step-{step:08d}').iterdir():\n"
@@ -243,11 +336,11 @@ def test_a_checkpoint_is_removed_once_s3_has_a_newer_one(tmp_path: Path) -> None
         "    save(3); mark(2, '.sagemaker-uploaded'); mark(3, '.sagemaker-uploading')\n"
         "    save(4); mark(3, '.sagemaker-uploaded')\n"
         "    save(5); mark(4, '.sagemaker-uploaded')\n"
-        "    save(6); print(checkpointer.restore())\n"
+        "    save(6); print(checkpointer.restore().steps)\n"
         "with process_group(Job.here({})): train(Path(sys.argv[1]))"
     )
     lines = run(code, tmp_path).splitlines()
-    assert lines == ["1", "1 2", "1 2 3", "2 3 4", "3 4 5", "4 5 6", "6"]
+    assert lines == ["1", "1 2", "1 2 3", "2 3 4", "3 4 5", "4 5 6", "resumes at step 6, sample 0", "6"]
 
 
 @dataclass
@@ -376,10 +469,19 @@ def test_smp_trains_with_a_stand_in_for_its_library_and_goes_on_from_its_checkpo
         # PyTorch joins its ranks also where there is one.
         with start(command, cwd=tmp_path, env=environment(), store=agents_store(), errors=errors) as program:
             runs.append(program.communicate()[0].splitlines())
+        shutil.rmtree(
+            tmp_path / "output" / "checkpoints" / "step-00000003", ignore_errors=True
+        )  # of the first run's end
     first, again = runs
     assert [line.split(" loss ")[0] for line in first] == ["init", "transform", "step 1", "step 2", "step 3"], (
         errors.read_text()
     )
-    assert [line.split(" loss ")[0] for line in again] == ["init", "transform", "step 3", "step 4"], errors.read_text()
-    assert again[2] == first[4]
+    assert [line.split(" loss ")[0] for line in again] == [
+        "init",
+        "transform",
+        "resumes at step 2, sample 16",
+        "step 3",
+        "step 4",
+    ], errors.read_text()
+    assert again[3] == first[4]
     run("import sys; from exported_model import load; load(sys.argv[1])", tmp_path / "output" / "model" / "model.pt")
