@@ -78,6 +78,10 @@ def make(folder: Path) -> None:
     store(folder, "qwen3, both names", stored | {"lm_head.weight": stored["model.embed_tokens.weight"].clone()})
     stored["lm_head.weight"] = stored.pop("model.embed_tokens.weight")
     store(folder, "qwen3, the other name", stored)
+    stored = load_file(folder / "llama" / ONE)
+    stored["model.embed_tokens.weight"][5, 0] = 1e-10  # which fp16 has not, as bf16 has not the norms' other bits
+    types = {key: torch.float16 if "norm" in key else torch.bfloat16 for key in stored}
+    store(folder, "llama, several types", {key: stored[key].to(types[key]) for key in stored})
     for path in folder.iterdir():
         if list(path.glob("*.safetensors")):
             expected[path.name] = described(from_pretrained(path))
@@ -178,6 +182,7 @@ def load(folder: Path, cases: list[tuple[str, dict[str, int]]]) -> None:
         export(model, folder / name, exported, mesh)
         dist.barrier()
         others = from_pretrained(exported).state_dict()
+        assert ("lm_head.weight" in load_file(exported / ONE)) != model.config.tie_word_embeddings
         assert others.keys() == weights.keys()
         found.append((difference, max((weights[key] - others[key]).abs().max().item() for key in weights)))
     if dist.get_rank() == 0:

@@ -16,6 +16,7 @@ KIND = TRAINING_CODE / "model_parallel"
 CASES = (
     ("gpt2, of the hub", "data_shard"),
     ("llama, bf16 in files", "tensor"),
+    ("llama, several types", "data_shard"),
     ("qwen3, both names", "data_shard"),
     ("qwen3, the other name", "tensor"),
     ("mixtral", "data_shard"),

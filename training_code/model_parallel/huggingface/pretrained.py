@@ -119,8 +119,6 @@ def plan_of(model: PreTrainedModel, degrees: Degrees) -> Plan:
 
 def set_buffers(model: PreTrainedModel) -> None:
     """The rates of rotary embeddings, by the method with which transformers sets a model's initial values."""
-    for parameter in model.parameters():
-        parameter._is_hf_initialized = True  # leaves it as it is
     for module in model.modules():
         if list(module.buffers(recurse=False)):
             model._init_weights(module)
