@@ -79,6 +79,85 @@ def test_every_measured_layout_is_compared() -> None:
     assert list(MEASURED) == list(layouts())
 
 
+SMALL = "--layers 2 --width 64 --heads 8 --hidden 128 --context 64 --vocabulary 1024 --loss-chunk 128"
+FSDP = f"{SMALL} --data-shard 4"
+PEAKS = {  # eight sequences of each rank in a microbatch
+    "FSDP": f"{FSDP} --batch-size 32",
+    "FSDP, 4 microbatches": f"{FSDP} --batch-size 128 --microbatches 4",
+}
+TWO_BY_TWO = f"{SMALL} --data-shard 2 --batch-size 32"
+MORE_PEAKS = {
+    "FSDP, 16 microbatches": f"{FSDP} --batch-size 512 --microbatches 16",
+    "FSDP, 4 microbatches, reduced last": f"{FSDP} --batch-size 128 --microbatches 4 --gradient-sync last",
+    "FSDP, all logits": f"{FSDP} --batch-size 32 --loss-chunk 0",
+    "FSDP, checkpointed": f"{FSDP} --batch-size 32 --activation-checkpointing",
+    "FSDP, optimizer alone, 4 microbatches": f"{FSDP} --batch-size 128 --microbatches 4 --sharded optimizer",
+    "FSDP, bf16": f"{FSDP} --batch-size 32 --precision bf16",
+    "FSDP, bf16, 4 microbatches": f"{FSDP} --batch-size 128 --microbatches 4 --precision bf16",
+    "hybrid shard": f"{TWO_BY_TWO} --data-replicate 2",
+    "hybrid shard, 4 microbatches, checkpointed": f"{TWO_BY_TWO} --data-replicate 2 --microbatches 4 --activation-checkpointing",
+    "tensor": f"{SMALL} --tensor 4 --batch-size 8",
+    "tensor x FSDP": f"{TWO_BY_TWO} --tensor 2",
+    "tensor x FSDP, bf16, 2 microbatches": f"{TWO_BY_TWO} --tensor 2 --microbatches 2 --precision bf16",
+    "pipeline x FSDP, 4 microbatches": f"{TWO_BY_TWO} --pipeline 2 --microbatches 4",
+    "pipeline x FSDP, bf16, 8 microbatches": f"{TWO_BY_TWO} --pipeline 2 --microbatches 8 --precision bf16",
+    "pipeline x tensor, GPipe": f"{SMALL} --pipeline 2 --tensor 2 --batch-size 16 --microbatches 4 --schedule gpipe",
+}
+PREDICT = """
+import json, sys, warnings
+warnings.filterwarnings("ignore")
+from fits import predict
+print(json.dumps([predict(4, arguments).peak for arguments in json.loads(sys.argv[1])]))
+"""
+
+
+def peaks(folder: Path, layouts: dict[str, str]) -> tuple[dict[str, float], dict[str, float]]:
+    """The peaks that four real ranks have measured in these layouts, and those that are predicted."""
+    (folder / "predict.py").write_text(PREDICT)
+    paths = os.pathsep.join(map(str, (TRAINING_CODE, TRAINING_CODE / "model_parallel")))
+    found, settings = [], {"PATH": os.environ["PATH"], "PYTHONPATH": paths}
+    arguments = json.dumps([layout.split() for layout in layouts.values()])
+    for script, ranks in ((Path(__file__).parent / "peaks.py", 4), (folder / "predict.py", 1)):
+        errors = folder / "errors"
+        with start([script, arguments], cwd=folder, env=settings, ranks=ranks, errors=errors) as program:
+            printed, _ = program.communicate()
+            assert program.wait() == 0, errors.read_text()
+        found.append(dict(zip(layouts, json.loads(printed.splitlines()[-1]), strict=True)))
+    return found[0], found[1]
+
+
+@pytest.fixture(scope="module")
+def two_peaks(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, float], dict[str, float]]:
+    return peaks(tmp_path_factory.mktemp("peaks"), PEAKS)
+
+
+@pytest.mark.parametrize("layout", PEAKS)
+def test_a_predicted_peak_is_within_5_percent_of_what_four_real_ranks_allocate(
+    two_peaks: tuple[dict[str, float], dict[str, float]], layout: str
+) -> None:
+    measured, predicted_peaks = two_peaks
+    assert predicted_peaks[layout] == pytest.approx(measured[layout], rel=0.05)
+
+
+def test_four_microbatches_have_the_peak_of_one_and_a_shard_of_the_gradients(
+    two_peaks: tuple[dict[str, float], dict[str, float]],
+) -> None:
+    measured, _ = two_peaks
+    assert measured["FSDP"] < measured["FSDP, 4 microbatches"] <= 1.05 * measured["FSDP"]
+
+
+@pytest.mark.soak
+def test_the_peak_of_each_layout_is_predicted_within_5_percent_and_that_of_16_microbatches_is_no_higher(
+    tmp_path: Path,
+) -> None:
+    measured, predicted_peaks = peaks(tmp_path, PEAKS | MORE_PEAKS)
+    assert predicted_peaks == {layout: pytest.approx(peak, rel=0.05) for layout, peak in measured.items()}
+    assert measured["FSDP, 16 microbatches"] <= 1.05 * measured["FSDP"]
+    for more in ("FSDP, 4 microbatches, reduced last", "FSDP, all logits"):
+        less = more.removesuffix(", reduced last").removesuffix(", all logits")
+        assert measured[more] > 1.05 * measured[less]
+
+
 def test_a_model_of_transformers_is_predicted_for_more_ranks_than_there_are_processors(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps(LLAMA))
     layout = ("--tensor=8", "--batch-size=64", "--context=64", "--precision=bf16")

@@ -37,7 +37,7 @@ from common.optimization import sync_gradients
 from degrees import Degrees, degrees_of
 from fits_search import largest_batch, smallest_layout
 from memory_use import Allocations, Saved
-from parallelize import allocate, local_size, loss_context, mesh_of, optimizer_bytes
+from parallelize import DTYPES, allocate, local_size, loss_context, mesh_of, optimizer_bytes
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
 from torch.distributed.device_mesh import DeviceMesh
@@ -155,11 +155,11 @@ def predict_rank(
                 modules, optimizers, step = huggingface(script, options, degrees, mesh, folder)
             else:
                 modules, optimizers, step = transformer(script, options, degrees, mesh)
-            step()  # allocates the optimizer's state, and lets DTensor find the layout of each operation
-            allocations.reset()
-            saved = Saved()
+            saved = Saved()  # whose hooks keep some tensors longer, so that the peak is another step's
             with torch.autograd.graph.saved_tensors_hooks(saved.pack, saved.unpack):
-                step()
+                step()  # allocates the optimizer's state, and lets DTensor find the layout of each operation
+            allocations.reset()
+            step()
             parameters = sum(local_size(module)[1] for module in modules)
             return Prediction(
                 parameters=parameters,
@@ -208,33 +208,38 @@ def transformer(script: Any, options: argparse.Namespace, degrees: Degrees, mesh
 
 def step_of_pipeline(script: Any, training: Any, sequences: int) -> None:
     """One step of this rank's stages in the order of the schedule, without the messages between them."""
-    config, degrees = training.config, training.degrees
-    tokens = torch.zeros(sequences, config.context, dtype=torch.long)
-    between = (sequences, config.context // degrees.tensor, config.width)
-    schedule = training.microbatches.schedule
-    orders = schedule.pipeline_order if isinstance(schedule, PipelineScheduleMulti) else schedule._get_pipeline_order()
-    running: dict[int, deque[tuple[Tensor, Tensor | None]]] = {stage: deque() for stage in training.stage_modules}
-    backwards = dict.fromkeys(training.stage_modules, 0)
-    training.microbatches.begin(tokens)
+    config, degrees, parts, last = training.config, training.degrees, training.microbatches, len(training.layers) - 1
+    tokens, number = torch.zeros(sequences, config.context, dtype=torch.long), degrees.microbatches
+    several = isinstance(parts.schedule, PipelineScheduleMulti)
+    orders = parts.schedule.pipeline_order if several else parts.schedule._get_pipeline_order()
+
+    def received() -> list[Tensor]:
+        """What a stage has a buffer for, of each microbatch: the other stages' activations or gradients."""
+        size, dtype = (sequences, config.context // degrees.tensor, config.width), DTYPES.get(degrees.precision)
+        return [torch.empty(size, dtype=dtype) for _ in range(number)]
+
+    stages = training.stage_modules
+    inputs = {
+        stage: deque([part.requires_grad_() for part in received()] if stage else [tokens] * number) for stage in stages
+    }
+    gradients = {stage: received() if stage != last else [None] * number for stage in stages}
+    running: dict[int, deque[tuple[Tensor, Tensor]]] = {stage: deque() for stage in stages}
+    parts.begin(tokens)
     with loss_context(degrees):
         for action in orders[training.mesh.get_local_rank("pipeline")]:
-            if action is None:
-                continue
-            stage, kind = action.stage_index, action.computation_type.name
-            model = training.stage_modules[stage]
+            kind = action.computation_type.name if action else None
             if kind == "FORWARD":
-                given = tokens if stage == 0 else torch.empty(between, requires_grad=True)
-                if stage == len(training.layers) - 1:
-                    running[stage].append((training.microbatches.of_microbatch(model, given, tokens), None))
-                else:
-                    running[stage].append((output := model(given), torch.empty_like(output)))
-                    del output
+                model, given = stages[action.stage_index], inputs[action.stage_index][0]
+                inputs[action.stage_index].rotate(-1)
+                output = parts.of_microbatch(model, given, tokens) if action.stage_index == last else model(given)
+                running[action.stage_index].append((given, output))
+                del output
             elif kind == "FULL_BACKWARD":  # of the oldest microbatch; what else there is reduces gradients
-                backwards[stage] += 1
-                sync_gradients(model, backwards[stage] == degrees.microbatches, training.microbatches.each)
-                output, gradient = running[stage].popleft()
-                output.backward(gradient)
-                del output, gradient
+                sync_gradients(stages[action.stage_index], action.microbatch_index == number - 1, parts.each)
+                given, output = running[action.stage_index].popleft()
+                output.backward(gradients[action.stage_index][action.microbatch_index])
+                given.grad = None
+                del output
     for optimizer in training.optimizers:
         optimizer.step()
         optimizer.zero_grad()

@@ -354,8 +354,7 @@ class Stage(PipelineStage):
     ) -> Any:
         if not self.each or backward_type != "full" or not isinstance(self.submod, FSDPModule):
             return super().backward_maybe_with_nosync(backward_type, bwd_kwargs, last_backward)
-        self.submod.set_is_last_backward(False)  # which perform_reduce_grad sets, after all microbatches
-        self.submod.set_reshard_after_backward(False)
+        self.submod.set_reshard_after_backward(False)  # perform_reduce_grad does it, after all microbatches
         sync_gradients(self.submod, last_backward)
         names = ("stage_output", "output_grads", "input_values")
         return stage_backward(*(bwd_kwargs[name] for name in names)), None

@@ -14,7 +14,6 @@ on a laptop, remove ``./output`` to start over.
 from __future__ import annotations
 
 import argparse
-import os
 import warnings
 from collections.abc import Iterator
 from dataclasses import fields
@@ -23,6 +22,7 @@ from itertools import count
 
 import torch
 from arguments import compilation_of, is_kept, parser_of
+from common import compiler_cache
 from common.checkpoints import Checkpointer, Progress
 from common.job import Job
 from common.optimization import parameter_groups, set_learning_rate
@@ -175,8 +175,8 @@ def train(job: Job, options: argparse.Namespace, device: torch.device, watch: Wa
         states={"loss_scale": microbatches.scale} if microbatches.scale.enabled else {},
     )
     progress = checkpointer.restore()
+    before = progress.steps
     if job.rank == 0:
-        before = progress.steps
         say(f"trains on {device.type}, {job.ranks} ranks, compiler {options.compiler}, from step {before}: {degrees}")
     held_out = held_out_batches(training, job, options) if options.evaluate_every else []
     log = TrainingLog(job, device, flops=model_flops(training.config), events=options.tensorboard)
@@ -188,6 +188,8 @@ def train(job: Job, options: argparse.Namespace, device: torch.device, watch: Wa
             set_learning_rate(training.optimizers, rate)
             seed_step(options.seed, progress.samples, data_rank(mesh), mesh.get_local_rank("pipeline"))
             loss, norm = step(training, tokens, targets)
+            if steps == before + 1 and options.compiler == "inductor":
+                compiler_cache.save(job)
             progress = Progress(steps, progress.samples + options.batch_size)
             log.count(options.batch_size * options.context)
             logged: dict[str, float] = {}
@@ -220,8 +222,8 @@ def say(line: str) -> None:
 def main() -> None:
     options = config()
     job = Job.here()
-    # The compiler's cache is saved with the checkpoints, so that a resumed job does not compile again.
-    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(job.checkpoints / "compiler-cache"))
+    if options.compiler == "inductor":
+        compiler_cache.load(job)
     # FSDP warns of operations in place on what the model returns; the loss has none.
     warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view tensor")
     with (

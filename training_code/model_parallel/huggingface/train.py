@@ -13,13 +13,12 @@ It resumes from a checkpoint of any layout.
 from __future__ import annotations
 
 import argparse
-import os
 from functools import partial
 from pathlib import Path
 
 import torch
 from arguments import compilation_of, is_kept, parser_of
-from common import optimization
+from common import compiler_cache, optimization
 from common.checkpoints import Checkpointer, Progress
 from common.job import Job
 from common.process_group import freeze_objects, process_group
@@ -105,17 +104,20 @@ def train(job: Job, options: argparse.Namespace, device: torch.device, watch: Wa
         states={"loss_scale": microbatches.scale} if microbatches.scale.enabled else {},
     )
     progress = checkpointer.restore()
+    first = progress.steps + 1
     if job.rank == 0:
-        print(f"trains on {device.type}, {job.ranks} ranks, from step {progress.steps}: {degrees}", flush=True)
+        print(f"trains on {device.type}, {job.ranks} ranks, from step {first - 1}: {degrees}", flush=True)
     log = TrainingLog(job, device, flops=model_flops(source, options.context), events=options.tensorboard)
     freeze_objects()
     with profile(job, options.profile) as profiler:
-        for done in range(progress.steps + 1, options.steps + 1):
+        for done in range(first, options.steps + 1):
             stop_agreed = watch.start_stop_check(done)
             rate = scheduled_rate(options, done, options.steps, size)
             optimization.set_learning_rate([optimizer], rate)
             seed_step(options.seed, progress.samples, data_rank(mesh), mesh.get_local_rank("pipeline"))
             loss, norm = microbatches.step([optimizer], *share(corpus, progress.samples), options.clip)
+            if done == first and options.compiler == "inductor":
+                compiler_cache.save(job)
             progress = Progress(done, progress.samples + size)
             log.count(size * options.context)
             logged: dict[str, float] = {}
@@ -143,8 +145,8 @@ def train(job: Job, options: argparse.Namespace, device: torch.device, watch: Wa
 
 def main() -> None:
     options, job = config(), Job.here()
-    # The compiler's cache is saved with the checkpoints, so that a resumed job does not compile again.
-    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(job.checkpoints / "compiler-cache"))
+    if options.compiler == "inductor":
+        compiler_cache.load(job)
     with (
         Watch(job, options.heartbeat_timeout, options.stop_check_every) as watch,
         process_group(job, options.timeout) as device,
