@@ -6,9 +6,11 @@
 Both train the same Llama, from the same weights, on the same tokens, with FSDP2 over all ranks, AdamW and clipping: their losses
 are compared, and where they differ the command fails. In each case both run at the same time, each in its own processes, and
 take turns: in each round both run twice, the one that begins also last, and every other round the other begins. A round's ratio
-is ours over torchtitan's time; a case's is the median. Memory is the peak of the bytes of tensors on rank 0 over two steps with
-the optimizer's state allocated (memory_use.Allocations, parameters included), which is the same at each run. With several
-microbatches a rank's sequences are divided; with recomputation each layer's activations are (torchtitan's FullAC).
+is ours over torchtitan's time; a case's is the median. On a busy machine the CPU seconds of all ranks say more.
+
+Memory is the peak of the bytes of tensors on rank 0 over two steps with the optimizer's state allocated
+(memory_use.Allocations, parameters included), which is the same at each run. With several microbatches a rank's sequences are
+divided; with recomputation each layer's activations are computed again in the backward (torchtitan's FullAC).
 
 It runs on CPUs, over gloo. Of torchtitan everything in a step is its own; benchmarks/contestants/training_torchtitan.py says what
 is replaced so that it runs without an accelerator. Its default chunked cross-entropy is on; its defaults FlexAttention, the
@@ -77,11 +79,11 @@ class Contestant:
             ]
         self.start = dict[str, Any]()
 
-    def seconds(self, steps: int) -> float:
-        """Those of one of so many steps."""
+    def run(self, steps: int) -> dict[str, float]:
+        """The seconds and CPU seconds of one of so many steps."""
         for rank in self._ranks:
             print(steps, file=rank.stdin, flush=True)
-        return float(self.measured()["seconds"])
+        return self.measured()
 
     def measured(self) -> dict[str, Any]:
         stdout = self._ranks[0].stdout
@@ -128,16 +130,26 @@ def measure(case: Case, rounds: int, steps: int, python: str) -> dict[str, Any]:
         require_same_training(case, start)
         taken = []
         for number in range(rounds):
-            seconds = dict.fromkeys(both, 0.0)
+            turns: dict[str, list[dict[str, float]]] = {name: [] for name in both}
             first, second = both if number % 2 == 0 else reversed(both)
             for name in (first, second, second, first):
-                seconds[name] += both[name].seconds(steps) / 2
-            taken.append(seconds)
+                turns[name].append(both[name].run(steps))
+            taken.append(
+                {name: {of: sum(turn[of] for turn in two) / 2 for of in two[0]} for name, two in turns.items()}
+            )
     peaks = {name: values["peak"] for name, values in start.items()}
     found: dict[str, Any] = {
         "case": vars(case),
-        **{name: {"ms": spread([1000 * one[name] for one in taken]), "peak_bytes": peaks[name]} for name in both},
-        "time": spread([one["ours"] / one["torchtitan"] for one in taken]),
+        **{
+            name: {
+                "ms": spread([1000 * one[name]["seconds"] for one in taken]),
+                "cpu_ms": spread([1000 * one[name]["cpu_seconds"] for one in taken]),
+                "peak_bytes": peaks[name],
+            }
+            for name in both
+        },
+        "time": spread([one["ours"]["seconds"] / one["torchtitan"]["seconds"] for one in taken]),
+        "cpu_time": spread([one["ours"]["cpu_seconds"] / one["torchtitan"]["cpu_seconds"] for one in taken]),
         "memory": peaks["ours"] / peaks["torchtitan"],
         "losses": {name: values["losses"] for name, values in start.items()},
     }
@@ -166,6 +178,7 @@ def show(result: dict[str, Any]) -> None:
         ms = result[name]["ms"]
         cells.append(f"{ms['median']:>7.1f} ({ms['least']:.1f}-{ms['most']:.1f})".ljust(26))
     cells.append(f"{time['median']:.3f} ({time['least']:.2f}-{time['most']:.2f})".rjust(19))
+    cells.append(f"{result['cpu_time']['median']:>6.3f}")
     cells += [f"{result[name]['peak_bytes'] / 2**20:>8.2f}" for name in ("ours", "torchtitan")]
     cells.append(f"{result['memory']:>6.3f}  {'kept' if result['passed'] else 'missed'}")
     print(" ".join(cells), flush=True)
@@ -176,7 +189,7 @@ def heading(options: argparse.Namespace) -> str:
     return (
         f"{sizes} of each rank; {options.rounds} rounds of {2 * options.steps} steps of each; {machine()}, {PEER}\n"
         f"{'ranks':>5} {'batches':>7} {'':>5} {'recompute':>9} {'ours, ms':>26} {'torchtitan, ms':>26} "
-        f"{'ratio of time':>19} {'ours, MiB':>8} {'theirs':>8} {'ratio':>6}  limit {MOST}"
+        f"{'ratio of time':>19} {'of CPU':>6} {'ours, MiB':>8} {'theirs':>8} {'ratio':>6}  limit {MOST}"
     )
 
 

@@ -102,11 +102,13 @@ def serve(build: Callable[[], Training]) -> None:
     for line in sys.stdin:
         steps = int(line)
         dist.barrier()
-        began = time.perf_counter()
+        began, before = time.perf_counter(), time.process_time()
         for _ in range(steps):
             training.step()
         dist.barrier()
-        report(seconds=(time.perf_counter() - began) / steps)
+        seconds, cpu = time.perf_counter() - began, torch.tensor(time.process_time() - before)
+        dist.all_reduce(cpu)
+        report(seconds=seconds / steps, cpu_seconds=cpu.item() / steps)
 
 
 def report(**values: Any) -> None:
