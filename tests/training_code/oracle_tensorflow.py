@@ -20,7 +20,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-PEAK, WARM_UP, LEAST, BASE = 1e-3, 3, 0.1, 8  # as the test's arguments, with the rule square-root
+WARM_UP, LEAST, BASE = 3, 0.1, 8  # as the test's arguments, with the rule square-root
 TRAINING_CODE = Path(__file__).parents[2] / "training_code"
 
 
@@ -119,7 +119,7 @@ def main() -> None:
             at, total = epoch * steps_of_an_epoch + first / batch + 1, phase["length"] * steps_of_an_epoch
             if kind == "compiled":  # whose schedule counts steps
                 at, total = step, phase["length"]
-            rate = PEAK * math.sqrt(batch / BASE) * share_of_the_peak(at, total)
+            rate = what["peak"] * math.sqrt(batch / BASE) * share_of_the_peak(at, total)
             for number, gradient in enumerate(gradients):
                 means[number] = 0.9 * means[number] + 0.1 * gradient
                 squares[number] = 0.999 * squares[number] + 0.001 * gradient**2

@@ -200,8 +200,10 @@ def train(job: Job, cluster: Cluster | None, options: argparse.Namespace) -> Non
             if stopped := stop.agreed(progress.steps):
                 break
         seen = int(progress.losses[1])
-        # Of a stopped epoch of the service the weights are kept, and no position.
-        progress.samples = end if not stopped else begin + seen if cluster is None else begin
+        if not stopped:
+            progress.samples = end
+        elif cluster is None:
+            progress.samples = begin + seen
         if progress.samples == end:
             loss = progress.epoch_loss()
             if checkpointer.chief:
