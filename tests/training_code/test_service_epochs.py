@@ -187,6 +187,18 @@ def test_other_ranks_and_batch_sizes_continue_in_the_middle_of_an_epoch(serve: S
     assert sorted(found) == EVERYTHING
 
 
+def test_a_rank_that_is_an_epoch_further_has_read_its_shards(serve: Serve) -> None:
+    servers = addresses(serve(dataset=Lines(), shards=2, even=False))
+    other = (0, {1: {"samples": 8}}, (-1, {}))
+    with BatchReader(servers, job="job", ranks=2, gather=lambda mine: [mine, other]) as reader:
+        [mine] = reader.plan.sequences(0, 2)
+        other[1][1 - (mine.shard or 0)] = other[1].pop(1)
+        list(reader)
+        next(iter(reader))
+        shards = {mine.shard: {"samples": 100, "ended": True}, 1 - (mine.shard or 0): {"samples": 8}}
+        assert reader.state_dict() == {"epoch": 0, "samples": 108, "shards": [shards[0], shards[1]]}
+
+
 def test_a_position_of_the_middle_of_an_unordered_epoch_is_of_its_own_ranks_and_batch_size(serve: Serve) -> None:
     state = {"epoch": 0, "samples": 0, "ranks": 2, "batch_size": 8, "delivered": [[1, [3]], [1, []]]}
     with BatchReader(addresses(serve()), job="job", ordered=False) as reader:

@@ -47,7 +47,7 @@ class Sequence:
 
     def batch(self, n: int) -> tuple[int, int]:
         """The first sample of the n-th batch, and how many it has."""
-        other = self._last(n)
+        other = self._last(n) if self.last else None
         return other[:2] if other else (self.start + n * self.step + self.offset, self.size)
 
     def position(self, n: int) -> int:

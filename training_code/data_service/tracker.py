@@ -117,7 +117,7 @@ class BatchTracker:
 
     def request(self, accepts: Callable[[int], bool] = lambda sequence: True) -> Request | None:
         """The next batch to request, of the sequences that are accepted; None where none is pending."""
-        key = min((key for key in self._pending if accepts(key[1])), key=self._place, default=None)
+        key = self._first([key for key in self._pending if accepts(key[1])])
         if key is None:
             return None
         n, index = key
@@ -239,5 +239,7 @@ class BatchTracker:
 
     def _turn(self, delivered: list[int]) -> Key | None:
         """Of ordered batches the one that follows those ``delivered``."""
-        left = ((n, index) for index, n in enumerate(delivered) if n < self._ends[index])
-        return min(left, key=self._place, default=None)
+        return self._first([(n, index) for index, n in enumerate(delivered) if n < self._ends[index]])
+
+    def _first(self, keys: list[Key]) -> Key | None:
+        return keys[0] if len(keys) == 1 else min(keys, key=self._place, default=None)
