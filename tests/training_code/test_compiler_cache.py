@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import sys
 from pathlib import Path
 
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "training_code"))
+
 from common import compiler_cache
 from common.job import Job
 
