@@ -7,7 +7,7 @@ import random
 from collections.abc import Mapping
 from typing import Any
 
-from oracle import Case, Run
+from oracle import Case, Outcome, Run
 
 
 def draw(kind: str, number: int) -> Case:
@@ -233,6 +233,10 @@ QUICK = {
     "data parallel: the rate is that of warm-up, cosine and the batch over all ranks": points(
         Run(2, POINTS | {"warm-up": 2, "least-rate": 0.1, "base-batch-size": 2, "rate-rule": "square-root"})
     ),
+    "data parallel: the scale of an fp16 loss is resumed": points(
+        Run(1, {**POINTS, "batch-size": 1, "epochs": 1, "precision": "fp16"}, stop=5),
+        Run(1, {**POINTS, "batch-size": 1, "epochs": 1, "precision": "fp16"}),
+    ),
     "data parallel: another seed": points(Run(2, {**POINTS, "seed": 4})),
     "heterogeneous: 2 -> 1 ranks go on at the sample": digits(
         Run(2, DIGITS, stop=2), Run(1, {**DIGITS, "batch-size": 5})
@@ -246,7 +250,7 @@ QUICK = {
         Run(2, {**TEXTS, "microbatches": 2, "clip": 0.3}, stop=2), Run(1, {**TEXTS, "clip": 0.3, "steps": 6})
     ),
     "model parallel: microbatches are averaged, and the last step is saved": text(
-        Run(2, {**BYTES, "checkpoint-every": 3, "microbatches": 2}), Run(1, {**BYTES, "steps": 5})
+        Run(2, {**BYTES, "checkpoint-every": 3, "microbatches": 2}), Run(1, {**BYTES, "steps": 6, "batch-size": 3})
     ),
     "model parallel: the norm is that of all stages": text(Run(2, {**BYTES, "pipeline": 2, "microbatches": 2})),
     "model parallel: the command line's --weight-decay holds after a resume": text(
@@ -258,7 +262,11 @@ QUICK = {
     "Hugging Face: another batch size reads each sequence once": model(
         "qwen3", Run(2, {**TOKENS, "microbatches": 2}, stop=2), Run(1, {**TOKENS, "batch-size": 3, "evaluate-every": 4})
     ),
-    "Hugging Face: tensor parallel": model("llama", Run(2, {**TOKENS, "tensor": 2, "microbatches": 2})),
+    "Hugging Face: the last step is saved, and the command line's --weight-decay holds after a resume": model(
+        "llama",
+        Run(2, {**TOKENS, "tensor": 2, "microbatches": 2, "checkpoint-every": 3}),
+        Run(2, {**TOKENS, "tensor": 2, "weight-decay": 0.5, "steps": 6}),
+    ),
     "Hugging Face: dropout": model("gpt2", Run(2, TOKENS)),
     "Hugging Face: dropout, another seed": model("gpt2", Run(2, {**TOKENS, "seed": 14, "steps": 3})),
     "Hugging Face: dropout, resumed": model("gpt2", Run(2, TOKENS, stop=1), Run(2, TOKENS)),
@@ -269,3 +277,35 @@ QUICK = {
         Run(2, {**TOKENS, "pipeline": 2, "microbatches": 2}),
     ),
 }
+
+
+def between(outcomes: Mapping[str, Outcome]) -> list[str]:
+    """Where cases that differ in one thing do not differ as they should."""
+    found = []
+    for one, other in OF_SEEDS:
+        if {one, other} <= outcomes.keys():
+            if outcomes[one].read[:19] == outcomes[other].read[:19]:
+                found.append(f"order: of {one!r} and of another seed")
+            dropped = [
+                {digest for step in outcomes[name].dropped for digest in step if digest} for name in (one, other)
+            ]
+            if dropped[0] & dropped[1]:
+                found.append(f"dropout: of {one!r} and of another seed")
+    for one, other in OF_RESUMES:
+        if {one, other} <= outcomes.keys():
+            whole, resumed = outcomes[one], outcomes[other]
+            if whole.read != resumed.read:
+                found.append(f"order: of {one!r} and of a resumed training")
+            if whole.dropped != resumed.dropped:
+                found.append(f"dropout: of {one!r} and of a resumed training")
+    return found
+
+
+OF_SEEDS = [
+    (
+        "data parallel: the last samples of an epoch are read, and count as much as others",
+        "data parallel: another seed",
+    ),
+    ("Hugging Face: dropout", "Hugging Face: dropout, another seed"),
+]
+OF_RESUMES = [(f"Hugging Face: {name}", f"Hugging Face: {name}, resumed") for name in ("dropout", "dropout in stages")]

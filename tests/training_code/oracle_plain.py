@@ -49,6 +49,7 @@ class Different(Exception):
 class Workload:
     """A script's module and samples, and what its arguments mean."""
 
+    rounding = 1.0  # how much more the script's gradients are rounded than those of most
     progress = "epochs"  # or steps: what the training's length and its schedule count
     begins_as_recorded = False  # initial weights are not compared
     model: nn.Module
@@ -123,6 +124,8 @@ class Heterogeneous(Workload):
 
 class Images(Heterogeneous):
     """Images of one colour each, which all crops of them are too."""
+
+    rounding = 30.0  # batch norm divides by the deviation of a few samples
 
     def __init__(self, folder: Path, options: Options) -> None:
         from image_folder import ImageFolder
@@ -302,6 +305,9 @@ class Plain:
         self.numbers = {row.numpy().tobytes(): number for number, row in enumerate(self.work.inputs)}
         assert len(self.numbers) == len(self.work.inputs), "the samples of a case must differ"
         self.samples = self.steps = 0
+        self.rounding = self.work.rounding * (10_000 if first.get("precision") == "fp16" else 1)
+        self.loss_rounding = 1_000 if first.get("precision") == "fp16" else 1
+        self.scale = 2.0**16  # of the loss in fp16, which halves with each step that is left out
         self.dropped: list[list[str]] = []
         self.read: list[int] = []  # the samples' numbers, in the order in which they were read
         self.output, self.rates = "", list[float]()
@@ -343,7 +349,7 @@ class Plain:
         if not run["stop"] and self.left(options):
             self.find("steps", f"{self.left(options)} of the last run are not done")
         self.check_logged(output, first)
-        if not run["stop"]:
+        if not run["stop"] and options.get("precision") != "fp16":
             for finding in self.work.check_end(output):
                 self.find("log", finding)
 
@@ -371,8 +377,11 @@ class Plain:
             self.find("samples", f"step {at} has {len(numbers)}, not {wanted}")
         self.check_rate(options, of_ranks, batch)
         loss, count = self.gradients(options, parts)
-        self.check_parameters(at, of_ranks)
-        self.update(of_ranks)
+        if options.get("precision") == "fp16":
+            self.check_scale(of_ranks)
+        if of_ranks[0]["parameters"] or options.get("precision") != "fp16":
+            self.check_parameters(at, of_ranks)
+            self.update(of_ranks)
         self.losses.append((loss, count))
         self.evaluate(of_ranks, shares)
         self.read += numbers
@@ -466,8 +475,17 @@ class Plain:
             nn.utils.clip_grad_norm_(self.parameters.values(), clip)
         return total / count, count
 
+    def check_scale(self, of_ranks: Sequence[dict[str, Any]]) -> None:
+        scales = [record["scale"] for record in of_ranks]
+        if set(scales) != {self.scale}:
+            self.find("scale", f"of step {self.steps + 1} is {scales}, not {self.scale}")
+        if not of_ranks[0]["parameters"]:
+            self.scale /= 2
+
     def check_parameters(self, at: int, of_ranks: Sequence[dict[str, Any]]) -> None:
         seen = set()
+        gradients = [parameter.grad for parameter in self.parameters.values() if parameter.grad is not None]
+        most = GRADIENT * self.rounding * max(1.0, nn.utils.get_total_norm(gradients).item())
         for rank, record in enumerate(of_ranks):
             for name, found in record["parameters"].items():
                 seen.add(name)
@@ -477,9 +495,7 @@ class Plain:
                         "gradient",
                         f"step {at} of {name} on rank {rank} is {'missing' if theirs is None else 'too much'}",
                     )
-                elif ours is not None and (apart := difference(ours, theirs)) > GRADIENT * max(
-                    1.0, ours.abs().max().item()
-                ):
+                elif ours is not None and (apart := difference(ours, theirs)) > most:
                     self.find(
                         "gradient",
                         f"step {at} of {name} on rank {rank} by {apart:.1e} of {ours.abs().max().item():.1e}",
@@ -519,7 +535,7 @@ class Plain:
         for step, loss, rate in logged:
             if not first < int(step) <= len(self.losses):
                 self.find("loss", f"of step {step} is logged, which was not made")
-            elif not abs(float(loss) - self.losses[int(step) - 1][0]) <= LOSS:
+            elif not abs(float(loss) - self.losses[int(step) - 1][0]) <= LOSS * self.loss_rounding:
                 self.find("loss", f"of step {step} is logged as {loss}, is {self.losses[int(step) - 1][0]:.6f}")
             elif rate and abs(float(rate) - self.rates[int(step) - 1]) > 1e-6:
                 self.find("rate", f"of step {step} is logged as {rate}, is {self.rates[int(step) - 1]}")
@@ -527,7 +543,10 @@ class Plain:
         held_out = re.findall(r"^step (\d+) .*\b(?:validation_loss|held-out text) ([\d.]+)", output, re.M)
         logged_at = {int(step): float(loss) for step, loss in held_out}
         for step, evaluated in enumerate(self.evaluated[first:], start=first + 1):
-            if evaluated is not None and not abs(logged_at.get(step, math.inf) - evaluated) <= LOSS:
+            if (
+                evaluated is not None
+                and not abs(logged_at.get(step, math.inf) - evaluated) <= LOSS * self.loss_rounding
+            ):
                 self.find(
                     "loss",
                     f"of the evaluation after step {step} is logged as {logged_at.get(step)}, is {evaluated:.6f}",
@@ -547,7 +566,7 @@ class Plain:
         if len(printed) != len(means):
             self.find("loss", f"of {len(printed)} epochs is logged, not of {len(means)}")
         for epoch, (loss, mean) in enumerate(zip(printed, means, strict=False)):
-            if not abs(loss - mean) <= LOSS:
+            if not abs(loss - mean) <= LOSS * self.loss_rounding:
                 self.find("loss", f"of epoch {epoch} is logged as {loss}, is {mean:.6f}")
 
     def check_read(self) -> None:

@@ -24,6 +24,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.amp import GradScaler
 from torch.distributed.pipelining.stage import PipelineStage
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
@@ -48,7 +49,7 @@ class Recorder:
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
         """Around a run. PyTorch's functions are replaced, since hooks of modules get no named arguments."""
-        call, cross_entropy, dropout = nn.Module.__call__, F.cross_entropy, F.dropout
+        call, cross_entropy, dropout, update = nn.Module.__call__, F.cross_entropy, F.dropout, GradScaler.update
 
         def called(module: nn.Module, *inputs: Any, **named: Any) -> Any:
             if self._depth == 0 and not self._hidden():
@@ -72,6 +73,12 @@ class Recorder:
             self._add("masks", mask)
             return inputs * mask
 
+        def updated(scaler: GradScaler, *rest: Any) -> None:
+            if scaler.is_enabled():  # a step that it leaves out has no parameters
+                self.steps[-1] |= {"scale": scaler.get_scale(), "updated": True}
+                self._stop_in(len(self.steps))
+            update(scaler, *rest)
+
         def inferring(infer: Any) -> Any:
             def inferred(*inputs: Any, **named: Any) -> Any:
                 self._inferring = True
@@ -86,12 +93,14 @@ class Recorder:
         for name, trial in trials.items():
             setattr(PipelineStage, name, inferring(trial))
         nn.Module.__call__, F.cross_entropy, F.dropout = called, entropy, dropped  # type: ignore[method-assign,assignment]
+        GradScaler.update = updated  # type: ignore[method-assign,assignment]
         try:
             yield
         finally:
             for name, trial in trials.items():
                 setattr(PipelineStage, name, trial)
             nn.Module.__call__, F.cross_entropy, F.dropout = call, cross_entropy, dropout  # type: ignore[method-assign]
+            GradScaler.update = update  # type: ignore[method-assign]
 
     def _hidden(self) -> bool:
         """Whether autograd computes anew what has been recorded, or a pipeline tries its stages out, to know their shapes."""
@@ -114,6 +123,11 @@ class Recorder:
                 local(tensor).detach().clone()
             )
 
+    def _stop_in(self, step: int) -> None:
+        if step == self._stop:
+            self._stop = 0
+            signal.raise_signal(signal.SIGTERM)
+
     def step(self, optimizer: torch.optim.Optimizer, _: object, __: object) -> None:
         """The hook before each step of an optimizer."""
         if all(group["lr"] == 0 for group in optimizer.param_groups) and all(
@@ -125,8 +139,7 @@ class Recorder:
         if not self.steps or (self.steps[-1]["updated"] and not self._modules):
             self.steps.append({"updated": False, "parameters": {}})
         step = self.steps[-1]
-        if not step["updated"] and len(self.steps) == self._stop:
-            signal.raise_signal(signal.SIGTERM)
+        self._stop_in(len(self.steps))
         step["updated"] = True
         names = {
             id(parameter): plain(name) for module in self._modules for name, parameter in module.named_parameters()

@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from oracle import Outcome, run
-from oracle_cases import DRAWN, QUICK, draw
+from oracle import TRAINING_CODE, Outcome, run
+from oracle_cases import DRAWN, OF_RESUMES, OF_SEEDS, QUICK, between, draw
+from oracle_mutations import MUTATIONS
 
 SHARDS, CASES_OF_A_KIND = 10, 40
 
@@ -26,37 +27,12 @@ def test_a_script_trains_as_one_process_of_plain_pytorch(outcomes: Mapping[str, 
     assert outcomes[name].found == []
 
 
-@pytest.mark.parametrize(
-    ("script", "one", "other"),
-    [
-        (
-            "data parallel",
-            "the last samples of an epoch are read, and count as much as others",
-            "another seed",
-        ),
-        ("Hugging Face", "dropout", "dropout, another seed"),
-    ],
-)
-def test_another_seed_reads_in_another_order(
-    outcomes: Mapping[str, Outcome], script: str, one: str, other: str
+def test_another_seed_reads_and_drops_otherwise_and_a_resumed_training_as_it_would_have(
+    outcomes: Mapping[str, Outcome],
 ) -> None:
-    assert outcomes[f"{script}: {one}"].read[:19] != outcomes[f"{script}: {other}"].read[:19]
-
-
-def test_another_seed_drops_other_units(outcomes: Mapping[str, Outcome]) -> None:
-    one, other = (outcomes[f"Hugging Face: {name}"].dropped for name in ("dropout", "dropout, another seed"))
-    assert one
-    assert other
-    assert not {digest for step in one for digest in step} & {digest for step in other for digest in step}
-
-
-@pytest.mark.parametrize("name", ["dropout", "dropout in stages"])
-def test_a_resumed_training_reads_and_drops_what_it_would_have_without_the_interruption(
-    outcomes: Mapping[str, Outcome], name: str
-) -> None:
-    whole, resumed = outcomes[f"Hugging Face: {name}"], outcomes[f"Hugging Face: {name}, resumed"]
-    assert whole.dropped
-    assert (whole.read, whole.dropped) == (resumed.read, resumed.dropped)
+    assert {name for pair in OF_SEEDS + OF_RESUMES for name in pair} <= outcomes.keys()
+    assert outcomes[OF_RESUMES[0][0]].dropped[0][0]
+    assert between(outcomes) == []
 
 
 @pytest.mark.soak
@@ -66,3 +42,15 @@ def test_a_script_of_any_ranks_and_arguments_trains_as_one_process_of_plain_pyto
         f"{kind} {number}": draw(kind, number) for kind in DRAWN for number in range(shard, CASES_OF_A_KIND, SHARDS)
     }
     assert {name: outcome.found for name, outcome in run(cases, tmp_path).items() if outcome.found} == {}
+
+
+@pytest.mark.parametrize("name", MUTATIONS)
+def test_the_code_has_what_a_planted_bug_replaces(name: str) -> None:
+    mutation = MUTATIONS[name]
+    assert mutation.old in (TRAINING_CODE / mutation.file).read_text()
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", MUTATIONS)
+def test_the_quick_cases_find_a_planted_bug(tmp_path: Path, name: str) -> None:
+    assert MUTATIONS[name].find(tmp_path)
