@@ -26,7 +26,7 @@ def counted(targets: Tensor, group: ProcessGroup | None = None) -> Tensor:
 
 
 def token_loss(
-    logits: Tensor, targets: Tensor, count: Tensor | int, shares: int = 1, label_smoothing: float = 0.0
+    logits: Tensor, targets: Tensor, count: Tensor | int, shares: Tensor | int = 1, label_smoothing: float = 0.0
 ) -> Tensor:
     """This rank's part of the mean cross-entropy of ``count`` targets, which is the mean of the parts of ``shares`` ranks.
 

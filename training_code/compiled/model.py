@@ -39,7 +39,7 @@ class LanguageModel(nn.Module):
         for table in (self.tokens, self.positions):
             nn.init.normal_(table.weight, std=0.02)
 
-    def forward(self, tokens: Tensor, targets: Tensor, count: Tensor, shares: int = 1) -> Tensor:
+    def forward(self, tokens: Tensor, targets: Tensor, count: Tensor, shares: Tensor | int = 1) -> Tensor:
         """``token_loss`` of the predictions for ``tokens``, int64 [n, length], in which ``count`` targets count."""
         embedded = self.tokens(tokens) + self.positions.weight[: tokens.shape[1]]
         logits = F.linear(self.norm(self.blocks(embedded)), self.tokens.weight)

@@ -101,8 +101,8 @@ def step(
     optimizer: torch.optim.Optimizer,
     precision: Precision,
     batch: tuple[Tensor, Tensor],
+    shares: Tensor,
     options: argparse.Namespace,
-    ranks: int,
 ) -> Tensor:
     """Tokens, and the number of targets over all ranks, to this rank's part of the loss; without reading a value."""
     tokens, count = batch
@@ -110,7 +110,7 @@ def step(
     for number, part in enumerate(tokens.chunk(options.microbatches), start=1):
         sync_gradients(model, number == options.microbatches)
         with precision.autocast():
-            loss = model(*inputs_and_targets(part), count, ranks)
+            loss = model(*inputs_and_targets(part), count, shares)
         precision.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
         whole += loss.detach()
     require_finite(whole, "loss")
@@ -167,6 +167,9 @@ def train(job: Job, options: argparse.Namespace, device: torch.device, stop: Sto
     if compiled:
         compiler_cache.load(job)
     model, guard = parallel(whole, job, options), Guard(fail=options.on_recompile == "fail")
+    shares = torch.tensor(
+        job.ranks, device=device
+    )  # no constant of the graph, which other ranks then find in the cache
     length = options.sequence if options.pad == "sequence" else None
     data = batches_from(progress.samples, text, order, job, options, length)
     freeze_objects()
@@ -177,7 +180,7 @@ def train(job: Job, options: argparse.Namespace, device: torch.device, stop: Sto
         seed_step(options.seed, progress.samples, job.rank)
         batch = to_device(tokens, device), to_device(count, device)
         with guard.step(done) if compiled else nullcontext():
-            loss = step(model, optimizer, precision, batch, options, job.ranks)
+            loss = step(model, optimizer, precision, batch, shares, options)
         if compiled and done == first:
             compiler_cache.save(job)
         progress.steps, progress.samples = done, progress.samples + samples
