@@ -175,7 +175,7 @@ with process_group(job) as device:
     run("--batch-size", "4", "--steps", "2")
     run("--batch-size", "8", "--steps", "4", "--weight-decay", "0.25", "--learning-rate", "0.5")
     found |= {"groups": [[group["lr"], group["weight_decay"]] for group in found["groups"]]}
-    for other in ("--seed 4", "--context 8", "--hidden 32", "--text-bytes 10000", "--batch-size 2000"):
+    for other in ("--seed 4", "--context 8", "--hidden 32", "--text-bytes 10000", "--batch-size 2000", "--vocabulary 99"):
         run("--steps", "5", *other.split())
 found |= {"read": read, "seeded": seeded, "kept": sorted(path.name for path in job.checkpoints.iterdir())}
 print("\\n" + json.dumps(found))
@@ -213,6 +213,7 @@ def test_what_gives_a_checkpoint_another_meaning_and_a_batch_beyond_the_text_are
         "sequences of the text must be 1249 as in",
         "batch_size must be at most the sequences of an epoch, 1249",
     ]
+    beginnings += ["vocabulary must be more than the text's largest byte, "]
     assert len(resumed["refused"]) == len(beginnings)
     for error, beginning in zip(resumed["refused"], beginnings, strict=True):
         assert error.startswith(beginning)

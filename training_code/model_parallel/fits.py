@@ -17,6 +17,7 @@ more for fragments. Compiled layers (``--compiler inductor``) save less; they ar
 from __future__ import annotations
 
 import argparse
+import gc
 import importlib.util
 import json
 import multiprocessing
@@ -158,6 +159,7 @@ def predict_rank(
             saved = Saved()  # whose hooks keep some tensors longer, so that the peak is another step's
             with torch.autograd.graph.saved_tensors_hooks(saved.pack, saved.unpack):
                 step()  # allocates the optimizer's state, and lets DTensor find the layout of each operation
+            gc.collect()  # fake tensors are in cycles, which are to be gone by the peak
             allocations.reset()
             step()
             parameters = sum(local_size(module)[1] for module in modules)

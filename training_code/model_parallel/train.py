@@ -69,7 +69,10 @@ def layer_numbers(text: str) -> list[int]:
 
 
 def corpus_of(job: Job, options: argparse.Namespace) -> Windows:
-    corpus = Windows(text(job.channels.get("text"), options.text_bytes), options.context, options.seed)
+    found = text(job.channels.get("text"), options.text_bytes)
+    if (largest := int(found.max())) >= options.vocabulary:
+        raise ValueError(f"vocabulary must be more than the text's largest byte, {largest}, got {options.vocabulary}")
+    corpus = Windows(found, options.context, options.seed)
     check_corpus(corpus, options.batch_size)
     return corpus
 
