@@ -139,6 +139,25 @@ def record(
     return {name: f"end: of its set of ranks: {printed[-500:]}" for name in names if name not in ended[:-1]}
 
 
+def refused(kind: str, data: Mapping[str, Any], options: Mapping[str, Any], folder: Path) -> str:
+    """What a script prints that does not begin to train; without ``data``, by what it has of its own."""
+    of, channels = KINDS[kind], dict[str, str]()
+    if data:
+        DATA[kind](folder / "inputs", **data)
+        channels = {f"SM_CHANNEL_{name.upper()}": str(folder / "inputs" / name) for name in of.channels}
+    paths = os.pathsep.join(str(TRAINING_CODE / path) for path in ("", *of.paths))
+    environment = {
+        "PATH": os.environ["PATH"],
+        "PYTHONPATH": paths,
+        "SM_CHANNELS": json.dumps(of.channels if data else []),
+    }
+    command = [TRAINING_CODE / of.script, *arguments(options)]
+    with preloaded.start(command, cwd=folder, env=environment | channels, forkserver=True) as program:
+        printed = program.communicate()[0]
+        assert program.wait() != 0, printed
+    return printed
+
+
 def arguments(options: Mapping[str, Any]) -> list[str]:
     given = {name: value for name, value in options.items() if value is not False}
     return [f"--{name}" if value is True else f"--{name}={value}" for name, value in given.items()]

@@ -85,7 +85,7 @@ def draw_compiled(chosen: random.Random) -> Case:
 def draw_huggingface(chosen: random.Random) -> Case:
     model = chosen.choice(["llama", "qwen3", "gpt2", "gpt2"])
     context, files = 8, chosen.randrange(1, 3)
-    tokens = chosen.randrange(80, 160)
+    tokens = chosen.randrange(140, 200)  # more than a batch
     data = {"model": model, "files": files, "tokens": tokens}
     options = {"context": context, "seed": chosen.randrange(100), "steps": chosen.randrange(3, 9), **schedule(chosen)}
     options |= {"weight-decay": chosen.choice([0.0, 0.1]), "clip": chosen.choice([0.0, 0.3, 1.0]), "log-every": 1}
@@ -109,7 +109,7 @@ def draw_huggingface(chosen: random.Random) -> Case:
 
 
 def draw_model_parallel(chosen: random.Random) -> Case:
-    data = {"files": chosen.randrange(1, 4), "length": chosen.randrange(60, 120)}
+    data = {"files": chosen.randrange(1, 4), "length": chosen.randrange(190, 230)}  # more than a batch
     length = data["files"] * data["length"]
     options = {
         "layers": 4,
@@ -233,9 +233,13 @@ QUICK = {
     "data parallel: the rate is that of warm-up, cosine and the batch over all ranks": points(
         Run(2, POINTS | {"warm-up": 2, "least-rate": 0.1, "base-batch-size": 2, "rate-rule": "square-root"})
     ),
-    "data parallel: the scale of an fp16 loss is resumed": points(
-        Run(1, {**POINTS, "batch-size": 1, "epochs": 1, "precision": "fp16"}, stop=5),
-        Run(1, {**POINTS, "batch-size": 1, "epochs": 1, "precision": "fp16"}),
+    "data parallel: the scale of an fp16 loss, which large gradients lower, is resumed": Case(
+        "data_parallel",
+        {"points": 19, "reach": 50},
+        [
+            Run(1, {**POINTS, "batch-size": 1, "epochs": 1, "precision": "fp16"}, stop=8),
+            Run(1, {**POINTS, "batch-size": 1, "epochs": 1, "precision": "fp16"}),
+        ],
     ),
     "data parallel: another seed": points(Run(2, {**POINTS, "seed": 4})),
     "heterogeneous: 2 -> 1 ranks go on at the sample": digits(

@@ -11,10 +11,13 @@ import numpy as np
 from PIL import Image
 
 
-def make_points(folder: Path, points: int) -> None:
+def make_points(folder: Path, points: int, reach: float = 2) -> None:
     (folder / "points").mkdir(parents=True)
     chosen = random.Random(points)
-    rows = [f"{chosen.uniform(-2, 2):.6f},{chosen.uniform(-2, 2):.6f},{chosen.randrange(2)}" for _ in range(points)]
+    rows = [
+        f"{chosen.uniform(-reach, reach):.6f},{chosen.uniform(-reach, reach):.6f},{chosen.randrange(2)}"
+        for _ in range(points)
+    ]
     (folder / "points" / "points.csv").write_text("\n".join(["x,y,spiral", *rows]))
 
 

@@ -96,7 +96,10 @@ MUTATIONS = {
         "data parallel: the rate",
     ),
     "the optimizer's state is not resumed": Mutation(
-        "common/checkpoints.py", 'loaded["optimizer"].get(name, value)', "value", RESUMED
+        "common/checkpoints.py",
+        "dcp.load(loaded, checkpoint_id=source)",
+        'dcp.load({"model": loaded["model"]}, checkpoint_id=source)',
+        RESUMED,
     ),
     "the checkpoint's weight decay wins": Mutation(
         "common/checkpoints.py",

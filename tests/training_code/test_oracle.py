@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from oracle import TRAINING_CODE, Outcome, run
+from oracle import TRAINING_CODE, Outcome, refused, run
 from oracle_cases import DRAWN, OF_RESUMES, OF_SEEDS, QUICK, between, draw
 from oracle_mutations import MUTATIONS
 
@@ -33,6 +33,24 @@ def test_another_seed_reads_and_drops_otherwise_and_a_resumed_training_as_it_wou
     assert {name for pair in OF_SEEDS + OF_RESUMES for name in pair} <= outcomes.keys()
     assert outcomes[OF_RESUMES[0][0]].dropped[0][0]
     assert between(outcomes) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "refusal"),
+    [
+        ("data_parallel", {"batch-size": 2000}, "from 1 to the number of samples, 1000, like 64, got 2000"),
+        ("heterogeneous", {"epochs": 1, "workers": 1}, "at least one sample"),
+    ],
+)
+def test_a_run_that_would_train_nothing_is_refused(
+    tmp_path: Path, kind: str, options: Mapping[str, int], refusal: str
+) -> None:
+    inputs = (
+        {} if kind == "data_parallel" else {"digits": 1}
+    )  # the data parallel script has a thousand points of its own
+    printed = refused(kind, inputs, options, tmp_path)
+    assert refusal in printed
+    assert not (tmp_path / "output" / "model").exists()
 
 
 @pytest.mark.soak
