@@ -101,7 +101,9 @@ class Microbatches:
         """Set the loss of the step's batch, by the number of its targets that count."""
         self._of_targets = partial(token_loss, count=counted(targets), shares=dist.get_world_size())
         if self._head is not None:
-            self._head.loss = self._of_targets
+            self._head.loss = (
+                self._scaled
+            )  # whose gradients are computed with the loss, and would be 0 without the scale
 
     def of_microbatch(self, model: nn.Module, tokens: Tensor, targets: Tensor) -> Tensor:
         """The scaled loss of one, of a model with its last stage."""
@@ -116,8 +118,11 @@ class Microbatches:
         return self._of_output(output, targets)
 
     def _of_output(self, output: Tensor, targets: Tensor) -> Tensor:
-        """The scaled loss, by logits, or by the loss that the head has returned."""
-        return self.scale.scaled(self._of_targets(output, targets) if output.ndim else output)
+        """The scaled loss, by logits, unless the head has returned it."""
+        return self._scaled(output, targets) if output.ndim else output
+
+    def _scaled(self, logits: Tensor, targets: Tensor) -> Tensor:
+        return self.scale.scaled(self._of_targets(logits, targets))
 
     def _accumulated(self, tokens: Tensor, targets: Tensor, backward: bool) -> list[Tensor]:
         [model], parts, losses = self.stage_modules.values(), self.degrees.microbatches, list[Tensor]()
