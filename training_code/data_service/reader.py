@@ -263,9 +263,9 @@ class BatchReader:
         """
         samples, shards, delivered = int(state.get("samples", 0)), state.get("shards", ()), state.get("delivered", ())
         for name, value in {"ranks": self._ranks, "batch_size": self.plan.batch_size}.items() if delivered else ():
-            if state[name] != value:
+            if state.get(name) != value:
                 where = "state_dict was called in the middle of an epoch that is read with ordered=False"
-                raise ValueError(f"{name} must be {state[name]}, as where {where}, got {value}")
+                raise ValueError(f"{name} must be {state.get(name)}, as where {where}, got {value}")
         if (samples or shards or delivered) and (len(shards) or None) != self.plan.shards:
             what = f"shards={len(shards)}" if shards else "no shards, of a map-style dataset"
             raise ValueError(f"state_dict must be of as many shards as are read now, {self.plan.shards}, got {what}")

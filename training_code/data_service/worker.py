@@ -149,7 +149,7 @@ class Worker:
         """It at the order's first sample; what precedes is read again where the dataset has no state of its own."""
         shard = self._shards.get(number)
         known = order.state is not None
-        begun = shard is not None and shard.epoch == order.epoch and shard.kept_from <= order.first
+        begun = shard is not None and shard.epoch == order.epoch and (shard.at <= order.first or shard.has_part(order))
         if shard is None or not begun or (known and shard.at < order.first):
             # Each pass has the dataset as it was pickled, whatever another pass has done to it.
             dataset, _, _, initialize = pickle.loads(self._payload)
@@ -196,14 +196,15 @@ class _Shard:
         self._kept: list[Any] = []
         self._iterator: Iterator[Any] | None = None
 
-    @property
-    def kept_from(self) -> int:
-        return self.at - len(self._kept)
+    def has_part(self, order: Order) -> bool:
+        """Whether it is a part of the last batch; all of that is made anew, with its own random numbers."""
+        kept = len(self._kept)
+        return self.at - kept <= order.first and order.first + order.size <= self.at and order.size < kept
 
     def read(self, first: int, size: int) -> list[Any]:
         """The next samples, or some of the last ones again, which are kept until then; fewer at the end."""
         if first < self.at:
-            return self._kept[first - self.kept_from :][:size]
+            return self._kept[first - self.at :][:size]
         return self.take(size)
 
     def take(self, size: int) -> list[Any]:
