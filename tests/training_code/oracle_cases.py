@@ -177,31 +177,12 @@ DIGITS = {"epochs": 2, "seed": 5, "workers": 1, "learning-rate": 0.01, "batch-si
 PHOTOS = {"epochs": 2, "seed": 7, "workers": 1, "learning-rate": 0.1, "base-batch-size": 16, "least-rate": 0.0}
 PHOTOS |= {"warm-up-epochs": 1, "classes": 5, "depth": 26, "width": 4, "size": 64, "precision": "fp32", "log-every": 1}
 PHOTOS |= {"smoothing": 0.1, "weight-decay": 0.01, "batch-size": 4}
-BYTES = {
-    "layers": 4,
-    "width": 16,
-    "heads": 4,
-    "hidden": 32,
-    "context": 8,
-    "vocabulary": 128,
-    "text-bytes": 150,
-    "seed": 11,
-}
-BYTES |= {
-    "steps": 4,
-    "learning-rate": 0.01,
-    "log-every": 1,
-    **STEPPED,
-    "batch-size": 4,
-    "weight-decay": 0.1,
-    "clip": 0.3,
-}
-TOKENS = {"context": 8, "seed": 13, "steps": 4, "learning-rate": 0.01, "warm-up": 2, "least-rate": 0.1, "log-every": 1}
-TOKENS |= {**STEPPED, "batch-size": 4, "weight-decay": 0.1, "clip": 0.3, "loss-chunk": 5}
-
-
-TEXTS = {"sequence": 12, "width": 16, "layers": 1, "heads": 2, "preprocessing-workers": 0, "log-every": 1, "seed": 9}
-TEXTS |= {"steps": 4, "learning-rate": 0.01, "batch-size": 4, "weight-decay": 0.1}
+STEPS = {"steps": 4, "learning-rate": 0.01, "warm-up": 2, "least-rate": 0.1, "log-every": 1, "batch-size": 4}
+STEPS |= {"weight-decay": 0.1}
+TEXTS = {**STEPS, "sequence": 12, "width": 16, "layers": 1, "heads": 2, "preprocessing-workers": 0, "seed": 9}
+BYTES = {**STEPS, **STEPPED, "layers": 4, "width": 16, "heads": 4, "hidden": 32, "context": 8, "vocabulary": 128}
+BYTES |= {"text-bytes": 150, "seed": 11, "clip": 0.3}
+TOKENS = {**STEPS, **STEPPED, "context": 8, "seed": 13, "clip": 0.3, "loss-chunk": 5}
 
 
 def points(*runs: Run) -> Case:

@@ -97,8 +97,8 @@ MUTATIONS = {
     ),
     "the optimizer's state is not resumed": Mutation(
         "common/checkpoints.py",
-        "dcp.load(loaded, checkpoint_id=source)",
-        'dcp.load({"model": loaded["model"]}, checkpoint_id=source)',
+        "dcp.load(loaded, ",
+        'dcp.load({"model": loaded["model"]}, ',
         RESUMED,
     ),
     "the checkpoint's weight decay wins": Mutation(
