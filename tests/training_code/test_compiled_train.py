@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import io
 import os
 import re
@@ -20,8 +19,6 @@ from preloaded import start
 
 sys.path.insert(0, str(TRAINING_CODE))
 
-from common import compiler_cache
-from common.job import Job
 from common.order import Order
 
 STEPS = ("--steps=50", "--checkpoint-every=20")
@@ -128,19 +125,6 @@ def test_a_job_that_goes_on_elsewhere_finds_all_graphs_that_the_first_compiled_i
     again = run(tmp_path, "--steps=3", TRAINING_COMPILER="inductor", TORCHINDUCTOR_CACHE_DIR=str(machine))
     assert "compilations 1, 2 graphs from the cache" in again.output
     assert list(again.losses.values()) == list(compiled.losses.values())[:3], again.output
-
-
-def test_the_first_host_alone_saves_what_was_compiled(
-    tmp_path: Path, compiled: Ended, compiled_folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "cache"))
-    jobs = [Job.here({"SM_MODEL_DIR": str(folder / "output" / "model")}) for folder in (compiled_folder, tmp_path)]
-    assert compiled.code == 0, compiled.output
-    compiler_cache.load(jobs[0])
-    compiler_cache.save(dataclasses.replace(jobs[1], rank=2, ranks=4, local_rank=0, local_ranks=2))
-    assert not jobs[1].checkpoints.exists()
-    compiler_cache.save(dataclasses.replace(jobs[1], rank=1, ranks=4, local_rank=1, local_ranks=2))
-    assert [file.name for file in (jobs[1].checkpoints / "compiler-cache").iterdir()] == ["1.bin"]
 
 
 def test_a_run_told_to_end_goes_on_exactly_where_it_was(tmp_path: Path, compiled: Ended, cache: dict[str, str]) -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from torch.compiler._cache import CacheArtifactManager
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "training_code"))
 
@@ -43,7 +45,34 @@ def test_inductors_own_folder_is_not_among_what_is_uploaded(
     assert ("TORCHINDUCTOR_CACHE_DIR" in os.environ) is kept
 
 
+@pytest.fixture
+def compiled_code() -> Iterator[None]:
+    """As a compilation records it in this process; of the kind of sizes that have changed, which needs no compiler."""
+    with CacheArtifactManager.with_fresh_cache():
+        CacheArtifactManager.record_artifact("pgo", "key", b"content")
+        yield
+
+
+def ranks_that_save(job: Job) -> list[str]:
+    for rank in range(4):
+        compiler_cache.save(dataclasses.replace(job, rank=rank, ranks=4, local_rank=rank % 2, local_ranks=2))
+    return sorted(str(file.relative_to(job.checkpoints)) for file in job.checkpoints.rglob("*") if file.is_file())
+
+
+@pytest.mark.usefixtures("compiled_code")
+def test_each_local_rank_of_the_first_host_saves_one_file(job: Job) -> None:
+    assert ranks_that_save(job) == ["compiler-cache/0.bin", "compiler-cache/1.bin"]
+
+
 def test_what_was_not_compiled_is_not_saved(job: Job) -> None:
-    for rank, local_rank in ((0, 0), (1, 1), (2, 0)):
-        compiler_cache.save(dataclasses.replace(job, rank=rank, ranks=4, local_rank=local_rank, local_ranks=2))
-    assert not job.checkpoints.exists()
+    with CacheArtifactManager.with_fresh_cache():
+        assert ranks_that_save(job) == []
+
+
+@pytest.mark.usefixtures("compiled_code")
+def test_a_file_that_is_cut_is_a_warning(job: Job) -> None:
+    compiler_cache.save(job)
+    file = job.checkpoints / "compiler-cache" / "0.bin"
+    file.write_bytes(file.read_bytes()[:-3])
+    with pytest.warns(UserWarning, match="0.bin has no compiled code that can be read"):
+        compiler_cache.load(job)
