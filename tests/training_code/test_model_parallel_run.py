@@ -208,9 +208,9 @@ def test_the_last_step_has_a_checkpoint(resumed: dict[str, Any]) -> None:
 def test_what_gives_a_checkpoint_another_meaning_and_a_batch_beyond_the_text_are_refused(
     resumed: dict[str, Any],
 ) -> None:
-    beginnings = ["seed must be 3 as in", "sequences of the text must be 1249 as in", "hidden must be 16 as in"]
+    beginnings = ["seed must be 3 as in", "sequences must be 1249 as in", "hidden must be 16 as in"]
     beginnings += [
-        "sequences of the text must be 1249 as in",
+        "sequences must be 1249 as in",
         "batch_size must be at most the sequences of an epoch, 1249",
     ]
     beginnings += ["vocabulary must be more than the text's largest byte, "]

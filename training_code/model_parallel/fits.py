@@ -189,12 +189,11 @@ Built = tuple[list[nn.Module], list[torch.optim.Optimizer], Callable[[], object]
 def huggingface(script: Any, options: argparse.Namespace, degrees: Degrees, mesh: DeviceMesh, folder: Path) -> Built:
     if degrees.pipeline > 1:
         raise ValueError(f"pipeline must be 1 for a prediction of a model of transformers, got {degrees.pipeline}")
-    model = script.parallel_model(folder, degrees, mesh, options.batch_size, options.seed)
-    groups = script.optimization.parameter_groups(model, options.weight_decay)
-    optimizer = torch.optim.AdamW(groups, lr=options.learning_rate, fused=True)
+    options.compiler = "none"
+    microbatches, optimizer = script.microbatches_and_optimizer(folder, options, degrees, mesh, torch.device("cpu"))
     tokens = torch.zeros(options.batch_size // degrees.data, options.context, dtype=torch.long)
-    microbatches = script.microbatches_of(model, options, degrees, mesh, torch.device("cpu"))
-    return [model], [optimizer], lambda: microbatches.step([optimizer], tokens, tokens, options.clip)
+    modules = list(microbatches.stage_modules.values())
+    return modules, [optimizer], lambda: microbatches.step([optimizer], tokens, tokens, options.clip)
 
 
 def transformer(script: Any, options: argparse.Namespace, degrees: Degrees, mesh: DeviceMesh) -> Built:

@@ -9,6 +9,8 @@ from typing import Any, Protocol
 
 import torch
 import torch.distributed as dist
+from common.checkpoints import Checkpointer
+from common.job import Job
 from common.loss import IGNORED, counted, token_loss
 from common.optimization import clip_gradients, require_finite, sync_gradients
 from common.process_group import to_device
@@ -171,6 +173,12 @@ class Microbatches:
         for module in self.stage_modules.values():
             module.train()
         return summed / count
+
+    def checkpointer(self, job: Job, optimizers: Iterable[Optimizer], batch_size: int, **fixed: object) -> Checkpointer:
+        """Of the modules and the loss scale; ``fixed`` are the settings that a resumed run must have too."""
+        free = {"batch_size": batch_size, **self.degrees.named}
+        states = {"loss_scale": self.scale} if self.scale.enabled else {}
+        return Checkpointer(job, self.stage_modules.values(), optimizers, fixed=fixed, free=free, states=states)
 
     def whole(self, loss: Tensor) -> float:
         """The batch's loss by every rank's part; the host waits for it."""

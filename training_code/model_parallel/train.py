@@ -23,7 +23,7 @@ from itertools import count
 import torch
 from arguments import compilation_of, is_kept, parser_of
 from common import compiler_cache
-from common.checkpoints import Checkpointer, Progress
+from common.checkpoints import Progress
 from common.job import Job
 from common.optimization import parameter_groups, set_learning_rate
 from common.process_group import freeze_objects, process_group
@@ -169,14 +169,8 @@ def train(job: Job, options: argparse.Namespace, device: torch.device, watch: Wa
     training = Training(options, degrees, device)
     say(training.describe(job))
     microbatches, mesh = training.microbatches, training.mesh
-    checkpointer = Checkpointer(
-        job,
-        training.stage_modules.values(),
-        training.optimizers,
-        fixed={"seed": options.seed, "sequences of the text": len(corpus), **vars(training.config)},
-        free={"batch_size": options.batch_size, **degrees.named},
-        states={"loss_scale": microbatches.scale} if microbatches.scale.enabled else {},
-    )
+    fixed = {"seed": options.seed, "sequences": len(corpus), **vars(training.config)}
+    checkpointer = microbatches.checkpointer(job, training.optimizers, options.batch_size, **fixed)
     progress = checkpointer.restore()
     before = progress.steps
     if job.rank == 0:

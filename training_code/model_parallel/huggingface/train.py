@@ -19,7 +19,7 @@ from pathlib import Path
 import torch
 from arguments import compilation_of, is_kept, parser_of
 from common import compiler_cache, optimization
-from common.checkpoints import Checkpointer, Progress
+from common.checkpoints import Progress
 from common.job import Job
 from common.process_group import freeze_objects, process_group
 from common.schedule import scheduled_rate
@@ -61,13 +61,15 @@ def corpora(job: Job, options: argparse.Namespace) -> tuple[TokenShards, TokenSh
 # -- Model ------------------------------------------------------------------------------------------------------------
 
 
-def model_and_optimizer(
-    source: Path, options: argparse.Namespace, degrees: Degrees, mesh: DeviceMesh
-) -> tuple[PreTrainedModel, torch.optim.Optimizer]:
-    """This rank's shards of the folder's model, and AdamW on them: matrices decay, and vectors do not."""
+def microbatches_and_optimizer(
+    source: Path, options: argparse.Namespace, degrees: Degrees, mesh: DeviceMesh, device: torch.device
+) -> tuple[Microbatches, torch.optim.Optimizer]:
+    """What takes a step with this rank's shards of the folder's model, and AdamW: matrices decay, and vectors do not."""
     model = parallel_model(source, degrees, mesh, options.batch_size, options.seed, compilation_of(options))
+    stage_modules, scale = {mesh.get_local_rank("pipeline"): model}, LossScale(degrees.precision)
     groups = optimization.parameter_groups(model, options.weight_decay)
-    return model, torch.optim.AdamW(groups, lr=options.learning_rate, fused=True)
+    optimizer = torch.optim.AdamW(groups, lr=options.learning_rate, fused=True)
+    return Microbatches(stage_modules, degrees, mesh, device, scale, options, logits_of), optimizer
 
 
 # -- Step -------------------------------------------------------------------------------------------------------------
@@ -75,14 +77,6 @@ def model_and_optimizer(
 
 def logits_of(model: PreTrainedModel, tokens: Tensor) -> Tensor:
     return model(input_ids=tokens, use_cache=False).logits
-
-
-def microbatches_of(
-    model: PreTrainedModel, options: argparse.Namespace, degrees: Degrees, mesh: DeviceMesh, device: torch.device
-) -> Microbatches:
-    """What takes a step: forward and backward, the agreement of all ranks that it is finite, clipping, and the optimizer's."""
-    stage_modules = {mesh.get_local_rank("pipeline"): model}
-    return Microbatches(stage_modules, degrees, mesh, device, LossScale(degrees.precision), options, logits_of)
 
 
 # -- Run --------------------------------------------------------------------------------------------------------------
@@ -93,16 +87,9 @@ def train(job: Job, options: argparse.Namespace, device: torch.device, watch: Wa
     mesh, size = mesh_of(degrees, device.type), options.batch_size
     corpus, evaluated = corpora(job, options)
     share = partial(share_of, size=size, degrees=degrees, mesh=mesh)
-    model, optimizer = model_and_optimizer(source, options, degrees, mesh)
-    microbatches = microbatches_of(model, options, degrees, mesh, device)
-    checkpointer = Checkpointer(
-        job,
-        [model],
-        [optimizer],
-        fixed={"seed": options.seed, "context": options.context, "sequences of the tokens": len(corpus)},
-        free={"batch_size": size, **degrees.named},
-        states={"loss_scale": microbatches.scale} if microbatches.scale.enabled else {},
-    )
+    microbatches, optimizer = microbatches_and_optimizer(source, options, degrees, mesh, device)
+    fixed = {"seed": options.seed, "context": options.context, "sequences": len(corpus)}
+    checkpointer = microbatches.checkpointer(job, [optimizer], size, **fixed)
     progress = checkpointer.restore()
     first = progress.steps + 1
     if job.rank == 0:
@@ -140,6 +127,7 @@ def train(job: Job, options: argparse.Namespace, device: torch.device, watch: Wa
                 print(f"rank {job.rank} on {job.host} stops after step {done}, with a checkpoint\n", end="", flush=True)
                 return
     checkpointer.wait()
+    [model] = microbatches.stage_modules.values()
     export(model, source, job.model, mesh)
 
 
