@@ -61,6 +61,7 @@ class Case:
     kind: str
     data: Mapping[str, Any]  # the sizes of the dataset
     runs: Sequence[Run]
+    twin: str = ""  # a case that has the same inputs, for runs that are not watched
 
 
 @dataclasses.dataclass(frozen=True)
@@ -129,6 +130,7 @@ def record(
     file = folder / f"turn-{turn}-ranks-{ranks}.json"
     file.write_text(json.dumps(runs))
     environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "HF_HUB_OFFLINE": "1"}
+    environment |= {"TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor")}
     with preloaded.start(
         [HERE / "oracle_record.py", file], cwd=folder, env=environment, ranks=ranks, forkserver=True
     ) as program:

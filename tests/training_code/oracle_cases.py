@@ -264,6 +264,24 @@ QUICK = {
 }
 
 
+# What inductor compiles is not watched, and has the inputs of a twin that is not compiled.
+INDUCTOR = {
+    "compiled": {
+        "not compiled": texts(Run(2, {**TEXTS, "microbatches": 2, "clip": 0.3})),
+        "compiled": dataclasses.replace(
+            texts(Run(2, {**TEXTS, "microbatches": 2, "clip": 0.3, "compiler": "inductor"}, watched=False)),
+            twin="not compiled",
+        ),
+    },
+    "model parallel": {
+        "not compiled": text(Run(2, {**BYTES, "microbatches": 2})),
+        "compiled": dataclasses.replace(
+            text(Run(2, {**BYTES, "microbatches": 2, "compiler": "inductor"}, watched=False)), twin="not compiled"
+        ),
+    },
+}
+
+
 def between(outcomes: Mapping[str, Outcome]) -> list[str]:
     """Where cases that differ in one thing do not differ as they should."""
     found = []

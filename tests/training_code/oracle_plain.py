@@ -305,7 +305,8 @@ class Plain:
         self.numbers = {row.numpy().tobytes(): number for number, row in enumerate(self.work.inputs)}
         assert len(self.numbers) == len(self.work.inputs), "the samples of a case must differ"
         self.samples = self.steps = 0
-        self.rounding = self.work.rounding * (10_000 if first.get("precision") == "fp16" else 1)
+        self.rounding = 10.0 if first.get("compiler") == "inductor" else self.work.rounding
+        self.rounding *= 10_000 if first.get("precision") == "fp16" else 1
         self.loss_rounding = 1_000 if first.get("precision") == "fp16" else 1
         self.scale = 2.0**16  # of the loss in fp16, which halves with each step that is left out
         self.dropped: list[list[str]] = []
@@ -337,6 +338,9 @@ class Plain:
     def follow(self, run: dict[str, Any], folder: Path) -> None:
         options, ranks = run["options"], run["ranks"]
         records = [torch.load(folder / f"rank-{rank}.pt") for rank in range(ranks)]
+        if not run["watched"]:
+            twin = self.folder.parent / self.case["twin"] / folder.name
+            records = [self.named(record, torch.load(twin / f"rank-{rank}.pt")) for rank, record in enumerate(records)]
         output, first = (folder / "rank-0.txt").read_text(), len(self.losses)
         if len({len(record) for record in records}) > 1:
             self.find("steps", f"of the ranks: {[len(record) for record in records]}")
@@ -352,6 +356,15 @@ class Plain:
         if not run["stop"] and options.get("precision") != "fp16":
             for finding in self.work.check_end(output):
                 self.find("log", finding)
+
+    def named(self, record: list[dict[str, Any]], twin: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """A record of the optimizer alone, with what its twin's run has read, and the parameters by name, not by number."""
+        parameters = self.parameters.items()
+        names = [name for name, one in parameters if one.ndim > 1] + [name for name, one in parameters if one.ndim < 2]
+        return [
+            {**seen, "parameters": dict(zip(names, step["parameters"].values(), strict=True))}
+            for step, seen in zip(record, twin, strict=True)
+        ]
 
     @torch.no_grad()
     def begin(self, of_ranks: Sequence[dict[str, Any]]) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from oracle import TRAINING_CODE, Outcome, refused, run
-from oracle_cases import DRAWN, OF_RESUMES, OF_SEEDS, QUICK, between, draw
+from oracle_cases import DRAWN, INDUCTOR, OF_RESUMES, OF_SEEDS, QUICK, between, draw
 from oracle_mutations import MUTATIONS
 
 SHARDS, CASES_OF_A_KIND = 10, 40
@@ -60,6 +60,15 @@ def test_a_script_of_any_ranks_and_arguments_trains_as_one_process_of_plain_pyto
         f"{kind} {number}": draw(kind, number) for kind in DRAWN for number in range(shard, CASES_OF_A_KIND, SHARDS)
     }
     assert {name: outcome.found for name, outcome in run(cases, tmp_path).items() if outcome.found} == {}
+
+
+@pytest.mark.soak  # test_compiled_train.py has the losses of what inductor compiles
+@pytest.mark.parametrize("script", INDUCTOR)
+def test_what_inductor_compiles_trains_as_plain_pytorch(tmp_path: Path, script: str) -> None:
+    assert {name: outcome.found for name, outcome in run(INDUCTOR[script], tmp_path).items()} == {
+        "not compiled": [],
+        "compiled": [],
+    }
 
 
 @pytest.mark.parametrize("name", MUTATIONS)
