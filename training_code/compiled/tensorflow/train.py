@@ -40,10 +40,8 @@ FIXED = ("seed", "sequence", "width", "layers", "heads")  # settings that a resu
 
 def config() -> argparse.Namespace:
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    arguments.add_argument(
-        "--compiler", choices=("none", "xla"), default=os.environ.get("TRAINING_COMPILER", "none"), help="of the step"
-    )
-    add = arguments.add_argument
+    add, compiler = arguments.add_argument, os.environ.get("TRAINING_COMPILER", "none")
+    add("--compiler", choices=("none", "xla"), default=compiler, help="of the step")
     add("--steps", type=positive, default=200)
     add("--batch-size", type=positive, default=16, help="of each device that trains")
     add("--sequence", type=positive, default=128, help="bytes that each sample is padded or cut to")

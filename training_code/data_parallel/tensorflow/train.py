@@ -22,7 +22,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 from common.job import Job
-from common.schedule import add_schedule, scheduled_rate
+from common.schedule import add_schedule, positive, scheduled_rate
 from common.tensorflow_checkpoints import Checkpointer
 from common.tensorflow_loss import IGNORED, token_loss
 from common.tensorflow_order import Order
@@ -33,14 +33,13 @@ from common.tensorflow_strategy import Stop, check_same_step, strategy_of
 
 def config() -> argparse.Namespace:
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    arguments.add_argument("--epochs", type=int, default=20)
-    arguments.add_argument("--batch-size", type=int, default=64, help="points of a step, on each device")
+    add = arguments.add_argument
+    add("--epochs", type=positive, default=20)
+    add("--batch-size", type=positive, default=64, help="points of a step, on each device")
     add_schedule(arguments, peak=0.01)
-    arguments.add_argument("--seed", type=int, default=0)
+    add("--seed", type=int, default=0)
     # SageMaker kills a job two minutes after SIGTERM.
-    arguments.add_argument(
-        "--stop-check-every", type=int, default=5, help="steps between collective checks for SIGTERM"
-    )
+    add("--stop-check-every", type=positive, default=5, help="steps between collective checks for SIGTERM")
     return arguments.parse_args()
 
 
