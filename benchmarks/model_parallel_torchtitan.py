@@ -104,6 +104,8 @@ class Contestant:
             except subprocess.TimeoutExpired:
                 rank.kill()
                 rank.wait()
+            if rank.stdout is not None:
+                rank.stdout.close()
 
 
 def free_port() -> int:

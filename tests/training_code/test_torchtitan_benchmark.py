@@ -79,5 +79,5 @@ def test_a_training_that_ends_at_once_is_an_error_with_what_it_wrote(
     benchmark: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(benchmark.SCRIPTS, "ours", "no_such_script.py")
-    with pytest.raises(RuntimeError, match=r"(?s)no_such_script ended:.*can't open file"):
+    with pytest.raises(RuntimeError, match=r"(?s)no_such_script.py ended:.*can't open file"):
         benchmark.measure(case_of(benchmark), 1, 1, sys.executable)
