@@ -180,9 +180,10 @@ PHOTOS |= {"smoothing": 0.1, "weight-decay": 0.01, "batch-size": 4}
 STEPS = {"steps": 4, "learning-rate": 0.01, "warm-up": 2, "least-rate": 0.1, "log-every": 1, "batch-size": 4}
 STEPS |= {"weight-decay": 0.1}
 TEXTS = {**STEPS, "sequence": 12, "width": 16, "layers": 1, "heads": 2, "preprocessing-workers": 0, "seed": 9}
-BYTES = {**STEPS, **STEPPED, "layers": 4, "width": 16, "heads": 4, "hidden": 32, "context": 8, "vocabulary": 128}
+BYTES = {**STEPS, **STEPPED, "layers": 2, "width": 16, "heads": 4, "hidden": 32, "context": 8, "vocabulary": 128}
 BYTES |= {"text-bytes": 150, "seed": 11, "clip": 0.3}
 TOKENS = {**STEPS, **STEPPED, "context": 8, "seed": 13, "clip": 0.3, "loss-chunk": 5}
+DROPPING, STAGES = {**TOKENS, "steps": 3}, {"pipeline": 2, "microbatches": 2}
 
 
 def points(*runs: Run) -> Case:
@@ -237,7 +238,7 @@ QUICK = {
     "model parallel: microbatches are averaged, and the last step is saved": text(
         Run(2, {**BYTES, "checkpoint-every": 3, "microbatches": 2}), Run(1, {**BYTES, "steps": 6, "batch-size": 3})
     ),
-    "model parallel: the norm is that of all stages": text(Run(2, {**BYTES, "pipeline": 2, "microbatches": 2})),
+    "model parallel: the norm is that of all stages": text(Run(2, {**BYTES, **STAGES})),
     "model parallel: the command line's --weight-decay holds after a resume": text(
         Run(2, {**BYTES, "tensor": 2}, stop=1), Run(2, {**BYTES, "tensor": 2, "weight-decay": 0.5, "loss-chunk": 5})
     ),
@@ -252,14 +253,12 @@ QUICK = {
         Run(2, {**TOKENS, "tensor": 2, "microbatches": 2, "checkpoint-every": 3}),
         Run(2, {**TOKENS, "tensor": 2, "weight-decay": 0.5, "steps": 6}),
     ),
-    "Hugging Face: dropout": model("gpt2", Run(2, TOKENS)),
-    "Hugging Face: dropout, another seed": model("gpt2", Run(2, {**TOKENS, "seed": 14, "steps": 3})),
-    "Hugging Face: dropout, resumed": model("gpt2", Run(2, TOKENS, stop=1), Run(2, TOKENS)),
-    "Hugging Face: dropout in stages": model("gpt2", Run(2, {**TOKENS, "pipeline": 2, "microbatches": 2})),
+    "Hugging Face: dropout": model("gpt2", Run(2, DROPPING)),
+    "Hugging Face: dropout, another seed": model("gpt2", Run(2, {**DROPPING, "seed": 14})),
+    "Hugging Face: dropout, resumed": model("gpt2", Run(2, DROPPING, stop=1), Run(2, DROPPING)),
+    "Hugging Face: dropout in stages": model("gpt2", Run(2, {**DROPPING, **STAGES})),
     "Hugging Face: dropout in stages, resumed": model(
-        "gpt2",
-        Run(2, {**TOKENS, "pipeline": 2, "microbatches": 2}, stop=1),
-        Run(2, {**TOKENS, "pipeline": 2, "microbatches": 2}),
+        "gpt2", Run(2, {**DROPPING, **STAGES}, stop=1), Run(2, {**DROPPING, **STAGES})
     ),
 }
 
