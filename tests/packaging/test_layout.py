@@ -53,9 +53,12 @@ def test_each_script_finds_what_it_imports_from_another() -> None:
     assert missing == []
 
 
-def test_what_training_loops_share_can_be_read_in_600_lines_and_each_script_in_300_or_150() -> None:
+def test_what_training_loops_share_can_be_read_in_1100_lines_and_each_script_in_300_or_150() -> None:
+    """The loss, the order of samples and the checkpoints of all scripts, and 220 lines of them for TensorFlow's."""
     lines = {path: len(path.read_text().splitlines()) for path in (ROOT / "training_code").rglob("*.py")}
-    assert sum(count for path, count in lines.items() if path.parent.name == "common") <= 600
+    common = {path.name: count for path, count in lines.items() if path.parent.name == "common"}
+    assert sum(common.values()) <= 1_100
+    assert sum(count for name, count in common.items() if name.startswith("tensorflow_")) <= 220
     assert {path.name for path, count in lines.items() if path.name.endswith("train.py") and count > 300} == set()
     assert lines[ROOT / "training_code" / "model_parallel" / "huggingface" / "train.py"] <= 150
 
