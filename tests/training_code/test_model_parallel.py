@@ -130,6 +130,16 @@ def launch(folder: Path, ranks: int, layouts: dict[str, str], script: Path = HER
     return Launch(folder)
 
 
+def with_first_scale(folder: Path, scale: int) -> Path:
+    """A script in which the scale of an fp16 loss begins with another value."""
+    script = folder / "with_first_scale.py"
+    script.write_text(
+        f"import loss_scale, parallel_layouts; loss_scale.FIRST = {float(scale)}\n"
+        "if __name__ == '__main__': parallel_layouts.main()"
+    )
+    return script
+
+
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> Launch:
     """One process, with as many layers as the layouts have."""
@@ -300,7 +310,8 @@ def test_layouts_of_two_axes_have_nearly_the_losses_of_one_process_in_fp32(
     alone: Launch, tmp_path: Path, precision: str
 ) -> None:
     layouts = IN_HALF_PRECISION | KEPT_IN_HALF_PRECISION
-    launched = launch(tmp_path, 4, {name: f"{given} --precision {precision}" for name, given in layouts.items()})
+    given = {name: f"{arguments} --precision {precision}" for name, arguments in layouts.items()}
+    launched = launch(tmp_path, 4, given, with_first_scale(tmp_path, 2**12))  # by which fp16 leaves no step out
     for layout, arguments in layouts.items():
         expected = reference(alone, arguments)
         found = launched.losses(layout)
@@ -311,11 +322,7 @@ def test_layouts_of_two_axes_have_nearly_the_losses_of_one_process_in_fp32(
 @pytest.mark.soak
 def test_no_step_is_taken_until_the_scale_is_so_small_that_all_gradients_are_finite(tmp_path: Path) -> None:
     """On two tensor-parallel ranks of each of two stages: with a step on some of them, the losses would be neither's."""
-    script = tmp_path / "larger_scale.py"
-    script.write_text(
-        "import loss_scale, parallel_layouts; loss_scale.FIRST = 2.0**40\n"
-        "if __name__ == '__main__': parallel_layouts.main()"
-    )
+    script = with_first_scale(tmp_path, 2**40)
     layout = "--steps 50 --layers 2 --tensor 2 --pipeline 2 --microbatches 2 --clip 1 --precision fp16"
     launched = launch(tmp_path, 4, {"trained": layout, "untrained": f"{layout} --learning-rate 0"}, script)
     losses, at_first = (list(launched.losses(name).values()) for name in ("trained", "untrained"))
