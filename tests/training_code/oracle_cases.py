@@ -72,7 +72,7 @@ def draw_compiled(chosen: random.Random) -> Case:
     options |= {"seed": chosen.randrange(100), "steps": chosen.randrange(3, 9), **schedule(chosen)}
     options |= {"weight-decay": chosen.choice([0.0, 0.1]), "clip": chosen.choice([0.0, 0.3, 1.0])}
     options |= {"evaluate-every": chosen.choice([0, 2])}
-    samples = data["texts"] - (data["texts"] // 10 if options["evaluate-every"] else 0)
+    samples = data["texts"] - (1 + data["texts"] // 10 if options["evaluate-every"] else 0)
 
     def layout() -> tuple[int, dict[str, Any]]:
         ranks, microbatches = chosen.randrange(1, 5), chosen.choice([1, 2])
@@ -232,8 +232,9 @@ QUICK = {
         "images", {"images": 17}, [Run(2, PHOTOS, stop=4), Run(1, {**PHOTOS, "batch-size": 5})]
     ),
     "compiled: the gradient of padded text is that of all tokens": texts(Run(2, TEXTS)),
-    "compiled: 2 -> 1 ranks go on at the sample": texts(
-        Run(2, {**TEXTS, "microbatches": 2, "clip": 0.3}, stop=2), Run(1, {**TEXTS, "clip": 0.3, "steps": 6})
+    "compiled: 2 -> 1 ranks go on at the sample, and held-out text is not trained on": texts(
+        Run(2, {**TEXTS, "microbatches": 2, "clip": 0.3, "evaluate-every": 2}, stop=2),
+        Run(1, {**TEXTS, "clip": 0.3, "evaluate-every": 2, "steps": 6}),
     ),
     "model parallel: microbatches are averaged, and the last step is saved": text(
         Run(2, {**BYTES, "checkpoint-every": 3, "microbatches": 2}), Run(1, {**BYTES, "steps": 6, "batch-size": 3})

@@ -166,7 +166,7 @@ class Compiled(Workload):
         sizes = {name: options[name] for name in ("sequence", "width", "layers", "heads")}
         self.model = LanguageModel(**sizes, vocabulary=257)
         texts = (folder / "text" / "text.txt").read_bytes().split(b"\n\n")
-        kept = texts[: len(texts) - min(512, len(texts) // 10)] if options.get("evaluate-every") else texts
+        kept = texts[: len(texts) - min(512, 1 + len(texts) // 10)] if options.get("evaluate-every") else texts
         padded = torch.full((len(kept), sizes["sequence"]), 256)
         for row, text in zip(padded, kept, strict=True):
             row[: len(text)] = torch.tensor(list(text))
