@@ -26,7 +26,7 @@ from common.optimization import set_learning_rate
 from common.order import Order, share
 from common.precision import Precision
 from common.process_group import freeze_objects, process_group, to_device
-from common.schedule import add_schedule, scheduled_rate
+from common.schedule import add_schedule, positive, scheduled_rate
 from common.seeding import seed_step
 from common.stopping import Stop
 from torch import Tensor, nn
@@ -37,8 +37,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 def config() -> argparse.Namespace:
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    arguments.add_argument("--epochs", type=int, default=20)
-    arguments.add_argument("--batch-size", type=int, default=64, help="points of a step, on each rank")
+    arguments.add_argument("--epochs", type=positive, default=20)
+    arguments.add_argument("--batch-size", type=positive, default=64, help="points of a step, on each rank")
     add_schedule(arguments, peak=0.01)
     arguments.add_argument("--seed", type=int, default=0)
     arguments.add_argument("--precision", choices=("auto", "fp32", "bf16", "fp16"), default="fp32")

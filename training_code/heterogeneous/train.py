@@ -27,7 +27,7 @@ from common.optimization import set_learning_rate
 from common.order import check_batch
 from common.precision import Precision
 from common.process_group import freeze_objects, process_group, to_device
-from common.schedule import add_schedule, scheduled_rate
+from common.schedule import add_schedule, positive, scheduled_rate
 from common.seeding import seed_step
 from common.stopping import Stop
 from common.training_log import TrainingLog
@@ -46,8 +46,8 @@ PORT = 6000  # of each data host, in the job's own network
 
 def config() -> argparse.Namespace:
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    arguments.add_argument("--epochs", type=int, default=8)
-    arguments.add_argument("--batch-size", type=int, default=64, help="of each process that trains")
+    arguments.add_argument("--epochs", type=positive, default=8)
+    arguments.add_argument("--batch-size", type=positive, default=64, help="of each process that trains")
     add_schedule(arguments, peak=3e-3)
     arguments.add_argument("--precision", choices=("auto", "fp32", "bf16", "fp16"), default="fp32")
     arguments.add_argument("--seed", type=int, default=0)

@@ -6,7 +6,7 @@ import argparse
 import os
 from pathlib import Path
 
-from common.schedule import add_schedule
+from common.schedule import add_schedule, positive
 from degrees import add_degrees
 from parallelize import Compilation
 
@@ -15,8 +15,8 @@ def parser_of(docstring: str) -> argparse.ArgumentParser:
     """A parser of the training's length, schedule, log, checkpoints, degrees and compiler."""
     parser = argparse.ArgumentParser(description=docstring.splitlines()[0])
     add = parser.add_argument
-    add("--steps", type=int, default=100)
-    add("--batch-size", type=int, default=16, help="sequences of a step, over all ranks")
+    add("--steps", type=positive, default=100)
+    add("--batch-size", type=positive, default=16, help="sequences of a step, over all ranks")
     add_schedule(parser, peak=3e-3)
     add("--weight-decay", type=float, help="of matrices, and none of vectors; by default AdamW's 0.01 of both")
     add("--clip", type=float, default=0.0, help="the largest norm of the gradient; 0: any")

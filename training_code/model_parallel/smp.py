@@ -29,6 +29,7 @@ import torch.sagemaker as tsm
 from common.checkpoints import Checkpointer, Progress
 from common.job import Job, use_the_jobs_network
 from common.loss import batch_loss, counted, token_loss
+from common.schedule import positive
 from common.seeding import seed_step
 from common.stopping import Stop
 from model import Block, Config, Transformer, Windows, initial, text
@@ -45,8 +46,8 @@ if not hasattr(nn, "RMSNorm"):
 
 def config() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--steps", type=int, default=100)
-    parser.add_argument("--batch-size", type=int, default=16, help="sequences of a step, over all ranks")
+    parser.add_argument("--steps", type=positive, default=100)
+    parser.add_argument("--batch-size", type=positive, default=16, help="sequences of a step, over all ranks")
     parser.add_argument("--learning-rate", type=float, default=3e-3)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--text-bytes", type=int, default=4_000_000)

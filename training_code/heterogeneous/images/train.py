@@ -30,7 +30,7 @@ from common.optimization import parameter_groups, set_learning_rate
 from common.order import check_batch
 from common.precision import Precision
 from common.process_group import freeze_objects, process_group, to_device
-from common.schedule import add_schedule, scheduled_rate
+from common.schedule import add_schedule, positive, scheduled_rate
 from common.seeding import seed_step
 from common.stopping import Stop
 from common.training_log import TrainingLog
@@ -56,8 +56,8 @@ def config() -> argparse.Namespace:
     add("--depth", type=int, choices=tuple(DEPTHS), default=50)
     add("--width", type=int, default=64, help="channels of the first convolution")
     add("--size", type=int, default=224, help="pixels of an image's side in training")
-    add("--epochs", type=int, default=90)
-    add("--batch-size", type=int, default=64, help="of each process that trains")
+    add("--epochs", type=positive, default=90)
+    add("--batch-size", type=positive, default=64, help="of each process that trains")
     add_schedule(parser, peak=0.1)
     parser.set_defaults(base_batch_size=256, least_rate=0.0)
     add("--warm-up-epochs", type=int, default=5, help="until the peak, at most half of all, in place of --warm-up")

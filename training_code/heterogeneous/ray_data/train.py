@@ -31,6 +31,7 @@ from common.checkpoints import Checkpointer
 from common.job import Job
 from common.loss import MeanLoss, token_loss
 from common.process_group import process_group
+from common.schedule import positive
 from common.seeding import seed_step
 from model import accuracy, held_out, network
 from preprocess import digits, prepared
@@ -41,17 +42,13 @@ from torch import nn
 
 def config() -> argparse.Namespace:
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    arguments.add_argument("--epochs", type=int, default=8)
-    arguments.add_argument("--batch-size", type=int, default=64)
+    arguments.add_argument("--epochs", type=positive, default=8)
+    arguments.add_argument("--batch-size", type=positive, default=64)
     arguments.add_argument("--learning-rate", type=float, default=3e-3)
     arguments.add_argument("--seed", type=int, default=0)
     arguments.add_argument("--data-group", default="data_group", help="the instance group that preprocesses")
     arguments.add_argument("--data-tasks", type=int, help="how many run at once at most; one for each CPU by default")
-    options = arguments.parse_args()
-    for name in ("epochs", "batch_size"):
-        if getattr(options, name) < 1:
-            arguments.error(f"--{name.replace('_', '-')} must be at least 1, like 8, got {getattr(options, name)}")
-    return options
+    return arguments.parse_args()
 
 
 # -- Data -------------------------------------------------------------------------------------------------------------
