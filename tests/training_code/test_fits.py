@@ -85,7 +85,9 @@ PEAKS = {  # eight sequences of each rank in a microbatch
     "FSDP": f"{FSDP} --batch-size 32",
     "FSDP, 4 microbatches": f"{FSDP} --batch-size 128 --microbatches 4",
 }
-TWO_BY_TWO = f"{SMALL} --data-shard 2 --batch-size 32"
+# What gloo and DTensor allocate of their own is a twentieth of the smaller model's.
+LARGER = "--layers 4 --width 128 --heads 8 --hidden 352 --context 64 --vocabulary 2048 --loss-chunk 128"
+TWO_BY_TWO = f"{LARGER} --data-shard 2 --batch-size 32"
 MORE_PEAKS = {
     "FSDP, 16 microbatches": f"{FSDP} --batch-size 512 --microbatches 16",
     "FSDP, 4 microbatches, reduced last": f"{FSDP} --batch-size 128 --microbatches 4 --gradient-sync last",
@@ -96,12 +98,12 @@ MORE_PEAKS = {
     "FSDP, bf16, 4 microbatches": f"{FSDP} --batch-size 128 --microbatches 4 --precision bf16",
     "hybrid shard": f"{TWO_BY_TWO} --data-replicate 2",
     "hybrid shard, 4 microbatches, checkpointed": f"{TWO_BY_TWO} --data-replicate 2 --microbatches 4 --activation-checkpointing",
-    "tensor": f"{SMALL} --tensor 4 --batch-size 8",
+    "tensor": f"{LARGER} --tensor 4 --batch-size 8",
     "tensor x FSDP": f"{TWO_BY_TWO} --tensor 2",
     "tensor x FSDP, bf16, 2 microbatches": f"{TWO_BY_TWO} --tensor 2 --microbatches 2 --precision bf16",
     "pipeline x FSDP, 4 microbatches": f"{TWO_BY_TWO} --pipeline 2 --microbatches 4",
-    "pipeline x FSDP, bf16, 8 microbatches": f"{TWO_BY_TWO} --pipeline 2 --microbatches 8 --precision bf16",
-    "pipeline x tensor, GPipe": f"{SMALL} --pipeline 2 --tensor 2 --batch-size 16 --microbatches 4 --schedule gpipe",
+    "pipeline x FSDP, bf16, 8 microbatches": f"{TWO_BY_TWO} --pipeline 2 --microbatches 8 --precision bf16 --batch-size 64",
+    "pipeline x tensor, GPipe": f"{LARGER} --pipeline 2 --tensor 2 --batch-size 16 --microbatches 4 --schedule gpipe",
 }
 PREDICT = """
 import json, sys, warnings
