@@ -54,7 +54,7 @@ IN_FP16 = {f"{name}, fp16": f"{arguments} --precision fp16" for name, arguments 
 COMPILED = {"llama, tensor x fsdp, compiled": "--model llama --tensor 2 --activation-checkpointing --compiler inductor"}
 KEPT = {"qwen3, kept": "--model qwen3 --data-shard 4 --steps 2 --checkpoint-every 2 --log-every 10"}
 RESUMED = {"qwen3, resumed": "--model qwen3 --tensor 2 --from qwen3,-kept"}
-UNTRAINED = {"qwen3, untrained": "--model qwen3 --tensor 2 --steps 0"}
+UNTRAINED = {"qwen3, untrained": "--model qwen3 --tensor 2 --steps 1 --learning-rate 0"}
 # Small models with the parts that differ: heads that share keys, norms of heads, tied weights, fused projections.
 MODELS = """
 import sys, torch

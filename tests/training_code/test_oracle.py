@@ -39,6 +39,7 @@ def test_another_seed_reads_and_drops_otherwise_and_a_resumed_training_as_it_wou
     ("kind", "options", "refusal"),
     [
         ("data_parallel", {"batch-size": 2000}, "from 1 to the number of samples, 1000, like 64, got 2000"),
+        ("data_parallel", {"epochs": 0}, "argument --epochs: must be a whole number from 1 on, like 256, got '0'"),
         ("heterogeneous", {"epochs": 1, "workers": 1}, "at least one sample"),
     ],
 )
