@@ -90,7 +90,7 @@ def test_the_jobs_of_an_execution_that_ended_just_now_are_looked_for_again_unles
 ) -> None:
     assert SECONDS_UNTIL_LATE_JOBS_SHOW == 15
     ended: dict[str, Any] = {"executionArn": f"{MACHINE}:1", "stateMachineArn": MACHINE, "name": "1", "status": status}
-    listed = [{**ended, "startDate": LONG_AGO, "stopDate": NOW}]
+    listed = [{**ended, "startDate": LONG_AGO, "stopDate": datetime.now(UTC)}]
     deleted.states.add_response("list_executions", {"executions": listed})
     assert deleted.workflow.stop_executions() == ({HASH}, active)
 

@@ -122,32 +122,41 @@ labels = torch.zeros(4, dtype=torch.long)
 def heterogeneous():
     model = train.network().to(DEVICE)
     optimizer, precision = torch.optim.Adam(model.parameters()), train.Precision("fp32", torch.device("cpu"))
-    batch = {"image": torch.zeros(4, 1, 28, 28), "label": labels}
-    return lambda: train.step(model, optimizer, precision, batch, DEVICE)
+    def step():
+        images, on_device = (train.to_device(part, DEVICE) for part in (torch.zeros(4, 1, 28, 28), labels))
+        return train.step(model, optimizer, precision, images, on_device, train.counted(on_device), 1)
+    return step
 
 def images():
     sys.argv += "--depth 26 --width 8 --size 32".split()
     model = train.build(train.config(), DEVICE)
     optimizer, precision = torch.optim.SGD(model.parameters(), 0.1), train.Precision("fp32", torch.device("cpu"))
     batch = {"image": torch.zeros(4, 32, 32, 3, dtype=torch.uint8), "label": labels}
-    return lambda: train.step(model, optimizer, precision, *train.on_device(batch, DEVICE), 0.1)
+    def step():
+        images, labels = train.on_device(batch, DEVICE)
+        return train.step(model, optimizer, precision, images, labels, train.counted(labels), 1, 0.1)
+    return step
 
 def compiled():
     options = train.config()
-    compiler = train.compiler_of(Job.here({}), options)
-    compiler.device = DEVICE
-    model = train.build(options, DEVICE)
+    model = train.build(options).to(DEVICE)
     optimizer, precision = torch.optim.AdamW(model.parameters()), train.Precision("fp32", torch.device("cpu"))
-    step, tokens = train.compiled_step(compiler, model, optimizer, precision), torch.zeros(4, 128, dtype=torch.long)
-    return lambda: step(train.to_device(tokens, DEVICE))
+    tokens, count, shares = torch.zeros(4, 128, dtype=torch.long), torch.tensor(500), torch.ones((), device=DEVICE)
+    def step():
+        batch = train.to_device(tokens, DEVICE), train.to_device(count, DEVICE)
+        return train.step(model, optimizer, precision, batch, shares, options)
+    return step
 
 def data_parallel():
     model = train.network().to(DEVICE)
     optimizer, precision = torch.optim.Adam(model.parameters()), train.Precision("fp32", torch.device("cpu"))
-    inputs, labels = (tensor.to(DEVICE) for tensor in train.points(None))
+    data, order, job = tuple(tensor.to(DEVICE) for tensor in train.points(None)), train.Order(1000, 8, 0), Job.here({})
+    epoch_loss = train.MeanLoss(DEVICE)
     def step():
-        rows = train.to_device(torch.arange(8), DEVICE)
-        return train.step(model, optimizer, precision, inputs[rows], labels[rows])
+        batch = train.batch_of(order, 0, job, data)
+        loss = train.step(model, optimizer, precision, batch, 1)
+        epoch_loss.add(loss, batch[-1])
+        return loss
     return step
 
 kind = sys.argv.pop()
@@ -167,7 +176,7 @@ print(json.dumps([str(loss.device), sorted(copies.shapes)]))
     [
         ("heterogeneous", [[4], [4, 1, 28, 28]]),
         ("heterogeneous/images", [[4], [4, 32, 32, 3]]),
-        ("compiled", [[4, 128]]),
+        ("compiled", [[], [4, 128]]),
         ("data_parallel", [[8]]),
     ],
 )

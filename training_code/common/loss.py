@@ -44,7 +44,7 @@ def token_loss(
         reduction="sum",
         label_smoothing=label_smoothing,
     )
-    return summed * (shares / torch.as_tensor(count).clamp(min=1))
+    return summed * (shares / (count.clamp(min=1) if isinstance(count, Tensor) else max(count, 1)))
 
 
 def batch_loss(part: Tensor) -> float:
@@ -59,26 +59,26 @@ class MeanLoss:
 
     def __init__(self, device: torch.device, shares: int = 1) -> None:
         self._shares = shares
-        self._sums = torch.zeros(2, dtype=torch.float64, device=device)  # of losses, and of targets
+        self._loss, self._targets = torch.zeros(2, dtype=torch.float64, device=device).unbind()
 
     def add(self, loss: Tensor, count: Tensor | int) -> None:
         """Add a step of ``count`` targets over all ranks, of which ``loss`` is this rank's part."""
-        number = torch.as_tensor(count, device=loss.device)
-        self._sums += torch.stack([loss.detach().double() * number, number.double()])
+        self._loss += loss.detach().double() * count
+        self._targets += count
 
     def read(self) -> float:
         """Of the steps since the last call; NaN without one. To be called by every rank."""
         state = self.state_dict()
-        self._sums.zero_()
+        self.load_state_dict({"loss": 0.0, "targets": 0.0})
         return state["loss"] / state["targets"] if state["targets"] else float("nan")
 
     def state_dict(self) -> dict[str, float]:
         """The same on all ranks, each of which has to call it."""
-        loss, targets = self._sums.cpu().tolist()
-        summed = torch.tensor(loss, dtype=torch.float64)
+        summed = self._loss.cpu().clone()
         if dist.is_initialized() and self._shares > 1:
             dist.all_reduce(summed)
-        return {"loss": summed.item() / self._shares, "targets": targets}
+        return {"loss": summed.item() / self._shares, "targets": self._targets.item()}
 
     def load_state_dict(self, state: Mapping[str, float]) -> None:
-        self._sums.copy_(torch.tensor([state["loss"], state["targets"]], dtype=torch.float64))
+        self._loss.fill_(state["loss"])
+        self._targets.fill_(state["targets"])
