@@ -314,9 +314,19 @@ def test_a_data_host_without_its_digits_fails_and_names_the_file(start: Start, t
     assert str(tmp_path / "input" / "data" / "digits" / "digits.npz") in ended.lines[-1]
 
 
-@pytest.mark.parametrize("file", ["heterogeneous/Dockerfile", "heterogeneous/images/Dockerfile"])
-def test_the_images_files_are_all_that_it_needs(tmp_path: Path, file: str) -> None:
-    dockerfile = DockerfileParser(fileobj=io.BytesIO((TRAINING_CODE / file).read_bytes()))
+@pytest.mark.parametrize(
+    "folder",
+    [
+        "compiled",
+        "data_parallel",
+        "heterogeneous",
+        "heterogeneous/images",
+        "model_parallel",
+        "model_parallel/huggingface",
+    ],
+)
+def test_the_images_files_are_all_that_it_needs(tmp_path: Path, folder: str) -> None:
+    dockerfile = DockerfileParser(fileobj=io.BytesIO((TRAINING_CODE / folder / "Dockerfile").read_bytes()))
     copies = [line["value"].split() for line in dockerfile.structure if line["instruction"] == "COPY"]
     for *sources, target in copies:
         for source in (TRAINING_CODE / source for source in sources):
@@ -328,4 +338,4 @@ def test_the_images_files_are_all_that_it_needs(tmp_path: Path, file: str) -> No
                 shutil.copy(source, to)
     script = tmp_path / "opt" / "ml" / "code" / "train.py"
     with preloaded.start([script, "--help"], cwd=tmp_path, env={}) as helped:
-        assert "--data-group" in helped.communicate()[0]
+        assert "--batch-size" in helped.communicate()[0]
