@@ -256,7 +256,8 @@ def judged_model_parallel(folder: Path) -> tuple[str, bool]:
     unseen = torch.frombuffer(bytearray(held_out_module().read_bytes()), dtype=torch.uint8).long()
     sequences = unseen.unfold(0, model.config.context + 1, model.config.context)
     with torch.no_grad():
-        return judged_text(code.loss_of(model(sequences[:, :-1]), sequences[:, 1:]).item())
+        logits = model(sequences[:, :-1])
+        return judged_text(torch.nn.functional.cross_entropy(logits.flatten(0, 1), sequences[:, 1:].flatten()).item())
 
 
 def held_out_module() -> Path:

@@ -36,7 +36,7 @@ LAST_SAMPLES, RESUMED = "last samples of an epoch", "data parallel: 2 -> 1"
 MUTATIONS = {
     "the mean of the ranks' means": Mutation(
         "common/loss.py",
-        "(shares / torch.as_tensor(count).clamp(min=1))",
+        "(shares / (count.clamp(min=1) if isinstance(count, Tensor) else max(count, 1)))",
         "(1 / (targets != IGNORED).sum().clamp(min=1))",
         LAST_SAMPLES,
     ),
@@ -76,8 +76,8 @@ MUTATIONS = {
     "the loss's scale is not resumed": Mutation("data_parallel/train.py", '"scaler": precision.scaler, ', "", "fp16"),
     "the log's loss is the mean of the steps' means": Mutation(
         "common/loss.py",
-        "torch.stack([loss.detach().double() * number, number.double()])",
-        "torch.stack([loss.detach().double(), torch.ones_like(loss).double()])",
+        "self._loss += loss.detach().double() * count\n        self._targets += count",
+        "self._loss += loss.detach().double()\n        self._targets += 1",
         LAST_SAMPLES,
     ),
     "the rate is set in the first group only": Mutation(
