@@ -256,6 +256,12 @@ class BatchReader:
         state = {"epoch": epoch, "samples": tracker.sequences[0].start}
         return state | {"ranks": self._ranks, "batch_size": plan.batch_size, "delivered": delivered}
 
+    @property
+    def samples_read(self) -> int:
+        """Of a map-style dataset, by all ranks in all epochs up to the position, of which what was dropped counts as read."""
+        position = self.state_dict()
+        return int(position["epoch"] * (self.plan.length or 0) + position["samples"])
+
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue from a position, of any number of ranks and any batch size: the next loop delivers what is left of its epoch.
 

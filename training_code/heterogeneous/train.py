@@ -181,17 +181,12 @@ class Training:
         count = counted(labels)
         loss = step(self.model, self.optimizer, self.precision, images, labels, count, self.job.ranks)
         self.epoch_loss.add(loss, count)
-        before, self.progress = self.progress.samples, Progress(steps, self.samples())
+        before, self.progress = self.progress.samples, Progress(steps, self.batches.samples_read)
         self.log.count(self.progress.samples - before)
         if steps % 10 == 0:
             self.log.write(steps, loss=batch_loss(loss), learning_rate=rate)
         if options.checkpoint_every and steps % options.checkpoint_every == 0:
             self.checkpointer.save(self.progress)
-
-    def samples(self) -> int:
-        """Those that all ranks have read, by the position of the data."""
-        position = self.batches.state_dict()
-        return int(position["epoch"] * self.length + position["samples"])
 
     def whole(self) -> dict[str, Tensor]:
         """All of the model in the host's memory, on rank 0; every rank takes part."""
@@ -218,7 +213,7 @@ def train(training: Training, stop: Stop) -> None:
             if job.rank == 0:
                 right = evaluate(job, whole, training.device)
                 print(f"epoch {epoch} loss {loss:.6f} accuracy on held-out digits {right:.4f}", flush=True)
-        training.progress.samples = training.samples()
+        training.progress.samples = batches.samples_read
         training.checkpointer.save(training.progress)
         if stop.agreed:
             break

@@ -229,7 +229,7 @@ def train(job: Job, options: argparse.Namespace, batches: Batches, device: torch
             loss = step(forward, optimizer, precision, images, labels, count, job.ranks, options.smoothing)
             loss_of_epoch.add(loss, count)
             reads.add(batch["index"])
-            before, progress = progress.samples, Progress(progress.steps + 1, samples_read(batches, files))
+            before, progress = progress.samples, Progress(progress.steps + 1, batches.samples_read)
             log.count(progress.samples - before)
             if progress.steps % options.log_every == 0:
                 log.write(progress.steps, loss=batch_loss(loss), learning_rate=rate)
@@ -246,19 +246,13 @@ def train(job: Job, options: argparse.Namespace, batches: Batches, device: torch
             accuracy = f" accuracy {evaluate(job, options, model, device):.4f}" if options.validation else ""
         if job.rank == 0:
             print(f"epoch {epoch} {report}{accuracy}", flush=True)
-        progress.samples = samples_read(batches, files)
+        progress.samples = batches.samples_read
     checkpointer.wait()
     if job.rank == 0 and stop.agreed:
         print(f"stopped by SIGTERM with the checkpoint of step {progress.steps}", flush=True)
     elif job.rank == 0:
         job.model.mkdir(parents=True, exist_ok=True)
         torch.save(model.state_dict(), job.model / "model.pt")
-
-
-def samples_read(batches: Batches, files: int) -> int:
-    """By all ranks, by the position of the data."""
-    position = batches.state_dict()
-    return int(position["epoch"] * files + position["samples"])
 
 
 def main() -> None:
