@@ -53,7 +53,9 @@ if TYPE_CHECKING:
     from cdk_sagemaker_training.jobs.smp_v2 import SmpV2
     from cdk_sagemaker_training.jobs.tensorflow_launchers import MultiWorkerMirrored, ParameterServer
     from cdk_sagemaker_training.jobs.training_compiler import PyTorchXla, TrainingCompiler
+    from cdk_sagemaker_training.lifecycle.attempt import Attempt, Seam
     from cdk_sagemaker_training.lifecycle.causes import Cause
+    from cdk_sagemaker_training.lifecycle.feature import Feature
     from cdk_sagemaker_training.packaged import training_code_path
     from cdk_sagemaker_training.pipeline.approval import Approval
     from cdk_sagemaker_training.pipeline.artifact import ArtifactOf
@@ -86,6 +88,7 @@ __all__ = [
     "Alternative",
     "Approval",
     "ArtifactOf",
+    "Attempt",
     "Budget",
     "CategoricalParameter",
     "Cause",
@@ -98,6 +101,7 @@ __all__ = [
     "DebuggerRule",
     "EfsChannel",
     "Experiment",
+    "Feature",
     "FsxLustreChannel",
     "Gate",
     "Grid",
@@ -137,6 +141,7 @@ __all__ = [
     "S3AccessPoint",
     "S3Channel",
     "S3Prefix",
+    "Seam",
     "Silence",
     "SmDdp",
     "SmpV1",
@@ -266,7 +271,9 @@ _MODULES = {
     "resources.role": ("TrainingRole",),
     "features.alternatives": ("Alternative",),
     "features.budget": ("Budget",),
+    "lifecycle.attempt": ("Attempt", "Seam"),
     "lifecycle.causes": ("Cause",),
+    "lifecycle.feature": ("Feature",),
     "workflow.hyperparameter_tuning": ("HyperparameterTuning",),
     "features.input_fields": ("ChoiceField", "NumberField", "TextField"),
     "features.retries": ("Retry", "default_retries"),
