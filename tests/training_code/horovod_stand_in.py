@@ -1,7 +1,7 @@
 """Runs data_parallel/horovod_train.py with a stand-in for Horovod, of which there is no wheel: its functions over gloo.
 
-It has what Horovod 0.28.1 does at the places where that differs from PyTorch: `DistributedOptimizer` is a new optimizer without
-the state of the one that it is given, and `broadcast_optimizer_state` takes a step where there is no state.
+It has what Horovod 0.28.1 does at the place where that differs from PyTorch: `DistributedOptimizer` is a new optimizer without
+the state of the one that it is given.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ import pickle
 import runpy
 import sys
 import types
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -21,19 +20,12 @@ import torch
 import torch.distributed as dist
 
 hvd: Any = types.ModuleType("horovod.torch")
-hvd.Sum, hvd.Average = "sum", "average"
 hvd.init = lambda: None
 hvd.rank, hvd.size = (lambda: int(os.environ["RANK"])), (lambda: int(os.environ["WORLD_SIZE"]))
 hvd.local_rank, hvd.local_size = (lambda: int(os.environ["LOCAL_RANK"])), hvd.size
-# Its ranks know nothing of torch.distributed's process group, of which each has one of its own.
+# Its ranks know nothing of torch.distributed's process group.
 store = dist.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), hvd.size(), is_master=False)
 group = dist.ProcessGroupGloo(dist.PrefixStore("horovod", store), hvd.rank(), hvd.size(), timedelta(seconds=300))
-
-
-def allreduce(tensor: torch.Tensor, op: str = "average", name: str = "") -> torch.Tensor:
-    summed = tensor.clone()
-    group.allreduce([summed]).wait()
-    return summed / hvd.size() if op == hvd.Average else summed
 
 
 def broadcast(tensor: torch.Tensor, root_rank: int) -> torch.Tensor:
@@ -50,49 +42,22 @@ def broadcast_object(value: object, root_rank: int) -> object:
     return pickle.loads(bytes(broadcast(received, root_rank).tolist()))
 
 
-def broadcast_parameters(state: dict[str, torch.Tensor], root_rank: int) -> None:
-    for value in state.values():
-        broadcast(value, root_rank)
-
-
-def broadcast_optimizer_state(optimizer: torch.optim.Optimizer, root_rank: int) -> None:
-    if not optimizer.state_dict()["state"]:
-        for group in optimizer.param_groups:
-            for parameter in group["params"]:
-                parameter.grad = torch.zeros_like(parameter)
-        super(type(optimizer), optimizer).step()  # type: ignore[misc]
-    optimizer.load_state_dict(broadcast_object(optimizer.state_dict(), root_rank))  # type: ignore[arg-type]
-
-
 def distributed_optimizer(
     optimizer: torch.optim.Optimizer, named_parameters: Iterable[tuple[str, torch.Tensor]]
 ) -> torch.optim.Optimizer:
     parameters = [parameter for _, parameter in named_parameters]
 
     class Distributed(type(optimizer)):  # type: ignore[misc]
-        synchronized = False
-
         def synchronize(self) -> None:
             for parameter in parameters:
-                parameter.grad.copy_(allreduce(parameter.grad))
-
-        @contextmanager
-        def skip_synchronize(self) -> Iterator[None]:
-            self.synchronized = True
-            yield
-            self.synchronized = False
-
-        def step(self) -> None:
-            if not self.synchronized:
-                self.synchronize()
-            super().step()
+                summed = parameter.grad.clone()  # type: ignore[union-attr]
+                group.allreduce([summed]).wait()
+                parameter.grad.copy_(summed / hvd.size())  # type: ignore[union-attr]
 
     return Distributed(optimizer.param_groups)
 
 
-for function in (allreduce, broadcast_object, broadcast_parameters, broadcast_optimizer_state):
-    setattr(hvd, function.__name__, function)
-hvd.DistributedOptimizer = distributed_optimizer
+hvd.broadcast_object, hvd.DistributedOptimizer = broadcast_object, distributed_optimizer
 package: Any = types.ModuleType("horovod")
 package.torch = hvd
 sys.modules |= {"horovod": package, "horovod.torch": hvd}

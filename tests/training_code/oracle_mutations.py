@@ -47,10 +47,10 @@ MUTATIONS = {
         LAST_SAMPLES,
     ),
     "each epoch has the same order": Mutation(
-        "common/order.py", "seed * 1_000_003 + epoch", "seed * 1_000_003", LAST_SAMPLES
+        "common/order.py", "[seed % 2**63, epoch]", "[seed % 2**63]", LAST_SAMPLES
     ),
     "the order does not follow from the seed": Mutation(
-        "common/order.py", "seed * 1_000_003 + epoch", "epoch", f"{LAST_SAMPLES}|data parallel: another seed"
+        "common/order.py", "[seed % 2**63, epoch]", "[epoch]", f"{LAST_SAMPLES}|data parallel: another seed"
     ),
     "a resume goes on one sample too far": Mutation(
         "common/checkpoints.py", 'record["steps"], record["samples"]', 'record["steps"], record["samples"] + 1', RESUMED
@@ -68,7 +68,7 @@ MUTATIONS = {
         LAST_SAMPLES,
     ),
     "gradients are not reduced over the ranks": Mutation(
-        "data_parallel/train.py", "DistributedDataParallel(whole) if job.ranks > 1 else whole", "whole", LAST_SAMPLES
+        "data_parallel/train.py", "DistributedDataParallel(model) if job.ranks > 1 else model", "model", LAST_SAMPLES
     ),
     "initial weights do not follow from the seed": Mutation(
         "data_parallel/train.py", "torch.manual_seed(options.seed)", "torch.manual_seed(0)", LAST_SAMPLES
@@ -147,9 +147,9 @@ MUTATIONS = {
         "evaluation is of all|Hugging Face: another batch size",
     ),
     "the position is that of the step": Mutation(
-        "model_parallel/huggingface/train.py",
-        "share(corpus, progress.samples)",
-        "share(corpus, (done - 1) * size)",
+        "model_parallel/microbatches.py",
+        "progress.samples + (done - progress.steps - 1) * options.batch_size",
+        "(done - 1) * options.batch_size",
         "Hugging Face: another batch size",
     ),
     "DDP does not reduce the last microbatch": Mutation(
@@ -162,7 +162,7 @@ MUTATIONS = {
     "an uneven batch counts as a whole one": Mutation(
         "heterogeneous/train.py",
         "count = counted(labels)",
-        "count = torch.tensor(self.options.batch_size * self.job.ranks)",
+        "count = torch.tensor(options.batch_size * job.ranks)",
         "heterogeneous: sharded",
     ),
 }

@@ -213,7 +213,7 @@ def test_a_module_of_ones_own_is_predicted_as_fsdp2_shards_it(tmp_path: Path) ->
         (["--module=model.py:build", "--layers=rows"], "layers must name a module list, like blocks, got 'rows'"),
         (
             ["--module=model.py:build", "--batch-size=3"],
-            "batch_size must be divisible by the ranks' microbatches, 2 x 1, got 3",
+            "batch_size must be divisible by 2 (data_replicate 1 x data_shard 2 x microbatches 1), got 3",
         ),
     ],
 )

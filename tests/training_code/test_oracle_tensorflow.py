@@ -172,7 +172,7 @@ def test_a_run_that_cannot_train_or_go_on_ends_before_its_first_step_by_the_name
     one = Phase(1, 5, "--steps 2" if kind == "compiled" else "--epochs 1", 0)
     [large] = training.run(dataclasses.replace(one, batch=2000))
     assert large.code != 0
-    assert "batch_size times devices must be from 1 to the number of samples" in large.lines[-1]
+    assert "batch_size times ranks must be from 1 to the number of samples" in large.lines[-1]
     assert large.lines[-1].endswith("got 2000")
     training.completed(one)
     [seeded] = training.run(one, "--seed 2")

@@ -9,6 +9,7 @@ file, and a machine may fail in between. Besides weights and optimizer state it 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 from collections.abc import Iterable, Mapping
@@ -176,13 +177,9 @@ def background_save() -> Any:
         return lambda states, checkpoint_id, **group: dcp.save(states, dcp.FileSystemWriter(checkpoint_id), **group)
     stager: dict[str, Any] = {}
     if torch.cuda.is_available():
-        try:
+        with contextlib.suppress(ImportError):  # before PyTorch 2.9, to memory that is not pinned
             from torch.distributed.checkpoint.staging import DefaultStager, StagingOptions
-        except ImportError:  # before PyTorch 2.9
-            from torch.distributed.checkpoint.staging import BlockingAsyncStager
 
-            stager = {"async_stager": BlockingAsyncStager(cache_staged_state_dict=True)}
-        else:
             pinned = StagingOptions(
                 use_pinned_memory=True, use_shared_memory=False, use_async_staging=False, use_non_blocking_copy=True
             )

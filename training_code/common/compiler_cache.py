@@ -1,4 +1,4 @@
-"""torch.compile's cache as one file beside the checkpoints: a job that goes on compiles no graph again.
+"""torch.compile's arguments, and its cache as one file beside the checkpoints: a job that goes on compiles no graph again.
 
 It has graphs, generated code and a GPU's kernels; a CPU's are built again by the host's C++ compiler
 (https://docs.pytorch.org/tutorials/recipes/torch_compile_caching_tutorial.html). Inductor's own folder has a file for each, and
@@ -7,14 +7,30 @@ is left where it is not uploaded, by default in /tmp.
 
 from __future__ import annotations
 
+import argparse
 import os
 import warnings
 from pathlib import Path
 
 import torch
 from common.job import Job
+from common.schedule import true
 
 FOLDER_VARIABLE = "TORCHINDUCTOR_CACHE_DIR"
+
+
+def add_compiler(parser: argparse.ArgumentParser) -> None:
+    """Add the compiler's arguments; their defaults are those of the variables that the constructs' compilers set."""
+    add, given = parser.add_argument, os.environ.get
+    add("--compiler", type=_compiler, default=given("TRAINING_COMPILER") or "none", help="none or inductor")
+    add("--compiler-mode", default=given("TRAINING_COMPILER_MODE") or "default", help="torch.compile's")
+    add("--compiler-dynamic", type=true, default=given("TRAINING_COMPILER_DYNAMIC") or None, help="torch.compile's")
+
+
+def _compiler(text: str) -> str:
+    if text not in ("none", "inductor"):
+        raise argparse.ArgumentTypeError(f"must be none or inductor, or xla/train.py be started, got {text!r}")
+    return text
 
 
 def load(job: Job) -> None:

@@ -1,12 +1,14 @@
-"""The order of a dataset's samples, a function of the seed and of how many were read: a job of other ranks goes on in it."""
+"""The order of a dataset's samples, a function of the seed and of how many were read: a job of other ranks goes on in it.
+
+NumPy alone, for PyTorch's scripts and TensorFlow's, whose devices are its ranks.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import lru_cache
 
-import torch
-from torch import Tensor
+import numpy as np
 
 
 def check_batch(length: int, batch: int) -> None:
@@ -29,12 +31,12 @@ class Order:
         self.length, self.batch, self.seed = length, batch, seed
         self.steps_of_an_epoch = -(-length // batch)
 
-    def at(self, samples: int) -> Tensor:
+    def at(self, samples: int) -> np.ndarray:
         """The numbers of the samples of the step before which ``samples`` were read: int64, at most ``batch``."""
         epoch, first = divmod(samples, self.length)
-        return _permutation(self.length, self.seed, epoch)[first : first + self.batch]
+        return permutation(self.length, self.seed, epoch)[first : first + self.batch]
 
-    def steps_from(self, samples: int) -> Iterator[Tensor]:
+    def steps_from(self, samples: int) -> Iterator[np.ndarray]:
         """``at`` of each step on from there, without an end."""
         while True:
             yield (batch := self.at(samples))
@@ -46,12 +48,13 @@ class Order:
         return epoch * self.steps_of_an_epoch + first / self.batch
 
 
-@lru_cache(maxsize=2)
-def _permutation(length: int, seed: int, epoch: int) -> Tensor:
-    return torch.randperm(length, generator=torch.Generator().manual_seed((seed * 1_000_003 + epoch) % 2**63))
+@lru_cache(maxsize=4)
+def permutation(length: int, seed: int, epoch: int) -> np.ndarray:
+    """An epoch's order of the samples."""
+    return np.random.default_rng([seed % 2**63, epoch]).permutation(length)
 
 
-def share(batch: Tensor, rank: int, ranks: int, size: int) -> Tensor:
-    """A rank's samples of a step, every ranks-th of ``batch``, and -1 behind them up to ``size``: one shape in all steps."""
+def share(batch: np.ndarray, rank: int, ranks: int, size: int, filling: int = -1) -> np.ndarray:
+    """A rank's samples of a step, every ranks-th of ``batch``, and ``filling`` behind them: ``size``, one shape in all steps."""
     mine = batch[rank::ranks]
-    return torch.cat([mine, mine.new_full((size - len(mine),), -1)])
+    return np.append(mine, np.full(size - len(mine), filling))

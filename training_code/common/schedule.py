@@ -24,6 +24,12 @@ def positive(text: str) -> int:
     return int(text)
 
 
+def true(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise argparse.ArgumentTypeError(f"must be true or false, got {text!r}")
+    return text.lower() == "true"
+
+
 def scheduled_rate(options: argparse.Namespace, step: float, steps: float, batch: int) -> float:
     """The learning rate in a step, from 1 on, by the arguments of ``add_schedule``, of ``batch`` samples over all ranks.
 

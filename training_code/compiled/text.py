@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import itertools
 import sysconfig
-from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import torch
 from common.job import Job
 from common.loss import IGNORED
 from common.order import Order, share
-from common.schedule import add_schedule
+from common.schedule import add_schedule, positive
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
@@ -25,26 +26,19 @@ FIXED = ("seed", "sequence", "width", "layers", "heads")  # settings that a resu
 def add_workload(parser: ArgumentParser) -> None:
     """Add the arguments of model, text and training."""
     add = parser.add_argument
-    add("--steps", type=static, default=200)
-    add("--batch-size", type=static, default=16, help="of each process, the same at every step")
-    add("--sequence", type=static, default=128, help="bytes that each sample is padded or cut to")
+    add("--steps", type=positive, default=200)
+    add("--batch-size", type=positive, default=16, help="of each process, the same at every step")
+    add("--sequence", type=positive, default=128, help="bytes that each sample is padded or cut to")
     add("--preprocessing-workers", type=int, default=1, help="processes that read and pad; 0: this one")
-    add("--width", type=static, default=64)
-    add("--layers", type=static, default=2)
-    add("--heads", type=static, default=4)
+    add("--width", type=positive, default=64)
+    add("--layers", type=positive, default=2)
+    add("--heads", type=positive, default=4)
     add_schedule(parser, peak=1e-3)
     add("--weight-decay", type=float, default=0.01, help="of matrices")
     add("--clip", type=float, default=0.0, help="the largest norm of the gradient; 0: any")
     add("--seed", type=int, default=0)
-    add("--log-every", type=static, default=10, help="steps; a loss is read only then")
-    add("--checkpoint-every", type=static, default=50, help="steps")
-
-
-def static(text: str) -> int:
-    """A size that is known before the step is compiled."""
-    if not text.isdecimal() or int(text) < 1:
-        raise ArgumentTypeError(f"must be one whole number for the whole run, from 1 on, like 32, got {text!r}")
-    return int(text)
+    add("--log-every", type=positive, default=10, help="steps; a loss is read only then")
+    add("--checkpoint-every", type=positive, default=50, help="steps")
 
 
 class Text(Dataset[bytes]):
@@ -74,9 +68,9 @@ class Text(Dataset[bytes]):
     def __getitem__(self, index: int) -> bytes:
         return self._samples[index] if index >= 0 else b""
 
-    def targets(self, numbers: Tensor) -> Tensor:
+    def targets(self, numbers: np.ndarray) -> Tensor:
         """How many targets those samples have, padding left out."""
-        return self._targets[numbers].sum()
+        return self._targets[torch.from_numpy(numbers)].sum()
 
 
 def padded(samples: Sequence[bytes], length: int | None) -> Tensor:

@@ -16,9 +16,9 @@ before it kills a job, it saves a checkpoint after the current step.
 from __future__ import annotations
 
 import argparse
-import os
 from contextlib import nullcontext
 
+import numpy as np
 import torch
 from common import compiler_cache
 from common.checkpoints import Checkpointer
@@ -28,13 +28,13 @@ from common.optimization import parameter_groups, require_finite, set_learning_r
 from common.order import Order, share
 from common.precision import Precision
 from common.process_group import freeze_objects, process_group, to_device
-from common.schedule import scheduled_rate
+from common.schedule import positive, scheduled_rate
 from common.seeding import seed_step
 from common.stopping import Stop
 from guard import Guard, compilations
 from measures import Log, process_peak_mib
 from model import build
-from text import FIXED, Text, add_workload, batches_from, inputs_and_targets, padded, static
+from text import FIXED, Text, add_workload, batches_from, inputs_and_targets, padded
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -48,15 +48,12 @@ def config() -> argparse.Namespace:
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add = arguments.add_argument
     add_workload(arguments)
-    add("--microbatches", type=static, default=1, help="a batch's equal parts, whose gradients are added")
+    add("--microbatches", type=positive, default=1, help="a batch's equal parts, whose gradients are added")
     add("--pad", choices=("sequence", "longest"), default="sequence", help="longest: a bad example")
     add("--precision", choices=tuple(PRECISIONS), default="float32")
     add("--evaluate-every", type=int, default=0, help="steps; 0: no text is held out")
     add("--on-recompile", choices=("fail", "warn"), default="fail")
-    # The variables are those that the constructs' compilers set.
-    add("--compiler", type=one_of_the_compilers, default=os.environ.get("TRAINING_COMPILER", "none"))
-    add("--compiler-mode", default=os.environ.get("TRAINING_COMPILER_MODE") or "default")
-    add("--compiler-dynamic", default=os.environ.get("TRAINING_COMPILER_DYNAMIC") or "false")
+    compiler_cache.add_compiler(arguments)
     options = arguments.parse_args()
     if options.batch_size % options.microbatches:
         arguments.error(
@@ -64,12 +61,6 @@ def config() -> argparse.Namespace:
             f"like {8 * options.microbatches}, got {options.batch_size}"
         )
     return options
-
-
-def one_of_the_compilers(text: str) -> str:
-    if text not in ("none", "inductor"):
-        raise argparse.ArgumentTypeError(f"must be none or inductor, or xla/train.py be started, got {text!r}")
-    return text
 
 
 # -- Data -------------------------------------------------------------------------------------------------------------
@@ -88,7 +79,7 @@ def parallel(model: nn.Module, job: Job, options: argparse.Namespace) -> nn.Modu
     if options.compiler == "inductor":
         # Model and loss are one graph, and their backward another; a graph break is an error. Within DDP, the compiler splits
         # them at gradient buckets, so that all-reduces overlap with computation.
-        dynamic = options.compiler_dynamic == "true"
+        dynamic = bool(options.compiler_dynamic)
         model = torch.compile(model, fullgraph=True, dynamic=dynamic, mode=options.compiler_mode)  # type: ignore[assignment]
     return DistributedDataParallel(model) if job.ranks > 1 else model
 
@@ -131,9 +122,9 @@ def evaluate(
 ) -> float:
     """The mean loss of the held-out text over all ranks, in the format of the training. The model is not compiled for it."""
     device = next(model.parameters()).device
-    numbers = torch.arange(order.length, len(text))
+    numbers = np.arange(order.length, len(text))
     count, parts = to_device(text.targets(numbers), device), []
-    for batch in numbers.split(order.batch):  # of which each rank has a share
+    for batch in np.split(numbers, range(order.batch, len(numbers), order.batch)):  # of which each rank has a share
         mine = share(batch, job.rank, job.ranks, options.batch_size).tolist()
         tokens = to_device(padded([text[number] for number in mine], options.sequence), device)
         with precision.autocast():

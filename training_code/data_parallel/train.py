@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import csv
 import math
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -31,6 +32,7 @@ from common.seeding import seed_step
 from common.stopping import Stop
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
+from torch.optim import Optimizer
 
 # -- Config -----------------------------------------------------------------------------------------------------------
 
@@ -65,7 +67,8 @@ def batch_of(order: Order, samples: int, job: Job, data: tuple[Tensor, Tensor]) 
     """This rank's points and spirals of a step, on the data's device, and how many the step has over all ranks."""
     inputs, labels = data
     numbers = order.at(samples)
-    rows = to_device(share(numbers, job.rank, job.ranks, order.batch // job.ranks), inputs.device)
+    mine = torch.from_numpy(share(numbers, job.rank, job.ranks, order.batch // job.ranks))
+    rows = to_device(mine, inputs.device)
     return inputs[rows], labels[rows].masked_fill(rows < 0, IGNORED), len(numbers)
 
 
@@ -76,22 +79,27 @@ def network() -> nn.Module:
     return nn.Sequential(nn.Linear(2, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 2))
 
 
+Parallel = tuple[nn.Module, Callable[[], object]]
+
+
+def parallel(model: nn.Module, optimizer: Optimizer, job: Job) -> Parallel:
+    """The model of a step, and what returns once the gradients are averaged over the ranks, as DDP's are with the backward."""
+    return DistributedDataParallel(model) if job.ranks > 1 else model, lambda: None
+
+
 # -- Step -------------------------------------------------------------------------------------------------------------
 
 
 def step(
-    model: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    precision: Precision,
-    batch: tuple[Tensor, Tensor, int],
-    ranks: int,
+    model: Parallel, optimizer: Optimizer, precision: Precision, batch: tuple[Tensor, Tensor, int], ranks: int
 ) -> Tensor:
     """One step. Returns this rank's part of the loss, of which the mean over the ranks is that of the batch."""
-    inputs, labels, count = batch
+    (forward, averaged), (inputs, labels, count) = model, batch
     optimizer.zero_grad()
     with precision.autocast():
-        loss = token_loss(model(inputs), labels, count, shares=ranks)
+        loss = token_loss(forward(inputs), labels, count, shares=ranks)
     precision.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
+    averaged()  # before they are unscaled
     precision.scaler.step(optimizer)
     precision.scaler.update()
     return loss.detach()
@@ -100,11 +108,17 @@ def step(
 # -- Run --------------------------------------------------------------------------------------------------------------
 
 
-def train(job: Job, options: argparse.Namespace, device: torch.device, stop: Stop) -> None:
+def train(
+    job: Job,
+    options: argparse.Namespace,
+    device: torch.device,
+    parallel: Callable[[nn.Module, Optimizer, Job], Parallel] = parallel,
+) -> None:
+    stop = Stop()
     torch.manual_seed(options.seed)
     whole = network().to(device)
-    model = DistributedDataParallel(whole) if job.ranks > 1 else whole
     optimizer = torch.optim.Adam(whole.parameters(), lr=options.learning_rate)
+    model = parallel(whole, optimizer, job)
     precision, epoch_loss = Precision(options.precision, device), MeanLoss(device, job.ranks)
     inputs, labels = data = tuple(tensor.to(device) for tensor in points(job.channels.get("points")))
     order = Order(len(labels), options.batch_size * job.ranks, options.seed)
@@ -148,7 +162,7 @@ def train(job: Job, options: argparse.Namespace, device: torch.device, stop: Sto
 def main() -> None:
     options, job = config(), Job.here()
     with process_group(job, smddp=options.backend == "smddp") as device:
-        train(job, options, device, Stop())
+        train(job, options, device)
 
 
 if __name__ == "__main__":

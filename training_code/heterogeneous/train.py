@@ -16,18 +16,18 @@ current step.
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Mapping
 
 import torch
 from common.checkpoints import Checkpointer, Progress
+from common.compiler_cache import add_compiler
 from common.job import Job
 from common.loss import MeanLoss, batch_loss, counted, token_loss
 from common.optimization import set_learning_rate
 from common.order import check_batch
 from common.precision import Precision
 from common.process_group import freeze_objects, process_group, to_device
-from common.schedule import add_schedule, positive, scheduled_rate
+from common.schedule import add_schedule, positive, scheduled_rate, true
 from common.seeding import seed_step
 from common.stopping import Stop
 from common.training_log import TrainingLog
@@ -41,50 +41,23 @@ from torch.nn.parallel import DistributedDataParallel
 
 # -- Config -----------------------------------------------------------------------------------------------------------
 
-PORT = 6000  # of each data host, in the job's own network
-
 
 def config() -> argparse.Namespace:
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    arguments.add_argument("--epochs", type=positive, default=8)
-    arguments.add_argument("--batch-size", type=positive, default=64, help="of each process that trains")
+    add = arguments.add_argument
+    add("--epochs", type=positive, default=8)
+    add("--batch-size", type=positive, default=64, help="of each process that trains")
     add_schedule(arguments, peak=3e-3)
-    arguments.add_argument("--precision", choices=("auto", "fp32", "bf16", "fp16"), default="fp32")
-    arguments.add_argument("--seed", type=int, default=0)
-    arguments.add_argument("--workers", type=int, default=2, help="processes of each data host that prepare batches")
-    arguments.add_argument("--data-group", default="data_group", help="the instance group that serves batches")
-    arguments.add_argument(
-        "--heartbeat-timeout",
-        type=float,
-        default=300.0,
-        help="seconds without a heartbeat of a trainer after which a data host ends",
-    )
-    arguments.add_argument("--port", type=int, default=PORT)
-    arguments.add_argument(
-        "--checkpoint-every", type=int, default=0, help="steps, besides the end of each epoch; 0: only there"
-    )
-    arguments.add_argument(
-        "--shard", type=_true, nargs="?", const=True, default=False, help="each rank keeps a share of the model: FSDP2"
-    )
-    # The variables are those that the constructs' compilers set.
-    arguments.add_argument("--compiler", type=_compiler, default=os.environ.get("TRAINING_COMPILER", "none"))
-    arguments.add_argument("--compiler-mode", default=os.environ.get("TRAINING_COMPILER_MODE") or "default")
-    arguments.add_argument(
-        "--compiler-dynamic", type=_true, default=os.environ.get("TRAINING_COMPILER_DYNAMIC") or None
-    )
+    add("--precision", choices=("auto", "fp32", "bf16", "fp16"), default="fp32")
+    add("--seed", type=int, default=0)
+    add("--workers", type=int, default=2, help="processes of each data host that prepare batches")
+    add("--data-group", default="data_group", help="the instance group that serves batches")
+    add("--heartbeat-timeout", type=float, default=300.0, help="seconds without a trainer's until a data host ends")
+    add("--port", type=int, default=6000, help="of each data host, in the job's own network")
+    add("--checkpoint-every", type=int, default=0, help="steps, besides the end of each epoch; 0: only there")
+    add("--shard", type=true, nargs="?", const=True, default=False, help="each rank keeps a share of the model: FSDP2")
+    add_compiler(arguments)
     return arguments.parse_args()
-
-
-def _true(text: str) -> bool:
-    if text.lower() not in ("true", "false"):
-        raise argparse.ArgumentTypeError(f"must be true or false, got {text!r}")
-    return text.lower() == "true"
-
-
-def _compiler(text: str) -> str:
-    if text not in ("none", "inductor"):
-        raise argparse.ArgumentTypeError(f"must be none or inductor, got {text!r}")
-    return text
 
 
 # -- Data -------------------------------------------------------------------------------------------------------------
@@ -118,8 +91,10 @@ def build(job: Job, options: argparse.Namespace, device: torch.device) -> nn.Mod
     return DistributedDataParallel(model) if job.ranks > 1 else model
 
 
-# However the model is sharded, its file contains all of it under its own names.
-WHOLE = StateDictOptions(full_state_dict=True, cpu_offload=True)
+def whole_of(model: nn.Module) -> dict[str, Tensor]:
+    """All of the model in the host's memory, on rank 0, however it is sharded; every rank takes part."""
+    options = StateDictOptions(full_state_dict=True, cpu_offload=True)
+    return get_model_state_dict(model, options=options)  # type: ignore[return-value]
 
 
 # -- Step -------------------------------------------------------------------------------------------------------------
@@ -147,84 +122,62 @@ def step(
 # -- Run --------------------------------------------------------------------------------------------------------------
 
 
-class Training:
-    """The model with its optimizer, and all that a checkpoint has of them."""
-
-    def __init__(self, job: Job, options: argparse.Namespace, batches: Batches, device: torch.device) -> None:
-        self.job, self.options, self.batches, self.device = job, options, batches, device
-        self.model = build(job, options, device)
-        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=options.learning_rate)
-        self.precision, self.epoch_loss = Precision(options.precision, device), MeanLoss(device, job.ranks)
-        self.log = TrainingLog(job, device, unit="samples")
-        assert batches.plan is not None
-        self.length = batches.plan.length or 0
-        check_batch(self.length, options.batch_size * job.ranks)
-        self.checkpointer = Checkpointer(
-            job,
-            [self.model],
-            [self.optimizer],
-            fixed={"seed": options.seed, "digits": self.length},
-            free={"batch_size": options.batch_size},
-            states={"data": batches, "scaler": self.precision.scaler, "epoch_loss": self.epoch_loss},
-        )
-        self.progress = self.checkpointer.restore()
-
-    def step(self, batch: Mapping[str, Tensor]) -> None:
-        """Train on a batch, of which ``progress`` is the place."""
-        options, steps, batch_size = self.options, self.progress.steps + 1, self.options.batch_size * self.job.ranks
-        epoch, read = divmod(self.progress.samples, self.length)
-        at, total = epoch * len(self.batches) + read / batch_size + 1, options.epochs * len(self.batches)
-        rate = scheduled_rate(options, at, total, batch_size)
-        set_learning_rate([self.optimizer], rate)
-        seed_step(options.seed, self.progress.samples, self.job.rank)
-        images, labels = to_device(batch["image"], self.device), to_device(batch["label"], self.device)
-        count = counted(labels)
-        loss = step(self.model, self.optimizer, self.precision, images, labels, count, self.job.ranks)
-        self.epoch_loss.add(loss, count)
-        before, self.progress = self.progress.samples, Progress(steps, self.batches.samples_read)
-        self.log.count(self.progress.samples - before)
-        if steps % 10 == 0:
-            self.log.write(steps, loss=batch_loss(loss), learning_rate=rate)
-        if options.checkpoint_every and steps % options.checkpoint_every == 0:
-            self.checkpointer.save(self.progress)
-
-    def whole(self) -> dict[str, Tensor]:
-        """All of the model in the host's memory, on rank 0; every rank takes part."""
-        return get_model_state_dict(self.model, options=WHOLE)  # type: ignore[return-value]
-
-
-def train(training: Training, stop: Stop) -> None:
-    job, batches = training.job, training.batches
-    first = batches.state_dict()["epoch"]
+def train(job: Job, options: argparse.Namespace, batches: Batches, device: torch.device, stop: Stop) -> None:
+    model = build(job, options, device)
+    optimizer = torch.optim.Adam(model.parameters(), lr=options.learning_rate)
+    precision, epoch_loss = Precision(options.precision, device), MeanLoss(device, job.ranks)
+    assert batches.plan is not None
+    digits, batch_size = batches.plan.length or 0, options.batch_size * job.ranks
+    check_batch(digits, batch_size)
+    checkpointer = Checkpointer(
+        job,
+        [model],
+        [optimizer],
+        fixed={"seed": options.seed, "digits": digits},
+        free={"batch_size": options.batch_size},
+        states={"data": batches, "scaler": precision.scaler, "epoch_loss": epoch_loss},
+    )
+    progress, log = checkpointer.restore(), TrainingLog(job, device, unit="samples")
+    first, total = batches.state_dict()["epoch"], options.epochs * len(batches)
     if job.local_rank == 0:
-        processes = f"{job.local_ranks} of {job.ranks} processes"
-        print(
-            f"host {job.host} of {job.group} trains on {training.device.type}, {processes}, from epoch {first}",
-            flush=True,
-        )
+        where = f"host {job.host} of {job.group} trains on {device.type}, {job.local_ranks} of {job.ranks} processes"
+        print(f"{where}, from epoch {first}", flush=True)
     freeze_objects()
-    for epoch in range(first, training.options.epochs):
+    for epoch in range(first, options.epochs):
         for batch in batches.epoch(epoch):
-            training.step(batch)
+            at = epoch * len(batches) + (progress.samples - epoch * digits) / batch_size + 1
+            rate = scheduled_rate(options, at, total, batch_size)
+            set_learning_rate([optimizer], rate)
+            seed_step(options.seed, progress.samples, job.rank)
+            images, labels = to_device(batch["image"], device), to_device(batch["label"], device)
+            count = counted(labels)
+            loss = step(model, optimizer, precision, images, labels, count, job.ranks)
+            epoch_loss.add(loss, count)
+            before, progress = progress.samples, Progress(progress.steps + 1, batches.samples_read)
+            log.count(progress.samples - before)
+            if progress.steps % 10 == 0:
+                log.write(progress.steps, loss=batch_loss(loss), learning_rate=rate)
+            if options.checkpoint_every and progress.steps % options.checkpoint_every == 0:
+                checkpointer.save(progress)
             if stop.check():
                 break
         else:
-            loss, whole = training.epoch_loss.read(), training.whole()
+            loss_of_epoch, whole = epoch_loss.read(), whole_of(model)
             if job.rank == 0:
-                right = evaluate(job, whole, training.device)
-                print(f"epoch {epoch} loss {loss:.6f} accuracy on held-out digits {right:.4f}", flush=True)
-        training.progress.samples = batches.samples_read
-        training.checkpointer.save(training.progress)
+                right = evaluate(job, whole, device)
+                print(f"epoch {epoch} loss {loss_of_epoch:.6f} accuracy on held-out digits {right:.4f}", flush=True)
+        progress.samples = batches.samples_read
+        checkpointer.save(progress)
         if stop.agreed:
             break
-    training.checkpointer.wait()
-    whole = training.whole()
+    checkpointer.wait()
+    whole = whole_of(model)
     if job.rank == 0 and stop.agreed:
-        print(f"stopped by SIGTERM with the checkpoint of step {training.progress.steps}", flush=True)
+        print(f"stopped by SIGTERM with the checkpoint of step {progress.steps}", flush=True)
     elif job.rank == 0:
         job.model.mkdir(parents=True, exist_ok=True)
         torch.save(whole, job.model / "model.pt")
-        print(f"accuracy {evaluate(job, whole, training.device):.4f}", flush=True)
+        print(f"accuracy {evaluate(job, whole, device):.4f}", flush=True)
 
 
 def evaluate(job: Job, whole: Mapping[str, Tensor], device: torch.device) -> float:
@@ -238,7 +191,7 @@ def main() -> None:
     options, job = config(), Job.here()
     # The other cores of a host are its workers', or of the other processes that train.
     with batches_of(job, options) as batches, process_group(job) as device:
-        train(Training(job, options, batches, device), Stop())
+        train(job, options, batches, device, Stop())
 
 
 if __name__ == "__main__":

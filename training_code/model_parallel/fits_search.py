@@ -12,13 +12,9 @@ MOST_MACHINES = 128
 
 
 def largest_batch(at: Callable[[int], Prediction], limit: float) -> tuple[int, Prediction]:
-    """The most units of a batch whose peak is within ``limit`` bytes, or else one unit, and the prediction.
+    """The most units of a batch whose peak, predicted by ``at``, is within ``limit`` bytes, or else one unit, and the prediction.
 
-    Beyond some size the peak is that of activations, which grow by the same bytes with each sequence: the size is estimated
-    from two others, and predicted.
-
-    Args:
-        at: Predicts a batch of so many units.
+    Beyond some size activations grow by the same bytes with each sequence, so that the size is estimated from two others.
     """
     fitting, found = 1, at(1)
     if found.peak > limit:
@@ -40,17 +36,10 @@ def largest_batch(at: Callable[[int], Prediction], limit: float) -> tuple[int, P
 def smallest_layout(
     predict: Callable[[int, list[str]], Prediction], devices: int, limit: float
 ) -> tuple[int, list[str], Prediction]:
-    """The layout on the fewest machines whose peak is within ``limit`` bytes: their number, its arguments and its prediction.
+    """The layout on the fewest machines of so many ``devices`` whose peak, by ``predict`` on so many ranks, is within ``limit``.
 
-    On each number of machines, in this order: FSDP over all ranks; activation checkpointing as well; tensor parallelism within
-    a machine; both. What the model does not allow, such as a tensor degree that does not divide its heads, is left out.
-
-    Args:
-        predict: Predicts a layout, given by its arguments, on so many ranks.
-        devices: Accelerators of a machine.
-
-    Raises:
-        ValueError: No layout is possible at all, or none on 128 machines fits.
+    Returned are their number, its arguments and its prediction. What the model does not allow, such as a tensor degree that
+    does not divide its heads, is left out. Raises ValueError where no layout is possible, or none on 128 machines fits.
     """
     machines = 1
     while machines <= MOST_MACHINES:

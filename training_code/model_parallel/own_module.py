@@ -38,9 +38,7 @@ def built(
     """The module, its optimizer (AdamW), and a step. Raises ValueError for what cannot be predicted."""
     if degrees.tensor > 1 or degrees.pipeline > 1:
         raise ValueError("--module is predicted under data_shard and data_replicate only, got --tensor or --pipeline")
-    if options.batch_size % (degrees.data * degrees.microbatches):
-        parts = f"{degrees.data} x {degrees.microbatches}"
-        raise ValueError(f"batch_size must be divisible by the ranks' microbatches, {parts}, got {options.batch_size}")
+    degrees.check_model(1, {}, options.batch_size)
     module, inputs = function_of(options.module)(options.batch_size // degrees.data // degrees.microbatches)
     parallelize(module, Plan(layers_of(module, options.layers), (), ()), degrees, mesh)
     optimizer = torch.optim.AdamW(module.parameters(), fused=True)

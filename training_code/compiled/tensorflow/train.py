@@ -26,10 +26,10 @@ import keras
 import numpy as np
 import tensorflow as tf
 from common.job import Job, use_the_jobs_network
+from common.order import Order, share
 from common.schedule import add_schedule, positive, scheduled_rate
 from common.tensorflow_checkpoints import Checkpointer
 from common.tensorflow_loss import IGNORED, token_loss
-from common.tensorflow_order import Order
 from common.tensorflow_strategy import Stop, check_same_step, strategy_of
 from model import PADDING, network, sequences
 
@@ -69,14 +69,13 @@ def batches(
     """For each step on from ``samples``, bytes as int32 [batch_size, sequence + 1] for each device of this host."""
 
     def pipeline(context: tf.distribute.InputContext) -> tf.data.Dataset:
-        here = strategy.num_replicas_in_sync // context.num_input_pipelines
-        first, rows = context.input_pipeline_id * here, tf.constant(text)
+        devices, rows = strategy.num_replicas_in_sync, tf.constant(text)
+        here, hosts = context.input_pipeline_id, context.num_input_pipelines
 
         def numbers() -> Iterator[np.ndarray]:
-            at = samples
-            while True:
-                yield from order.shares(at, strategy.num_replicas_in_sync)[first : first + here]
-                at += len(order.at(at))
+            for step in order.steps_from(samples):
+                for device in range(here * devices // hosts, (here + 1) * devices // hosts):
+                    yield share(step, device, devices, options.batch_size, order.length)
 
         def batch(numbers: tf.Tensor) -> tf.Tensor:
             drawn = tf.cast(tf.gather(rows, numbers), tf.int32)
@@ -131,28 +130,19 @@ def compiled_step(
 
 
 class CompilationGuard:
-    """Detects that a step was compiled again after the first one, and reports the shapes."""
+    """Detects that a step was compiled again after the first one, and reports the shape of its batch."""
 
     def __init__(self, compilations: Callable[[], int], act: str) -> None:
-        self._compilations, self._act = compilations, act
-        self._most = 0
-        self._known: list[list[int]] = []
+        self._compilations, self._act, self._known = compilations, act, 0
 
     def look(self, step: int, shape: list[int]) -> None:
         """After each step. Raises ``RuntimeError`` where ``act`` is ``fail``."""
-        again = bool(self._known) and self._compilations() > self._most
-        self._most = self._compilations()
-        if again:
-            why = (
-                f"the batch was {shape} and compiled before were {self._known}; pad every batch to one length"
-                if shape not in self._known
-                else f"the batch was {shape} as before; a value in the step that is no tensor has changed"
-            )
+        before, self._known = self._known, self._compilations()
+        if 0 < before < self._known:
+            why = f"step {step} compiled again: the batch was {shape}; pad every batch to one length, and keep values in tensors"
             if self._act == "fail":
-                raise RuntimeError(f"step {step} compiled again: {why}")
-            print(f"warning: step {step} compiled again: {why}", flush=True)
-        if shape not in self._known:
-            self._known.append(shape)
+                raise RuntimeError(why)
+            print(f"warning: {why}", flush=True)
 
 
 # -- Run --------------------------------------------------------------------------------------------------------------

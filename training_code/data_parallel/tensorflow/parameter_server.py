@@ -23,9 +23,9 @@ import time
 
 import tensorflow as tf
 from common.job import Job
+from common.order import Order, share
 from common.schedule import scheduled_rate
 from common.tensorflow_checkpoints import Checkpointer
-from common.tensorflow_order import Order
 from train import build, config, points, step_of
 
 JOIN_SECONDS = 900  # until the coordinator must have started; the toolkit waits as long for the hosts' names
@@ -80,7 +80,8 @@ def coordinate(job: Job, options: argparse.Namespace, cluster: tf.train.ClusterS
         optimizer.learning_rate = rate = scheduled_rate(options, at, total, order.batch)
         losses, left = [], 1
         while len(losses) < together and left:
-            [rows], count = order.shares(progress.samples, 1), len(order.at(progress.samples))
+            numbers = order.at(progress.samples)
+            rows, count = share(numbers, 0, 1, order.batch, order.length), len(numbers)
             losses.append((workers.schedule(step, args=(tf.constant(rows), tf.constant(count))), count))
             progress.samples += count
             epoch, left = divmod(progress.samples, order.length)

@@ -22,10 +22,10 @@ import keras
 import numpy as np
 import tensorflow as tf
 from common.job import Job
+from common.order import Order, share
 from common.schedule import add_schedule, positive, scheduled_rate
 from common.tensorflow_checkpoints import Checkpointer
 from common.tensorflow_loss import IGNORED, token_loss
-from common.tensorflow_order import Order
 from common.tensorflow_strategy import Stop, check_same_step, strategy_of
 
 # -- Config -----------------------------------------------------------------------------------------------------------
@@ -117,13 +117,16 @@ def train(job: Job, options: argparse.Namespace) -> None:
     progress = checkpointer.restore()
     check_same_step(strategy, progress.steps)
     step = step_of(strategy, model, optimizer, data)
+
+    def share_of(context: tf.distribute.ValueContext) -> tf.Tensor:
+        """The rows of a device, of one shape in all steps."""
+        return tf.constant(share(numbers, context.replica_id_in_sync_group, devices, options.batch_size, order.length))
+
     while progress.samples < options.epochs * order.length:
         at, total = order.steps(progress.samples) + 1, options.epochs * order.steps_of_an_epoch
         optimizer.learning_rate = rate = scheduled_rate(options, at, total, order.batch)
-        shares, count = order.shares(progress.samples, devices), len(order.at(progress.samples))
-        rows = strategy.experimental_distribute_values_from_function(
-            lambda context, shares=shares: tf.constant(shares[context.replica_id_in_sync_group])
-        )
+        numbers = order.at(progress.samples)
+        rows, count = strategy.experimental_distribute_values_from_function(share_of), len(numbers)
         progress.add(step(rows, tf.constant(count)), count)
         progress.samples += count
         epoch, left = divmod(progress.samples, order.length)

@@ -20,7 +20,7 @@ Box = tuple[float, float, float, float]  # left, upper, right, lower
 
 
 class ImageFolder(Dataset[Mapping[str, Tensor]]):
-    """``image``: uint8 [size, size, 3]; ``label``: the number of its class, by name; ``index``: the number of its file, by path.
+    """``image``: uint8 [size, size, 3]; ``label``: the number of its class, by name.
 
     Training takes a random crop, which may be mirrored, of PyTorch's generator; without ``training`` it is the middle.
     A model's ``channels_last`` is the layout of these images, so that nothing transposes them on their way.
@@ -44,7 +44,7 @@ class ImageFolder(Dataset[Mapping[str, Tensor]]):
             pixels = torch.from_numpy(np.array(cropped(image, box, self._size)))
         if self._training and torch.rand(()) < 0.5:
             pixels = pixels.flip(1)
-        return {"image": pixels, "label": torch.tensor(self._labels[file.parent.name]), "index": torch.tensor(index)}
+        return {"image": pixels, "label": torch.tensor(self._labels[file.parent.name])}
 
 
 def cropped(image: Image.Image, box: Box, size: int) -> Image.Image:

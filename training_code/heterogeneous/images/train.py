@@ -164,34 +164,6 @@ def evaluate(job: Job, options: argparse.Namespace, model: nn.Module, device: to
 # -- Run --------------------------------------------------------------------------------------------------------------
 
 
-class Reads:
-    """How often each file was trained on in an epoch, over all ranks."""
-
-    def __init__(self, files: int) -> None:
-        self._reads = torch.zeros(files, dtype=torch.int32)
-
-    def add(self, files: Tensor) -> None:
-        self._reads.index_add_(0, files, torch.ones(len(files), dtype=torch.int32))
-
-    def state_dict(self) -> dict[str, list[int]]:
-        """The same on all ranks, each of which has to call it."""
-        reads = self._reads.clone()
-        dist.all_reduce(reads)
-        return {"reads": reads.tolist()}
-
-    def load_state_dict(self, state: Mapping[str, list[int]]) -> None:
-        self._reads.zero_()
-        if dist.get_rank() == 0:
-            self._reads.copy_(torch.tensor(state["reads"], dtype=torch.int32))
-
-    def report(self) -> str:
-        """Of the epoch, and begin another."""
-        reads = self.state_dict()["reads"]
-        once, never = reads.count(1), reads.count(0)
-        self._reads.zero_()
-        return f"files read once {once}, more often {len(reads) - once - never}, never {never}"
-
-
 def train(job: Job, options: argparse.Namespace, batches: Batches, device: torch.device, stop: Stop) -> None:
     model = build(options, device)
     forward, precision = forward_of(model, job, device, options), Precision(options.precision, device)
@@ -199,14 +171,14 @@ def train(job: Job, options: argparse.Namespace, batches: Batches, device: torch
     assert batches.plan is not None
     files, batch_size = batches.plan.length or 0, options.batch_size * job.ranks
     check_batch(files, batch_size)
-    loss_of_epoch, reads = MeanLoss(device, job.ranks), Reads(files)
+    loss_of_epoch = MeanLoss(device, job.ranks)
     checkpointer = Checkpointer(
         job,
         [model],
         [optimizer],
         fixed={"seed": options.seed, "files": files},
         free={"batch_size": options.batch_size},
-        states={"data": batches, "scaler": precision.scaler, "loss": loss_of_epoch, "reads": reads},
+        states={"data": batches, "scaler": precision.scaler, "loss": loss_of_epoch},
     )
     progress = checkpointer.restore()
     first, total = batches.state_dict()["epoch"], options.epochs * len(batches)
@@ -228,7 +200,6 @@ def train(job: Job, options: argparse.Namespace, batches: Batches, device: torch
             count = counted(labels)
             loss = step(forward, optimizer, precision, images, labels, count, job.ranks, options.smoothing)
             loss_of_epoch.add(loss, count)
-            reads.add(batch["index"])
             before, progress = progress.samples, Progress(progress.steps + 1, batches.samples_read)
             log.count(progress.samples - before)
             if progress.steps % options.log_every == 0:
@@ -242,7 +213,7 @@ def train(job: Job, options: argparse.Namespace, batches: Batches, device: torch
         if stop.agreed:
             break
         with log.paused():
-            report = f"loss {loss_of_epoch.read():.6f} {reads.report()}"
+            report = f"loss {loss_of_epoch.read():.6f}"
             accuracy = f" accuracy {evaluate(job, options, model, device):.4f}" if options.validation else ""
         if job.rank == 0:
             print(f"epoch {epoch} {report}{accuracy}", flush=True)

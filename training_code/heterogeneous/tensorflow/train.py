@@ -28,10 +28,10 @@ from typing import Any
 import keras
 import tensorflow as tf
 from common.job import Job, use_the_jobs_network
-from common.schedule import add_schedule, positive, scheduled_rate
+from common.order import Order, permutation
+from common.schedule import add_schedule, positive, scheduled_rate, true
 from common.tensorflow_checkpoints import Checkpointer
 from common.tensorflow_loss import IGNORED, token_loss
-from common.tensorflow_order import Order, permutation
 from common.tensorflow_strategy import Stop, check_same_step, strategy_of
 from end import DataServiceError
 from model import accuracy, distorted, held_out, network, training_digits
@@ -39,8 +39,6 @@ from service import Cluster, reporting, serve
 from tensorflow.data.experimental.service import ShardingPolicy, distribute
 
 # -- Config -----------------------------------------------------------------------------------------------------------
-
-PORT = 6000  # of each data host, the first of three, in the job's own network
 
 
 def config() -> argparse.Namespace:
@@ -51,23 +49,12 @@ def config() -> argparse.Namespace:
     add_schedule(arguments, peak=3e-3)
     add("--seed", type=int, default=0)
     add("--data-group", default="data_group", help="the instance group that runs tf.data service")
-    add("--train-workers", type=_true, nargs="?", const=True, default=True, help="the hosts that train prepare as well")
-    add(
-        "--heartbeat-timeout",
-        type=float,
-        default=300.0,
-        help="seconds without a heartbeat of a trainer after which a data host ends",
-    )
-    add("--port", type=int, default=PORT)
+    add("--train-workers", type=true, nargs="?", const=True, default=True, help="the hosts that train prepare as well")
+    add("--heartbeat-timeout", type=float, default=300.0, help="seconds without a trainer's until a data host ends")
+    add("--port", type=int, default=6000, help="of each data host, the first of three, in the job's own network")
     # SageMaker kills a job two minutes after SIGTERM.
     add("--stop-check-every", type=positive, default=5, help="steps between collective checks for SIGTERM")
     return arguments.parse_args()
-
-
-def _true(text: str) -> bool:
-    if text.lower() not in ("true", "false"):
-        raise argparse.ArgumentTypeError(f"must be true or false, got {text!r}")
-    return text.lower() == "true"
 
 
 # -- Data -------------------------------------------------------------------------------------------------------------
