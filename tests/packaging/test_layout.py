@@ -10,6 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 PACKAGES = {
     "cdk_sagemaker_training": ROOT / "constructs" / "cdk_sagemaker_training",
+    "training_jobs": ROOT / "training_jobs" / "training_jobs",
     "sagemaker_local_account": ROOT / "local_account" / "sagemaker_local_account",
 }
 SECTIONS = ["Config", "Data", "Model", "Step", "Run"]  # of each train.py, in this order
@@ -20,7 +21,7 @@ def folders(package: str) -> set[str]:
     return {".".join((package, *path.parent.relative_to(root).parts)) for path in root.rglob("*.py")}
 
 
-def test_the_training_code_imports_neither_package() -> None:
+def test_the_training_code_imports_none_of_the_packages() -> None:
     importers = [
         path.relative_to(ROOT)
         for path in (ROOT / "training_code").rglob("*.py")
@@ -64,7 +65,7 @@ def test_what_training_loops_share_can_be_read_in_1100_lines_and_each_script_in_
 
 
 def test_the_wheel_of_the_constructs_has_every_folder() -> None:
-    """setuptools finds those of the local account itself."""
+    """setuptools finds those of the other two itself."""
     named = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
     assert {*named} - {"cdk_sagemaker_training.training_code"} == folders("cdk_sagemaker_training")
 

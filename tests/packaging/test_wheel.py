@@ -233,7 +233,7 @@ def test_the_constructs_work_with_the_lowest_versions_that_the_wheel_takes(
     (tmp_path / "app.py").write_text(app)
     run([str(programs / "python"), "app.py"], tmp_path, CDK_OUTDIR=str(tmp_path / "cdk.out"), PYTHONPATH="")
     assert "AWS::StepFunctions::StateMachine" in (tmp_path / "cdk.out" / "Digits.template.json").read_text()
-    for command in ([], ["start"], ["list"], ["diff-upgrade"]):
+    for command in ([], ["start"], ["list"], ["plan"]):
         said = run([str(programs / "training-jobs"), *command, "--help"], tmp_path, PYTHONPATH="")
         assert said.lstrip().startswith("Usage: ")
 
