@@ -13,6 +13,7 @@ PACKAGES = {
     "training_jobs": ROOT / "training_jobs" / "training_jobs",
     "sagemaker_local_account": ROOT / "local_account" / "sagemaker_local_account",
 }
+CDK = ("aws_cdk", "constructs", "jsii")
 SECTIONS = ["Config", "Data", "Model", "Step", "Run"]  # of each train.py, in this order
 
 
@@ -62,6 +63,27 @@ def test_what_training_loops_share_can_be_read_in_1100_lines_and_each_script_in_
     assert sum(count for name, count in common.items() if name.startswith("tensorflow_")) <= 220
     assert {path.name for path, count in lines.items() if path.name.endswith("train.py") and count > 300} == set()
     assert lines[ROOT / "training_code" / "model_parallel" / "huggingface" / "train.py"] <= 150
+
+
+def test_every_module_of_the_command_line_imports_without_the_cdk_the_constructs_and_moto() -> None:
+    program = f"""
+import importlib, pkgutil, sys
+sys.modules |= dict.fromkeys({[*CDK, "cdk_sagemaker_training", "moto", "sagemaker_local_account"]})
+import training_jobs
+for module in pkgutil.walk_packages(training_jobs.__path__, "training_jobs."):
+    print(importlib.import_module(module.name).__name__)
+"""
+    imported = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    assert {name.rpartition(".")[0] for name in imported.split()} | {*imported.split()} >= folders("training_jobs")
+
+
+def test_the_constructs_import_nothing_of_the_command_line_but_the_facts() -> None:
+    program = "import sys; from cdk_sagemaker_training import *; print(*sys.modules)"
+    imported = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    assert {*CDK} <= {*imported.split()}
+    assert {*imported.split()} & {"boto3", "botocore", "rich", "typer"} == set()
+    ours = {name for name in imported.split() if name.startswith("training_jobs")}
+    assert {name for name in ours if not name.startswith("training_jobs.facts")} == {"training_jobs"}
 
 
 def test_the_wheel_of_the_constructs_has_every_folder() -> None:
