@@ -179,8 +179,8 @@ __all__ = [
     "unlisted",
 ]
 
-# Each name is imported on first use (PEP 562), as aws_cdk does with its own modules: `cdk_sagemaker_training.client` and the
-# command line do without aws_cdk, which takes a second to import, and a stack without a network without aws_ec2.
+# Each name is imported on first use (PEP 562), as aws_cdk does with its own modules: values do without aws_cdk, which takes a
+# second to import, and a stack without a network without aws_ec2.
 _MODULES = {
     "core.unlisted": ("unlisted",),
     "data.capacity": (

@@ -18,10 +18,10 @@ from two_groups import BUCKET, IMAGE, SOURCE
 from whole_requests import ON_GROUPS
 
 from cdk_sagemaker_training import S3Channel, Spot, TrainingNetwork
-from cdk_sagemaker_training.adopt import adopted_stack
-from cdk_sagemaker_training.adopt.export import sdk_call
-from cdk_sagemaker_training.adopt.from_sdk import request_of_script
-from cdk_sagemaker_training.client import Account, Workflow
+from training_jobs import Account, Workflow
+from training_jobs.adopt import adopted_stack
+from training_jobs.adopt.export import sdk_call
+from training_jobs.adopt.from_sdk import request_of_script
 
 HERE = Path(__file__).parent
 ROLE = "arn:aws:iam::123456789012:role/Training"
@@ -75,7 +75,7 @@ def test_an_exported_call_sends_the_request(case: str, programs_of: Callable[[Pa
 A_NOTEBOOK = """
 import json, sys
 sys.path.insert(0, sys.argv[1])
-from cdk_sagemaker_training.client import Account
+from training_jobs import Account
 
 workflow = Account().workflow("arn:aws:states:us-east-1:123456789012:stateMachine:Training")
 workflow._definition = json.loads(open(sys.argv[2]).read())

@@ -30,7 +30,7 @@ from cdk_sagemaker_training import (
     TrainingWorkflow,
     training_code_path,
 )
-from cdk_sagemaker_training.cli.apps import write_app
+from training_jobs.cli.apps import write_app
 
 pytestmark = pytest.mark.soak  # PyTorch and transformers start in six processes
 TWO_DEVICES = "ml.g7e.12xlarge"
