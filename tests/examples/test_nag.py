@@ -110,7 +110,9 @@ class Everything(cdk.Stack):
             self,
             "Training",
             job=DataParallelJob(InstanceGroup("ml.p4d.24xlarge", 2)),
-            image=TrainingImage(self, "Image", directory=str(ROOT / "training_code"), file="heterogeneous/Dockerfile"),
+            image=TrainingImage.from_codebuild(
+                self, "Image", directory=str(ROOT / "training_code"), file="heterogeneous/Dockerfile"
+            ),
             channels={"images": FsxLustreChannel(files)},
             output=S3Prefix(self.bucket, "models/"),
             checkpoints=S3Prefix(self.bucket, "checkpoints/"),
@@ -128,7 +130,7 @@ class Members(cdk.Stack):
         bucket = s3.Bucket.from_bucket_name(self, "Bucket", "data")
         keys = [kms.Key(self, name, enable_key_rotation=True) for name in ("OutputKey", "VolumeKey")]
         group = ec2.SecurityGroup.from_security_group_id(self, "Group", "sg-1")
-        network = TrainingNetwork(self, "Network", security_group=group)
+        network = TrainingNetwork(self, "Network", security_groups=[group])
         credentials = lambda_.Function.from_function_attributes(
             self, "Credentials", function_arn=f"arn:aws:lambda:{self.region}:{self.account}:function:credentials"
         )
