@@ -10,12 +10,21 @@ from aws_cdk import Stack
 from aws_cdk import aws_ec2 as ec2
 from constructs import Construct
 
+from cdk_sagemaker_training.core.nag import Reasons, acknowledge, compliance_reasons
 from cdk_sagemaker_training.props.prop_types import checked
 from cdk_sagemaker_training.resources.addresses import check_addresses, check_cidr, known_cidrs
 from cdk_sagemaker_training.resources.endpoints import add_interface_endpoint
 from cdk_sagemaker_training.resources.owners import check_owner, owner_of
 from cdk_sagemaker_training.resources.private_vpc import check_zones, private_vpc
 
+_REASONS: Reasons = compliance_reasons(
+    {
+        "CloudWatchLogGroupEncrypted": "CloudWatch encrypts flow logs with a key of its own",
+        "EC2RestrictedCommonPorts": "the source of the rule is the group itself: the hosts of jobs, and nothing else",
+        "IAMNoInlinePolicy": "the policy is that of one role, with which it is deleted, and can be attached to no other",
+        "VPCDefaultSecurityGroupClosed": "nothing here is in the default group; emptying it needs a function in the account",
+    }
+)
 _MOST_GROUPS = 5  # VpcConfig.SecurityGroupIds of the service model
 
 
@@ -98,6 +107,7 @@ class TrainingNetwork(Construct):
             )
         self.security_groups: tuple[ec2.ISecurityGroup, ...] = tuple(security_groups or (self._security_group(),))
         self._allow_internally("Everything", ec2.Port.all_traffic(), "hosts of a job reach each other")
+        acknowledge(self, _REASONS)
         for service in endpoints:
             self.add_endpoint(service)
 

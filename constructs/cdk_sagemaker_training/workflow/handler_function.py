@@ -12,21 +12,39 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
+from cdk_sagemaker_training.core.nag import Reasons, acknowledge, compliance_reasons
 from cdk_sagemaker_training.resources.vpc_function import place_in_vpc
 
 if TYPE_CHECKING:
     from aws_cdk import aws_ec2 as ec2
     from aws_cdk import aws_lambda as lambda_
 
-_RUNTIME = "python3.13"
+_RUNTIME = "python3.14"
 _TIMEOUT = Duration.minutes(15)  # Lambda's longest
+_REASONS: Reasons = {
+    **compliance_reasons(
+        {
+            "CloudWatchLogGroupEncrypted": "CloudWatch encrypts it with a key of its own",
+            "IAMNoInlinePolicy": "the policy is that of one role, with which it is deleted, and can be attached to no other",
+            "LambdaConcurrency": "a reserved concurrency would be taken from the account's, for a function that seldom runs",
+            "LambdaDLQ": "who calls the function waits for its result, and fails with it",
+        }
+    ),
+    "Serverless-LambdaDLQ": "who calls the function waits for its result, and fails with it",
+    "Serverless-LambdaTracing": "a call is one function, whose log has all that a trace would have",
+}
+_OUTSIDE_A_VPC: Reasons = compliance_reasons(
+    {
+        "LambdaInsideVPC": "the function calls AWS's services alone; with vpc it runs in a VPC from which they can be reached"
+    }
+)
 
 
 def handler_function(
     scope: Construct,
     module: str,
     description: str,
-    memory_mib: int | None = None,
+    memory_mib: int = 128,
     *,
     vpc: ec2.IVpc | None = None,
     vpc_subnets: ec2.SubnetSelection | None = None,
@@ -40,7 +58,7 @@ def handler_function(
         scope: The parent construct.
         module: The name of the module beside this one with the code, whose ``handler`` is called.
         description: What it does.
-        memory_mib: Its memory, in MiB; None for Lambda's default, 128.
+        memory_mib: Its memory, in MiB; by default Lambda's own default.
         vpc: The VPC that it runs in, from which it must reach the AWS services that it calls. Default: outside a VPC.
         vpc_subnets: Selects among the subnets of ``vpc``; the private ones by default.
         security_groups: Its security groups in ``vpc``; by default a new one that allows HTTPS out.
@@ -69,6 +87,7 @@ def handler_function(
         timeout=_TIMEOUT.to_seconds(),
     )
     function.node.add_dependency(writing)
+    acknowledge(scope, _REASONS if vpc is not None else {**_REASONS, **_OUTSIDE_A_VPC})
     if vpc is not None:
         place_in_vpc(scope, function, role, vpc, vpc_subnets, security_groups)
     return function, role
