@@ -209,7 +209,9 @@ class Managed(cdk.Stack):
             alternatives=[DataParallelJob(InstanceGroup("ml.g5.48xlarge", 4))],
             budget=Budget(hours=48),
             stop_when=[Silence(), MetricLimit("loss", above=10.0)],
-            notify=[sns.Topic(self, "Topic", enforce_ssl=True)],
+            notify=[
+                sns.Topic(self, "Topic", enforce_ssl=True, master_key=kms.Key(self, "Key", enable_key_rotation=True))
+            ],
             hyperparameters={"note": sfn.JsonPath.string_at("$.note")},
             input_fields={"note": TextField()},
         )
@@ -315,6 +317,11 @@ def test_a_pack_finds_what_a_function_and_a_bucket_of_the_user_lack_beside_a_wor
     found = findings(PlainWithMore, tmp_path, packs=[pack])
     assert found
     assert {path for paths in found.values() for path in paths} <= {"Stack/Own/Resource", "Stack/Function"}
+
+
+@pytest.mark.parametrize("stack", [Everything, Managed, Piping])
+def test_no_pack_finds_anything_in_a_stack_with_more_parts(stack: type[cdk.Stack], tmp_path: Path) -> None:
+    assert findings(stack, tmp_path, packs=PACKS) == {}
 
 
 def test_each_finding_that_is_suppressed_has_a_reason() -> None:

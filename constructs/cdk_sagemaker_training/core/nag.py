@@ -51,6 +51,7 @@ _COMMON: Reasons = {
             "CloudWatchAlarmAction": "the topics of notify get the alarm's events from a rule of EventBridge",
         }
     ),
+    "Serverless-EventBusDLQ": "an event that is not delivered is a notification; the rule that stops jobs has a queue",
     "Serverless-StepFunctionStateMachineXray": "an execution waits for one job, whose hosts do not emit traces",
     "Serverless-SQSRedrivePolicy": "it is the dead-letter queue of a rule, and has an alarm",
 }
@@ -101,7 +102,7 @@ class Suppressions:
 
 
 def acknowledge_policies(scope: IConstruct, reason: str) -> None:
-    """Suppress the findings on wildcards in every policy that exists below a construct when this is called.
+    """Suppress the findings on wildcards in every policy that exists below a construct when this is called, and common ones.
 
     Args:
         scope: The construct.
@@ -114,7 +115,7 @@ def acknowledge_policies(scope: IConstruct, reason: str) -> None:
                 for kind in ("Action", "Resource"):
                     flat = [f"{kind}::{_flat(one)}" for one in _list(statement[kind])]
                     wide.update(dict.fromkeys(one for one in flat if "*" in one))
-    acknowledge(scope, {f"AwsSolutions-IAM5[{one}]": reason for one in wide})
+    acknowledge(scope, {**_COMMON, **{f"AwsSolutions-IAM5[{one}]": reason for one in wide}})
 
 
 def _list(value: Any) -> list[Any]:

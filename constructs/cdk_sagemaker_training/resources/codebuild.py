@@ -14,8 +14,8 @@ from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from cdk_sagemaker_training.core.image_uri import IN_ECR, repository_arn
-from cdk_sagemaker_training.core.nag import Reasons, acknowledge, acknowledge_policies
-from cdk_sagemaker_training.resources.vpc_function import place_in_vpc
+from cdk_sagemaker_training.core.nag import Reasons, acknowledge, acknowledge_policies, compliance_reasons
+from cdk_sagemaker_training.resources.functions import function_reasons, place_in_vpc
 
 if TYPE_CHECKING:
     from aws_cdk import aws_ec2 as ec2
@@ -26,18 +26,24 @@ if TYPE_CHECKING:
 
 _MOST_IMAGES = 1_000  # of a repository's lifecycle rule, "Lifecycle policy properties in Amazon ECR"
 
+_RUNTIME = "deploy-time-build sets the runtime that its function was tested with"
 _PROJECT_REASONS: Reasons = {
     "AwsSolutions-CB3": "building an image needs Docker, and Docker in CodeBuild needs the privileged mode",
     "AwsSolutions-CB4": "the project has no artifact but the image, which the repository encrypts",
     "AwsSolutions-IAM4[Policy::arn:<AWS::Partition>:iam::aws:policy/AmazonElasticContainerRegistryPublicReadOnly]": (
         "deploy-time-build uses AWS's own policy to read base images of ECR's public gallery"
     ),
+    **compliance_reasons(
+        {"CodeBuildProjectSourceRepoUrl": "the source is an object in S3, without credentials in its URL"}
+    ),
 }
 _FUNCTION_REASONS: Reasons = {
     "AwsSolutions-IAM4[Policy::arn:<AWS::Partition>:iam::aws:policy/service-role/AWSLambdaBasicExecutionRole]": (
         "the function of deploy-time-build that starts a build uses AWS's own policy to write its log"
     ),
-    "AwsSolutions-L1": "deploy-time-build sets the runtime that its function was tested with",
+    "AwsSolutions-L1": _RUNTIME,
+    "Serverless-LambdaLatestVersion": _RUNTIME,
+    "Serverless-LambdaDefaultMemorySize": "the function starts a build, for which Lambda's default suffices",
 }
 _WHY_WILDCARDS = "CDK's own grants for deploy-time-build's project: logs, reports, the staged source, ECR's login"
 
@@ -190,7 +196,9 @@ def _suppress_findings(build: ContainerImageBuild) -> None:
     project = _project(build)
     acknowledge(project, _PROJECT_REASONS)
     acknowledge_policies(project, _WHY_WILDCARDS)
-    acknowledge(_starter(build), _FUNCTION_REASONS)
+    starter = _starter(build)
+    in_vpc = starter.node.try_find_child("InterfacesPolicy") is not None
+    acknowledge(starter, {**_FUNCTION_REASONS, **function_reasons(in_vpc=in_vpc)})
 
 
 def _project(build: ContainerImageBuild) -> Construct:

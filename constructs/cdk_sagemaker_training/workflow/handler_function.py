@@ -12,8 +12,8 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
-from cdk_sagemaker_training.core.nag import Reasons, acknowledge, compliance_reasons
-from cdk_sagemaker_training.resources.vpc_function import place_in_vpc
+from cdk_sagemaker_training.core.nag import acknowledge
+from cdk_sagemaker_training.resources.functions import function_reasons, place_in_vpc
 
 if TYPE_CHECKING:
     from aws_cdk import aws_ec2 as ec2
@@ -21,23 +21,6 @@ if TYPE_CHECKING:
 
 _RUNTIME = "python3.14"
 _TIMEOUT = Duration.minutes(15)  # Lambda's longest
-_REASONS: Reasons = {
-    **compliance_reasons(
-        {
-            "CloudWatchLogGroupEncrypted": "CloudWatch encrypts it with a key of its own",
-            "IAMNoInlinePolicy": "the policy is that of one role, with which it is deleted, and can be attached to no other",
-            "LambdaConcurrency": "a reserved concurrency would be taken from the account's, for a function that seldom runs",
-            "LambdaDLQ": "who calls the function waits for its result, and fails with it",
-        }
-    ),
-    "Serverless-LambdaDLQ": "who calls the function waits for its result, and fails with it",
-    "Serverless-LambdaTracing": "a call is one function, whose log has all that a trace would have",
-}
-_OUTSIDE_A_VPC: Reasons = compliance_reasons(
-    {
-        "LambdaInsideVPC": "the function calls AWS's services alone; with vpc it runs in a VPC from which they can be reached"
-    }
-)
 
 
 def handler_function(
@@ -87,7 +70,7 @@ def handler_function(
         timeout=_TIMEOUT.to_seconds(),
     )
     function.node.add_dependency(writing)
-    acknowledge(scope, _REASONS if vpc is not None else {**_REASONS, **_OUTSIDE_A_VPC})
+    acknowledge(scope, function_reasons(in_vpc=vpc is not None))
     if vpc is not None:
         place_in_vpc(scope, function, role, vpc, vpc_subnets, security_groups)
     return function, role

@@ -1,4 +1,4 @@
-"""Places a Lambda function in a VPC, for organisations that forbid functions outside one."""
+"""What Lambda functions of this library have alike: cdk-nag suppressions, and a place in a VPC where one is given."""
 
 from __future__ import annotations
 
@@ -8,13 +8,42 @@ from typing import TYPE_CHECKING
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
-from cdk_sagemaker_training.core.nag import acknowledge
+from cdk_sagemaker_training.core.nag import Reasons, acknowledge, compliance_reasons
 
 if TYPE_CHECKING:
     from aws_cdk import aws_ec2 as ec2
     from aws_cdk import aws_lambda as lambda_
 
 _WHY = "Lambda creates interfaces whose ids are not known, in subnets that it checks by describing all"
+
+
+_WAITS = "what calls the function waits for its result, and fails with it"
+_REASONS: Reasons = {
+    **compliance_reasons(
+        {
+            "CloudWatchLogGroupEncrypted": "CloudWatch encrypts it with a key of its own",
+            "IAMNoInlinePolicy": "the policy is that of one role, with which it is deleted, and can be attached to no other",
+            "LambdaConcurrency": "a reserved concurrency would be taken from the account's, for a function that seldom runs",
+            "LambdaDLQ": _WAITS,
+        }
+    ),
+    "Serverless-LambdaDLQ": _WAITS,
+    "Serverless-LambdaTracing": "a call is one function, whose log has all that a trace would have",
+}
+_OUTSIDE_A_VPC: Reasons = compliance_reasons(
+    {
+        "LambdaInsideVPC": "the function calls AWS's services alone; with vpc it runs in a VPC from which they can be reached"
+    }
+)
+
+
+def function_reasons(*, in_vpc: bool) -> Reasons:
+    """Return the justification of each finding on a function, its role and its log that is suppressed.
+
+    Args:
+        in_vpc: Whether it runs in a VPC; outside one, that is justified too.
+    """
+    return _REASONS if in_vpc else {**_REASONS, **_OUTSIDE_A_VPC}
 
 
 def place_in_vpc(
