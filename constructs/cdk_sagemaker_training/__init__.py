@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     from cdk_sagemaker_training.resources.image import TrainingImage
     from cdk_sagemaker_training.resources.lustre import LustreFileSystem
     from cdk_sagemaker_training.resources.network import TrainingNetwork
-    from cdk_sagemaker_training.resources.queue import QueueShare, TrainingQueue
+    from cdk_sagemaker_training.resources.queue import ITrainingQueue, QueueShare, TrainingQueue
     from cdk_sagemaker_training.resources.quota_share import QuotaShare
     from cdk_sagemaker_training.resources.role import TrainingRole
     from cdk_sagemaker_training.workflow.hyperparameter_tuning import HyperparameterTuning
@@ -107,6 +107,7 @@ __all__ = [
     "Grid",
     "HeterogeneousJob",
     "HyperparameterTuning",
+    "ITrainingQueue",
     "InstanceGroup",
     "InstancePreference",
     "IntegerParameter",
@@ -266,7 +267,7 @@ _MODULES = {
     "resources.image": ("TrainingImage",),
     "resources.lustre": ("LustreFileSystem",),
     "resources.network": ("TrainingNetwork",),
-    "resources.queue": ("QueueShare", "TrainingQueue"),
+    "resources.queue": ("ITrainingQueue", "QueueShare", "TrainingQueue"),
     "resources.quota_share": ("QuotaShare",),
     "resources.role": ("TrainingRole",),
     "features.alternatives": ("Alternative",),

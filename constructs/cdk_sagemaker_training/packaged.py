@@ -12,7 +12,7 @@ _CHECKED_OUT = Path(__file__).parents[2] / "training_code"
 
 @checked
 def training_code_path(kind: str | None = None) -> str:
-    """Return the path of the packaged training code, for ``TrainingImage(directory=...)``.
+    """Return the path of the packaged training code, for ``TrainingImage.from_asset(directory=...)``.
 
     Args:
         kind: A kind of job like ``"heterogeneous"``, for its folder; None for the folder that contains all kinds, the build

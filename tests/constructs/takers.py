@@ -30,6 +30,7 @@ from cdk_sagemaker_training import (
 )
 
 STACK = Stack()
+QUEUE_ARN = "arn:aws:batch:us-east-1:123456789012:job-queue/jobs"
 QUEUE = TrainingQueue(STACK, "Queue", capacity=8, shares={"vision": 2, "speech": 1})
 PLACE = S3Prefix(STACK.bucket, "some/")
 GROUP = InstanceGroup("ml.g5.xlarge")
@@ -97,7 +98,8 @@ NEEDED: dict[str, dict[str, Any]] = {
         "workflow": TrainingWorkflow(STACK, "Counted", **WORKFLOW, job_metrics=True),
         "dollars_per_hour": 1.41,
     },
-    "TrainingImage": {**SCOPED, "directory": "training_code"},
+    "TrainingImage.from_asset": {**SCOPED, "directory": "training_code"},
+    "TrainingImage.from_codebuild": {**SCOPED, "directory": "training_code"},
     "TrainingImage.from_dlc": {**SCOPED, "repository": "pytorch-training", "tag": "2.6.0-gpu-py312"},
     "TrainingImage.from_ecr_repository": {**SCOPED, "repository": STACK.image.repository, "tag": "1"},
     "TrainingImage.from_neuron": SCOPED,
@@ -108,8 +110,12 @@ NEEDED: dict[str, dict[str, Any]] = {
     "TrainingNetwork.from_vpc": {**SCOPED, "vpc": STACK.network.vpc},
     "TrainingPipeline": {**SCOPED, "steps": [MEASURED]},
     "TrainingQueue": {**SCOPED, "capacity": 8, "shares": {"vision": 2}},
+    "TrainingQueue.from_queue_arn": {**SCOPED, "queue_arn": QUEUE_ARN},
+    "TrainingQueue.from_queue_attributes": {**SCOPED, "queue_arn": QUEUE_ARN, "capacity": 8, "shares": {"vision": 2}},
     "TrainingRole": SCOPED,
     "TrainingRole.from_role": {**SCOPED, "role": STACK.role},
+    "TrainingRole.from_role_arn": {**SCOPED, "role_arn": "arn:aws:iam::123456789012:role/training"},
+    "TrainingRole.from_role_name": {**SCOPED, "role_name": "training"},
     "TrainingSweep": {
         **SCOPED,
         "workflow": TrainingWorkflow(STACK, "Swept", **WORKFLOW, input_fields={"learning_rate": NumberField()}),
@@ -127,7 +133,16 @@ NEEDED: dict[str, dict[str, Any]] = {
     "suggested_batch_sizes": {"model": "gpt2"},
 }
 # Public names that take no props of their own: protocols, what the library makes, and what is checked with its taker.
-WITHOUT = {"Cause", "Compiler", "Launcher", "Parallelism", "SuggestedBatchSize", "TrainingJob", "TrainingProps"}
+WITHOUT = {
+    "Cause",
+    "Compiler",
+    "ITrainingQueue",
+    "Launcher",
+    "Parallelism",
+    "SuggestedBatchSize",
+    "TrainingJob",
+    "TrainingProps",
+}
 
 
 NUMBERS = itertools.count()

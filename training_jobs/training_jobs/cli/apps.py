@@ -27,9 +27,9 @@ bucket = TrainingBucket(stack, "Bucket", removal_policy=cdk.RemovalPolicy.DESTRO
     stack,
     "Training",
     job={job},
-    # Built by Docker on the machine that deploys; without builder= by CodeBuild.
-    image=TrainingImage(
-        stack, "Image", directory="training_code", file="{folder}/Dockerfile", builder="docker"
+    # Built by Docker on the machine that deploys; by from_codebuild in AWS.
+    image=TrainingImage.from_asset(
+        stack, "Image", directory="training_code", file="{folder}/Dockerfile"
     ),
 {channels}    output=S3Prefix(bucket, "models/"),
     checkpoints=S3Prefix(bucket, "checkpoints/"),
