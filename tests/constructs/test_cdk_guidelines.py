@@ -36,8 +36,8 @@ from cdk_sagemaker_training import (
     TrainingQueue,
     TrainingRole,
 )
+from cdk_sagemaker_training.lifecycle.handler_function import handler_function
 from cdk_sagemaker_training.resources.network import network_of
-from cdk_sagemaker_training.workflow.handler_function import handler_function
 
 QUEUE_ARN = "arn:aws:batch:eu-west-1:210987654321:job-queue/jobs"
 ROLE_ARN = "arn:aws:iam::210987654321:role/training"
