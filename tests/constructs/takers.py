@@ -14,14 +14,11 @@ from member_cases import RULES_IMAGE, Stack
 
 import cdk_sagemaker_training as library
 from cdk_sagemaker_training import (
-    ContinuousParameter,
     DataParallelJob,
     Grid,
-    HyperparameterTuning,
     InstanceGroup,
     NativeParallelism,
     NumberField,
-    Objective,
     S3Prefix,
     TrainingProps,
     TrainingQueue,
@@ -45,9 +42,7 @@ NEEDED: dict[str, dict[str, Any]] = {
     "Approval": {**SCOPED, "topic": sns.Topic(STACK, "Topic")},
     "ArtifactOf": {"workflow": MEASURED},
     "Budget": {"hours": 24, "dollars": 100, "prices": {"ml.g5.xlarge": 1.41}},
-    "CategoricalParameter": {"values": ["adam", "sgd"]},
     "CompiledJob": {"group": GROUP},
-    "ContinuousParameter": {"min_value": 0.001, "max_value": 0.1},
     "ChoiceField": {"values": ["ml.g5.xlarge"]},
     "DataParallelJob": {"group": GROUP},
     "Debugger": {"output": PLACE},
@@ -58,15 +53,6 @@ NEEDED: dict[str, dict[str, Any]] = {
     "Grid": {"values": {"learning_rate": [0.1, 0.01]}},
     "Gate": {**SCOPED, "workflow": MEASURED, "metric": "accuracy", "at_least": 0.9, "at_most": 1.0},
     "HeterogeneousJob": {"groups": {"data": GROUP}, "train": JOB, "train_group": "dnn"},
-    "HyperparameterTuning": {
-        **SCOPED,
-        **WORKFLOW,
-        "ranges": {"learning_rate": ContinuousParameter(0.001, 0.1)},
-        "objective": Objective("loss", "Minimize"),
-        "max_jobs": 4,
-        "metric_definitions": {"loss": "loss=([0-9.]+)"},
-    },
-    "IntegerParameter": {"min_value": 1, "max_value": 8},
     "InstanceGroup": {"instance_type": "ml.g5.xlarge"},
     "InstancePreference": {"instance_type": "ml.g5.xlarge"},
     "JobRequest": {"resource_config": {"InstanceType": "ml.g5.xlarge", "InstanceCount": 1}},
@@ -174,7 +160,7 @@ def annotations(taker: Callable[..., Any]) -> dict[str, str]:
     # Of a class of CDK's, whose metaclass hides what its constructor takes.
     parameters = inspect.signature(taker.__init__ if inspect.isclass(taker) else taker).parameters.values()
     own = {one.name: str(one.annotation) for one in parameters if one.kind is not one.VAR_KEYWORD}
-    if taker in (HyperparameterTuning, TrainingWorkflow, TrainingTask):
+    if taker in (TrainingWorkflow, TrainingTask):
         own |= {name: declared_type(one.__forward_arg__) for name, one in TrainingProps.__annotations__.items()}
     return {name: text for name, text in own.items() if name not in ("self", "kind")}
 

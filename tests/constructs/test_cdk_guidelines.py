@@ -36,7 +36,7 @@ from cdk_sagemaker_training import (
     TrainingQueue,
     TrainingRole,
 )
-from cdk_sagemaker_training.lifecycle.handler_function import handler_function
+from cdk_sagemaker_training.resources.handler_function import handler_function
 from cdk_sagemaker_training.resources.network import network_of
 
 QUEUE_ARN = "arn:aws:batch:eu-west-1:210987654321:job-queue/jobs"

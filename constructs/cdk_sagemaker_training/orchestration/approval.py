@@ -12,7 +12,7 @@ from aws_cdk import aws_stepfunctions_tasks as tasks
 from constructs import Construct
 
 from cdk_sagemaker_training.core.checks import seconds_of
-from cdk_sagemaker_training.pipeline.step_results import result_path
+from cdk_sagemaker_training.orchestration.step_results import result_path
 from cdk_sagemaker_training.props.jsonpath import path
 from cdk_sagemaker_training.props.prop_types import checked
 

@@ -14,7 +14,7 @@ from aws_cdk import aws_stepfunctions_tasks as tasks
 from constructs import Construct
 
 from cdk_sagemaker_training.core.tokens import is_unresolved
-from cdk_sagemaker_training.pipeline.step_results import MetricReader, check_metrics, job_path, result_path
+from cdk_sagemaker_training.orchestration.step_results import MetricReader, check_metrics, job_path, result_path
 from cdk_sagemaker_training.props.jsonpath import path, quoted
 from cdk_sagemaker_training.props.prop_types import checked
 from cdk_sagemaker_training.resources.role import policy_targets

@@ -39,7 +39,7 @@ def handler_function(
 
     Args:
         scope: The parent construct.
-        module: The name of the module beside this one with the code, whose ``handler`` is called.
+        module: The name of the module in `handlers/` with the code, whose ``handler`` is called.
         description: What it does.
         memory_mib: Its memory, in MiB; by default Lambda's own default.
         vpc: The VPC that it runs in, from which it must reach the AWS services that it calls. Default: outside a VPC.
@@ -78,4 +78,4 @@ def handler_function(
 
 @cache
 def _code(module: str) -> str:
-    return Path(__file__).with_name(f"{module}.py").read_text()
+    return (Path(__file__).parents[1] / "handlers" / f"{module}.py").read_text()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cdk_sagemaker_training.data.s3 import InputMode, S3Channel
-from cdk_sagemaker_training.pipeline.step_results import job_path
+from cdk_sagemaker_training.orchestration.step_results import job_path
 from cdk_sagemaker_training.props.jsonpath import path
 from cdk_sagemaker_training.props.prop_types import checked
 from cdk_sagemaker_training.workflow.training_workflow import TrainingWorkflow

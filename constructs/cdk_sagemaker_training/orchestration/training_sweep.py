@@ -16,13 +16,13 @@ from constructs import Construct
 
 from cdk_sagemaker_training.core.nag import acknowledge, acknowledge_policies
 from cdk_sagemaker_training.data.s3 import S3Prefix, check_no_subfolder
-from cdk_sagemaker_training.lifecycle.handler_function import handler_function
 from cdk_sagemaker_training.lifecycle.state_machine_base import StateMachineBase
 from cdk_sagemaker_training.lifecycle.state_machines import default_logs, make_state_machine
+from cdk_sagemaker_training.orchestration.sweep_states import SweepStates
+from cdk_sagemaker_training.orchestration.sweep_values import Grid, Objective, Rows, RowsFile, checked_rows, rules_of
 from cdk_sagemaker_training.props.prop_types import checked
+from cdk_sagemaker_training.resources.handler_function import handler_function
 from cdk_sagemaker_training.resources.role import policy_targets
-from cdk_sagemaker_training.workflow.sweep_states import SweepStates
-from cdk_sagemaker_training.workflow.sweep_values import Grid, Objective, Rows, RowsFile, checked_rows, rules_of
 from cdk_sagemaker_training.workflow.training_workflow import TrainingWorkflow
 
 _MOST_AT_ONCE = 10_000  # child executions of a Map Run (Step Functions guide, "MaxConcurrency")
@@ -95,7 +95,7 @@ class TrainingSweep(StateMachineBase, Construct):
         stack = Stack.of(self)
         bucket, key = (over.bucket, over.key) if isinstance(over, RowsFile) else self._uploaded(rows or "")
         function, role = handler_function(
-            Construct(self, "Function"), "sweep_handler", "Reads the rows of a sweep and writes its table", _MEMORY_MIB
+            Construct(self, "Function"), "sweep", "Reads the rows of a sweep and writes its table", _MEMORY_MIB
         )
         payload = {
             "Rows": {"Bucket": bucket.bucket_name, "Key": key},

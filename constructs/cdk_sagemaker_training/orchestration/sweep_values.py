@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from cdk_sagemaker_training.core.checks import check_text
 from cdk_sagemaker_training.features.input_fields import InputField
-from cdk_sagemaker_training.lifecycle import sweep_handler
+from cdk_sagemaker_training.handlers import sweep as sweep_handler
 from cdk_sagemaker_training.props.prop_types import check_fields
 
 if TYPE_CHECKING:

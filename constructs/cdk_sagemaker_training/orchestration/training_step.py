@@ -11,7 +11,7 @@ from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk import aws_stepfunctions_tasks as tasks
 from constructs import Construct
 
-from cdk_sagemaker_training.pipeline.step_results import result_path
+from cdk_sagemaker_training.orchestration.step_results import result_path
 from cdk_sagemaker_training.props.prop_types import checked
 from cdk_sagemaker_training.workflow.training_workflow import TrainingWorkflow
 

@@ -8,7 +8,7 @@ import jsii
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
-from cdk_sagemaker_training.pipeline.step_results import MetricReader, check_metrics, job_path
+from cdk_sagemaker_training.orchestration.step_results import MetricReader, check_metrics, job_path
 from cdk_sagemaker_training.props.jsonpath import quoted
 from cdk_sagemaker_training.props.prop_types import checked
 from cdk_sagemaker_training.workflow.training_workflow import TrainingWorkflow
