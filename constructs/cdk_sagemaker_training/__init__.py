@@ -20,6 +20,11 @@ if TYPE_CHECKING:
         TensorBoard,
     )
     from cdk_sagemaker_training.data.s3 import S3AccessPoint, S3Channel, S3Prefix
+    from cdk_sagemaker_training.features.alternatives import Alternative
+    from cdk_sagemaker_training.features.budget import Budget
+    from cdk_sagemaker_training.features.input_fields import ChoiceField, NumberField, TextField
+    from cdk_sagemaker_training.features.retries import Retry, default_retries
+    from cdk_sagemaker_training.features.stop_when import MetricLimit, Plateau, Silence
     from cdk_sagemaker_training.jobs.advice import Advice
     from cdk_sagemaker_training.jobs.compiled import CompiledJob
     from cdk_sagemaker_training.jobs.compiled_practice import (
@@ -48,6 +53,9 @@ if TYPE_CHECKING:
     from cdk_sagemaker_training.jobs.smp_v2 import SmpV2
     from cdk_sagemaker_training.jobs.tensorflow_launchers import MultiWorkerMirrored, ParameterServer
     from cdk_sagemaker_training.jobs.training_compiler import PyTorchXla, TrainingCompiler
+    from cdk_sagemaker_training.lifecycle.attempt import Attempt, Seam
+    from cdk_sagemaker_training.lifecycle.causes import Cause
+    from cdk_sagemaker_training.lifecycle.feature import Feature
     from cdk_sagemaker_training.packaged import training_code_path
     from cdk_sagemaker_training.pipeline.approval import Approval
     from cdk_sagemaker_training.pipeline.artifact import ArtifactOf
@@ -63,13 +71,7 @@ if TYPE_CHECKING:
     from cdk_sagemaker_training.resources.queue import QueueShare, TrainingQueue
     from cdk_sagemaker_training.resources.quota_share import QuotaShare
     from cdk_sagemaker_training.resources.role import TrainingRole
-    from cdk_sagemaker_training.workflow.alternatives import Alternative
-    from cdk_sagemaker_training.workflow.budget import Budget
-    from cdk_sagemaker_training.workflow.causes import Cause
     from cdk_sagemaker_training.workflow.hyperparameter_tuning import HyperparameterTuning
-    from cdk_sagemaker_training.workflow.input_fields import ChoiceField, NumberField, TextField
-    from cdk_sagemaker_training.workflow.retry_policy import Retry, default_retries
-    from cdk_sagemaker_training.workflow.stop_rules import MetricLimit, Plateau, Silence
     from cdk_sagemaker_training.workflow.sweep_values import Grid, Objective, Rows, RowsFile
     from cdk_sagemaker_training.workflow.training_dashboard import TrainingDashboard
     from cdk_sagemaker_training.workflow.training_sweep import TrainingSweep
@@ -86,6 +88,7 @@ __all__ = [
     "Alternative",
     "Approval",
     "ArtifactOf",
+    "Attempt",
     "Budget",
     "CategoricalParameter",
     "Cause",
@@ -98,6 +101,7 @@ __all__ = [
     "DebuggerRule",
     "EfsChannel",
     "Experiment",
+    "Feature",
     "FsxLustreChannel",
     "Gate",
     "Grid",
@@ -137,6 +141,7 @@ __all__ = [
     "S3AccessPoint",
     "S3Channel",
     "S3Prefix",
+    "Seam",
     "Silence",
     "SmDdp",
     "SmpV1",
@@ -264,13 +269,15 @@ _MODULES = {
     "resources.queue": ("QueueShare", "TrainingQueue"),
     "resources.quota_share": ("QuotaShare",),
     "resources.role": ("TrainingRole",),
-    "workflow.alternatives": ("Alternative",),
-    "workflow.budget": ("Budget",),
-    "workflow.causes": ("Cause",),
+    "features.alternatives": ("Alternative",),
+    "features.budget": ("Budget",),
+    "lifecycle.attempt": ("Attempt", "Seam"),
+    "lifecycle.causes": ("Cause",),
+    "lifecycle.feature": ("Feature",),
     "workflow.hyperparameter_tuning": ("HyperparameterTuning",),
-    "workflow.input_fields": ("ChoiceField", "NumberField", "TextField"),
-    "workflow.retry_policy": ("Retry", "default_retries"),
-    "workflow.stop_rules": ("MetricLimit", "Plateau", "Silence"),
+    "features.input_fields": ("ChoiceField", "NumberField", "TextField"),
+    "features.retries": ("Retry", "default_retries"),
+    "features.stop_when": ("MetricLimit", "Plateau", "Silence"),
     "workflow.sweep_values": ("Grid", "Objective", "Rows", "RowsFile"),
     "workflow.training_dashboard": ("TrainingDashboard",),
     "workflow.training_sweep": ("TrainingSweep",),

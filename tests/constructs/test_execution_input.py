@@ -29,7 +29,7 @@ from cdk_sagemaker_training import (
     TrainingTask,
 )
 from cdk_sagemaker_training.docs_generator import known
-from cdk_sagemaker_training.workflow.launch import Launch
+from cdk_sagemaker_training.lifecycle.job_set import JobSet
 
 STACK = Stack()
 KNOWN = known()
@@ -119,10 +119,10 @@ def made(owner: str, prop: str, value: Any) -> Any:
 def requests_of(given: dict[str, Any], id: str) -> str:
     """The parameters of the states that create a job, as JSON."""
     plain = {"job": DataParallelJob(GROUP), "image": STACK.image, "output": S3Prefix(STACK.bucket, "models/")}
-    launch = Launch(Construct(STACK, id), {**plain, "role": STACK.role, **given})  # type: ignore[typeddict-item]
+    jobs = JobSet(Construct(STACK, id), {**plain, "role": STACK.role, **given})  # type: ignore[typeddict-item]
     rendered = [
-        launch.request(one, job_name="$.Training.JobName", checkpoint_folder="$$.Execution.Name")
-        for one in launch.job_requests
+        jobs.request(one, job_name="$.Training.JobName", checkpoint_folder="$$.Execution.Name")
+        for one in jobs.job_requests
     ]
     return json.dumps(rendered)
 

@@ -3,27 +3,50 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
-from rendered import create_requests
-from stacks import UserStack
+from rendered import create_requests, lint
+from stacks import RenderedWorkflow, UserStack
 
 import cdk_sagemaker_training
+from cdk_sagemaker_training import Budget, DataParallelJob, InstanceGroup, default_retries
 
 PAGE = Path(__file__).parents[2] / "docs" / "extending.md"
 
 
+def run_snippet(name: str, stack: UserStack) -> dict[str, Any]:
+    """Run the snippet that defines a class in a stack, and return its names."""
+    [snippet] = [
+        one
+        for one in re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+        if re.search(rf"class {name}\W", one)
+    ]
+    public = {name: getattr(cdk_sagemaker_training, name) for name in cdk_sagemaker_training.__all__}
+    names = {**public, "stack": stack, "bucket": stack.bucket, "image": stack.image}
+    exec(snippet, names)
+    return names
+
+
 def requests_of(name: str) -> list[dict[str, Any]]:
     """The requests of the stack of the snippet that defines a name."""
-    [snippet] = [
-        one for one in re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL) if f"class {name}:" in one
-    ]
     stack = UserStack()
-    names = {public: getattr(cdk_sagemaker_training, public) for public in cdk_sagemaker_training.__all__}
-    exec(snippet, {**names, "stack": stack, "bucket": stack.bucket, "image": stack.image})
+    run_snippet(name, stack)
     return [dict(request) for request in create_requests(stack.template()).values()]
+
+
+@cache
+def with_deadline() -> RenderedWorkflow:
+    """A workflow with the feature of the page beside retries, an alternative and a budget."""
+    deadline = run_snippet("Deadline", UserStack())["Deadline"]("2030-12-24T18:00:00Z")
+    return RenderedWorkflow(
+        features=[deadline],
+        retries=default_retries(),
+        alternatives=[DataParallelJob(InstanceGroup("ml.g5.2xlarge"))],
+        budget=Budget(hours=48),
+    )
 
 
 def test_a_launcher_of_a_users_own_has_its_hyperparameters_in_the_request() -> None:
@@ -47,6 +70,19 @@ def test_a_kind_of_a_users_own_runs_its_requests_in_order() -> None:
     first, then = requests_of("PreparedJob")
     assert (first["ResourceConfig"]["InstanceType"], first["Environment"]["STAGE"]) == ("ml.c5.xlarge", "prepare")
     assert (then["ResourceConfig"]["InstanceType"], then["Environment"]["STAGE"]) == ("ml.g5.xlarge", "train")
+
+
+def test_a_feature_of_a_users_own_stands_before_each_further_attempt() -> None:
+    states = with_deadline().states
+    [late] = states["IsInTime"]["Choices"]
+    assert (late["Next"], states["IsInTime"]["Default"]) == ("DeadlinePassed", "IsBudgetLeft")
+    assert {states[name]["Next"] for name in ("RetryHostLost", "NextJob", "FirstJob")} == {"IsInTime"}
+    onward = {name for name, state in states.items() if "NextAttempt" in (state.get("Next"), state.get("Default"))}
+    assert onward == {"IsBudgetLeft", "LimitToBudget"}
+
+
+def test_a_definition_with_a_users_feature_is_states_language() -> None:
+    assert lint(with_deadline().machines) == []
 
 
 @pytest.mark.parametrize("name", ["Compiler", "Launcher", "Parallelism", "TrainingJob"])

@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import aws_cdk as cdk
 import pytest
 from aws_cdk import aws_sns as sns
 from stacks import RenderedWorkflow, UserStack
@@ -22,16 +23,15 @@ from cdk_sagemaker_training import (
     MetricLimit,
     Retry,
     Silence,
+    TrainingQueue,
     default_retries,
 )
-from cdk_sagemaker_training.workflow.waiting import waiting_definition
 
 PAGE = Path(__file__).parents[2] / "docs" / "retries.md"
 BEGIN, END = "<!-- limits -->\n", "<!-- end of limits -->"
 # Step Functions, "Quotas related to state machines" and "to state machine executions".
 MOST_BYTES, MOST_OF_A_DEFINITION = 256 * 1024, 1024 * 1024
 DAY = 24 * 3_600
-QUEUE_ARN = "arn:aws:batch:us-east-1:123456789012:job-queue/jobs"
 ON_P4D = DataParallelJob(InstanceGroup("ml.p4d.24xlarge"))
 LOST = "InternalServerError: We encountered an internal error. Please try again."
 REASONS = {
@@ -94,9 +94,13 @@ def definitions(workflow: RenderedWorkflow) -> str:
     return " and ".join(f"{len(one['States'])}, {len(json.dumps(one)):,}" for one in machines)
 
 
-def waiting(queue_arn: str | None) -> str:
+def waiting(*, queued: bool) -> str:
     """The cells of what looks for two hours whether an execution waits, where each look finds a job that has not trained."""
-    definition = waiting_definition("stack-training", 2 * 3_600, "aws", queue_arn)
+    stack = UserStack()
+    topics, hours = [sns.Topic(stack, "Topic")], cdk.Duration.hours(2)
+    queue = TrainingQueue(stack, "Queue", capacity=4) if queued else None
+    workflow = RenderedWorkflow(stack, notify=topics, waiting_longer_than=hours, queue=queue)
+    [definition] = [one for one in workflow.machines.values() if "HasWaited" in one["States"]]
     states = definition["States"]
     [enough] = states["HasWaited"]["Choices"]
     looks = {name: enough["NumericGreaterThanEquals"] for name in states if name not in ("First", "Tell", "Done")}
@@ -126,8 +130,8 @@ def computed() -> str:
     rows.append(
         f"| retries, two alternatives, a budget, six rules, a topic, `job_metrics`; and its poller | {definitions(managed())} | |"
     )
-    rows.append(f"| `waiting_longer_than=Duration.hours(2)` | {waiting(None)} |")
-    rows.append(f"| the same of jobs in a queue | {waiting(QUEUE_ARN)} |")
+    rows.append(f"| `waiting_longer_than=Duration.hours(2)` | {waiting(queued=False)} |")
+    rows.append(f"| the same of jobs in a queue | {waiting(queued=True)} |")
     rows += ["", "| each retry after | `sync`: events, transitions | `poll` |", "|---|---|---|"]
     for cause in (*REFUSALS, *REASONS):
         cells = []

@@ -12,7 +12,7 @@ from stacks import RenderedWorkflow
 from state_walk import Walk
 
 from cdk_sagemaker_training import DataParallelJob, InstanceGroup
-from cdk_sagemaker_training.workflow.polling import Intervals
+from cdk_sagemaker_training.lifecycle.polling import Intervals
 
 PLAN = "arn:aws:sagemaker:us-east-1:123456789012:training-plan/spring"
 DAY = 24 * 3_600

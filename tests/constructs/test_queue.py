@@ -24,7 +24,7 @@ from cdk_sagemaker_training import (
     TrainingQueue,
     default_retries,
 )
-from cdk_sagemaker_training.workflow.queued_states import Submission, name_in_payload, queued_states
+from cdk_sagemaker_training.lifecycle.queued import Submission, name_in_payload, submitting_states
 
 G5 = "ml.g5.xlarge"
 QUOTA = {"vision": QuotaShare({G5: 4})}
@@ -231,8 +231,7 @@ def test_what_is_submitted_equals_what_the_sdk_submits_for_the_same_job() -> Non
     recorded = json.loads((Path(__file__).parents[1] / "sdk_requests" / "queue.json").read_text())
     given = {**recorded["payload"], "TrainingJobName.$": "$.Training.JobName"}
     del given["TrainingJobName"]
-    before = {"Find": {"Catch": [{"Next": "Stop"}]}, "Describe": {}}
-    states = queued_states(before, given, Submission(QUEUE_ARN, "vision", 3), "stack-training", "$.Training", "aws")
+    states = submitting_states(given, Submission(QUEUE_ARN, "vision", 3), "stack-training", "aws")
     parameters = states["Create"]["Parameters"]
     ours = {name[:1].lower() + name[1:]: value for name, value in parameters.items()}
     assert ours.pop("serviceRequestPayload.$") == "States.JsonToString($.Training.Request)"

@@ -15,8 +15,8 @@ from stacks import RenderedWorkflow, message_of
 from state_walk import Walk
 
 from cdk_sagemaker_training import Budget, Cause, DataParallelJob, InstanceGroup, Retry, default_retries
-from cdk_sagemaker_training.workflow.causes import SIGNS
-from cdk_sagemaker_training.workflow.retry_policy import MOST_RETRIES
+from cdk_sagemaker_training.features.retries import MOST_RETRIES
+from cdk_sagemaker_training.lifecycle.causes import SIGNS
 
 DAY = 24 * 3_600
 MOST_EVENTS = 25_000  # Step Functions, "Quotas related to state machine executions"

@@ -20,7 +20,7 @@ from cdk_sagemaker_training import (
     TextField,
     TrainingSweep,
 )
-from cdk_sagemaker_training.workflow import sweep_handler
+from cdk_sagemaker_training.lifecycle import sweep_handler
 from cdk_sagemaker_training.workflow.sweep_values import checked_rows, rules_of
 
 FIELDS = {

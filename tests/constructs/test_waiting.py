@@ -12,19 +12,19 @@ from rendered import lint
 from stacks import RenderedWorkflow, UserStack, message_of
 
 from cdk_sagemaker_training import Cause, Retry, TrainingQueue, default_retries
-from cdk_sagemaker_training.workflow.waiting import LONGEST, waiting_definition
+from cdk_sagemaker_training.features.waiting import LONGEST
 
 EVENTS_OF_AN_EXECUTION = 25_000  # Step Functions, "Quotas related to state machine executions"
 HOST_LOST = {**default_retries(), Cause.HOST_LOST: Retry(attempts=2)}
 
 
 @cache
-def rendered(*, queued: bool = False) -> RenderedWorkflow:
+def rendered(*, queued: bool = False, seconds: int = 1_200) -> RenderedWorkflow:
     stack = UserStack()
     return RenderedWorkflow(
         stack,
         notify=[sns.Topic(stack, "Topic")],
-        waiting_longer_than=cdk.Duration.minutes(20),
+        waiting_longer_than=cdk.Duration.seconds(seconds),
         retries=HOST_LOST,
         **({"queue": TrainingQueue(stack, "Queue", capacity=4)} if queued else {}),
     )
@@ -85,7 +85,7 @@ def test_it_passes_the_check_of_amazon_states_language() -> None:
 
 @pytest.mark.parametrize("seconds", [1, 299, 301, 3_600, 180_000, 28 * 86_400, LONGEST])
 def test_the_looks_take_the_declared_time_and_fit_into_an_executions_history(seconds: int) -> None:
-    states = waiting_definition("digits", seconds, "aws")["States"]
+    states = waiter(rendered(seconds=seconds))["States"]
     [enough] = states["HasWaited"]["Choices"]
     looks = enough["NumericGreaterThanEquals"]
     assert seconds <= states["Wait"]["Seconds"] * looks < seconds + looks
@@ -120,4 +120,4 @@ def test_a_time_that_nothing_can_wait_for_is_refused(value: Any, said: str) -> N
 
 def test_it_needs_a_topic() -> None:
     said = message_of(lambda: UserStack().workflow(waiting_longer_than=3_600))
-    assert said == "notify must have a topic with waiting_longer_than, like notify=[topic], got ()"
+    assert said == "notify must have a topic with waiting_longer_than, like notify=[topic], got []"

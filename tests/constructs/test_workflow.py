@@ -13,7 +13,7 @@ from cdk_sagemaker_training import (
     Spot,
     TrainingNetwork,
 )
-from cdk_sagemaker_training.workflow.polling import Intervals
+from cdk_sagemaker_training.lifecycle.polling import Intervals
 
 
 def without_role(request: dict[str, Any]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from cdk_sagemaker_training import (
     S3Channel,
     TrainingNetwork,
 )
-from cdk_sagemaker_training.workflow.stopping_states import stopping_definition
+from cdk_sagemaker_training.lifecycle.stopping_states import stopping_definition, stopping_states
 
 
 def test_executions_that_end_before_their_jobs_start_the_stopper(either: RenderedWorkflow) -> None:
@@ -66,7 +66,7 @@ def test_the_stopper_looks_again_a_minute_later_and_then_ends(either: RenderedWo
 
 
 def test_the_stopper_goes_from_the_jobs_of_one_suffix_to_those_of_the_next() -> None:
-    definition = stopping_definition("digits", ["compile", ""], "aws")
+    definition = stopping_definition(stopping_states("digits", ["compile", ""], "aws"), "aws")
     assert lint({"Stopper": definition}) == []
     states = definition["States"]
     assert (states["CompileMissing"]["Next"], states["Missing"]["Next"]) == ("First", "HasLookedTwice")

@@ -31,7 +31,7 @@ from cdk_sagemaker_training import (
     TrainingImage,
     TrainingWorkflow,
 )
-from cdk_sagemaker_training.workflow.polling import Poller
+from cdk_sagemaker_training.lifecycle.polling import Poller
 from sagemaker_local_account.core.service_errors import ServiceError
 from sagemaker_local_account.faults import (
     Capacity,

@@ -34,7 +34,7 @@ from cdk_sagemaker_training import (
     TrainingWorkflow,
     default_retries,
 )
-from cdk_sagemaker_training.workflow.polling import Poller
+from cdk_sagemaker_training.lifecycle.polling import Poller
 from sagemaker_local_account.faults import Capacity, Fault, LostHost, Quota, Throttling
 
 A_FAILING_JOB = Path(__file__).parent / "a_failing_job"

@@ -11,11 +11,17 @@ import pytest
 from deployed import Deployed, wait_until
 from shell_jobs import ShellJobs
 
-from cdk_sagemaker_training.workflow import stopping_states
+from cdk_sagemaker_training.lifecycle import stopping_states
 from sagemaker_local_account.account import LocalAccount
 from sagemaker_local_account.faults import Throttling
 
 WAITING = {"StartAt": "Wait", "States": {"Wait": {"Type": "Wait", "Seconds": 600, "End": True}}}
+
+
+def stopper_of(*suffixes: str) -> dict[str, Any]:
+    """The definition that stops the jobs of an execution that are named with suffixes."""
+    states = stopping_states.stopping_states("watched", suffixes, "aws")
+    return stopping_states.stopping_definition(states, "aws")
 
 
 class Watched:
@@ -29,7 +35,7 @@ class Watched:
             "States", {"Service": "states.amazonaws.com"}, {"Service": "events.amazonaws.com"}
         )
         self.machine = self.create("watched", WAITING)
-        self.stopper = self.create("stopper", stopping_states.stopping_definition("watched", ["compile", ""], "aws"))
+        self.stopper = self.create("stopper", stopper_of("compile", ""))
         events = self.deployed.client("events")
         pattern = {
             "source": ["aws.states"],
@@ -117,7 +123,7 @@ def test_an_execution_of_the_stopper_that_was_throttled_for_too_long_fails(
     watched: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stopping_states, "_RETRIED_SECONDS", 1)
-    impatient = watched.create("impatient", stopping_states.stopping_definition("watched", [""], "aws"))
+    impatient = watched.create("impatient", stopper_of(""))
     execution = watched.deployed.start(watched.machine)
     fault = watched.account.faults.add(Throttling("StopTrainingJob", times=None))
     given = json.dumps({"executionArn": execution})

@@ -14,6 +14,9 @@ from constructs import Construct
 
 from cdk_sagemaker_training.core.checks import seconds_of
 from cdk_sagemaker_training.core.nag import Suppressions
+from cdk_sagemaker_training.features.notify import Notices
+from cdk_sagemaker_training.lifecycle.state_machine_base import StateMachineBase
+from cdk_sagemaker_training.lifecycle.state_machines import default_logs
 from cdk_sagemaker_training.pipeline.approval import Approval
 from cdk_sagemaker_training.pipeline.artifact import ArtifactOf
 from cdk_sagemaker_training.pipeline.gate import Gate
@@ -21,9 +24,6 @@ from cdk_sagemaker_training.pipeline.register_model import RegisterModel
 from cdk_sagemaker_training.pipeline.step_results import result_path
 from cdk_sagemaker_training.pipeline.training_step import TrainingStep
 from cdk_sagemaker_training.props.prop_types import check_fields, checked
-from cdk_sagemaker_training.workflow.notifying import Notices
-from cdk_sagemaker_training.workflow.state_machine_base import StateMachineBase
-from cdk_sagemaker_training.workflow.state_machines import default_logs
 from cdk_sagemaker_training.workflow.training_workflow import TrainingWorkflow
 
 if TYPE_CHECKING:

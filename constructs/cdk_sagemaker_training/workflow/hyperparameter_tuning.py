@@ -11,11 +11,11 @@ from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
 from cdk_sagemaker_training.core.nag import Suppressions
+from cdk_sagemaker_training.lifecycle.job_set import JobSet
+from cdk_sagemaker_training.lifecycle.state_machine_base import StateMachineBase
+from cdk_sagemaker_training.lifecycle.state_machines import default_logs, make_state_machine
 from cdk_sagemaker_training.props.prop_types import checked
 from cdk_sagemaker_training.request.props import TrainingProps, check_props
-from cdk_sagemaker_training.workflow.launch import Launch
-from cdk_sagemaker_training.workflow.state_machine_base import StateMachineBase
-from cdk_sagemaker_training.workflow.state_machines import default_logs, make_state_machine
 from cdk_sagemaker_training.workflow.sweep_values import Objective
 from cdk_sagemaker_training.workflow.tuning_ranges import ParameterRange, tuning_request
 
@@ -84,7 +84,7 @@ class HyperparameterTuning(StateMachineBase, Construct):
         super().__init__(scope, id)
         check_props("HyperparameterTuning", props)
         _check(ranges, objective, max_jobs, max_parallel_jobs, props)
-        launch = Launch(self, props)
+        launch = JobSet(self, props)
         if len(launch.job_requests) != 1:
             raise ValueError(
                 "job must be one that makes one request, like DataParallelJob(InstanceGroup('ml.g5.xlarge')), got "

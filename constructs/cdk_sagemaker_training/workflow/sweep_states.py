@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from cdk_sagemaker_training.lifecycle.states import retry
 from cdk_sagemaker_training.props.jsonpath import quoted
-from cdk_sagemaker_training.workflow.retries import retry
 
 # Of Lambda, as CDK's LambdaInvoke retries them; of S3 as those of the check for a model; of Step Functions' own integration as of
 # Batch's (ASFHyP3/hyp3 912), of which a repeated call with the name of an execution starts no other (API, StartExecution).

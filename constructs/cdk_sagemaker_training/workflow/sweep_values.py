@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from cdk_sagemaker_training.core.checks import check_text
+from cdk_sagemaker_training.features.input_fields import InputField
+from cdk_sagemaker_training.lifecycle import sweep_handler
 from cdk_sagemaker_training.props.prop_types import check_fields
-from cdk_sagemaker_training.workflow import sweep_handler
-from cdk_sagemaker_training.workflow.input_fields import InputField
 
 if TYPE_CHECKING:
     from aws_cdk.aws_s3 import IBucket

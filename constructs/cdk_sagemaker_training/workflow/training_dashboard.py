@@ -8,9 +8,9 @@ from aws_cdk import Duration
 from constructs import Construct
 
 from cdk_sagemaker_training.core.checks import seconds_of
+from cdk_sagemaker_training.lifecycle.attempt import UNKNOWN
+from cdk_sagemaker_training.lifecycle.causes import Cause
 from cdk_sagemaker_training.props.prop_types import checked
-from cdk_sagemaker_training.workflow.causes import Cause
-from cdk_sagemaker_training.workflow.job_metrics import UNKNOWN
 from cdk_sagemaker_training.workflow.training_workflow import TrainingWorkflow
 
 if TYPE_CHECKING:

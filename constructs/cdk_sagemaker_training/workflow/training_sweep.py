@@ -16,11 +16,11 @@ from constructs import Construct
 
 from cdk_sagemaker_training.core.nag import acknowledge, acknowledge_policies
 from cdk_sagemaker_training.data.s3 import S3Prefix, check_no_subfolder
+from cdk_sagemaker_training.lifecycle.handler_function import handler_function
+from cdk_sagemaker_training.lifecycle.state_machine_base import StateMachineBase
+from cdk_sagemaker_training.lifecycle.state_machines import default_logs, make_state_machine
 from cdk_sagemaker_training.props.prop_types import checked
 from cdk_sagemaker_training.resources.role import policy_targets
-from cdk_sagemaker_training.workflow.handler_function import handler_function
-from cdk_sagemaker_training.workflow.state_machine_base import StateMachineBase
-from cdk_sagemaker_training.workflow.state_machines import default_logs, make_state_machine
 from cdk_sagemaker_training.workflow.sweep_states import SweepStates
 from cdk_sagemaker_training.workflow.sweep_values import Grid, Objective, Rows, RowsFile, checked_rows, rules_of
 from cdk_sagemaker_training.workflow.training_workflow import TrainingWorkflow

@@ -11,12 +11,12 @@ from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk import aws_stepfunctions_tasks as tasks
 from constructs import Construct
 
+from cdk_sagemaker_training.lifecycle.direct import machine_policies
+from cdk_sagemaker_training.lifecycle.job_set import JobSet
 from cdk_sagemaker_training.props.jsonpath import expression
 from cdk_sagemaker_training.props.prop_types import checked
 from cdk_sagemaker_training.request.props import TrainingProps, table
 from cdk_sagemaker_training.request.sync import check_sync_takes
-from cdk_sagemaker_training.workflow.launch import Launch
-from cdk_sagemaker_training.workflow.machine_policies import machine_policies
 
 
 class TaskProps(TrainingProps, total=False):
@@ -89,7 +89,7 @@ class TrainingTask(tasks.CallAwsService):
             query_language=sfn.QueryLanguage.JSON_PATH,
             **{name: value for name, value in given.items() if name not in of_job},
         )
-        launch = Launch(self, cast(TrainingProps, of_job))
+        launch = JobSet(self, cast(TrainingProps, of_job))
         if len(launch.job_requests) != 1:
             raise ValueError(
                 "job must be one that makes one request, like DataParallelJob(InstanceGroup('ml.g5.xlarge')), "

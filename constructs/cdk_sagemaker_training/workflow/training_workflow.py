@@ -11,43 +11,27 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
+from cdk_sagemaker_training.features.alternatives import Alternative
+from cdk_sagemaker_training.features.budget import Budget
+from cdk_sagemaker_training.features.input_fields import InputField
+from cdk_sagemaker_training.features.metrics import WorkflowMetrics
+from cdk_sagemaker_training.features.missing_model import MissingModel
+from cdk_sagemaker_training.features.retries import Retry
+from cdk_sagemaker_training.features.stop_when import StopRule
 from cdk_sagemaker_training.jobs.kinds import TrainingJob
+from cdk_sagemaker_training.lifecycle.causes import Cause
+from cdk_sagemaker_training.lifecycle.deletion import stop_jobs_on_deletion
+from cdk_sagemaker_training.lifecycle.direct import Integration, reserved_capacity
+from cdk_sagemaker_training.lifecycle.feature import Feature, Parts
+from cdk_sagemaker_training.lifecycle.job_set import JobSet
+from cdk_sagemaker_training.lifecycle.polling import Poller
+from cdk_sagemaker_training.lifecycle.state_machines import default_logs, make_state_machine, suppress_findings
+from cdk_sagemaker_training.lifecycle.stopping import Stopper
 from cdk_sagemaker_training.props.prop_types import checked
-from cdk_sagemaker_training.request.advice import short_time_advice
-from cdk_sagemaker_training.request.checkpoints import checkpoint_folder
 from cdk_sagemaker_training.request.props import TrainingProps, check_props
 from cdk_sagemaker_training.resources.queue import QueueShare, TrainingQueue
-from cdk_sagemaker_training.workflow.alternatives import Alternative, check_distinct, props_of
-from cdk_sagemaker_training.workflow.attempt_states import OWN, Integration
-from cdk_sagemaker_training.workflow.budget import Budget
-from cdk_sagemaker_training.workflow.causes import Cause
 from cdk_sagemaker_training.workflow.definition import training_definition
-from cdk_sagemaker_training.workflow.deletion import stop_jobs_on_deletion
-from cdk_sagemaker_training.workflow.input_fields import InputField, check_input_fields
-from cdk_sagemaker_training.workflow.input_members import check_members, unused_advice
-from cdk_sagemaker_training.workflow.job_metrics import MetricStates
-from cdk_sagemaker_training.workflow.launch import Launch
-from cdk_sagemaker_training.workflow.machine_policies import machine_policies, reserved_capacity
-from cdk_sagemaker_training.workflow.model_artifacts import MissingModel, model_check
-from cdk_sagemaker_training.workflow.notifying import Notices
-from cdk_sagemaker_training.workflow.polling import Poller
-from cdk_sagemaker_training.workflow.queue_policies import queue_policies, service_jobs, submission_to, training_jobs
-from cdk_sagemaker_training.workflow.retry_policy import Retry
-from cdk_sagemaker_training.workflow.state_machines import default_logs, make_state_machine, suppress_findings
-from cdk_sagemaker_training.workflow.stop_rules import StopRule, check_stop_rules
-from cdk_sagemaker_training.workflow.stopping import Stopper
-from cdk_sagemaker_training.workflow.time_limits import time_limits, time_out_advice
-from cdk_sagemaker_training.workflow.waiting import Waiting
-from cdk_sagemaker_training.workflow.watching import WatchStates
-from cdk_sagemaker_training.workflow.workflow_checks import (
-    budget_states,
-    check_attempts,
-    check_queue,
-    check_silence,
-    check_waiting,
-    chosen_integration,
-)
-from cdk_sagemaker_training.workflow.workflow_metrics import WorkflowMetrics
+from cdk_sagemaker_training.workflow.planning import made_features, planned
 
 if TYPE_CHECKING:
     # Not needed to run, and takes as long to import as making a workflow or more.
@@ -106,6 +90,7 @@ class TrainingWorkflow(WorkflowMetrics, Construct):
         queue: TrainingQueue | QueueShare | None = None,
         input_fields: Mapping[str, InputField] | None = None,
         missing_model: MissingModel = "warn",
+        features: Sequence[Feature] = (),
         timeout: Duration | int | None = None,
         logs: sfn.LogOptions | None = None,
         retain_jobs: bool = False,
@@ -166,6 +151,7 @@ class TrainingWorkflow(WorkflowMetrics, Construct):
                 ``"fail"`` ends it with the error ``TrainingJobWithoutModel``, ``"ignore"`` looks for no model, which the
                 others do by listing the output's prefix. Of an ``output`` with a ``subfolder`` of the execution's input there
                 is no warning. Default: ``"warn"``.
+            features: Features of your own: docs/extending.md. Default: none.
             timeout: A Duration, or seconds, after which an execution and its job end. Default: all attempts at their longest
                 fit in, ``max_pending`` (else one day) of waiting for machines included; with a training plan there is no
                 time-out, since a job waits for the start of its plan, which no limit counts (service model,
@@ -181,130 +167,55 @@ class TrainingWorkflow(WorkflowMetrics, Construct):
             ValueError: For a prop that breaks a rule, with its name.
         """
         super().__init__(scope, id)
-        check_attempts(attempts, retries, alternatives, job_metrics=job_metrics)
-        check_silence(retries, stop_when)
-        check_input_fields(input_fields or {})
-        self.input_fields: Mapping[str, InputField] = dict(input_fields or {})
         check_props("TrainingWorkflow", props)
-        variants = props_of(alternatives, props)
-        check_queue(queue, integration, alternatives, stop_when)
-        longest_wait = check_waiting(waiting_longer_than, notify)
-        launch = Launch(self, props, variants)
-        folder = checkpoint_folder(resume_from, launch.checkpoints)
-        requests = {
-            one.name_suffix: launch.request(one, job_name="$.Training.JobName", checkpoint_folder=folder)
-            for one in launch.job_requests
-        }
-        others = launch.alternatives(job_name="$.Training.JobName", checkpoint_folder=folder)
-        every = [*requests.values(), *others]
-        check_distinct(every)
-        check_members(self.input_fields, every)
-        check_stop_rules(stop_when, props.get("metric_definitions"))
-        self.integration: Integration = "poll" if queue else chosen_integration(integration, every, props, stop_when)
-        line = queue.queue if isinstance(queue, QueueShare) else queue
-        submission = None if queue is None else submission_to(queue, every)
-        launch.advise_unlisted(integration)
-        launch.advise(short_time_advice("timeout", timeout))
-        launch.advise(time_out_advice(timeout, launch.max_runtime_seconds))
-        launch.advise(unused_advice(self.input_fields, [*every, folder]))
-        of_budget = budget_states(budget, every, launch, notifies=bool(notify))
-        metrics = MetricStates(launch.partition, OWN) if job_metrics else None
-        models = model_check(missing_model, props["output"])
-        reserved = reserved_capacity(launch.stack, every)
-        limits = time_limits(
-            launch,
-            timeout,
-            attempts * len(requests),
-            reserved=bool(reserved) or line is not None,
-            retries=retries,
-            alternatives=len(others),
-        )
-        log_options = logs or default_logs(self)
-        poller = None
-        watch = WatchStates(stop_when) if stop_when else None
-        if watch or line is not None or (self.integration == "poll" and limits.outlast_one_history):
-            poller = Poller(self, "Poller", launch=launch, logs=log_options, watch=watch, queued=line is not None)
-        definition = training_definition(
-            requests=requests,
-            prefix=launch.prefix,
-            integration=self.integration,
+        features = made_features(
+            input_fields=input_fields,
+            alternatives=alternatives,
             attempts=attempts,
             retries=retries,
-            alternatives=others,
-            budget=of_budget,
-            input_fields=input_fields,
-            intervals=limits.intervals,
-            poller_arn=None if poller is None else poller.state_machine.state_machine_arn,
-            timeout_seconds=limits.timeout_seconds,
-            partition=launch.partition,
-            models=models,
-            watched=bool(stop_when),
-            notifies=bool(notify),
-            metrics=metrics,
-            submission=submission,
+            stop_when=stop_when,
+            budget=budget,
+            missing_model=missing_model,
+            output=props["output"],
+            own=features,
+            job_metrics=job_metrics,
+            waiting_longer_than=waiting_longer_than,
+            notify=notify,
         )
-        self.state_machine = make_state_machine(self, launch.stack.to_json_string(definition), log_options)
-        statements = (
-            machine_policies(launch, every, sync=self.integration == "sync")
-            if submission is None
-            else queue_policies(launch, submission)
-        )
-        of_metrics = [] if metrics is None else [metrics.policy()]
-        for statement in (*statements, *(models.policies() if models else ()), *of_metrics):
+        variants = [variant for feature in features for variant in feature.alternatives(props)]
+        jobs = JobSet(self, props, variants)
+        plan = planned(jobs, features, props, resume_from, queue=queue, integration=integration, timeout=timeout)
+        log_options = logs or default_logs(self)
+        watch = next((watch for feature in features if (watch := feature.watch())), None)
+        poller = None
+        if watch or queue is not None or (plan.service.polls and plan.limits.outlast_one_history):
+            poller = Poller(self, "Poller", jobs=jobs, service=plan.service, logs=log_options, watch=watch)
+            plan.poller_arn = poller.state_machine.state_machine_arn
+        definition = jobs.stack.to_json_string(training_definition(plan))
+        self.state_machine = make_state_machine(self, definition, log_options)
+        of_features = (statement for feature in features for statement in feature.statements(plan))
+        for statement in (*plan.service.statements(plan), *of_features):
             self.state_machine.add_to_role_policy(statement)
-        self.stopper = Stopper(
-            self,
-            "Stopper",
-            launch=launch,
-            state_machine=self.state_machine,
-            logs=log_options,
-            queue_arn=None if line is None else line.queue_arn,
-        )
-        waiting = None
-        if longest_wait is not None:
-            waiting = Waiting(
-                self,
-                "Waiting",
-                launch=launch,
-                state_machine=self.state_machine,
-                seconds=longest_wait,
-                causes=list(retries or ()),
-                executions_arn=self.stopper.executions_arn,
-                logs=log_options,
-                queue_arn=None if line is None else line.queue_arn,
-            ).state_machine
-        if notify:
-            Notices(
-                self,
-                "Notices",
-                state_machine=self.state_machine,
-                topics=notify,
-                alarms=self.stopper.alarms,
-                retries=retries is not None or bool(alternatives),
-                budget=budget is not None,
-                waiting=waiting,
-            )
+        self.stopper = Stopper(self, "Stopper", plan=plan, state_machine=self.state_machine, logs=log_options)
+        for feature in features:
+            feature.constructs(self, plan, Parts(self.state_machine, self.stopper, log_options))
         executions = [self.stopper.executions_arn]
         if poller is not None:
             poller.grant_run(self.state_machine)
             executions.append(poller.executions_arn)
-        jobs = launch.job_arns if line is None else [service_jobs(launch), *training_jobs(launch)]
-        suppress_findings(self, jobs, reserved, executions)
+        reserved = reserved_capacity(jobs.stack, plan.all_requests)
+        suppress_findings(self, plan.service.arns(jobs), reserved, executions)
         if not retain_jobs:
-            made = (self.state_machine, self.stopper, poller, log_options.destination, launch.role, launch.role.role)
-            stop_jobs_on_deletion(
-                self,
-                launch,
-                self.state_machine,
-                self.stopper.executions_arn,
-                (*made, props, *variants),
-                queue=line,
-            )
+            made = (self.state_machine, self.stopper, poller, log_options.destination, jobs.role, jobs.role.role)
+            needed = (*made, props, *variants)
+            stop_jobs_on_deletion(self, plan, self.state_machine, self.stopper.executions_arn, needed)
+        self.integration: Integration = "poll" if plan.service.polls else "sync"
         self.props = props
+        self.input_fields: Mapping[str, InputField] = dict(input_fields or {})
         self.job_metrics = job_metrics
-        self.job_name_prefix = launch.prefix
-        self.queue = line
-        self.role = launch.role
+        self.job_name_prefix = jobs.prefix
+        self.queue = queue.queue if isinstance(queue, QueueShare) else queue
+        self.role = jobs.role
         self.network = props.get("network")
         self.image = props["image"]
         self.metric_names = tuple(props.get("metric_definitions") or ())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
@@ -10,15 +10,22 @@ from cdk_sagemaker_training.core.tokens import is_unresolved
 from cdk_sagemaker_training.facts.instance_facts import instance_facts, processor
 from cdk_sagemaker_training.jobs.hyperparameters import encode_hyperparameter
 from cdk_sagemaker_training.jobs.kinds import JobRequest, TrainingJob
+from cdk_sagemaker_training.lifecycle.attempt import FAILED_ATTEMPTS, Attempt, Seam
+from cdk_sagemaker_training.lifecycle.causes import Cause
+from cdk_sagemaker_training.lifecycle.feature import Feature
+from cdk_sagemaker_training.lifecycle.states import DATA, RETRIED, create_name
 from cdk_sagemaker_training.props.prop_types import check_fields
 from cdk_sagemaker_training.request.machine_rules import instance_types
 from cdk_sagemaker_training.resources.image_advice import accelerator_of
 
 if TYPE_CHECKING:
+    from cdk_sagemaker_training.lifecycle.plan import Plan
+    from cdk_sagemaker_training.lifecycle.time_limits import Runs
     from cdk_sagemaker_training.request.props import TrainingProps
     from cdk_sagemaker_training.resources.image import TrainingImage
 
 MOST_ALTERNATIVES = 10
+_TURN = f"{DATA}.Turn"
 
 
 @dataclass(frozen=True)
@@ -133,69 +140,82 @@ def check_distinct(requests: Sequence[Mapping[str, Any]]) -> None:
             )
 
 
-class AlternativeStates:
-    """The states that try one job after the other.
+class Alternatives(Feature):
+    """Tries one job after the other where there is no capacity: `WhichJob` leads to the call of the job in `$.Training.Turn`."""
 
-    `WhichJob` leads to the `Create` state of the job whose turn it is, in `$.Training.Turn`.
-    """
+    prop = "alternatives"
+    by_cause = True
+    not_queued = "AWS Batch itself waits for capacity"
 
-    def __init__(self, number: int, own: str) -> None:
-        """Prepare the states.
+    def __init__(self, alternatives: Sequence[TrainingJob | Alternative]) -> None:
+        """Remember the prop ``alternatives``, at least one."""
+        self.value = alternatives
 
-        Args:
-            number: The number of alternatives, beside the first job; may be 0, for which there are no states.
-            own: JSONPath of the workflow's own data.
-        """
-        self.number = number
-        self.create = "WhichJob" if number else "Create"
-        self.next_round = "FirstJob" if number else "NextAttempt"
-        self._turn = f"{own}.Turn"
+    def __repr__(self) -> str:
+        """The prop."""
+        return repr(list(self.value))
 
-    def first(self) -> dict[str, Any]:
-        """Return the member of the workflow's own data with which an execution begins."""
-        return {"Turn": {"Job": 0}} if self.number else {}
-
-    def kept(self) -> dict[str, Any]:
-        """Return the member with which another state keeps it."""
-        return {"Turn.$": self._turn} if self.number else {}
-
-    def rules(self, condition: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Return the rules of a Choice that tries the next job.
+    def alternatives(self, props: TrainingProps) -> Sequence[TrainingProps]:
+        """Return the props of each.
 
         Args:
-            condition: The condition that there was no capacity.
+            props: The props of the first job.
         """
-        if not self.number:
-            return []
-        left = {"Variable": f"{self._turn}.Job", "NumericLessThan": self.number}
-        return [{"And": [condition, left], "Next": "NextJob"}]
+        return props_of(self.value, props)
 
-    def states(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield the states, without those that create jobs."""
-        if not self.number:
-            return
-        yield (
-            "WhichJob",
-            {
-                "Type": "Choice",
-                "Choices": [
-                    {"Variable": f"{self._turn}.Job", "NumericEquals": number, "Next": create_name(number)}
-                    for number in range(1, self.number + 1)
-                ],
-                "Default": create_name(0),
-            },
+    def events(self) -> Mapping[str, str]:
+        """Return that of a job that is run again."""
+        return {"Retries": RETRIED}
+
+    def check(self, plan: Plan) -> None:
+        """Check that no job is tried twice.
+
+        Args:
+            plan: The workflow.
+        """
+        check_distinct(plan.all_requests)
+
+    def runs(self, runs: Runs) -> None:
+        """Add them to each round.
+
+        Args:
+            runs: The runs of one job.
+        """
+        runs.jobs_in_a_round += len(self.value)
+
+    def data(self, plan: Plan) -> Mapping[str, Any]:
+        """Return whose turn it is: 0 for the first job, 1 for the first alternative.
+
+        Args:
+            plan: The workflow.
+        """
+        return {"Turn": {"Job": 0}}
+
+    def states(self, attempt: Attempt) -> None:
+        """Put `WhichJob` before the call, and `NextJob` after a job without capacity.
+
+        Args:
+            attempt: The attempts of one job.
+        """
+        number, job = len(self.value), f"{_TURN}.Job"
+        which = {
+            "Type": "Choice",
+            "Choices": [
+                {"Variable": job, "NumericEquals": turn, "Next": create_name(turn)} for turn in range(1, number + 1)
+            ],
+            "Default": Seam.CREATE,
+        }
+        attempt.before(Seam.CREATE, "WhichJob", {"WhichJob": which})
+        first = {"Type": "Pass", "Parameters": {"Job": 0}, "ResultPath": _TURN, "Next": Seam.FROM_THE_FIRST}
+        attempt.before(Seam.FROM_THE_FIRST, "FirstJob", {"FirstJob": first})
+        following = {"Job.$": f"States.MathAdd({job}, 1)"}
+        attempt.states["NextJob"] = {
+            "Type": "Pass", "Parameters": following, "ResultPath": _TURN, "Next": Seam.AGAIN}  # fmt: skip
+        detail = {"Cause": str(Cause.CAPACITY), "WaitSeconds": 0}
+        name = attempt.event("TellNextJob", RETRIED, detail, "NextJob")
+        attempt.follows(
+            Cause.CAPACITY,
+            {"Variable": job, "NumericLessThan": number},
+            attempt.counts(name, FAILED_ATTEMPTS, str(Cause.CAPACITY)),
+            places=("FailureReason",),
         )
-        for name, members in (
-            ("NextJob", {"Job.$": f"States.MathAdd({self._turn}.Job, 1)"}),
-            ("FirstJob", {"Job": 0}),
-        ):
-            yield name, {"Type": "Pass", "Parameters": members, "ResultPath": self._turn, "Next": "NextAttempt"}
-
-
-def create_name(number: int) -> str:
-    """The name of the state that creates the first job, or an alternative.
-
-    Args:
-        number: 0 for the first job, 1 for the first alternative.
-    """
-    return "Create" if not number else f"CreateAlternative{number}"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import ceil
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aws_cdk import Stack
 from aws_cdk import aws_events as events
@@ -13,19 +13,66 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
-from cdk_sagemaker_training.workflow.attempt_states import execution_hash
-from cdk_sagemaker_training.workflow.causes import Cause
-from cdk_sagemaker_training.workflow.launch import Launch
-from cdk_sagemaker_training.workflow.notifying import RETRIED, SOURCE, WAITING, put_event
-from cdk_sagemaker_training.workflow.retries import retry
-from cdk_sagemaker_training.workflow.retry_policy import REFUSALS
-from cdk_sagemaker_training.workflow.state_machines import events_role, make_state_machine
+from cdk_sagemaker_training.core.checks import seconds_of
+from cdk_sagemaker_training.lifecycle.causes import REFUSALS, Cause
+from cdk_sagemaker_training.lifecycle.feature import Feature, Parts
+from cdk_sagemaker_training.lifecycle.plan import Plan
+from cdk_sagemaker_training.lifecycle.state_machines import events_role, make_state_machine
+from cdk_sagemaker_training.lifecycle.states import RETRIED, SOURCE, put_event, retry
 
+if TYPE_CHECKING:
+    from aws_cdk import Duration
+
+    from cdk_sagemaker_training.lifecycle.job_set import JobSet
+    from cdk_sagemaker_training.lifecycle.plan import JobService
+
+WAITING = "Training Job Waiting"  # the event's detail type
 # Seconds between two looks at least: how long an execution of this state machine outlasts the workflow's at most, unless the
 # notice is later than so many looks.
 _LOOKS_EVERY, _MOST_LOOKS = 300, 600
 # As long as an execution runs ("Quotas related to state machine executions").
 LONGEST = 365 * 24 * 3_600
+
+
+class WaitingLongerThan(Feature):
+    """Puts an event for the topics of ``notify`` once an execution has waited for a time."""
+
+    prop = "waiting_longer_than"
+
+    def __init__(self, longest: Duration | int) -> None:
+        """Check the prop ``waiting_longer_than``.
+
+        Raises:
+            ValueError: It is no time that a state machine can wait for.
+        """
+        self.seconds = seconds_of(self.prop, longest)
+        if self.seconds > LONGEST:
+            rule = "at most a year, as long as an execution runs"
+            raise ValueError(f"waiting_longer_than must be {rule}, like Duration.hours(2), got {longest!r}")
+
+    def check(self, plan: Plan) -> None:
+        """Check that there is a topic.
+
+        Args:
+            plan: The workflow.
+        """
+        if not plan.notifies:
+            raise ValueError("notify must have a topic with waiting_longer_than, like notify=[topic], got []")
+
+    def events(self) -> Mapping[str, str]:
+        """Return that of an execution that waits."""
+        return {"Waiting": WAITING}
+
+    def constructs(self, scope: Construct, plan: Plan, parts: Parts) -> None:
+        """Create the state machine that waits.
+
+        Args:
+            scope: The workflow.
+            plan: Its jobs and features.
+            parts: Its state machine, stopper and logs.
+        """
+        waiting = Waiting(scope, "Waiting", plan=plan, parts=parts, seconds=self.seconds)
+        self.event_source = waiting.state_machine.state_machine_arn
 
 
 class Waiting(Construct):
@@ -44,44 +91,37 @@ class Waiting(Construct):
         scope: Construct,
         id: str,
         *,
-        launch: Launch,
-        state_machine: sfn.StateMachine,
+        plan: Plan,
+        parts: Parts,
         seconds: int,
-        causes: Sequence[Cause],
-        executions_arn: str,
-        logs: sfn.LogOptions,
-        queue_arn: str | None = None,
     ) -> None:
         """Create the state machine and its rules.
 
         Args:
             scope: The parent construct.
             id: The construct id.
-            launch: The jobs of the workflow.
-            state_machine: The workflow's state machine.
+            plan: The workflow's jobs and features.
+            parts: The workflow's state machine, stopper and logs.
             seconds: After how long the event is put.
-            causes: The causes for which jobs are run again.
-            executions_arn: ARN pattern of the workflow's executions.
-            logs: Log options of the executions.
-            queue_arn: The queue in which jobs wait; None without one.
         """
         super().__init__(scope, id)
-        definition = waiting_definition(launch.prefix, seconds, launch.partition, queue_arn)
+        jobs, service = plan.jobs, plan.service
+        definition = waiting_definition(service, jobs, seconds)
         # The only tokens in it are the partition and the queue, within text, so no other conversion to JSON is needed.
-        self.state_machine = make_state_machine(self, json.dumps(definition), logs)
+        self.state_machine = make_state_machine(self, json.dumps(definition), parts.logs)
         bus = Stack.of(self).format_arn(service="events", resource="event-bus", resource_name="default")
-        # ListTrainingJobs and ListServiceJobs have no narrower resource.
-        lists = "sagemaker:ListTrainingJobs" if queue_arn is None else "batch:ListServiceJobs"
         for statement in (
-            iam.PolicyStatement(actions=["states:DescribeExecution"], resources=[executions_arn]),
-            iam.PolicyStatement(actions=[lists], resources=["*"]),
-            *([launch.job_policy("DescribeTrainingJob")] if queue_arn is None else []),
+            iam.PolicyStatement(actions=["states:DescribeExecution"], resources=[parts.stopper.executions_arn]),
+            *service.listing_statements(jobs),
             iam.PolicyStatement(actions=["events:PutEvents"], resources=[bus]),
         ):
             self.state_machine.add_to_role_policy(statement)
-        self._start_by_rules(launch, state_machine, [cause for cause in causes if cause not in REFUSALS])
+        retried = [cause for feature in plan.features for cause in feature.retried]
+        self._start_by_rules(
+            jobs.stack.account, parts.state_machine, [cause for cause in retried if cause not in REFUSALS]
+        )
 
-    def _start_by_rules(self, launch: Launch, state_machine: sfn.StateMachine, causes: Sequence[Cause]) -> None:
+    def _start_by_rules(self, account: str, state_machine: sfn.StateMachine, causes: Sequence[Cause]) -> None:
         # Not above, since it takes long to import.
         from aws_cdk import aws_events_targets as targets
 
@@ -99,7 +139,7 @@ class Waiting(Construct):
             )
             names = {name: field(f"$.detail.{name}") for name in ("Execution", "JobName")}
             rules["RunAgain"] = (again, names)
-        starter = events_role(self.state_machine, launch.stack.account)
+        starter = events_role(self.state_machine, account)
         for name, (pattern, given) in rules.items():
             events.Rule(
                 self,
@@ -114,41 +154,20 @@ class Waiting(Construct):
             )
 
 
-def waiting_definition(prefix: str, seconds: int, partition: str, queue_arn: str | None = None) -> dict[str, Any]:
+def waiting_definition(service: JobService, jobs: JobSet, seconds: int) -> dict[str, Any]:
     """Return the state machine that looks at intervals whether a job of an execution has trained.
 
     Its input is the execution's ARN, ``Execution``, and ``JobName``, the name of the job that is run again, or no text.
 
     Args:
-        prefix: How the jobs' names begin.
+        service: By which service jobs are listed.
+        jobs: The jobs.
         seconds: After how long the event is put.
-        partition: Partition of ARNs.
-        queue_arn: The queue in which jobs wait; None without one.
     """
     looks = max(1, min(_MOST_LOOKS, seconds // _LOOKS_EVERY))
-    job = "$.Found.List[0]"
-    name = f"{job}.{'TrainingJobName' if queue_arn is None else 'JobName'}"
-    # "the time when the training job starts on training instances" and "for when the service job was started" (service models,
-    # DescribeTrainingJobResponse and ServiceJobSummary).
-    began = "$.Described.TrainingStartTime" if queue_arn is None else f"{job}.StartedAt"
+    partition, newest = jobs.partition, service.newest(jobs, "$.Execution")
+    name = f"$.Found.List[0].{newest.name}"
     members = {"Execution.$": "$.Execution", "JobName.$": "$.JobName", "Looks.$": "States.MathAdd($.Looks, 1)"}
-    hashed = execution_hash("$.Execution")
-    if queue_arn is None:
-        listed = ("sagemaker:listTrainingJobs", "TrainingJobSummaries")
-        given: dict[str, Any] = {
-            "NameContains.$": hashed,
-            "SortBy": "CreationTime",
-            "SortOrder": "Descending",
-            "MaxResults": 1,
-        }
-    else:
-        listed = (
-            "batch:listServiceJobs",
-            "JobSummaryList",
-        )
-        # The most recent first ("sorted by the createdAt field", service model).
-        pattern = f"States.Array(States.Format('{prefix}-{{}}-*', {hashed}))"
-        given = {"JobQueue": queue_arn, "Filters": [{"Name": "JOB_NAME", "Values.$": pattern}]}
 
     def called(operation: str, parameters: dict[str, Any], following: str, **more: Any) -> dict[str, Any]:
         return {
@@ -188,10 +207,10 @@ def waiting_definition(prefix: str, seconds: int, partition: str, queue_arn: str
                 "Default": "Done",
             },
             "List": called(
-                listed[0],
-                given,
+                newest.operation,
+                dict(newest.parameters),
                 "HasJob",
-                ResultSelector={"List.$": f"$.{listed[1]}"},
+                ResultSelector={"List.$": f"$.{newest.result}"},
                 ResultPath="$.Found",
             ),
             "HasJob": {
@@ -202,15 +221,15 @@ def waiting_definition(prefix: str, seconds: int, partition: str, queue_arn: str
                             {"Variable": name, "IsPresent": True},
                             {"Not": {"Variable": name, "StringEqualsPath": "$.JobName"}},
                         ],
-                        "Next": "Describe" if queue_arn is None else "HasTrained",
+                        "Next": "HasTrained" if newest.is_described else "Describe",
                     }
                 ],
                 "Default": "HasWaited",
             },
-            **({} if queue_arn is not None else {"Describe": describe}),
+            **({} if newest.is_described else {"Describe": describe}),
             "HasTrained": {
                 "Type": "Choice",
-                "Choices": [{"Variable": began, "IsPresent": True, "Next": "Done"}],
+                "Choices": [{"Variable": newest.began, "IsPresent": True, "Next": "Done"}],
                 "Default": "HasWaited",
             },
             "HasWaited": {
@@ -218,7 +237,7 @@ def waiting_definition(prefix: str, seconds: int, partition: str, queue_arn: str
                 "Choices": [{"Variable": "$.Looks", "NumericGreaterThanEquals": looks, "Next": "Tell"}],
                 "Default": "Wait",
             },
-            "Tell": put_event(partition, WAITING, detail, "$", "Done"),
+            "Tell": put_event(partition, WAITING, detail, "Done", "$.Told", "$.NotTold"),
             "Done": {"Type": "Succeed"},
         },
     }

@@ -11,22 +11,14 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct, IConstruct
 
-from cdk_sagemaker_training.resources.queue import TrainingQueue
-from cdk_sagemaker_training.workflow.handler_function import handler_function
-from cdk_sagemaker_training.workflow.launch import Launch
-from cdk_sagemaker_training.workflow.queue_policies import describe_policy, stop_policies
+from cdk_sagemaker_training.lifecycle.handler_function import handler_function
+from cdk_sagemaker_training.lifecycle.plan import Plan
 
 _FUNCTION_ID = "SageMakerTrainingJobsHandler"
 
 
 def stop_jobs_on_deletion(
-    workflow: Construct,
-    launch: Launch,
-    state_machine: sfn.StateMachine,
-    executions: str,
-    needed: Iterable[Any],
-    *,
-    queue: TrainingQueue | None = None,
+    workflow: Construct, plan: Plan, state_machine: sfn.StateMachine, executions: str, needed: Iterable[Any]
 ) -> None:
     """Stop the jobs of a workflow before CloudFormation deletes resources that they need.
 
@@ -35,13 +27,13 @@ def stop_jobs_on_deletion(
 
     Args:
         workflow: The workflow.
-        launch: The jobs of the workflow.
+        plan: The workflow's jobs, and by which service they are created.
         state_machine: The workflow's state machine.
         executions: ARN pattern of its executions.
         needed: What must be deleted after the jobs' end: constructs, and props that contain constructs.
-        queue: The queue in which jobs wait; None without one.
     """
-    function, role = _function(launch.stack)
+    jobs, service = plan.jobs, plan.service
+    function, role = _function(jobs.stack)
     policy = iam.Policy(
         workflow,
         "DeletionPolicy",
@@ -49,7 +41,7 @@ def stop_jobs_on_deletion(
         statements=[
             iam.PolicyStatement(actions=["states:ListExecutions"], resources=[state_machine.state_machine_arn]),
             iam.PolicyStatement(actions=["states:StopExecution"], resources=[executions]),
-            *(_of_jobs(launch) if queue is None else (*stop_policies(launch), describe_policy())),
+            *service.deletion_statements(jobs),
         ],
     )
     resource = CustomResource(
@@ -61,22 +53,16 @@ def stop_jobs_on_deletion(
         service_timeout=Duration.minutes(16),
         properties={
             "StateMachineArn": state_machine.state_machine_arn,
-            "JobNamePrefix": launch.prefix,
-            **({} if queue is None else {"JobQueue": queue.queue_arn}),
+            "JobNamePrefix": jobs.prefix,
+            **service.properties,
         },
     )
     outer = set(map(id, workflow.node.scopes))
-    for construct in {id(one): one for one in _constructs([*needed, *([queue] if queue else [])])}.values():
+    for construct in {id(one): one for one in _constructs([*needed, *service.needs])}.values():
         # Resources of another stack that this one refers to are deleted after it anyway.
-        if id(construct) not in outer and Stack.of(construct) is launch.stack:
+        if id(construct) not in outer and Stack.of(construct) is jobs.stack:
             resource.node.add_dependency(construct)
     resource.node.add_dependency(policy)
-
-
-def _of_jobs(launch: Launch) -> Iterator[iam.PolicyStatement]:
-    # ListTrainingJobs has no narrower resource.
-    yield iam.PolicyStatement(actions=["sagemaker:ListTrainingJobs"], resources=["*"])
-    yield launch.job_policy("DescribeTrainingJob", "StopTrainingJob")
 
 
 def _function(stack: Stack) -> tuple[CfnResource, iam.Role]:

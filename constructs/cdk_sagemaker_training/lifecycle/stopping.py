@@ -13,10 +13,9 @@ from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
-from cdk_sagemaker_training.workflow.launch import Launch
-from cdk_sagemaker_training.workflow.queue_policies import stop_policies
-from cdk_sagemaker_training.workflow.state_machines import events_role, make_state_machine
-from cdk_sagemaker_training.workflow.stopping_states import stopping_definition
+from cdk_sagemaker_training.lifecycle.plan import Plan
+from cdk_sagemaker_training.lifecycle.state_machines import events_role, make_state_machine
+from cdk_sagemaker_training.lifecycle.stopping_states import stopping_definition
 
 
 class Stopper(Construct):
@@ -38,30 +37,27 @@ class Stopper(Construct):
         scope: Construct,
         id: str,
         *,
-        launch: Launch,
+        plan: Plan,
         state_machine: sfn.StateMachine,
         logs: sfn.LogOptions,
-        queue_arn: str | None = None,
     ) -> None:
         """Create the state machine, its rule and its alarms.
 
         Args:
             scope: The parent construct.
             id: The construct id.
-            launch: The jobs of the workflow.
+            plan: The workflow.
             state_machine: The workflow's state machine.
             logs: Log options of the executions.
-            queue_arn: The queue in which jobs wait; None without one.
         """
         super().__init__(scope, id)
-        suffixes = [request.name_suffix for request in launch.job_requests]
-        definition = stopping_definition(launch.prefix, suffixes, launch.partition, queue_arn)
+        jobs = plan.jobs
+        definition = stopping_definition(plan.service.stopping_states(jobs), jobs.partition)
         # The only tokens in it are the partition and the queue, within text, so no other conversion to JSON is needed.
         self.state_machine = make_state_machine(self, json.dumps(definition), logs)
-        stops = [launch.job_policy("StopTrainingJob")] if queue_arn is None else stop_policies(launch)
-        for statement in stops:
+        for statement in plan.service.stopping_statements(jobs):
             self.state_machine.add_to_role_policy(statement)
-        self.executions_arn = launch.stack.format_arn(
+        self.executions_arn = jobs.stack.format_arn(
             service="states", resource=f"execution:{state_machine.state_machine_name}:*"
         )
         self.state_machine.add_to_role_policy(
@@ -84,7 +80,7 @@ class Stopper(Construct):
             "A training job may still run: the end of its execution was not delivered to what stops the job",
             self.dead_letter_queue.metric_approximate_number_of_messages_visible(),
         )
-        self._watch(launch, state_machine)
+        self._watch(jobs.stack.account, state_machine)
 
     @property
     def alarms(self) -> list[cloudwatch.Alarm]:
@@ -102,8 +98,8 @@ class Stopper(Construct):
             treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
         )
 
-    def _watch(self, launch: Launch, state_machine: sfn.StateMachine) -> None:
-        starter = events_role(self.state_machine, launch.stack.account)
+    def _watch(self, account: str, state_machine: sfn.StateMachine) -> None:
+        starter = events_role(self.state_machine, account)
         events.Rule(
             self,
             "Rule",

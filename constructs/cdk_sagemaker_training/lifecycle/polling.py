@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
+from aws_cdk import Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
 from cdk_sagemaker_training.core.nag import Suppressions
-from cdk_sagemaker_training.workflow.launch import Launch
-from cdk_sagemaker_training.workflow.queue_policies import describe_policy
-from cdk_sagemaker_training.workflow.retries import OF_BATCH, retry
-from cdk_sagemaker_training.workflow.state_machines import make_state_machine
-from cdk_sagemaker_training.workflow.watching import WatchStates
+from cdk_sagemaker_training.lifecycle.state_machines import make_state_machine
+from cdk_sagemaker_training.lifecycle.states import DATA, catch, retry
+
+if TYPE_CHECKING:
+    from cdk_sagemaker_training.lifecycle.job_set import JobSet
+    from cdk_sagemaker_training.lifecycle.plan import JobService
 
 # The longest time until the end of a job is detected.
 MOST_SECONDS = 120
@@ -74,6 +76,42 @@ class Intervals:
         return self.first + self.step * math.ceil((self.last - self.first) / self.step)
 
 
+class Watch(Protocol):
+    """What a poller does with a job that trains, besides polling it.
+
+    Attributes:
+        events: The most events of a look, of an execution's history.
+    """
+
+    @property
+    def events(self) -> int:
+        """The most events of a look."""
+
+    def first(self) -> Mapping[str, Any]:
+        """Return the members with which an execution of the poller begins."""
+
+    def kept(self) -> Mapping[str, Any]:
+        """Return the members with which another state keeps them."""
+
+    def rule(self) -> Mapping[str, Any]:
+        """Return the rule of a Choice that leads to its states."""
+
+    def states(self, partition: str, after: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return its states.
+
+        Args:
+            partition: Partition of ARNs.
+            after: The state that follows on them, `Looked`.
+        """
+
+    def policies(self, stack: Stack) -> Iterable[iam.PolicyStatement]:
+        """Return what its states need.
+
+        Args:
+            stack: The stack of the jobs.
+        """
+
+
 class Poller(Construct):
     """A state machine whose executions each poll one job until it ends, at most ``POLLS`` times.
 
@@ -87,38 +125,34 @@ class Poller(Construct):
         scope: Construct,
         id: str,
         *,
-        launch: Launch,
+        jobs: JobSet,
+        service: JobService,
         logs: sfn.LogOptions,
-        watch: WatchStates | None = None,
-        queued: bool = False,
+        watch: Watch | None = None,
     ) -> None:
         """Create the state machine.
 
         Args:
             scope: The parent construct.
             id: The construct id.
-            launch: The jobs.
+            jobs: The jobs.
+            service: By which service they are described.
             logs: Log options of the executions.
             watch: The states that stop a job by rules; None for none.
-            queued: Whether the jobs are service jobs of AWS Batch, whose ids stand in place of names.
         """
         super().__init__(scope, id)
         # The one token in it is the partition, which stands within text.
-        definition = json.dumps(polling_definition(launch.partition, watch, queued=queued))
+        definition = json.dumps(polling_definition(jobs.partition, service, watch))
         self.state_machine = make_state_machine(self, definition, logs)
-        self.state_machine.add_to_role_policy(
-            describe_policy()
-            if queued
-            else launch.job_policy("DescribeTrainingJob", *(["StopTrainingJob"] if watch else []))
-        )
+        self.state_machine.add_to_role_policy(service.polling_statement(jobs, stops=watch is not None))
         suppressions = Suppressions(self)
-        for statement in watch.policies(launch.stack) if watch else ():
+        for statement in watch.policies(jobs.stack) if watch else ():
             self.state_machine.add_to_role_policy(statement)
             suppressions.add_wildcards(statement.resources, _WHY_STREAMS)
-        self.executions_arn = launch.stack.format_arn(
+        self.executions_arn = jobs.stack.format_arn(
             service="states", resource=f"execution:{self.state_machine.state_machine_name}:*"
         )
-        self._rule = launch.stack.format_arn(
+        self._rule = jobs.stack.format_arn(
             service="events", resource="rule", resource_name="StepFunctionsGetEventsForStepFunctionsExecutionRule"
         )
 
@@ -137,26 +171,20 @@ class Poller(Construct):
             principal.add_to_principal_policy(iam.PolicyStatement(actions=actions, resources=[resource]))
 
 
-def polling_definition(partition: str, watch: WatchStates | None = None, *, queued: bool = False) -> dict[str, Any]:
+def polling_definition(partition: str, service: JobService, watch: Watch | None = None) -> dict[str, Any]:
     """Return the state machine that polls a job until it ends, at most ``POLLS`` times, at intervals up to ``MOST_SECONDS``.
 
     Args:
         partition: Partition of ARNs.
+        service: By which service the job is described.
         watch: The states that stop a job by rules; None for none. With them there are fewer polls.
-        queued: Whether the jobs are service jobs of AWS Batch, whose ids stand in place of names.
     """
     # With fewer polls the intervals grow faster.
     intervals = Intervals(_FIRST_INTERVAL, _FIRST_INTERVAL if watch is None else 5 * _FIRST_INTERVAL, MOST_SECONDS)
     polls = POLLS if watch is None else _EVENTS // (_EVENTS_OF_A_COUNTED_POLL + watch.events)
     kept = {} if watch is None else watch.kept()
-    status = {"Status.$": "$.Status" if queued else "$.TrainingJobStatus"}
-    call, name = (
-        ("batch:describeServiceJob", "JobId") if queued else ("sagemaker:describeTrainingJob", "TrainingJobName")
-    )
-    over = [
-        {"Variable": "$.Job.Status", "StringEquals": status, "Next": "Done"}
-        for status in (("SUCCEEDED", "FAILED") if queued else ("Completed", "Failed", "Stopped"))
-    ]
+    status = {"Status.$": f"$.{service.describe.result}"}
+    over = [{"Variable": "$.Job.Status", "StringEquals": ended, "Next": "Done"} for ended in service.ended]
     longer = {"Variable": "$.Seconds", "NumericLessThan": intervals.last, "Next": "WaitLonger"}
     return {
         "Comment": "Polls a training job",
@@ -175,11 +203,11 @@ def polling_definition(partition: str, watch: WatchStates | None = None, *, queu
             "Wait": {"Type": "Wait", "SecondsPath": "$.Seconds", "Next": "Describe"},
             "Describe": {
                 "Type": "Task",
-                "Resource": f"arn:{partition}:states:::aws-sdk:{call}",
-                "Parameters": {f"{name}.$": "$.JobName"},
+                "Resource": f"arn:{partition}:states:::aws-sdk:{service.describe.operation}",
+                "Parameters": dict(service.describe.parameters),
                 "ResultSelector": status if watch is None else {**status, "Secondary.$": "$.SecondaryStatus"},
                 "ResultPath": "$.Job",
-                "Retry": [retry(10, *(OF_BATCH if queued else ()))],
+                "Retry": [retry(10, *service.errors)],
                 "Next": "IsOver",
             },
             "IsOver": {
@@ -204,18 +232,14 @@ def polling_definition(partition: str, watch: WatchStates | None = None, *, queu
     }
 
 
-def poll_state(
-    partition: str, poller_arn: str, job_name: str, result_path: str, error_path: str, *, watched: bool = False
-) -> dict[str, Any]:
+def poll_state(partition: str, poller_arn: str, job_id: str, kept: Mapping[str, Any]) -> dict[str, Any]:
     """Return the state of a workflow that runs an execution of the poller.
 
     Args:
         partition: Partition of ARNs.
         poller_arn: ARN of the poller's state machine.
-        job_name: JSONPath of the job's name.
-        result_path: JSONPath of the result.
-        error_path: JSONPath of an error.
-        watched: Whether to keep for what the poller stopped the job.
+        job_id: JSONPath of what identifies the job.
+        kept: What is kept of the execution, as a ResultSelector.
     """
     return {
         "Type": "Task",
@@ -223,15 +247,12 @@ def poll_state(
         "Parameters": {
             "StateMachineArn": poller_arn,
             # The second member lets the console show which execution started it ("Start workflow executions from a Task state").
-            "Input": {"JobName.$": job_name, "AWS_STEP_FUNCTIONS_STARTED_BY_EXECUTION_ID.$": "$$.Execution.Id"},
+            "Input": {"JobName.$": job_id, "AWS_STEP_FUNCTIONS_STARTED_BY_EXECUTION_ID.$": "$$.Execution.Id"},
         },
-        "ResultSelector": {
-            "ExecutionArn.$": "$.ExecutionArn",
-            **({"Because.$": "$.Output.Stop.Because"} if watched else {}),
-        },
-        "ResultPath": result_path,
+        "ResultSelector": kept,
+        "ResultPath": f"{DATA}.Polled",
         "Retry": [{**retry(5), "ErrorEquals": ["States.TaskFailed"]}],
-        "Catch": [{"ErrorEquals": ["States.ALL"], "ResultPath": error_path, "Next": "Stop"}],
+        "Catch": [catch("Stop")],
         "Next": "Describe",
     }
 

@@ -9,81 +9,84 @@ list the prefix in S3.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from aws_cdk import aws_iam as iam
 
 from cdk_sagemaker_training.core.tokens import is_unresolved
 from cdk_sagemaker_training.data.s3 import S3Prefix
+from cdk_sagemaker_training.lifecycle.attempt import Attempt, Seam
+from cdk_sagemaker_training.lifecycle.feature import Feature
+from cdk_sagemaker_training.lifecycle.states import DATA, catch, fail, retry
 from cdk_sagemaker_training.props.jsonpath import quoted
 from cdk_sagemaker_training.resources.role import policy_targets
-from cdk_sagemaker_training.workflow.retries import retry
+
+if TYPE_CHECKING:
+    from cdk_sagemaker_training.lifecycle.plan import Plan
 
 MissingModel = Literal["warn", "fail", "ignore"]
 
 _WITHOUT = "the job completed without a model: it left nothing in /opt/ml/model, and nothing is at S3ModelArtifacts"
 
 
-@dataclass(frozen=True)
-class ModelCheck:
-    """Checks that a completed job uploaded a model.
+class ModelCheck(Feature):
+    """Checks that the last job, once it completed, uploaded a model."""
 
-    Attributes:
-        output: Location of the job's output.
-        fails: Whether a missing model fails the execution; otherwise it adds a warning to the output.
-    """
+    prop = "missing_model"
 
-    output: S3Prefix
-    fails: bool
+    def __init__(self, output: S3Prefix, *, fails: bool) -> None:
+        """Remember where the model must be.
 
-    def states(self, partition: str, own: str) -> dict[str, Any]:
-        """Return the states from `FindModel` to `Completed` or `WithoutModel`.
+        Args:
+            output: Location of the job's output.
+            fails: Whether a missing model fails the execution; otherwise it adds a warning to the output.
+        """
+        self.output, self.fails = output, fails
+
+    def states(self, attempt: Attempt) -> None:
+        """Put the states from `FindModel` before `Completed`.
 
         The key begins with ``output/model``, compressed or not (model.tar.gz, model/). If S3 refuses the listing, for instance by
         the bucket's policy, there is no warning; if a missing model fails the execution, it fails with S3's error.
 
         Args:
-            partition: Partition of ARNs.
-            own: JSONPath of the workflow's own data in the state's input.
+            attempt: The attempts of one job.
         """
+        if not attempt.is_last:
+            return
         folder = self.output.prefix.rstrip("/")
         below = quoted(f"{folder}/" if folder else "")
-        after_error = "Error" if self.fails else "Completed"
-        return {
-            "FindModel": {
-                "Type": "Task",
-                "Resource": f"arn:{partition}:states:::aws-sdk:s3:listObjectsV2",
-                "Parameters": {
-                    "Bucket": self.output.bucket.bucket_name,
-                    "Prefix.$": f"States.Format('{{}}{{}}/output/model', {below}, {own}.JobName)",
-                    "MaxKeys": 1,
+        no_objects = {"Variable": f"{DATA}.Model.Objects", "NumericEquals": 0, "Next": "WithoutModel"}
+        warning = {"Type": "Pass", "Result": [_WITHOUT], "ResultPath": f"{DATA}.Job.Warnings", "Next": Seam.COMPLETED}
+        attempt.before(
+            Seam.COMPLETED,
+            "FindModel",
+            {
+                "FindModel": {
+                    "Type": "Task",
+                    "Resource": f"arn:{attempt.partition}:states:::aws-sdk:s3:listObjectsV2",
+                    "Parameters": {
+                        "Bucket": self.output.bucket.bucket_name,
+                        "Prefix.$": f"States.Format('{{}}{{}}/output/model', {below}, {DATA}.JobName)",
+                        "MaxKeys": 1,
+                    },
+                    "ResultSelector": {"Objects.$": "$.KeyCount"},
+                    "ResultPath": f"{DATA}.Model",
+                    "Retry": [retry(3, "S3.S3Exception", "S3.SdkClientException")],
+                    "Catch": [catch("Error" if self.fails else Seam.COMPLETED)],
+                    "Next": "HasModel",
                 },
-                "ResultSelector": {"Objects.$": "$.KeyCount"},
-                "ResultPath": f"{own}.Model",
-                "Retry": [retry(3, "S3.S3Exception", "S3.SdkClientException")],
-                "Catch": [{"ErrorEquals": ["States.ALL"], "ResultPath": f"{own}.Error", "Next": after_error}],
-                "Next": "HasModel",
+                "HasModel": {"Type": "Choice", "Choices": [no_objects], "Default": Seam.COMPLETED},
+                "WithoutModel": fail("TrainingJobWithoutModel", f"{{}}: {_WITHOUT}") if self.fails else warning,
             },
-            "HasModel": {
-                "Type": "Choice",
-                "Choices": [{"Variable": f"{own}.Model.Objects", "NumericEquals": 0, "Next": "WithoutModel"}],
-                "Default": "Completed",
-            },
-            "WithoutModel": self._without(own),
-        }
+        )
 
-    def _without(self, own: str) -> dict[str, Any]:
-        if self.fails:
-            return {
-                "Type": "Fail",
-                "Error": "TrainingJobWithoutModel",
-                "CausePath": f"States.Format('{{}}: {_WITHOUT}', {own}.JobName)",
-            }
-        return {"Type": "Pass", "Result": [_WITHOUT], "ResultPath": f"{own}.Job.Warnings", "Next": "Completed"}
+    def statements(self, plan: Plan) -> Iterator[iam.PolicyStatement]:
+        """Yield the statements that allow listing the output's prefix, for which the bucket's key is not needed.
 
-    def policies(self) -> Iterator[iam.PolicyStatement]:
-        """Yield the statements that allow listing the output's prefix, for which the bucket's key is not needed."""
+        Args:
+            plan: The workflow.
+        """
         for place, condition in policy_targets(self.output.bucket):
             yield iam.PolicyStatement(
                 actions=["s3:ListBucket"],

@@ -1,4 +1,4 @@
-"""What TrainingTask and TrainingWorkflow share: the jobs' names, role and permissions, and their requests."""
+"""The jobs of a TrainingTask or a TrainingWorkflow: their names, role and permissions, and their requests."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from constructs import Construct
 from cdk_sagemaker_training.core.checks import seconds_of
 from cdk_sagemaker_training.data.s3 import S3Prefix
 from cdk_sagemaker_training.jobs.kinds import Advice, JobRequest
+from cdk_sagemaker_training.lifecycle.grants import grant_channels, grant_members
+from cdk_sagemaker_training.lifecycle.job_names import default_prefix, reserve_prefix
 from cdk_sagemaker_training.props.jsonpath import path, quoted, render
 from cdk_sagemaker_training.request.advice import request_advice, unlisted_advice, warm_pool_advice
 from cdk_sagemaker_training.request.checkpoints import checkpoints_of, lost_files_advice
@@ -25,11 +27,9 @@ from cdk_sagemaker_training.request.regions import check_regions, region_advice
 from cdk_sagemaker_training.request.rules import EXECUTION_TAG, check_job_name_prefix
 from cdk_sagemaker_training.resources.code_asset import code_asset
 from cdk_sagemaker_training.resources.role import TrainingRole
-from cdk_sagemaker_training.workflow.grants import grant_channels, grant_members
-from cdk_sagemaker_training.workflow.job_names import default_prefix, reserve_prefix
 
 
-class Launch:
+class JobSet:
     """The jobs that a construct starts.
 
     Makes the role below the construct unless there is one, and grants it what the job needs and no more.

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cdk_sagemaker_training.workflow.attempt_states import execution_hash, job_name
-from cdk_sagemaker_training.workflow.definition import states_of_job
-from cdk_sagemaker_training.workflow.queued_states import stopping_queued_states
+from cdk_sagemaker_training.lifecycle.states import job_name, state_of_job, states_of_job
 
 # Long enough for a CreateTrainingJob call that was in flight when its execution ended to have created the job.
 _SECONDS_BETWEEN_LOOKS = 60
@@ -25,58 +23,47 @@ _MISSING = ("*Requested resource not found*", "*Could not find job to update wit
 _OWN_ERRORS = ("TrainingJobFailed", "TrainingJobStopped")
 
 
-def stopping_definition(
-    prefix: str, suffixes: Sequence[str], partition: str, queue_arn: str | None = None
-) -> dict[str, Any]:
-    """Return the state machine that stops an execution's jobs by their names, and again a minute later.
+def stopping_definition(states: Mapping[str, Any], partition: str) -> dict[str, Any]:
+    """Return the state machine that stops an execution's jobs, and again a minute later.
 
-    Its input is the detail of the execution's event. Attempts are consecutive, so the first name without a job ends the search
-    for a suffix. The second pass skips an execution that was redriven meanwhile: it runs, and its end will be another event.
+    Its input is the detail of the execution's event. The second pass skips an execution that was redriven meanwhile: it runs, and
+    its end will be another event.
+
+    Args:
+        states: The states that stop them, the first of them first, which lead to `HasLookedTwice`.
+        partition: Partition of ARNs.
+    """
+    first = next(iter(states))
+    own_error = {"Or": [{"Variable": "$.error", "StringEquals": error} for error in _OWN_ERRORS]}
+    is_over = {
+        "Type": "Choice",
+        "Choices": [{"And": [{"Variable": "$.error", "IsPresent": True}, own_error], "Next": "Done"}],
+        "Default": first,
+    }
+    return {
+        "Comment": "Stops the training jobs of executions that ended before them",
+        "StartAt": "IsOver",
+        "States": {"IsOver": is_over, **states, **_second_look(first, partition)},
+    }
+
+
+def stopping_states(prefix: str, suffixes: Sequence[str], partition: str) -> dict[str, Any]:
+    """Return the states that stop jobs by their names, suffix by suffix, the first of them first.
+
+    Attempts are consecutive, so the first name without a job ends the search for a suffix.
 
     Args:
         prefix: How the jobs' names begin.
         suffixes: Name suffixes of the jobs of one execution.
         partition: Partition of ARNs.
-        queue_arn: The queue in which the jobs wait, which finds them by their names' beginning; None without one.
     """
-    first = _first(suffixes[0]) if queue_arn is None else "List"
-    states: dict[str, Any] = {
-        "IsOver": {
-            "Type": "Choice",
-            "Choices": [
-                {
-                    "And": [
-                        {"Variable": "$.error", "IsPresent": True},
-                        {"Or": [{"Variable": "$.error", "StringEquals": error} for error in _OWN_ERRORS]},
-                    ],
-                    "Next": "Done",
-                }
-            ],
-            "Default": first,
-        }
-    }
-    if queue_arn is not None:
-        names = f"States.Format('{prefix}-{{}}-*', {execution_hash('$.executionArn')})"
-        states |= stopping_queued_states(queue_arn, names, partition)
-    else:
-        for suffix, following in zip(suffixes, [*map(_first, suffixes[1:]), "HasLookedTwice"], strict=True):
-            states |= states_of_job(suffix, _states(prefix, suffix, partition))
-            # After the suffix was added, because the next job's first state has the same name without it.
-            states[_name(suffix, "Missing")]["Next"] = following
-    return {
-        "Comment": "Stops the training jobs of executions that ended before them",
-        "StartAt": "IsOver",
-        "States": {**states, **_second_look(first, partition)},
-    }
-
-
-def _first(suffix: str) -> str:
-    return _name(suffix, "First")
-
-
-def _name(suffix: str, state: str) -> str:
-    [name] = states_of_job(suffix, {state: {}})
-    return name
+    states: dict[str, Any] = {}
+    firsts = [state_of_job(suffix, "First") for suffix in suffixes[1:]]
+    for suffix, following in zip(suffixes, [*firsts, "HasLookedTwice"], strict=True):
+        states |= states_of_job(suffix, _states(prefix, suffix, partition))
+        # After the suffix was added, because the next job's first state has the same name without it.
+        states[state_of_job(suffix, "Missing")]["Next"] = following
+    return states
 
 
 def _states(prefix: str, suffix: str, partition: str) -> dict[str, Any]:

@@ -1,9 +1,9 @@
-"""Messages of what becomes of executions: rules of EventBridge with topics as targets, and the events of a state machine."""
+"""Notifications of what becomes of executions: rules of EventBridge with topics as targets."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from aws_cdk import Stack
 from aws_cdk import aws_events as events
@@ -11,15 +11,47 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
-from cdk_sagemaker_training.workflow.retries import retry
+from cdk_sagemaker_training.lifecycle.feature import Feature, Parts
+from cdk_sagemaker_training.lifecycle.states import SOURCE
 
 if TYPE_CHECKING:
     from aws_cdk import aws_cloudwatch as cloudwatch
     from aws_cdk import aws_sns as sns
 
-# Of the workflow's own events; those of executions are Step Functions' own ("Automating Step Functions event delivery").
-SOURCE, RETRIED, BUDGET_NEARLY_USED = "cdk-sagemaker-training", "Training Job Retried", "Training Budget Nearly Used"
-WAITING = "Training Job Waiting"
+    from cdk_sagemaker_training.lifecycle.plan import Plan
+
+
+class Notify(Feature):
+    """Sends events of executions, and those of other features, to topics. It follows on all of them."""
+
+    prop = "notify"
+    notifies = True
+
+    def __init__(self, topics: Sequence[sns.ITopic]) -> None:
+        """Remember the prop ``notify``, at least one topic."""
+        self.topics = topics
+
+    def constructs(self, scope: Construct, plan: Plan, parts: Parts) -> None:
+        """Create the rules.
+
+        Args:
+            scope: The workflow.
+            plan: Its features.
+            parts: Its state machine and stopper.
+        """
+        arn = parts.state_machine.state_machine_arn
+        Notices(
+            scope,
+            "Notices",
+            state_machine=parts.state_machine,
+            topics=self.topics,
+            alarms=parts.stopper.alarms,
+            own={
+                id: (detail_type, feature.event_source or arn)
+                for feature in plan.features
+                for id, detail_type in feature.events().items()
+            },
+        )
 
 
 class Notices(Construct):
@@ -38,9 +70,7 @@ class Notices(Construct):
         state_machine: sfn.StateMachine,
         topics: Sequence[sns.ITopic],
         alarms: Sequence[cloudwatch.IAlarm] = (),
-        retries: bool = False,
-        budget: bool = False,
-        waiting: sfn.StateMachine | None = None,
+        own: Mapping[str, tuple[str, str]] | None = None,
     ) -> None:
         """Create the rules, and let the state machine put its events.
 
@@ -51,9 +81,7 @@ class Notices(Construct):
             topics: The topics, which must allow EventBridge to publish, and their keys to use them; those of the same app do
                 then.
             alarms: The alarms that a job may still run whose execution has ended.
-            retries: Whether the state machine puts events of retries.
-            budget: Whether it puts events of a budget that is nearly used.
-            waiting: The state machine that puts events of executions that wait too long; None for none.
+            own: The detail types of events that state machines of the workflow put, with the ARN of which, by the rules' ids.
         """
         super().__init__(scope, id)
         # Not above, since it takes long to import.
@@ -69,16 +97,9 @@ class Notices(Construct):
         }
         # The optimised integration adds the state machine to the event's resources ("Add EventBridge events with Step
         # Functions").
-        for name, detail_type in (
-            *([("Retries", RETRIED)] if retries else []),
-            *([("Budget", BUDGET_NEARLY_USED)] if budget else []),
-        ):
-            patterns[name] = events.EventPattern(source=[SOURCE], detail_type=[detail_type], resources=[arn])
-        if waiting is not None:
-            patterns["Waiting"] = events.EventPattern(
-                source=[SOURCE], detail_type=[WAITING], resources=[waiting.state_machine_arn]
-            )
-        if retries or budget:
+        for name, (detail_type, source) in (own or {}).items():
+            patterns[name] = events.EventPattern(source=[SOURCE], detail_type=[detail_type], resources=[source])
+        if any(source == arn for _, source in (own or {}).values()):
             bus = Stack.of(self).format_arn(service="events", resource="event-bus", resource_name="default")
             state_machine.add_to_role_policy(iam.PolicyStatement(actions=["events:PutEvents"], resources=[bus]))
         # By events and not by the alarms' actions: the policy that lets EventBridge publish replaces the topic's default one,
@@ -98,24 +119,3 @@ class Notices(Construct):
                 event_pattern=pattern,
                 targets=[targets.SnsTopic(topic) for topic in topics],
             )
-
-
-def put_event(partition: str, detail_type: str, detail: Mapping[str, Any], own: str, following: str) -> dict[str, Any]:
-    """Return the state that puts an event; a failure to do so delays nothing.
-
-    Args:
-        partition: Partition of ARNs.
-        detail_type: The event's detail type.
-        detail: The event's detail.
-        own: JSONPath of the workflow's own data.
-        following: The state after it.
-    """
-    return {
-        "Type": "Task",
-        "Resource": f"arn:{partition}:states:::events:putEvents",
-        "Parameters": {"Entries": [{"Source": SOURCE, "DetailType": detail_type, "Detail": dict(detail)}]},
-        "ResultPath": f"{own}.Told",
-        "Retry": [retry(2, "States.TaskFailed")],
-        "Catch": [{"ErrorEquals": ["States.ALL"], "ResultPath": f"{own}.NotTold", "Next": following}],
-        "Next": following,
-    }

@@ -38,6 +38,11 @@ class Cause(StrEnum):
     STOPPED = "stopped"
     SILENT = "silent"
 
+    @property
+    def state(self) -> str:
+        """It as part of a state's name, such as `OutOfMemory`."""
+        return "".join(word.capitalize() for word in self.split())
+
 
 Member = Literal["Error", "Message", "FailureReason", "SecondaryStatus"]
 
@@ -108,3 +113,6 @@ SIGNS: tuple[Sign, ...] = (
     Sign("SecondaryStatus", "MaxWaitTimeExceeded", Cause.INTERRUPTED, _SECONDARY_STATUS),
     Sign("SecondaryStatus", "Stopped", Cause.STOPPED, _SECONDARY_STATUS),
 )
+
+# CreateTrainingJob was refused, so there is no job, and the same call is repeated; otherwise the next job is another one.
+REFUSALS = frozenset(sign.cause for sign in SIGNS if sign.member in ("Error", "Message")) - {Cause.DATA_NOT_FOUND}

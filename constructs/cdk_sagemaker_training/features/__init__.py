@@ -1,0 +1,1 @@
+"""Features of a workflow, each in a file of its own."""

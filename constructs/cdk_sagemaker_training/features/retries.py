@@ -1,0 +1,257 @@
+"""How often, and after which waits, a job is run again: by the cause for which it did not complete."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from cdk_sagemaker_training.core.checks import seconds_of
+from cdk_sagemaker_training.lifecycle.attempt import FAILED_ATTEMPTS, Attempt, Seam
+from cdk_sagemaker_training.lifecycle.causes import REFUSALS, Cause
+from cdk_sagemaker_training.lifecycle.feature import Feature
+from cdk_sagemaker_training.lifecycle.states import DATA, RETRIED, status_is
+from cdk_sagemaker_training.lifecycle.time_limits import MOST_RETRIES, Runs
+from cdk_sagemaker_training.props.prop_types import check_fields
+
+if TYPE_CHECKING:
+    from aws_cdk import Duration
+
+    from cdk_sagemaker_training.lifecycle.plan import Plan
+
+_MOST_ATTEMPTS = 30  # as many as SageMaker itself retries a job, and as fit into an execution's history
+
+_NEVER = {
+    Cause.STOPPED: "a job that somebody stopped stays stopped",
+    Cause.DATA_NOT_FOUND: "no other run finds the data",
+}
+
+
+@dataclass(frozen=True)
+class Retry:
+    """How a job that did not complete for a cause is run again: after waits that grow, until the last of them.
+
+    Args:
+        attempts: Maximum number of retries. None: as many as fit into ``until``.
+        first_wait: Wait before the first retry, a Duration or in seconds. None: all retries are at once.
+        backoff: Factor by which each wait is longer than the one before, at least 1.
+        max_wait: The longest wait, a Duration or in seconds.
+        until: What all waits for the cause add up to at most, a Duration or in seconds; the time in which jobs run is not
+            counted. None: no limit but ``attempts``.
+
+    Raises:
+        ValueError: Neither ``attempts`` nor ``until`` ends the retries, or a value is out of its range.
+    """
+
+    attempts: int | None = None
+    first_wait: Duration | int | None = None
+    backoff: float = 2.0
+    max_wait: Duration | int = 1_800
+    until: Duration | int | None = None
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if self.attempts is not None and not 1 <= self.attempts <= MOST_RETRIES:
+            raise ValueError(
+                f"attempts of a Retry must be a number of retries from 1 to {MOST_RETRIES}, like 3, got {self.attempts}"
+            )
+        if self.attempts is None and (self.until is None or self.first_wait is None):
+            raise ValueError(
+                "attempts of a Retry must be set unless first_wait and until are, like "
+                f"Retry(first_wait=Duration.minutes(5), until=Duration.hours(24)), got {self!r}"
+            )
+        if self.backoff < 1:
+            raise ValueError(f"backoff must be a factor of at least 1, like 2, got {self.backoff}")
+        if self.first_wait is not None and seconds_of("first_wait", self.first_wait) > seconds_of(
+            "max_wait", self.max_wait
+        ):
+            raise ValueError(
+                "first_wait must be at most max_wait, like first_wait=Duration.minutes(5) and max_wait=Duration.minutes(30), "
+                f"got {seconds_of('first_wait', self.first_wait)} and {seconds_of('max_wait', self.max_wait)} seconds"
+            )
+        waits = self.waits()
+        if not 1 <= len(waits) <= MOST_RETRIES:
+            raise ValueError(
+                f"until must be as long as 1 to {MOST_RETRIES} waits, like until=Duration.hours(24) with "
+                f"first_wait=Duration.minutes(5), got {seconds_of('until', self.until)} seconds, "
+                f"which {'no wait fits into' if not waits else 'are more'}"
+            )
+
+    def waits(self) -> list[int]:
+        """Return the seconds before each retry."""
+        most = None if self.until is None else seconds_of("until", self.until)
+        waits: list[int] = []
+        for seconds in itertools.islice(self._growing(), self.attempts or MOST_RETRIES + 1):
+            if most is not None and sum(waits) + seconds > most:
+                break
+            waits.append(seconds)
+        return waits
+
+    def _growing(self) -> Iterator[int]:
+        if self.first_wait is None:
+            yield from itertools.repeat(0)
+        seconds = float(seconds_of("first_wait", self.first_wait))
+        longest = seconds_of("max_wait", self.max_wait)
+        while True:
+            yield min(round(seconds), longest)
+            seconds = min(seconds * self.backoff, longest)
+
+
+def default_retries() -> dict[Cause, Retry]:
+    """Return retries for what passes: throttling and errors of the service, a full quota, lack of capacity, a lost host.
+
+    The first two are retried for an hour, the next two for a day, with waits that grow to half an hour; a job whose host was
+    lost is run again at once, up to ten times, from its checkpoints where it has some. Nothing else is: what a script does wrong
+    it does wrong again, at the same price.
+    """
+    soon = Retry(first_wait=30, max_wait=300, until=3_600)
+    later = Retry(first_wait=300, max_wait=1_800, until=86_400)
+    return {
+        Cause.THROTTLED: soon,
+        Cause.SERVICE_ERROR: soon,
+        Cause.QUOTA: later,
+        Cause.CAPACITY: later,
+        Cause.HOST_LOST: Retry(attempts=10),
+    }
+
+
+class Attempts(Feature):
+    """Runs a job that fails again at once, whatever the cause."""
+
+    prop = "attempts"
+
+    def __init__(self, attempts: int) -> None:
+        """Check the prop ``attempts``.
+
+        Raises:
+            ValueError: There are too many, or none.
+        """
+        if not 1 <= attempts <= _MOST_ATTEMPTS:
+            raise ValueError(f"attempts must be a whole number from 1 to {_MOST_ATTEMPTS}, like 3, got {attempts!r}")
+        self.attempts = attempts
+
+    def check(self, plan: Plan) -> None:
+        """Check that nothing else runs a job again.
+
+        Args:
+            plan: The workflow.
+        """
+        beside = next((feature.prop for feature in plan.features if feature.by_cause), None)
+        if beside is not None:
+            raise ValueError(
+                f"attempts must be left out where {beside} are given, like retries=default_retries(), got {self.attempts!r}"
+            )
+
+    def runs(self, runs: Runs) -> None:
+        """Add the runs.
+
+        Args:
+            runs: The runs of one job.
+        """
+        runs.attempts = self.attempts
+
+    def states(self, attempt: Attempt) -> None:
+        """Add the rule.
+
+        Args:
+            attempt: The attempts of one job.
+        """
+        left = {"Variable": f"{DATA}.Attempt", "NumericLessThan": self.attempts}
+        attempt.ends("Failed", {"And": [status_is("Failed"), left], "Next": Seam.AGAIN})
+
+
+class Retries(Feature):
+    """Runs a job again by the cause for which it did not complete.
+
+    A cause has a counter and its waits in the execution data. ``Retry<Cause>`` counts, and ``WaitAfter<Cause>`` waits.
+    """
+
+    prop = "retries"
+
+    def __init__(self, retries: Mapping[Cause, Retry] | None) -> None:
+        """Check the prop ``retries``; with None jobs are not run again, and their causes are distinguished.
+
+        Raises:
+            ValueError: A cause is never retried.
+        """
+        for cause, why in _NEVER.items():
+            if cause in (retries or {}):
+                raise ValueError(f"retries must be of causes that pass, like Cause.CAPACITY, got {cause!s}: {why}")
+        self.waits = {cause: retry.waits() for cause, retry in (retries or {}).items()}
+        self.retried = tuple(self.waits)
+        self.by_cause = retries is not None
+
+    def events(self) -> Mapping[str, str]:
+        """Return that of a job that is run again."""
+        return {"Retries": RETRIED} if self.by_cause else {}
+
+    def check(self, plan: Plan) -> None:
+        """Check that only jobs that are stopped when silent are run again for it.
+
+        Args:
+            plan: The workflow.
+        """
+        if Cause.SILENT in self.waits and not any(Cause.SILENT in feature.stops_for for feature in plan.features):
+            given = [feature for feature in plan.features if feature.prop == "stop_when"]
+            raise ValueError(
+                "stop_when must have a Silence where retries have Cause.SILENT, like [Silence(Duration.hours(2))], got "
+                f"{given[0] if given else 'none'}"
+            )
+
+    def runs(self, runs: Runs) -> None:
+        """Add the runs, and the waits before them.
+
+        Args:
+            runs: The runs of one job.
+        """
+        for cause, waits in self.waits.items():
+            runs.wait_seconds += sum(waits)
+            if cause is Cause.CAPACITY:
+                runs.rounds += len(waits)
+            elif cause in REFUSALS:
+                runs.refused += len(waits)
+            else:
+                runs.others += len(waits)
+
+    def data(self, plan: Plan) -> Mapping[str, Any]:
+        """Return the counters.
+
+        Args:
+            plan: The workflow.
+        """
+        return {
+            "Retries": {cause.state: {"Retries": 0, "Waits": waits, "Wait": 0} for cause, waits in self.waits.items()}
+        }
+
+    def states(self, attempt: Attempt) -> None:
+        """Let attempts follow, each after its wait.
+
+        Args:
+            attempt: The attempts of one job.
+        """
+        for cause, waits in self.waits.items():
+            counter, wait = f"{DATA}.Retries.{cause.state}", f"WaitAfter{cause.state}"
+            following: str = Seam.CREATE if cause in REFUSALS else Seam.AGAIN
+            if cause is Cause.CAPACITY:
+                following = Seam.FROM_THE_FIRST
+            if any(waits):
+                attempt.states[wait] = {"Type": "Wait", "SecondsPath": f"{counter}.Wait", "Next": following}
+                following = wait
+            detail = {"Cause": str(cause), "WaitSeconds.$": f"{counter}.Wait"}
+            attempt.states[f"Retry{cause.state}"] = {
+                "Type": "Pass",
+                "Parameters": {
+                    "Retries.$": f"States.MathAdd({counter}.Retries, 1)",
+                    "Waits.$": f"{counter}.Waits",
+                    "Wait.$": f"States.ArrayGetItem({counter}.Waits, {counter}.Retries)",
+                },
+                "ResultPath": counter,
+                "Next": attempt.event(f"Tell{cause.state}", RETRIED, detail, following),
+            }
+            attempt.follows(
+                cause,
+                {"Variable": f"{counter}.Retries", "NumericLessThan": len(waits)},
+                attempt.counts(f"Retry{cause.state}", FAILED_ATTEMPTS, str(cause)),
+                times=len(waits),
+            )

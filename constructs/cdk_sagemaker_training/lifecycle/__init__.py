@@ -1,0 +1,1 @@
+"""How a job is started, found, waited for, stopped and cleaned up."""

@@ -1,0 +1,246 @@
+"""Jobs that are created at once, by SageMaker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+from aws_cdk import Stack
+from aws_cdk import aws_iam as iam
+
+from cdk_sagemaker_training.core.tokens import is_unresolved
+from cdk_sagemaker_training.lifecycle.attempt import Attempt, Seam
+from cdk_sagemaker_training.lifecycle.job_set import JobSet
+from cdk_sagemaker_training.lifecycle.plan import Call, Newest, Plan
+from cdk_sagemaker_training.lifecycle.states import DATA, catch, create_name, execution_hash, retry
+from cdk_sagemaker_training.lifecycle.stopping_states import stopping_states
+from cdk_sagemaker_training.request.sync import check_sync_takes, sync_takes
+
+Integration = Literal["sync", "poll"]
+_ON_JOBS = ("CreateTrainingJob", "DescribeTrainingJob", "StopTrainingJob", "AddTags")
+
+
+class DirectJobs:
+    """Jobs that executions create by CreateTrainingJob, and wait for by `.sync` or by polls; see ``JobService``."""
+
+    error_prefix = "SageMaker."
+    job_id = f"{DATA}.JobName"
+    describe = Call("sagemaker:describeTrainingJob", {"TrainingJobName.$": "$.JobName"}, "TrainingJobStatus")
+    ended: Sequence[str] = ("Completed", "Failed", "Stopped")
+    errors: Sequence[str] = ()
+    properties: Mapping[str, Any] = {}
+    needs: Sequence[Any] = ()
+
+    def __init__(
+        self,
+        integration: Integration | None,
+        requests: Sequence[Mapping[str, Any]],
+        props: Mapping[str, Any],
+        *,
+        watched: bool = False,
+    ) -> None:
+        """Choose the integration: what is given, or else ``"sync"`` where that is known to take the requests.
+
+        Args:
+            integration: The prop ``integration``.
+            requests: The rendered requests of all jobs.
+            props: The props of the job.
+            watched: Whether ``stop_when`` looks at running jobs.
+
+        Raises:
+            ValueError: The integration does not take a request, or does not look at a running job as ``stop_when`` needs.
+        """
+        if watched and integration not in (None, "poll"):
+            raise ValueError(
+                "integration must be 'poll' with stop_when, since `.sync` says nothing of a job until it ends, like "
+                f"integration='poll', got {integration!r}"
+            )
+        chosen = "poll" if watched else integration or ("sync" if all(map(sync_takes, requests)) else "poll")
+        if chosen == "sync":
+            for request in requests:
+                check_sync_takes(request, "integration='poll'", props, integration)
+        self.integration: Integration = chosen
+        self.polls = chosen == "poll"
+        self._requests = requests
+
+    @property
+    def waits_unbounded(self) -> bool:
+        """Whether a job waits for the start of its training plan, which no limit counts."""
+        return any(any(True for _ in _plans(request["ResourceConfig"])) for request in self._requests)
+
+    def states(self, attempt: Attempt) -> None:
+        """Add `Create`, `Find`, `Describe` and `Stop`.
+
+        Args:
+            attempt: The attempts of one job.
+        """
+        service = f"arn:{attempt.partition}:states:::aws-sdk:sagemaker"
+
+        def called(
+            operation: str, result: str, times: int, caught: Mapping[str, Any], following: str
+        ) -> dict[str, Any]:
+            return {
+                "Type": "Task",
+                "Resource": f"{service}:{operation}",
+                "Parameters": {"TrainingJobName.$": f"{DATA}.JobName"},
+                "ResultPath": f"{DATA}.{result}",
+                "Retry": [retry(times)],
+                "Catch": [caught],
+                "Next": following,
+            }
+
+        attempt.states |= {
+            **{create_name(number): self._create(attempt, one) for number, one in enumerate(attempt.requests)},
+            "Find": called("describeTrainingJob", "Job", 3, catch(Seam.REFUSED, f"{DATA}.Missing"), "IsOver"),
+            "Describe": called("describeTrainingJob", "Job", 10, catch("Stop"), "IsOver"),
+            "Stop": called("stopTrainingJob", "Stopped", 3, catch("Error", f"{DATA}.Stopped"), "Error"),
+        }
+
+    def _create(self, attempt: Attempt, request: Mapping[str, Any]) -> dict[str, Any]:
+        """The state that creates a job."""
+        create = {
+            "Type": "Task",
+            "Resource": f"arn:{attempt.partition}:states:::aws-sdk:sagemaker:createTrainingJob",
+            "Parameters": request,
+            "ResultPath": f"{DATA}.Created",
+            "Retry": [retry(5)],
+            "Catch": [catch("Find")],
+            "Next": attempt.plan.wait_state,
+        }
+        if self.polls:
+            return create
+        resource = f"arn:{attempt.partition}:states:::sagemaker:createTrainingJob.sync"
+        return {**create, "Resource": resource, "ResultPath": f"{DATA}.Job", "Next": "IsOver"}
+
+    def stopping_states(self, jobs: JobSet) -> Mapping[str, Any]:
+        """Return the states that stop an execution's jobs by their names, one after the other.
+
+        Args:
+            jobs: The jobs.
+        """
+        suffixes = [request.name_suffix for request in jobs.job_requests]
+        return stopping_states(jobs.prefix, suffixes, jobs.partition)
+
+    def newest(self, jobs: JobSet, execution: str) -> Newest:
+        """Return the call that lists the jobs of an execution, the newest first.
+
+        Args:
+            jobs: The jobs.
+            execution: JSONPath of the execution's ARN.
+        """
+        parameters = {
+            "NameContains.$": execution_hash(execution),
+            "SortBy": "CreationTime",
+            "SortOrder": "Descending",
+            "MaxResults": 1,
+        }
+        # "the time when the training job starts on training instances" (service model, DescribeTrainingJobResponse).
+        began = "$.Described.TrainingStartTime"
+        return Newest("sagemaker:listTrainingJobs", parameters, "TrainingJobSummaries", "TrainingJobName", began, False)
+
+    def arns(self, jobs: JobSet) -> list[str]:
+        """Return the ARN patterns of the jobs.
+
+        Args:
+            jobs: The jobs.
+        """
+        return jobs.job_arns
+
+    def statements(self, plan: Plan) -> Iterator[iam.PolicyStatement]:
+        """Yield what creating, describing and stopping jobs needs.
+
+        Args:
+            plan: The workflow.
+        """
+        return machine_policies(plan.jobs, plan.all_requests, sync=not self.polls)
+
+    def polling_statement(self, jobs: JobSet, *, stops: bool) -> iam.PolicyStatement:
+        """Return what describing jobs needs.
+
+        Args:
+            jobs: The jobs.
+            stops: Whether the poller stops jobs.
+        """
+        return jobs.job_policy("DescribeTrainingJob", *(["StopTrainingJob"] if stops else []))
+
+    def stopping_statements(self, jobs: JobSet) -> Iterator[iam.PolicyStatement]:
+        """Yield what stopping jobs needs.
+
+        Args:
+            jobs: The jobs.
+        """
+        yield jobs.job_policy("StopTrainingJob")
+
+    def deletion_statements(self, jobs: JobSet) -> Iterator[iam.PolicyStatement]:
+        """Yield what listing, describing and stopping jobs needs.
+
+        Args:
+            jobs: The jobs.
+        """
+        # ListTrainingJobs has no narrower resource.
+        yield iam.PolicyStatement(actions=["sagemaker:ListTrainingJobs"], resources=["*"])
+        yield jobs.job_policy("DescribeTrainingJob", "StopTrainingJob")
+
+    def listing_statements(self, jobs: JobSet) -> Iterator[iam.PolicyStatement]:
+        """Yield what listing and describing jobs needs.
+
+        Args:
+            jobs: The jobs.
+        """
+        yield iam.PolicyStatement(actions=["sagemaker:ListTrainingJobs"], resources=["*"])
+        yield jobs.job_policy("DescribeTrainingJob")
+
+
+def machine_policies(
+    jobs: JobSet, requests: Iterable[Mapping[str, Any]], *, sync: bool
+) -> Iterator[iam.PolicyStatement]:
+    """Yield the statements that allow a state machine to create, describe and stop jobs.
+
+    Args:
+        jobs: The jobs.
+        requests: Rendered requests of the jobs.
+        sync: Whether to add the permissions of `createTrainingJob.sync`: its EventBridge rule and ``sagemaker:ListTags`` ("IAM
+            policies for Amazon SageMaker" in the guide of Step Functions, and CDK's ``SageMakerCreateTrainingJob``). Both
+            sources grant ListTags on all resources; it supports jobs as a resource, so it is granted on the jobs.
+    """
+    yield jobs.job_policy(*_ON_JOBS, *(["ListTags"] if sync else []))
+    if reserved := reserved_capacity(jobs.stack, requests):
+        yield iam.PolicyStatement(actions=["sagemaker:CreateTrainingJob"], resources=reserved)
+    yield jobs.pass_role_policy()
+    if sync:
+        yield jobs.sync_policy()
+
+
+def reserved_capacity(stack: Stack, requests: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return the ARNs of training plans and reserved capacity on which CreateTrainingJob must be allowed.
+
+    The names of reserved capacity are random (AmazonSageMakerFullAccess, statement AllowUseOfTrainingPlanResources).
+
+    Args:
+        stack: The stack of the jobs.
+        requests: Rendered requests. A plan that comes from an execution's input may be any plan of the stack's account and
+            region.
+    """
+    found: dict[str, None] = {}
+    for request in requests:
+        for plan in _plans(request["ResourceConfig"]):
+            known = None if plan is None or is_unresolved(plan) else plan.partition(":training-plan/")[0]
+            found[plan or _arn(stack, "training-plan")] = None
+            found[f"{known}:reserved-capacity/*" if known else _arn(stack, "reserved-capacity")] = None
+    return list(found)
+
+
+def _plans(resource_config: Mapping[str, Any]) -> Iterator[str | None]:
+    """Yield the ARNs of training plans in a rendered ResourceConfig; None for one that is a JSONPath."""
+    if "TrainingPlanArn" in resource_config:
+        yield resource_config["TrainingPlanArn"]
+    if "TrainingPlanArn.$" in resource_config:
+        yield None
+    for preference in resource_config.get("InstancePreferences", ()):
+        yield from preference.get("TrainingPlanArns", ())
+        if "TrainingPlanArns.$" in preference:
+            yield None
+
+
+def _arn(stack: Stack, resource: str) -> str:
+    return stack.format_arn(service="sagemaker", resource=resource, resource_name="*")

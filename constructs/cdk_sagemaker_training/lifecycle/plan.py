@@ -1,0 +1,200 @@
+"""What is known of a workflow while it is made: its jobs, by which service they are created, and its features."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from aws_cdk import aws_iam as iam
+
+    from cdk_sagemaker_training.lifecycle.attempt import Attempt
+    from cdk_sagemaker_training.lifecycle.feature import Feature
+    from cdk_sagemaker_training.lifecycle.job_set import JobSet
+    from cdk_sagemaker_training.lifecycle.time_limits import TimeLimits
+    from cdk_sagemaker_training.request.props import TrainingProps
+
+
+class Call(NamedTuple):
+    """A call of a service that describes a job.
+
+    Attributes:
+        operation: The service and operation, as an aws-sdk integration has them.
+        parameters: Its parameters.
+        result: The member of its response that is read.
+    """
+
+    operation: str
+    parameters: Mapping[str, Any]
+    result: str
+
+
+class Newest(NamedTuple):
+    """A call of a service that lists jobs, the newest first.
+
+    Attributes:
+        operation: The service and operation, as an aws-sdk integration has them.
+        parameters: Its parameters.
+        result: The member of its response that is the list.
+        name: The member of a job in the list that has its name.
+        began: JSONPath of the time at which a job began to train, in ``$.Found.List`` or in its description.
+        is_described: Whether the list has that time, so that the job need not be described.
+    """
+
+    operation: str
+    parameters: Mapping[str, Any]
+    result: str
+    name: str
+    began: str
+    is_described: bool
+
+
+class JobService(Protocol):
+    """By which service a workflow's jobs are created, described, listed and stopped: SageMaker, or a queue of AWS Batch.
+
+    Attributes:
+        error_prefix: How the names of errors begin with which it refuses a job.
+        job_id: JSONPath of what identifies a job to the poller.
+        describe: The call by which the poller describes a job.
+        ended: The statuses of a job that has ended.
+        errors: Errors of its calls that are retried; none for those of SageMaker.
+        polls: Whether an execution polls its jobs.
+        properties: Properties of the custom resource that stops jobs when the workflow is deleted.
+        needs: Constructs that must outlive the jobs.
+    """
+
+    error_prefix: str
+    job_id: str
+    describe: Call
+    ended: Sequence[str]
+    errors: Sequence[str]
+    polls: bool
+    properties: Mapping[str, Any]
+    needs: Sequence[Any]
+
+    @property
+    def waits_unbounded(self) -> bool:
+        """Whether a job may wait for its machines for longer than any limit."""
+
+    def states(self, attempt: Attempt) -> None:
+        """Add the states that create a job, find it after a lost answer, describe and stop it.
+
+        Args:
+            attempt: The attempts of one job.
+        """
+
+    def stopping_states(self, jobs: JobSet) -> Mapping[str, Any]:
+        """Return the states that stop the jobs of an execution that has ended, the first of them first.
+
+        They lead to `HasLookedTwice`.
+
+        Args:
+            jobs: The jobs.
+        """
+
+    def newest(self, jobs: JobSet, execution: str) -> Newest:
+        """Return the call that lists the jobs of an execution, the newest first.
+
+        Args:
+            jobs: The jobs.
+            execution: JSONPath of the execution's ARN.
+        """
+
+    def arns(self, jobs: JobSet) -> list[str]:
+        """Return the ARN patterns of the jobs.
+
+        Args:
+            jobs: The jobs.
+        """
+
+    def statements(self, plan: Plan) -> Iterator[iam.PolicyStatement]:
+        """Yield what ``states`` need.
+
+        Args:
+            plan: The workflow.
+        """
+
+    def polling_statement(self, jobs: JobSet, *, stops: bool) -> iam.PolicyStatement:
+        """Return what the poller needs.
+
+        Args:
+            jobs: The jobs.
+            stops: Whether it stops jobs.
+        """
+
+    def stopping_statements(self, jobs: JobSet) -> Iterator[iam.PolicyStatement]:
+        """Yield what ``stopping_states`` need.
+
+        Args:
+            jobs: The jobs.
+        """
+
+    def deletion_statements(self, jobs: JobSet) -> Iterator[iam.PolicyStatement]:
+        """Yield what listing, describing and stopping jobs needs.
+
+        Args:
+            jobs: The jobs.
+        """
+
+    def listing_statements(self, jobs: JobSet) -> Iterator[iam.PolicyStatement]:
+        """Yield what ``newest``, and describing a job, need.
+
+        Args:
+            jobs: The jobs.
+        """
+
+
+@dataclass
+class Plan:
+    """A workflow while it is made.
+
+    Attributes:
+        props: The props of its job.
+        jobs: Its jobs.
+        service: By which service they are created.
+        features: Its features, in the order in which they put their states.
+        requests: The rendered requests of its jobs, by their name suffixes, in the order in which they run.
+        alternatives: The rendered requests of jobs that run in place of the first.
+        limits: How long an execution may take.
+        poller_arn: ARN of the state machine that polls jobs; None where executions poll them.
+    """
+
+    props: TrainingProps
+    jobs: JobSet
+    service: JobService
+    features: Sequence[Feature]
+    requests: Mapping[str, Mapping[str, Any]]
+    alternatives: Sequence[Mapping[str, Any]]
+    limits: TimeLimits
+    poller_arn: str | None = None
+
+    @property
+    def all_requests(self) -> list[Mapping[str, Any]]:
+        """The rendered requests of all jobs."""
+        return [*self.requests.values(), *self.alternatives]
+
+    @property
+    def by_cause(self) -> bool:
+        """Whether a feature needs to know for which cause a job did not complete."""
+        return any(feature.by_cause for feature in self.features)
+
+    @property
+    def notifies(self) -> bool:
+        """Whether events are wanted."""
+        return any(feature.notifies for feature in self.features)
+
+    @property
+    def wait_state(self) -> str:
+        """The state in which an execution waits until it describes the job."""
+        return "Wait" if self.poller_arn is None else "Poll"
+
+    def as_sent(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return a request as it is sent.
+
+        Args:
+            request: The rendered request.
+        """
+        for feature in self.features:
+            request = feature.request(request)
+        return request

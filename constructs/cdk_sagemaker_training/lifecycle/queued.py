@@ -1,0 +1,497 @@
+"""Jobs that wait in a queue of AWS Batch, which creates them once there are machines.
+
+Actions are those of the service authorization reference, "AWS Batch", whose table of operations has batch:TagResource and
+iam:PassRole beside SubmitServiceJob.
+
+Batch stops a preempted job's training job, and creates another one once there are machines again. "A sliding window of recent
+preemption attempts is stored on the job, and visible via DescribeServiceJob" (AWS Batch guide, "Preemption"), each with the ARN
+of its training job (the guide's example of the event "Batch Service Job Preemption Completed").
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from aws_cdk import aws_iam as iam
+
+from cdk_sagemaker_training.core.tokens import is_unresolved
+from cdk_sagemaker_training.jobs.instance_group import machines_of
+from cdk_sagemaker_training.lifecycle.attempt import FAILED_ATTEMPTS, Attempt, Seam
+from cdk_sagemaker_training.lifecycle.causes import Cause
+from cdk_sagemaker_training.lifecycle.job_set import JobSet
+from cdk_sagemaker_training.lifecycle.plan import Call, Newest, Plan
+from cdk_sagemaker_training.lifecycle.states import DATA, OF_BATCH, catch, execution_hash, fail, retry
+from cdk_sagemaker_training.resources.queue import QueueShare, TrainingQueue
+from cdk_sagemaker_training.resources.quota_share import QuotaShare
+
+_JOB = f"{DATA}.Service"
+_FAILED = {"Variable": f"{_JOB}.Status", "StringEquals": "FAILED"}
+_OVER = {"Or": [{"Variable": f"{_JOB}.Status", "StringEquals": "SUCCEEDED"}, _FAILED]}
+
+# Batch names a training job "AWSBatch", the payload's TrainingJobName and 32 hexadecimal digits of the attempt ("Getting started
+# with AWS Batch on SageMaker AI", "Service job state change events"). What it does with a name for which the 63 characters of
+# SageMaker have no room is not said, so the payload's is as short as always fits.
+_LONGEST_NAME = 63 - len("AWSBatch") - 32
+
+
+@dataclass(frozen=True)
+class Submission:
+    """Where a workflow's jobs wait.
+
+    Attributes:
+        queue_arn: The job queue.
+        share: The share; None for a queue without shares.
+        priority: The priority within the share.
+        quota_share_arn: The share's ARN, where it is a quota share.
+        preemption_retries: How often a job runs again that was preempted; None for no limit.
+    """
+
+    queue_arn: str
+    share: str | None
+    priority: int
+    quota_share_arn: str | None = None
+    preemption_retries: int | None = None
+
+    def members(self) -> dict[str, Any]:
+        """Return the members of SubmitServiceJob that name the share."""
+        if self.share is None:
+            return {}
+        name = "ShareIdentifier" if self.quota_share_arn is None else "QuotaShareName"
+        limit = {"PreemptionRetriesBeforeTermination": self.preemption_retries}
+        preemption = {} if self.preemption_retries is None else {"PreemptionConfiguration": limit}
+        return {name: self.share, "SchedulingPriority": self.priority, **preemption}
+
+
+def name_in_payload(prefix: str) -> str:
+    """Return the TrainingJobName of a payload.
+
+    Args:
+        prefix: How the jobs' names begin.
+    """
+    return prefix[:_LONGEST_NAME].rstrip("-")
+
+
+class QueuedJobs:
+    """Jobs that executions submit to a queue, and that Batch creates; see ``JobService``.
+
+    A service job has the name of the attempt's job, and the same text as its token: of two requests with one token the second "is
+    rejected" (service model), and `Find` looks for the job of the first.
+
+    Attributes:
+        queue: The queue.
+        submission: Where in it jobs wait.
+    """
+
+    error_prefix = "Batch."
+    job_id = f"{DATA}.Queued.JobId"
+    describe = Call("batch:describeServiceJob", {"JobId.$": "$.JobName"}, "Status")
+    ended: Sequence[str] = ("SUCCEEDED", "FAILED")
+    errors: Sequence[str] = OF_BATCH
+    polls = True
+    waits_unbounded = True
+
+    def __init__(self, queue: TrainingQueue | QueueShare, requests: Sequence[Mapping[str, Any]]) -> None:
+        """Choose where jobs wait.
+
+        Args:
+            queue: The queue, or a share of one.
+            requests: The rendered requests of the jobs.
+
+        Raises:
+            ValueError: A job has more machines than the queue's or the share's capacity, so that it would wait for ever.
+        """
+        self.queue = queue.queue if isinstance(queue, QueueShare) else queue
+        self.submission = submission_to(queue, requests)
+        self.properties: Mapping[str, Any] = {"JobQueue": self.queue.queue_arn}
+        self.needs: Sequence[Any] = (self.queue,)
+
+    def states(self, attempt: Attempt) -> None:
+        """Add the states that submit a job, describe it, and once SageMaker has created it describe that.
+
+        Args:
+            attempt: The attempts of one job.
+        """
+        trained = f"{_JOB}.LatestAttempt.ServiceResourceId.Value"
+        terminated = [
+            {"Variable": f"{_JOB}.IsTerminated", "IsPresent": True},
+            {"Variable": f"{_JOB}.IsTerminated", "BooleanEquals": True},
+        ]
+        [request] = attempt.requests
+        attempt.starts(Seam.CREATE, "Payload")
+        # There is no job to stop where none was submitted.
+        attempt.starts(Seam.REFUSED, "Error")
+        attempt.states |= {
+            **submitting_states(request, self.submission, attempt.plan.jobs.prefix, attempt.partition),
+            "Describe": _called(
+                attempt.partition, "describeServiceJob", {"JobId.$": self.job_id}, "Service", "IsQueued", "Stop"
+            ),
+            "IsQueued": {
+                "Type": "Choice",
+                "Choices": [
+                    *self._preempted(attempt),
+                    {"And": [_OVER, {"Variable": trained, "IsPresent": True}], "Next": "DescribeJob"},
+                    {"And": [_FAILED, *terminated], "Next": "Terminated"},
+                    {**_FAILED, "Next": "NotCreated"},
+                ],
+                "Default": "Poll",
+            },
+            "DescribeJob": _describe_training_job(attempt.partition, trained, "IsOver"),
+            "Terminated": _ended("Stopped"),
+            "NotCreated": _ended("Failed"),
+            "Stop": {
+                **_called(
+                    attempt.partition,
+                    "terminateServiceJob",
+                    {"JobId.$": self.job_id, "Reason": "its execution failed"},
+                    "Stopped",
+                    "Error",
+                    "Error",
+                ),
+                "Catch": [catch("Error", f"{DATA}.Stopped")],
+            },
+        }
+
+    def _preempted(self, attempt: Attempt) -> Iterator[dict[str, Any]]:
+        """Add the states of a job that was preempted in a quota share, and yield the rules that lead to them.
+
+        `Preempted` fails the execution of a job that was preempted once more than it may be. Each preempted training job is
+        described once the service job has ended, where a feature accounts for it.
+        """
+        to = self.submission
+        if to.quota_share_arn is None:
+            return
+        summary = f"{_JOB}.PreemptionSummary"
+        if to.preemption_retries is not None:
+            too_often = [
+                _FAILED,
+                {"Variable": f"{summary}.PreemptedAttemptCount", "IsPresent": True},
+                {"Variable": f"{summary}.PreemptedAttemptCount", "NumericGreaterThan": to.preemption_retries},
+            ]
+            text = f"{{}}: preempted more often than preemption_retries={to.preemption_retries} allows"
+            attempt.states["Preempted"] = fail("TrainingJobStopped", text)
+            yield {"And": too_often, "Next": attempt.counts("Preempted", FAILED_ATTEMPTS, str(Cause.STOPPED))}
+        if billed := attempt.billed("NextPreempted", "Preempted"):
+            recent = f"{summary}.RecentPreemptedAttempts"
+            first = f"{recent}[0].ServiceResourceId.Value"
+            attempt.states |= billed
+            attempt.states |= {
+                "DescribePreempted": _describe_training_job(attempt.partition, first, next(iter(billed))),
+                "NextPreempted": {
+                    "Type": "Pass",
+                    "InputPath": f"{recent}[1:]",
+                    "ResultPath": recent,
+                    "Next": "IsQueued",
+                },
+            }
+            yield {"And": [_OVER, {"Variable": first, "IsPresent": True}], "Next": "DescribePreempted"}
+
+    def stopping_states(self, jobs: JobSet) -> Mapping[str, Any]:
+        """Return the states that terminate the service jobs of an execution, found by their names.
+
+        Args:
+            jobs: The jobs.
+        """
+        return _stopping_states(self.queue.queue_arn, _names(jobs, "$.executionArn"), jobs.partition)
+
+    def newest(self, jobs: JobSet, execution: str) -> Newest:
+        """Return the call that lists an execution's service jobs; the most recent are first ("sorted by the createdAt field").
+
+        Args:
+            jobs: The jobs.
+            execution: JSONPath of the execution's ARN.
+        """
+        names = [{"Name": "JOB_NAME", "Values.$": f"States.Array({_names(jobs, execution)})"}]
+        parameters = {"JobQueue": self.queue.queue_arn, "Filters": names}
+        # "for when the service job was started" (service model, ServiceJobSummary).
+        began = "$.Found.List[0].StartedAt"
+        return Newest("batch:listServiceJobs", parameters, "JobSummaryList", "JobName", began, True)
+
+    def arns(self, jobs: JobSet) -> list[str]:
+        """Return the ARN patterns of the service jobs, whose ids are random, and of the training jobs that Batch creates.
+
+        Args:
+            jobs: The jobs.
+        """
+        return [_service_jobs(jobs), *_training_jobs(jobs)]
+
+    def statements(self, plan: Plan) -> Iterator[iam.PolicyStatement]:
+        """Yield what submitting, describing and terminating service jobs needs.
+
+        Args:
+            plan: The workflow.
+        """
+        jobs, to = plan.jobs, self.submission
+        share = [] if to.quota_share_arn is None else [to.quota_share_arn]
+        service_jobs = _service_jobs(jobs)
+        yield iam.PolicyStatement(actions=["batch:SubmitServiceJob"], resources=[to.queue_arn, service_jobs, *share])
+        yield iam.PolicyStatement(actions=["batch:TagResource", "batch:TerminateServiceJob"], resources=[service_jobs])
+        yield _describe_policy("batch:ListServiceJobs")
+        yield iam.PolicyStatement(actions=["sagemaker:DescribeTrainingJob"], resources=_training_jobs(jobs))
+        yield jobs.pass_role_policy()
+
+    def polling_statement(self, jobs: JobSet, *, stops: bool) -> iam.PolicyStatement:
+        """Return what describing service jobs needs.
+
+        Args:
+            jobs: The jobs.
+            stops: Whether the poller stops jobs, as none of a queue does.
+        """
+        return _describe_policy()
+
+    def stopping_statements(self, jobs: JobSet) -> Iterator[iam.PolicyStatement]:
+        """Yield what listing and terminating service jobs needs.
+
+        Args:
+            jobs: The jobs.
+        """
+        yield iam.PolicyStatement(actions=["batch:ListServiceJobs"], resources=["*"])
+        yield iam.PolicyStatement(actions=["batch:TerminateServiceJob"], resources=[_service_jobs(jobs)])
+
+    def deletion_statements(self, jobs: JobSet) -> Iterator[iam.PolicyStatement]:
+        """Yield what listing, describing and terminating service jobs needs.
+
+        Args:
+            jobs: The jobs.
+        """
+        yield from self.stopping_statements(jobs)
+        yield _describe_policy()
+
+    def listing_statements(self, jobs: JobSet) -> Iterator[iam.PolicyStatement]:
+        """Yield what listing service jobs needs.
+
+        Args:
+            jobs: The jobs.
+        """
+        yield iam.PolicyStatement(actions=["batch:ListServiceJobs"], resources=["*"])
+
+
+def submitting_states(request: Mapping[str, Any], to: Submission, prefix: str, partition: str) -> dict[str, Any]:
+    """Return the states from `Payload` that submit a job, or find the one that was submitted.
+
+    Args:
+        request: The request of CreateTrainingJob, as it is sent.
+        to: Where the job waits.
+        prefix: How the jobs' names begin.
+        partition: Partition of ARNs.
+    """
+    payload = {name: value for name, value in request.items() if name not in ("TrainingJobName.$", "Tags")}
+    found = f"{DATA}.Found.JobSummaryList[0]"
+    submit = {
+        "JobName.$": f"{DATA}.JobName",
+        "JobQueue": to.queue_arn,
+        # What is tried again, and when, is the workflow's.
+        "RetryStrategy": {"Attempts": 1},
+        **to.members(),
+        "ServiceJobType": "SAGEMAKER_TRAINING",
+        "ServiceRequestPayload.$": f"States.JsonToString({DATA}.Request)",
+        # As SageMaker's SDK has a job's tags (aws_batch/batch_api_helper.py): those of the service job.
+        "Tags": _tags(request),
+        "ClientToken.$": f"{DATA}.JobName",
+    }
+    names = [{"Name": "JOB_NAME", "Values.$": f"States.Array({DATA}.JobName)"}]
+    listed = {"JobQueue": to.queue_arn, "Filters": names}
+    return {
+        "Payload": {
+            "Type": "Pass",
+            "Parameters": {"TrainingJobName": name_in_payload(prefix), **payload},
+            "ResultPath": f"{DATA}.Request",
+            "Next": "Create",
+        },
+        "Create": _called(partition, "submitServiceJob", submit, "Queued", "Poll", "Find"),
+        "Find": _called(partition, "listServiceJobs", listed, "Found", "IsFound", "Error"),
+        "IsFound": {
+            "Type": "Choice",
+            "Choices": [{"Variable": f"{found}.JobId", "IsPresent": True, "Next": "Found"}],
+            "Default": Seam.REFUSED,
+        },
+        "Found": {
+            "Type": "Pass",
+            "Parameters": {"JobId.$": f"{found}.JobId"},
+            "ResultPath": f"{DATA}.Queued",
+            "Next": "Describe",
+        },
+    }
+
+
+def _called(
+    partition: str, operation: str, parameters: Mapping[str, Any], result: str, following: str, caught: str
+) -> dict[str, Any]:
+    """A state that calls AWS Batch."""
+    return {
+        "Type": "Task",
+        "Resource": f"arn:{partition}:states:::aws-sdk:batch:{operation}",
+        "Parameters": parameters,
+        "ResultPath": f"{DATA}.{result}",
+        "Retry": [retry(5 if operation == "submitServiceJob" else 10, *OF_BATCH)],
+        "Catch": [catch(caught)],
+        "Next": following,
+    }
+
+
+def _ended(status: str) -> dict[str, Any]:
+    """The state that describes a job that SageMaker did not create."""
+    reason = {"FailureReason.$": f"{_JOB}.StatusReason"} if status == "Failed" else {}
+    return {
+        "Type": "Pass",
+        "Parameters": {"TrainingJobStatus": status, "SecondaryStatus": status, **reason},
+        "ResultPath": f"{DATA}.Job",
+        "Next": "IsOver",
+    }
+
+
+def _describe_training_job(partition: str, arn: str, following: str) -> dict[str, Any]:
+    """The state that describes the training job of a service job."""
+    return {
+        "Type": "Task",
+        "Resource": f"arn:{partition}:states:::aws-sdk:sagemaker:describeTrainingJob",
+        "Parameters": {"TrainingJobName.$": f"States.ArrayGetItem(States.StringSplit({arn}, '/'), 1)"},
+        "ResultPath": f"{DATA}.Job",
+        "Retry": [retry(10)],
+        "Catch": [catch("Stop")],
+        "Next": following,
+    }
+
+
+def _tags(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the tags of a rendered request as Batch has them."""
+    tags: dict[str, Any] = {}
+    for tag in request.get("Tags", []):
+        tags |= {f"{tag['Key']}.$": tag["Value.$"]} if "Value.$" in tag else {tag["Key"]: tag["Value"]}
+    return tags
+
+
+def _names(jobs: JobSet, execution: str) -> str:
+    """The intrinsic function of the pattern of the names of an execution's jobs."""
+    return f"States.Format('{jobs.prefix}-{{}}-*', {execution_hash(execution)})"
+
+
+def _describe_policy(*others: str) -> iam.PolicyStatement:
+    """A statement that allows describing service jobs, which has no narrower resource, and other actions that have none."""
+    return iam.PolicyStatement(actions=["batch:DescribeServiceJob", *others], resources=["*"])
+
+
+def _service_jobs(jobs: JobSet) -> str:
+    return jobs.stack.format_arn(service="batch", resource="service-job", resource_name="*")
+
+
+def _training_jobs(jobs: JobSet) -> list[str]:
+    """The ARN patterns of the training jobs that Batch creates, as they are named and in lower case: see ``job_arns``."""
+    name = f"AWSBatch{name_in_payload(jobs.prefix)}*"
+    return [
+        jobs.stack.format_arn(service="sagemaker", resource="training-job", resource_name=one)
+        for one in (name, name.lower())
+    ]
+
+
+def _stopping_states(queue_arn: str, job_names: str, partition: str) -> dict[str, Any]:
+    """Return the states that terminate the service jobs of an execution, from `List` to before `HasLookedTwice`.
+
+    Args:
+        queue_arn: The job queue.
+        job_names: Intrinsic function of a pattern of the jobs' names.
+        partition: Partition of ARNs.
+    """
+    service = f"arn:{partition}:states:::aws-sdk:batch"
+    again = retry(112, "States.ALL")  # for about an hour
+    return {
+        # Of many jobs the most recent are first, and an execution has one at a time.
+        "List": {
+            "Type": "Task",
+            "Resource": f"{service}:listServiceJobs",
+            "Parameters": {
+                "JobQueue": queue_arn,
+                "Filters": [{"Name": "JOB_NAME", "Values.$": f"States.Array({job_names})"}],
+            },
+            "ResultPath": "$.Listed",
+            "Retry": [again],
+            "Next": "Each",
+        },
+        "Each": {
+            "Type": "Map",
+            "ItemsPath": "$.Listed.JobSummaryList",
+            "MaxConcurrency": 1,
+            "ItemProcessor": {
+                "StartAt": "HasEnded",
+                "States": {
+                    "HasEnded": {
+                        "Type": "Choice",
+                        "Choices": [
+                            {"Variable": "$.Status", "StringEquals": status, "Next": "Ended"}
+                            for status in ("SUCCEEDED", "FAILED")
+                        ],
+                        "Default": "Terminate",
+                    },
+                    "Terminate": {
+                        "Type": "Task",
+                        "Resource": f"{service}:terminateServiceJob",
+                        "Parameters": {"JobId.$": "$.JobId", "Reason": "its execution has ended"},
+                        "Retry": [again],
+                        "Next": "Ended",
+                    },
+                    "Ended": {"Type": "Pass", "Result": {}, "End": True},
+                },
+            },
+            "ResultPath": "$.Stopped",
+            "Next": "HasLookedTwice",
+        },
+    }
+
+
+def submission_to(queue: TrainingQueue | QueueShare, requests: Sequence[Mapping[str, Any]]) -> Submission:
+    """Return where a workflow's jobs wait.
+
+    Args:
+        queue: The queue, or a share of one.
+        requests: The rendered requests of the jobs.
+
+    Raises:
+        ValueError: A job has more machines than the queue's or the share's capacity, so that it would wait for ever.
+    """
+    if isinstance(queue, QueueShare):
+        line, name = queue.queue, queue.name
+        share = line.shares[name]
+        if isinstance(share, QuotaShare):
+            _check_quota(line, name, share, requests)
+        else:
+            _check_capacity(line, requests)
+        return Submission(
+            line.queue_arn, name, queue.priority, line.quota_share_arns.get(name), queue.preemption_retries
+        )
+    _check_capacity(queue, requests)
+    return Submission(queue.queue_arn, None, 0)
+
+
+def _check_quota(queue: TrainingQueue, name: str, share: QuotaShare, requests: Sequence[Mapping[str, Any]]) -> None:
+    """Check that a quota share has room for each job; machines that an execution's input decides pass."""
+    assert isinstance(queue.capacity, Mapping)
+    for request in requests:
+        config, machines = request["ResourceConfig"], Counter[str]()
+        for group in machines_of(config):
+            kind, count = group.get("InstanceType"), group.get("InstanceCount", config.get("InstanceCount"))
+            if isinstance(kind, str) and isinstance(count, int) and not (is_unresolved(kind) or is_unresolved(count)):
+                machines[kind] += count
+        for kind, count in machines.items():
+            most = share.most(kind, queue.capacity.get(kind, 0))
+            if count > most:
+                raise ValueError(
+                    f"capacity of the share {name!r} of {queue.node.path} must be at least the machines of one job, like "
+                    f"{{{kind!r}: {count}}}, got {most} of {kind!r}"
+                )
+
+
+def _check_capacity(queue: TrainingQueue, requests: Sequence[Mapping[str, Any]]) -> None:
+    """Check that a queue has room for each job; machines that an execution's input decides pass."""
+    assert not isinstance(queue.capacity, Mapping)
+    for request in requests:
+        config = request["ResourceConfig"]
+        counts = [group.get("InstanceCount", config.get("InstanceCount")) for group in machines_of(config)]
+        known = [count for count in counts if isinstance(count, int) and not is_unresolved(count)]
+        machines = max(known, default=0) if config.get("InstancePreferences") else sum(known)
+        if not is_unresolved(queue.capacity) and machines > queue.capacity:
+            raise ValueError(
+                f"capacity of {queue.node.path} must be at least the machines of one job, like capacity={machines}, got "
+                f"{queue.capacity}"
+            )

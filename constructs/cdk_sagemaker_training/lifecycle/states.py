@@ -1,0 +1,162 @@
+"""Parts of states in the Amazon States Language: names of jobs, retriers, events, and transitions that lead elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+# A workflow keeps its execution data beside the execution's input, so that props can refer to the input as `$.something`.
+DATA = "$.Training"
+# Of the events that state machines put; those of executions are Step Functions' own ("Automating Step Functions event delivery").
+SOURCE, RETRIED = "cdk-sagemaker-training", "Training Job Retried"
+
+_OF_SAGEMAKER = (
+    "SageMaker.AmazonSageMakerException",
+    "SageMaker.SageMakerException",
+    "SageMaker.SdkClientException",
+)
+# Beside ClientException, for requests that are wrong (service model of Batch).
+OF_BATCH = ("Batch.BatchException", "Batch.ServerException", "Batch.SdkClientException")
+
+
+def retry(times: int, *errors: str) -> dict[str, Any]:
+    """Return a retrier for throttling and errors of a service.
+
+    Args:
+        times: Maximum number of retries.
+        *errors: Error names; by default those of SageMaker, with which Step Functions does not distinguish throttling from other
+            errors.
+    """
+    return {
+        "ErrorEquals": list(errors or _OF_SAGEMAKER),
+        "IntervalSeconds": 1,
+        "BackoffRate": 2,
+        "MaxAttempts": times,
+        "MaxDelaySeconds": 60,
+        "JitterStrategy": "FULL",
+    }
+
+
+def catch(next_state: str, result_path: str = f"{DATA}.Error") -> dict[str, Any]:
+    """Return a catcher of any error.
+
+    Args:
+        next_state: The state that follows.
+        result_path: JSONPath of the error.
+    """
+    return {"ErrorEquals": ["States.ALL"], "ResultPath": result_path, "Next": next_state}
+
+
+def status_is(status: str) -> dict[str, Any]:
+    """Return the condition that the described job has a status.
+
+    Args:
+        status: A TrainingJobStatus.
+    """
+    return {"Variable": f"{DATA}.Job.TrainingJobStatus", "StringEquals": status}
+
+
+def fail(error: str, text: str, *paths: str) -> dict[str, Any]:
+    """Return a Fail state.
+
+    Args:
+        error: The error's name.
+        text: The cause, in which ``{}`` stands for the job's name first, and then for each of ``paths``.
+        *paths: Members of the execution data.
+    """
+    members = ", ".join(f"{DATA}.{path}" for path in ("JobName", *paths))
+    return {"Type": "Fail", "Error": error, "CausePath": f"States.Format('{text}', {members})"}
+
+
+def job_name(prefix: str, attempt: str, suffix: str = "", execution: str = "$$.Execution.Id") -> str:
+    """Return the intrinsic function that computes a job's name from its execution, before the job is created.
+
+    So a call that is repeated because its response was lost refers to the same job. A redrive does not start another job either:
+    an execution whose job failed ends in a Fail state, which "fails again" (Step Functions guide, "Restarting state machine
+    executions with redrive"), and one whose job was stopped describes the stopped job.
+
+    Args:
+        prefix: How the name begins.
+        attempt: JSONPath or literal of the attempt's number.
+        suffix: ``JobRequest.name_suffix``, of which a name of 63 characters has room for the first letter.
+        execution: JSONPath of the execution's ARN.
+    """
+    return f"States.Format('{prefix}-{{}}-{suffix[:1]}{{}}', {execution_hash(execution)}, {attempt})"
+
+
+def create_name(number: int) -> str:
+    """Return the name of the state that creates a job.
+
+    Args:
+        number: 0 for the first job, 1 for the first alternative.
+    """
+    return "Create" if not number else f"CreateAlternative{number}"
+
+
+def execution_hash(execution_arn: str) -> str:
+    """Return the intrinsic function of the part that is common to the names of an execution's jobs, and unique to it.
+
+    Args:
+        execution_arn: JSONPath of the execution's ARN.
+    """
+    return f"States.Hash({execution_arn}, 'MD5')"
+
+
+def put_event(
+    partition: str, detail_type: str, detail: Mapping[str, Any], following: str, result: str, not_put: str
+) -> dict[str, Any]:
+    """Return the state that puts an event; a failure to do so delays nothing.
+
+    Args:
+        partition: Partition of ARNs.
+        detail_type: The event's detail type.
+        detail: The event's detail.
+        following: The state after it.
+        result: JSONPath of the answer.
+        not_put: JSONPath of an error.
+    """
+    return {
+        "Type": "Task",
+        "Resource": f"arn:{partition}:states:::events:putEvents",
+        "Parameters": {"Entries": [{"Source": SOURCE, "DetailType": detail_type, "Detail": dict(detail)}]},
+        "ResultPath": result,
+        "Retry": [retry(2, "States.TaskFailed")],
+        "Catch": [catch(following, not_put)],
+        "Next": following,
+    }
+
+
+def redirected(value: Any, to: Mapping[str, str]) -> Any:
+    """Return states, or rules of a Choice, whose transitions lead to other states.
+
+    Args:
+        value: The states or rules.
+        to: The names of states, by the names that they replace.
+    """
+    if isinstance(value, list):
+        return [redirected(item, to) for item in value]
+    if not isinstance(value, dict):
+        return value
+    moved = {key: item if key == "Parameters" else redirected(item, to) for key, item in value.items()}
+    return moved | {key: to[moved[key]] for key in ("Next", "Default") if moved.get(key) in to}
+
+
+def states_of_job(suffix: str, states: Mapping[str, Any]) -> dict[str, Any]:
+    """Return states with the suffix of a job before their names; transitions to other states are unchanged.
+
+    Args:
+        suffix: The job's name suffix; may be empty.
+        states: The states by their names.
+    """
+    names = {name: state_of_job(suffix, name) for name in states}
+    return {names[name]: redirected(state, names) for name, state in states.items()}
+
+
+def state_of_job(suffix: str, name: str) -> str:
+    """Return a state's name with the suffix of a job before it, like `CompileCreate` for `compile`.
+
+    Args:
+        suffix: The job's name suffix; may be empty.
+        name: The state's name.
+    """
+    return f"{suffix.capitalize()}{name}"

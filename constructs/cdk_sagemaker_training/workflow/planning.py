@@ -1,0 +1,145 @@
+"""A workflow's features, in the order in which they put their states, and its plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from cdk_sagemaker_training.data.s3 import S3Prefix
+from cdk_sagemaker_training.features.alternatives import Alternative, Alternatives
+from cdk_sagemaker_training.features.budget import Budget
+from cdk_sagemaker_training.features.input_fields import InputField, InputFields
+from cdk_sagemaker_training.features.metrics import JobMetrics
+from cdk_sagemaker_training.features.missing_model import MissingModel, model_check
+from cdk_sagemaker_training.features.notify import Notify
+from cdk_sagemaker_training.features.retries import Attempts, Retries, Retry
+from cdk_sagemaker_training.features.stop_when import StopRule, StopWhen
+from cdk_sagemaker_training.features.waiting import WaitingLongerThan
+from cdk_sagemaker_training.jobs.kinds import TrainingJob
+from cdk_sagemaker_training.lifecycle.causes import Cause
+from cdk_sagemaker_training.lifecycle.direct import DirectJobs, Integration
+from cdk_sagemaker_training.lifecycle.feature import Feature
+from cdk_sagemaker_training.lifecycle.job_set import JobSet
+from cdk_sagemaker_training.lifecycle.plan import JobService, Plan
+from cdk_sagemaker_training.lifecycle.queued import QueuedJobs
+from cdk_sagemaker_training.lifecycle.time_limits import Runs, time_limits, time_out_advice
+from cdk_sagemaker_training.request.advice import short_time_advice
+from cdk_sagemaker_training.request.checkpoints import checkpoint_folder
+from cdk_sagemaker_training.request.props import TrainingProps
+from cdk_sagemaker_training.resources.queue import QueueShare, TrainingQueue
+
+if TYPE_CHECKING:
+    from aws_cdk import Duration
+    from aws_cdk import aws_sns as sns
+
+
+def made_features(
+    *,
+    input_fields: Mapping[str, InputField] | None,
+    alternatives: Sequence[TrainingJob | Alternative],
+    attempts: int,
+    retries: Mapping[Cause, Retry] | None,
+    stop_when: Sequence[StopRule],
+    budget: Budget | None,
+    missing_model: MissingModel,
+    output: S3Prefix,
+    own: Sequence[Feature],
+    job_metrics: bool,
+    waiting_longer_than: Duration | int | None,
+    notify: Sequence[sns.ITopic],
+) -> list[Feature]:
+    """Return the features of a workflow's props.
+
+    Raises:
+        ValueError: A prop breaks a rule.
+    """
+    classifies = retries is not None or bool(alternatives) or job_metrics
+    made: list[Feature | None] = [
+        InputFields(input_fields) if input_fields else None,
+        Alternatives(alternatives) if alternatives else None,
+        Attempts(attempts) if attempts != 1 else None,
+        Retries(retries) if classifies else None,
+        StopWhen(stop_when) if stop_when else None,
+        budget,
+        model_check(missing_model, output),
+        *own,
+        JobMetrics() if job_metrics else None,
+        WaitingLongerThan(waiting_longer_than) if waiting_longer_than is not None else None,
+        Notify(notify) if notify else None,
+    ]
+    return [feature for feature in made if feature is not None]
+
+
+def planned(
+    jobs: JobSet,
+    features: Sequence[Feature],
+    props: TrainingProps,
+    resume_from: str | None,
+    *,
+    queue: TrainingQueue | QueueShare | None,
+    integration: Integration | None,
+    timeout: Duration | int | None,
+) -> Plan:
+    """Return the plan of a workflow, with its requests rendered and all of it checked.
+
+    Args:
+        jobs: Its jobs.
+        features: Its features.
+        props: The props of its job.
+        resume_from: Its prop.
+        queue: Its prop.
+        integration: Its prop.
+        timeout: Its prop.
+
+    Raises:
+        ValueError: A prop breaks a rule, or does not go with another.
+    """
+    folder = checkpoint_folder(resume_from, jobs.checkpoints)
+    name = "$.Training.JobName"
+    requests = {
+        request.name_suffix: jobs.request(request, job_name=name, checkpoint_folder=folder)
+        for request in jobs.job_requests
+    }
+    others = jobs.alternatives(job_name=name, checkpoint_folder=folder)
+    service = _service(queue, integration, [*requests.values(), *others], features, props)
+    jobs.advise_unlisted(integration)
+    jobs.advise(short_time_advice("timeout", timeout))
+    jobs.advise(time_out_advice(timeout, jobs.max_runtime_seconds))
+    runs = Runs()
+    for feature in features:
+        feature.runs(runs)
+    runs.check()
+    limits = time_limits(jobs, timeout, runs, unbounded=service.waits_unbounded)
+    plan = Plan(props, jobs, service, features, requests, others, limits)
+    for feature in features:
+        feature.check(plan)
+    return plan
+
+
+def _service(
+    queue: TrainingQueue | QueueShare | None,
+    integration: Integration | None,
+    requests: Sequence[Mapping[str, Any]],
+    features: Sequence[Feature],
+    props: TrainingProps,
+) -> JobService:
+    """By which service jobs are created."""
+    if queue is None:
+        watched = any(feature.watch() for feature in features)
+        return DirectJobs(integration, requests, props, watched=watched)
+    if isinstance(queue, TrainingQueue) and queue.shares:
+        raise ValueError(
+            f"queue must be one of the shares of {queue.node.path}, like queue.share({next(iter(queue.shares))!r}), got the queue"
+        )
+    if integration not in (None, "poll"):
+        raise ValueError(
+            "integration must be 'poll' with a queue, since `.sync` creates a job at once, like integration=None, got "
+            f"{integration!r}"
+        )
+    for feature in features:
+        if feature.not_queued:
+            raise ValueError(
+                f"{feature.prop} must be left out with a queue, since {feature.not_queued}, like {feature.prop}=[], got "
+                f"{feature!r}"
+            )
+    return QueuedJobs(queue, requests)
