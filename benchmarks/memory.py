@@ -65,11 +65,14 @@ def measure(layouts: list[str]) -> None:
 
 def measured(train: Any, job: Any, options: argparse.Namespace, device: Any) -> dict[str, int]:
     import torch
+    from common.checkpoints import Progress
     from memory_use import Saved
+    from microbatches import batches
 
     degrees = train.degrees_of(options, job)
     training = train.Training(options, degrees, device)
-    for number, tokens, targets in train.batches(training, train.corpus_of(job, options), options, train.Progress()):
+    corpus = train.corpus_of(job, options)
+    for number, (tokens, targets) in batches(corpus, Progress(), options, degrees, training.mesh):
         if number == 1:  # a pipeline's first step tries its stages out
             train.step(training, tokens, targets)
             continue

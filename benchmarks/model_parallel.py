@@ -42,9 +42,11 @@ def measure(rounds: int) -> None:
     import torch
     import torch.distributed as dist
     import train
+    from common.checkpoints import Progress
     from common.job import Job
     from common.process_group import freeze_objects, process_group
     from measure.measure import keep_memory_of_steps
+    from microbatches import batches
     from watch import Watch
 
     job = Job.here()
@@ -53,9 +55,9 @@ def measure(rounds: int) -> None:
     options = train.config([*model.split(), "--batch-size", str(SEQUENCES * job.ranks), "--steps", str(STEPS)])
     with Watch(job, options.heartbeat_timeout, options.stop_check_every) as watch, process_group(job) as device:
         training = train.Training(options, train.degrees_of(options, job), device)
-        steps = train.batches(training, train.corpus_of(job, options), options, train.Progress())
-        batches = [(tokens, targets) for _, tokens, targets in steps]
-        sides = {"ours": ours(train, training, watch, batches), "plain": plain(training, options, device, batches)}
+        steps = batches(train.corpus_of(job, options), Progress(), options, training.degrees, training.mesh)
+        shares = [share for _, share in steps]
+        sides = {"ours": ours(train, training, watch, shares), "plain": plain(training, options, device, shares)}
         for side in sides.values():
             side()  # the first step allocates
         keep_memory_of_steps()

@@ -112,7 +112,7 @@ def test_a_workflows_model_trainer_sends_the_workflows_request(
     (tmp_path / "definition.json").write_text(definition)
     (tmp_path / "notebook.py").write_text(A_NOTEBOOK)
     python = programs_of(HERE / "requirements-v3.txt") / "python"
-    arguments = [str(HERE.parents[1] / "constructs"), str(tmp_path / "definition.json")]
+    arguments = [str(HERE.parents[1] / "training_jobs"), str(tmp_path / "definition.json")]
     caught = request_of_script(tmp_path / "notebook.py", arguments, python=str(python))
     workflow = Workflow(Account(region="us-east-1"), "arn", path="Stack/Training")
     workflow._definition = json.loads(definition)

@@ -47,6 +47,7 @@ class Rows(Dataset):
 if __name__ == "__main__":
     with read_batches(Rows(), batch_size=5, seed=1) as batches:
         assert len(batches) == 10
+        assert batches.state_dict()["epoch"] == batches.samples_read == 0
         for number in range(1000):
             for batch in batches.epoch(number):
                 pass

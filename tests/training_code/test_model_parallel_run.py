@@ -148,7 +148,7 @@ def test_matrices_decay_and_vectors_do_not_where_a_decay_is_given(tmp_path: Path
 
 # Trains two steps of four sequences, and goes on with steps of eight, another decay and rate; then other settings are refused.
 RESUMING = """
-import json, sys, torch, train
+import json, loop, sys, torch, train
 from dataclasses import replace
 from pathlib import Path
 from common.job import Job
@@ -156,9 +156,9 @@ from common.process_group import process_group
 from model import Windows
 
 read, seeded, found = [], [], {}
-of_windows, seed_step, step = Windows.batch, train.seed_step, train.step
+of_windows, seed_step, step = Windows.batch, loop.seed_step, train.step
 Windows.batch = lambda self, first, size: (read.append([first, size]), of_windows(self, first, size))[1]
-train.seed_step = lambda *numbers: (seeded.append(numbers), seed_step(*numbers))[1]
+loop.seed_step = lambda *numbers: (seeded.append(numbers), seed_step(*numbers))[1]
 train.step = lambda training, *batch: (found.update(groups=training.optimizers[0].param_groups), step(training, *batch))[1]
 
 class NoStop:
@@ -246,7 +246,7 @@ def test_a_text_without_an_end_to_evaluate_on_is_refused(tmp_path: Path) -> None
     code = (
         "import sys, train; from types import SimpleNamespace; from pathlib import Path\n"
         "job = SimpleNamespace(channels={'text': Path(sys.argv[1])})\n"
-        "try: train.held_out_batches(None, job, train.config(['--text-bytes', '990', '--context', '10']))\n"
+        "try: train.held_out_corpus(job, train.config(['--text-bytes', '990', '--context', '10']))\n"
         "except ValueError as error: print(error)"
     )
     assert run(code, tmp_path) == (

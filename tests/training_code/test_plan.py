@@ -113,14 +113,6 @@ def test_with_drop_last_all_batches_are_whole_and_what_is_left_is_counted() -> N
     assert plan.steps(3) == (4, [], 4)
 
 
-def test_padded_ranks_read_every_sample_and_the_first_of_them_again() -> None:
-    plan = Plan(8, 100, even="pad")
-    read = read_by(plan, 3)
-    assert places(read) == sorted([*range(100), 0, 1])
-    assert [[len(batch) for batch in of_rank] for of_rank in read] == [[8, 8, 8, 8, 2]] * 3
-    assert plan.steps(3)[2] == -2
-
-
 def test_uneven_ranks_read_every_sample_and_differ_by_one_batch() -> None:
     read = read_by(Plan(8, 100, even=False), 3)
     assert places(read) == list(range(100))
@@ -128,11 +120,10 @@ def test_uneven_ranks_read_every_sample_and_differ_by_one_batch() -> None:
     assert [len(of_rank) for of_rank in read_by(Plan(8, 100, even=False, drop_last=True), 3)] == [4, 4, 4]
 
 
-def test_more_ranks_than_samples_are_refused_unless_they_are_padded() -> None:
+def test_more_ranks_than_samples_are_refused() -> None:
     said = "an epoch of 3 samples must have one for each rank .* got batch_size 8 and 4 ranks"
     with pytest.raises(ValueError, match=said):
         Plan(8, 3).sequences(0, 4)
-    assert places(read_by(Plan(8, 3, even="pad"), 4)) == [0, 0, 1, 2]
 
 
 def test_an_epoch_without_a_whole_batch_of_each_rank_is_refused_where_others_are_dropped() -> None:
@@ -143,11 +134,6 @@ def test_an_epoch_without_a_whole_batch_of_each_rank_is_refused_where_others_are
 def test_an_empty_dataset_is_refused() -> None:
     with pytest.raises(ValueError, match="dataset must have at least one sample in an epoch, got 0"):
         Plan(8, 0)
-
-
-def test_padding_and_dropping_are_refused_together() -> None:
-    with pytest.raises(ValueError, match="drop_last=True drops what even='pad' completes"):
-        Plan(8, 100, even="pad", drop_last=True)
 
 
 # -- Shards

@@ -9,7 +9,6 @@ import re
 import selectors
 import signal
 import time
-from collections import Counter
 from dataclasses import asdict
 from fractions import Fraction
 from functools import partial
@@ -81,14 +80,6 @@ def test_what_ranks_cannot_share_is_counted_and_named(serve: Serve, length: int,
     assert re.search(rf"warning: epoch 0 dropped {share} \(.* %\): {dropped} of file 0\n", printed)
 
 
-def test_padded_ranks_read_all_of_an_iterable_dataset(serve: Serve) -> None:
-    servers = addresses(serve(2, dataset=Files([40] * 9), shards=8, batch_size=40, even="pad"))
-    found = together(whole_epochs, 2, servers, {}, 1)
-    read = Counter(number for [(batches, _, _)] in found for batch in batches for number in batch)
-    assert sorted(read) == list(range(360))
-    assert Counter(read.values()) == {1: 320, 2: 40}
-
-
 def test_a_rank_passes_on_more_batches_than_it_may_look_ahead(serve: Serve) -> None:
     servers = addresses(serve(dataset=Files([50, 0, 0, 0, 0]), shards=5, batch_size=2))
     found = together(whole_epochs, 5, servers, {"look_ahead": 1, "prefetch": 0}, 1)
@@ -139,19 +130,6 @@ def test_what_ranks_drop_of_each_epoch_is_said(serve: Serve, capfd: pytest.Captu
         assert reader.metrics.summary().dropped_samples == 8
     said = "each epoch drops 8 of 200 samples (4 %), with batch_size 8 on 3 ranks"
     assert said in capfd.readouterr().err
-
-
-def test_padded_ranks_read_samples_from_the_beginning_again_and_say_so(
-    serve: Serve, capfd: pytest.CaptureFixture[str]
-) -> None:
-    servers = addresses(serve(even="pad"))
-    seen: Counter[int] = Counter()
-    for rank in range(3):
-        with BatchReader(servers, job="job", rank=rank, ranks=3, epochs=1) as reader:
-            seen.update(numbers(reader))
-    assert sorted(seen) == EVERYTHING
-    assert Counter(seen.values()) == {1: LENGTH - 1, 2: 1}
-    assert "each epoch reads 1 of 200 samples (0.5 %) twice" in capfd.readouterr().err
 
 
 # -- Positions

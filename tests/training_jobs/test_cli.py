@@ -49,7 +49,7 @@ from training_jobs.client.planned_request import planned_request
 )
 def test_neither_client_nor_help_imports_the_cdk_or_boto3_before_it_is_needed(program: str) -> None:
     # Each of them takes longer to import than `--help` may take altogether; pydantic is typer's, which reads options with it.
-    heavy = ["aws_cdk", "boto3", "botocore", "constructs", "jsii", "pydantic"]
+    heavy = ["aws_cdk", "boto3", "botocore", "cdk_sagemaker_training", "constructs", "jsii", "pydantic", "rich"]
     look = f"import sys; {program}; print([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"

@@ -11,17 +11,7 @@ or, by hand,
         for batch in reader: ...
 
 A batch is a pure function of seed, epoch and position, and each rank keeps account of its own. So any host can make any batch,
-and each comes exactly once, whichever part dies meanwhile. The way of a batch through these modules:
-
-    plan       which samples it has, and which rank reads it
-    tracker    whether it is pending, in flight, ready or delivered
-    pool       worker processes, of which one takes the order, and their slots of shared memory
-    worker     calls dataset[i], and collates into a slot
-    batches    nested tensors as bytes, and the memory that they are received into
-    server     the process that sends a slot's bytes, and what keeps that process running
-    protocol   frames on a connection
-    requester  the other end of it: what is requested from which host
-    reader     delivers batches in order to the loop of the script; where the time of an epoch went
+and each comes exactly once, whichever part dies meanwhile. docs/data-service.md has the way of a batch through these modules.
 """
 
 from __future__ import annotations
@@ -95,7 +85,7 @@ def read_batches(
     batch_size: int,
     shuffle: bool | None = None,
     drop_last: bool = False,
-    even: bool | str = True,
+    even: bool = True,
     seed: int = 0,
     epochs: int | None = None,
     workers: int | None = None,
@@ -129,7 +119,7 @@ def read_batches(
             one it is that of its shards, and within them what the dataset's ``set_epoch`` makes of it.
         drop_last: Whether samples that are not enough for a whole batch of each rank are dropped, and counted.
         even: True: every rank makes the same number of steps. Those that are left for the last one are divided over the ranks;
-            of an iterable dataset fewer batches than ranks are dropped, and counted. ``"pad"``: instead some come twice.
+            of an iterable dataset one of the last batches is, and what has fewer samples than ranks is dropped, and counted.
             False: ranks may differ, by one batch of a map-style dataset.
         seed: Of the permutations, and of the random numbers with which a batch is made.
         epochs: How many the training takes, so that nothing is made beyond the last one.

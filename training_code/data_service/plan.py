@@ -80,16 +80,12 @@ class Plan:
     seed: int = 0
     shuffle: bool = True
     drop_last: bool = False
-    even: bool | str = True
+    even: bool = True
     sampler: bool = False
 
     def __post_init__(self) -> None:
         if self.batch_size < 1:
             raise ValueError(f"batch_size must be at least 1, like 64, got {self.batch_size}")
-        if self.even not in (True, False, "pad"):
-            raise ValueError(f"even must be True, False or 'pad', got {self.even!r}")
-        if self.even == "pad" and self.drop_last:
-            raise ValueError("drop_last=True drops what even='pad' completes: set one of them, got both")
         if self.length is None and (self.shards is None or self.shards < 1):
             raise ValueError(f"shards of an iterable dataset must be at least 1, like 8, got {self.shards}")
         if self.length is not None and self.length < 1:
@@ -144,15 +140,12 @@ class Plan:
 
     def steps(self, ranks: int, samples: int = 0) -> tuple[int, list[int], int]:
         """Of a map-style dataset's epoch after ``samples``: the steps in which each rank has ``batch_size``, the samples of
-        those after them, over all ranks, and how many samples of the epoch are dropped, or, below 0, come twice.
+        those after them, over all ranks, and how many samples of the epoch are dropped.
         """
         assert self.length is not None
         full, rest = divmod(self.length - samples, self.batch_size * ranks)
         if not rest or self.drop_last:
             return full, [], rest
-        if self.even == "pad":
-            padded = -(-rest // ranks) * ranks
-            return full, [padded], rest - padded
         if rest >= ranks or not self.even:
             return full, [rest], 0
         if full and self.batch_size > 1:  # the step before the last leaves each rank a sample for that
@@ -167,7 +160,7 @@ class Plan:
             if not (full or sizes) and not samples:
                 raise ValueError(
                     f"an epoch of {self.length} samples must have one for each rank and, with drop_last=True, batch_size "
-                    f"of them: set even='pad' or fewer ranks, got batch_size {self.batch_size} and {ranks} ranks"
+                    f"of them: set even=False or fewer ranks, got batch_size {self.batch_size} and {ranks} ranks"
                 )
             for size in sizes:
                 each, more = divmod(size, ranks)
@@ -180,13 +173,13 @@ class Plan:
         return Sequence(None, samples, step, self.batch_size, offset, full + len(last), tuple(last))
 
     def samples(self, epoch: int, first: int, size: int) -> list[int]:
-        """The indices of a batch's samples, of a map-style dataset; beyond the epoch's end those of its beginning again."""
+        """The indices of a batch's samples, of a map-style dataset."""
         assert self.length is not None
         if not self.shuffle:
-            return [n % self.length for n in range(first, first + size)]
+            return list(range(first, first + size))
         found: list[int] = []
         while size:
-            block, begin = divmod(first % self.length, BLOCK)
+            block, begin = divmod(first, BLOCK)
             some = _block(self.length, self.seed, epoch, block)[begin : begin + size]
             found, first, size = found + some, first + len(some), size - len(some)
         return found

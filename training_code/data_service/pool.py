@@ -7,7 +7,6 @@ however processes end, and the size of /dev/shm, 64 MB in a container unless it 
 from __future__ import annotations
 
 import contextlib
-import io
 import mmap
 import multiprocessing
 import os
@@ -16,14 +15,16 @@ import selectors
 import signal
 import stat
 import sys
+import threading
 import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from multiprocessing import context, forkserver, popen_forkserver, reduction, spawn
+from multiprocessing import context, forkserver, popen_forkserver, spawn
 from types import ModuleType
 from typing import Any
+from unittest import mock
 
 from torch.utils.data import Dataset
 
@@ -75,6 +76,9 @@ def _module(one: object) -> str:
     return name if isinstance(name, str) else type(one).__module__
 
 
+_PATCHING, _prepared = threading.Lock(), spawn.get_preparation_data
+
+
 class _Popen(popen_forkserver.Popen):  # type: ignore[misc]
     """As multiprocessing's, but the process does not import the script that starts it.
 
@@ -83,22 +87,12 @@ class _Popen(popen_forkserver.Popen):  # type: ignore[misc]
     """
 
     def _launch(self, process: Any) -> None:
-        preparation = spawn.get_preparation_data(process.name)
-        preparation.pop("init_main_from_name", None)
-        preparation.pop("init_main_from_path", None)
-        buffer = io.BytesIO()
-        context.set_spawning_popen(self)
-        try:
-            reduction.dump(preparation, buffer)
-            reduction.dump(process, buffer)
-        finally:
-            context.set_spawning_popen(None)
-        self.sentinel, write = forkserver.connect_to_new_process(self._fds)
-        files = (os.dup(write), self.sentinel)  # the first is what the process sees closed when this one has ended
-        self.finalizer = popen_forkserver.util.Finalize(self, popen_forkserver.util.close_fds, files)
-        with open(write, "wb", closefd=True) as file:
-            file.write(buffer.getbuffer())
-        self.pid = forkserver.read_signed(self.sentinel)
+        def without_script(name: str) -> dict[str, Any]:
+            found = _prepared(name)
+            return {key: value for key, value in found.items() if not key.startswith("init_main_")}
+
+        with _PATCHING, mock.patch.object(spawn, "get_preparation_data", without_script):
+            super()._launch(process)
 
 
 class _Process(context.ForkServerProcess):

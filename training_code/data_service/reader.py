@@ -178,12 +178,8 @@ class BatchReader:
             self.close(error)
             raise
         if rank == 0 and self.plan.length is not None and self.plan.even and (dropped := self.plan.steps(ranks)[2]):
-            what, twice = ("drops", "") if dropped > 0 else ("reads", " twice")
-            share = f"{what} {share_of(abs(dropped), self.plan.length)}{twice}"
-            print(
-                f"data_service: each epoch {share}, with batch_size {self.plan.batch_size} on {ranks} ranks",
-                file=sys.stderr,
-            )
+            share = f"{share_of(dropped, self.plan.length)}, with batch_size {self.plan.batch_size} on {ranks} ranks"
+            print(f"data_service: each epoch drops {share}", file=sys.stderr)
 
     def __len__(self) -> int:
         """How many batches an epoch has for this rank. Raises ``TypeError`` of an iterable dataset."""
@@ -329,7 +325,7 @@ class BatchReader:
 
     def _next(self, tracker: BatchTracker) -> list[Any]:
         """A list of the next batch, or an empty one after the last."""
-        agrees = self._ranks > 1 and self.plan.shards is not None and bool(self.plan.even)
+        agrees = self._ranks > 1 and self.plan.shards is not None and self.plan.even
         ready = self._wait(tracker, 1)
         found = [self._deliver_next(tracker)] if ready and not agrees else []
         if agrees:  # the epoch ends for all ranks where there is no batch for one of them
@@ -375,8 +371,7 @@ class BatchReader:
         counts = [count for count, _ in offers]
         without = [rank for rank, count in enumerate(counts) if not count]
         spare = [rank for rank, count in enumerate(counts) for _ in range(count - 1)]
-        copies = [rank for rank, count in enumerate(counts) if count] if self.plan.even == "pad" else []
-        if len(spare) < len(without) and not copies:
+        if len(spare) < len(without):
             size, rank = max((size, rank) for rank, (_, size) in enumerate(offers))
             parts = len(without) - len(spare) + 1
             if size < parts or self.plan.drop_last:
@@ -387,10 +382,10 @@ class BatchReader:
                     self._requester.wake()
             return self._exchange(tracker, ready)
         found, sent = [self._deliver_next(tracker)] if counts[self._rank] else [], {}
-        givers = dict(zip(without, [*spare, *copies * self._ranks], strict=False))
-        for place, (receiver, giver) in enumerate(givers.items()):
+        givers = dict(zip(without, spare, strict=False))
+        for receiver, giver in givers.items():
             if giver == self._rank:
-                batch = Encoder(self._deliver_next(tracker) if place < len(spare) else found[0])
+                batch = Encoder(self._deliver_next(tracker))
                 memory = self._requester.memory.empty(batch.bytes)
                 batch.write(memory)
                 sent[receiver] = batch.description, memory.numpy()
@@ -425,7 +420,7 @@ class BatchReader:
             what = f"warning: epoch {tracker.epoch} dropped {share_of(total, read + total)}: {named}{more}"
             print(f"data_service: {what}", file=sys.stderr, flush=True)
         if self.plan.length is not None and self.plan.even:
-            total = max(0, self.plan.steps(self._ranks, tracker.sequences[0].start)[2])
+            total = self.plan.steps(self._ranks, tracker.sequences[0].start)[2]
         assert self.metrics is not None
         self.metrics.end(dropped_samples=total, report=self._rank == 0)
         return []

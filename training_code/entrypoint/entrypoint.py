@@ -6,21 +6,17 @@
 The arguments are the ENTRYPOINT of the base image, in the example that of AWS's PyTorch containers. It requires Linux and Python
 3.8 or later, and no packages.
 
-Amazon SageMaker stops a job, and interrupts managed spot training, by SIGTERM to process 1 of each container, and kills the
-container 120 s later (developer guide, "How Amazon SageMaker Processes Training Output" and "Managed Spot Training"). In AWS's
-containers process 1 is bash, or the training toolkit, and neither forwards the signal (aws/deep-learning-containers issue 632;
-aws/sagemaker-training-toolkit issues 125 and 173). An init such as tini or dumb-init does not help: it signals its child, or all
-processes of a group or session. The first is bash; the second ends the toolkit, torchrun (which gives its workers 30 s and
-then fails) and the workers of data loaders before the script has written its checkpoint.
+SageMaker stops a job, and interrupts a spot one, by SIGTERM to process 1 of each container, and kills it 120 s later. In AWS's
+containers that is bash or the training toolkit, which do not forward it (aws/deep-learning-containers issue 632;
+aws/sagemaker-training-toolkit issues 125 and 173); an init such as tini or dumb-init would also end the toolkit, torchrun and
+data workers before the script has written its checkpoint.
 
-This entry point sends SIGTERM only to processes that handle it: in each branch of the process tree to the first process with a
-handler, skipping bash and the toolkit, which have none, and launchers, whose handler ends their workers. A process that sets its
-handler later gets the signal then. The script has the rest of the 120 s, launchers and toolkit end after it, orphans are reaped,
-and the exit code is that of the command (128 + N for one that was ended by signal N).
+SIGTERM goes only to processes that handle it: in each branch of the process tree to the first with a handler that is no
+launcher, whose handler ends its workers; to one that sets its handler later, then. Launchers and toolkit end after the script,
+orphans are reaped, and the exit code is that of the command (128 + N for one that was ended by signal N).
 
 It also sets PET_LOCAL_ADDR, unless it is set, to the host's name, such as ``algo-1``: on a single host torchrun otherwise uses
-the machine's own name for the rendezvous (torch.distributed.elastic, ``RendezvousStoreInfo``), which
-in AWS's containers need not resolve (aws/sagemaker-pytorch-training-toolkit issue 143).
+the machine's own name, which in AWS's containers need not resolve (aws/sagemaker-pytorch-training-toolkit issue 143).
 """
 
 from __future__ import annotations

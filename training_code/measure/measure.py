@@ -27,7 +27,10 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import data_service
 import torch
+from data_service import BatchReader
+from data_service.plan import Plan
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 from torch.utils.data import DataLoader, IterableDataset
 
@@ -186,33 +189,21 @@ def named(device: str, accelerators: Sequence[str]) -> str:
     return next((name for name in accelerators if name.split()[-1] in words), device)
 
 
-class MeasuredBatches:
-    """What a script uses of ``data_service.read_batches``, whose batches are measured as a DataLoader's are."""
+class MeasuredBatches(BatchReader):
+    """``data_service.read_batches`` for a script, whose batches are measured as a DataLoader's are."""
 
     def __init__(self, measuring: Measuring, dataset: Any, *, batch_size: int, seed: int = 0, **options: Any) -> None:
-        from data_service.plan import Plan
-
-        iterable = isinstance(dataset, IterableDataset)
+        iterable, collate = isinstance(dataset, IterableDataset), options.get("collate_fn")
         shards = (options.get("shards") or 1) if iterable else None
         self.plan = Plan.of(dataset, batch_size=batch_size, seed=seed, shards=shards)
-        self._measuring, self.metrics = measuring, None
-        collate = options.get("collate_fn")
+        self._measuring, self._rank, self._ranks, self.metrics = measuring, 0, 1, None
         self._loader = loader_of(dataset, batch_size=batch_size, shuffle=not iterable, collate_fn=collate)
-
-    def __enter__(self) -> MeasuredBatches:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def __len__(self) -> int:
-        return self.plan.sequences()[0].length or 0
 
     def __iter__(self) -> Iterator[Any]:
         return self._measuring.loop(self._loader)
 
     def epoch(self, number: int) -> Iterator[Any]:
-        return self._measuring.loop(self._loader)
+        return iter(self)
 
     def set_epoch(self, epoch: int) -> None:
         pass
@@ -221,7 +212,7 @@ class MeasuredBatches:
         pass
 
     def state_dict(self) -> dict[str, Any]:
-        return {"epoch": 0}
+        return {"epoch": 0, "samples": 0}
 
     def load_state_dict(self, state: Any) -> None:
         pass
@@ -241,8 +232,6 @@ def measure(script: str, arguments: Sequence[str], measuring: Measuring) -> None
 
     def read_batches(dataset: Any, **options: Any) -> MeasuredBatches:
         return MeasuredBatches(measuring, dataset, **options)
-
-    import data_service
 
     sys.path.insert(0, str(Path(script).resolve().parent))  # as Python does
     try:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import os
 from pathlib import Path
 
+from common.compiler_cache import add_compiler
 from common.schedule import add_schedule, positive
 from degrees import add_degrees
 from parallelize import Compilation
@@ -33,10 +33,7 @@ def parser_of(docstring: str) -> argparse.ArgumentParser:
     # SageMaker kills a job two minutes after SIGTERM.
     add("--stop-check-every", type=int, default=5, help="steps between collective checks for SIGTERM")
     add("--heartbeat-timeout", type=float, default=20.0, help="seconds without a heartbeat after which a rank is lost")
-    # The variables are those that the constructs' compilers set.
-    add("--compiler", type=compiler, default=os.environ.get("TRAINING_COMPILER") or "none", help="none or inductor")
-    add("--compiler-mode", default=os.environ.get("TRAINING_COMPILER_MODE") or "default", help="torch.compile's")
-    add("--compiler-dynamic", type=true, default=os.environ.get("TRAINING_COMPILER_DYNAMIC") or None)
+    add_compiler(parser)
     add_degrees(parser)
     return parser
 
@@ -50,15 +47,3 @@ def is_kept(step: int, options: argparse.Namespace) -> bool:
     """Whether a step's checkpoint is written for it is the last one, or one of each so many."""
     every = options.checkpoint_every
     return step == options.steps or bool(every and step % every == 0)
-
-
-def compiler(text: str) -> str:
-    if text not in ("none", "inductor"):
-        raise argparse.ArgumentTypeError(f"must be none or inductor, got {text!r}")
-    return text
-
-
-def true(text: str) -> bool:
-    if text.lower() not in ("true", "false"):
-        raise argparse.ArgumentTypeError(f"must be true or false, got {text!r}")
-    return text.lower() == "true"

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import argparse
 import gc
-import importlib.util
 import json
 import multiprocessing
 import sys
@@ -38,6 +37,7 @@ from common.optimization import sync_gradients
 from degrees import Degrees, degrees_of
 from fits_search import largest_batch, smallest_layout
 from memory_use import Allocations, Saved
+from own_module import loaded
 from parallelize import DTYPES, allocate, local_size, loss_context, mesh_of, optimizer_bytes
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
@@ -127,16 +127,9 @@ class Ranks:
 
 def script_of(folder: Path | None) -> ModuleType:
     """train.py of this folder, or that of Hugging Face's models, or own_module.py."""
-    file = HERE / "huggingface" / "train.py" if folder else HERE / "train.py"
     if folder is not None and folder.suffix == ".py":
-        file = folder
-    sys.path[:0] = [str(path) for path in (file.parent, HERE, HERE.parent) if str(path) not in sys.path]
-    spec = importlib.util.spec_from_file_location(f"{file.parent.name}_train", file)
-    assert spec is not None
-    assert spec.loader is not None
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
-    return script
+        return loaded(folder)
+    return loaded(HERE / "huggingface" / "train.py" if folder else HERE / "train.py")
 
 
 def predict_rank(
@@ -152,10 +145,8 @@ def predict_rank(
         with FakeTensorMode(allow_non_fake_inputs=True), Allocations() as allocations:
             if hasattr(script, "built"):
                 modules, optimizers, step = script.built(options, degrees, mesh)
-            elif folder:
-                modules, optimizers, step = huggingface(script, options, degrees, mesh, folder)
             else:
-                modules, optimizers, step = transformer(script, options, degrees, mesh)
+                modules, optimizers, step = built(script, options, degrees, mesh, folder)
             saved = Saved()  # whose hooks keep some tensors longer, so that the peak is another step's
             with torch.autograd.graph.saved_tensors_hooks(saved.pack, saved.unpack):
                 step()  # allocates the optimizer's state, and lets DTensor find the layout of each operation
@@ -186,28 +177,24 @@ def fake_process_group(ranks: int, rank: int) -> Iterator[None]:
 Built = tuple[list[nn.Module], list[torch.optim.Optimizer], Callable[[], object]]
 
 
-def huggingface(script: Any, options: argparse.Namespace, degrees: Degrees, mesh: DeviceMesh, folder: Path) -> Built:
-    if degrees.pipeline > 1:
+def built(script: Any, options: argparse.Namespace, degrees: Degrees, mesh: DeviceMesh, folder: Path | None) -> Built:
+    options.compiler, device = "none", torch.device("cpu")
+    if folder is None:
+        training = script.Training(options, degrees, device, mesh)
+        parts, optimizers = training.microbatches, training.optimizers
+    elif degrees.pipeline > 1:
         raise ValueError(f"pipeline must be 1 for a prediction of a model of transformers, got {degrees.pipeline}")
-    options.compiler = "none"
-    microbatches, optimizer = script.microbatches_and_optimizer(folder, options, degrees, mesh, torch.device("cpu"))
-    tokens = torch.zeros(options.batch_size // degrees.data, options.context, dtype=torch.long)
-    modules = list(microbatches.stage_modules.values())
-    return modules, [optimizer], lambda: microbatches.step([optimizer], tokens, tokens, options.clip)
+    else:
+        parts, optimizer = script.microbatches_and_optimizer(folder, options, degrees, mesh, device)
+        optimizers = [optimizer]
+    modules, sequences = list(parts.stage_modules.values()), options.batch_size // degrees.data
+    if degrees.pipeline > 1:
+        return modules, optimizers, lambda: step_of_pipeline(training, sequences // degrees.microbatches)
+    tokens = torch.zeros(sequences, options.context, dtype=torch.long)
+    return modules, optimizers, lambda: parts.step(optimizers, tokens, tokens, options.clip)
 
 
-def transformer(script: Any, options: argparse.Namespace, degrees: Degrees, mesh: DeviceMesh) -> Built:
-    options.compiler = "none"
-    training = script.Training(options, degrees, torch.device("cpu"), mesh)
-    modules = list(training.stage_modules.values())
-    sequences = options.batch_size // degrees.data
-    if degrees.pipeline == 1:
-        tokens = torch.zeros(sequences, options.context, dtype=torch.long)
-        return modules, training.optimizers, lambda: script.step(training, tokens, tokens)
-    return modules, training.optimizers, lambda: step_of_pipeline(script, training, sequences // degrees.microbatches)
-
-
-def step_of_pipeline(script: Any, training: Any, sequences: int) -> None:
+def step_of_pipeline(training: Any, sequences: int) -> None:
     """One step of this rank's stages in the order of the schedule, without the messages between them."""
     config, degrees, parts, last = training.config, training.degrees, training.microbatches, len(training.layers) - 1
     tokens, number = torch.zeros(sequences, config.context, dtype=torch.long), degrees.microbatches

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any, Protocol
 
 import torch
 import torch.distributed as dist
-from common.checkpoints import Checkpointer
+from common.checkpoints import Checkpointer, Progress
 from common.job import Job
 from common.loss import IGNORED, counted, token_loss
 from common.optimization import clip_gradients, require_finite, sync_gradients
@@ -37,6 +37,21 @@ def check_corpus(corpus: Corpus, batch_size: int) -> None:
     """Raise ValueError where an epoch is shorter than a batch."""
     if batch_size > len(corpus):
         raise ValueError(f"batch_size must be at most the sequences of an epoch, {len(corpus)}, got {batch_size}")
+
+
+def batches(
+    corpus: Corpus, progress: Progress, options: argparse.Namespace, degrees: Degrees, mesh: DeviceMesh
+) -> Iterator[tuple[int, Batch]]:
+    """The number of each step that is left, with this rank's tokens and targets."""
+    for done in range(progress.steps + 1, options.steps + 1):
+        first = progress.samples + (done - progress.steps - 1) * options.batch_size
+        yield done, share_of(corpus, first, options.batch_size, degrees, mesh)
+
+
+def held_out_batches(corpus: Corpus, size: int, degrees: Degrees, mesh: DeviceMesh) -> Iterator[Batch]:
+    """This rank's shares of all sequences, in batches; what fills up the last one does not count."""
+    for first in range(0, len(corpus), size):
+        yield share_of(corpus, first, size, degrees, mesh, len(corpus))
 
 
 def share_of(
@@ -70,7 +85,8 @@ class Microbatches:
         options: argparse.Namespace,
         logits_of: Callable[[Any, Tensor], Tensor] = lambda model, tokens: model(tokens),
     ) -> None:
-        self.stage_modules, self.degrees, self.device, self.scale = stage_modules, degrees, device, scale
+        self.stage_modules, self.degrees, self.mesh = stage_modules, degrees, mesh
+        self.device, self.scale = device, scale
         self.pipeline = mesh.get_group("pipeline") if degrees.pipeline > 1 else None
         self.each, self._logits_of = options.gradient_sync == "each", logits_of
         parts = [part for module in stage_modules.values() for part in module.modules()]

@@ -87,11 +87,12 @@ class Attention(nn.Module):
 
     def forward(self, x: Tensor, rotation: Tensor) -> Tensor:
         query, key, value = (
-            projected(x).unflatten(-1, (-1, self._per_head)).transpose(1, 2)
-            for projected in (self.query, self.key, self.value)
+            projected(x).unflatten(-1, (-1, self._per_head)) for projected in (self.query, self.key, self.value)
         )
         query, key = rotated(query, rotation), rotated(key, rotation)
-        mixed = F.scaled_dot_product_attention(query, key, value, is_causal=True)
+        # Transposed after the rotation, so that the result has its layout, and transposed back is not copied.
+        heads = (part.transpose(1, 2) for part in (query, key, value))
+        mixed = F.scaled_dot_product_attention(*heads, is_causal=True)
         return self.out(mixed.transpose(1, 2).flatten(2))
 
 
@@ -115,8 +116,8 @@ def rotations(config: Config) -> Tensor:
 
 
 def rotated(x: Tensor, rotation: Tensor) -> Tensor:
-    """x [n, heads, context, width of a head] turned by its positions."""
-    cosine, sine = rotation.to(x.dtype)
+    """x [n, context, heads, width of a head] turned by its positions."""
+    cosine, sine = rotation.to(x.dtype).unsqueeze(2)
     first, second = x.chunk(2, dim=-1)
     return torch.cat([first * cosine - second * sine, first * sine + second * cosine], dim=-1)
 
@@ -159,6 +160,6 @@ class Windows:
 
     def batch(self, first: int, size: int) -> tuple[Tensor, Tensor]:
         """Tokens and targets, both int64 [size, context], of the sequences from position ``first`` of the training on."""
-        starts = [int(self._order.at(position)) * self._context for position in range(first, first + size)]
+        starts = [int(self._order.at(position)[0]) * self._context for position in range(first, first + size)]
         sequences = torch.stack([self._text[start : start + self._context + 1] for start in starts]).long()
         return sequences[:, :-1], sequences[:, 1:]

@@ -12,6 +12,7 @@ import importlib.util
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -56,17 +57,23 @@ def built(
     return [module], [optimizer], step
 
 
+def loaded(file: Path) -> ModuleType:
+    """The module in a file, beside which it finds others."""
+    sys.path.insert(0, str(file.resolve().parent))
+    spec = importlib.util.spec_from_file_location(file.stem, file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 def function_of(given: str) -> Callable[[int], tuple[nn.Module, tuple[Any, ...]]]:
     file, _, name = given.rpartition(":")
     path = Path(file)
     if not path.is_file():
         raise ValueError(f"module must be a file and a function in it, like model.py:build, got {given!r}")
-    sys.path.insert(0, str(path.resolve().parent))
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    content = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(content)
+    content = loaded(path)
     if not callable(getattr(content, name, None)):
         raise ValueError(f"module must name a function of {file}, like {file}:build, got {given!r}")
     function: Callable[[int], tuple[nn.Module, tuple[Any, ...]]] = getattr(content, name)

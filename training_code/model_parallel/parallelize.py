@@ -8,13 +8,15 @@ parallelism of each module; ``plan.py`` has that of our transformer, and ``huggi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from common.optimization import sync_gradients
 from degrees import AXES, Degrees
 from head import Head
@@ -31,6 +33,8 @@ from torch.distributed.tensor import DTensor, Placement, Replicate, Shard, distr
 from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
 from torch.distributed.tensor.parallel import ColwiseParallel, ParallelStyle, loss_parallel, parallelize_module
 
+# It warns where a tensor is gathered over two axes in turn, as it must be for an export, once and at the end.
+logging.getLogger("torch.distributed.tensor._redistribute").setLevel(logging.ERROR)
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
@@ -393,6 +397,26 @@ def local_size(module: nn.Module) -> tuple[int, int]:
     """The number of a module's local parameters on this rank, and their bytes."""
     shards = [local(parameter) for parameter in module.parameters()]
     return sum(shard.numel() for shard in shards), sum(shard.numel() * shard.element_size() for shard in shards)
+
+
+def whole_weights(modules: Iterable[nn.Module], mesh: DeviceMesh) -> dict[str, Tensor]:
+    """On rank 0 the parameters and saved buffers of all stages, in the host's memory; of tied ones the first.
+
+    To be called by every rank. They are gathered one by one, on the device.
+    """
+    found, first = dict[str, Tensor](), all(mesh.get_local_rank(axis) == 0 for axis in AXES[1:])
+    for module in modules:
+        others = {plain_name(other) for _, *others in tied_names(module) for other in others}
+        for name, value in module.state_dict().items():
+            whole = value.to(mesh.device_type).full_tensor() if isinstance(value, DTensor) else value
+            if first and name not in others:
+                found[plain_name(name)] = whole.cpu()
+    if not first or mesh["pipeline"].size() == 1:
+        return found
+    stages = [found for _ in range(mesh["pipeline"].size())]
+    group = mesh.get_group("pipeline")
+    dist.gather_object(found, stages if dist.get_rank() == 0 else None, group=group, group_dst=0)
+    return {name: value for stage in stages for name, value in stage.items()}
 
 
 def optimizer_bytes(optimizers: list[torch.optim.Optimizer]) -> int:

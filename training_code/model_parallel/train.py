@@ -14,36 +14,26 @@ on a laptop, remove ``./output`` to start over.
 from __future__ import annotations
 
 import argparse
-import warnings
-from collections.abc import Iterator
 from dataclasses import fields
 from functools import partial
-from itertools import count
 
 import torch
-from arguments import compilation_of, is_kept, parser_of
-from common import compiler_cache
-from common.checkpoints import Progress
+from arguments import compilation_of, parser_of
 from common.job import Job
-from common.optimization import parameter_groups, set_learning_rate
-from common.process_group import freeze_objects, process_group
-from common.schedule import scheduled_rate
-from common.seeding import seed_step
-from common.training_log import TrainingLog, profile
+from common.optimization import parameter_groups
 from degrees import Degrees, degrees_of
-from export import export
 from flops import flops_per_token
+from loop import main, run, say
 from loss_scale import LossScale
-from microbatches import Corpus, Microbatches, check_corpus, share_of
+from microbatches import Microbatches, check_corpus
 from model import Config, Transformer, Windows, initial, text
-from parallelize import cut, data_rank, local_size, mesh_of, optimizer_bytes, stage_modules_of
+from parallelize import cut, local_size, mesh_of, optimizer_bytes, stage_modules_of, whole_weights
 from plan import PLAN, costs
 from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh
 from watch import Watch
 
 HELD_OUT_BATCHES = 4
-HELD_OUT_BYTES = 400_000
 
 # -- Config -----------------------------------------------------------------------------------------------------------
 
@@ -77,26 +67,16 @@ def corpus_of(job: Job, options: argparse.Namespace) -> Windows:
     return corpus
 
 
-def batches(
-    training: Training, corpus: Corpus, options: argparse.Namespace, progress: Progress
-) -> Iterator[tuple[int, Tensor, Tensor]]:
-    """The number of each step that is left, with this rank's tokens and targets."""
-    steps = range(progress.steps + 1, options.steps + 1)
-    for step, first in zip(steps, count(progress.samples, options.batch_size)):  # the second has no end
-        yield step, *share_of(corpus, first, options.batch_size, training.degrees, training.mesh)
-
-
-def held_out_batches(training: Training, job: Job, options: argparse.Namespace) -> list[tuple[Tensor, Tensor]]:
-    """This rank's tokens and targets of the same batches at each evaluation, of the text behind that to train on."""
-    held_out = text(job.channels.get("text"), options.text_bytes + HELD_OUT_BYTES)[options.text_bytes :]
+def held_out_corpus(job: Job, options: argparse.Namespace) -> Windows:
+    """The sequences to evaluate on, four batches of them at most, of the text behind that to train on."""
+    most = HELD_OUT_BATCHES * options.batch_size * options.context + 1
+    held_out = text(job.channels.get("text"), options.text_bytes + most)[options.text_bytes :]
     if len(held_out) <= options.context:
         raise ValueError(
             f"text_bytes must leave more than context, {options.context} bytes, to evaluate on, "
             f"like 900000 of a million, got {options.text_bytes}, which leaves {len(held_out)}"
         )
-    corpus, size = Windows(held_out, options.context, options.seed), options.batch_size
-    firsts = range(0, min(len(corpus), HELD_OUT_BATCHES * size), size)
-    return [share_of(corpus, first, size, training.degrees, training.mesh, len(corpus)) for first in firsts]
+    return Windows(held_out, options.context, options.seed)
 
 
 # -- Model ------------------------------------------------------------------------------------------------------------
@@ -166,69 +146,18 @@ def step(training: Training, tokens: Tensor, targets: Tensor) -> tuple[Tensor, T
 
 def train(job: Job, options: argparse.Namespace, device: torch.device, watch: Watch) -> None:
     degrees, corpus = degrees_of(options, job), corpus_of(job, options)
+    held_out = held_out_corpus(job, options) if options.evaluate_every else None
     training = Training(options, degrees, device)
     say(training.describe(job))
-    microbatches, mesh = training.microbatches, training.mesh
-    fixed = {"seed": options.seed, "sequences": len(corpus), **vars(training.config)}
-    checkpointer = microbatches.checkpointer(job, training.optimizers, options.batch_size, **fixed)
-    progress = checkpointer.restore()
-    before = progress.steps
-    if job.rank == 0:
-        say(f"trains on {device.type}, {job.ranks} ranks, compiler {options.compiler}, from step {before}: {degrees}")
-    held_out = held_out_batches(training, job, options) if options.evaluate_every else []
-    log = TrainingLog(job, device, flops=model_flops(training.config), events=options.tensorboard)
-    freeze_objects()
-    with profile(job, options.profile) as profiler:
-        for steps, tokens, targets in batches(training, corpus, options, progress):
-            stop_agreed = watch.start_stop_check(steps)
-            rate = scheduled_rate(options, steps, options.steps, options.batch_size)
-            set_learning_rate(training.optimizers, rate)
-            seed_step(options.seed, progress.samples, data_rank(mesh), mesh.get_local_rank("pipeline"))
-            loss, norm = step(training, tokens, targets)
-            if steps == before + 1 and options.compiler == "inductor":
-                compiler_cache.save(job)
-            progress = Progress(steps, progress.samples + options.batch_size)
-            log.count(options.batch_size * options.context)
-            logged: dict[str, float] = {}
-            if steps % options.log_every == 0:
-                logged = {"loss": microbatches.whole(loss), "grad_norm": norm.item(), "learning_rate": rate}
-            if held_out and steps % options.evaluate_every == 0:
-                with log.paused():
-                    logged["validation_loss"] = microbatches.whole(microbatches.evaluate(held_out))
-            if logged:
-                log.write(steps, **logged)
-            if profiler:
-                profiler.step()
-            stopping = stop_agreed()
-            if stopping or is_kept(steps, options):
-                checkpointer.save(progress)
-            if stopping:
-                checkpointer.wait()
-                say(f"rank {job.rank} on {job.host} stops after step {steps}, with a checkpoint")
-                return
-    checkpointer.wait()
-    say(f"rank {job.rank} on {job.host}: {optimizer_bytes(training.optimizers)} bytes of optimizer state")
-    export(job.model / "model.pt", training.config, training.stage_modules, training.layers, training.mesh, device)
-
-
-def say(line: str) -> None:
-    """One write, so that the lines of several ranks do not mix."""
-    print(f"{line}\n", end="", flush=True)
-
-
-def main() -> None:
-    options = config()
-    job = Job.here()
-    if options.compiler == "inductor":
-        compiler_cache.load(job)
-    # FSDP warns of operations in place on what the model returns; the loss has none.
-    warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view tensor")
-    with (
-        Watch(job, options.heartbeat_timeout, options.stop_check_every) as watch,
-        process_group(job, options.timeout) as device,
-    ):
-        train(job, options, device, watch)
+    parts, optimizers, flops = training.microbatches, training.optimizers, model_flops(training.config)
+    take = partial(step, training)
+    if run(job, options, watch, parts, optimizers, corpus, held_out, take, flops, **vars(training.config)):
+        say(f"rank {job.rank} on {job.host}: {optimizer_bytes(optimizers)} bytes of optimizer state")
+        model = whole_weights(training.stage_modules.values(), training.mesh)
+        if job.rank == 0:
+            job.model.mkdir(parents=True, exist_ok=True)
+            torch.save({"config": vars(training.config), "model": model}, job.model / "model.pt")
 
 
 if __name__ == "__main__":
-    main()
+    main(config, train)

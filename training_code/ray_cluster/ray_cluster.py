@@ -2,25 +2,17 @@
 
     COPY ray_cluster /opt/ml/code/ray_cluster
 
-``launcher=Ray("train.py")`` has SageMaker's training toolkit start this file on every host in place of the script (its variable
-SAGEMAKER_PROGRAM). It needs Ray 2.49 or later in the image, Linux, and no other package.
+``launcher=Ray("train.py")`` has SageMaker's training toolkit start this file on every host in place of the script (docs/ray.md).
+It needs Linux, Ray 2.49 or later in the image, and no other package.
 
-The head is on the first host of the group that trains; every host, that one included, is a node of the cluster. The script runs
-with RAY_ADDRESS set, so that ``ray.init()`` connects to the cluster, once all hosts have joined. A node has as many CPUs and GPUs
-as the toolkit counts (SM_NUM_CPUS, SM_NUM_GPUS), a label ``group`` with the name of its instance group, and a resource of that
-name, of which there is one for each of its CPUs.
+The head is on the first host of the group that trains; every host, that one included, is a node with the toolkit's numbers of
+CPUs and GPUs, a label ``group`` with the name of its instance group, and as much of a resource of that name as it has CPUs. The
+script runs with RAY_ADDRESS set, once all hosts have joined. When it ends, the head ends with its exit code and the others with
+0, so that the reason of the job's failure is the script's. A host is lost when its connection to the head ends, or is silent
+for 30 seconds under TCP's keepalive, or its raylet ends: then the head ends the script and fails, or without the head the others.
 
-When the script ends, the head reports its exit code to all hosts: it ends with that code, and the others with 0, so that the
-reason of the job's failure is the script's. A host whose connection to the head ends, or stays silent for 30 seconds under TCP's
-keepalive, is lost: without one of the other hosts the head ends the script and fails, without the head the others fail. So does a
-host whose raylet ends, and the head where a host has not joined within 15 minutes.
-
-``ray symmetric-run`` (ray/scripts/symmetric_run.py, Ray 2.60) ends with 0 where Ray does not start and where a node has lost its
-head, and notices no lost node. ``ray start --block`` has a handler of SIGTERM, which ends the node before the script has written
-its checkpoint. So neither is used here.
-
-Sources: "ray start" in docs.ray.io, cluster/cli.html; "Use labels to control scheduling", ray-core/scheduling/labels.html;
-scripts/launcher.py of aws-samples/sample-ray-on-amazon-sagemaker-training-jobs, whose nodes look for the head by ``ray status``.
+``ray symmetric-run`` (Ray 2.60) ends with 0 where Ray does not start and where a node has lost its head, and notices no lost
+node; ``ray start --block`` ends the node at SIGTERM before the script has written its checkpoint. So neither is used here.
 """
 
 from __future__ import annotations

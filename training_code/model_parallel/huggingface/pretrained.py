@@ -11,10 +11,9 @@ from degrees import Degrees
 from flops import flops_per_token
 from gpt2_pipeline import GPT2Sequence
 from head import Head
-from parallelize import Compilation, Plan, VocabularyParallel, cut, plain_name, stage_modules_of, tied_names
-from torch import Tensor, nn
+from parallelize import Compilation, Plan, VocabularyParallel, cut, plain_name, stage_modules_of, whole_weights
+from torch import nn
 from torch._guards import detect_fake_mode
-from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import Replicate
 from torch.distributed.tensor.parallel import ColwiseParallel, ParallelStyle, RowwiseParallel, SequenceParallel
@@ -126,26 +125,10 @@ def set_buffers(model: PreTrainedModel) -> None:
 
 def export(model: PreTrainedModel, source: Path, folder: Path, mesh: DeviceMesh) -> None:
     """Write a folder for ``from_pretrained`` on rank 0, with the tokenizer of ``source``; to be called by every rank."""
-    weights = whole_weights(model, mesh)
+    weights = whole_weights([model], mesh)
     if dist.get_rank() != 0:
         return
     whole_model(model.config).save_pretrained(folder, state_dict=weights, max_shard_size="5GB")
     for file in source.iterdir():
         if file.suffix in TEXTS and ".index." not in file.name and file != config_file(source):
             shutil.copy(file, folder)
-
-
-def whole_weights(model: nn.Module, mesh: DeviceMesh) -> dict[str, Tensor]:
-    """On rank 0 the parameters and saved buffers of all stages, in the host's memory; of tied ones the first."""
-    others = {plain_name(other) for _, *others in tied_names(model) for other in others}
-    stages = mesh["pipeline"].size()
-    # Offloaded to the host they would be rank 0's alone.
-    options = StateDictOptions(full_state_dict=True, cpu_offload=stages == 1)
-    whole = get_model_state_dict(model, options=options).items()
-    weights = {name: value.cpu() for name, value in whole if name not in others}
-    if stages == 1:
-        return weights
-    found: list[dict[str, Tensor]] = [{}] * stages
-    group = mesh.get_group("pipeline")
-    dist.gather_object(weights, found if mesh.get_local_rank("pipeline") == 0 else None, group=group, group_dst=0)
-    return {name: value for stage in found for name, value in stage.items()}

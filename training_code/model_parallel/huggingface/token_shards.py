@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from common.order import Order
 from torch import Tensor
 
 # Of a file, which are compared with the vocabulary at the start; the others are with their batch.
@@ -37,16 +38,16 @@ class TokenShards:
         # The last sequence's last target is the token after it.
         counts = [max(0, len(shard) - 1) // context for shard in self._shards]
         self._ends = np.cumsum(counts)
-        self._context, self._seed = context, seed
-        self._order: tuple[int, np.ndarray] = (-1, np.empty(0, np.int64))
+        self._context = context
         if sum(counts) == 0:
             raise ValueError(
                 f"the channel tokens must have files like tokens-00000.npy with more than {context} tokens, got {folder}"
             )
+        self._order = Order(sum(counts), 1, seed)
 
     def __len__(self) -> int:
         """The sequences of an epoch."""
-        return int(self._ends[-1])
+        return self._order.length
 
     def batch(self, first: int, size: int) -> tuple[Tensor, Tensor]:
         """Tokens and targets, both int64 [size, context], of the sequences from position ``first`` of the training on."""
@@ -54,10 +55,7 @@ class TokenShards:
         return sequences[:, :-1], sequences[:, 1:]
 
     def _sequence(self, position: int) -> np.ndarray:
-        epoch, number = divmod(position, len(self))
-        if self._order[0] != epoch:
-            self._order = (epoch, np.random.default_rng((self._seed, epoch)).permutation(len(self)))
-        chosen = int(self._order[1][number])
+        chosen = int(self._order.at(position)[0])
         shard = int(np.searchsorted(self._ends, chosen, side="right"))
         start = (chosen - (int(self._ends[shard - 1]) if shard else 0)) * self._context
         return self._check(self._shards[shard][start : start + self._context + 1], shard).astype(np.int64)

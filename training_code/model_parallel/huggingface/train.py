@@ -17,18 +17,14 @@ from functools import partial
 from pathlib import Path
 
 import torch
-from arguments import compilation_of, is_kept, parser_of
-from common import compiler_cache, optimization
-from common.checkpoints import Progress
+from arguments import compilation_of, parser_of
+from common import optimization
 from common.job import Job
-from common.process_group import freeze_objects, process_group
-from common.schedule import scheduled_rate
-from common.seeding import seed_step
-from common.training_log import TrainingLog, profile
 from degrees import Degrees, degrees_of
+from loop import main, run
 from loss_scale import LossScale
-from microbatches import Microbatches, check_corpus, share_of
-from parallelize import data_rank, mesh_of
+from microbatches import Microbatches, check_corpus
+from parallelize import mesh_of
 from pretrained import export, model_flops, parallel_model, token_limits
 from token_shards import TokenShards
 from torch import Tensor
@@ -84,63 +80,15 @@ def logits_of(model: PreTrainedModel, tokens: Tensor) -> Tensor:
 
 def train(job: Job, options: argparse.Namespace, device: torch.device, watch: Watch) -> None:
     degrees, source = degrees_of(options, job), job.channels["model"]
-    mesh, size = mesh_of(degrees, device.type), options.batch_size
+    mesh = mesh_of(degrees, device.type)
     corpus, evaluated = corpora(job, options)
-    share = partial(share_of, size=size, degrees=degrees, mesh=mesh)
     microbatches, optimizer = microbatches_and_optimizer(source, options, degrees, mesh, device)
-    fixed = {"seed": options.seed, "context": options.context, "sequences": len(corpus)}
-    checkpointer = microbatches.checkpointer(job, [optimizer], size, **fixed)
-    progress = checkpointer.restore()
-    first = progress.steps + 1
-    if job.rank == 0:
-        print(f"trains on {device.type}, {job.ranks} ranks, from step {first - 1}: {degrees}", flush=True)
-    log = TrainingLog(job, device, flops=model_flops(source, options.context), events=options.tensorboard)
-    freeze_objects()
-    with profile(job, options.profile) as profiler:
-        for done in range(first, options.steps + 1):
-            stop_agreed = watch.start_stop_check(done)
-            rate = scheduled_rate(options, done, options.steps, size)
-            optimization.set_learning_rate([optimizer], rate)
-            seed_step(options.seed, progress.samples, data_rank(mesh), mesh.get_local_rank("pipeline"))
-            loss, norm = microbatches.step([optimizer], *share(corpus, progress.samples), options.clip)
-            if done == first and options.compiler == "inductor":
-                compiler_cache.save(job)
-            progress = Progress(done, progress.samples + size)
-            log.count(size * options.context)
-            logged: dict[str, float] = {}
-            if done % options.log_every == 0:
-                logged = {"loss": microbatches.whole(loss), "grad_norm": norm.item(), "learning_rate": rate}
-            if evaluated and done % options.evaluate_every == 0:
-                with log.paused():
-                    firsts = range(0, len(evaluated), size)
-                    loss = microbatches.evaluate(share(evaluated, first, end=len(evaluated)) for first in firsts)
-                    logged["validation_loss"] = microbatches.whole(loss)
-            if logged:
-                log.write(done, **logged)
-            if profiler:
-                profiler.step()
-            stopping = stop_agreed()
-            if stopping or is_kept(done, options):
-                checkpointer.save(progress)
-            if stopping:
-                checkpointer.wait()
-                print(f"rank {job.rank} on {job.host} stops after step {done}, with a checkpoint\n", end="", flush=True)
-                return
-    checkpointer.wait()
-    [model] = microbatches.stage_modules.values()
-    export(model, source, job.model, mesh)
-
-
-def main() -> None:
-    options, job = config(), Job.here()
-    if options.compiler == "inductor":
-        compiler_cache.load(job)
-    with (
-        Watch(job, options.heartbeat_timeout, options.stop_check_every) as watch,
-        process_group(job, options.timeout) as device,
-    ):
-        train(job, options, device, watch)
+    step = partial(microbatches.step, [optimizer], clip=options.clip)
+    flops = model_flops(source, options.context)
+    if run(job, options, watch, microbatches, [optimizer], corpus, evaluated, step, flops, context=options.context):
+        [model] = microbatches.stage_modules.values()
+        export(model, source, job.model, mesh)
 
 
 if __name__ == "__main__":
-    main()
+    main(config, train)
