@@ -139,7 +139,8 @@ def takers() -> dict[str, Callable[..., Any]]:
     found: dict[str, Callable[..., Any]] = {}
     for name in set(library.__all__) - WITHOUT:
         public = getattr(library, name)
-        found[name] = public
+        if name != "TrainingImage":  # which its static methods make
+            found[name] = public
         for method, made_by in inspect.getmembers(public, inspect.isfunction):
             is_static = isinstance(inspect.getattr_static(public, method), staticmethod)
             if is_static and method.startswith("from_") and "cdk_sagemaker" in made_by.__module__:

@@ -233,6 +233,25 @@ def test_a_role_is_its_own_principal_and_so_is_one_that_is_referred_to(stack: cd
         assert key.grant_decrypt(role).success
 
 
+def test_what_is_granted_to_a_workflow_or_to_a_pipeline_is_granted_to_its_jobs() -> None:
+    """Roles: IGrantable's principal is "the IAM role that will be used by the resource to perform operations"."""
+    stack = UserStack()
+    bucket, key = s3.Bucket(stack, "Data"), kms.Key(stack, "Key")
+    first, second, alone = (stack.workflow(id) for id in ("First", "Second", "Alone"))
+    pipeline = library.TrainingPipeline(stack, "Pipeline", steps=[first, second])
+    assert bucket.grant_read(alone).success
+    assert bucket.grant_put(pipeline).success
+    assert key.grant_decrypt(pipeline).success
+    policies = {
+        policy["Properties"]["Roles"][0]["Ref"].rstrip("0123456789ABCDEF"): json.dumps(policy)
+        for policy in of_type(stack, "AWS::IAM::Policy")
+    }
+    assert {role for role, text in policies.items() if "s3:GetBucket*" in text} == {"AloneRole"}
+    for action in ("s3:PutObjectTagging", "kms:Decrypt"):
+        assert {role for role, text in policies.items() if action in text} == {"FirstRole", "SecondRole"}
+    assert not of_type(stack, "AWS::S3::BucketPolicy")
+
+
 def test_a_role_is_referred_to_by_its_arn_or_its_name(stack: cdk.Stack) -> None:
     """Imports, "from" Methods: "given one or more of its physical attributes such as ARN, name"."""
     by_arn = TrainingRole.from_role_arn(stack, "ByArn", ROLE_ARN)

@@ -20,6 +20,7 @@ from cdk_sagemaker_training.lifecycle.state_machines import default_logs
 from cdk_sagemaker_training.orchestration.approval import Approval
 from cdk_sagemaker_training.orchestration.artifact import ArtifactOf
 from cdk_sagemaker_training.orchestration.gate import Gate
+from cdk_sagemaker_training.orchestration.jobs_principal import JobsPrincipal
 from cdk_sagemaker_training.orchestration.register_model import RegisterModel
 from cdk_sagemaker_training.orchestration.step_results import result_path
 from cdk_sagemaker_training.orchestration.training_step import TrainingStep
@@ -114,6 +115,7 @@ class TrainingPipeline(StateMachineBase, Construct):
         if not steps:
             raise ValueError(f"steps must be at least one, like [pretraining, finetuning], got {steps!r}")
         self._made = 0
+        self._workflows: list[TrainingWorkflow] = []
         self._resources: dict[str, str] = {}
         chain, _ = self._chain(steps, ())
         self.state_machine = sfn.StateMachine(
@@ -130,6 +132,13 @@ class TrainingPipeline(StateMachineBase, Construct):
         suppressions.add(_REASONS)
         for resource, reason in self._resources.items():
             suppressions.add_wildcards([resource], reason)
+
+    @property
+    @jsii.member(jsii_name="grantPrincipal")
+    def grant_principal(self) -> iam.IPrincipal:
+        """The principal of its jobs, as of a workflow: a grant to the pipeline is one to the role of each of them."""
+        jobs = {workflow.role.role_arn: workflow.grant_principal for workflow in self._workflows}
+        return JobsPrincipal(list(jobs.values())) if jobs else self.state_machine.grant_principal
 
     def grant_task_response(self, grantee: iam.IGrantable) -> iam.Grant:
         """Let a principal answer the pipeline's approvals, and those of every state machine, since the actions have no resource.
@@ -166,6 +175,7 @@ class TrainingPipeline(StateMachineBase, Construct):
             step = TrainingStep(self, step.node.id, step)
         if isinstance(step, TrainingStep):
             self._resources[step.executions_arn] = _WHY_EXECUTIONS
+            self._workflows.append(step.workflow)
             return step, (step.workflow.node.id,)
         if isinstance(step, Gate | RegisterModel):
             _check_before(type(step).__name__, step.workflow, before)

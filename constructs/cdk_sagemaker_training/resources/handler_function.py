@@ -46,7 +46,7 @@ def handler_function(
         vpc_subnets: Selects among the subnets of ``vpc``; the private ones by default.
         security_groups: Its security groups in ``vpc``; by default a new one that allows HTTPS out.
     """
-    # Here and not above: it takes 0.3 s, and only what has a function needs it.
+    # Here and not above, since only what has a function needs it.
     from aws_cdk import aws_lambda as lambda_
 
     group = logs.LogGroup(

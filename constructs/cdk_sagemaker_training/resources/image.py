@@ -72,8 +72,12 @@ class TrainingImage(Construct):
     _dockerfile: Path | None = None
     _copied: tuple[Path, list[str] | None] | None = None  # the build context and the sources that are copied from it
 
-    def __init__(self, *_: Any, **__: Any) -> None:
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         """Refuse to be called; the static methods make images.
+
+        Args:
+            *args: Anything.
+            **kwargs: Anything.
 
         Raises:
             TypeError: Always.
