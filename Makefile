@@ -16,10 +16,9 @@ PIP_INSTALL := $(VENV)/bin/pip install --disable-pip-version-check
 setup: $(VENV)/.installed node_modules/.installed
 
 # What the account and its jobs need, and the demo therefore.
-$(VENV)/.runs: pyproject.toml local_account/pyproject.toml requirements.txt requirements-jobs.txt
+$(VENV)/.runs: pyproject.toml local_account/pyproject.toml training_jobs/pyproject.toml requirements.txt requirements-jobs.txt
 	test -x $(VENV)/bin/pip || $(PYTHON) -m venv $(VENV)
-	$(PIP_INSTALL) -r requirements.txt -r requirements-jobs.txt --editable .
-	$(PIP_INSTALL) --editable local_account
+	$(PIP_INSTALL) -r requirements.txt -r requirements-jobs.txt --editable training_jobs --editable . --editable local_account
 	touch $@
 
 # What the checks, the tests and the benchmarks need besides.
@@ -43,7 +42,7 @@ test: setup
 # begin in the order of tests/conftest.py. Their programs write no bytecode, so that no file comes or goes in a folder that a test
 # copies, and would otherwise compile the library anew each time.
 suite: setup $(VENV)/.rewritten
-	python -m compileall -q constructs local_account training_code
+	python -m compileall -q constructs local_account training_code training_jobs
 	python -m pytest --numprocesses 6 --dist loadfile --no-loadscope-reorder -m "not soak"
 
 # The tests' bytecode, whose assertions pytest rewrites: each of its processes would do so.
@@ -51,9 +50,9 @@ $(VENV)/.rewritten: $(wildcard tests/*/*.py) $(VENV)/.installed node_modules/.in
 	python -m pytest --collect-only -qq -m "not soak" > /dev/null
 	touch $@
 
-# The constructs alone.
+# The constructs and the command line alone.
 test-fast: setup
-	python -m pytest --numprocesses 2 --dist loadfile -m "not soak" tests/constructs
+	python -m pytest --numprocesses 2 --dist loadfile -m "not soak" tests/constructs tests/training_jobs
 
 # What takes longer than every change can wait for; before each release.
 soak: setup
@@ -115,7 +114,8 @@ release-check:
 	build/release/bin/twine check --strict dist/*
 	build/release/bin/check-wheel-contents --toplevel cdk_sagemaker_training dist/cdk_*.whl
 	build/release/bin/check-wheel-contents --toplevel sagemaker_local_account dist/sagemaker_*.whl
-	build/release/bin/pip --python build/installed/bin/python install --quiet --no-compile -c requirements.txt dist/sagemaker_*.whl "$$(echo dist/cdk_*.whl)[local]"
+	build/release/bin/check-wheel-contents --toplevel training_jobs dist/training_jobs-*.whl
+	build/release/bin/pip --python build/installed/bin/python install --quiet --no-compile -c requirements.txt dist/sagemaker_*.whl dist/training_jobs-*.whl "$$(echo dist/cdk_*.whl)[local]"
 	build/release/bin/cyclonedx-py environment --pyproject pyproject.toml --mc-type library --output-reproducible -o dist/sbom.cdx.json build/installed
 	build/release/bin/python release/licences.py build/installed/bin/python > docs/licences.md
 	build/release/bin/actionlint .github/workflows/*.yml

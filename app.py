@@ -46,8 +46,8 @@ class HeterogeneousTraining(cdk.Stack):
                 train=DataParallelJob(InstanceGroup("ml.g5.xlarge"), launcher=Torchrun()),
                 train_group="dnn_group",
             ),
-            image=TrainingImage(
-                self, "Image", directory=training_code_path(), file="heterogeneous/Dockerfile", builder="docker"
+            image=TrainingImage.from_asset(
+                self, "Image", directory=training_code_path(), file="heterogeneous/Dockerfile"
             ),
             channels={"digits": S3Channel(bucket, "digits/", groups=["data_group"])},
             output=S3Prefix(bucket, "models/"),
@@ -75,9 +75,7 @@ class CompiledTraining(cdk.Stack):
             self,
             "Training",
             job=CompiledJob(InstanceGroup("ml.g7e.12xlarge"), compiler=TorchCompile(), launcher=Torchrun()),
-            image=TrainingImage(
-                self, "Image", directory=training_code_path(), file="compiled/Dockerfile", builder="docker"
-            ),
+            image=TrainingImage.from_asset(self, "Image", directory=training_code_path(), file="compiled/Dockerfile"),
             channels={"text": S3Channel(bucket, "text/")},
             output=S3Prefix(bucket, "models/"),
             checkpoints=S3Prefix(bucket, "checkpoints/"),
@@ -115,8 +113,8 @@ class ModelParallelTraining(cdk.Stack):
             job=ModelParallelJob(
                 InstanceGroup("ml.g7e.12xlarge", 2), parallelism=NativeParallelism(data_shard=2, tensor=2)
             ),
-            image=TrainingImage(
-                self, "Image", directory=training_code_path(), file="model_parallel/Dockerfile", builder="docker"
+            image=TrainingImage.from_asset(
+                self, "Image", directory=training_code_path(), file="model_parallel/Dockerfile"
             ),
             channels={"text": S3Channel(bucket, "text/")},
             output=S3Prefix(bucket, "models/"),

@@ -25,9 +25,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from cdk_sagemaker_training.planning.configurations import Market, Planned, plan
-from cdk_sagemaker_training.planning.measurement import Measurement
-from cdk_sagemaker_training.planning.step_time import Configuration, Machines
+from training_jobs.planning.configurations import Market, Planned, plan
+from training_jobs.planning.measurement import Measurement
+from training_jobs.planning.step_time import Configuration, Machines
 
 PRICES = {"ml.p4d.24xlarge": 37.688, "ml.c5.18xlarge": 3.672, "ml.p3.2xlarge": 3.825, "ml.c5.9xlarge": 1.836}
 

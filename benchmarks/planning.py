@@ -23,11 +23,11 @@ from typing import Any
 from planned_article import PRICES, ROWS
 from simulation import Setup, Simulation
 
-from cdk_sagemaker_training.planning.configurations import Market, plan
-from cdk_sagemaker_training.planning.evidence import Evidence, HostUse
-from cdk_sagemaker_training.planning.measurement import Measurement
-from cdk_sagemaker_training.planning.picture import picture, utilization_picture
-from cdk_sagemaker_training.planning.step_time import LOOK_AHEAD, RECEIVE, SERVE, Configuration, Machines, step_time
+from training_jobs.planning.configurations import Market, plan
+from training_jobs.planning.evidence import Evidence, HostUse
+from training_jobs.planning.measurement import Measurement
+from training_jobs.planning.picture import picture, utilization_picture
+from training_jobs.planning.step_time import LOOK_AHEAD, RECEIVE, SERVE, Configuration, Machines, step_time
 
 CLOSE = 0.05
 LEAST_STEPS = 1000

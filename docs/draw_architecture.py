@@ -19,6 +19,7 @@ import grimp
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = {
     "cdk_sagemaker_training": ROOT / "constructs" / "cdk_sagemaker_training",
+    "training_jobs": ROOT / "training_jobs" / "training_jobs",
     "sagemaker_local_account": ROOT / "local_account" / "sagemaker_local_account",
 }
 INK, FILL, LINE = "#333333", "#e8eef5", "#8aa0b8"

@@ -92,4 +92,4 @@ def reference() -> str:
     names = public_names()
     for section, title in SECTIONS.items():
         lines += [f"## {title}", "", *(f"::: {name}\n" for name in names[section])]
-    return "\n".join([*lines, "## The client", "", "::: cdk_sagemaker_training.client", ""])
+    return "\n".join([*lines, "## The client", "", "::: training_jobs", ""])

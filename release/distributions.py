@@ -27,7 +27,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 # The folders of the distributions, from the repository's root.
-FOLDERS = ("", "local_account")
+FOLDERS = ("", "local_account", "training_jobs")
 # A link or a picture of Markdown that leads to a file beside the page: neither an address nor an anchor.
 RELATIVE = re.compile(r"(!?)(\[(?:[^\[\]]|\[[^\]]*\])*\])\((?![a-z]+:|#)([^)\s]+)\)")
 

@@ -2,7 +2,7 @@
 
     python release/matrix.py --python python3.12 --python python3.13 --dependencies lowest
 
-``lowest`` has the lowest version of each package that the two pyproject.toml name, ``newest`` the newest that they take; all
+``lowest`` has the lowest version of each package that the three pyproject.toml name, ``newest`` the newest that they take; all
 else is the newest in both. In each environment the README's stack is synthesized, the tests of the constructs run, and the stack
 is deployed to a local account, where its job's hosts run a command in place of the training: that takes PyTorch, which `make
 soak` has. Node and the CDK CLI are those of `make setup`. Prints the table of docs/upgrading.md.
@@ -24,14 +24,12 @@ from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parent.parent
 PYTHONS = ("python3.11", "python3.12", "python3.13", "python3.14")
-# What tests/constructs import besides, in the versions of requirements-dev.txt.
+# What the tests import besides, in the versions of requirements-dev.txt.
 TOOLS = ("deploy-time-build", "docstring_parser", "hypothesis", "pandas", "pytest", "pytest-timeout")
 # Tests of what only newer versions have: docs/upgrading.md says what an older aws-cdk-lib lacks.
 OF_THE_NEWEST = (
     # The condition of state machines' roles, since 2.274.
     "test_review.py::test_every_role_of_a_workflow_but_its_functions_is_taken_on_only_for_what_lies_in_its_account",
-    # CloudFormation's schemas, which come with cfn-lint; an older one has other properties.
-    "test_diff_upgrade.py::test_what_replaces_a_resource_is_what_cloudformations_schema_names",
     # Quota shares, since 2.245.
     "test_queue.py::test_quota_shares_are_resources",
     "test_queue.py::test_quota_shares_need",
@@ -117,20 +115,23 @@ def install(home: Path, python: str, dependencies: str) -> None:
     source = home / "source"  # a copy, since setuptools leaves its build folder beside the source
     run(["git", "checkout-index", "--all", f"--prefix={source}/"], ROOT)
     pip = [home / "bin" / "pip", "install", "--no-compile"]
-    run([pip[0], "wheel", "--no-deps", "--wheel-dir", wheels, source, source / "local_account"], home)
+    sources = [source, source / "local_account", source / "training_jobs"]
+    run([pip[0], "wheel", "--no-deps", "--wheel-dir", wheels, *sources], home)
+    [constructs] = wheels.glob("cdk_*.whl")
+    others = [one for one in wheels.glob("*.whl") if one != constructs]
     dev = (ROOT / "requirements-dev.txt").read_text().splitlines()
     tools = [line for line in dev if line.split("==")[0] in TOOLS]
     assert len(tools) == len(TOOLS)
-    [constructs], [local_account] = wheels.glob("cdk_*.whl"), wheels.glob("sagemaker_*.whl")
     pins = lowest() if dependencies == "lowest" else []
-    run([*pip, local_account, f"{constructs}[local]", *tools, *pins], home)
+    run([*pip, *others, f"{constructs}[local]", *tools, *pins], home)
 
 
 def lowest() -> list[str]:
     """The lowest version of each package that the distributions name."""
     pins = set()
-    for project in (ROOT / "pyproject.toml", ROOT / "local_account" / "pyproject.toml"):
-        for requirement in map(Requirement, tomllib.loads(project.read_text())["project"]["dependencies"]):
+    for folder in ("", "local_account", "training_jobs"):
+        project = (ROOT / folder / "pyproject.toml").read_text()
+        for requirement in map(Requirement, tomllib.loads(project)["project"]["dependencies"]):
             [bound] = [one.version for one in requirement.specifier if one.operator in (">=", "==")]
             pins.add(f"{requirement.name}=={bound}")
     return sorted(pins)
@@ -150,13 +151,13 @@ def readme_app() -> str:
 
 
 def constructs(home: Path, python: str, dependencies: str) -> None:
-    """The tests of the constructs, which import the wheel's."""
+    """The tests of the constructs and of the command line, which import the wheels'."""
     # Warnings are no errors: the lowest versions may use what the newest of their own dependencies deprecate.
     # test_from_cdk needs cdk-nag, which takes no aws-cdk-lib below 2.257.
     options = ["-q", "-W", "default", "-m", "not soak", "--ignore=tests/constructs/test_from_cdk.py"]
     if dependencies == "lowest":
         options += [f"--deselect=tests/constructs/{name}" for name in OF_THE_NEWEST]
-    run([home / "bin" / "pytest", *options, "tests/constructs"], ROOT)
+    run([home / "bin" / "pytest", *options, "tests/constructs", "tests/training_jobs"], ROOT)
 
 
 def job(home: Path, python: str, dependencies: str) -> None:

@@ -14,7 +14,7 @@ from botocore.loaders import JSONFileLoader
 HERE = Path(__file__).parent
 # Seconds until a test and its fixtures fail with the stack of every thread, by the test's folder: many times what it takes on a
 # quiet machine. A test that needs more has a mark of its own, `@pytest.mark.timeout(SECONDS)`.
-LIMITS = {"constructs": 300, "examples": 300, "permissions": 300, "sdk_requests": 300}
+LIMITS = {"constructs": 300, "examples": 300, "permissions": 300, "sdk_requests": 300, "training_jobs": 300}
 LIMIT = 600
 SOAK_LIMIT = 1_800
 # The folders whose files are long begin first, so that no process is left alone with one at the end.

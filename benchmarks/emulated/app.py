@@ -34,12 +34,11 @@ class Emulated(cdk.Stack):
                 train=DataParallelJob(InstanceGroup(SETUP.training.instance_type)),
                 train_group="dnn_group",
             ),
-            image=TrainingImage(
+            image=TrainingImage.from_asset(
                 self,
                 "Image",
                 directory=str(Path(__file__).parents[2]),
                 file="benchmarks/emulated/Dockerfile",
-                builder="docker",
             ),
             output=S3Prefix(bucket, "models/"),
             hyperparameters={

@@ -56,32 +56,26 @@ if TYPE_CHECKING:
     from cdk_sagemaker_training.lifecycle.attempt import Attempt, Seam
     from cdk_sagemaker_training.lifecycle.causes import Cause
     from cdk_sagemaker_training.lifecycle.feature import Feature
+    from cdk_sagemaker_training.orchestration.approval import Approval
+    from cdk_sagemaker_training.orchestration.artifact import ArtifactOf
+    from cdk_sagemaker_training.orchestration.gate import Gate
+    from cdk_sagemaker_training.orchestration.register_model import RegisterModel
+    from cdk_sagemaker_training.orchestration.sweep_values import Grid, Objective, Rows, RowsFile
+    from cdk_sagemaker_training.orchestration.training_dashboard import TrainingDashboard
+    from cdk_sagemaker_training.orchestration.training_pipeline import ParallelSteps, TrainingPipeline
+    from cdk_sagemaker_training.orchestration.training_step import TrainingStep
+    from cdk_sagemaker_training.orchestration.training_sweep import TrainingSweep
     from cdk_sagemaker_training.packaged import training_code_path
-    from cdk_sagemaker_training.pipeline.approval import Approval
-    from cdk_sagemaker_training.pipeline.artifact import ArtifactOf
-    from cdk_sagemaker_training.pipeline.gate import Gate
-    from cdk_sagemaker_training.pipeline.register_model import RegisterModel
-    from cdk_sagemaker_training.pipeline.training_pipeline import ParallelSteps, TrainingPipeline
-    from cdk_sagemaker_training.pipeline.training_step import TrainingStep
     from cdk_sagemaker_training.request.props import TrainingProps
     from cdk_sagemaker_training.resources.bucket import TrainingBucket
     from cdk_sagemaker_training.resources.image import TrainingImage
     from cdk_sagemaker_training.resources.lustre import LustreFileSystem
     from cdk_sagemaker_training.resources.network import TrainingNetwork
-    from cdk_sagemaker_training.resources.queue import QueueShare, TrainingQueue
+    from cdk_sagemaker_training.resources.queue import ITrainingQueue, QueueShare, TrainingQueue
     from cdk_sagemaker_training.resources.quota_share import QuotaShare
     from cdk_sagemaker_training.resources.role import TrainingRole
-    from cdk_sagemaker_training.workflow.hyperparameter_tuning import HyperparameterTuning
-    from cdk_sagemaker_training.workflow.sweep_values import Grid, Objective, Rows, RowsFile
-    from cdk_sagemaker_training.workflow.training_dashboard import TrainingDashboard
-    from cdk_sagemaker_training.workflow.training_sweep import TrainingSweep
     from cdk_sagemaker_training.workflow.training_task import TrainingTask
     from cdk_sagemaker_training.workflow.training_workflow import TrainingWorkflow
-    from cdk_sagemaker_training.workflow.tuning_ranges import (
-        CategoricalParameter,
-        ContinuousParameter,
-        IntegerParameter,
-    )
 
 __all__ = [
     "Advice",
@@ -90,12 +84,10 @@ __all__ = [
     "ArtifactOf",
     "Attempt",
     "Budget",
-    "CategoricalParameter",
     "Cause",
     "ChoiceField",
     "CompiledJob",
     "Compiler",
-    "ContinuousParameter",
     "DataParallelJob",
     "Debugger",
     "DebuggerRule",
@@ -106,10 +98,9 @@ __all__ = [
     "Gate",
     "Grid",
     "HeterogeneousJob",
-    "HyperparameterTuning",
+    "ITrainingQueue",
     "InstanceGroup",
     "InstancePreference",
-    "IntegerParameter",
     "JobRequest",
     "Launcher",
     "LustreFileSystem",
@@ -179,8 +170,8 @@ __all__ = [
     "unlisted",
 ]
 
-# Each name is imported on first use (PEP 562), as aws_cdk does with its own modules: `cdk_sagemaker_training.client` and the
-# command line do without aws_cdk, which takes a second to import, and a stack without a network without aws_ec2.
+# Each name is imported on first use (PEP 562), as aws_cdk does with its own modules: values do without aws_cdk, which takes a
+# second to import, and a stack without a network without aws_ec2.
 _MODULES = {
     "core.unlisted": ("unlisted",),
     "data.capacity": (
@@ -252,21 +243,21 @@ _MODULES = {
         "TrainingCompiler",
     ),
     "packaged": ("training_code_path",),
-    "pipeline.approval": ("Approval",),
-    "pipeline.artifact": ("ArtifactOf",),
-    "pipeline.gate": ("Gate",),
-    "pipeline.register_model": ("RegisterModel",),
-    "pipeline.training_pipeline": (
+    "orchestration.approval": ("Approval",),
+    "orchestration.artifact": ("ArtifactOf",),
+    "orchestration.gate": ("Gate",),
+    "orchestration.register_model": ("RegisterModel",),
+    "orchestration.training_pipeline": (
         "ParallelSteps",
         "TrainingPipeline",
     ),
-    "pipeline.training_step": ("TrainingStep",),
+    "orchestration.training_step": ("TrainingStep",),
     "request.props": ("TrainingProps",),
     "resources.bucket": ("TrainingBucket",),
     "resources.image": ("TrainingImage",),
     "resources.lustre": ("LustreFileSystem",),
     "resources.network": ("TrainingNetwork",),
-    "resources.queue": ("QueueShare", "TrainingQueue"),
+    "resources.queue": ("ITrainingQueue", "QueueShare", "TrainingQueue"),
     "resources.quota_share": ("QuotaShare",),
     "resources.role": ("TrainingRole",),
     "features.alternatives": ("Alternative",),
@@ -274,16 +265,14 @@ _MODULES = {
     "lifecycle.attempt": ("Attempt", "Seam"),
     "lifecycle.causes": ("Cause",),
     "lifecycle.feature": ("Feature",),
-    "workflow.hyperparameter_tuning": ("HyperparameterTuning",),
     "features.input_fields": ("ChoiceField", "NumberField", "TextField"),
     "features.retries": ("Retry", "default_retries"),
     "features.stop_when": ("MetricLimit", "Plateau", "Silence"),
-    "workflow.sweep_values": ("Grid", "Objective", "Rows", "RowsFile"),
-    "workflow.training_dashboard": ("TrainingDashboard",),
-    "workflow.training_sweep": ("TrainingSweep",),
+    "orchestration.sweep_values": ("Grid", "Objective", "Rows", "RowsFile"),
+    "orchestration.training_dashboard": ("TrainingDashboard",),
+    "orchestration.training_sweep": ("TrainingSweep",),
     "workflow.training_task": ("TrainingTask",),
     "workflow.training_workflow": ("TrainingWorkflow",),
-    "workflow.tuning_ranges": ("CategoricalParameter", "ContinuousParameter", "IntegerParameter"),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import shutil
 from pathlib import Path
 
 from cdk_sagemaker_training.props.prop_types import checked
@@ -14,7 +12,7 @@ _CHECKED_OUT = Path(__file__).parents[2] / "training_code"
 
 @checked
 def training_code_path(kind: str | None = None) -> str:
-    """Return the path of the packaged training code, for ``TrainingImage(directory=...)``.
+    """Return the path of the packaged training code, for ``TrainingImage.from_asset(directory=...)``.
 
     Args:
         kind: A kind of job like ``"heterogeneous"``, for its folder; None for the folder that contains all kinds, the build
@@ -32,30 +30,3 @@ def training_code_path(kind: str | None = None) -> str:
             f"kind must be one whose training code is packaged, like {kinds[0]!r} of {kinds}, got {kind!r}"
         )
     return str(root / kind)
-
-
-def copy_training_code(kind: str, directory: Path) -> list[Path]:
-    """Copy one kind's training code, and the files that it shares, into a new folder.
-
-    Args:
-        kind: A kind of job like ``"heterogeneous"``.
-        directory: The folder, new or empty.
-
-    Returns:
-        The files that were written, sorted.
-
-    Raises:
-        ValueError: The kind has no packaged training code.
-        FileExistsError: ``directory`` contains files.
-    """
-    source = Path(training_code_path(kind))
-    if directory.exists() and any(directory.iterdir()):
-        raise FileExistsError(
-            f"directory must be new or empty so that nothing is overwritten, like 'training', got {str(directory)!r}"
-        )
-    # The folders from which the kind's Dockerfiles copy.
-    texts = [dockerfile.read_text() for dockerfile in source.rglob("Dockerfile*")]
-    folders = {name for text in texts for name in re.findall(r"^COPY (\w+)", text, re.MULTILINE)}
-    for name in sorted({kind, *folders}):
-        shutil.copytree(source.parent / name, directory / name, ignore=shutil.ignore_patterns("__pycache__"))
-    return sorted(path for path in directory.rglob("*") if path.is_file())

@@ -27,7 +27,7 @@ workflow = TrainingWorkflow(
     stack,
     "Training",
     job=CompiledJob(InstanceGroup("ml.g5.xlarge"), compiler=TorchCompile(), launcher=Torchrun()),
-    image=TrainingImage(stack, "Image", directory=training_code_path(), file="compiled/Dockerfile", builder="docker"),
+    image=TrainingImage.from_asset(stack, "Image", directory=training_code_path(), file="compiled/Dockerfile"),
     channels={"text": S3Channel(text.bucket, text.s3_object_key)},
     output=S3Prefix(bucket, "models/"),
     checkpoints=S3Prefix(bucket, "checkpoints/"),

@@ -25,9 +25,7 @@ workflow = TrainingWorkflow(
         train=DataParallelJob(InstanceGroup("ml.g5.xlarge"), launcher=Torchrun()),
         train_group="dnn_group",
     ),
-    image=TrainingImage(
-        stack, "Image", directory=training_code_path(), file="heterogeneous/Dockerfile", builder="docker"
-    ),
+    image=TrainingImage.from_asset(stack, "Image", directory=training_code_path(), file="heterogeneous/Dockerfile"),
     output=S3Prefix(bucket, "models/"),
     hyperparameters={"epochs": 8, "batch-size": 64},
     metric_definitions={"loss": r"step \d+ loss ([0-9.]+)", "accuracy": r"^accuracy ([0-9.]+)"},

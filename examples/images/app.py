@@ -26,8 +26,8 @@ workflow = TrainingWorkflow(
         train=DataParallelJob(InstanceGroup("ml.g5.xlarge"), launcher=Torchrun()),
         train_group="dnn_group",
     ),
-    image=TrainingImage(
-        stack, "Image", directory=training_code_path(), file="heterogeneous/images/Dockerfile", builder="docker"
+    image=TrainingImage.from_asset(
+        stack, "Image", directory=training_code_path(), file="heterogeneous/images/Dockerfile"
     ),
     channels={
         "train": S3Channel(bucket, "images/train/", groups=["data_group"]),

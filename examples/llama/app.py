@@ -22,8 +22,8 @@ workflow = TrainingWorkflow(
     "Training",
     # data_shard is FSDP2; its product with the other degrees is the number of GPUs, here two.
     job=ModelParallelJob(InstanceGroup("ml.g7e.12xlarge"), parallelism=NativeParallelism(data_shard=2)),
-    image=TrainingImage(
-        stack, "Image", directory=training_code_path(), file="model_parallel/huggingface/Dockerfile", builder="docker"
+    image=TrainingImage.from_asset(
+        stack, "Image", directory=training_code_path(), file="model_parallel/huggingface/Dockerfile"
     ),
     channels={"model": S3Channel(bucket, "model/"), "tokens": S3Channel(bucket, "tokens/")},
     output=S3Prefix(bucket, "models/"),

@@ -21,8 +21,8 @@ workflow = TrainingWorkflow(
     stack,
     "Training",
     job=DataParallelJob(InstanceGroup("ml.m5.xlarge", 2), launcher=MultiWorkerMirrored()),
-    image=TrainingImage(
-        stack, "Image", directory=training_code_path(), file="data_parallel/tensorflow/Dockerfile", builder="docker"
+    image=TrainingImage.from_asset(
+        stack, "Image", directory=training_code_path(), file="data_parallel/tensorflow/Dockerfile"
     ),
     output=S3Prefix(bucket, "models/"),
     hyperparameters={"epochs": 20},

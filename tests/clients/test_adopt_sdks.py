@@ -18,10 +18,10 @@ from two_groups import BUCKET, IMAGE, SOURCE
 from whole_requests import ON_GROUPS
 
 from cdk_sagemaker_training import S3Channel, Spot, TrainingNetwork
-from cdk_sagemaker_training.adopt import adopted_stack
-from cdk_sagemaker_training.adopt.export import sdk_call
-from cdk_sagemaker_training.adopt.from_sdk import request_of_script
-from cdk_sagemaker_training.client import Account, Workflow
+from training_jobs import Account, Workflow
+from training_jobs.adopt import adopted_stack
+from training_jobs.adopt.export import sdk_call
+from training_jobs.adopt.from_sdk import request_of_script
 
 HERE = Path(__file__).parent
 ROLE = "arn:aws:iam::123456789012:role/Training"
@@ -75,7 +75,7 @@ def test_an_exported_call_sends_the_request(case: str, programs_of: Callable[[Pa
 A_NOTEBOOK = """
 import json, sys
 sys.path.insert(0, sys.argv[1])
-from cdk_sagemaker_training.client import Account
+from training_jobs import Account
 
 workflow = Account().workflow("arn:aws:states:us-east-1:123456789012:stateMachine:Training")
 workflow._definition = json.loads(open(sys.argv[2]).read())
@@ -112,7 +112,7 @@ def test_a_workflows_model_trainer_sends_the_workflows_request(
     (tmp_path / "definition.json").write_text(definition)
     (tmp_path / "notebook.py").write_text(A_NOTEBOOK)
     python = programs_of(HERE / "requirements-v3.txt") / "python"
-    arguments = [str(HERE.parents[1] / "constructs"), str(tmp_path / "definition.json")]
+    arguments = [str(HERE.parents[1] / "training_jobs"), str(tmp_path / "definition.json")]
     caught = request_of_script(tmp_path / "notebook.py", arguments, python=str(python))
     workflow = Workflow(Account(region="us-east-1"), "arn", path="Stack/Training")
     workflow._definition = json.loads(definition)

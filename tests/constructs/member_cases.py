@@ -62,7 +62,7 @@ class Stack(UserStack):
             availability_zones=["us-east-1a", "us-east-1b"],
             private_subnet_ids=["subnet-1", "subnet-2"],
         )
-        self.network = TrainingNetwork.from_vpc(self, "Network", vpc, security_group=self.group)
+        self.network = TrainingNetwork.from_vpc(self, "Network", vpc, security_groups=[self.group])
         other = ec2.SecurityGroup.from_security_group_id(self, "OtherGroup", "sg-2", mutable=False)
         self.network_of_two_groups = TrainingNetwork.from_vpc(
             self, "TwoGroups", vpc, security_groups=[self.group, other]

@@ -14,14 +14,11 @@ from member_cases import RULES_IMAGE, Stack
 
 import cdk_sagemaker_training as library
 from cdk_sagemaker_training import (
-    ContinuousParameter,
     DataParallelJob,
     Grid,
-    HyperparameterTuning,
     InstanceGroup,
     NativeParallelism,
     NumberField,
-    Objective,
     S3Prefix,
     TrainingProps,
     TrainingQueue,
@@ -30,6 +27,7 @@ from cdk_sagemaker_training import (
 )
 
 STACK = Stack()
+QUEUE_ARN = "arn:aws:batch:us-east-1:123456789012:job-queue/jobs"
 QUEUE = TrainingQueue(STACK, "Queue", capacity=8, shares={"vision": 2, "speech": 1})
 PLACE = S3Prefix(STACK.bucket, "some/")
 GROUP = InstanceGroup("ml.g5.xlarge")
@@ -44,9 +42,7 @@ NEEDED: dict[str, dict[str, Any]] = {
     "Approval": {**SCOPED, "topic": sns.Topic(STACK, "Topic")},
     "ArtifactOf": {"workflow": MEASURED},
     "Budget": {"hours": 24, "dollars": 100, "prices": {"ml.g5.xlarge": 1.41}},
-    "CategoricalParameter": {"values": ["adam", "sgd"]},
     "CompiledJob": {"group": GROUP},
-    "ContinuousParameter": {"min_value": 0.001, "max_value": 0.1},
     "ChoiceField": {"values": ["ml.g5.xlarge"]},
     "DataParallelJob": {"group": GROUP},
     "Debugger": {"output": PLACE},
@@ -57,15 +53,6 @@ NEEDED: dict[str, dict[str, Any]] = {
     "Grid": {"values": {"learning_rate": [0.1, 0.01]}},
     "Gate": {**SCOPED, "workflow": MEASURED, "metric": "accuracy", "at_least": 0.9, "at_most": 1.0},
     "HeterogeneousJob": {"groups": {"data": GROUP}, "train": JOB, "train_group": "dnn"},
-    "HyperparameterTuning": {
-        **SCOPED,
-        **WORKFLOW,
-        "ranges": {"learning_rate": ContinuousParameter(0.001, 0.1)},
-        "objective": Objective("loss", "Minimize"),
-        "max_jobs": 4,
-        "metric_definitions": {"loss": "loss=([0-9.]+)"},
-    },
-    "IntegerParameter": {"min_value": 1, "max_value": 8},
     "InstanceGroup": {"instance_type": "ml.g5.xlarge"},
     "InstancePreference": {"instance_type": "ml.g5.xlarge"},
     "JobRequest": {"resource_config": {"InstanceType": "ml.g5.xlarge", "InstanceCount": 1}},
@@ -97,7 +84,8 @@ NEEDED: dict[str, dict[str, Any]] = {
         "workflow": TrainingWorkflow(STACK, "Counted", **WORKFLOW, job_metrics=True),
         "dollars_per_hour": 1.41,
     },
-    "TrainingImage": {**SCOPED, "directory": "training_code"},
+    "TrainingImage.from_asset": {**SCOPED, "directory": "training_code"},
+    "TrainingImage.from_codebuild": {**SCOPED, "directory": "training_code"},
     "TrainingImage.from_dlc": {**SCOPED, "repository": "pytorch-training", "tag": "2.6.0-gpu-py312"},
     "TrainingImage.from_ecr_repository": {**SCOPED, "repository": STACK.image.repository, "tag": "1"},
     "TrainingImage.from_neuron": SCOPED,
@@ -108,8 +96,12 @@ NEEDED: dict[str, dict[str, Any]] = {
     "TrainingNetwork.from_vpc": {**SCOPED, "vpc": STACK.network.vpc},
     "TrainingPipeline": {**SCOPED, "steps": [MEASURED]},
     "TrainingQueue": {**SCOPED, "capacity": 8, "shares": {"vision": 2}},
+    "TrainingQueue.from_queue_arn": {**SCOPED, "queue_arn": QUEUE_ARN},
+    "TrainingQueue.from_queue_attributes": {**SCOPED, "queue_arn": QUEUE_ARN, "capacity": 8, "shares": {"vision": 2}},
     "TrainingRole": SCOPED,
     "TrainingRole.from_role": {**SCOPED, "role": STACK.role},
+    "TrainingRole.from_role_arn": {**SCOPED, "role_arn": "arn:aws:iam::123456789012:role/training"},
+    "TrainingRole.from_role_name": {**SCOPED, "role_name": "training"},
     "TrainingSweep": {
         **SCOPED,
         "workflow": TrainingWorkflow(STACK, "Swept", **WORKFLOW, input_fields={"learning_rate": NumberField()}),
@@ -127,7 +119,16 @@ NEEDED: dict[str, dict[str, Any]] = {
     "suggested_batch_sizes": {"model": "gpt2"},
 }
 # Public names that take no props of their own: protocols, what the library makes, and what is checked with its taker.
-WITHOUT = {"Cause", "Compiler", "Launcher", "Parallelism", "SuggestedBatchSize", "TrainingJob", "TrainingProps"}
+WITHOUT = {
+    "Cause",
+    "Compiler",
+    "ITrainingQueue",
+    "Launcher",
+    "Parallelism",
+    "SuggestedBatchSize",
+    "TrainingJob",
+    "TrainingProps",
+}
 
 
 NUMBERS = itertools.count()
@@ -138,7 +139,8 @@ def takers() -> dict[str, Callable[..., Any]]:
     found: dict[str, Callable[..., Any]] = {}
     for name in set(library.__all__) - WITHOUT:
         public = getattr(library, name)
-        found[name] = public
+        if name != "TrainingImage":  # which its static methods make
+            found[name] = public
         for method, made_by in inspect.getmembers(public, inspect.isfunction):
             is_static = isinstance(inspect.getattr_static(public, method), staticmethod)
             if is_static and method.startswith("from_") and "cdk_sagemaker" in made_by.__module__:
@@ -159,7 +161,7 @@ def annotations(taker: Callable[..., Any]) -> dict[str, str]:
     # Of a class of CDK's, whose metaclass hides what its constructor takes.
     parameters = inspect.signature(taker.__init__ if inspect.isclass(taker) else taker).parameters.values()
     own = {one.name: str(one.annotation) for one in parameters if one.kind is not one.VAR_KEYWORD}
-    if taker in (HyperparameterTuning, TrainingWorkflow, TrainingTask):
+    if taker in (TrainingWorkflow, TrainingTask):
         own |= {name: declared_type(one.__forward_arg__) for name, one in TrainingProps.__annotations__.items()}
     return {name: text for name, text in own.items() if name not in ("self", "kind")}
 

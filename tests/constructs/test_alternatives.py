@@ -154,8 +154,8 @@ def test_a_workflow_without_alternatives_has_the_states_it_had() -> None:
 
 
 STACK = UserStack()
-FOR_X86 = TrainingImage(
-    STACK, "ForX86", directory=str(Path(__file__).parents[1] / "end_to_end" / "a_quick_job"), builder="docker"
+FOR_X86 = TrainingImage.from_asset(
+    STACK, "ForX86", directory=str(Path(__file__).parents[1] / "end_to_end" / "a_quick_job")
 )
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "one equal to the first": (
@@ -176,8 +176,8 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "an image of their own for other processors": (
         {"alternatives": [Alternative(DataParallelJob(InstanceGroup(GB200, 2)), image=FOR_X86)]},
-        f"image must be built for the processors of {GB200}, like TrainingImage(..., platform=Platform.custom('linux/arm64')), "
-        "got one for 'linux/amd64'",
+        f"image must be built for the processors of {GB200}, like TrainingImage.from_asset(..., "
+        "platform=Platform.custom('linux/arm64')), got one for 'linux/amd64'",
     ),
     "an image for other accelerators": (
         {

@@ -135,7 +135,7 @@ def test_jobs_may_read_the_archive_and_no_other_asset(source: Path) -> None:
 
 def image_of(stack: UserStack, folder: Path, *lines: str) -> TrainingImage:
     (folder / "Dockerfile").write_text("\n".join(["FROM python:3.11", *lines]))
-    return TrainingImage(stack, "Own", directory=str(folder), builder="docker")
+    return TrainingImage.from_asset(stack, "Own", directory=str(folder))
 
 
 @pytest.mark.parametrize(

@@ -268,7 +268,7 @@ def test_xla_on_gpus_is_refused_with_a_base_image_without_cuda_for_it(base: str)
 
 def test_xla_on_gpus_is_refused_with_requirements_without_cuda_for_it() -> None:
     stack = Stack()
-    image = TrainingImage(stack, "Xla", directory=training_code_path(), file="compiled/xla/Dockerfile")
+    image = TrainingImage.from_asset(stack, "Xla", directory=training_code_path(), file="compiled/xla/Dockerfile")
     with pytest.raises(ValueError, match=r"got torch_xla==2\.9\.0 in compiled/xla/requirements\.txt$"):
         stack.train("Training", XLA_ON_GPUS, image)
 

@@ -239,7 +239,7 @@ def test_an_image_is_known_by_what_its_dockerfile_is_built_from(dockerfile: str,
     (tmp_path / "Dockerfile").write_text(dockerfile)
     stack = Stack()
     args = {"V": "1.13.1"} if "ARG V\n" in dockerfile else None
-    image = TrainingImage(stack, "Image", directory=str(tmp_path), build_args=args, builder="docker")
+    image = TrainingImage.from_asset(stack, "Image", directory=str(tmp_path), build_args=args)
     assert image.base is not None
     assert image.base.startswith(f"pytorch-trcomp-training:{base}-gpu-py3")
     workflow = stack.workflow(job=ON_ONE_GPU, image=image)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from botocore.stub import Stubber
 
-from cdk_sagemaker_training.lifecycle.deletion_handler import SECONDS_UNTIL_LATE_JOBS_SHOW, Workflow
+from cdk_sagemaker_training.handlers.deletion import SECONDS_UNTIL_LATE_JOBS_SHOW, Workflow
 
 MACHINE = "arn:aws:states:us-east-1:123456789012:stateMachine:Training"
 HASH, OTHER = (hashlib.md5(name.encode()).hexdigest() for name in (f"{MACHINE}:1", f"{MACHINE}:2"))

@@ -166,7 +166,7 @@ def refusal_of(owner: str, prop: str, place: str, number: float) -> str:
 
 def test_each_text_and_number_that_reaches_a_job_has_a_row() -> None:
     texts = {
-        (("TrainingProps" if name in ("HyperparameterTuning", "TrainingWorkflow") and prop in PROPS else name), prop)
+        (("TrainingProps" if name == "TrainingWorkflow" and prop in PROPS else name), prop)
         for name in TAKERS
         if name.split(".")[0] not in NO_ROWS and name != "TrainingTask"
         for prop, text in annotations(TAKERS[name]).items()

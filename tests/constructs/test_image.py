@@ -25,7 +25,7 @@ def directory(tmp_path: Path) -> Path:
 def staged(directory: Path, file: str = "kind/Dockerfile") -> tuple[str, list[str]]:
     """The hash of an image's asset, and the files in it."""
     app = cdk.App()
-    image = TrainingImage(cdk.Stack(app, "Stack"), "Image", directory=str(directory), file=file)
+    image = TrainingImage.from_asset(cdk.Stack(app, "Stack"), "Image", directory=str(directory), file=file)
     assert image.asset is not None
     assembly = Path(app.synth().directory)
     [folder] = assembly.glob("asset.*")
@@ -73,7 +73,7 @@ def test_a_directory_that_is_not_there_is_refused() -> None:
     with pytest.raises(
         ValueError, match="directory must be a folder with a Dockerfile, like 'training_code', got 'nowhere'"
     ):
-        TrainingImage(cdk.Stack(), "Image", directory="nowhere")
+        TrainingImage.from_asset(cdk.Stack(), "Image", directory="nowhere")
 
 
 def test_a_source_that_is_not_there_is_refused_with_its_line(directory: Path) -> None:

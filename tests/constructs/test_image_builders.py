@@ -1,4 +1,4 @@
-"""Which builder makes an image, where CodeBuild puts it, and what it may pull."""
+"""How an image is built, where CodeBuild puts it, and what it may pull."""
 
 import json
 import os
@@ -41,11 +41,11 @@ def written(directory: Path, base: str) -> Path:
 
 
 class Image:
-    """An image in a stack of its own, and what of it is in the template."""
+    """An image that CodeBuild builds in a stack of its own, and what of it is in the template."""
 
     def __init__(self, directory: Path, **props: Any) -> None:
         self.stack = cdk.Stack(cdk.App(), "Stack")
-        self.image = TrainingImage(self.stack, "Image", directory=str(directory), **props)
+        self.image = TrainingImage.from_codebuild(self.stack, "Image", str(directory), **props)
         self.template = Template.from_stack(self.stack)
 
     @property
@@ -58,49 +58,36 @@ class Image:
         return str(self.build["sourceS3Url"])
 
 
-def test_an_image_from_one_of_awss_containers_is_built_in_codebuild(directory: Path) -> None:
+def test_an_image_is_built_in_codebuild(directory: Path) -> None:
     image = Image(directory)
     image.template.resource_count_is("AWS::CodeBuild::Project", 1)
     assert image.image.asset is None
 
 
-def test_an_image_from_one_of_awss_containers_in_the_public_gallery_is_built_in_codebuild(directory: Path) -> None:
+def test_a_base_image_of_the_public_gallery_needs_no_other_login(directory: Path) -> None:
     image = Image(written(directory, f"{PUBLIC}/pytorch:2.13-cpu-amzn2023-sagemaker"))
     assert image.image.base == "pytorch:2.13-cpu-amzn2023-sagemaker"
     assert image.build["buildCommand"].startswith("docker buildx build ")  # the project has logged in to the gallery
 
 
-def test_an_image_from_awss_containers_for_model_parallel_jobs_is_built_in_codebuild(directory: Path) -> None:
-    assert Image(written(directory, SMP)).image.build is not None
+def test_an_image_is_built_by_docker_on_the_machine_that_deploys(directory: Path) -> None:
+    stack = cdk.Stack()
+    image = TrainingImage.from_asset(stack, "Image", str(directory))
+    Template.from_stack(stack).resource_count_is("AWS::CodeBuild::Project", 0)
+    assert image.asset is not None
+    assert image.build is None
 
 
-def test_an_image_from_one_of_awss_containers_is_built_by_docker_where_that_is_said(directory: Path) -> None:
-    image = Image(directory, builder="docker")
-    image.template.resource_count_is("AWS::CodeBuild::Project", 0)
-    assert image.image.asset is not None
+def test_the_base_image_of_each_stage_may_be_pulled(directory: Path) -> None:
+    (directory / "Dockerfile").write_text(f"FROM {OF_AWS}/pytorch:2.13 AS first\nFROM {SMP}\nCOPY train.py /\n")
+    command = Image(directory).build["buildCommand"]
+    assert all(registry in command for registry in (OF_AWS, SMP.partition("/")[0]))
 
 
-@pytest.mark.parametrize(
-    "base",
-    [
-        "python:3.11",
-        "public.ecr.aws/docker/library/python:3.11",
-        "123456789012.dkr.ecr.us-east-1.amazonaws.com/jobs:1",
-    ],
-)
-def test_an_image_from_another_place_is_built_by_docker(directory: Path, base: str) -> None:
-    assert Image(written(directory, base)).image.build is None
-
-
-def test_a_stage_from_one_of_awss_containers_counts_too(directory: Path) -> None:
-    (directory / "Dockerfile").write_text(f"FROM {OF_AWS}/pytorch:2.13 AS first\nFROM python:3.11\nCOPY train.py /\n")
-    assert Image(directory).image.build is not None
-
-
-def test_the_value_of_a_build_argument_decides_too(directory: Path) -> None:
+def test_the_value_of_a_build_argument_is_the_base_image(directory: Path) -> None:
     (directory / "Dockerfile").write_text("ARG BASE=python:3.11\nFROM $BASE\nCOPY train.py /\n")
-    assert Image(directory).image.build is None
-    assert Image(directory, build_args={"BASE": SMP}).image.build is not None
+    assert Image(directory).image.base == "python:3.11"
+    assert Image(directory, build_args={"BASE": SMP}).image.base == SMP.partition("/")[2]
 
 
 def test_a_repository_is_scanned_and_encrypted_and_keeps_the_newest_ten_images_under_tags_for_good(
@@ -134,7 +121,7 @@ def test_a_repository_that_goes_with_its_stack_goes_with_its_images(directory: P
 
 def test_a_repository_is_encrypted_with_the_users_key(directory: Path) -> None:
     stack = cdk.Stack()
-    TrainingImage(stack, "Image", directory=str(directory), encryption_key=kms.Key(stack, "Key"))
+    TrainingImage.from_codebuild(stack, "Image", directory=str(directory), encryption_key=kms.Key(stack, "Key"))
     Template.from_stack(stack).has_resource_properties(
         "AWS::ECR::Repository",
         {"EncryptionConfiguration": {"EncryptionType": "KMS", "KmsKey": {"Fn::GetAtt": Match.any_value()}}},
@@ -144,7 +131,7 @@ def test_a_repository_is_encrypted_with_the_users_key(directory: Path) -> None:
 def test_a_users_own_repository_takes_the_image(directory: Path) -> None:
     stack = cdk.Stack()
     own = ecr.Repository(stack, "Own")
-    image = TrainingImage(stack, "Image", directory=str(directory), repository=own)
+    image = TrainingImage.from_codebuild(stack, "Image", directory=str(directory), repository=own)
     Template.from_stack(stack).resource_count_is("AWS::ECR::Repository", 1)
     assert image.repository is own
 
@@ -203,7 +190,7 @@ def test_the_project_keeps_layers_unless_every_build_is_to_begin_anew(directory:
 
 def test_docker_begins_anew_where_that_is_said(directory: Path) -> None:
     app = cdk.App()
-    TrainingImage(cdk.Stack(app, "Stack"), "Image", directory=str(directory), builder="docker", cache=False)
+    TrainingImage.from_asset(cdk.Stack(app, "Stack"), "Image", directory=str(directory), cache=False)
     [image] = json.loads((Path(app.synth().directory) / "Stack.assets.json").read_text())["dockerImages"].values()
     assert image["source"]["cacheDisabled"] is True
 
@@ -219,54 +206,31 @@ def test_an_edit_to_what_is_not_copied_builds_nothing_anew_in_codebuild(director
 def test_two_images_of_a_stack_are_built_by_one_project(directory: Path) -> None:
     stack = cdk.Stack()
     for name in ("One", "Two"):
-        TrainingImage(stack, name, directory=str(directory))
+        TrainingImage.from_codebuild(stack, name, directory=str(directory))
     Template.from_stack(stack).resource_count_is("AWS::CodeBuild::Project", 1)
 
 
 def test_an_image_that_codebuild_builds_may_be_pulled_by_the_role_that_is_granted_it(directory: Path) -> None:
     stack = cdk.Stack()
-    TrainingImage(stack, "Image", directory=str(directory)).grant_pull(TrainingRole(stack, "Role"))
+    TrainingImage.from_codebuild(stack, "Image", directory=str(directory)).grant_pull(TrainingRole(stack, "Role"))
     policies = Template.from_stack(stack).find_resources("AWS::IAM::Policy")
     [own] = [json.dumps(policy) for name, policy in policies.items() if name.startswith("Role")]
     assert "ecr:BatchGetImage" in own
 
 
-@pytest.mark.parametrize(
-    ("props", "message"),
-    [
-        ({"builder": "kaniko"}, "builder must be one of 'docker', 'codebuild', like 'codebuild', got 'kaniko'"),
-        (
-            {"builder": "docker", "max_images": 3},
-            "max_images must be left out, or used with builder='codebuild', like max_images=None, got it with builder='docker'",
-        ),
-        (
-            {"builder": "docker", "removal_policy": cdk.RemovalPolicy.DESTROY},
-            "removal_policy must be left out, or used with builder='codebuild', like removal_policy=None, "
-            "got it with builder='docker'",
-        ),
-        ({"max_images": 0}, "max_images must be a whole number from 1 to 1000, like 10, got 0"),
-    ],
-)
-def test_props_that_make_no_sense_are_refused(directory: Path, props: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError) as raised:
-        Image(directory, **props)
-    assert str(raised.value) == message
+def test_a_number_of_images_out_of_range_is_refused(directory: Path) -> None:
+    with pytest.raises(ValueError, match=r"^max_images must be a whole number from 1 to 1000, like 10, got 0$"):
+        Image(directory, max_images=0)
 
 
-@pytest.mark.parametrize("builder", ["docker", "codebuild"])
-def test_a_repository_with_what_makes_it_void_is_refused(directory: Path, builder: Any) -> None:
-    stack = cdk.Stack()
+def test_a_prop_of_a_new_repository_beside_an_existing_one_is_refused(directory: Path) -> None:
+    stack = cdk.Stack(cdk.App(), "Stack")
     own = ecr.Repository(stack, "Own")
-    prop = {"docker": "repository", "codebuild": "max_images"}[builder]
-    with pytest.raises(ValueError, match=f"^{prop} must be left out, or used with"):
-        TrainingImage(
-            stack,
-            "Image",
-            directory=str(directory),
-            builder=builder,
-            repository=own,
-            max_images=3 if builder == "codebuild" else None,
-        )
+    with pytest.raises(ValueError) as raised:
+        TrainingImage.from_codebuild(stack, "Image", str(directory), repository=own, max_images=3)
+    assert str(raised.value) == (
+        "max_images must be left out with an existing repository, like max_images=None, got it with repository='Stack/Own'"
+    )
 
 
 def test_codebuild_without_the_package_for_it_is_refused_with_what_to_install(directory: Path) -> None:
@@ -274,12 +238,12 @@ def test_codebuild_without_the_package_for_it_is_refused_with_what_to_install(di
         "import sys, aws_cdk as cdk\n"
         "sys.modules['deploy_time_build'] = None  # as Python marks what is not to be found\n"
         "from cdk_sagemaker_training import TrainingImage\n"
-        f"TrainingImage(cdk.Stack(), 'Image', directory={str(directory)!r})\n"
+        f"TrainingImage.from_codebuild(cdk.Stack(), 'Image', {str(directory)!r})\n"
     )
     done = subprocess.run([sys.executable, "-c", program], env=os.environ, capture_output=True, text=True)
     assert done.stderr.splitlines()[-1] == (
-        "ValueError: builder must be 'docker' without the package deploy-time-build, like builder='docker', or pip install "
-        f"'cdk-sagemaker-training[codebuild]', got None for an image from {OF_AWS}/pytorch:2.13-cpu-amzn2023-sagemaker"
+        "ValueError: TrainingImage.from_codebuild must have the package deploy-time-build, like pip install "
+        "'cdk-sagemaker-training[codebuild]', or be TrainingImage.from_asset, got no such package"
     )
 
 

@@ -32,10 +32,13 @@ NETWORKS: dict[str, Callable[[cdk.Stack], TrainingNetwork]] = {
         stack, "Network", vpc_name="shared", availability_zones=["us-east-1b"]
     ),
     "with a group of subnets": lambda stack: TrainingNetwork.from_lookup(
-        stack, "Network", vpc_name="shared", subnets=ec2.SubnetSelection(subnet_group_name="Machines")
+        stack, "Network", vpc_name="shared", vpc_subnets=ec2.SubnetSelection(subnet_group_name="Machines")
     ),
     "with a kind of subnets": lambda stack: TrainingNetwork.from_lookup(
-        stack, "Network", vpc_name="shared", subnets=ec2.SubnetSelection(subnet_type=ec2.SubnetType.PRIVATE_ISOLATED)
+        stack,
+        "Network",
+        vpc_name="shared",
+        vpc_subnets=ec2.SubnetSelection(subnet_type=ec2.SubnetType.PRIVATE_ISOLATED),
     ),
     "with endpoints": lambda stack: TrainingNetwork(
         stack, "Network", vpc=ec2.Vpc.from_lookup(stack, "Vpc", vpc_name="shared"), endpoints=["sts"]

@@ -72,7 +72,7 @@ def test_the_subnets_can_be_selected() -> None:
     stack = cdk.Stack()
     vpc = ec2.Vpc(stack, "Vpc", max_azs=2)
     network = TrainingNetwork(
-        stack, "Network", vpc=vpc, subnets=ec2.SubnetSelection(subnet_type=ec2.SubnetType.PUBLIC, one_per_az=True)
+        stack, "Network", vpc=vpc, vpc_subnets=ec2.SubnetSelection(subnet_type=ec2.SubnetType.PUBLIC, one_per_az=True)
     )
     assert network.subnets.subnet_ids == [subnet.subnet_id for subnet in vpc.public_subnets]
 

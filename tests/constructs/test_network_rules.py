@@ -55,7 +55,7 @@ def test_a_rule_that_efa_needs_is_there_whatever_the_security_group(group: str, 
     stack = cdk.Stack()
     given = given_group(stack, group)
     vpc = stack.node.try_find_child("Vpc")
-    TrainingNetwork(stack, "Network", vpc=vpc, security_group=given)  # type: ignore[arg-type]
+    TrainingNetwork(stack, "Network", vpc=vpc, security_groups=given and [given])  # type: ignore[arg-type]
     assert [rule["IpProtocol"] for rule in rules(Template.from_stack(stack), direction)] == ["-1"]
 
 
@@ -74,7 +74,7 @@ def test_members_of_each_of_two_security_groups_reach_each_other(direction: str)
 def test_encrypted_traffic_has_rules_for_its_keys_and_packets(group: str, direction: str) -> None:
     stack = cdk.Stack()
     given = given_group(stack, group)
-    network = TrainingNetwork(stack, "Network", vpc=stack.node.try_find_child("Vpc"), security_group=given)  # type: ignore[arg-type]
+    network = TrainingNetwork(stack, "Network", vpc=stack.node.try_find_child("Vpc"), security_groups=given and [given])  # type: ignore[arg-type]
     network.allow_encrypted_traffic()
     found = rules(Template.from_stack(stack), direction)
     assert [rule["IpProtocol"] for rule in found] == ["-1", "udp", "50"]
@@ -108,7 +108,7 @@ def test_there_are_no_rules_for_encrypted_traffic_unless_asked() -> None:
 def test_a_security_group_that_was_imported_as_immutable_stays_as_it_is() -> None:
     stack = cdk.Stack()
     group = ec2.SecurityGroup.from_security_group_id(stack, "Given", "sg-1", mutable=False)
-    network = TrainingNetwork.from_vpc(stack, "Network", imported_vpc(stack), security_group=group)
+    network = TrainingNetwork.from_vpc(stack, "Network", imported_vpc(stack), security_groups=[group])
     template = Template.from_stack(stack)
     template.resource_count_is("AWS::EC2::SecurityGroupIngress", 0)
     template.resource_count_is("AWS::EC2::SecurityGroupEgress", 0)
@@ -151,7 +151,7 @@ def test_a_vpc_of_the_account_is_looked_up() -> None:
 def test_a_security_group_of_the_users_goes_with_a_vpc_that_is_looked_up() -> None:
     stack = cdk.Stack(env=cdk.Environment(account="123456789012", region="us-east-1"))
     group = ec2.SecurityGroup.from_security_group_id(stack, "Group", "sg-1")
-    network = TrainingNetwork.from_lookup(stack, "Network", vpc_name="shared", security_group=group)
+    network = TrainingNetwork.from_lookup(stack, "Network", vpc_name="shared", security_groups=[group])
     assert network.vpc_config()["SecurityGroupIds"] == ["sg-1"]
     Template.from_stack(stack).resource_count_is("AWS::EC2::SecurityGroup", 0)
 
@@ -226,7 +226,7 @@ def test_an_endpoint_is_in_one_subnet_of_each_of_the_first_two_zones() -> None:
         for id in ("a-1", "a-2", "b-1", "c-1")
     ]
     selection = ec2.SubnetSelection(subnets=subnets)
-    TrainingNetwork(stack, "Network", vpc=imported_vpc(stack), subnets=selection, endpoints=["sts"])
+    TrainingNetwork(stack, "Network", vpc=imported_vpc(stack), vpc_subnets=selection, endpoints=["sts"])
     [endpoint] = Template.from_stack(stack).find_resources("AWS::EC2::VPCEndpoint").values()
     assert endpoint["Properties"]["SubnetIds"] == ["a-1", "b-1"]
 

@@ -89,11 +89,11 @@ def test_a_misspelt_container_in_a_uri_is_refused(registry: str) -> None:
 @pytest.mark.parametrize("registry", [OF_AWS, "public.ecr.aws/deep-learning-containers"])
 def test_a_misspelt_container_in_a_dockerfile_is_refused(registry: str, tmp_path: Path) -> None:
     folder = dockerfile(tmp_path, f"FROM {registry}/pytorhc:2.13-cpu-amzn2023-sagemaker AS base\nFROM base\n")
-    assert message_of(lambda: TrainingImage(Stack(), "Image", directory=folder)) == (
+    assert message_of(lambda: TrainingImage.from_asset(Stack(), "Image", directory=folder)) == (
         "each FROM of file 'Dockerfile' must name a repository that AWS has for its containers, like 'pytorch', "
         "or unlisted('Dockerfile') where AWS differs by now, got 'pytorhc'"
     )
-    taken = TrainingImage(Stack(), "Image", directory=folder, file=unlisted("Dockerfile"), builder="docker")
+    taken = TrainingImage.from_asset(Stack(), "Image", directory=folder, file=unlisted("Dockerfile"))
     assert taken.base == "pytorhc:2.13-cpu-amzn2023-sagemaker"
 
 
@@ -105,7 +105,7 @@ def test_what_is_no_repositorys_name_in_a_uri_is_refused(repository: str) -> Non
 
 def test_a_container_of_another_registry_may_have_any_name(tmp_path: Path) -> None:
     folder = dockerfile(tmp_path, "FROM 123456789012.dkr.ecr.us-east-1.amazonaws.com/pytorhc:1\n")
-    assert TrainingImage(Stack(), "Image", directory=folder).base == "pytorhc:1"
+    assert TrainingImage.from_asset(Stack(), "Image", directory=folder).base == "pytorhc:1"
     assert TrainingImage.from_dlc(Stack(), "Image", "our-own", "1", account_id="123456789012").base == "our-own:1"
 
 
@@ -160,7 +160,7 @@ def test_an_image_for_gpus_may_be_on_a_group_without_beside_one_with_them() -> N
 def test_an_image_that_is_built_is_for_the_machines_that_its_base_is_for(tmp_path: Path) -> None:
     stack = Stack()
     folder = dockerfile(tmp_path, "FROM public.ecr.aws/deep-learning-containers/pytorch:2.13-cpu-amzn2023-sagemaker\n")
-    stack.workflow(image=TrainingImage(stack, "Image", directory=folder, builder="docker"))
+    stack.workflow(image=TrainingImage.from_asset(stack, "Image", directory=folder))
     assert set(stack.warned()) == {"image-for-other-machines"}
 
 

@@ -138,6 +138,6 @@ def workflow(folder: Path) -> TrainingWorkflow:
         stack,
         "Training",
         job=heterogeneous("data_group"),
-        image=TrainingImage(stack, "Image", directory=str(folder), builder="docker"),
+        image=TrainingImage.from_asset(stack, "Image", directory=str(folder)),
         output=S3Prefix(s3.Bucket(stack, "Bucket"), "models/"),
     )

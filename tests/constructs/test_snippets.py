@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 # By how they begin: who runs those that are no part of a stack, or why nothing can.
 ELSEWHERE = {
     "@pytest.fixture": "tests/clients/test_pytest_plugin.py has such projects",
-    "from cdk_sagemaker_training.client": "tests/end_to_end/test_command_line.py has the client's calls",
+    "from training_jobs import": "tests/end_to_end/test_command_line.py has the client's calls",
     "for batch in loader:  # each batch padded": "the loop to be changed",
     "count = counted(targets)": "tests/training_code/test_loss.py has the function",
     "model = torch.compile(model, fullgraph=True)": "tests/training_code/test_compiled_guard.py has the guard around such a loop",

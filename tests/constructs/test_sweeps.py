@@ -20,8 +20,8 @@ from cdk_sagemaker_training import (
     TextField,
     TrainingSweep,
 )
-from cdk_sagemaker_training.lifecycle import sweep_handler
-from cdk_sagemaker_training.workflow.sweep_values import checked_rows, rules_of
+from cdk_sagemaker_training.handlers import sweep as sweep_handler
+from cdk_sagemaker_training.orchestration.sweep_values import checked_rows, rules_of
 
 FIELDS = {
     "learning_rate": NumberField(0, 1),

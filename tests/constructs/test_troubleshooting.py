@@ -19,7 +19,7 @@ def test_each_message_of_the_page_is_one_of_the_code() -> None:
     rows = re.findall(r"^\| ([^|]*`[^|]*) \|", page, re.MULTILINE)
     quoted = {text for row in rows for text in re.findall(r"`([^`]+)`", row)} - OF_OTHERS - {"public.ecr.aws"}
     assert len(quoted) > 10
-    folders = [ROOT / "constructs", ROOT / "local_account"]
+    folders = [ROOT / name for name in ("constructs", "local_account", "training_jobs")]
     code = "\n".join(file.read_text() for folder in folders for file in folder.rglob("*.py"))
     # A message that is written in two literals is one text.
     joined = re.sub(r'"\n\s*f?"', "", code)

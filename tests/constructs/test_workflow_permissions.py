@@ -4,7 +4,6 @@ import json
 
 from aws_cdk import aws_iam as iam
 from stacks import RenderedWorkflow, UserStack, statements_of
-from test_tuning import tuning
 
 from cdk_sagemaker_training import Grid, NumberField, TrainingPipeline, TrainingRole, TrainingSweep
 
@@ -114,11 +113,10 @@ def test_a_grant_to_the_workflow_is_one_to_its_jobs() -> None:
     assert "bucket/labels/*" in json.dumps(policy)
 
 
-def test_a_grant_to_what_runs_workflows_is_one_to_its_state_machine_and_one_to_a_tuning_is_one_to_its_jobs() -> None:
+def test_a_grant_to_what_runs_workflows_is_one_to_its_state_machine() -> None:
     stack = UserStack()
     workflow = stack.workflow(input_fields={"rate": NumberField(0, 1)})
     grantees = {
-        "TuningRole": tuning(stack),
         "PipelineStateMachineRole": TrainingPipeline(stack, "Pipeline", steps=[workflow]),
         "SweepStateMachineRole": TrainingSweep(
             stack,

@@ -28,7 +28,7 @@ workflow = TrainingWorkflow(
     stack,
     "Training",
     job=DataParallelJob(InstanceGroup("ml.m5.large", 2)),
-    image=TrainingImage(stack, "Image", directory=str(Path(__file__).parent / "a_quick_job")),
+    image=TrainingImage.from_asset(stack, "Image", directory=str(Path(__file__).parent / "a_quick_job")),
     channels={"letters": FsxLustreChannel(files)},
     output=S3Prefix(bucket, "models/"),
     checkpoints=S3Prefix(bucket, "checkpoints/"),

@@ -80,7 +80,7 @@ class Counting(cdk.Stack):
     def __init__(self, app: cdk.App) -> None:
         super().__init__(app, "Counting")
         bucket = s3.Bucket(self, "Bucket", removal_policy=cdk.RemovalPolicy.DESTROY)
-        image = TrainingImage(self, "Image", directory=str(A_COUNTING_JOB))
+        image = TrainingImage.from_asset(self, "Image", directory=str(A_COUNTING_JOB))
         again = Retry(attempts=25, first_wait=5, backoff=1)
         causes = (Cause.THROTTLED, Cause.SERVICE_ERROR, Cause.QUOTA, Cause.CAPACITY, Cause.HOST_LOST)
         for name in (*WORKFLOWS, "Preferring"):

@@ -46,7 +46,7 @@ class BuiltFromADirectory(cdk.Stack):
         workflow = TrainingWorkflow(
             self,
             "Workflow",
-            image=TrainingImage(
+            image=TrainingImage.from_codebuild(
                 self,
                 "Image",
                 directory=str(context),

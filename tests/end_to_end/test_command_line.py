@@ -1,4 +1,4 @@
-"""`cdk_sagemaker_training.client` and the command line over it, on one deployed stack and its executions."""
+"""The client of `training_jobs` and the command line over it, on one deployed stack and its executions."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from deployed import Deployed, wait_until
 from terminal import Terminal
 from two_workflows import FOREVER, TwoWorkflows
 
-from cdk_sagemaker_training.adopt import Adopted
-from cdk_sagemaker_training.adopt.from_job import request_of_job
-from cdk_sagemaker_training.cli.main import main
-from cdk_sagemaker_training.client import Account, Execution, Job, NotFoundError, TrainingError
 from sagemaker_local_account.faults import Throttling
+from training_jobs import Account, Execution, Job, NotFoundError, TrainingError
+from training_jobs.adopt import Adopted
+from training_jobs.adopt.from_job import request_of_job
+from training_jobs.cli.main import main
 
 COMMAND = str(Path(sys.prefix) / "bin" / "training-jobs")
 

@@ -56,7 +56,7 @@ class Compiled(cdk.Stack):
         super().__init__(app, id)
         bucket = s3.Bucket(self, "Bucket", removal_policy=cdk.RemovalPolicy.DESTROY)
         cdk.CfnOutput(self, "BucketName", value=bucket.bucket_name)
-        built = TrainingImage(self, "Image", directory=training_code_path(), builder="docker", **image)
+        built = TrainingImage.from_asset(self, "Image", directory=training_code_path(), **image)
         for name, props in jobs.items():
             workflow = TrainingWorkflow(
                 self,

@@ -36,7 +36,7 @@ class Running(cdk.Stack):
         super().__init__(app, "Running")
         bucket = s3.Bucket(self, "Bucket", removal_policy=cdk.RemovalPolicy.DESTROY, auto_delete_objects=True)
         with a_users_job() as context:
-            image = TrainingImage(self, "Image", directory=context, builder="docker")
+            image = TrainingImage.from_asset(self, "Image", directory=context)
         network = TrainingNetwork(self, "Network", max_azs=1)
         for name, retain_jobs in workflows.items():
             workflow = TrainingWorkflow(

@@ -55,7 +55,7 @@ class Executions(cdk.Stack):
         self.bucket = s3.Bucket(self, "Bucket", removal_policy=cdk.RemovalPolicy.DESTROY)
         with a_users_job() as folder:
             self.image, self.pytorch = (
-                TrainingImage(self, id, directory=folder, file=file, builder="docker")
+                TrainingImage.from_asset(self, id, directory=folder, file=file)
                 for id, file in (("Image", "Dockerfile"), ("PyTorchImage", "pytorch.Dockerfile"))
             )
             container = TrainingImage.from_dlc(self, "Container", "pytorch", "2.13-cpu-amzn2023-sagemaker")

@@ -47,7 +47,7 @@ class Stepping(cdk.Stack):
     def __init__(self, app: cdk.App) -> None:
         super().__init__(app, "Stepping")
         bucket = s3.Bucket(self, "Bucket", removal_policy=cdk.RemovalPolicy.DESTROY)
-        image = TrainingImage(self, "Image", directory=str(A_STEPPING_JOB))
+        image = TrainingImage.from_asset(self, "Image", directory=str(A_STEPPING_JOB))
         cdk.CfnOutput(self, "BucketName", value=bucket.bucket_name)
         spot = {"environment": {"STEPS": "80"}, "max_runtime": cdk.Duration.seconds(60)}
         checkpoints = S3Prefix(bucket, "checkpoints/")

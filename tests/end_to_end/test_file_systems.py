@@ -64,7 +64,7 @@ class OnFiles(cdk.Stack):
             self,
             "Training",
             job=DataParallelJob(InstanceGroup("ml.m5.xlarge", 2)),
-            image=TrainingImage(self, "Image", directory=str(Path(__file__).parent / "a_job_on_files")),
+            image=TrainingImage.from_asset(self, "Image", directory=str(Path(__file__).parent / "a_job_on_files")),
             channels={"letters": FsxLustreChannel(letters), "shared": EfsChannel(shared, read_only=False)},
             output=S3Prefix(bucket, "models/"),
             output_key=keys["Output"],

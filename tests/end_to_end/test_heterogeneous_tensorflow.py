@@ -46,12 +46,11 @@ class Digits(cdk.Stack):
     def __init__(self, app: cdk.App) -> None:
         super().__init__(app, "TensorFlowDigits", env=cdk.Environment(account="123456789012", region="us-east-1"))
         bucket = s3.Bucket(self, "Bucket", removal_policy=cdk.RemovalPolicy.DESTROY)
-        image = TrainingImage(
+        image = TrainingImage.from_asset(
             self,
             "Image",
             directory=training_code_path(),
             file="heterogeneous/tensorflow/Dockerfile",
-            builder="docker",
         )
         for name, job, hyperparameters in (
             ("TwoAndTwo", JOB, LONG),

@@ -30,7 +30,7 @@ from cdk_sagemaker_training import (
     TrainingWorkflow,
     training_code_path,
 )
-from cdk_sagemaker_training.cli.apps import write_app
+from training_jobs.cli.apps import write_app
 
 pytestmark = pytest.mark.soak  # PyTorch and transformers start in six processes
 TWO_DEVICES = "ml.g7e.12xlarge"
@@ -45,10 +45,10 @@ class HuggingFace(cdk.Stack):
         super().__init__(app, "HuggingFace")
         self.bucket = s3.Bucket(self, "Bucket", removal_policy=cdk.RemovalPolicy.DESTROY)
         cdk.CfnOutput(self, "BucketName", value=self.bucket.bucket_name)
-        ours = TrainingImage(
-            self, "Ours", directory=training_code_path(), file="model_parallel/huggingface/Dockerfile", builder="docker"
+        ours = TrainingImage.from_asset(
+            self, "Ours", directory=training_code_path(), file="model_parallel/huggingface/Dockerfile"
         )
-        theirs = TrainingImage(self, "Theirs", directory=str(Path(__file__).parent / "a_trainer_job"), builder="docker")
+        theirs = TrainingImage.from_asset(self, "Theirs", directory=str(Path(__file__).parent / "a_trainer_job"))
         for name, props in {
             "Llama": {
                 "job": ModelParallelJob(InstanceGroup(TWO_DEVICES, 2), NativeParallelism(data_shard=2, tensor=2)),

@@ -48,8 +48,8 @@ class Parallel(cdk.Stack):
         super().__init__(app, "Parallel")
         self.bucket = s3.Bucket(self, "Bucket", removal_policy=cdk.RemovalPolicy.DESTROY)
         cdk.CfnOutput(self, "BucketName", value=self.bucket.bucket_name)
-        image = TrainingImage(
-            self, "Image", directory=training_code_path(), file="model_parallel/Dockerfile", builder="docker"
+        image = TrainingImage.from_asset(
+            self, "Image", directory=training_code_path(), file="model_parallel/Dockerfile"
         )
         divided = ModelParallelJob(InstanceGroup(TWO_DEVICES, 2), NativeParallelism(data_shard=2, tensor=2))
         for name, job in {
@@ -74,7 +74,7 @@ class Parallel(cdk.Stack):
             spot=Spot(S3Prefix(self.bucket, "spot/"), max_wait=cdk.Duration.hours(2)),
         )
         mpi = DataParallelJob(InstanceGroup(TWO_DEVICES), launcher=Mpi())
-        mpi_image = TrainingImage(self, "MpiImage", directory=str(AN_MPI_JOB), builder="docker")
+        mpi_image = TrainingImage.from_asset(self, "MpiImage", directory=str(AN_MPI_JOB))
         self.workflow("Mpi", job=mpi, image=mpi_image)
 
     def workflow(self, name: str, **props: Any) -> None:

@@ -54,7 +54,7 @@ class Quick(cdk.Stack):
         super().__init__(app, "Quick")
         key = kms.Key(self, "Key", removal_policy=cdk.RemovalPolicy.DESTROY)
         bucket = s3.Bucket(self, "Bucket", encryption_key=key, removal_policy=cdk.RemovalPolicy.DESTROY)
-        image = TrainingImage(self, "Image", directory=str(A_QUICK_JOB))
+        image = TrainingImage.from_asset(self, "Image", directory=str(A_QUICK_JOB))
         assert image.asset is not None
         # The same image by URIs: one of parts that the template puts together, and one that nothing but the deployment has.
         place = f"123456789012.dkr.ecr.us-east-1.amazonaws.com/{BOOTSTRAPPED}:{image.asset.asset_hash}"

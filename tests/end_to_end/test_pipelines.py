@@ -39,7 +39,7 @@ class Pipelines(cdk.Stack):
     def __init__(self, app: cdk.App) -> None:
         super().__init__(app, "Pipelines")
         bucket = s3.Bucket(self, "Bucket", removal_policy=cdk.RemovalPolicy.DESTROY)
-        image = TrainingImage(self, "Image", directory=str(A_MEASURED_JOB))
+        image = TrainingImage.from_asset(self, "Image", directory=str(A_MEASURED_JOB))
         group = sagemaker.CfnModelPackageGroup(self, "Group", model_package_group_name=GROUP)
         topic, asked = sns.Topic(self, "Topic"), sqs.Queue(self, "Asked")
         topic.add_subscription(subscriptions.SqsSubscription(asked, raw_message_delivery=True))

@@ -38,7 +38,7 @@ class Queued(cdk.Stack):
     def __init__(self, app: cdk.App, id: str = "Queued") -> None:
         super().__init__(app, id)
         self.bucket = s3.Bucket(self, "Bucket", removal_policy=cdk.RemovalPolicy.DESTROY, auto_delete_objects=True)
-        self.image = TrainingImage(self, "Image", directory=str(A_FAILING_JOB))
+        self.image = TrainingImage.from_asset(self, "Image", directory=str(A_FAILING_JOB))
         self.add("Line", TrainingQueue(self, "Queue", capacity=1))
         shared = TrainingQueue(self, "Shared", capacity=1, shares={**TEAMS, "others": 1})
         for name in (*TEAMS, "others"):

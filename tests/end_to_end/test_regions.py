@@ -47,7 +47,7 @@ class InEurope(cdk.Stack):
             'ENTRYPOINT ["sh", "-ec", "echo trains in $AWS_REGION; echo model > /opt/ml/model/model.txt"]\n'
         )
         bucket = s3.Bucket(self, "Bucket", removal_policy=cdk.RemovalPolicy.DESTROY)
-        image = TrainingImage(self, "Image", directory=str(folder), builder="docker")
+        image = TrainingImage.from_asset(self, "Image", directory=str(folder))
         queue = sqs.Queue(self, "Queue")
         rule = events.Rule(self, "Rule", event_pattern=events.EventPattern(source=["aws.sagemaker", "aws.states"]))
         rule.add_target(targets.SqsQueue(queue))

@@ -52,7 +52,7 @@ class Retried(cdk.Stack):
     def __init__(self, app: cdk.App) -> None:
         super().__init__(app, "Retried")
         bucket = s3.Bucket(self, "Bucket", removal_policy=cdk.RemovalPolicy.DESTROY)
-        image = TrainingImage(self, "Image", directory=str(A_FAILING_JOB))
+        image = TrainingImage.from_asset(self, "Image", directory=str(A_FAILING_JOB))
         topic, told = sns.Topic(self, "Topic"), sqs.Queue(self, "Told")
         topic.add_subscription(subscriptions.SqsSubscription(told, raw_message_delivery=True))
         cdk.CfnOutput(self, "ToldUrl", value=told.queue_url)

@@ -44,7 +44,7 @@ class Sweeps(cdk.Stack):
             self,
             "Training",
             job=DataParallelJob(InstanceGroup("ml.m5.xlarge", sfn.JsonPath.number_at("$.machines"))),
-            image=TrainingImage(self, "Image", directory=str(A_SWEPT_JOB)),
+            image=TrainingImage.from_asset(self, "Image", directory=str(A_SWEPT_JOB)),
             output=S3Prefix(bucket, "models/"),
             environment={"LEARNING_RATE": sfn.JsonPath.format("{}", sfn.JsonPath.string_at("$.learning_rate"))},
             metric_definitions={"loss": "loss=([0-9.]+)"},

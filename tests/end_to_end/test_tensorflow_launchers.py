@@ -30,12 +30,11 @@ class Spirals(cdk.Stack):
     def __init__(self, app: cdk.App) -> None:
         super().__init__(app, "TensorFlowLaunchers", env=cdk.Environment(account="123456789012", region="us-east-1"))
         bucket = s3.Bucket(self, "Bucket", removal_policy=cdk.RemovalPolicy.DESTROY)
-        image = TrainingImage(
+        image = TrainingImage.from_asset(
             self,
             "Image",
             directory=training_code_path(),
             file="data_parallel/tensorflow/Dockerfile",
-            builder="docker",
         )
         for name, (launcher, script) in LAUNCHERS.items():
             workflow = TrainingWorkflow(

@@ -52,7 +52,7 @@ class Trainings(cdk.Stack):
     ) -> None:
         super().__init__(app, id, env=cdk.Environment(account="123456789012", region="us-east-1"))
         bucket = s3.Bucket(self, "Bucket", removal_policy=cdk.RemovalPolicy.DESTROY)
-        image = TrainingImage(self, "Image", directory=training_code_path(), file=file, builder="docker")
+        image = TrainingImage.from_asset(self, "Image", directory=training_code_path(), file=file)
         spot = Spot(S3Prefix(bucket, "checkpoints/"), max_wait=cdk.Duration.days(2))
         for name, hyperparameters in workflows.items():
             workflow = TrainingWorkflow(

@@ -30,7 +30,7 @@ class TwoJobs(cdk.Stack):
     def __init__(self, app: cdk.App) -> None:
         super().__init__(app, "TwoJobs", env=cdk.Environment(account="123456789012", region="us-east-1"))
         bucket = s3.Bucket(self, "Bucket", removal_policy=cdk.RemovalPolicy.DESTROY)
-        image = TrainingImage(self, "Image", directory=str(A_COMPILING_JOB))
+        image = TrainingImage.from_asset(self, "Image", directory=str(A_COMPILING_JOB))
         cdk.CfnOutput(self, "BucketName", value=bucket.bucket_name)
         for integration in ("sync", "poll"):
             for trial in ("trial", "fail"):

@@ -28,7 +28,7 @@ class TwoWorkflows(cdk.Stack):
         super().__init__(app, "Logging")
         bucket = s3.Bucket(self, "Bucket")
         steps = {"steps": sfn.JsonPath.string_at("$.steps")}
-        image = TrainingImage(self, "Image", directory=str(A_LOGGING_JOB), builder="docker")
+        image = TrainingImage.from_asset(self, "Image", directory=str(A_LOGGING_JOB))
         TrainingWorkflow(
             self,
             "Training",

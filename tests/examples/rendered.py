@@ -33,8 +33,8 @@ def resolved(value: Any) -> Any:
         match function:
             case "Ref":
                 return PSEUDO_PARAMETERS.get(argument, f"{{{argument}}}")
-            case "Fn::GetAtt":
-                return f"{{{'.'.join(argument)}}}"
+            case "Fn::GetAtt" | "Fn::FindInMap":
+                return f"{{{'.'.join(resolved(argument))}}}"
             case "Fn::Join":
                 return argument[0].join(resolved(argument[1]))
             case "Fn::Sub":

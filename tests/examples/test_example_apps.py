@@ -18,8 +18,8 @@ from typing import Any
 import aws_cdk as cdk
 import pytest
 from aws_cdk.assertions import Template
+from rendered import create_requests
 
-from cdk_sagemaker_training.upgrades.assembly import Stack
 from sagemaker_local_account.pytest_plugin import AccountUnderTest, Execution
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -46,13 +46,11 @@ def synthesized(name: str) -> cdk.Stack:
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "accounts"])
 def test_an_example_creates_a_job_in_the_bucket_of_its_stack(name: str) -> None:
-    [jobs] = Stack(name, Template.from_stack(synthesized(name)).to_json()).requests().values()
-    [request] = jobs.values()
-    groups = [path for path in request if path.endswith("InstanceGroupName")]
-    types = {path: value for path, value in request.items() if path.endswith("InstanceType")}
-    machines = {request[path]: types[path.replace("GroupName", "Type")] for path in groups}
-    assert (machines or dict.fromkeys([""], *types.values())) == MACHINES[name]
-    assert "/models/" in request["OutputDataConfig.S3OutputPath"]
+    [request] = create_requests(Template.from_stack(synthesized(name)).to_json()).values()
+    machines = request["ResourceConfig"]
+    groups = machines.get("InstanceGroups") or [machines]
+    assert {group.get("InstanceGroupName", ""): group["InstanceType"] for group in groups} == MACHINES[name]
+    assert "/models/" in request["OutputDataConfig"]["S3OutputPath"]
 
 
 def test_the_accounts_example_deploys_each_stage_to_its_own_account_and_region() -> None:

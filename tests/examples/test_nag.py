@@ -1,8 +1,8 @@
-"""cdk-nag's pack AwsSolutions on the example stacks, and on one with the parts that these do not have."""
+"""cdk-nag's packs on the default workflow; AwsSolutions on the example stacks, and on one with the parts that these lack."""
 
 import importlib.util
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -17,7 +17,14 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sns as sns
 from aws_cdk import aws_stepfunctions as sfn
-from cdk_nag import AwsSolutionsChecks
+from aws_cdk.assertions import Template
+from cdk_nag import (
+    AwsSolutionsChecks,
+    HIPAASecurityChecks,
+    NIST80053R5Checks,
+    PCIDSS321Checks,
+    ServerlessChecks,
+)
 from constructs import Construct
 from rendered import OF_CDKS_WAY, linted
 
@@ -54,8 +61,10 @@ from cdk_sagemaker_training import (
     TrainingWorkflow,
     default_retries,
 )
+from cdk_sagemaker_training.core.nag import ACKNOWLEDGED
 
 ROOT = Path(__file__).parents[2]
+PACKS = (AwsSolutionsChecks, HIPAASecurityChecks, NIST80053R5Checks, PCIDSS321Checks, ServerlessChecks)
 RECOMMENDED = json.loads((ROOT / "cdk.json").read_text())["context"]
 
 
@@ -77,13 +86,18 @@ def example_stacks() -> dict[str, Callable[[cdk.App, str], cdk.Stack]]:
 
 
 def findings(
-    stack: Callable[[cdk.App, str], Construct], out: Path, *, recommended: bool = True, validated: bool = False
+    stack: Callable[[cdk.App, str], Construct],
+    out: Path,
+    *,
+    recommended: bool = True,
+    validated: bool = False,
+    packs: Sequence[Any] = (AwsSolutionsChecks,),
 ) -> dict[str, list[str]]:
-    """What cdk-nag finds in a stack, and CDK's validator where it is ``validated``: the constructs by the rule."""
+    """What packs of cdk-nag find in a stack, and CDK's validator where it is ``validated``: the constructs by the rule."""
     app = cdk.App(
         outdir=str(out), builtin_cloud_formation_validation=validated, context=RECOMMENDED if recommended else None
     )
-    cdk.Validations.of(app).add_plugins(AwsSolutionsChecks(app))
+    cdk.Validations.of(app).add_plugins(*(pack(app) for pack in packs))
     stack(app, "Stack")
     try:
         app.synth()
@@ -110,13 +124,30 @@ class Everything(cdk.Stack):
             self,
             "Training",
             job=DataParallelJob(InstanceGroup("ml.p4d.24xlarge", 2)),
-            image=TrainingImage(self, "Image", directory=str(ROOT / "training_code"), file="heterogeneous/Dockerfile"),
+            image=TrainingImage.from_codebuild(
+                self, "Image", directory=str(ROOT / "training_code"), file="heterogeneous/Dockerfile"
+            ),
             channels={"images": FsxLustreChannel(files)},
             output=S3Prefix(self.bucket, "models/"),
             checkpoints=S3Prefix(self.bucket, "checkpoints/"),
             network=network,
             inter_container_encryption=True,
             attempts=3,  # too long for one execution to poll
+        )
+
+
+class Plain(cdk.Stack):
+    """A workflow with what it needs at least, a bucket, and a network."""
+
+    def __init__(self, app: cdk.App, id: str) -> None:
+        super().__init__(app, id)
+        self.workflow = TrainingWorkflow(
+            self,
+            "Training",
+            job=DataParallelJob(InstanceGroup("ml.g5.xlarge")),
+            image=TrainingImage.from_dlc(self, "Image", "pytorch-training", "2.6.0-gpu-py312"),
+            output=S3Prefix(TrainingBucket(self, "Bucket"), "models/"),
+            network=TrainingNetwork(self, "Network"),
         )
 
 
@@ -128,7 +159,7 @@ class Members(cdk.Stack):
         bucket = s3.Bucket.from_bucket_name(self, "Bucket", "data")
         keys = [kms.Key(self, name, enable_key_rotation=True) for name in ("OutputKey", "VolumeKey")]
         group = ec2.SecurityGroup.from_security_group_id(self, "Group", "sg-1")
-        network = TrainingNetwork(self, "Network", security_group=group)
+        network = TrainingNetwork(self, "Network", security_groups=[group])
         credentials = lambda_.Function.from_function_attributes(
             self, "Credentials", function_arn=f"arn:aws:lambda:{self.region}:{self.account}:function:credentials"
         )
@@ -178,7 +209,9 @@ class Managed(cdk.Stack):
             alternatives=[DataParallelJob(InstanceGroup("ml.g5.48xlarge", 4))],
             budget=Budget(hours=48),
             stop_when=[Silence(), MetricLimit("loss", above=10.0)],
-            notify=[sns.Topic(self, "Topic", enforce_ssl=True)],
+            notify=[
+                sns.Topic(self, "Topic", enforce_ssl=True, master_key=kms.Key(self, "Key", enable_key_rotation=True))
+            ],
             hyperparameters={"note": sfn.JsonPath.string_at("$.note")},
             input_fields={"note": TextField()},
         )
@@ -202,6 +235,22 @@ class WithWildcards(Everything):
         assert isinstance(self.workflow.role, TrainingRole)
         self.workflow.role.role.add_to_principal_policy(anything)
         self.workflow.state_machine.add_to_role_policy(anything)
+
+
+class PlainWithMore(Plain):
+    """The same, with a bucket and a function as CDK makes them."""
+
+    def __init__(self, app: cdk.App, id: str) -> None:
+        super().__init__(app, id)
+        s3.Bucket(self, "Own")
+        lambda_.CfnFunction(
+            self,
+            "Function",
+            code=lambda_.CfnFunction.CodeProperty(zip_file="pass"),
+            handler="index.handler",
+            role="arn:aws:iam::123456789012:role/own",
+            runtime="python3.9",
+        )
 
 
 class Bare(cdk.Stack):
@@ -254,6 +303,34 @@ class Piping(cdk.Stack):
         register = RegisterModel(self, "Register", second, group="digits", metrics=["accuracy"])
         approval = Approval(self, "Release", topic=topic)
         TrainingPipeline(self, "Pipeline", steps=[first, gate, second, approval, register])
+
+
+@pytest.mark.parametrize("pack", PACKS)
+def test_a_pack_finds_nothing_in_the_default_workflow(pack: Any, tmp_path: Path) -> None:
+    assert findings(Plain, tmp_path, packs=[pack]) == {}
+
+
+@pytest.mark.parametrize("pack", PACKS)
+def test_a_pack_finds_what_a_function_and_a_bucket_of_the_user_lack_beside_a_workflow(
+    pack: Any, tmp_path: Path
+) -> None:
+    found = findings(PlainWithMore, tmp_path, packs=[pack])
+    assert found
+    assert {path for paths in found.values() for path in paths} <= {"Stack/Own/Resource", "Stack/Function"}
+
+
+@pytest.mark.parametrize("stack", [Everything, Managed, Piping])
+def test_no_pack_finds_anything_in_a_stack_with_more_parts(stack: type[cdk.Stack], tmp_path: Path) -> None:
+    assert findings(stack, tmp_path, packs=PACKS) == {}
+
+
+def test_each_finding_that_is_suppressed_has_a_reason() -> None:
+    stack = Plain(cdk.App(), "Stack")
+    Template.from_stack(stack)  # which has the suppressions of permissions added
+    entries = [entry for child in stack.node.find_all() for entry in child.node.metadata if entry.type == ACKNOWLEDGED]
+    suppressed = {rule: reason for entry in entries for rule, reason in entry.data.items()}
+    assert "NIST.800.53.R5-LambdaInsideVPC" in suppressed
+    assert [rule for rule, reason in suppressed.items() if len(reason.split()) < 4] == []
 
 
 @pytest.mark.parametrize("name", example_stacks())

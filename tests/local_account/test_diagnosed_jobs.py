@@ -20,9 +20,9 @@ from diagnosed_jobs import CASES, Case
 from running_account import Running
 from test_training_jobs import Jobs, channel, groups
 
-from cdk_sagemaker_training.cli.main import main
-from cdk_sagemaker_training.client.utilization import NAMESPACE
 from sagemaker_local_account.images.image_store import ImageStore
+from training_jobs.cli.main import main
+from training_jobs.client.utilization import NAMESPACE
 
 
 @pytest.fixture(scope="module")

@@ -11,12 +11,14 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 ROOT = Path(__file__).parents[2]
-CONSTRUCTS, LOCAL_ACCOUNT = (
-    tomllib.loads((folder / "pyproject.toml").read_text())["project"] for folder in (ROOT, ROOT / "local_account")
-)
+PROJECTS = CONSTRUCTS, TRAINING_JOBS, LOCAL_ACCOUNT = [
+    tomllib.loads((ROOT / folder / "pyproject.toml").read_text())["project"]
+    for folder in ("", "training_jobs", "local_account")
+]
+NAMES = [project["name"] for project in PROJECTS]
 
 
-@pytest.mark.parametrize("project", [CONSTRUCTS, LOCAL_ACCOUNT], ids=["constructs", "local account"])
+@pytest.mark.parametrize("project", PROJECTS, ids=NAMES)
 def test_the_tests_run_with_versions_that_the_wheels_take(project: dict[str, Any]) -> None:
     """`make matrix` has the lowest and the newest."""
     lines = (ROOT / "requirements.txt").read_text().splitlines()
@@ -26,6 +28,7 @@ def test_the_tests_run_with_versions_that_the_wheels_take(project: dict[str, Any
     refused = [
         one.name
         for one in map(Requirement, project["dependencies"])
+        if one.name not in NAMES
         for pin in pinned[canonicalize_name(one.name)]
         if not one.specifier.contains(pin.version)
     ]
@@ -60,7 +63,7 @@ def test_the_lowest_aws_cdk_lib_that_the_wheel_takes_is_one_with_which_the_tests
     assert ["passed"] * 3 in [checks[:3] for _, which, _, *checks in tried() if which == "lowest"]
 
 
-@pytest.mark.parametrize("project", [CONSTRUCTS, LOCAL_ACCOUNT], ids=["constructs", "local account"])
+@pytest.mark.parametrize("project", PROJECTS, ids=NAMES)
 def test_each_python_that_a_package_names_has_passed_every_check(project: dict[str, Any]) -> None:
     named = {one.rpartition(" ")[2] for one in project["classifiers"] if "Python :: 3." in one}
     passed = {python.rpartition(".")[0] for python, _, _, *checks in tried() if set(checks) == {"passed"}}
@@ -73,19 +76,30 @@ def test_the_local_account_takes_the_one_moto_that_the_tests_run_with() -> None:
     assert taken == [f"=={pinned}"]
 
 
-def test_both_distributions_have_one_version_and_licence_and_the_extra_local_takes_it() -> None:
-    assert CONSTRUCTS["optional-dependencies"]["local"] == [f"sagemaker-local-account=={CONSTRUCTS['version']}"]
-    assert [LOCAL_ACCOUNT[key] for key in ("version", "requires-python")] == [
-        CONSTRUCTS[key] for key in ("version", "requires-python")
-    ]
-    assert (ROOT / "local_account" / "LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
+def test_the_distributions_have_one_version_and_licence_and_require_each_other_in_it() -> None:
+    version = CONSTRUCTS["version"]
+    assert [one["version"] for one in PROJECTS] == [version] * 3
+    assert len({one["requires-python"] for one in PROJECTS}) == 1
+    for project in (CONSTRUCTS, TRAINING_JOBS):
+        assert project["optional-dependencies"]["local"] == [f"sagemaker-local-account=={version}"]
+    required = {one["name"]: [it for it in one["dependencies"] if Requirement(it).name in NAMES] for one in PROJECTS}
+    assert required == {
+        "cdk-sagemaker-training": [f"training-jobs=={version}"],
+        "training-jobs": [],
+        "sagemaker-local-account": [],
+    }
+    for folder in ("local_account", "training_jobs"):
+        assert (ROOT / folder / "LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
 
 
-def test_what_both_distributions_require_they_require_in_the_same_versions() -> None:
-    bounds = [dict(map(bounds_of, one["dependencies"])) for one in (CONSTRUCTS, LOCAL_ACCOUNT)]
-    shared = bounds[0].keys() & bounds[1].keys()
-    assert "boto3" in shared
-    assert {name: bounds[0][name] for name in shared} == {name: bounds[1][name] for name in shared}
+def test_the_command_line_requires_neither_the_cdk_nor_node() -> None:
+    assert {Requirement(one).name for one in TRAINING_JOBS["dependencies"]} == {"boto3", "botocore", "rich", "typer"}
+
+
+def test_what_several_distributions_require_they_require_in_the_same_versions() -> None:
+    bounds = [bounds_of(requirement) for one in PROJECTS for requirement in one["dependencies"]]
+    assert len(dict(bounds)) < len(bounds)
+    assert len({*bounds}) == len(dict(bounds))
 
 
 def bounds_of(requirement: str) -> tuple[str, str]:

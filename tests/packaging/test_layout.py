@@ -10,8 +10,10 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 PACKAGES = {
     "cdk_sagemaker_training": ROOT / "constructs" / "cdk_sagemaker_training",
+    "training_jobs": ROOT / "training_jobs" / "training_jobs",
     "sagemaker_local_account": ROOT / "local_account" / "sagemaker_local_account",
 }
+CDK = ("aws_cdk", "constructs", "jsii")
 SECTIONS = ["Config", "Data", "Model", "Step", "Run"]  # of each train.py, in this order
 
 
@@ -20,7 +22,7 @@ def folders(package: str) -> set[str]:
     return {".".join((package, *path.parent.relative_to(root).parts)) for path in root.rglob("*.py")}
 
 
-def test_the_training_code_imports_neither_package() -> None:
+def test_the_training_code_imports_none_of_the_packages() -> None:
     importers = [
         path.relative_to(ROOT)
         for path in (ROOT / "training_code").rglob("*.py")
@@ -63,8 +65,29 @@ def test_what_training_loops_share_can_be_read_in_1100_lines_and_each_script_in_
     assert lines[ROOT / "training_code" / "model_parallel" / "huggingface" / "train.py"] <= 150
 
 
+def test_every_module_of_the_command_line_imports_without_the_cdk_the_constructs_and_moto() -> None:
+    program = f"""
+import importlib, pkgutil, sys
+sys.modules |= dict.fromkeys({[*CDK, "cdk_sagemaker_training", "moto", "sagemaker_local_account"]})
+import training_jobs
+for module in pkgutil.walk_packages(training_jobs.__path__, "training_jobs."):
+    print(importlib.import_module(module.name).__name__)
+"""
+    imported = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    assert {name.rpartition(".")[0] for name in imported.split()} | {*imported.split()} >= folders("training_jobs")
+
+
+def test_the_constructs_import_nothing_of_the_command_line_but_the_facts() -> None:
+    program = "import sys; from cdk_sagemaker_training import *; print(*sys.modules)"
+    imported = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    assert {*CDK} <= {*imported.split()}
+    assert {*imported.split()} & {"boto3", "botocore", "rich", "typer"} == set()
+    ours = {name for name in imported.split() if name.startswith("training_jobs")}
+    assert {name for name in ours if not name.startswith("training_jobs.facts")} == {"training_jobs"}
+
+
 def test_the_wheel_of_the_constructs_has_every_folder() -> None:
-    """setuptools finds those of the local account itself."""
+    """setuptools finds those of the other two itself."""
     named = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
     assert {*named} - {"cdk_sagemaker_training.training_code"} == folders("cdk_sagemaker_training")
 

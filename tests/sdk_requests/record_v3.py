@@ -10,8 +10,8 @@ from typing import Any
 
 from jobs_v3 import CASES
 
-from cdk_sagemaker_training.adopt.from_sdk import request_of_script
-from cdk_sagemaker_training.client.errors import TrainingError
+from training_jobs.adopt.from_sdk import request_of_script
+from training_jobs.client.errors import TrainingError
 
 HERE = Path(__file__).parent
 VERSION = "from importlib.metadata import version; print('sagemaker-train', version('sagemaker-train'))"

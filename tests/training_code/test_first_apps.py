@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from preloaded import start
 
-from cdk_sagemaker_training.cli.apps import APPS, write_app
+from training_jobs.cli.apps import APPS, write_app
 
 READ = {
     "compiled": "from text import Text; read = Text(folder, 128)",

@@ -108,7 +108,7 @@ def test_steps_reuse_the_memory_that_those_before_freed(tmp_path: Path) -> None:
 
 
 def test_what_plan_reads_goes_to_a_file(tmp_path: Path) -> None:
-    from cdk_sagemaker_training.planning.measurement import read_measurement
+    from training_jobs.planning.measurement import read_measurement
 
     code, printed, errors = measured(tmp_path, LOADER.replace("{base}", "IterableDataset"), "--to", "measured.json")
     assert (code, printed.splitlines()[1]) == (0, "batch         8 samples of 56 bytes")

@@ -49,11 +49,12 @@ class Repositories:
     arn: str
     name: str | None
 
-    def grant_pull(self, grantee: iam.IGrantable) -> None:
+    def grant_pull(self, grantee: iam.IGrantable) -> iam.Grant:
         """Allow ``grantee`` to pull images, with the actions of CDK's ``Repository.grant_pull``."""
         pull = ["ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"]
-        iam.Grant.add_to_principal(grantee=grantee, actions=pull, resource_arns=[self.arn])
-        iam.Grant.add_to_principal(grantee=grantee, actions=["ecr:GetAuthorizationToken"], resource_arns=["*"])
+        grant = iam.Grant.add_to_principal(grantee=grantee, actions=pull, resource_arns=[self.arn])
+        login = iam.Grant.add_to_principal(grantee=grantee, actions=["ecr:GetAuthorizationToken"], resource_arns=["*"])
+        return grant.combine(login)
 
 
 def repository_arn(stack: Stack, place: re.Match[str]) -> str:

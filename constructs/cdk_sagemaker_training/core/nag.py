@@ -1,4 +1,4 @@
-"""cdk-nag suppressions and their justification, for the rules of the pack AwsSolutions.
+"""cdk-nag suppressions and their justification, for the rules of its packs.
 
 Suppressions of findings on permissions contain the resource, like `AwsSolutions-IAM5[Resource::*]`, so that a permission that a
 user adds to a role of this library is still reported.
@@ -14,6 +14,8 @@ from aws_cdk import Stack
 from aws_cdk import aws_iam as iam
 from constructs import IConstruct, IValidation
 
+# The packs whose rules have the same names: NIST.800.53.R5-LambdaDLQ, HIPAA.Security-LambdaDLQ and so on.
+_COMPLIANCE_PACKS = ("NIST.800.53.R5", "HIPAA.Security", "PCI.DSS.321")
 # The justification of each suppressed finding, by the id of the finding.
 Reasons = Mapping[str, str]
 # `Validations.ACKNOWLEDGED_RULES_METADATA_KEY`, which aws-cdk-lib has since 2.257.
@@ -29,6 +31,30 @@ def acknowledge(scope: IConstruct, reasons: Reasons) -> None:
     """
     # The same metadata as `Validations.acknowledge` writes, without its search of the whole tree for a warning of that id.
     scope.node.add_metadata(ACKNOWLEDGED, dict(reasons))
+
+
+def compliance_reasons(reasons: Reasons) -> Reasons:
+    """Return justifications for the rules of the packs NIST 800-53 R5, HIPAA Security and PCI DSS 3.2.1.
+
+    Args:
+        reasons: The justifications by the rules' names without that of the pack, such as ``LambdaDLQ``.
+    """
+    return {f"{pack}-{rule}": reason for rule, reason in reasons.items() for pack in _COMPLIANCE_PACKS}
+
+
+# Of every construct with roles, log groups and alarms.
+_COMMON: Reasons = {
+    **compliance_reasons(
+        {
+            "IAMNoInlinePolicy": "the policy is that of one role, with which it is deleted, and can be attached to no other",
+            "CloudWatchLogGroupEncrypted": "CloudWatch encrypts it with a key of its own; it has no data of executions",
+            "CloudWatchAlarmAction": "the topics of notify get the alarm's events from a rule of EventBridge",
+        }
+    ),
+    "Serverless-EventBusDLQ": "an event that is not delivered is a notification; the rule that stops jobs has a queue",
+    "Serverless-StepFunctionStateMachineXray": "an execution waits for one job, whose hosts do not emit traces",
+    "Serverless-SQSRedrivePolicy": "it is the dead-letter queue of a rule, and has an alarm",
+}
 
 
 @jsii.implements(IValidation)
@@ -71,12 +97,12 @@ class Suppressions:
             for resource, (_, reason) in zip(flat, self._wide, strict=True)
             if "*" in resource and not set(resource) & set("[](){}")
         }
-        acknowledge(self._scope, {**found, **self._reasons})
+        acknowledge(self._scope, {**_COMMON, **found, **self._reasons})
         return []
 
 
 def acknowledge_policies(scope: IConstruct, reason: str) -> None:
-    """Suppress the findings on wildcards in every policy that exists below a construct when this is called.
+    """Suppress the findings on wildcards in every policy that exists below a construct when this is called, and common ones.
 
     Args:
         scope: The construct.
@@ -89,7 +115,7 @@ def acknowledge_policies(scope: IConstruct, reason: str) -> None:
                 for kind in ("Action", "Resource"):
                     flat = [f"{kind}::{_flat(one)}" for one in _list(statement[kind])]
                     wide.update(dict.fromkeys(one for one in flat if "*" in one))
-    acknowledge(scope, {f"AwsSolutions-IAM5[{one}]": reason for one in wide})
+    acknowledge(scope, {**_COMMON, **{f"AwsSolutions-IAM5[{one}]": reason for one in wide}})
 
 
 def _list(value: Any) -> list[Any]:

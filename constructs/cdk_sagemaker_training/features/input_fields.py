@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from cdk_sagemaker_training.facts.instance_types import check_training_instance_type
 from cdk_sagemaker_training.facts.service_model import input_places, problem_of, shape_type
+from cdk_sagemaker_training.handlers.sweep import allows
 from cdk_sagemaker_training.jobs.advice import Advice, advice
 from cdk_sagemaker_training.jobs.instance_group import check_count
 from cdk_sagemaker_training.lifecycle.feature import Feature
-from cdk_sagemaker_training.lifecycle.sweep_handler import allows
 from cdk_sagemaker_training.props.jsonpath import quoted
 from cdk_sagemaker_training.props.prop_types import check_fields
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from cdk_sagemaker_training.core.checks import check_text
 from cdk_sagemaker_training.core.tokens import is_unresolved
@@ -12,6 +12,17 @@ from cdk_sagemaker_training.facts.instance_types import check_training_instance_
 from cdk_sagemaker_training.props.prop_types import check_fields, checked
 
 _MOST_PREFERENCES = 5  # ResourceConfig.InstancePreferences of the service model
+
+
+@runtime_checkable
+class Ec2InstanceType(Protocol):
+    """An instance type as CDK's ``ec2.InstanceType`` has it, such as ``g5.xlarge``; this module does without aws_cdk."""
+
+    def to_string(self) -> str:
+        """Return its name, without SageMaker's ``ml.``."""
+
+    def is_burstable(self) -> bool:
+        """Return whether it is burstable, which distinguishes it from other classes of CDK's with ``to_string``."""
 
 
 @dataclass(frozen=True)
@@ -72,23 +83,27 @@ class InstanceGroup:
     @checked
     def __init__(
         self,
-        instance_type: str | Sequence[str | InstancePreference],
+        instance_type: str | Ec2InstanceType | Sequence[str | Ec2InstanceType | InstancePreference],
         instance_count: int | None = None,
         preferences: Sequence[InstancePreference] = (),
     ) -> None:
         """Create a group of machines.
 
         Args:
-            instance_type: A type like ``"ml.g5.xlarge"``, or 1 to 5 types in order of preference, each as text or as an
-                ``InstancePreference``.
+            instance_type: A type like ``"ml.g5.xlarge"`` or ``ec2.InstanceType("g5.xlarge")``, or 1 to 5 types in order of
+                preference, each like this or an ``InstancePreference``.
             instance_count: Number of machines, at least 1; 1 by default. Not with counts in the preferences.
             preferences: The preferences of a group that is copied, as ``dataclasses.replace`` passes them.
 
         Raises:
             ValueError: SageMaker has no such type for training, a type is listed twice, or counts contradict each other.
         """
+        if isinstance(instance_type, Ec2InstanceType):
+            instance_type = _training_type(instance_type)
         given = preferences if isinstance(instance_type, str) else instance_type
-        several = tuple(one if isinstance(one, InstancePreference) else InstancePreference(one) for one in given)
+        several = tuple(
+            one if isinstance(one, InstancePreference) else InstancePreference(_training_type(one)) for one in given
+        )
         if several or given is instance_type:
             _check_preferences(several, instance_count)
             instance_type, counts = several[0].instance_type, several[0].instance_count
@@ -116,6 +131,13 @@ class InstanceGroup:
             "InstanceCount": None if each else self.instance_count,
             "InstancePreferences": [one.config() for one in self.preferences],
         }
+
+
+def _training_type(instance_type: str | Ec2InstanceType) -> str:
+    """SageMaker's name of a type, which is EC2's with ``ml.`` before it ("Amazon SageMaker AI pricing")."""
+    if isinstance(instance_type, str):
+        return instance_type
+    return f"ml.{instance_type.to_string().removeprefix('ml.')}"
 
 
 def check_count(prop: str, count: int, *, least: int = 1) -> None:

@@ -11,8 +11,8 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct, IConstruct
 
-from cdk_sagemaker_training.lifecycle.handler_function import handler_function
 from cdk_sagemaker_training.lifecycle.plan import Plan
+from cdk_sagemaker_training.resources.handler_function import handler_function
 
 _FUNCTION_ID = "SageMakerTrainingJobsHandler"
 
@@ -74,7 +74,7 @@ def _function(stack: Stack) -> tuple[CfnResource, iam.Role]:
         assert isinstance(role, iam.Role)
         return function, role
     return handler_function(
-        Construct(stack, _FUNCTION_ID), "deletion_handler", "Stops training jobs before their workflow is deleted"
+        Construct(stack, _FUNCTION_ID), "deletion", "Stops training jobs before their workflow is deleted"
     )
 
 

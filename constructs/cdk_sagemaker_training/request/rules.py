@@ -142,7 +142,7 @@ def _check_platform(image: TrainingImage, machines: Iterable[str]) -> None:
         needed = "linux/arm64" if processor(name) == "arm64" else "linux/amd64"
         if not image.platform.startswith(needed):
             raise ValueError(
-                f"image must be built for the processors of {name}, like TrainingImage(..., "
+                f"image must be built for the processors of {name}, like TrainingImage.from_asset(..., "
                 f"platform=Platform.custom({needed!r})), got one for {image.platform!r}"
             )
 

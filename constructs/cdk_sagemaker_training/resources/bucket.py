@@ -8,7 +8,23 @@ from aws_cdk import Duration, RemovalPolicy
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
+from cdk_sagemaker_training.core.nag import Reasons, acknowledge, compliance_reasons
 from cdk_sagemaker_training.props.prop_types import checked
+
+_REASONS: Reasons = compliance_reasons(
+    {
+        "S3BucketReplicationEnabled": "a job writes its checkpoints and models again; replication_rules copies them elsewhere",
+        "S3BucketVersioningEnabled": "each version of a checkpoint would be billed; versioned=True keeps them",
+        "S3DefaultEncryptionKMS": "S3 encrypts with a key of its own; encryption_key= is one of yours",
+    }
+)
+_REASONS_OF_LOGS: Reasons = compliance_reasons(
+    {
+        "S3BucketReplicationEnabled": "access logs are kept for 90 days; server_access_logs_bucket is one of yours",
+        "S3BucketVersioningEnabled": "no log is written twice",
+        "S3DefaultEncryptionKMS": "S3 cannot deliver logs to a bucket with a customer managed key",
+    }
+)
 
 
 class TrainingBucket(s3.Bucket):
@@ -31,11 +47,12 @@ class TrainingBucket(s3.Bucket):
             private["encryption"] = s3.BucketEncryption.S3_MANAGED
         logs = props.get("server_access_logs_bucket") or _bucket_of_logs(scope, f"{id}AccessLogs", props)
         super().__init__(scope, id, **{**private, **props, "server_access_logs_bucket": logs})
+        acknowledge(self, _REASONS)
 
 
 def _bucket_of_logs(scope: Construct, id: str, props: dict[str, Any]) -> s3.Bucket:
     removed = props.get("removal_policy") == RemovalPolicy.DESTROY
-    return s3.Bucket(
+    bucket = s3.Bucket(
         scope,
         id,
         block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
@@ -45,3 +62,5 @@ def _bucket_of_logs(scope: Construct, id: str, props: dict[str, Any]) -> s3.Buck
         removal_policy=RemovalPolicy.DESTROY if removed else RemovalPolicy.RETAIN,
         auto_delete_objects=True if removed else None,
     )
+    acknowledge(bucket, _REASONS_OF_LOGS)
+    return bucket

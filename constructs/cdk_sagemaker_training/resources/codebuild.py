@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from aws_cdk import CfnResource, IgnoreMode, RemovalPolicy, Stack
@@ -13,29 +14,51 @@ from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from cdk_sagemaker_training.core.image_uri import IN_ECR, repository_arn
-from cdk_sagemaker_training.core.nag import Reasons, acknowledge, acknowledge_policies
+from cdk_sagemaker_training.core.nag import Reasons, acknowledge, acknowledge_policies, compliance_reasons
+from cdk_sagemaker_training.resources.functions import function_reasons, place_in_vpc
 
 if TYPE_CHECKING:
+    from aws_cdk import aws_ec2 as ec2
     from aws_cdk import aws_ecr_assets as ecr_assets
     from aws_cdk import aws_kms as kms
+    from aws_cdk import aws_lambda as lambda_
     from deploy_time_build import ContainerImageBuild
 
 _MOST_IMAGES = 1_000  # of a repository's lifecycle rule, "Lifecycle policy properties in Amazon ECR"
 
+_RUNTIME = "deploy-time-build sets the runtime that its function was tested with"
 _PROJECT_REASONS: Reasons = {
     "AwsSolutions-CB3": "building an image needs Docker, and Docker in CodeBuild needs the privileged mode",
     "AwsSolutions-CB4": "the project has no artifact but the image, which the repository encrypts",
     "AwsSolutions-IAM4[Policy::arn:<AWS::Partition>:iam::aws:policy/AmazonElasticContainerRegistryPublicReadOnly]": (
         "deploy-time-build uses AWS's own policy to read base images of ECR's public gallery"
     ),
+    **compliance_reasons(
+        {"CodeBuildProjectSourceRepoUrl": "the source is an object in S3, without credentials in its URL"}
+    ),
 }
 _FUNCTION_REASONS: Reasons = {
     "AwsSolutions-IAM4[Policy::arn:<AWS::Partition>:iam::aws:policy/service-role/AWSLambdaBasicExecutionRole]": (
         "the function of deploy-time-build that starts a build uses AWS's own policy to write its log"
     ),
-    "AwsSolutions-L1": "deploy-time-build sets the runtime that its function was tested with",
+    "AwsSolutions-L1": _RUNTIME,
+    "Serverless-LambdaLatestVersion": _RUNTIME,
+    "Serverless-LambdaDefaultMemorySize": "the function starts a build, for which Lambda's default suffices",
 }
 _WHY_WILDCARDS = "CDK's own grants for deploy-time-build's project: logs, reports, the staged source, ECR's login"
+
+
+def check_installed() -> None:
+    """Check that deploy-time-build can be imported.
+
+    Raises:
+        ValueError: It is not installed.
+    """
+    if find_spec("deploy_time_build") is None:
+        raise ValueError(
+            "TrainingImage.from_codebuild must have the package deploy-time-build, like pip install "
+            "'cdk-sagemaker-training[codebuild]', or be TrainingImage.from_asset, got no such package"
+        )
 
 
 def image_repository(
@@ -80,6 +103,7 @@ def build_in_codebuild(
     exclude: list[str] | None,
     repository: ecr.IRepository,
     parents: Sequence[str],
+    vpc: ec2.IVpc | None = None,
 ) -> ContainerImageBuild:
     """Build the image of a directory from its uploaded source, in a CodeBuild project that all images of the stack share.
 
@@ -95,6 +119,7 @@ def build_in_codebuild(
         repository: Where the image is pushed.
         parents: The base images. For those in ECR, such as AWS's own containers, the build gets pull permission and logs in to
             their registry.
+        vpc: The VPC in whose private subnets the project, and the function that starts it, run; None for outside a VPC.
     """
     from deploy_time_build import ContainerImageBuild
 
@@ -110,7 +135,10 @@ def build_in_codebuild(
         repository=repository,
         ignore_mode=IgnoreMode.DOCKER,
         exclude=exclude,
+        vpc=vpc,
     )
+    if vpc is not None:
+        _place_starter(build, vpc)
     places = [place for parent in parents if (place := IN_ECR.match(parent))]
     if places:
         _pull(build, places)
@@ -149,13 +177,28 @@ def _keep_layers(build: ContainerImageBuild) -> None:
     project.add_property_override("Cache", {"Type": "LOCAL", "Modes": ["LOCAL_DOCKER_LAYER_CACHE"]})
 
 
+def _starter(build: ContainerImageBuild) -> lambda_.Function:
+    """The function of all images of a stack that starts their builds."""
+    children: Sequence[Any] = Stack.of(build).node.children
+    [function] = [child for child in children if child.node.id.startswith("DeployTimeBuildCustomResourceHandler")]
+    return function  # type: ignore[no-any-return]
+
+
+def _place_starter(build: ContainerImageBuild, vpc: ec2.IVpc) -> None:
+    function = _starter(build)
+    if function.node.try_find_child("InterfacesPolicy") is None:
+        resource: Any = function.node.default_child
+        assert function.role is not None
+        place_in_vpc(function, resource, function.role, vpc)
+
+
 def _suppress_findings(build: ContainerImageBuild) -> None:
     project = _project(build)
     acknowledge(project, _PROJECT_REASONS)
     acknowledge_policies(project, _WHY_WILDCARDS)
-    for child in Stack.of(build).node.children:
-        if child.node.id.startswith("DeployTimeBuildCustomResourceHandler"):
-            acknowledge(child, _FUNCTION_REASONS)
+    starter = _starter(build)
+    in_vpc = starter.node.try_find_child("InterfacesPolicy") is not None
+    acknowledge(starter, {**_FUNCTION_REASONS, **function_reasons(in_vpc=in_vpc)})
 
 
 def _project(build: ContainerImageBuild) -> Construct:

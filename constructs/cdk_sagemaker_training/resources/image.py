@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from aws_cdk import Annotations, IgnoreMode, RemovalPolicy, Stack
 from aws_cdk import aws_ecr as ecr
+from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from cdk_sagemaker_training.core.image_uri import (
@@ -32,9 +33,9 @@ from cdk_sagemaker_training.facts.containers import (
     training_compiler_container,
 )
 from cdk_sagemaker_training.props.prop_types import checked
-from cdk_sagemaker_training.resources.build_backend import Builder, check_left_out, chosen_builder
 
 if TYPE_CHECKING:
+    from aws_cdk import aws_ec2 as ec2
     from aws_cdk import aws_ecr_assets as ecr_assets
     from aws_cdk import aws_kms as kms
     from deploy_time_build import ContainerImageBuild
@@ -45,17 +46,20 @@ _UNKNOWN = (
     "TrainingImage.from_ecr_repository(stack, 'Image', ecr.Repository.from_repository_name(stack, 'Jobs', 'jobs'), '1')"
 )
 
+_WAYS = ("from_asset", "from_codebuild", "from_dlc", "from_ecr_repository", "from_uri")
+_EXAMPLE = "TrainingImage.from_asset(self, 'Image', 'training_code', file='heterogeneous/Dockerfile')"
+
 
 class TrainingImage(Construct):
-    """The container image of a job: built from a Dockerfile during deployment, or an existing one (``from_...``).
+    """The container image of a job: built from a Dockerfile during deployment, or an existing one; made by its ``from_...``.
 
     Attributes:
         image_uri: URI of the image, as in CreateTrainingJob; contains tokens.
         repository: The image's repository; None for a registry other than ECR, or if it is unknown at synthesis.
         base: `repository:tag` of the image that it is built from, or of itself if it is one of AWS's; None if unknown.
         platform: The platform that it is built for, like ``"linux/amd64"``; None for an existing image.
-        asset: CDK's asset of an image that Docker builds; None otherwise.
-        build: deploy-time-build's construct of an image that CodeBuild builds; None otherwise.
+        asset: CDK's asset of ``from_asset``; None otherwise.
+        build: deploy-time-build's construct of ``from_codebuild``; None otherwise.
     """
 
     asset: ecr_assets.DockerImageAsset | None = None
@@ -68,26 +72,37 @@ class TrainingImage(Construct):
     _dockerfile: Path | None = None
     _copied: tuple[Path, list[str] | None] | None = None  # the build context and the sources that are copied from it
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        """Refuse to be called; the static methods make images.
+
+        Args:
+            *args: Anything.
+            **kwargs: Anything.
+
+        Raises:
+            TypeError: Always.
+        """
+        raise TypeError(f"TrainingImage is made by TrainingImage.{', '.join(_WAYS)}, like {_EXAMPLE}")
+
+    @staticmethod
     @checked
-    def __init__(
-        self,
+    def from_asset(
         scope: Construct,
         id: str,
-        *,
         directory: str,
+        *,
         file: str = "Dockerfile",
         build_args: Mapping[str, str] | None = None,
         platform: ecr_assets.Platform | None = None,
-        builder: Builder | None = None,
         cache: bool = True,
-        repository: ecr.IRepository | None = None,
-        removal_policy: RemovalPolicy | None = None,
-        encryption_key: kms.IKey | None = None,
-        max_images: int | None = None,
-    ) -> None:
-        """Build the image of a directory with a Dockerfile.
+    ) -> TrainingImage:
+        """Build the image of a directory with Docker, on the machine that deploys.
 
-        Only files that the Dockerfile copies are part of the image's hash, so changes to other files do not rebuild it.
+        Only files that the Dockerfile copies are part of the image's hash, so changes to other files do not rebuild it. The image
+        is pushed to the repository of the bootstrap stack. A FROM in AWS's accounts, such as
+        ``763104351884.dkr.ecr.us-east-1.amazonaws.com/``, needs a log-in of Docker; the same images are in
+        ``public.ecr.aws/deep-learning-containers/`` without. They have 10 GB and more to pull and push: ``from_codebuild`` does
+        that in AWS.
 
         Args:
             scope: The parent construct.
@@ -96,87 +111,93 @@ class TrainingImage(Construct):
             file: Path of the Dockerfile relative to ``directory``.
             build_args: Values of the Dockerfile's ARGs. They can be read from the image, so they must not be secrets.
             platform: Platform of the image; by default linux/amd64, the platform of SageMaker's training instances.
-            builder: ``"docker"`` builds on the machine that deploys, ``"codebuild"`` in AWS from the uploaded source, for which
-                the package ``cdk-sagemaker-training[codebuild]`` is needed. None chooses CodeBuild if a FROM is one of AWS's
-                containers, which have 10 GB and more to pull and push, else Docker. Docker needs a log-in for a FROM in AWS's
-                accounts, such as ``763104351884.dkr.ecr.us-east-1.amazonaws.com/``; CodeBuild logs in itself. The same images
-                are in ``public.ecr.aws/deep-learning-containers/`` without log-in.
             cache: Whether layers of earlier builds are reused.
-            repository: Where CodeBuild pushes the image; by default a new repository, scanned on push, with immutable tags.
-                Docker pushes to the repository of the bootstrap stack.
-            removal_policy: Removal policy of the new repository; RETAIN by default. DESTROY also deletes its images.
-            encryption_key: Encryption key of the new repository; AES-256 by default.
-            max_images: Number of images that the new repository keeps, from 1 to 1000; 10 by default.
 
         Raises:
-            ValueError: The directory lacks the Dockerfile or a file that it copies, a FROM names an unknown repository of AWS's
-                containers, or a prop does not apply to the builder.
+            ValueError: The directory lacks the Dockerfile or a file that it copies, or a FROM names an unknown repository of
+                AWS's containers.
         """
-        # Imported here because an image in a repository needs neither.
         from aws_cdk import aws_ecr_assets as ecr_assets
 
-        from cdk_sagemaker_training.resources.dockerfile import base_image, copied_sources, ignore_lines, parent_images
-
-        super().__init__(scope, id)
-        _check_dockerfile(directory, file)
-        sources = copied_sources(Path(directory), file)
-        self._copied, self._dockerfile = (Path(directory), sources), Path(directory, file)
-        self.base = unlisted_if(base_image(Path(directory), file, build_args or {}), file)
-        parents = parent_images(Path(directory), file, build_args or {})
-        for parent in parents:
-            if container := aws_container(parent):
-                check_repository(f"each FROM of file {file!r}", file, repository_in(container))
-        platform = platform or ecr_assets.Platform.LINUX_AMD64
-        self.platform = platform.platform
-        source: dict[str, Any] = {
-            "directory": directory,
-            "file": file,
-            "build_args": dict(build_args or {}),
-            "platform": platform,
-            "exclude": None if sources is None else ignore_lines([file, *sources], Path(directory)),
-        }
-        own = {"removal_policy": removal_policy, "encryption_key": encryption_key, "max_images": max_images}
-        if chosen_builder(builder, parents) == "docker":
-            check_left_out({"repository": repository, **own}, "builder='codebuild'", "builder='docker'")
-            self._build_with_docker(source, cache)
-        else:
-            if repository is not None:
-                check_left_out(own, "repository=None", f"repository={repository.node.path!r}")
-            self._build_in_codebuild(source, cache, parents, repository, own)
-
-    def _build_with_docker(self, source: dict[str, Any], cache: bool) -> None:
-        from aws_cdk import aws_ecr_assets as ecr_assets
-
-        self.asset = ecr_assets.DockerImageAsset(
-            self,
+        image = _Image(scope, id)
+        source, _ = image._read(directory, file, build_args or {}, platform)
+        image.asset = ecr_assets.DockerImageAsset(
+            image,
             "Asset",
             **{**source, "build_args": source["build_args"] or None},
             cache_disabled=None if cache else True,
             ignore_mode=IgnoreMode.DOCKER,
         )
-        self.repository = self.asset.repository
-        self.image_uri = self.asset.image_uri
+        image.repository = image.asset.repository
+        image.image_uri = image.asset.image_uri
+        return image
 
-    def _build_in_codebuild(
-        self,
-        source: dict[str, Any],
-        cache: bool,
-        parents: tuple[str, ...],
-        repository: ecr.IRepository | None,
-        own: Mapping[str, Any],
-    ) -> None:
-        from cdk_sagemaker_training.resources.codebuild import build_in_codebuild, image_repository
+    @staticmethod
+    @checked
+    def from_codebuild(
+        scope: Construct,
+        id: str,
+        directory: str,
+        *,
+        file: str = "Dockerfile",
+        build_args: Mapping[str, str] | None = None,
+        platform: ecr_assets.Platform | None = None,
+        cache: bool = True,
+        repository: ecr.IRepository | None = None,
+        removal_policy: RemovalPolicy | None = None,
+        encryption_key: kms.IKey | None = None,
+        max_images: int | None = None,
+        vpc: ec2.IVpc | None = None,
+    ) -> TrainingImage:
+        """Build the image of a directory in AWS, with CodeBuild, from the uploaded source.
 
-        holder = repository or image_repository(
-            self,
+        It needs the package ``cdk-sagemaker-training[codebuild]``. Only files that the Dockerfile copies are part of the source,
+        so changes to other files do not rebuild it. The build logs in to the registries of its FROMs in ECR, such as those of
+        AWS's containers, and may pull these images.
+
+        Args:
+            scope: The parent construct.
+            id: The construct id.
+            directory: The build context.
+            file: As of ``from_asset``.
+            build_args: As of ``from_asset``.
+            platform: As of ``from_asset``.
+            cache: Whether layers of earlier builds are reused, if they ran on the same machine.
+            repository: Where the image is pushed; by default a new repository, scanned on push, with immutable tags.
+            removal_policy: Removal policy of the new repository; RETAIN by default. DESTROY also deletes its images.
+            encryption_key: Encryption key of the new repository; AES-256 by default.
+            max_images: Number of images that the new repository keeps, from 1 to 1000; 10 by default.
+            vpc: The VPC in whose private subnets CodeBuild's project and the function that starts it run; both must reach AWS's
+                services, and the build the registries. Default: outside a VPC.
+
+        Raises:
+            ValueError: As of ``from_asset``; the package deploy-time-build is missing, or a prop of a new repository is set
+                beside ``repository``.
+        """
+        from cdk_sagemaker_training.resources.codebuild import build_in_codebuild, check_installed, image_repository
+
+        check_installed()
+        own = {"removal_policy": removal_policy, "encryption_key": encryption_key, "max_images": max_images}
+        for name, value in own.items():
+            if repository is not None and value is not None:
+                raise ValueError(
+                    f"{name} must be left out with an existing repository, like {name}=None, got it with "
+                    f"repository={repository.node.path!r}"
+                )
+        image = _Image(scope, id)
+        source, parents = image._read(directory, file, build_args or {}, platform)
+        image.repository = repository or image_repository(
+            image,
             "Repository",
-            removal_policy=own["removal_policy"] or RemovalPolicy.RETAIN,
-            encryption_key=own["encryption_key"],
-            max_images=10 if own["max_images"] is None else own["max_images"],
+            removal_policy=removal_policy or RemovalPolicy.RETAIN,
+            encryption_key=encryption_key,
+            max_images=10 if max_images is None else max_images,
         )
-        self.repository = holder
-        self.build = build_in_codebuild(self, "Build", **source, cache=cache, repository=holder, parents=parents)
-        self.image_uri = self.build.image_uri
+        image.build = build_in_codebuild(
+            image, "Build", **source, cache=cache, repository=image.repository, parents=parents, vpc=vpc
+        )
+        image.image_uri = image.build.image_uri
+        return image
 
     @staticmethod
     @checked
@@ -199,7 +220,7 @@ class TrainingImage(Construct):
         if account_id is None or is_aws_account(account_id):
             check_repository("repository", repository, repository)
         stack = Stack.of(scope)
-        image = _ImageInRepository(scope, id)
+        image = _Image(scope, id)
         account = account_id or account_in(stack)
         image._use(
             ecr.Repository.from_repository_attributes(
@@ -261,7 +282,7 @@ class TrainingImage(Construct):
             base: `repository:tag` of the image that it was built from, like ``"pytorch-trcomp-training:1.13.1-gpu-py39"``, for
                 jobs that need a certain one; None if unknown.
         """
-        image = _ImageInRepository(scope, id)
+        image = _Image(scope, id)
         image._use(repository, tag, base)
         return image
 
@@ -296,7 +317,7 @@ class TrainingImage(Construct):
         container = aws_container(image_uri)
         if container is not None:
             check_repository("image_uri", image_uri, repository_in(container))
-        image = _ImageInRepository(scope, id)
+        image = _Image(scope, id)
         own = None if container is None else unlisted_if(container, image_uri)
         image.base, image.image_uri, image.repository = base or own, image_uri, None
         found = repositories_of(Stack.of(scope), image_uri)
@@ -347,23 +368,55 @@ class TrainingImage(Construct):
 
         return script_line(self._dockerfile)
 
-    def grant_pull(self, grantee: object) -> None:
+    def grant_pull(self, grantee: iam.IGrantable) -> iam.Grant:
         """Grant permission to pull the image; workflows and tasks call this for the job's role.
 
         Args:
             grantee: The role or another grantee.
+
+        Returns:
+            CDK's grant, without success for a registry other than ECR, where there is nothing to grant.
         """
         if self.repository is not None:
-            self.repository.grant_pull(grantee)  # type: ignore[arg-type]
-        elif self._repositories is not None:
-            self._repositories.grant_pull(grantee)  # type: ignore[arg-type]
+            return self.repository.grant_pull(grantee)
+        if self._repositories is not None:
+            return self._repositories.grant_pull(grantee)
+        return iam.Grant.drop(grantee, "pulling from a registry other than ECR")
 
 
-class _ImageInRepository(TrainingImage):
-    """An existing image."""
+class _Image(TrainingImage):
+    """An image, as the static methods make it."""
 
     def __init__(self, scope: Construct, id: str) -> None:
         Construct.__init__(self, scope, id)
+
+    def _read(
+        self, directory: str, file: str, build_args: Mapping[str, str], platform: ecr_assets.Platform | None
+    ) -> tuple[dict[str, Any], tuple[str, ...]]:
+        """Read the Dockerfile; return what a build takes, and the images of its FROMs."""
+        # Imported here because an image in a repository needs neither.
+        from aws_cdk import aws_ecr_assets as ecr_assets
+
+        from cdk_sagemaker_training.resources.dockerfile import base_image, copied_sources, ignore_lines, parent_images
+
+        _check_dockerfile(directory, file)
+        sources = copied_sources(Path(directory), file)
+        self._copied, self._dockerfile = (Path(directory), sources), Path(directory, file)
+        self.base = unlisted_if(base_image(Path(directory), file, build_args), file)
+        parents = parent_images(Path(directory), file, build_args)
+        for parent in parents:
+            if container := aws_container(parent):
+                check_repository(f"each FROM of file {file!r}", file, repository_in(container))
+        platform = platform or ecr_assets.Platform.LINUX_AMD64
+        self.platform = platform.platform
+        source: dict[str, Any] = {
+            "directory": directory,
+            "file": file,
+            "build_args": dict(build_args),
+            "platform": platform,
+            "exclude": None if sources is None else ignore_lines([file, *sources], Path(directory)),
+        }
+        return source, parents
 
     def _use(self, repository: ecr.IRepository, tag: str, base: str | None) -> None:
         self.repository = repository

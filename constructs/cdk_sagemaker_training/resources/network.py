@@ -10,12 +10,21 @@ from aws_cdk import Stack
 from aws_cdk import aws_ec2 as ec2
 from constructs import Construct
 
+from cdk_sagemaker_training.core.nag import Reasons, acknowledge, compliance_reasons
 from cdk_sagemaker_training.props.prop_types import checked
 from cdk_sagemaker_training.resources.addresses import check_addresses, check_cidr, known_cidrs
 from cdk_sagemaker_training.resources.endpoints import add_interface_endpoint
 from cdk_sagemaker_training.resources.owners import check_owner, owner_of
 from cdk_sagemaker_training.resources.private_vpc import check_zones, private_vpc
 
+_REASONS: Reasons = compliance_reasons(
+    {
+        "CloudWatchLogGroupEncrypted": "CloudWatch encrypts flow logs with a key of its own",
+        "EC2RestrictedCommonPorts": "the source of the rule is the group itself: the hosts of jobs, and nothing else",
+        "IAMNoInlinePolicy": "the policy is that of one role, with which it is deleted, and can be attached to no other",
+        "VPCDefaultSecurityGroupClosed": "nothing here is in the default group; emptying it needs a function in the account",
+    }
+)
 _MOST_GROUPS = 5  # VpcConfig.SecurityGroupIds of the service model
 
 
@@ -40,8 +49,7 @@ class TrainingNetwork(Construct):
         id: str,
         *,
         vpc: ec2.IVpc | None = None,
-        subnets: ec2.SubnetSelection | None = None,
-        security_group: ec2.ISecurityGroup | None = None,
+        vpc_subnets: ec2.SubnetSelection | None = None,
         security_groups: Sequence[ec2.ISecurityGroup] | None = None,
         max_azs: int | None = None,
         availability_zones: Sequence[str] | None = None,
@@ -56,10 +64,9 @@ class TrainingNetwork(Construct):
             scope: The parent construct.
             id: The construct id.
             vpc: An existing VPC in place of a new one.
-            subnets: Selects among the subnets of ``vpc``; the private ones by default. They need a route to S3.
-            security_group: An existing security group in place of a new one. The rules that a job's hosts need are added to it,
-                except if it was imported with ``mutable=False``.
-            security_groups: Existing security groups, 1 to 5, all of which each host has; rules are added as above.
+            vpc_subnets: Selects among the subnets of ``vpc``; the private ones by default. They need a route to S3.
+            security_groups: Existing security groups in place of a new one, 1 to 5, all of which each host has. The rules that a
+                job's hosts need are added to them, except to one that was imported with ``mutable=False``.
             max_azs: Maximum number of availability zones of a new VPC, 1 to 6; by default all. SageMaker runs a job in one zone
                 that has its instance type, and types with accelerators are in few (service model, VpcConfig.Subnets, "Supported
                 Instance Types and Availability Zones"), so more zones find capacity more often. CDK looks up the number of
@@ -88,14 +95,19 @@ class TrainingNetwork(Construct):
         self.vpc: ec2.IVpc = vpc or private_vpc(
             self, max_azs=max_azs, zones=availability_zones, cidr=cidr, flow_logs=flow_logs is not False
         )
-        self.subnets: ec2.SelectedSubnets = self.vpc.select_subnets(**_selection(vpc, subnets, availability_zones))
+        self.subnets: ec2.SelectedSubnets = self.vpc.select_subnets(**_selection(vpc, vpc_subnets, availability_zones))
         if self.subnets.is_pending_lookup and not self.subnets.subnets:
             # CDK's placeholder of a VPC has public and private subnets in two zones, none of which may match the selection.
             self.subnets = self.vpc.select_subnets()
         self._owner_account = Stack.of(self).account if vpc is None else owner_account or owner_of(vpc, Stack.of(self))
-        given = _given_groups(security_group, security_groups)
-        self.security_groups: tuple[ec2.ISecurityGroup, ...] = given or (self._security_group(),)
+        if security_groups is not None and not 1 <= len(security_groups) <= _MOST_GROUPS:
+            raise ValueError(
+                f"security_groups must list 1 to {_MOST_GROUPS} security groups, not their ids, "
+                f"like [ec2.SecurityGroup(self, 'Group', vpc=vpc)], got {security_groups!r}"
+            )
+        self.security_groups: tuple[ec2.ISecurityGroup, ...] = tuple(security_groups or (self._security_group(),))
         self._allow_internally("Everything", ec2.Port.all_traffic(), "hosts of a job reach each other")
+        acknowledge(self, _REASONS)
         for service in endpoints:
             self.add_endpoint(service)
 
@@ -119,8 +131,7 @@ class TrainingNetwork(Construct):
         id: str,
         vpc: ec2.IVpc,
         *,
-        subnets: ec2.SubnetSelection | None = None,
-        security_group: ec2.ISecurityGroup | None = None,
+        vpc_subnets: ec2.SubnetSelection | None = None,
         security_groups: Sequence[ec2.ISecurityGroup] | None = None,
         availability_zones: Sequence[str] | None = None,
         owner_account: str | None = None,
@@ -131,9 +142,8 @@ class TrainingNetwork(Construct):
             scope: The parent construct.
             id: The construct id.
             vpc: The VPC.
-            subnets: Selects among the VPC's subnets; the private ones by default. They need a route to S3.
-            security_group: An existing security group in place of a new one.
-            security_groups: Existing security groups, 1 to 5, all of which each host has.
+            vpc_subnets: Selects among the VPC's subnets; the private ones by default. They need a route to S3.
+            security_groups: Existing security groups in place of a new one, 1 to 5, all of which each host has.
             availability_zones: Names of the zones to use; by default all.
             owner_account: Account that owns a VPC shared by AWS RAM, as for the constructor.
 
@@ -144,8 +154,7 @@ class TrainingNetwork(Construct):
             scope,
             id,
             vpc=vpc,
-            subnets=subnets,
-            security_group=security_group,
+            vpc_subnets=vpc_subnets,
             security_groups=security_groups,
             availability_zones=availability_zones,
             owner_account=owner_account,
@@ -157,8 +166,7 @@ class TrainingNetwork(Construct):
         scope: Construct,
         id: str,
         *,
-        subnets: ec2.SubnetSelection | None = None,
-        security_group: ec2.ISecurityGroup | None = None,
+        vpc_subnets: ec2.SubnetSelection | None = None,
         security_groups: Sequence[ec2.ISecurityGroup] | None = None,
         availability_zones: Sequence[str] | None = None,
         **vpc: Any,
@@ -168,9 +176,8 @@ class TrainingNetwork(Construct):
         Args:
             scope: The parent construct.
             id: The construct id.
-            subnets: Selects among the VPC's subnets; the private ones by default. They need a route to S3.
-            security_group: An existing security group in place of a new one.
-            security_groups: Existing security groups, 1 to 5, all of which each host has.
+            vpc_subnets: Selects among the VPC's subnets; the private ones by default. They need a route to S3.
+            security_groups: Existing security groups in place of a new one, 1 to 5, all of which each host has.
             availability_zones: Names of the zones to use; by default all.
             **vpc: Arguments of ``ec2.Vpc.from_lookup``, like ``vpc_name="shared"`` or ``tags={"team": "ml"}``.
 
@@ -182,8 +189,7 @@ class TrainingNetwork(Construct):
             scope,
             id,
             vpc=found,
-            subnets=subnets,
-            security_group=security_group,
+            vpc_subnets=vpc_subnets,
             security_groups=security_groups,
             availability_zones=availability_zones,
             owner_account=vpc.get("owner_account_id"),
@@ -286,26 +292,48 @@ class TrainingNetwork(Construct):
             )
 
 
-def _given_groups(
-    group: ec2.ISecurityGroup | None, groups: Sequence[ec2.ISecurityGroup] | None
-) -> tuple[ec2.ISecurityGroup, ...]:
-    if groups is None:
-        return () if group is None else (group,)
-    if group is not None:
-        raise ValueError("security_group must be left out with security_groups, like security_group=None, got both")
-    if not 1 <= len(groups) <= _MOST_GROUPS:
-        raise ValueError(
-            f"security_groups must list 1 to {_MOST_GROUPS} security groups, not their ids, "
-            f"like [ec2.SecurityGroup(self, 'Group', vpc=vpc)], got {groups!r}"
-        )
-    return tuple(groups)
+@checked
+def network_of(
+    scope: Construct,
+    *,
+    network: TrainingNetwork | None = None,
+    vpc: ec2.IVpc | None = None,
+    vpc_subnets: ec2.SubnetSelection | None = None,
+    security_groups: Sequence[ec2.ISecurityGroup] | None = None,
+) -> TrainingNetwork | None:
+    """Return the network of a construct that takes ``network``, or CDK's three props of a VPC in its place.
+
+    Args:
+        scope: The construct, below which a new network has the id "Network".
+        network: The prop ``network``.
+        vpc: An existing VPC.
+        vpc_subnets: Selects among its subnets; the private ones by default.
+        security_groups: Existing security groups, 1 to 5; a new one by default.
+
+    Returns:
+        ``network``, or a new one in ``vpc``; None without both.
+
+    Raises:
+        ValueError: ``vpc`` is set beside ``network``, or one of the others without ``vpc``.
+    """
+    if vpc is not None and network is None:
+        return TrainingNetwork(scope, "Network", vpc=vpc, vpc_subnets=vpc_subnets, security_groups=security_groups)
+    rule = "without vpc" if network is None else "with network"
+    for name, value in {"vpc": vpc, "vpc_subnets": vpc_subnets, "security_groups": security_groups}.items():
+        if value is not None:
+            raise ValueError(f"{name} must be left out {rule}, like {name}=None, got {_shown(value)}")
+    return network
+
+
+def _shown(value: Any) -> str:
+    return repr(value.node.path if hasattr(value, "node") else value)
 
 
 def _selection(
-    vpc: ec2.IVpc | None, subnets: ec2.SubnetSelection | None, zones: Sequence[str] | None
+    vpc: ec2.IVpc | None, vpc_subnets: ec2.SubnetSelection | None, zones: Sequence[str] | None
 ) -> dict[str, Any]:
     """The selection of subnets; all subnets of a new VPC."""
-    selection = {} if subnets is None else dict(subnets._values)
+    selection = {} if vpc_subnets is None else dict(vpc_subnets._values)
     if vpc is not None and zones:
         selection["availability_zones"] = list(zones)
     return selection or {"subnet_filters": None}

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from aws_cdk import Duration
-from constructs import Construct
+from aws_cdk import Duration, Resource
+from aws_cdk import aws_iam as iam
+from constructs import Construct, Node
 
 from cdk_sagemaker_training.core.checks import seconds_of
 from cdk_sagemaker_training.core.tokens import is_unresolved
@@ -16,15 +18,71 @@ from cdk_sagemaker_training.props.prop_types import check_fields, checked
 from cdk_sagemaker_training.resources.quota_share import QuotaShare, check_machines, check_quota_shares
 
 if TYPE_CHECKING:
+    from aws_cdk import RemovalPolicy, Stack
     from aws_cdk import aws_batch as batch
+    from aws_cdk.interfaces import ResourceEnvironment
 
+_ARN = "arn:aws:batch:us-east-1:123456789012:job-queue/jobs"
 _TYPE = "SAGEMAKER_TRAINING"
 _MOST_PRIORITY = 9_999  # SubmitServiceJob.schedulingPriority
 _LEAST_WEIGHT, _MOST_WEIGHT = 0.0001, 999.9999  # ShareAttributes.weightFactor
 _LONGEST_DECAY = 604_800  # FairsharePolicy.shareDecaySeconds, a week
 
 
-class TrainingQueue(Construct):
+@runtime_checkable
+class ITrainingQueue(Protocol):
+    """A queue of training jobs that this app defines (``TrainingQueue``) or another one does (``TrainingQueue.from_...``).
+
+    Attributes:
+        queue_arn: The job queue's ARN.
+        capacity: The most machines of all running jobs together, or of each type; ``sys.maxsize`` if it is not known.
+        shares: The parts of the capacity, by the names of the shares; empty for a queue in the order of submission.
+        quota_share_arns: The ARNs of its quota shares, by their names.
+    """
+
+    queue_arn: str
+    capacity: int | Mapping[str, int]
+    shares: Mapping[str, float | QuotaShare]
+    quota_share_arns: Mapping[str, str]
+
+    @property
+    def node(self) -> Node:
+        """The node of the construct tree."""
+
+    @property
+    def env(self) -> ResourceEnvironment:
+        """The account and region of the queue."""
+
+    @property
+    def stack(self) -> Stack:
+        """The stack that the construct is part of."""
+
+    def apply_removal_policy(self, policy: RemovalPolicy) -> None:
+        """Apply a removal policy to the job queue, if the app defines it.
+
+        Args:
+            policy: The policy.
+        """
+
+    def share(self, name: str, *, priority: int = 0, preemption_retries: int | None = None) -> QueueShare:
+        """One of the queue's shares, for ``TrainingWorkflow(queue=...)``.
+
+        Args:
+            name: Its name, a key of ``shares``.
+            priority: As of ``QueueShare``.
+            preemption_retries: As of ``QueueShare``.
+        """
+
+    def grant(self, grantee: iam.IGrantable, *actions: str) -> iam.Grant:
+        """Grant permission for actions on the queue.
+
+        Args:
+            grantee: The role or another grantee.
+            *actions: The actions.
+        """
+
+
+class TrainingQueue(Resource):
     """A queue in which training jobs wait until machines of its capacity are free.
 
     It is AWS Batch's queue for SageMaker training jobs, "service jobs" in the guide of AWS Batch: a service environment with the
@@ -37,6 +95,11 @@ class TrainingQueue(Construct):
         quota_share_arns: The ARNs of its quota shares, by their names.
         queue_arn: The job queue's ARN.
     """
+
+    queue_arn: str
+    capacity: int | Mapping[str, int]
+    shares: Mapping[str, float | QuotaShare]
+    quota_share_arns: Mapping[str, str]
 
     @checked
     def __init__(
@@ -105,7 +168,7 @@ class TrainingQueue(Construct):
                     ],
                 ),
             )
-        queue = batch.CfnJobQueue(
+        queue = self.node.default_child = batch.CfnJobQueue(
             self,
             "Queue",
             job_queue_type=_TYPE,
@@ -118,10 +181,10 @@ class TrainingQueue(Construct):
             ],
         )
         made = {name: _quota_share(self, name, share, queue.attr_job_queue_arn) for name, share in quotas.items()}
-        self.capacity: int | Mapping[str, int] = capacity
-        self.shares: Mapping[str, float | QuotaShare] = dict(shares or {})
-        self.quota_share_arns: Mapping[str, str] = {name: one.attr_quota_share_arn for name, one in made.items()}
-        self.queue_arn: str = queue.attr_job_queue_arn
+        self.capacity = capacity
+        self.shares = dict(shares or {})
+        self.quota_share_arns = {name: one.attr_quota_share_arn for name, one in made.items()}
+        self.queue_arn = queue.attr_job_queue_arn
 
     def share(self, name: str, *, priority: int = 0, preemption_retries: int | None = None) -> QueueShare:
         """One of the queue's shares, for ``TrainingWorkflow(queue=...)``.
@@ -135,6 +198,91 @@ class TrainingQueue(Construct):
             ValueError: There is no such share, or a number is out of bounds.
         """
         return QueueShare(self, name, priority, preemption_retries)
+
+    def grant(self, grantee: iam.IGrantable, *actions: str) -> iam.Grant:
+        """Grant permission for actions on the queue; ``TrainingWorkflow`` grants its state machine what it needs.
+
+        Args:
+            grantee: The role or another grantee.
+            *actions: The actions, such as ``"batch:ListServiceJobs"``.
+
+        Returns:
+            CDK's grant.
+        """
+        return iam.Grant.add_to_principal(grantee=grantee, actions=list(actions), resource_arns=[self.queue_arn])
+
+    @staticmethod
+    @checked
+    def from_queue_arn(scope: Construct, id: str, queue_arn: str) -> TrainingQueue:
+        """Use a queue that another stack or app defines, without shares and of a capacity that is not known.
+
+        Args:
+            scope: The parent construct.
+            id: The construct id.
+            queue_arn: The job queue's ARN.
+
+        Raises:
+            ValueError: It is not the ARN of a job queue.
+        """
+        return TrainingQueue.from_queue_attributes(scope, id, queue_arn=queue_arn)
+
+    @staticmethod
+    @checked
+    def from_queue_attributes(
+        scope: Construct,
+        id: str,
+        *,
+        queue_arn: str,
+        capacity: int | Mapping[str, int] | None = None,
+        shares: Mapping[str, float | QuotaShare] | None = None,
+        quota_share_arns: Mapping[str, str] | None = None,
+    ) -> TrainingQueue:
+        """Use a queue that another stack or app defines.
+
+        Args:
+            scope: The parent construct.
+            id: The construct id.
+            queue_arn: The job queue's ARN.
+            capacity: As it was defined, so that a job with more machines is refused at synthesis. Default: not known, unless the
+                queue has quota shares, which need it.
+            shares: As they were defined. Default: none.
+            quota_share_arns: The ARNs of the quota shares, by their names. Default: none.
+
+        Raises:
+            ValueError: The ARN is not that of a job queue, or a prop breaks a rule of ``TrainingQueue``.
+        """
+        return _ImportedQueue(
+            scope, id, queue_arn, sys.maxsize if capacity is None else capacity, shares, quota_share_arns or {}
+        )
+
+
+class _ImportedQueue(TrainingQueue):
+    """A queue that another stack or app defines."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        queue_arn: str,
+        capacity: int | Mapping[str, int],
+        shares: Mapping[str, float | QuotaShare] | None,
+        quota_share_arns: Mapping[str, str],
+    ) -> None:
+        known = not is_unresolved(queue_arn)
+        if known and not re.fullmatch(r"arn:[^:]+:batch:[^:]+:[^:]+:job-queue/[^/]+", queue_arn):
+            raise ValueError(f"queue_arn must be the ARN of a job queue, like {_ARN!r}, got {queue_arn!r}")
+        quotas, _ = _sorted(shares or {})
+        _check(capacity, shares, None)
+        if quota_share_arns.keys() != quotas.keys():
+            raise ValueError(
+                "quota_share_arns must have the ARN of each quota share, like "
+                f"{{'vision': '{_ARN}/quota-share/vision'}}, got {dict(quota_share_arns)!r}"
+            )
+        Resource.__init__(self, scope, id, environment_from_arn=queue_arn)
+        self.queue_arn = queue_arn
+        self.capacity = capacity
+        self.shares = dict(shares or {})
+        self.quota_share_arns = dict(quota_share_arns)
 
 
 @dataclass(frozen=True)

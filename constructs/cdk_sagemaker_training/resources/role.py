@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import jsii
-from aws_cdk import Annotations, ArnFormat, Stack
+from aws_cdk import Annotations, ArnFormat, Resource, Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
@@ -40,14 +41,18 @@ _WHY_STREAMS = "SageMaker chooses the names of a job's log streams, in the log g
 
 
 @jsii.implements(iam.IGrantable)
-class TrainingRole(Construct):
+class TrainingRole(Resource):
     """The execution role of training jobs, with permissions for their logs and metrics and those that are granted to it.
 
-    ``TrainingWorkflow`` and ``TrainingTask`` grant it the job's channels, output, checkpoints, keys, image and network.
+    ``TrainingWorkflow`` and ``TrainingTask`` grant it the job's channels, output, checkpoints, keys, image and network. Its
+    methods ``grant_read(bucket, prefix)`` and the like grant to the role itself, each with the prefix or the actions that jobs
+    need; CDK's own, such as ``bucket.grant_read(role)``, take it as any grantee.
 
     Attributes:
         role: CDK's role.
     """
+
+    role: iam.IRole
 
     @checked
     def __init__(
@@ -71,13 +76,13 @@ class TrainingRole(Construct):
         Raises:
             ValueError: Both ``role`` and ``permissions_boundary`` are set.
         """
-        super().__init__(scope, id)
         if role is not None and permissions_boundary is not None:
             raise ValueError(
                 "permissions_boundary must be left out with an existing role, like permissions_boundary=None, "
                 f"got {permissions_boundary.node.path if hasattr(permissions_boundary, 'node') else permissions_boundary!r}"
             )
-        self.role: iam.IRole = role or iam.Role(
+        super().__init__(scope, id, **({} if role is None else _environment_of(role)))
+        self.role = role or iam.Role(
             self,
             "Resource",
             description="Runs SageMaker training jobs",
@@ -88,6 +93,8 @@ class TrainingRole(Construct):
                 conditions={"StringEquals": {"aws:SourceAccount": Stack.of(self).account}},
             ),
         )
+        if role is None:
+            self.node.default_child = self.role.node.default_child
         self._suppressions = Suppressions(self.role)
         self._allow_logs_and_metrics()
 
@@ -103,6 +110,32 @@ class TrainingRole(Construct):
         """
         return TrainingRole(scope, id, role=role)
 
+    @staticmethod
+    @checked
+    def from_role_arn(scope: Construct, id: str, role_arn: str, *, mutable: bool = True) -> TrainingRole:
+        """Use an existing role by its ARN.
+
+        Args:
+            scope: The parent construct.
+            id: The construct id.
+            role_arn: The ARN.
+            mutable: Whether permissions are added to it, which CDK does for a role of the stack's account.
+        """
+        role = iam.Role.from_role_arn(scope, f"{id}Role", role_arn, mutable=mutable)
+        return TrainingRole(scope, id, role=role)
+
+    @staticmethod
+    @checked
+    def from_role_name(scope: Construct, id: str, role_name: str) -> TrainingRole:
+        """Use an existing role of the stack's account by its name; permissions are added to it.
+
+        Args:
+            scope: The parent construct.
+            id: The construct id.
+            role_name: The name.
+        """
+        return TrainingRole(scope, id, role=iam.Role.from_role_name(scope, f"{id}Role", role_name))
+
     @property
     @jsii.member(jsii_name="grantPrincipal")
     def grant_principal(self) -> iam.IPrincipal:
@@ -113,6 +146,23 @@ class TrainingRole(Construct):
     def role_arn(self) -> str:
         """ARN of the role."""
         return self.role.role_arn
+
+    @property
+    def role_name(self) -> str:
+        """Name of the role."""
+        return self.role.role_name
+
+    def grant(self, grantee: iam.IGrantable, *actions: str) -> iam.Grant:
+        """Grant permission for actions on the role.
+
+        Args:
+            grantee: Another role, or any grantee.
+            *actions: The actions, such as ``"iam:GetRole"``.
+
+        Returns:
+            CDK's grant.
+        """
+        return self.role.grant(grantee.grant_principal, *actions)
 
     def grant_pass_role(self, grantee: iam.IGrantable) -> iam.Grant:
         """Grant permission to pass the role to SageMaker, and to no other service.
@@ -130,40 +180,51 @@ class TrainingRole(Construct):
             conditions={"StringEquals": {"iam:PassedToService": "sagemaker.amazonaws.com"}},
         )
 
-    def grant_read(self, bucket: s3.IBucket | S3AccessPoint, prefix: str) -> None:
+    def grant_read(self, bucket: s3.IBucket | S3AccessPoint, prefix: str) -> iam.Grant:
         """Grant jobs permission to list and read objects under a prefix, and to decrypt them with the bucket's key.
 
         Args:
             bucket: The bucket or access point.
             prefix: How the objects' keys begin.
-        """
-        self._allow_list(bucket, prefix)
-        self._allow_objects(["s3:GetObject"], bucket, prefix)
-        if bucket.encryption_key:
-            bucket.encryption_key.grant_decrypt(self)
 
-    def grant_write(self, bucket: s3.IBucket | S3AccessPoint, prefix: str) -> None:
+        Returns:
+            CDK's grants, combined.
+        """
+        grants = [*self._allow_list(bucket, prefix), *self._allow_objects(["s3:GetObject"], bucket, prefix)]
+        if bucket.encryption_key:
+            grants.append(bucket.encryption_key.grant_decrypt(self))
+        return _combined(grants)
+
+    def grant_write(self, bucket: s3.IBucket | S3AccessPoint, prefix: str) -> iam.Grant:
         """Grant jobs permission to write objects under a prefix, and to encrypt them with the bucket's key.
 
         Args:
             bucket: The bucket or access point.
             prefix: How the objects' keys begin.
-        """
-        self._allow_objects(["s3:AbortMultipartUpload", "s3:PutObject"], bucket, prefix)
-        if bucket.encryption_key:
-            self.grant_key(bucket.encryption_key)
 
-    def grant_key(self, key: kms.IKey) -> None:
+        Returns:
+            CDK's grants, combined.
+        """
+        grants = self._allow_objects(["s3:AbortMultipartUpload", "s3:PutObject"], bucket, prefix)
+        if bucket.encryption_key:
+            grants.append(self.grant_key(bucket.encryption_key))
+        return _combined(grants)
+
+    def grant_key(self, key: kms.IKey) -> iam.Grant:
         """Grant jobs permission to encrypt and decrypt with a key.
 
         Needed for a bucket that was imported by its name; other buckets grant their own key.
 
         Args:
             key: The key.
+
+        Returns:
+            CDK's grant.
         """
         # Both, since S3 decrypts the parts of a large object to assemble it: with permission to encrypt only, as CDK's own task
         # grants it, the upload of a large model fails.
-        if not key.grant_encrypt_decrypt(self).success:
+        grant = key.grant_encrypt_decrypt(self)
+        if not grant.success:
             # aws/aws-cdk 34237: a policy cannot name a key by its alias, and only the flag has CDK write a condition instead.
             Annotations.of(self).add_warning_v2(
                 "cdk-sagemaker-training:key-by-alias",
@@ -173,17 +234,21 @@ class TrainingRole(Construct):
             )
         wide = ("kms:GenerateDataKey*", "kms:ReEncrypt*")
         self._suppressions.add({f"AwsSolutions-IAM5[Action::{action}]": _WHY_KEY for action in wide})
+        return grant
 
-    def grant_invoke(self, function: lambda_.IFunction) -> None:
+    def grant_invoke(self, function: lambda_.IFunction) -> iam.Grant:
         """Grant jobs permission to invoke a function, such as the credentials provider of a private registry.
 
         Args:
             function: The function.
-        """
-        function.grant_invoke(self)
-        self._suppressions.add_wildcards(function.resource_arns_for_grant_invoke, _WHY_VERSIONS)
 
-    def grant_checkpoints(self, bucket: s3.IBucket | S3AccessPoint, prefix: str) -> None:
+        Returns:
+            CDK's grant.
+        """
+        self._suppressions.add_wildcards(function.resource_arns_for_grant_invoke, _WHY_VERSIONS)
+        return function.grant_invoke(self)
+
+    def grant_checkpoints(self, bucket: s3.IBucket | S3AccessPoint, prefix: str) -> iam.Grant:
         """Grant jobs permission to read, write and delete checkpoints under a prefix.
 
         SageMaker deletes in S3 what a script deletes under its checkpoint path (guide, "Checkpoints in Amazon SageMaker AI").
@@ -191,21 +256,26 @@ class TrainingRole(Construct):
         Args:
             bucket: The bucket or access point.
             prefix: How the objects' keys begin.
-        """
-        self.grant_read_write(bucket, prefix)
-        self._allow_objects(["s3:DeleteObject"], bucket, prefix)
 
-    def grant_read_write(self, bucket: s3.IBucket | S3AccessPoint, prefix: str) -> None:
+        Returns:
+            CDK's grants, combined.
+        """
+        grants = [self.grant_read_write(bucket, prefix), *self._allow_objects(["s3:DeleteObject"], bucket, prefix)]
+        return _combined(grants)
+
+    def grant_read_write(self, bucket: s3.IBucket | S3AccessPoint, prefix: str) -> iam.Grant:
         """Grant jobs permission to read and write objects under a prefix.
 
         Args:
             bucket: The bucket or access point.
             prefix: How the objects' keys begin.
-        """
-        self.grant_read(bucket, prefix)
-        self.grant_write(bucket, prefix)
 
-    def grant_network(self, network: TrainingNetwork) -> None:
+        Returns:
+            CDK's grants, combined.
+        """
+        return _combined([self.grant_read(bucket, prefix), self.grant_write(bucket, prefix)])
+
+    def grant_network(self, network: TrainingNetwork) -> iam.Grant:
         """Grant SageMaker permission to create and delete the hosts' network interfaces in a network's subnets.
 
         The ARN of a subnet contains the account of its owner, which is another account for a shared VPC (terraform-aws-iam 227,
@@ -213,6 +283,9 @@ class TrainingRole(Construct):
 
         Args:
             network: The network.
+
+        Returns:
+            CDK's grants, combined.
         """
         stack = Stack.of(self)
 
@@ -221,28 +294,31 @@ class TrainingRole(Construct):
 
         interfaces, subnets = arns("network-interface", ["*"]), network.subnet_arns()
         groups = arns("security-group", [group.security_group_id for group in network.security_groups])
-        self._allow(["ec2:CreateNetworkInterface"], [*interfaces, *groups, *subnets], why=_WHY_INTERFACES)
-        # The condition is that of AWS's own policy for CodeBuild in a VPC. AWS's policies have none on the two actions below, and
-        # a condition key that these calls lack would leave interfaces behind.
-        self._allow(
-            ["ec2:CreateNetworkInterfacePermission"],
-            interfaces,
-            {"ArnEquals": {"ec2:Subnet": subnets}},
-            why=_WHY_INTERFACES,
-        )
-        self._allow(["ec2:DeleteNetworkInterface", "ec2:DeleteNetworkInterfacePermission"], interfaces)
-        # EC2 has no narrower resource for Describe actions.
-        self._allow(
-            [
-                "ec2:DescribeDhcpOptions",
-                "ec2:DescribeNetworkInterfaces",
-                "ec2:DescribeSecurityGroups",
-                "ec2:DescribeSubnets",
-                "ec2:DescribeVpcs",
-            ],
-            ["*"],
-            why=_WHY_EVERYTHING,
-        )
+        grants = [
+            self._allow(["ec2:CreateNetworkInterface"], [*interfaces, *groups, *subnets], why=_WHY_INTERFACES),
+            # The condition is that of AWS's own policy for CodeBuild in a VPC. AWS's policies have none on the two actions
+            # below, and a condition key that these calls lack would leave interfaces behind.
+            self._allow(
+                ["ec2:CreateNetworkInterfacePermission"],
+                interfaces,
+                {"ArnEquals": {"ec2:Subnet": subnets}},
+                why=_WHY_INTERFACES,
+            ),
+            self._allow(["ec2:DeleteNetworkInterface", "ec2:DeleteNetworkInterfacePermission"], interfaces),
+            # EC2 has no narrower resource for Describe actions.
+            self._allow(
+                [
+                    "ec2:DescribeDhcpOptions",
+                    "ec2:DescribeNetworkInterfaces",
+                    "ec2:DescribeSecurityGroups",
+                    "ec2:DescribeSubnets",
+                    "ec2:DescribeVpcs",
+                ],
+                ["*"],
+                why=_WHY_EVERYTHING,
+            ),
+        ]
+        return _combined(grants)
 
     def _allow_logs_and_metrics(self) -> None:
         streams = Stack.of(self).format_arn(
@@ -264,16 +340,20 @@ class TrainingRole(Construct):
             why=_WHY_EVERYTHING,
         )
 
-    def _allow_list(self, bucket: s3.IBucket | S3AccessPoint, prefix: str) -> None:
+    def _allow_list(self, bucket: s3.IBucket | S3AccessPoint, prefix: str) -> list[iam.Grant]:
         # The resource of ListBucket is the bucket, so a condition narrows it to the prefix.
-        for place, condition in policy_targets(bucket):
+        return [
             self._allow(
                 ["s3:ListBucket"], [place.bucket_arn], {"StringLike": {"s3:prefix": [f"{prefix}*"]}, **condition}
             )
+            for place, condition in policy_targets(bucket)
+        ]
 
-    def _allow_objects(self, actions: list[str], bucket: s3.IBucket | S3AccessPoint, prefix: str) -> None:
-        for place, condition in policy_targets(bucket):
+    def _allow_objects(self, actions: list[str], bucket: s3.IBucket | S3AccessPoint, prefix: str) -> list[iam.Grant]:
+        return [
             self._allow(actions, [place.arn_for_objects(f"{prefix}*")], condition or None, why=_WHY_OBJECTS)
+            for place, condition in policy_targets(bucket)
+        ]
 
     def _allow(
         self,
@@ -282,13 +362,22 @@ class TrainingRole(Construct):
         conditions: dict[str, Any] | None = None,
         *,
         why: str | None = None,
-    ) -> None:
+    ) -> iam.Grant:
         """Add a statement; ``why`` justifies the wildcards in its resources."""
-        self.role.add_to_principal_policy(
-            iam.PolicyStatement(actions=actions, resources=resources, conditions=conditions)
-        )
         if why is not None:
             self._suppressions.add_wildcards(resources, why)
+        return iam.Grant.add_to_principal(
+            grantee=self.role, actions=actions, resource_arns=resources, conditions=conditions
+        )
+
+
+def _combined(grants: Sequence[iam.Grant]) -> iam.Grant:
+    """One grant of several, which succeeded if one of them did (CDK's ``Grant.combine``)."""
+    return functools.reduce(lambda all_, one: all_.combine(one), grants)
+
+
+def _environment_of(role: iam.IRole) -> dict[str, str]:
+    return {"account": role.env.account, "region": role.env.region}
 
 
 def policy_targets(bucket: s3.IBucket | S3AccessPoint) -> list[tuple[s3.IBucket | S3AccessPoint, dict[str, Any]]]:

@@ -1,0 +1,1 @@
+"""What composes workflows: pipelines with gates, approvals and the model registry, sweeps, dashboards."""

@@ -1,0 +1,63 @@
+"""The principal of the jobs of several workflows, each with a role of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import jsii
+from aws_cdk import aws_iam as iam
+from constructs import DependencyGroup
+
+
+@jsii.implements(iam.IPrincipal)
+class JobsPrincipal:
+    """Adds to the policy of each of several principals, as a grant to each of them would."""
+
+    def __init__(self, principals: Sequence[iam.IPrincipal]) -> None:
+        """Create the principal.
+
+        Args:
+            principals: The principals, at least one.
+        """
+        self._principals = list(principals)
+
+    @property
+    @jsii.member(jsii_name="grantPrincipal")
+    def grant_principal(self) -> iam.IPrincipal:
+        """The principal itself."""
+        return self
+
+    @property
+    @jsii.member(jsii_name="assumeRoleAction")
+    def assume_role_action(self) -> str:
+        """The action by which the principals are assumed."""
+        return self._principals[0].assume_role_action
+
+    @property
+    @jsii.member(jsii_name="policyFragment")
+    def policy_fragment(self) -> iam.PrincipalPolicyFragment:
+        """The principals in the policy of a resource."""
+        arns = [arn for one in self._principals for arn in one.policy_fragment.principal_json["AWS"]]
+        return iam.PrincipalPolicyFragment({"AWS": arns})
+
+    @property
+    @jsii.member(jsii_name="principalAccount")
+    def principal_account(self) -> str | None:
+        """The principals' account."""
+        return self._principals[0].principal_account
+
+    @jsii.member(jsii_name="addToPrincipalPolicy")
+    def add_to_principal_policy(self, statement: iam.PolicyStatement) -> iam.AddToPrincipalPolicyResult:
+        """Add a statement to the policy of each principal.
+
+        Args:
+            statement: The statement.
+
+        Returns:
+            Whether it was added to all of them, and what to depend on.
+        """
+        added = [one.add_to_principal_policy(statement) for one in self._principals]
+        policies = [one.policy_dependable for one in added if one.policy_dependable is not None]
+        return iam.AddToPrincipalPolicyResult(
+            statement_added=all(one.statement_added for one in added), policy_dependable=DependencyGroup(*policies)
+        )

@@ -1,1 +1,0 @@
-"""Pipelines: several workflows in order, with gates, approvals and the model registry between them."""

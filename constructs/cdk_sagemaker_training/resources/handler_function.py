@@ -1,0 +1,81 @@
+"""A Lambda function of this library: its code, its role, its log, and its place in a VPC."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from aws_cdk import Duration, RemovalPolicy
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_logs as logs
+from constructs import Construct
+
+from cdk_sagemaker_training.core.nag import acknowledge
+from cdk_sagemaker_training.resources.functions import function_reasons, place_in_vpc
+
+if TYPE_CHECKING:
+    from aws_cdk import aws_ec2 as ec2
+    from aws_cdk import aws_lambda as lambda_
+
+_RUNTIME = "python3.14"
+_TIMEOUT = Duration.minutes(15)  # Lambda's longest
+
+
+def handler_function(
+    scope: Construct,
+    module: str,
+    description: str,
+    memory_mib: int = 128,
+    *,
+    vpc: ec2.IVpc | None = None,
+    vpc_subnets: ec2.SubnetSelection | None = None,
+    security_groups: Sequence[ec2.ISecurityGroup] | None = None,
+) -> tuple[lambda_.CfnFunction, iam.Role]:
+    """Create a function, "Resource", with its "Role".
+
+    It is a ``CfnFunction``, by which aspects, tags and cdk-nag's rules find it.
+
+    Args:
+        scope: The parent construct.
+        module: The name of the module in `handlers/` with the code, whose ``handler`` is called.
+        description: What it does.
+        memory_mib: Its memory, in MiB; by default Lambda's own default.
+        vpc: The VPC that it runs in, from which it must reach the AWS services that it calls. Default: outside a VPC.
+        vpc_subnets: Selects among the subnets of ``vpc``; the private ones by default.
+        security_groups: Its security groups in ``vpc``; by default a new one that allows HTTPS out.
+    """
+    # Here and not above, since only what has a function needs it.
+    from aws_cdk import aws_lambda as lambda_
+
+    group = logs.LogGroup(
+        scope, "Logs", retention=logs.RetentionDays.THREE_MONTHS, removal_policy=RemovalPolicy.DESTROY
+    )
+    role = iam.Role(scope, "Role", description=description, assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"))
+    writing = iam.Policy(scope, "LogsPolicy", roles=[role])
+    writing.add_statements(
+        iam.PolicyStatement(actions=["logs:CreateLogStream", "logs:PutLogEvents"], resources=[group.log_group_arn])
+    )
+    function = lambda_.CfnFunction(
+        scope,
+        "Resource",
+        code=lambda_.CfnFunction.CodeProperty(zip_file=_code(module)),
+        description=description,
+        handler="index.handler",
+        logging_config=lambda_.CfnFunction.LoggingConfigProperty(log_group=group.log_group_name),
+        memory_size=memory_mib,
+        role=role.role_arn,
+        runtime=_RUNTIME,
+        timeout=_TIMEOUT.to_seconds(),
+    )
+    function.node.add_dependency(writing)
+    acknowledge(scope, function_reasons(in_vpc=vpc is not None))
+    if vpc is not None:
+        place_in_vpc(scope, function, role, vpc, vpc_subnets, security_groups)
+    return function, role
+
+
+@cache
+def _code(module: str) -> str:
+    return (Path(__file__).parents[1] / "handlers" / f"{module}.py").read_text()

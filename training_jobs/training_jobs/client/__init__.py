@@ -1,0 +1,1 @@
+"""The classes of the typed client, which ``training_jobs`` exports."""
