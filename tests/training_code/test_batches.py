@@ -16,13 +16,9 @@ import torch
 from data_service.batches import LARGE, Encoder, ReceiveMemory, collated, decode
 from hosts_and_trainers import Serve, addresses, serve
 from serving import BatchReader
-from tokenizers import Tokenizer
-from tokenizers.models import WordLevel
-from tokenizers.pre_tokenizers import Whitespace
 from torch import Tensor
 from torch.utils import _pytree as pytree
 from torch.utils.data import Dataset, default_collate
-from transformers import BatchEncoding, PreTrainedTokenizerFast
 
 __all__ = ["serve"]
 Pair = namedtuple("Pair", ["left", "right"])
@@ -239,6 +235,8 @@ class Described(OrderedDict[str, Any]):
 
 def test_mappings_arrive_as_their_own_class() -> None:
     """The finding "logs": a `UserDict`, as every tokenizer's BatchEncoding, arrived as a plain dict."""
+    from transformers import BatchEncoding  # not with the file, which each worker of its data host imports
+
     described = Described(unit="metre")
     described["length"] = torch.ones(2)
     batch = {
@@ -258,6 +256,11 @@ def test_mappings_arrive_as_their_own_class() -> None:
 
 
 def test_a_tokenizers_own_batch_arrives_as_a_batch_encoding() -> None:
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordLevel
+    from tokenizers.pre_tokenizers import Whitespace
+    from transformers import BatchEncoding, PreTrainedTokenizerFast
+
     words = Tokenizer(WordLevel({"a": 0, "b": 1, "[UNK]": 2}, unk_token="[UNK]"))
     words.pre_tokenizer = Whitespace()
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, unk_token="[UNK]", pad_token="[UNK]")

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import re
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 import torch
-import torch.distributed.checkpoint as dcp
 from torch import nn
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "training_code"))
 
-from common.checkpoints import Checkpointer, Progress
 from common.job import Job
 from common.process_group import process_group
+
+
+@cache
+def checkpoints() -> ModuleType:
+    """Not with the file, which each of pytest's processes imports: PyTorch's take a second."""
+    return importlib.import_module("common.checkpoints")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -60,15 +67,15 @@ def trained(steps: int = 1, width: int = 2, decay: float = 0.0, groups: bool = F
     return model, optimizer
 
 
-def checkpointer(job: Job, model: nn.Module, optimizer: Any, **settings: Any) -> Checkpointer:
-    return Checkpointer(job, [model], [optimizer], **{"fixed": {"seed": 0}, **settings})
+def checkpointer(job: Job, model: nn.Module, optimizer: Any, **settings: Any) -> Any:
+    return checkpoints().Checkpointer(job, [model], [optimizer], **{"fixed": {"seed": 0}, **settings})
 
 
 def written(job: Job, steps: int = 3, **settings: Any) -> nn.Module:
     """Write a checkpoint of a model that has taken some steps, and return that."""
     model, optimizer = trained(steps)
     writing = checkpointer(job, model, optimizer, **settings)
-    writing.save(Progress(steps, 10 * steps))
+    writing.save(checkpoints().Progress(steps, 10 * steps))
     writing.wait()
     return model
 
@@ -80,7 +87,7 @@ def a_file_of(folder: Path, name: str) -> Path:
 def test_a_resumed_training_has_weights_optimizer_state_progress_and_what_else_was_kept(job: Job) -> None:
     before = written(job, states={"counter": Counter(7)})
     (model, optimizer), counter = trained(), Counter(0)
-    assert checkpointer(job, model, optimizer, states={"counter": counter}).restore() == Progress(3, 30)
+    assert checkpointer(job, model, optimizer, states={"counter": counter}).restore() == checkpoints().Progress(3, 30)
     assert torch.equal(model.weight, before.weight)
     assert [int(state["step"]) for state in optimizer.state.values()] == [3, 3]
     assert counter.value == 7
@@ -89,7 +96,7 @@ def test_a_resumed_training_has_weights_optimizer_state_progress_and_what_else_w
 def test_without_a_checkpoint_a_training_begins(job: Job) -> None:
     model, optimizer = trained()
     weight = model.weight.clone()
-    assert checkpointer(job, model, optimizer).restore() == Progress(0, 0)
+    assert checkpointer(job, model, optimizer).restore() == checkpoints().Progress(0, 0)
     assert torch.equal(model.weight, weight)
 
 
@@ -137,7 +144,7 @@ def test_a_checkpoint_of_another_version_is_refused(job: Job, monkeypatch: pytes
 
 
 def test_a_checkpoint_without_a_record_is_refused(job: Job) -> None:
-    dcp.save({"model": trained()[0].state_dict()}, checkpoint_id=job.checkpoints / "step-00000003")
+    checkpoints().dcp.save({"model": trained()[0].state_dict()}, checkpoint_id=job.checkpoints / "step-00000003")
     with pytest.raises(ValueError, match="step-00000003 has no record of its run"):
         checkpointer(job, *trained()).restore()
 
@@ -145,7 +152,7 @@ def test_a_checkpoint_without_a_record_is_refused(job: Job) -> None:
 def test_a_checkpoint_whose_write_was_interrupted_is_as_if_it_were_not_there(job: Job) -> None:
     (job.checkpoints / "step-00000003").mkdir()
     (job.checkpoints / "step-00000003" / "__0_0.distcp").write_bytes(b"a part")
-    assert checkpointer(job, *trained()).restore() == Progress(0, 0)
+    assert checkpointer(job, *trained()).restore() == checkpoints().Progress(0, 0)
     assert list(job.checkpoints.iterdir()) == []
 
 
@@ -155,14 +162,14 @@ def test_of_several_checkpoints_the_newest_that_is_complete_is_resumed_and_what_
     for steps in (3, 4):
         model, optimizer = trained(steps)
         writing = checkpointer(job, model, optimizer)
-        writing.save(Progress(steps, 10 * steps))
+        writing.save(checkpoints().Progress(steps, 10 * steps))
         writing.wait()
     cut = a_file_of(job.checkpoints, "step-00000004")
     size = cut.stat().st_size
     cut.write_bytes(cut.read_bytes()[:100])
     model, optimizer = trained()
     writing = checkpointer(job, model, optimizer)
-    assert writing.restore() == Progress(3, 30)
+    assert writing.restore() == checkpoints().Progress(3, 30)
     assert f"{{'step-00000004': '{cut.name} has 100 of {size} bytes'}}" in capsys.readouterr().out
     assert [at.name for at in job.checkpoints.iterdir()] == ["step-00000003"]
 
@@ -172,11 +179,11 @@ def test_a_step_has_one_checkpoint_which_is_not_written_over(job: Job) -> None:
     writing = checkpointer(job, model, optimizer)
     kept = []
     for samples in (30, 40):
-        writing.save(Progress(3, samples))
+        writing.save(checkpoints().Progress(3, samples))
         writing.wait()
         kept.append(a_file_of(job.checkpoints, "step-00000003").stat().st_mtime_ns)
     assert kept[0] == kept[1]
-    assert checkpointer(job, *trained()).restore() == Progress(3, 30)
+    assert checkpointer(job, *trained()).restore() == checkpoints().Progress(3, 30)
 
 
 def damaged_file(job: Job) -> str:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from functools import cache
+from types import ModuleType
 
 import pytest
 import torch
 from compiled_program import module
 from torch import Tensor, nn
-
-guard_module = module("guard")
-Guard, NoReads = guard_module.Guard, guard_module.NoReads
 
 Step = Callable[..., Tensor]
 
@@ -28,6 +27,12 @@ class Scale(nn.Module):
         return tokens * scale
 
 
+@cache
+def guard_module() -> ModuleType:
+    """Not with the file, which each of pytest's processes imports: Dynamo takes a second."""
+    return module("guard")
+
+
 EIGHT, SEVEN = torch.ones(2, 8), torch.ones(2, 7)
 
 
@@ -38,7 +43,7 @@ def run(step: Step, guard: object, *inputs: tuple[Tensor, float]) -> None:
 
 
 def test_steps_of_one_shape_pass(compiled: Callable[[nn.Module], nn.Module]) -> None:
-    run(compiled(Scale()), Guard(fail=True), *[(EIGHT, 1.0)] * 3)
+    run(compiled(Scale()), guard_module().Guard(fail=True), *[(EIGHT, 1.0)] * 3)
 
 
 @pytest.mark.parametrize(
@@ -53,14 +58,18 @@ def test_a_step_that_would_be_compiled_again_is_refused_by_its_number_and_cause(
     compiled: Callable[[nn.Module], nn.Module], third: tuple[Tensor, float], cause: str
 ) -> None:
     with pytest.raises(RuntimeError, match=cause) as refused:
-        run(compiled(Scale()), Guard(fail=True), (EIGHT, 1.0), (EIGHT, 1.0), third)
+        run(compiled(Scale()), guard_module().Guard(fail=True), (EIGHT, 1.0), (EIGHT, 1.0), third)
     [note] = refused.value.__notes__
     assert note.startswith("in step 3, which has not updated the weights. Pad every batch to one length")
 
 
 def test_a_refused_step_has_not_updated_the_weights(compiled: Callable[[nn.Module], nn.Module]) -> None:
     model = nn.Linear(8, 1)
-    optimizer, step, guard = torch.optim.SGD(model.parameters(), lr=1.0), compiled(model), Guard(fail=True)
+    optimizer, step, guard = (
+        torch.optim.SGD(model.parameters(), lr=1.0),
+        compiled(model),
+        guard_module().Guard(fail=True),
+    )
 
     def train(number: int, rows: int) -> Tensor:
         with guard.step(number):
@@ -78,7 +87,7 @@ def test_a_refused_step_has_not_updated_the_weights(compiled: Callable[[nn.Modul
 def test_each_recompilation_is_a_warning_until_the_limit_which_is_an_error(
     compiled: Callable[[nn.Module], nn.Module],
 ) -> None:
-    step, guard = compiled(Scale()), Guard(fail=False)
+    step, guard = compiled(Scale()), guard_module().Guard(fail=False)
     limit = torch._dynamo.config.recompile_limit
     run(step, guard, (EIGHT, 1.0))
     for number in range(2, limit + 1):
@@ -95,7 +104,7 @@ def test_what_is_compiled_between_two_steps_does_not_count(
     compiled: Callable[[nn.Module], nn.Module], recwarn: pytest.WarningsRecorder
 ) -> None:
     for fail in (True, False):
-        step, guard = compiled(Scale()), Guard(fail=fail)
+        step, guard = compiled(Scale()), guard_module().Guard(fail=fail)
         for number in (1, 2):
             run(step, guard, (EIGHT, 1.0))
             step(torch.ones(number, 3), 1.0)
@@ -123,7 +132,7 @@ def test_what_is_compiled_between_two_steps_does_not_count(
 def test_a_value_that_is_read_between_model_and_optimizer_is_refused(
     compiled: Callable[[nn.Module], nn.Module], read: Callable[[Tensor], object], name: str, number: int
 ) -> None:
-    step, guard = compiled(Scale()), Guard(fail=True)
+    step, guard = compiled(Scale()), guard_module().Guard(fail=True)
     if number == 2:
         run(step, guard, (EIGHT, 1.0))
     message = rf"the step reads a tensor's value by Tensor\.{name}: log after the step$"
@@ -132,7 +141,7 @@ def test_a_value_that_is_read_between_model_and_optimizer_is_refused(
 
 
 def test_a_value_may_be_read_after_a_step(compiled: Callable[[nn.Module], nn.Module]) -> None:
-    with Guard(fail=True).step(1):
+    with guard_module().Guard(fail=True).step(1):
         loss = compiled(Scale())(EIGHT, 1.0).sum()
     assert loss.item() == 16
 
@@ -141,7 +150,7 @@ def test_the_optimizers_step_and_the_scalers_read_nothing() -> None:
     model = nn.Linear(8, 1)
     optimizer, scaler = torch.optim.AdamW(model.parameters(), fused=True), torch.amp.GradScaler("cpu")
     for _ in range(2):
-        with NoReads():
+        with guard_module().NoReads():
             scaler.scale(model(EIGHT).sum()).backward()
             scaler.unscale_(optimizer)
             nn.utils.clip_grad_norm_(model.parameters(), 1.0)

@@ -15,7 +15,7 @@ from preloaded import agents_store, start
 HERE = Path(__file__).parent
 TRAINING_CODE = HERE.parents[1] / "training_code"
 KIND = TRAINING_CODE / "model_parallel"
-STEPS, LONG = 4, 16
+STEPS = 4
 COMMON = (
     "--context 16 --batch-size 8 --log-every 1 --checkpoint-every 0 "
     f"--learning-rate 0.01 --warm-up 3 --least-rate 1 --steps {STEPS}"
@@ -86,9 +86,10 @@ for name, kind in {"mixtral": "mixtral", "qwen3_moe": "qwen3_moe", "gemma3": "ge
 COMPARED = """
 import sys, torch
 from transformers import AutoModelForCausalLM
-one, other = (AutoModelForCausalLM.from_pretrained(folder) for folder in sys.argv[1:])
 tokens = torch.arange(16)[None]
-print((one(tokens).logits - other(tokens).logits).abs().max().item())
+logits = [AutoModelForCausalLM.from_pretrained(folder)(tokens).logits for folder in sys.argv[1:]]
+for one, other in zip(logits[::2], logits[1::2]):
+    print((one - other).abs().max().item())
 """
 
 
@@ -156,8 +157,7 @@ def folder_of(layout: str) -> str:
 @pytest.fixture(scope="module")
 def launched(tmp_path_factory: pytest.TempPathFactory) -> Launched:
     found = Launched(tmp_path_factory.mktemp("huggingface"))
-    longer = {f"{name}, longer": f"{arguments} --steps {LONG} {EVALUATED}" for name, arguments in ALONE.items()}
-    found.run(1, {f"{name}, alone": arguments for name, arguments in ALONE.items()} | longer)
+    found.run(1, {f"{name}, alone": f"{arguments} {EVALUATED}" for name, arguments in ALONE.items()})
     evaluated = {name: f"{arguments} {EVALUATED}" for name, arguments in ON_FOUR_RANKS.items()}
     found.run(4, evaluated | KEPT | RESUMED | UNTRAINED)
     return found
@@ -210,12 +210,6 @@ def test_models_without_weights_begin_and_train_on_four_ranks_as_on_one(launched
         assert float(launched.program(COMPARED, alone, launched.exported(layout))) < 1e-3, layout
 
 
-@pytest.mark.parametrize("name", ALONE)
-def test_the_loss_falls(launched: Launched, name: str) -> None:
-    losses = launched.losses(f"{name}, longer")
-    assert losses[LONG] < losses[1] - 0.2
-
-
 @pytest.mark.soak
 def test_compiled_layers_have_the_losses_of_one_process(launched: Launched) -> None:
     launched.run(4, COMPILED)
@@ -246,30 +240,30 @@ def test_a_resumed_training_goes_on_in_its_schedule(launched: Launched) -> None:
     assert rates[1] == {step: rates[0][step] for step in (3, 4)}
 
 
-@pytest.mark.parametrize("name", ALONE)
-def test_an_evaluation_leaves_the_training_as_it_is(launched: Launched, name: str) -> None:
-    evaluated = launched.losses(f"{name}, longer")
-    assert {step: evaluated[step] for step in range(1, STEPS + 1)} == launched.losses(f"{name}, alone")
-
-
 @pytest.mark.parametrize("layout", ON_FOUR_RANKS)
 def test_four_ranks_evaluate_to_the_loss_of_one_process(launched: Launched, layout: str) -> None:
-    alone = launched.logged(f"{layout.partition(',')[0]}, longer", "validation_loss")
-    expected = {step: alone[step] for step in (2, 4)}
-    assert launched.logged(layout, "validation_loss") == pytest.approx(expected, abs=1e-4)
+    alone = launched.logged(f"{layout.partition(',')[0]}, alone", "validation_loss")
+    assert list(alone) == [2, 4]
+    assert launched.logged(layout, "validation_loss") == pytest.approx(alone, abs=1e-4)
 
 
-@pytest.mark.parametrize(
-    "layout", ["llama, tensor x fsdp, recomputed", "qwen3, resumed", "untied_gpt2, pipeline x fsdp"]
-)
-def test_from_pretrained_reads_what_four_ranks_export(launched: Launched, layout: str) -> None:
-    alone = launched.exported(f"{layout.partition(',')[0]}, alone")
-    assert float(launched.program(COMPARED, alone, launched.exported(layout))) < 1e-3
+@pytest.fixture(scope="module")
+def differences(launched: Launched) -> dict[str, float]:
+    """How far the logits of what four ranks have exported are from those of one process, or of what was read."""
+    layouts = ["llama, tensor x fsdp, recomputed", "qwen3, resumed", "untied_gpt2, pipeline x fsdp"]
+    pairs = [(launched.exported(f"{layout.partition(',')[0]}, alone"), launched.exported(layout)) for layout in layouts]
+    pairs += [(launched.folder / "qwen3", launched.exported(layout)) for layout in UNTRAINED]
+    printed = launched.program(COMPARED, *(folder for pair in pairs for folder in pair)).splitlines()
+    return dict(zip([*layouts, *UNTRAINED], map(float, printed), strict=True))
 
 
-def test_weights_that_are_not_trained_are_exported_as_they_were_read(launched: Launched) -> None:
+def test_from_pretrained_reads_what_four_ranks_export(differences: dict[str, float]) -> None:
+    assert {layout for layout, apart in differences.items() if apart >= 1e-3} == set()
+
+
+def test_weights_that_are_not_trained_are_exported_as_they_were_read(differences: dict[str, float]) -> None:
     [layout] = UNTRAINED
-    assert float(launched.program(COMPARED, launched.folder / "qwen3", launched.exported(layout))) == 0.0
+    assert differences[layout] == 0.0
 
 
 def test_what_transformers_has_no_plan_for_is_refused(launched: Launched) -> None:

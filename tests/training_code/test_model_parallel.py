@@ -24,18 +24,17 @@ EVALUATING = "--evaluate-every 4"
 CLIPPED = "2 layers, clipped"
 EVALUATED = "2 layers, evaluated"
 RISEN = "4 layers, rising rate"
-AS_LONG = "2 layers for as many steps"
 RECOMPUTED = "--activation-checkpointing"
 
 # What several kinds of layout share, each once; `make soak` has the rest of the product.
 ON_FOUR_RANKS = {
     "parameters in the CPU's memory": f"{TWO} --data-shard 4 --cpu-offload --microbatches 2",
-    "tensor x fsdp": f"{TWO} --tensor 2 --data-shard 2",
     "tensor x fsdp, checkpointed": f"{TWO} --tensor 2 --data-shard 2 {RECOMPUTED} --activation-offloading",
     "clipped, tensor x pipeline": f"{TWO} --tensor 2 --pipeline 2 --microbatches 2 {SCHEDULED}",
     "1F1B cut by hand": f"{FOUR} --pipeline 2 --microbatches 4 --cut 3",
 }
 MORE_ON_FOUR_RANKS = {
+    "tensor x fsdp": f"{TWO} --tensor 2 --data-shard 2",
     "optimizer state alone sharded": f"{TWO} --data-shard 4 --sharded optimizer",
     "hybrid shard": f"{TWO} --data-replicate 2 --data-shard 2",
     "fsdp": f"{LONG_TWO} --data-shard 4 {EVALUATING}",
@@ -140,21 +139,21 @@ def with_first_scale(folder: Path, scale: int) -> Path:
     return script
 
 
+class Alone(Launch):
+    """One process, with as many layers as the layouts have; for as many steps as soak has where that is wanted."""
+
+    def losses(self, layout: str, name: str = "loss") -> dict[int, float]:
+        if not (self.folder / folder_of(layout)).exists():
+            launch(self.folder, 1, {layout: f"--steps {ALONE_STEPS} --layers {layout[0]}"})
+        return super().losses(layout, name)
+
+
 @pytest.fixture(scope="module")
-def alone(tmp_path_factory: pytest.TempPathFactory) -> Launch:
-    """One process, with as many layers as the layouts have."""
-    sizes = {f"{layers} layers": f"--steps {ALONE_STEPS} --layers {layers}" for layers in (2, 4, 8)}
-    return launch(
-        tmp_path_factory.mktemp("alone"),
-        1,
-        sizes
-        | {
-            AS_LONG: TWO,
-            CLIPPED: f"{TWO} {SCHEDULED}",
-            RISEN: f"{GONE_ON} {RISING}",
-            EVALUATED: f"{TWO} --evaluate-every 1",
-        },
-    )
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Alone:
+    folder = tmp_path_factory.mktemp("alone")
+    quick = {"2 layers": TWO, "4 layers": GONE_ON, CLIPPED: f"{TWO} {SCHEDULED}", RISEN: f"{GONE_ON} {RISING}"}
+    launch(folder, 1, quick | {EVALUATED: f"{TWO} --evaluate-every 1"})
+    return Alone(folder)
 
 
 @pytest.fixture(scope="module")
@@ -217,7 +216,8 @@ def reference(alone: Launch, arguments: str, name: str = "loss") -> dict[int, fl
     if RISING in arguments:
         return alone.losses(RISEN, name)
     [layers] = re.findall(r"--layers (\d)", arguments)
-    return alone.losses(f"{layers} layers", name)
+    quick = layers in "24" and steps(arguments)[-1] <= (STEPS if layers == "2" else STEPS + 2)
+    return alone.losses(f"{layers} layers" if quick else f"{layers} layers, long", name)
 
 
 @layouts("four", ON_FOUR_RANKS, MORE_ON_FOUR_RANKS)
@@ -289,11 +289,6 @@ def test_an_evaluation_leaves_the_training_as_it_is(alone: Launch) -> None:
     assert alone.losses(EVALUATED) == {step: alone.losses("2 layers")[step] for step in range(1, STEPS + 1)}
 
 
-def test_the_loss_falls(alone: Launch) -> None:
-    losses = alone.losses("4 layers")
-    assert losses[ALONE_STEPS] < losses[1] - 0.5
-
-
 def test_each_rank_says_what_it_holds(four: Launch) -> None:
     said = [four.printed("1F1B cut by hand", rank).splitlines()[0] for rank in range(4)]
     assert [re.sub(r"\d+ parameters, \d+ bytes", "", line) for line in said] == [
@@ -340,7 +335,7 @@ def test_another_layout_goes_on_from_a_checkpoint(alone: Launch, launched: Launc
 @pytest.mark.parametrize(
     ("launched", "layout"),
     [
-        ("four", "tensor x fsdp"),
+        ("four", "tensor x fsdp, checkpointed"),
         pytest.param("more_four", "pipeline x fsdp", marks=pytest.mark.soak),
         pytest.param("eight", "tensor x pipeline x fsdp, checkpointed", marks=pytest.mark.soak),
     ],
@@ -348,7 +343,9 @@ def test_another_layout_goes_on_from_a_checkpoint(alone: Launch, launched: Launc
 )
 def test_the_model_is_left_as_one_plain_file(alone: Launch, launched: Launch, layout: str, tmp_path: Path) -> None:
     """It is loaded by a process that knows no mesh, and predicts as the one that a single process left."""
-    files = [at.folder / folder_of(name) / "model" / "model.pt" for at, name in ((alone, AS_LONG), (launched, layout))]
+    files = [
+        at.folder / folder_of(name) / "model" / "model.pt" for at, name in ((alone, "2 layers"), (launched, layout))
+    ]
     program = tmp_path / "compared.py"
     program.write_text(
         "import sys, torch; from exported_model import load\n"

@@ -83,14 +83,6 @@ def test_the_rate_is_that_of_all_groups() -> None:
     assert [group["lr"] for group in optimizer.param_groups] == [0.3, 0.3]
 
 
-def test_a_resumed_optimizer_has_the_rate_of_its_new_arguments() -> None:
-    model = nn.Linear(2, 2)
-    old, new = (torch.optim.AdamW(model.parameters(), lr=rate) for rate in (0.1, 0.2))
-    new.load_state_dict(old.state_dict())
-    set_learning_rate([new], 0.3)
-    assert [group["lr"] for group in new.param_groups] == [0.3]
-
-
 def test_gradients_are_scaled_to_the_limit_and_their_norm_is_returned() -> None:
     weights = [nn.Parameter(torch.zeros(2)), nn.Parameter(torch.zeros(1)), nn.Parameter(torch.zeros(1))]
     weights[0].grad, weights[1].grad = torch.tensor([3.0, 0.0]), torch.tensor([4.0])

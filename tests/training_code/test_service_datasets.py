@@ -22,7 +22,6 @@ from torch.utils.data import (
     get_worker_info,
 )
 from torchdata.nodes import IterableWrapper, Loader, Mapper
-from transformers import BatchEncoding
 
 __all__ = ["serve"]
 COUNT = 100
@@ -168,10 +167,14 @@ def test_worker_init_fn_is_called_in_each_worker_and_before_each_pass_over_a_sha
 
 
 def as_arrays(samples: list[Any]) -> Any:
+    from transformers import BatchEncoding  # not with the file, which all workers of these tests import
+
     return BatchEncoding({"number": np.array([int(number) for [number] in samples]), "eye": torch.eye(2).to_sparse()})
 
 
 def test_what_a_collate_fn_returns_arrives_as_what_it_was(serve: Serve) -> None:
+    from transformers import BatchEncoding
+
     batches = read(serve, TensorDataset(torch.arange(COUNT)), collate_fn=as_arrays)
     assert {type(batch) for batch in batches} == {BatchEncoding}
     assert sorted(np.concatenate([batch["number"] for batch in batches]).tolist()) == list(range(COUNT))
