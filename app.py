@@ -126,7 +126,7 @@ class ModelParallelTraining(cdk.Stack):
             },
             # ml.g7e.12xlarge has EFA, whose packets this network's security group lets pass between the machines.
             network=TrainingNetwork(self, "Network"),
-            attempts=2,
+            retries=1,
             max_runtime=cdk.Duration.hours(1),
         )
         cdk.CfnOutput(self, "BucketName", value=bucket.bucket_name)

@@ -35,7 +35,7 @@ def poll() -> RenderedWorkflow:
         },
         checkpoints=stack.place("checkpoints"),
         metric_definitions={"loss": "loss=([0-9.]+)"},
-        attempts=3,
+        retries=2,
         volume_size=cdk.Size.gibibytes(100),
         max_runtime=cdk.Duration.hours(2),
     )

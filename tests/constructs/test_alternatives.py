@@ -199,9 +199,9 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         },
         "alternatives must be of jobs that make one request, and beside one, like ",
     ),
-    "attempts beside them": (
-        {"alternatives": [ON_G5], "attempts": 3},
-        "attempts must be left out where alternatives are given",
+    "retries whatever the cause beside them": (
+        {"alternatives": [ON_G5], "retries": 2},
+        "retries must be by cause where alternatives are given",
     ),
     "too many": (
         {"alternatives": [DataParallelJob(InstanceGroup(G5, count)) for count in range(1, 12)]},

@@ -366,12 +366,15 @@ def test_what_opens_a_port_to_a_network_opens_it_to_its_hosts(stack: cdk.Stack, 
 
 def test_codebuild_builds_in_a_vpc(stack: cdk.Stack, vpc: ec2.Vpc, context: Path) -> None:
     """VPC: "Compute resources such as ... AWS CodeBuild projects normally allow users to specify the VPC configuration"."""
-    TrainingImage.from_codebuild(stack, "Image", str(context), vpc=vpc)
+    for name in ("One", "Two"):
+        TrainingImage.from_codebuild(stack, name, str(context), vpc=vpc)
     [project] = of_type(stack, "AWS::CodeBuild::Project")
     placed = project["Properties"]["VpcConfig"]
     assert placed["Subnets"] == stack.resolve([subnet.subnet_id for subnet in vpc.private_subnets])
     [found] = [one for one in stack.node.find_all() if isinstance(one, codebuild.CfnProject)]
     assert found.vpc_config is not None
+    [starter] = of_type(stack, "AWS::Lambda::Function")  # which starts the project's builds
+    assert starter["Properties"]["VpcConfig"]["SubnetIds"] == placed["Subnets"]
 
 
 def test_a_handler_runs_in_a_vpc(stack: cdk.Stack, vpc: ec2.Vpc) -> None:

@@ -51,7 +51,7 @@ class Stack(UserStack):
 @pytest.fixture(scope="module")
 def neuron() -> dict[str, Any]:
     stack = Stack()
-    stack.neuron(checkpoints=stack.place("checkpoints/"), attempts=2)
+    stack.neuron(checkpoints=stack.place("checkpoints/"), retries=1)
     return stack.definition()
 
 

@@ -190,6 +190,6 @@ def test_a_price_that_multiplies_nothing_is_refused(metrics: bool, dollars: floa
     assert message_of(lambda: dashboard(workflow, dollars_per_hour=dollars)).startswith(said)
 
 
-def test_attempts_are_not_together_with_job_metrics() -> None:
-    said = message_of(lambda: UserStack().workflow(attempts=3, job_metrics=True))
-    assert said.startswith("attempts must be left out where job_metrics are given")
+def test_retries_whatever_the_cause_are_not_together_with_job_metrics() -> None:
+    said = message_of(lambda: UserStack().workflow(retries=2, job_metrics=True))
+    assert said.startswith("retries must be by cause where job_metrics are given")

@@ -38,7 +38,7 @@ def rendered(attempts: int = 1, days: float = 1, plan: str | None = None, timeou
     return Rendered(
         job=DataParallelJob(InstanceGroup("ml.p4d.24xlarge")),
         integration="poll",
-        attempts=attempts,
+        retries=attempts - 1 or None,
         max_runtime=cdk.Duration.seconds(int(days * DAY)),
         **({} if plan is None else {"training_plan": plan}),
         **({} if timeout is None else {"timeout": cdk.Duration.seconds(timeout)}),

@@ -17,10 +17,12 @@ from whole_requests import ON_GROUPS
 
 from cdk_sagemaker_training import (
     Budget,
+    Cause,
     DataParallelJob,
     InstanceGroup,
     MetricLimit,
     QuotaShare,
+    Retry,
     TrainingQueue,
     default_retries,
 )
@@ -99,8 +101,9 @@ def of_quotas() -> RenderedWorkflow:
             "robots": QuotaShare({"ml.g5.xlarge": 1}, sharing="LEND_AND_BORROW"),
         },
     )
-    to = queue.share("vision", priority=3, preemption_retries=2)
-    return RenderedWorkflow(stack, job=ON_TWO, queue=to, budget=Budget(hours=10))
+    to = queue.share("vision", priority=3)
+    retries = {Cause.PREEMPTED: Retry(attempts=2)}
+    return RenderedWorkflow(stack, job=ON_TWO, queue=to, budget=Budget(hours=10), retries=retries)
 
 
 def test_quota_shares_are_resources_of_a_queue_whose_capacity_is_by_type() -> None:
@@ -406,14 +409,20 @@ def test_a_share_that_is_not_there_and_a_priority_out_of_bounds_are_errors() -> 
     )
 
 
-def test_a_number_of_preemptions_that_no_job_can_have_is_an_error() -> None:
-    quotas = TrainingQueue(UserStack(), "Queue", capacity={G5: 8}, shares=QUOTA)
-    assert (
-        message_of(lambda: quotas.share("vision", preemption_retries=-1))
-        == "preemption_retries must be a whole number from 0, like 3, got -1"
-    )
-    parts = TrainingQueue(UserStack(), "Queue", capacity=8, shares={"vision": 2})
-    assert (
-        "preemption_retries must be left out unless the share is a QuotaShare, since no other job is preempted, like "
-        "preemption_retries=None, got 3 with 2"
-    ) in message_of(lambda: parts.share("vision", preemption_retries=3))
+@pytest.mark.parametrize(
+    ("share", "retry", "said"),
+    [
+        ("vision", Retry(attempts=3, first_wait=60), "retries of Cause.PREEMPTED must be a number of attempts"),
+        ("fair", Retry(attempts=3), "queue must be a QuotaShare of a TrainingQueue where retries have Cause.PREEMPTED"),
+        (None, Retry(attempts=3), "queue must be given where retries have Cause.PREEMPTED"),
+    ],
+    ids=["with waits", "of a fair share", "without a queue"],
+)
+def test_preemptions_are_limited_in_quota_shares_alone_and_without_waits(
+    share: str | None, retry: Retry, said: str
+) -> None:
+    stack = UserStack()
+    quotas = TrainingQueue(stack, "Quotas", capacity={G5: 8}, shares=QUOTA)
+    fair = TrainingQueue(stack, "Fair", capacity=8, shares={"fair": 2})
+    queue = {"vision": lambda: quotas.share("vision"), "fair": lambda: fair.share("fair"), None: lambda: None}[share]()
+    assert said in message_of(lambda: stack.workflow(queue=queue, retries={Cause.PREEMPTED: retry}))

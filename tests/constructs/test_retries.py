@@ -231,8 +231,8 @@ def test_the_waits_of_a_retry_grow_to_the_longest_and_end(retry: Retry, waits: l
     [
         ({}, "attempts of a Retry must be set unless first_wait and until are, like "),
         ({"until": 60}, "attempts of a Retry must be set unless first_wait and until are, like "),
-        ({"attempts": 0}, "attempts of a Retry must be a number of retries from 1 to 300, like 3, got 0"),
-        ({"attempts": 301}, "attempts of a Retry must be a number of retries from 1 to 300, like 3, got 301"),
+        ({"attempts": -1}, "attempts of a Retry must be a number of retries from 0 to 300, like 3, got -1"),
+        ({"attempts": 301}, "attempts of a Retry must be a number of retries from 0 to 300, like 3, got 301"),
         ({"attempts": 1, "backoff": 0.5}, "backoff must be a factor of at least 1, like 2, got 0.5"),
         ({"attempts": 1, "first_wait": 60, "max_wait": 30}, "first_wait must be at most max_wait, like "),
         ({"first_wait": 60, "until": 30}, "until must be as long as 1 to 300 waits, like "),
@@ -256,7 +256,6 @@ def test_a_retry_that_never_begins_or_ends_is_refused(props: Any, message: str) 
             {"retries": {cause: Retry(attempts=200) for cause in (Cause.QUOTA, Cause.CAPACITY)}},
             "retries must be at most 300 of all causes together",
         ),
-        ({"retries": default_retries(), "attempts": 2}, "attempts must be left out where retries are given"),
         ({"retries": {"capacity errors": Retry(attempts=1)}}, "retries must be "),
         ({"retries": {Cause.CAPACITY: 3}}, "retries[<Cause.CAPACITY: 'capacity'>] must be a Retry, like Retry("),
     ],

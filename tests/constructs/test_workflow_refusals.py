@@ -32,9 +32,11 @@ def test_sync_is_refused_what_it_is_not_known_to_take(props: dict[str, Any], pro
     assert "use integration='poll', or " in message
 
 
-@pytest.mark.parametrize("attempts", [0, 31])
-def test_attempts_that_are_no_number_from_1_to_30_are_refused(attempts: Any) -> None:
-    assert refusal_of(attempts=attempts) == (f"attempts must be a whole number from 1 to 30, like 3, got {attempts!r}")
+@pytest.mark.parametrize("retries", [0, 30])
+def test_retries_that_are_no_number_from_1_to_29_are_refused(retries: Any) -> None:
+    assert refusal_of(retries=retries) == (
+        f"retries must be by cause, or a whole number from 1 to 29, like 2, got {retries!r}"
+    )
 
 
 def test_an_integration_that_there_is_not_is_refused() -> None:

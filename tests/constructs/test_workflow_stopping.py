@@ -14,7 +14,7 @@ from cdk_sagemaker_training import (
     S3Channel,
     TrainingNetwork,
 )
-from cdk_sagemaker_training.lifecycle.stopping_states import stopping_definition, stopping_states
+from cdk_sagemaker_training.lifecycle.stopping import stopping_definition, stopping_states
 
 
 def test_executions_that_end_before_their_jobs_start_the_stopper(either: RenderedWorkflow) -> None:

@@ -54,7 +54,7 @@ class Stepping(cdk.Stack):
         for integration in INTEGRATIONS:
             for name, props in {
                 "Once": {},
-                "Twice": {"attempts": 2},
+                "Twice": {"retries": 1},
                 "Spot": {**spot, "spot": Spot(checkpoints, max_wait=cdk.Duration.seconds(90))},
                 "Short": {
                     "environment": {"STEPS": "40"},

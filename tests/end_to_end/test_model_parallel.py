@@ -64,7 +64,7 @@ class Parallel(cdk.Stack):
             image=image,
             hyperparameters=ENDLESS,
             checkpoints=S3Prefix(self.bucket, "checkpoints/"),
-            attempts=2,
+            retries=1,
         )
         self.workflow(
             "Spot",

@@ -15,9 +15,11 @@ from deployed import Deployed, wait_until
 
 from cdk_sagemaker_training import (
     Budget,
+    Cause,
     DataParallelJob,
     InstanceGroup,
     QuotaShare,
+    Retry,
     S3Prefix,
     TrainingImage,
     TrainingQueue,
@@ -56,9 +58,9 @@ class Queued(cdk.Stack):
         )
         for name in quotas.shares:
             self.add(name, quotas.share(name))
-        self.add("limited", quotas.share("borrows", preemption_retries=0))
+        self.add("limited", quotas.share("borrows"), {**default_retries(), Cause.PREEMPTED: Retry(attempts=0)})
 
-    def add(self, id: str, queue: Any) -> None:
+    def add(self, id: str, queue: Any, retries: Any = None) -> None:
         workflow = TrainingWorkflow(
             self,
             id,
@@ -68,7 +70,7 @@ class Queued(cdk.Stack):
             checkpoints=S3Prefix(self.bucket, "checkpoints/"),
             environment={"FAILURE": sfn.JsonPath.string_at("$.failure")},
             queue=queue,
-            retries=default_retries(),
+            retries=retries or default_retries(),
             budget=Budget(hours=5),
             max_runtime=3_600,
         )
@@ -207,7 +209,7 @@ def test_a_budget_counts_the_run_before_a_preemption_and_a_job_that_was_preempte
     assert line.deployed.ended(line.start("none", "lends"))["status"] == "SUCCEEDED"
     ended = line.deployed.ended(limited)
     assert (ended["status"], ended["error"]) == ("FAILED", "TrainingJobStopped"), ended
-    assert ended["cause"].endswith(": preempted more often than preemption_retries=0 allows")
+    assert ended["cause"].endswith(": preempted more often than retries of Cause.PREEMPTED allow, 0")
     line.states.stop_execution(executionArn=own)
     line.service_job(own, "FAILED")
 

@@ -11,7 +11,7 @@ import pytest
 from deployed import Deployed, wait_until
 from shell_jobs import ShellJobs
 
-from cdk_sagemaker_training.lifecycle import stopping_states
+from cdk_sagemaker_training.lifecycle import stopping
 from sagemaker_local_account.account import LocalAccount
 from sagemaker_local_account.faults import Throttling
 
@@ -20,8 +20,8 @@ WAITING = {"StartAt": "Wait", "States": {"Wait": {"Type": "Wait", "Seconds": 600
 
 def stopper_of(*suffixes: str) -> dict[str, Any]:
     """The definition that stops the jobs of an execution that are named with suffixes."""
-    states = stopping_states.stopping_states("watched", suffixes, "aws")
-    return stopping_states.stopping_definition(states, "aws")
+    states = stopping.stopping_states("watched", suffixes, "aws")
+    return stopping.stopping_definition(states, "aws")
 
 
 class Watched:
@@ -88,7 +88,7 @@ class Watched:
 @pytest.fixture(scope="module")
 def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
     with pytest.MonkeyPatch.context() as patch, LocalAccount(state=tmp_path_factory.mktemp("account")) as account:
-        patch.setattr(stopping_states, "_SECONDS_BETWEEN_LOOKS", 2)
+        patch.setattr(stopping, "_SECONDS_BETWEEN_LOOKS", 2)
         yield Watched(account)
 
 
@@ -122,7 +122,7 @@ def test_a_call_that_is_throttled_is_made_again(watched: Watched) -> None:
 def test_an_execution_of_the_stopper_that_was_throttled_for_too_long_fails(
     watched: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stopping_states, "_RETRIED_SECONDS", 1)
+    monkeypatch.setattr(stopping, "_RETRIED_SECONDS", 1)
     impatient = watched.create("impatient", stopper_of(""))
     execution = watched.deployed.start(watched.machine)
     fault = watched.account.faults.add(Throttling("StopTrainingJob", times=None))

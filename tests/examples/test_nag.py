@@ -132,7 +132,7 @@ class Everything(cdk.Stack):
             checkpoints=S3Prefix(self.bucket, "checkpoints/"),
             network=network,
             inter_container_encryption=True,
-            attempts=3,  # too long for one execution to poll
+            retries=2,  # too long for one execution to poll
         )
 
 

@@ -198,8 +198,6 @@ class Budget(Feature):
             f"{{}}: the budget of {seconds} seconds is used up: {{}} are left, and an attempt needs {least}",
             "Budget.SecondsLeft",
         )
-        if not attempt.is_repeated:
-            return
         attempt.before(
             Seam.AGAIN,
             "IsBudgetLeft",

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
     from cdk_sagemaker_training.lifecycle.plan import Plan
 
-_MOST_ATTEMPTS = 30  # as many as SageMaker itself retries a job, and as fit into an execution's history
+_MOST_RETRIES_AT_ONCE = (
+    29  # one fewer than SageMaker itself retries a job, and as many as fit into an execution's history
+)
 
 _NEVER = {
     Cause.STOPPED: "a job that somebody stopped stays stopped",
@@ -52,9 +54,9 @@ class Retry:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        if self.attempts is not None and not 1 <= self.attempts <= MOST_RETRIES:
+        if self.attempts is not None and not 0 <= self.attempts <= MOST_RETRIES:
             raise ValueError(
-                f"attempts of a Retry must be a number of retries from 1 to {MOST_RETRIES}, like 3, got {self.attempts}"
+                f"attempts of a Retry must be a number of retries from 0 to {MOST_RETRIES}, like 3, got {self.attempts}"
             )
         if self.attempts is None and (self.until is None or self.first_wait is None):
             raise ValueError(
@@ -71,7 +73,7 @@ class Retry:
                 f"got {seconds_of('first_wait', self.first_wait)} and {seconds_of('max_wait', self.max_wait)} seconds"
             )
         waits = self.waits()
-        if not 1 <= len(waits) <= MOST_RETRIES:
+        if self.attempts != 0 and not 1 <= len(waits) <= MOST_RETRIES:
             raise ValueError(
                 f"until must be as long as 1 to {MOST_RETRIES} waits, like until=Duration.hours(24) with "
                 f"first_wait=Duration.minutes(5), got {seconds_of('until', self.until)} seconds, "
@@ -82,7 +84,7 @@ class Retry:
         """Return the seconds before each retry."""
         most = None if self.until is None else seconds_of("until", self.until)
         waits: list[int] = []
-        for seconds in itertools.islice(self._growing(), self.attempts or MOST_RETRIES + 1):
+        for seconds in itertools.islice(self._growing(), MOST_RETRIES + 1 if self.attempts is None else self.attempts):
             if most is not None and sum(waits) + seconds > most:
                 break
             waits.append(seconds)
@@ -116,48 +118,38 @@ def default_retries() -> dict[Cause, Retry]:
     }
 
 
-class Attempts(Feature):
-    """Runs a job that fails again at once, whatever the cause."""
+class RetriedFailures(Feature):
+    """Runs a job that fails again at once, whatever the cause: ``retries`` as a number."""
 
-    prop = "attempts"
+    prop = "retries"
 
-    def __init__(self, attempts: int) -> None:
-        """Check the prop ``attempts``.
+    def __init__(self, times: int) -> None:
+        """Check the number.
 
         Raises:
             ValueError: There are too many, or none.
         """
-        if not 1 <= attempts <= _MOST_ATTEMPTS:
-            raise ValueError(f"attempts must be a whole number from 1 to {_MOST_ATTEMPTS}, like 3, got {attempts!r}")
-        self.attempts = attempts
+        if not 1 <= times <= _MOST_RETRIES_AT_ONCE:
+            raise ValueError(
+                f"retries must be by cause, or a whole number from 1 to {_MOST_RETRIES_AT_ONCE}, like 2, got {times!r}"
+            )
+        self.times = times
 
     def check(self, plan: Plan) -> None:
-        """Check that nothing else runs a job again.
-
-        Args:
-            plan: The workflow.
-        """
+        """Check that no other feature needs to know the cause."""
         beside = next((feature.prop for feature in plan.features if feature.by_cause), None)
         if beside is not None:
             raise ValueError(
-                f"attempts must be left out where {beside} are given, like retries=default_retries(), got {self.attempts!r}"
+                f"retries must be by cause where {beside} are given, like retries=default_retries(), got {self.times!r}"
             )
 
     def runs(self, runs: Runs) -> None:
-        """Add the runs.
-
-        Args:
-            runs: The runs of one job.
-        """
-        runs.attempts = self.attempts
+        """Add the runs."""
+        runs.attempts = 1 + self.times
 
     def states(self, attempt: Attempt) -> None:
-        """Add the rule.
-
-        Args:
-            attempt: The attempts of one job.
-        """
-        left = {"Variable": f"{DATA}.Attempt", "NumericLessThan": self.attempts}
+        """Add the rule."""
+        left = {"Variable": f"{DATA}.Attempt", "NumericLessThan": 1 + self.times}
         attempt.ends("Failed", {"And": [status_is("Failed"), left], "Next": Seam.AGAIN})
 
 
@@ -168,23 +160,30 @@ class Retries(Feature):
     """
 
     prop = "retries"
+    by_cause = True
 
-    def __init__(self, retries: Mapping[Cause, Retry] | None) -> None:
-        """Check the prop ``retries``; with None jobs are not run again, and their causes are distinguished.
+    def __init__(self, retries: Mapping[Cause, Retry]) -> None:
+        """Check the prop ``retries``.
 
         Raises:
-            ValueError: A cause is never retried.
+            ValueError: A cause is never retried, or there are waits after a preemption.
         """
         for cause, why in _NEVER.items():
-            if cause in (retries or {}):
+            if cause in retries:
                 raise ValueError(f"retries must be of causes that pass, like Cause.CAPACITY, got {cause!s}: {why}")
-        self.waits = {cause: retry.waits() for cause, retry in (retries or {}).items()}
+        preempted = retries.get(Cause.PREEMPTED)
+        if preempted is not None and any(preempted.waits()):
+            raise ValueError(
+                "retries of Cause.PREEMPTED must be a number of attempts, since AWS Batch itself runs the job again, like "
+                f"Retry(attempts=3), got {preempted!r}"
+            )
+        self.preemptions = None if preempted is None else len(preempted.waits())
+        self.waits = {cause: retry.waits() for cause, retry in retries.items() if cause is not Cause.PREEMPTED}
         self.retried = tuple(self.waits)
-        self.by_cause = retries is not None
 
     def events(self) -> Mapping[str, str]:
         """Return that of a job that is run again."""
-        return {"Retries": RETRIED} if self.by_cause else {}
+        return {"Retries": RETRIED}
 
     def check(self, plan: Plan) -> None:
         """Check that only jobs that are stopped when silent are run again for it.

@@ -86,7 +86,6 @@ class Attempt:
         requests: Requests of the job and of its alternatives, as they are sent.
         is_last: Whether no other job of the execution follows on it.
         states: All states, by name.
-        is_repeated: Whether there may be a further attempt.
         polled: What is kept of an execution of the poller, as its ResultSelector.
         counted: The states before which a metric is counted, by what leads to them.
     """
@@ -108,7 +107,6 @@ class Attempt:
         self._ends: dict[End, list[Mapping[str, Any]]] = defaultdict(list)
         self._followed: dict[Cause, list[Followed]] = defaultdict(list)
         self._repeated: dict[Cause, int] = {}
-        self.is_repeated = plan.by_cause
         self._heads: dict[str, str] = {}
         stopped = self.counts("Stopped", FAILED_ATTEMPTS, str(Cause.STOPPED))
         self._heads |= {
@@ -183,7 +181,6 @@ class Attempt:
             rule: The rule of a Choice, with its condition of the status.
         """
         self._ends[status].append(rule)
-        self.is_repeated |= rule["Next"] == Seam.AGAIN
 
     def follows(
         self, cause: Cause, left: Mapping[str, Any], first: str, places: Sequence[Member] = (), times: int = 0
@@ -257,10 +254,9 @@ class Attempt:
         if "WaitLonger" in self.states:
             self.states["WaitLonger"]["Parameters"] |= kept
         self.states["FirstAttempt"] = self._begin("1", {"Attempt": 1, **self._data})
-        if self.is_repeated:
-            number = f"States.MathAdd({DATA}.Attempt, 1)"
-            self.states["NextAttempt"] = self._begin(number, {"Attempt.$": number, **kept})
-        return dict(redirected(self.states, {seam: self._resolved(seam) for seam in self._heads}))
+        number = f"States.MathAdd({DATA}.Attempt, 1)"
+        self.states["NextAttempt"] = self._begin(number, {"Attempt.$": number, **kept})
+        return _reachable(redirected(self.states, {seam: self._resolved(seam) for seam in self._heads}))
 
     def _resolved(self, seam: str) -> str:
         name = self._heads[seam]
@@ -358,3 +354,24 @@ class Attempt:
 def _causes(places: Sequence[Member]) -> list[Cause]:
     """The causes that have a sign in one of some places, in the order of the table."""
     return list(dict.fromkeys(sign.cause for sign in SIGNS if sign.member in places))
+
+
+def _reachable(states: Mapping[str, Any]) -> dict[str, Any]:
+    """The states to which those of the first attempt lead, in their order."""
+    found, left = set[str](), ["FirstAttempt"]
+    while left:
+        name = left.pop()
+        if name not in found:
+            found.add(name)
+            left += _following(states[name])
+    return {name: state for name, state in states.items() if name in found}
+
+
+def _following(value: Any) -> Iterator[str]:
+    """The names of the states to which a state, or a rule or catcher of it, leads."""
+    if isinstance(value, list):
+        for item in value:
+            yield from _following(item)
+    elif isinstance(value, Mapping):
+        yield from (value[key] for key in ("Next", "Default") if key in value)
+        yield from _following([value.get("Choices", []), value.get("Catch", [])])

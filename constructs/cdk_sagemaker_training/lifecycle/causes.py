@@ -23,6 +23,7 @@ class Cause(StrEnum):
         ALGORITHM_ERROR: The script failed.
         STOPPED: Somebody stopped the job.
         SILENT: A ``Silence`` of ``stop_when`` stopped the job; no sign of AWS's.
+        PREEMPTED: AWS Batch stopped the job for another one of its queue's quota shares, and runs it again itself.
     """
 
     THROTTLED = "throttled"
@@ -37,6 +38,7 @@ class Cause(StrEnum):
     ALGORITHM_ERROR = "algorithm error"
     STOPPED = "stopped"
     SILENT = "silent"
+    PREEMPTED = "preempted"
 
     @property
     def state(self) -> str:

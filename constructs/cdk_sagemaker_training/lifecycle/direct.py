@@ -13,7 +13,7 @@ from cdk_sagemaker_training.lifecycle.attempt import Attempt, Seam
 from cdk_sagemaker_training.lifecycle.job_set import JobSet
 from cdk_sagemaker_training.lifecycle.plan import Call, Newest, Plan
 from cdk_sagemaker_training.lifecycle.states import DATA, catch, create_name, execution_hash, retry
-from cdk_sagemaker_training.lifecycle.stopping_states import stopping_states
+from cdk_sagemaker_training.lifecycle.stopping import stopping_states
 from cdk_sagemaker_training.request.sync import check_sync_takes, sync_takes
 
 Integration = Literal["sync", "poll"]

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
+from cdk_sagemaker_training.lifecycle.causes import Cause
+
 if TYPE_CHECKING:
     from aws_cdk import aws_iam as iam
     from aws_cdk import aws_stepfunctions as sfn
     from constructs import Construct
 
     from cdk_sagemaker_training.lifecycle.attempt import Attempt
-    from cdk_sagemaker_training.lifecycle.causes import Cause
     from cdk_sagemaker_training.lifecycle.plan import Plan
     from cdk_sagemaker_training.lifecycle.polling import Watch
     from cdk_sagemaker_training.lifecycle.stopping import Stopper
@@ -44,6 +45,7 @@ class Feature:
         not_queued: Why it cannot be used with a queue of AWS Batch; empty where it can.
         stops_for: Causes for which it stops jobs itself.
         retried: Causes for which it runs jobs again.
+        preemptions: How often AWS Batch runs a preempted job again; None for no limit.
         notifies: Whether it wants events.
         event_source: ARN of the state machine that puts its events; None for the workflow's own.
     """
@@ -54,6 +56,7 @@ class Feature:
     notifies: ClassVar[bool] = False
     stops_for: Collection[Cause] = ()
     retried: Collection[Cause] = ()
+    preemptions: int | None = None
     event_source: str | None = None
 
     def alternatives(self, props: TrainingProps) -> Sequence[TrainingProps]:

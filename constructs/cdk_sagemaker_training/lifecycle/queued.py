@@ -46,22 +46,22 @@ class Submission:
         share: The share; None for a queue without shares.
         priority: The priority within the share.
         quota_share_arn: The share's ARN, where it is a quota share.
-        preemption_retries: How often a job runs again that was preempted; None for no limit.
+        preemptions: How often a job runs again that was preempted; None for no limit.
     """
 
     queue_arn: str
     share: str | None
     priority: int
     quota_share_arn: str | None = None
-    preemption_retries: int | None = None
+    preemptions: int | None = None
 
     def members(self) -> dict[str, Any]:
         """Return the members of SubmitServiceJob that name the share."""
         if self.share is None:
             return {}
         name = "ShareIdentifier" if self.quota_share_arn is None else "QuotaShareName"
-        limit = {"PreemptionRetriesBeforeTermination": self.preemption_retries}
-        preemption = {} if self.preemption_retries is None else {"PreemptionConfiguration": limit}
+        limit = {"PreemptionRetriesBeforeTermination": self.preemptions}
+        preemption = {} if self.preemptions is None else {"PreemptionConfiguration": limit}
         return {name: self.share, "SchedulingPriority": self.priority, **preemption}
 
 
@@ -93,18 +93,24 @@ class QueuedJobs:
     polls = True
     waits_unbounded = True
 
-    def __init__(self, queue: TrainingQueue | QueueShare, requests: Sequence[Mapping[str, Any]]) -> None:
+    def __init__(
+        self,
+        queue: TrainingQueue | QueueShare,
+        requests: Sequence[Mapping[str, Any]],
+        preemptions: int | None = None,
+    ) -> None:
         """Choose where jobs wait.
 
         Args:
             queue: The queue, or a share of one.
             requests: The rendered requests of the jobs.
+            preemptions: How often Batch runs a preempted job again; None for no limit.
 
         Raises:
             ValueError: A job has more machines than the queue's or the share's capacity, so that it would wait for ever.
         """
         self.queue = queue.queue if isinstance(queue, QueueShare) else queue
-        self.submission = submission_to(queue, requests)
+        self.submission = submission_to(queue, requests, preemptions)
         self.properties: Mapping[str, Any] = {"JobQueue": self.queue.queue_arn}
         self.needs: Sequence[Any] = (self.queue,)
 
@@ -164,15 +170,15 @@ class QueuedJobs:
         if to.quota_share_arn is None:
             return
         summary = f"{_JOB}.PreemptionSummary"
-        if to.preemption_retries is not None:
+        if to.preemptions is not None:
             too_often = [
                 _FAILED,
                 {"Variable": f"{summary}.PreemptedAttemptCount", "IsPresent": True},
-                {"Variable": f"{summary}.PreemptedAttemptCount", "NumericGreaterThan": to.preemption_retries},
+                {"Variable": f"{summary}.PreemptedAttemptCount", "NumericGreaterThan": to.preemptions},
             ]
-            text = f"{{}}: preempted more often than preemption_retries={to.preemption_retries} allows"
+            text = f"{{}}: preempted more often than retries of Cause.PREEMPTED allow, {to.preemptions}"
             attempt.states["Preempted"] = fail("TrainingJobStopped", text)
-            yield {"And": too_often, "Next": attempt.counts("Preempted", FAILED_ATTEMPTS, str(Cause.STOPPED))}
+            yield {"And": too_often, "Next": attempt.counts("Preempted", FAILED_ATTEMPTS, str(Cause.PREEMPTED))}
         if billed := attempt.billed("NextPreempted", "Preempted"):
             recent = f"{summary}.RecentPreemptedAttempts"
             first = f"{recent}[0].ServiceResourceId.Value"
@@ -440,12 +446,15 @@ def _stopping_states(queue_arn: str, job_names: str, partition: str) -> dict[str
     }
 
 
-def submission_to(queue: TrainingQueue | QueueShare, requests: Sequence[Mapping[str, Any]]) -> Submission:
+def submission_to(
+    queue: TrainingQueue | QueueShare, requests: Sequence[Mapping[str, Any]], preemptions: int | None
+) -> Submission:
     """Return where a workflow's jobs wait.
 
     Args:
         queue: The queue, or a share of one.
         requests: The rendered requests of the jobs.
+        preemptions: How often Batch runs a preempted job again; None for no limit.
 
     Raises:
         ValueError: A job has more machines than the queue's or the share's capacity, so that it would wait for ever.
@@ -457,9 +466,7 @@ def submission_to(queue: TrainingQueue | QueueShare, requests: Sequence[Mapping[
             _check_quota(line, name, share, requests)
         else:
             _check_capacity(line, requests)
-        return Submission(
-            line.queue_arn, name, queue.priority, line.quota_share_arns.get(name), queue.preemption_retries
-        )
+        return Submission(line.queue_arn, name, queue.priority, line.quota_share_arns.get(name), preemptions)
     _check_capacity(queue, requests)
     return Submission(queue.queue_arn, None, 0)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
@@ -13,9 +15,26 @@ from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
-from cdk_sagemaker_training.lifecycle.plan import Plan
 from cdk_sagemaker_training.lifecycle.state_machines import events_role, make_state_machine
-from cdk_sagemaker_training.lifecycle.stopping_states import stopping_definition
+from cdk_sagemaker_training.lifecycle.states import job_name, state_of_job, states_of_job
+
+if TYPE_CHECKING:
+    from cdk_sagemaker_training.lifecycle.plan import Plan
+
+# Long enough for a CreateTrainingJob call that was in flight when its execution ended to have created the job.
+_SECONDS_BETWEEN_LOOKS = 60
+_RETRIED_SECONDS = 3_600
+_LONGEST_INTERVAL = 64
+
+# Messages of StopTrainingJob if there is nothing to stop. Its model has ResourceNotFound; the actual error is a
+# ValidationException (aws/aws-sdk 165, awslabs/benchmark-ai 928; both texts in DIAGNijmegen/grand-challenge,
+# amazon_sagemaker_base.py), which the SDK integration reports as SageMaker.SageMakerException, like throttling. So the message
+# distinguishes them.
+_OVER = "*The request was rejected because the training job is in status *"
+_MISSING = ("*Requested resource not found*", "*Could not find job to update with name*")
+
+# The errors with which the workflow itself fails executions after the end of their last job.
+_OWN_ERRORS = ("TrainingJobFailed", "TrainingJobStopped")
 
 
 class Stopper(Construct):
@@ -121,3 +140,143 @@ class Stopper(Construct):
                 )
             ],
         )
+
+
+def stopping_definition(states: Mapping[str, Any], partition: str) -> dict[str, Any]:
+    """Return the state machine that stops an execution's jobs, and again a minute later.
+
+    Its input is the detail of the execution's event. The second pass skips an execution that was redriven meanwhile: it runs, and
+    its end will be another event.
+
+    Args:
+        states: The states that stop them, the first of them first, which lead to `HasLookedTwice`.
+        partition: Partition of ARNs.
+    """
+    first = next(iter(states))
+    own_error = {"Or": [{"Variable": "$.error", "StringEquals": error} for error in _OWN_ERRORS]}
+    is_over = {
+        "Type": "Choice",
+        "Choices": [{"And": [{"Variable": "$.error", "IsPresent": True}, own_error], "Next": "Done"}],
+        "Default": first,
+    }
+    return {
+        "Comment": "Stops the training jobs of executions that ended before them",
+        "StartAt": "IsOver",
+        "States": {"IsOver": is_over, **states, **_second_look(first, partition)},
+    }
+
+
+def stopping_states(prefix: str, suffixes: Sequence[str], partition: str) -> dict[str, Any]:
+    """Return the states that stop jobs by their names, suffix by suffix, the first of them first.
+
+    Attempts are consecutive, so the first name without a job ends the search for a suffix.
+
+    Args:
+        prefix: How the jobs' names begin.
+        suffixes: Name suffixes of the jobs of one execution.
+        partition: Partition of ARNs.
+    """
+    states: dict[str, Any] = {}
+    firsts = [state_of_job(suffix, "First") for suffix in suffixes[1:]]
+    for suffix, following in zip(suffixes, [*firsts, "HasLookedTwice"], strict=True):
+        states |= states_of_job(suffix, _states(prefix, suffix, partition))
+        # After the suffix was added, because the next job's first state has the same name without it.
+        states[state_of_job(suffix, "Missing")]["Next"] = following
+    return states
+
+
+def _states(prefix: str, suffix: str, partition: str) -> dict[str, Any]:
+    """The states that stop the jobs of one suffix, attempt by attempt; they retry unless there is nothing to stop."""
+    cause = "$.Error.Cause"
+    return {
+        "First": _walk("Stop", Attempt=1, Most=1, Seconds=0, Waited=0),
+        "Stop": {
+            "Type": "Task",
+            "Resource": f"arn:{partition}:states:::aws-sdk:sagemaker:stopTrainingJob",
+            "Parameters": {"TrainingJobName.$": job_name(prefix, "$.Walk.Attempt", suffix, "$.executionArn")},
+            "ResultPath": "$.Stopped",
+            "Catch": [{"ErrorEquals": ["States.ALL"], "ResultPath": "$.Error", "Next": "WhyNot"}],
+            "Next": "NextAttempt",
+        },
+        "WhyNot": {
+            "Type": "Choice",
+            "Choices": [
+                {"Variable": cause, "StringMatches": _OVER, "Next": "NextAttempt"},
+                {
+                    "Or": [
+                        {"Variable": "$.Error.Error", "StringEquals": "SageMaker.ResourceNotFoundException"},
+                        *({"Variable": cause, "StringMatches": text} for text in _MISSING),
+                    ],
+                    "Next": "Missing",
+                },
+                {"Variable": "$.Walk.Waited", "NumericGreaterThanEquals": _RETRIED_SECONDS, "Next": "MayStillRun"},
+                {"Variable": "$.Walk.Most", "NumericLessThan": _LONGEST_INTERVAL, "Next": "WaitLonger"},
+            ],
+            "Default": "WaitAsLong",
+        },
+        "WaitLonger": _wait("States.MathAdd($.Walk.Most, $.Walk.Most)"),
+        "WaitAsLong": _wait("$.Walk.Most"),
+        "Wait": {"Type": "Wait", "SecondsPath": "$.Walk.Seconds", "Next": "Stop"},
+        "NextAttempt": _walk(
+            "Stop",
+            **{"Attempt.$": "States.MathAdd($.Walk.Attempt, 1)", "Most": 1, "Seconds": 0, "Waited.$": "$.Walk.Waited"},
+        ),
+        "MayStillRun": {
+            "Type": "Fail",
+            "Error": "TrainingJobMayStillRun",
+            "CausePath": f"States.Format('{{}}: {{}}', $.Error.Error, {cause})",
+        },
+        "Missing": {"Type": "Pass"},
+    }
+
+
+def _walk(next_state: str, **members: Any) -> dict[str, Any]:
+    """A Pass state with the next attempt, the maximum and actual seconds to wait, and the seconds waited so far."""
+    return {"Type": "Pass", "Parameters": members, "ResultPath": "$.Walk", "Next": next_state}
+
+
+def _wait(most: str) -> dict[str, Any]:
+    """A Pass state that chooses a random wait of up to ``most`` seconds."""
+    members = {
+        "Attempt.$": "$.Walk.Attempt",
+        "Most.$": most,
+        "Seconds.$": f"States.MathRandom(1, {most})",
+        "Waited.$": "States.MathAdd($.Walk.Waited, $.Walk.Seconds)",
+    }
+    return _walk("Wait", **members)
+
+
+def _second_look(first: str, partition: str) -> Mapping[str, Any]:
+    return {
+        "HasLookedTwice": {
+            "Type": "Choice",
+            "Choices": [{"Variable": "$.Execution", "IsPresent": True, "Next": "Done"}],
+            "Default": "WaitForLateJobs",
+        },
+        "WaitForLateJobs": {"Type": "Wait", "Seconds": _SECONDS_BETWEEN_LOOKS, "Next": "DescribeExecution"},
+        "DescribeExecution": {
+            "Type": "Task",
+            "Resource": f"arn:{partition}:states:::aws-sdk:sfn:describeExecution",
+            # The execution's input and output may exceed the size limit of a state's result.
+            "Parameters": {"ExecutionArn.$": "$.executionArn", "IncludedData": "METADATA_ONLY"},
+            "ResultSelector": {"Status.$": "$.Status"},
+            "ResultPath": "$.Execution",
+            "Retry": [
+                {
+                    "ErrorEquals": ["States.ALL"],
+                    "IntervalSeconds": 1,
+                    "BackoffRate": 2,
+                    "MaxAttempts": _RETRIED_SECONDS // (_LONGEST_INTERVAL // 2),
+                    "MaxDelaySeconds": _LONGEST_INTERVAL,
+                    "JitterStrategy": "FULL",
+                }
+            ],
+            "Next": "WasRedriven",
+        },
+        "WasRedriven": {
+            "Type": "Choice",
+            "Choices": [{"Variable": "$.Execution.Status", "StringEquals": "RUNNING", "Next": "Done"}],
+            "Default": first,
+        },
+        "Done": {"Type": "Succeed"},
+    }

@@ -64,13 +64,12 @@ class ITrainingQueue(Protocol):
             policy: The policy.
         """
 
-    def share(self, name: str, *, priority: int = 0, preemption_retries: int | None = None) -> QueueShare:
+    def share(self, name: str, *, priority: int = 0) -> QueueShare:
         """One of the queue's shares, for ``TrainingWorkflow(queue=...)``.
 
         Args:
             name: Its name, a key of ``shares``.
             priority: As of ``QueueShare``.
-            preemption_retries: As of ``QueueShare``.
         """
 
     def grant(self, grantee: iam.IGrantable, *actions: str) -> iam.Grant:
@@ -186,18 +185,17 @@ class TrainingQueue(Resource):
         self.quota_share_arns = {name: one.attr_quota_share_arn for name, one in made.items()}
         self.queue_arn = queue.attr_job_queue_arn
 
-    def share(self, name: str, *, priority: int = 0, preemption_retries: int | None = None) -> QueueShare:
+    def share(self, name: str, *, priority: int = 0) -> QueueShare:
         """One of the queue's shares, for ``TrainingWorkflow(queue=...)``.
 
         Args:
             name: Its name, a key of ``shares``.
             priority: As of ``QueueShare``.
-            preemption_retries: As of ``QueueShare``.
 
         Raises:
             ValueError: There is no such share, or a number is out of bounds.
         """
-        return QueueShare(self, name, priority, preemption_retries)
+        return QueueShare(self, name, priority)
 
     def grant(self, grantee: iam.IGrantable, *actions: str) -> iam.Grant:
         """Grant permission for actions on the queue; ``TrainingWorkflow`` grants its state machine what it needs.
@@ -293,17 +291,14 @@ class QueueShare:
         queue: The queue.
         name: The share's name.
         priority: 0 to 9,999: jobs with a higher one start before others of their share.
-        preemption_retries: How often a job that Batch stopped for another one waits and runs again; once more ends it, and its
-            execution (AWS Batch guide, "Preemption"). 0: the first preemption does. Needs a ``QuotaShare``. Default: no limit.
 
     Raises:
-        ValueError: The queue has no such share, a number is out of bounds, or ``preemption_retries`` has no ``QuotaShare``.
+        ValueError: The queue has no such share, or the priority is out of bounds.
     """
 
     queue: TrainingQueue
     name: str
     priority: int = 0
-    preemption_retries: int | None = None
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -315,17 +310,6 @@ class QueueShare:
         if not 0 <= self.priority <= _MOST_PRIORITY:
             raise ValueError(
                 f"priority must be a whole number from 0 to {_MOST_PRIORITY}, like 10, got {self.priority!r}"
-            )
-        if self.preemption_retries is None:
-            return
-        if not isinstance(self.queue.shares[self.name], QuotaShare):
-            raise ValueError(
-                "preemption_retries must be left out unless the share is a QuotaShare, since no other job is preempted, like "
-                f"preemption_retries=None, got {self.preemption_retries!r} with {self.queue.shares[self.name]!r}"
-            )
-        if self.preemption_retries < 0:
-            raise ValueError(
-                f"preemption_retries must be a whole number from 0, like 3, got {self.preemption_retries!r}"
             )
 
 

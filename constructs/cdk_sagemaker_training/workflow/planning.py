@@ -12,7 +12,7 @@ from cdk_sagemaker_training.features.input_fields import InputField, InputFields
 from cdk_sagemaker_training.features.metrics import JobMetrics
 from cdk_sagemaker_training.features.missing_model import MissingModel, model_check
 from cdk_sagemaker_training.features.notify import Notify
-from cdk_sagemaker_training.features.retries import Attempts, Retries, Retry
+from cdk_sagemaker_training.features.retries import RetriedFailures, Retries, Retry
 from cdk_sagemaker_training.features.stop_when import StopRule, StopWhen
 from cdk_sagemaker_training.features.waiting import WaitingLongerThan
 from cdk_sagemaker_training.jobs.kinds import TrainingJob
@@ -27,6 +27,7 @@ from cdk_sagemaker_training.request.advice import short_time_advice
 from cdk_sagemaker_training.request.checkpoints import checkpoint_folder
 from cdk_sagemaker_training.request.props import TrainingProps
 from cdk_sagemaker_training.resources.queue import QueueShare, TrainingQueue
+from cdk_sagemaker_training.resources.quota_share import QuotaShare
 
 if TYPE_CHECKING:
     from aws_cdk import Duration
@@ -37,8 +38,7 @@ def made_features(
     *,
     input_fields: Mapping[str, InputField] | None,
     alternatives: Sequence[TrainingJob | Alternative],
-    attempts: int,
-    retries: Mapping[Cause, Retry] | None,
+    retries: Mapping[Cause, Retry] | int | None,
     stop_when: Sequence[StopRule],
     budget: Budget | None,
     missing_model: MissingModel,
@@ -53,12 +53,11 @@ def made_features(
     Raises:
         ValueError: A prop breaks a rule.
     """
-    classifies = retries is not None or bool(alternatives) or job_metrics
     made: list[Feature | None] = [
         InputFields(input_fields) if input_fields else None,
         Alternatives(alternatives) if alternatives else None,
-        Attempts(attempts) if attempts != 1 else None,
-        Retries(retries) if classifies else None,
+        RetriedFailures(retries) if isinstance(retries, int) else None,
+        Retries(retries) if isinstance(retries, Mapping) else None,
         StopWhen(stop_when) if stop_when else None,
         budget,
         model_check(missing_model, output),
@@ -125,6 +124,11 @@ def _service(
 ) -> JobService:
     """By which service jobs are created."""
     if queue is None:
+        if any(feature.preemptions is not None for feature in features):
+            raise ValueError(
+                "queue must be given where retries have Cause.PREEMPTED, since no other job is preempted, like "
+                "queue.share('vision'), got None"
+            )
         watched = any(feature.watch() for feature in features)
         return DirectJobs(integration, requests, props, watched=watched)
     if isinstance(queue, TrainingQueue) and queue.shares:
@@ -142,4 +146,11 @@ def _service(
                 f"{feature.prop} must be left out with a queue, since {feature.not_queued}, like {feature.prop}=[], got "
                 f"{feature!r}"
             )
-    return QueuedJobs(queue, requests)
+    limits = [feature.preemptions for feature in features if feature.preemptions is not None]
+    of_quotas = isinstance(queue, QueueShare) and isinstance(queue.queue.shares[queue.name], QuotaShare)
+    if limits and not of_quotas:
+        raise ValueError(
+            "queue must be a QuotaShare of a TrainingQueue where retries have Cause.PREEMPTED, since no other job is preempted, "
+            f"like queue.share('vision'), got {queue!r}"
+        )
+    return QueuedJobs(queue, requests, *limits)

@@ -79,8 +79,7 @@ class TrainingWorkflow(WorkflowMetrics, Construct):
         *,
         resume_from: str | None = None,
         integration: Integration | None = None,
-        attempts: int = 1,
-        retries: Mapping[Cause, Retry] | None = None,
+        retries: Mapping[Cause, Retry] | int | None = None,
         alternatives: Sequence[TrainingJob | Alternative] = (),
         budget: Budget | None = None,
         stop_when: Sequence[StopRule] = (),
@@ -108,17 +107,15 @@ class TrainingWorkflow(WorkflowMetrics, Construct):
                 that, in executions of a second state machine, which end with the workflow's. Default: ``"sync"`` where that
                 is known to take the request, which it is not of instance groups, a warm pool, a training plan and
                 ``max_pending``.
-            attempts: How often a job that fails is run, 1 to 30, at once and whatever the cause: a bug in the script is billed
-                as often. Not together with ``retries``. Default: once.
             retries: How often, and after which waits, a job is run again by the cause for which it did not complete, such as
                 ``{**default_retries(), Cause.CAPACITY: Retry(first_wait=Duration.minutes(20), until=Duration.days(3))}``. A
                 cause that is not in it, and a reason that is not known, is not retried; the execution's cause names it.
-                docs/retries.md has the causes and what AWS says of each. Default: only what ``attempts`` says.
+                docs/retries.md has the causes and what AWS says of each. A number, 1 to 29, runs a job that fails again so
+                often, at once and whatever the cause: a bug in the script is billed as often. Default: never.
             alternatives: Jobs that run in place of ``job`` where AWS has no capacity for it, tried in order and at once, with its
                 checkpoints; ``Alternative`` says what else differs. ``retries`` of ``Cause.CAPACITY`` wait once all were tried,
                 and begin with ``job`` again; any other retry runs the job that ran. Types on which the job is the same are an
-                ``InstanceGroup`` of a list, which SageMaker itself tries in order. Not together with ``attempts``. Default:
-                none.
+                ``InstanceGroup`` of a list, which SageMaker itself tries in order. Default: none.
             budget: What all attempts of an execution may take together, such as ``Budget(hours=48)``. An attempt runs at most for
                 what is left, and none begins with less than an attempt needs: the execution ends with the error
                 ``TrainingBudgetUsed``. What is left is in ``Budget`` of its output. Default: no limit.
@@ -135,8 +132,8 @@ class TrainingWorkflow(WorkflowMetrics, Construct):
                 waits for machines, a quota or its turn in ``queue``: none of its jobs has begun to train since it started, or
                 since one that trained was run again by ``retries``. Default: none.
             job_metrics: Whether CloudWatch gets metrics of each job that has ended: its times, and of one that did not complete
-                its cause, which ``metric_training_time`` and the like read. CloudWatch bills each as a custom metric. Not
-                together with ``attempts``. Default: executions alone have metrics.
+                its cause, which ``metric_training_time`` and the like read. CloudWatch bills each as a custom metric. Default:
+                executions alone have metrics.
             queue: A ``TrainingQueue``, or a share of one such as ``queue.share("vision", priority=10)``, in which each attempt's
                 job waits until there are machines of its capacity. Its training jobs are named by AWS Batch. A job that was
                 terminated before it began fails the execution with ``TrainingJobStopped``. Not together with ``alternatives`` and
@@ -171,7 +168,6 @@ class TrainingWorkflow(WorkflowMetrics, Construct):
         features = made_features(
             input_fields=input_fields,
             alternatives=alternatives,
-            attempts=attempts,
             retries=retries,
             stop_when=stop_when,
             budget=budget,
