@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from cdk_sagemaker_training.resources.queue import ITrainingQueue, QueueShare, TrainingQueue
     from cdk_sagemaker_training.resources.quota_share import QuotaShare
     from cdk_sagemaker_training.resources.role import TrainingRole
+    from cdk_sagemaker_training.workflow.imported_workflow import ITrainingWorkflow
     from cdk_sagemaker_training.workflow.training_task import TrainingTask
     from cdk_sagemaker_training.workflow.training_workflow import TrainingWorkflow
 
@@ -99,6 +100,7 @@ __all__ = [
     "Grid",
     "HeterogeneousJob",
     "ITrainingQueue",
+    "ITrainingWorkflow",
     "InstanceGroup",
     "InstancePreference",
     "JobRequest",
@@ -271,6 +273,7 @@ _MODULES = {
     "orchestration.sweep_values": ("Grid", "Objective", "Rows", "RowsFile"),
     "orchestration.training_dashboard": ("TrainingDashboard",),
     "orchestration.training_sweep": ("TrainingSweep",),
+    "workflow.imported_workflow": ("ITrainingWorkflow",),
     "workflow.training_task": ("TrainingTask",),
     "workflow.training_workflow": ("TrainingWorkflow",),
 }

@@ -27,6 +27,7 @@ from cdk_sagemaker_training import (
 )
 
 STACK = Stack()
+MACHINE_ARN = "arn:aws:states:us-east-1:123456789012:stateMachine:training"
 QUEUE_ARN = "arn:aws:batch:us-east-1:123456789012:job-queue/jobs"
 QUEUE = TrainingQueue(STACK, "Queue", capacity=8, shares={"vision": 2, "speech": 1})
 PLACE = S3Prefix(STACK.bucket, "some/")
@@ -112,6 +113,8 @@ NEEDED: dict[str, dict[str, Any]] = {
     "TrainingStep": {**SCOPED, "workflow": MEASURED},
     "TrainingTask": {**SCOPED, **WORKFLOW},
     "TrainingWorkflow": {**SCOPED, **WORKFLOW},
+    "TrainingWorkflow.from_state_machine_arn": {**SCOPED, "state_machine_arn": MACHINE_ARN},
+    "TrainingWorkflow.from_training_workflow_attributes": {**SCOPED, "state_machine_arn": MACHINE_ARN},
     "UltraServers": {"counts": [1]},
     "WarmPool": {"keep_alive": 600},
     "efa_environment": {"instance_type": "ml.p4d.24xlarge"},
@@ -120,11 +123,15 @@ NEEDED: dict[str, dict[str, Any]] = {
 }
 # Public names that take no props of their own: protocols, what the library makes, and what is checked with its taker.
 WITHOUT = {
+    "Attempt",
     "Cause",
     "Compiler",
+    "Feature",
     "ITrainingQueue",
+    "ITrainingWorkflow",
     "Launcher",
     "Parallelism",
+    "Seam",
     "SuggestedBatchSize",
     "TrainingJob",
     "TrainingProps",

@@ -21,6 +21,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_s3 as s3
+from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk.assertions import Match, Template
 from constructs import Construct
 from stacks import UserStack, message_of
@@ -30,15 +31,18 @@ from cdk_sagemaker_training import (
     DataParallelJob,
     InstanceGroup,
     ITrainingQueue,
+    ITrainingWorkflow,
     QuotaShare,
     TrainingImage,
     TrainingNetwork,
     TrainingQueue,
     TrainingRole,
+    TrainingWorkflow,
 )
 from cdk_sagemaker_training.resources.handler_function import handler_function
 from cdk_sagemaker_training.resources.network import network_of
 
+MACHINE_ARN = "arn:aws:states:eu-west-1:210987654321:stateMachine:training"
 QUEUE_ARN = "arn:aws:batch:eu-west-1:210987654321:job-queue/jobs"
 ROLE_ARN = "arn:aws:iam::210987654321:role/training"
 
@@ -205,7 +209,14 @@ def test_each_grant_method_returns_a_grant(stack: cdk.Stack, vpc: ec2.Vpc) -> No
 
 def test_every_grant_method_of_the_resources_declares_a_grant() -> None:
     """Grants: the signature is "grantXxx(grantee: iam.IGrantable): iam.Grant"."""
-    constructs = [TrainingImage, TrainingNetwork, TrainingQueue, TrainingRole, library.LustreFileSystem]
+    constructs = [
+        TrainingImage,
+        TrainingNetwork,
+        TrainingQueue,
+        TrainingRole,
+        TrainingWorkflow,
+        library.LustreFileSystem,
+    ]
     found = {
         f"{one.__name__}.{name}": inspect.signature(method).return_annotation
         for one in constructs
@@ -283,7 +294,7 @@ def test_an_image_is_made_in_no_other_way(stack: cdk.Stack, context: Path) -> No
 
 def test_the_methods_of_an_image_begin_with_scope_and_id() -> None:
     """Imports: "First argument must be scope of type Construct. Second argument is a string"."""
-    for construct in (TrainingImage, TrainingNetwork, TrainingQueue, TrainingRole):
+    for construct in (TrainingImage, TrainingNetwork, TrainingQueue, TrainingRole, TrainingWorkflow):
         methods = [name for name in vars(construct) if name.startswith("from_")]
         assert methods
         for name in methods:
@@ -467,3 +478,109 @@ def test_a_tag_of_the_stack_is_on_the_workflows_function() -> None:
     cdk.Tags.of(stack).add("team", "vision")
     [function] = of_type(stack, "AWS::Lambda::Function")
     assert {"Key": "team", "Value": "vision"} in function["Properties"]["Tags"]
+
+
+def test_a_workflow_is_a_resource_with_an_environment_and_the_state_machine_as_its_default_child() -> None:
+    """Construct Class: "Classes which represent AWS resources ... must extend the cdk.Resource class"."""
+    stack = UserStack()
+    workflow = stack.workflow()
+    assert isinstance(workflow, cdk.Resource)
+    assert isinstance(workflow.node.default_child, sfn.CfnStateMachine)
+    assert workflow.stack is stack
+    assert (workflow.env.account, workflow.env.region) == ("123456789012", "us-east-1")
+
+
+def test_a_removal_policy_is_applied_to_the_state_machine() -> None:
+    """State: "Removal policy is applied at the CFN resource level"."""
+    stack = UserStack()
+    stack.workflow().apply_removal_policy(cdk.RemovalPolicy.RETAIN)
+    machines = Template.from_stack(stack).find_resources("AWS::StepFunctions::StateMachine")
+    policies = {name.rstrip("0123456789ABCDEF"): one.get("DeletionPolicy") for name, one in machines.items()}
+    assert policies["TrainingStateMachine"] == "Retain"
+
+
+def test_a_workflow_of_another_stack_is_referred_to_by_its_arn(stack: cdk.Stack) -> None:
+    """Imports: "If a resource has an ARN attribute, it should implement at least a fromFooArn import method"."""
+    workflow = TrainingWorkflow.from_state_machine_arn(stack, "Training", MACHINE_ARN)
+    assert workflow.state_machine.state_machine_arn == MACHINE_ARN
+    assert (workflow.env.account, workflow.env.region) == ("210987654321", "eu-west-1")
+    assert not Template.from_stack(stack).to_json().get("Resources")
+
+
+def test_an_arn_that_names_no_state_machine_is_refused(stack: cdk.Stack) -> None:
+    """Imports: methods that "expect to be able to parse their input ... must verify that the input"."""
+    activity = "arn:aws:states:us-east-1:123456789012:activity:training"
+    assert message_of(lambda: TrainingWorkflow.from_state_machine_arn(stack, "Training", activity)) == (
+        "state_machine_arn must be the ARN of a state machine, like "
+        f"'arn:aws:states:us-east-1:123456789012:stateMachine:training', got {activity!r}"
+    )
+    token = cdk.Fn.import_value("TrainingArn")
+    assert TrainingWorkflow.from_state_machine_arn(stack, "Imported", token).state_machine.state_machine_arn == token
+
+
+def test_workflows_of_the_app_and_others_have_one_interface() -> None:
+    """Owned vs. Unowned Constructs: "all constructs ... should always have a corresponding construct interface"."""
+    stack = UserStack()
+    owned: ITrainingWorkflow = stack.workflow()
+    other: ITrainingWorkflow = TrainingWorkflow.from_state_machine_arn(stack, "Other", MACHINE_ARN)
+    for workflow in (owned, other):
+        assert isinstance(workflow, ITrainingWorkflow)
+    assert not isinstance(owned.state_machine, ITrainingWorkflow)
+
+
+@pytest.mark.parametrize(
+    ("method", "actions", "allowed"),
+    [
+        ("grant", ("states:ListExecutions",), "states:ListExecutions"),
+        ("grant_execution", ("states:StopExecution",), "states:StopExecution"),
+        ("grant_read", (), "states:DescribeExecution"),
+        ("grant_redrive_execution", (), "states:RedriveExecution"),
+        ("grant_start_execution", (), "states:StartExecution"),
+    ],
+)
+def test_actions_on_a_workflow_are_granted_to_a_principal(method: str, actions: tuple[str, ...], allowed: str) -> None:
+    """Grants: "All constructs that represent AWS resources must have at least one grant method called “grant”"."""
+    stack = UserStack()
+    workflows = [stack.workflow(), TrainingWorkflow.from_state_machine_arn(stack, "Other", MACHINE_ARN)]
+    for number, workflow in enumerate(workflows):
+        user = iam.User(stack, f"User{number}")
+        grant = getattr(workflow, method)(user, *actions)
+        assert isinstance(grant, iam.Grant)
+        assert grant.success
+    policies = [json.dumps(one) for one in of_type(stack, "AWS::IAM::Policy") if "Users" in one["Properties"]]
+    assert [allowed in policy for policy in policies] == [True, True]
+
+
+def test_what_is_granted_to_a_workflow_of_another_stack_is_granted_to_its_jobs_if_their_role_is_known(
+    stack: cdk.Stack,
+) -> None:
+    """Roles: grantPrincipal "must be set to the role if available"."""
+    bucket = s3.Bucket(stack, "Data")
+    role = iam.Role.from_role_arn(stack, "JobsRole", "arn:aws:iam::123456789012:role/training")
+    known = TrainingWorkflow.from_training_workflow_attributes(stack, "Known", state_machine_arn=MACHINE_ARN, role=role)
+    unknown = TrainingWorkflow.from_state_machine_arn(stack, "Unknown", MACHINE_ARN)
+    assert bucket.grant_read(known).success
+    [policy] = of_type(stack, "AWS::IAM::Policy")
+    assert policy["Properties"]["Roles"] == ["training"]
+    with pytest.raises(RuntimeError, match="policy fragment of Stack/Unknown, resource imported without a role"):
+        bucket.grant_read(unknown)
+
+
+def test_a_workflow_of_another_stack_has_the_metrics_of_its_executions_and_of_its_jobs(stack: cdk.Stack) -> None:
+    """Metrics: "Almost all AWS resources emit CloudWatch metrics", each by a method with the prefix metric."""
+    counted = TrainingWorkflow.from_training_workflow_attributes(
+        stack, "Counted", state_machine_arn=MACHINE_ARN, job_metrics=True
+    )
+    for metric in (counted.metric("ExecutionsFailed"), counted.metric_failed(), counted.metric_training_time()):
+        assert metric.dimensions == {"StateMachineArn": MACHINE_ARN}
+    uncounted = TrainingWorkflow.from_state_machine_arn(stack, "Uncounted", MACHINE_ARN)
+    assert message_of(uncounted.metric_training_time).startswith("job_metrics must be True for the metric TrainingTime")
+
+
+def test_a_workflow_of_another_stack_is_a_state_of_a_machine(stack: cdk.Stack) -> None:
+    """Owned vs. Unowned Constructs: an unowned one has what its interface has."""
+    task = TrainingWorkflow.from_state_machine_arn(stack, "Training", MACHINE_ARN).as_task(stack, "Train")
+    sfn.StateMachine(stack, "Machine", definition_body=sfn.DefinitionBody.from_chainable(task))
+    [machine] = of_type(stack, "AWS::StepFunctions::StateMachine")
+    assert MACHINE_ARN in json.dumps(machine)
+    assert "startExecution.sync:2" in json.dumps(machine)

@@ -56,6 +56,8 @@ KNOWN: Mapping[str, Known] = {
         "stop_when",
         "waiting_longer_than",
     ),
+    **_of("TrainingWorkflow.from_state_machine_arn", _POLICY, "state_machine_arn"),
+    **_of("TrainingWorkflow.from_training_workflow_attributes", _POLICY, "state_machine_arn"),
     **_of("TrainingQueue", _LITERAL_OF_QUEUE, "capacity", "shares", "share_decay"),
     **_of("TrainingQueue.from_queue_arn", _POLICY, "queue_arn"),
     **_of("TrainingQueue.from_queue_attributes", _POLICY, "queue_arn", "quota_share_arns"),

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
 import jsii
-from aws_cdk import Duration
+from aws_cdk import Duration, Resource
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
@@ -31,6 +31,7 @@ from cdk_sagemaker_training.props.prop_types import checked
 from cdk_sagemaker_training.request.props import TrainingProps, check_props
 from cdk_sagemaker_training.resources.queue import QueueShare, TrainingQueue
 from cdk_sagemaker_training.workflow.definition import training_definition
+from cdk_sagemaker_training.workflow.imported_workflow import ImportedWorkflow, ITrainingWorkflow
 from cdk_sagemaker_training.workflow.planning import made_features, planned
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 
 
 @jsii.implements(iam.IGrantable)
-class TrainingWorkflow(WorkflowMetrics, Construct):
+class TrainingWorkflow(WorkflowMetrics, Resource):
     """A state machine that runs a training job each time it is started, and survives what training jobs meet.
 
     An execution's output is the job's description, as from DescribeTrainingJob (its times are milliseconds with ``"sync"``,
@@ -188,7 +189,8 @@ class TrainingWorkflow(WorkflowMetrics, Construct):
             poller = Poller(self, "Poller", jobs=jobs, service=plan.service, logs=log_options, watch=watch)
             plan.poller_arn = poller.state_machine.state_machine_arn
         definition = jobs.stack.to_json_string(training_definition(plan))
-        self.state_machine = make_state_machine(self, definition, log_options)
+        self.state_machine: sfn.StateMachine = make_state_machine(self, definition, log_options)
+        self.node.default_child = self.state_machine.node.default_child
         of_features = (statement for feature in features for statement in feature.statements(plan))
         for statement in (*plan.service.statements(plan), *of_features):
             self.state_machine.add_to_role_policy(statement)
@@ -216,32 +218,48 @@ class TrainingWorkflow(WorkflowMetrics, Construct):
         self.image = props["image"]
         self.metric_names = tuple(props.get("metric_definitions") or ())
 
-    def as_task(self, scope: Construct, id: str, **task_state: Any) -> sfn.TaskStateBase:
-        """The workflow as one state of another machine: starts an execution, waits for its end, stops with the other.
-
-        A redrive of the other machine's execution runs the workflow, and a job, once more, which a redrive of the workflow's own
-        execution does not: it fails again. With ``resume_from=sfn.JsonPath.string_at("$.checkpoints")`` of the workflow and
-        ``input=sfn.TaskInput.from_object({"checkpoints": sfn.JsonPath.execution_name})`` here, its job goes on from the
-        checkpoints of the one before.
+    @staticmethod
+    @checked
+    def from_state_machine_arn(scope: Construct, id: str, state_machine_arn: str) -> ITrainingWorkflow:
+        """Use a workflow that another stack or app defines, whose jobs' role is not known.
 
         Args:
-            scope: The construct that the state is part of.
-            id: Its id among that construct's children, and its name.
-            task_state: Props of CDK's ``StepFunctionsStartExecution``, such as ``input`` and ``result_path``.
+            scope: The parent construct.
+            id: The construct id.
+            state_machine_arn: The state machine's ARN.
 
-        Returns:
-            The state. The job's description is in its result's ``Output``.
+        Raises:
+            ValueError: It is not the ARN of a state machine.
         """
-        # Here and not above, since importing the module takes longer than making a workflow.
-        from aws_cdk import aws_stepfunctions_tasks as tasks
+        return TrainingWorkflow.from_training_workflow_attributes(scope, id, state_machine_arn=state_machine_arn)
 
-        return tasks.StepFunctionsStartExecution(
-            scope,
-            id,
-            state_machine=self.state_machine,
-            integration_pattern=sfn.IntegrationPattern.RUN_JOB,
-            **task_state,
-        )
+    @staticmethod
+    @checked
+    def from_training_workflow_attributes(
+        scope: Construct, id: str, *, state_machine_arn: str, role: iam.IRole | None = None, job_metrics: bool = False
+    ) -> ITrainingWorkflow:
+        """Use a workflow that another stack or app defines.
+
+        Args:
+            scope: The parent construct.
+            id: The construct id.
+            state_machine_arn: The state machine's ARN.
+            role: The jobs' role, to which grants to the workflow go. Default: not known, and such a
+                grant is an error or a warning of CDK's.
+            job_metrics: Whether it was defined with ``job_metrics=True``, so that ``metric_training_time`` and the like work.
+
+        Raises:
+            ValueError: The ARN is not that of a state machine.
+        """
+        return ImportedWorkflow(scope, id, state_machine_arn, role, job_metrics)
+
+    def metric_stopper_failed(self, **options: Any) -> cloudwatch.Metric:
+        """How often a job whose execution had ended could not be stopped for an hour; ``alarms`` has an alarm of it.
+
+        Args:
+            options: Those of ``metric``.
+        """
+        return self.stopper.state_machine.metric_failed(**options)
 
     @property
     def alarms(self) -> list[cloudwatch.Alarm]:
