@@ -37,6 +37,7 @@ from cdk_sagemaker_training import (
     TrainingNetwork,
     TrainingQueue,
     TrainingRole,
+    TrainingTask,
     TrainingWorkflow,
 )
 from cdk_sagemaker_training.resources.handler_function import handler_function
@@ -584,3 +585,57 @@ def test_a_workflow_of_another_stack_is_a_state_of_a_machine(stack: cdk.Stack) -
     [machine] = of_type(stack, "AWS::StepFunctions::StateMachine")
     assert MACHINE_ARN in json.dumps(machine)
     assert "startExecution.sync:2" in json.dumps(machine)
+
+
+def made_by(kind: str, stack: UserStack, **props: Any) -> TrainingWorkflow | TrainingTask:
+    """A workflow or a task of a user's stack, the task in a machine of its own."""
+    if kind == "workflow":
+        return stack.workflow("Training", **props)
+    task = stack.task("Training", **props)
+    stack.machine_of(task)
+    return task
+
+
+BOTH = pytest.mark.parametrize("kind", ["workflow", "task"])
+
+
+@BOTH
+def test_the_jobs_of_a_workflow_and_of_a_task_run_in_a_vpc(kind: str) -> None:
+    """VPC: "Props of such constructs should include ... vpc: ec2.IVpc", and subnets that are selected in it."""
+    stack = UserStack()
+    vpc = ec2.Vpc(stack, "Vpc", max_azs=2)
+    group = ec2.SecurityGroup(stack, "Group", vpc=vpc)
+    public = ec2.SubnetSelection(subnet_type=ec2.SubnetType.PUBLIC)
+    made = made_by(kind, stack, vpc=vpc, vpc_subnets=public, security_groups=[group])
+    network = made.network
+    assert network is not None
+    assert network.node.path == "Stack/Training/Network"
+    assert network.subnets.subnet_ids == [subnet.subnet_id for subnet in vpc.public_subnets]
+    config = stack.request()["VpcConfig"]
+    assert len(config["Subnets"]) == 2
+    assert len(config["SecurityGroupIds"]) == 1
+    assert "ec2:CreateNetworkInterface" in json.dumps(stack.statements("TrainingRole"))
+
+
+@BOTH
+def test_the_jobs_of_a_workflow_and_of_a_task_are_in_the_private_subnets_by_default(kind: str) -> None:
+    """VPC: "the preferred default behavior is to place the resource in all private subnets"."""
+    stack = UserStack()
+    vpc = ec2.Vpc(stack, "Vpc", max_azs=2)
+    network = made_by(kind, stack, vpc=vpc).network
+    assert network is not None
+    assert network.subnets.subnet_ids == [subnet.subnet_id for subnet in vpc.private_subnets]
+
+
+@BOTH
+def test_a_network_beside_a_vpc_of_a_workflow_or_a_task_is_refused(kind: str) -> None:
+    """Errors, Throwing exceptions: "Validate input as early as it is passed into your code"."""
+    stack = UserStack()
+    vpc = ec2.Vpc(stack, "Vpc", max_azs=2)
+    network = TrainingNetwork(stack, "Network", vpc=vpc)
+    assert message_of(lambda: made_by(kind, stack, network=network, vpc=vpc)) == (
+        "vpc must be left out with network, like vpc=None, got 'Stack/Vpc'"
+    )
+    group = ec2.SecurityGroup(stack, "Group", vpc=vpc)
+    alone = message_of(lambda: stack.workflow("Other", security_groups=[group]))
+    assert alone.startswith("security_groups must be left out without vpc, like security_groups=None, got ")

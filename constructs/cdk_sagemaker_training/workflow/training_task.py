@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Unpack, cast
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
 import jsii
 from aws_cdk import aws_iam as iam
@@ -17,6 +17,10 @@ from cdk_sagemaker_training.props.jsonpath import expression
 from cdk_sagemaker_training.props.prop_types import checked
 from cdk_sagemaker_training.request.props import TrainingProps, table
 from cdk_sagemaker_training.request.sync import check_sync_takes
+from cdk_sagemaker_training.workflow.job_network import in_vpc
+
+if TYPE_CHECKING:
+    from aws_cdk import aws_ec2 as ec2
 
 
 class TaskProps(TrainingProps, total=False):
@@ -61,6 +65,9 @@ class TrainingTask(tasks.CallAwsService):
         id: str,
         *,
         unique_by: str | None = None,
+        vpc: ec2.IVpc | None = None,
+        vpc_subnets: ec2.SubnetSelection | None = None,
+        security_groups: Sequence[ec2.ISecurityGroup] | None = None,
         **props: Unpack[TaskProps],
     ) -> None:
         """Create the state, and what its job needs.
@@ -71,6 +78,9 @@ class TrainingTask(tasks.CallAwsService):
             unique_by: What distinguishes the jobs of a Map, or of a state that an execution enters again: a place in the state's
                 input, like ``sfn.JsonPath.string_at("$.index")`` where the Map's ``item_selector`` puts the item's index
                 there. Default: the execution runs the state once.
+            vpc: An existing VPC for the job's hosts, in place of ``network``. Default: ``network``.
+            vpc_subnets: Selects among the subnets of ``vpc``, which need a route to S3. Default: the private ones.
+            security_groups: Existing security groups in ``vpc``, 1 to 5, all of which each host has. Default: a new one.
             props: The props of the job (``TrainingProps``), and those of every task state, such as ``comment`` and
                 ``result_path``.
 
@@ -79,7 +89,7 @@ class TrainingTask(tasks.CallAwsService):
             ValueError: For a prop that breaks a rule, with its name.
         """
         given = cast(dict[str, Any], props)
-        of_job = {name: value for name, value in given.items() if name in table()}
+        of_job = cast(TrainingProps, {name: value for name, value in given.items() if name in table()})
         super().__init__(
             scope,
             id,
@@ -89,7 +99,8 @@ class TrainingTask(tasks.CallAwsService):
             query_language=sfn.QueryLanguage.JSON_PATH,
             **{name: value for name, value in given.items() if name not in of_job},
         )
-        launch = JobSet(self, cast(TrainingProps, of_job))
+        of_job = in_vpc(self, of_job, vpc, vpc_subnets, security_groups)
+        launch = JobSet(self, of_job)
         if len(launch.job_requests) != 1:
             raise ValueError(
                 "job must be one that makes one request, like DataParallelJob(InstanceGroup('ml.g5.xlarge')), "
@@ -102,7 +113,7 @@ class TrainingTask(tasks.CallAwsService):
         self._resource = f"arn:{launch.partition}:states:::sagemaker:createTrainingJob.sync"
         self._policies = list(machine_policies(launch, [self._request], sync=True))
         self.role = launch.role
-        self.network = props.get("network")
+        self.network = of_job.get("network")
         self.image = props["image"]
 
     @jsii.member(jsii_name="toStateJson")

@@ -32,11 +32,13 @@ from cdk_sagemaker_training.request.props import TrainingProps, check_props
 from cdk_sagemaker_training.resources.queue import QueueShare, TrainingQueue
 from cdk_sagemaker_training.workflow.definition import training_definition
 from cdk_sagemaker_training.workflow.imported_workflow import ImportedWorkflow, ITrainingWorkflow
+from cdk_sagemaker_training.workflow.job_network import in_vpc
 from cdk_sagemaker_training.workflow.planning import made_features, planned
 
 if TYPE_CHECKING:
     # Not needed to run, and takes as long to import as making a workflow or more.
     from aws_cdk import aws_cloudwatch as cloudwatch
+    from aws_cdk import aws_ec2 as ec2
     from aws_cdk import aws_sns as sns
 
 
@@ -94,6 +96,9 @@ class TrainingWorkflow(WorkflowMetrics, Resource):
         timeout: Duration | int | None = None,
         logs: sfn.LogOptions | None = None,
         retain_jobs: bool = False,
+        vpc: ec2.IVpc | None = None,
+        vpc_subnets: ec2.SubnetSelection | None = None,
+        security_groups: Sequence[ec2.ISecurityGroup] | None = None,
         **props: Unpack[TrainingProps],
     ) -> None:
         """Create the state machine, and what its jobs need.
@@ -158,6 +163,9 @@ class TrainingWorkflow(WorkflowMetrics, Resource):
                 its own that is deleted with the workflow.
             retain_jobs: Whether executions and jobs go on when the workflow is deleted or replaced. Default: they are
                 stopped, and CloudFormation waits for their end, up to 15 minutes, before it deletes anything that they need.
+            vpc: An existing VPC for the jobs' hosts, in place of ``network``. Default: ``network``.
+            vpc_subnets: Selects among the subnets of ``vpc``, which need a route to S3. Default: the private ones.
+            security_groups: Existing security groups in ``vpc``, 1 to 5, all of which each host has. Default: a new one.
             props: The props of the job: see ``TrainingProps``.
 
         Raises:
@@ -166,6 +174,7 @@ class TrainingWorkflow(WorkflowMetrics, Resource):
         """
         super().__init__(scope, id)
         check_props("TrainingWorkflow", props)
+        props = in_vpc(self, props, vpc, vpc_subnets, security_groups)
         features = made_features(
             input_fields=input_fields,
             alternatives=alternatives,
