@@ -39,6 +39,7 @@ from cdk_sagemaker_training import (
     TrainingRole,
     TrainingTask,
     TrainingWorkflow,
+    unlisted,
 )
 from cdk_sagemaker_training.resources.handler_function import handler_function
 from cdk_sagemaker_training.resources.network import network_of
@@ -639,3 +640,77 @@ def test_a_network_beside_a_vpc_of_a_workflow_or_a_task_is_refused(kind: str) ->
     group = ec2.SecurityGroup(stack, "Group", vpc=vpc)
     alone = message_of(lambda: stack.workflow("Other", security_groups=[group]))
     assert alone.startswith("security_groups must be left out without vpc, like security_groups=None, got ")
+
+
+GROUP_ARN = "arn:aws:sagemaker:us-east-1:123456789012:model-package-group/digits"
+OVERRIDES: dict[str, dict[str, Any]] = {
+    "path": {"ModelPackageConfig.ModelPackageGroupArn": GROUP_ARN},
+    "structure": {"ModelPackageConfig": {"ModelPackageGroupArn": GROUP_ARN}},
+}
+
+
+@pytest.mark.parametrize("form", OVERRIDES)
+def test_a_member_of_the_api_that_is_no_prop_is_in_the_request(form: str) -> None:
+    """Raw Overrides: "use the raw override methods" for what an L2 does not have, by the path in the API's own words."""
+    stack = UserStack()
+    stack.workflow(request_overrides=OVERRIDES[form])
+    assert stack.request()["ModelPackageConfig"] == {"ModelPackageGroupArn": GROUP_ARN}
+
+
+def test_an_override_is_beside_what_props_set_in_its_structure() -> None:
+    """Raw Overrides: as ``addPropertyOverride``, which leaves the other properties."""
+    stack = UserStack()
+    stack.workflow(request_overrides={unlisted("StoppingCondition.MaxIdleTimeInSeconds"): 60})
+    assert stack.request()["StoppingCondition"] == {"MaxRuntimeInSeconds": 86_400, "MaxIdleTimeInSeconds": 60}
+    assert stack.warned() == ["unlisted"]
+
+
+def test_an_override_may_come_from_an_executions_input() -> None:
+    """Props, Types: tokens are values as any other."""
+    stack = UserStack()
+    overrides = {"ModelPackageConfig.ModelPackageGroupArn": sfn.JsonPath.string_at("$.group")}
+    stack.workflow(request_overrides=overrides)
+    assert stack.request()["ModelPackageConfig"] == {"ModelPackageGroupArn.$": "$.group"}
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "prop"),
+    [
+        ("Environment.LOG", "debug", "environment"),
+        ("RoleArn", "arn", "role"),
+        ("StoppingCondition.MaxRuntimeInSeconds", 5, "max_runtime"),
+        ("StoppingCondition", 5, "max_pending"),
+        ("InputDataConfig.Other", 5, "channels"),
+        ("ExperimentConfig.RunName", "a", "experiment"),
+    ],
+)
+def test_an_override_of_what_a_prop_sets_is_refused_and_the_prop_named(path: str, value: Any, prop: str) -> None:
+    """Errors, Error messages: "phrase the message in terms of the API the user interacted with"."""
+    assert message_of(lambda: UserStack().workflow(request_overrides={path: value})) == (
+        "request_overrides must have members that no prop sets, like {'ModelPackageConfig.ModelPackageGroupArn': "
+        f"'arn:aws:sagemaker:...'}}, got {path!r}, which the prop {prop} sets"
+    )
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({"ModelPackageConfig.ModelPackageGroupArn": None}, "] must have a value, like"),
+        ({"ModelPackageConfig.ModelPackageGroupArn": 5}, "(ModelPackageConfig.ModelPackageGroupArn) must be a string, got 5"),
+        ({"ModelPackageConfig": {"SourceModelPackageArn": GROUP_ARN}}, " (ModelPackageConfig.ModelPackageGroupArn) must be set"),
+        ({"StoppingCondition.MaxIdleTimeInSeconds": 5}, "(StoppingCondition.MaxIdleTimeInSeconds) must be one of MaxRuntime"),
+        ({"Debug Level": 5}, " must be by the paths of members, like {'ModelPackageConfig.ModelPackageGroupArn': 'arn:"),
+        ({**OVERRIDES["path"], **OVERRIDES["structure"]}, " must set each member once, like {'ModelPackageConfig."),
+    ],
+)  # fmt: skip
+def test_an_override_that_the_service_does_not_take_is_refused(overrides: dict[str, Any], message: str) -> None:
+    """Errors, Throwing exceptions: "Validate input as early as it is passed into your code"."""
+    refused = message_of(lambda: UserStack().workflow(request_overrides=overrides))
+    assert refused.startswith("request_overrides")
+    assert message in refused
+
+
+def test_a_task_has_overrides_that_its_integration_is_known_to_take() -> None:
+    """Errors, Throwing exceptions: "Validate input as early as it is passed into your code"."""
+    refused = message_of(lambda: UserStack().task(request_overrides=OVERRIDES["path"]))
+    assert refused.startswith("ModelPackageConfig must be what `sagemaker:createTrainingJob.sync` is known to take")

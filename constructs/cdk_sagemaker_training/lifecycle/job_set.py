@@ -12,6 +12,7 @@ from constructs import Construct
 
 from cdk_sagemaker_training.core.checks import seconds_of
 from cdk_sagemaker_training.data.s3 import S3Prefix
+from cdk_sagemaker_training.facts.instance_types import is_newer
 from cdk_sagemaker_training.jobs.kinds import Advice, JobRequest
 from cdk_sagemaker_training.lifecycle.grants import grant_channels, grant_members
 from cdk_sagemaker_training.lifecycle.job_names import default_prefix, reserve_prefix
@@ -22,6 +23,7 @@ from cdk_sagemaker_training.request.context import CodeLocation, RequestContext
 from cdk_sagemaker_training.request.create_training_job import create_training_job
 from cdk_sagemaker_training.request.machine_rules import instance_types, warm_pool_key
 from cdk_sagemaker_training.request.members import CODE_CHANNEL, max_pending_seconds, max_runtime_seconds
+from cdk_sagemaker_training.request.overrides import overridden
 from cdk_sagemaker_training.request.props import TrainingProps, check_props, prop_names
 from cdk_sagemaker_training.request.regions import check_regions, region_advice
 from cdk_sagemaker_training.request.rules import EXECUTION_TAG, check_job_name_prefix
@@ -47,7 +49,13 @@ class JobSet:
         job_requests: The requests of the job, in the order in which they run.
     """
 
-    def __init__(self, scope: Construct, props: TrainingProps, alternatives: Sequence[TrainingProps] = ()) -> None:
+    def __init__(
+        self,
+        scope: Construct,
+        props: TrainingProps,
+        alternatives: Sequence[TrainingProps] = (),
+        overrides: Mapping[str, Any] | None = None,
+    ) -> None:
         """Check the props, make the role and grant it what the jobs need.
 
         Args:
@@ -55,6 +63,7 @@ class JobSet:
             props: Its props of the job.
             alternatives: The props of jobs that run in its place; they differ in ``job``, ``image``, ``hyperparameters`` and
                 ``environment`` only, and each makes one request.
+            overrides: Members of all requests that are no props, by their paths.
 
         Raises:
             TypeError: For a prop that is not there, and for one that is missing.
@@ -81,6 +90,7 @@ class JobSet:
         self.job_requests = tuple(props["job"].requests())
         _check_suffixes(self.job_requests)
         self._scope, self._props, self._advised = scope, props, set[Advice]()
+        self._overrides = overrides or {}
         self._all = [(props, self.job_requests), *((one, tuple(one["job"].requests())) for one in alternatives)]
         for own, requests in self._all:
             check_regions(self.stack, own)
@@ -129,8 +139,9 @@ class JobSet:
                 code=self._code,
             )
         )
-        self.advise(unlisted_advice([request, props["image"].base]))
-        rendered = render(request)
+        newer = frozenset(filter(is_newer, instance_types(job_request)))
+        self.advise(unlisted_advice([request, props["image"].base, self._overrides]))
+        rendered = render(overridden(request, self._overrides, newer))
         if props.get("warm_pool") is not None:
             self.advise(warm_pool_advice(warm_pool_key(rendered), prop_names()))
         return rendered

@@ -68,6 +68,7 @@ class TrainingTask(tasks.CallAwsService):
         vpc: ec2.IVpc | None = None,
         vpc_subnets: ec2.SubnetSelection | None = None,
         security_groups: Sequence[ec2.ISecurityGroup] | None = None,
+        request_overrides: Mapping[str, Any] | None = None,
         **props: Unpack[TaskProps],
     ) -> None:
         """Create the state, and what its job needs.
@@ -81,6 +82,9 @@ class TrainingTask(tasks.CallAwsService):
             vpc: An existing VPC for the job's hosts, in place of ``network``. Default: ``network``.
             vpc_subnets: Selects among the subnets of ``vpc``, which need a route to S3. Default: the private ones.
             security_groups: Existing security groups in ``vpc``, 1 to 5, all of which each host has. Default: a new one.
+            request_overrides: Members of CreateTrainingJob that are no props yet, by their paths, such as
+                ``{"ModelPackageConfig.ModelPackageGroupArn": group_arn}``; `.sync` must be known to take them. They are checked
+                against the service's model, but for those whose path is ``unlisted``. Default: none.
             props: The props of the job (``TrainingProps``), and those of every task state, such as ``comment`` and
                 ``result_path``.
 
@@ -100,7 +104,7 @@ class TrainingTask(tasks.CallAwsService):
             **{name: value for name, value in given.items() if name not in of_job},
         )
         of_job = in_vpc(self, of_job, vpc, vpc_subnets, security_groups)
-        launch = JobSet(self, of_job)
+        launch = JobSet(self, of_job, overrides=request_overrides)
         if len(launch.job_requests) != 1:
             raise ValueError(
                 "job must be one that makes one request, like DataParallelJob(InstanceGroup('ml.g5.xlarge')), "

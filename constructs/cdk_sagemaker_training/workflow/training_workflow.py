@@ -99,6 +99,7 @@ class TrainingWorkflow(WorkflowMetrics, Resource):
         vpc: ec2.IVpc | None = None,
         vpc_subnets: ec2.SubnetSelection | None = None,
         security_groups: Sequence[ec2.ISecurityGroup] | None = None,
+        request_overrides: Mapping[str, Any] | None = None,
         **props: Unpack[TrainingProps],
     ) -> None:
         """Create the state machine, and what its jobs need.
@@ -166,6 +167,9 @@ class TrainingWorkflow(WorkflowMetrics, Resource):
             vpc: An existing VPC for the jobs' hosts, in place of ``network``. Default: ``network``.
             vpc_subnets: Selects among the subnets of ``vpc``, which need a route to S3. Default: the private ones.
             security_groups: Existing security groups in ``vpc``, 1 to 5, all of which each host has. Default: a new one.
+            request_overrides: Members of CreateTrainingJob that are no props yet, by their paths, such as
+                ``{"ModelPackageConfig.ModelPackageGroupArn": group_arn}``; of all jobs. They are checked against the service's
+                model, but for those whose path is ``unlisted``. Default: none.
             props: The props of the job: see ``TrainingProps``.
 
         Raises:
@@ -189,7 +193,7 @@ class TrainingWorkflow(WorkflowMetrics, Resource):
             notify=notify,
         )
         variants = [variant for feature in features for variant in feature.alternatives(props)]
-        jobs = JobSet(self, props, variants)
+        jobs = JobSet(self, props, variants, request_overrides)
         plan = planned(jobs, features, props, resume_from, queue=queue, integration=integration, timeout=timeout)
         log_options = logs or default_logs(self)
         watch = next((watch for feature in features if (watch := feature.watch())), None)
