@@ -714,3 +714,72 @@ def test_a_task_has_overrides_that_its_integration_is_known_to_take() -> None:
     """Errors, Throwing exceptions: "Validate input as early as it is passed into your code"."""
     refused = message_of(lambda: UserStack().task(request_overrides=OVERRIDES["path"]))
     assert refused.startswith("ModelPackageConfig must be what `sagemaker:createTrainingJob.sync` is known to take")
+
+
+@BOTH
+def test_a_tag_of_the_stack_is_on_the_training_jobs_of_a_workflow_and_of_a_task(kind: str) -> None:
+    """Tags: "seamlessly tag all resources within a subtree"."""
+    stack = UserStack()
+    made = made_by(kind, stack, tags={"team": "vision"})
+    cdk.Tags.of(stack).add("cost-centre", "42")
+    cdk.Tags.of(stack).add("team", "of the stack")
+    cdk.Tags.of(made).add("stage", "test")
+    assert stack.request()["Tags"] == [
+        {"Key": "team", "Value": "vision"},
+        {"Key": "StepFunctionsExecution", "Value.$": "$$.Execution.Id"},
+        {"Key": "cost-centre", "Value": "42"},
+        {"Key": "stage", "Value": "test"},
+    ]
+
+
+def test_the_resources_of_a_workflow_have_the_tags_of_the_stack_too() -> None:
+    """Tags: "seamlessly tag all resources within a subtree"."""
+    stack = UserStack()
+    stack.workflow()
+    cdk.Tags.of(stack).add("cost-centre", "42")
+    for kind in ("AWS::StepFunctions::StateMachine", "AWS::IAM::Role", "AWS::Logs::LogGroup", "AWS::Lambda::Function"):
+        resources = of_type(stack, kind)
+        assert resources
+        for resource in resources:
+            assert {"Key": "cost-centre", "Value": "42"} in resource["Properties"]["Tags"]
+
+
+def test_a_tag_of_the_stack_is_on_jobs_that_wait_in_a_queue() -> None:
+    """Tags: "seamlessly tag all resources within a subtree"."""
+    stack = UserStack()
+    stack.workflow(queue=TrainingQueue(stack, "Queue", capacity=8), tags={"team": "vision"})
+    cdk.Tags.of(stack).add("cost-centre", "42")
+    [submit] = [
+        machine["States"]["Create"]["Parameters"]
+        for machine in stack.machines().values()
+        if "Create" in machine["States"]
+    ]
+    assert submit["Tags"] == {
+        "team": "vision",
+        "StepFunctionsExecution.$": "$$.Execution.Id",
+        "cost-centre": "42",
+    }
+
+
+@BOTH
+def test_a_tag_that_sagemaker_would_refuse_is_an_error_at_synthesis(kind: str) -> None:
+    """Errors, Throwing exceptions: what is known after construction alone is checked by validations at synthesis."""
+    stack = UserStack()
+    made_by(kind, stack)
+    cdk.Tags.of(stack).add("cost*centre", "42")
+    with pytest.raises(RuntimeError, match=r"tags of a scope must have names of .*, got 'cost\*centre'"):
+        stack.template()
+
+
+def test_alternatives_and_the_jobs_of_a_kind_with_several_have_the_tags_of_the_stack() -> None:
+    """Tags: "seamlessly tag all resources within a subtree"."""
+    stack = UserStack()
+    stack.workflow(alternatives=[DataParallelJob(InstanceGroup("ml.g5.2xlarge"))])
+    cdk.Tags.of(stack).add("cost-centre", "42")
+    requests = [
+        state["Parameters"]
+        for machine in stack.machines().values()
+        for state in machine["States"].values()
+        if state.get("Resource", "").endswith("createTrainingJob.sync")
+    ]
+    assert [{"Key": "cost-centre", "Value": "42"} in request["Tags"] for request in requests] == [True, True]

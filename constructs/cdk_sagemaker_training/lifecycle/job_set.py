@@ -28,6 +28,7 @@ from cdk_sagemaker_training.request.props import TrainingProps, check_props, pro
 from cdk_sagemaker_training.request.regions import check_regions, region_advice
 from cdk_sagemaker_training.request.rules import EXECUTION_TAG, check_job_name_prefix
 from cdk_sagemaker_training.resources.code_asset import code_asset
+from cdk_sagemaker_training.resources.job_tags import JobTags
 from cdk_sagemaker_training.resources.role import TrainingRole
 
 
@@ -47,6 +48,7 @@ class JobSet:
         role: The jobs' role.
         job_arns: The ARNs of the jobs, with a wildcard after their prefix.
         job_requests: The requests of the job, in the order in which they run.
+        tags: The tags that jobs get from the scopes around the construct.
     """
 
     def __init__(
@@ -91,6 +93,7 @@ class JobSet:
         _check_suffixes(self.job_requests)
         self._scope, self._props, self._advised = scope, props, set[Advice]()
         self._overrides = overrides or {}
+        self.tags = JobTags(scope)
         self._all = [(props, self.job_requests), *((one, tuple(one["job"].requests())) for one in alternatives)]
         for own, requests in self._all:
             check_regions(self.stack, own)

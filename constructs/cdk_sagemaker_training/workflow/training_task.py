@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
 import jsii
+from aws_cdk import Token
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk import aws_stepfunctions_tasks as tasks
@@ -114,6 +115,8 @@ class TrainingTask(tasks.CallAwsService):
             launch.job_requests[0], job_name=_job_name(launch.prefix, unique_by), checkpoint_folder=_folder(unique_by)
         )
         check_sync_takes(self._request, "TrainingWorkflow(...).as_task(...)", props)
+        # As text, since what `to_state_json` returns reaches CDK as JSON, in which jsii has no objects.
+        self._tags = Token.as_string(launch.tags.listed(self._request["Tags"]))
         self._resource = f"arn:{launch.partition}:states:::sagemaker:createTrainingJob.sync"
         self._policies = list(machine_policies(launch, [self._request], sync=True))
         self.role = launch.role
@@ -128,7 +131,7 @@ class TrainingTask(tasks.CallAwsService):
             top_level_query_language: The query language of the state machine; the state has its own, JSONPath.
         """
         state = super().to_state_json(top_level_query_language)
-        return {**state, "Resource": self._resource, "Parameters": self._request}
+        return {**state, "Resource": self._resource, "Parameters": {**self._request, "Tags": self._tags}}
 
     @property
     @jsii.member(jsii_name="taskPolicies")
