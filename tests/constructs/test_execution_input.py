@@ -26,6 +26,7 @@ from cdk_sagemaker_training import (
     S3Prefix,
     Spot,
     TrainingImage,
+    TrainingProps,
     TrainingTask,
 )
 from cdk_sagemaker_training.docs_generator import known
@@ -175,7 +176,7 @@ def test_each_text_and_number_that_reaches_a_job_has_a_row() -> None:
     assert texts - set(ROWS) <= {("Neuron", "cache")}
 
 
-PROPS = frozenset(annotations(TAKERS["TrainingTask"])) & frozenset(annotations(TAKERS["TrainingWorkflow"]))
+PROPS = frozenset(TrainingProps.__annotations__)
 
 
 def test_text_around_a_place_in_the_input_and_lists_with_one_are_made_by_the_state() -> None:

@@ -65,7 +65,8 @@ def test_a_snippet_runs_and_its_stack_synthesizes(snippet: str, folder: Path) ->
 
     def least_props(dots: re.Match[str]) -> str:
         """The props that every workflow has, for which "..." stands, but for those before it."""
-        call = snippet[snippet.rindex("TrainingWorkflow(", 0, dots.start()) : dots.start()]
+        starts = [snippet.rfind(name, 0, dots.start()) for name in ("TrainingWorkflow(", "TrainingTask.jsonata(")]
+        call = snippet[max(starts) : dots.start()]
         missing = [name for name in least if f"\n    {name}=" not in call]
         return f"    **{{name: least[name] for name in {missing}}},"
 

@@ -1,10 +1,13 @@
-"""Distinguishes values that are known at synthesis from tokens that are resolved later."""
+"""Distinguishes values that are known at synthesis from tokens that are resolved later, and from expressions of JSONata."""
 
 from __future__ import annotations
 
+import re
 import struct
 from typing import Any
 
+# An expression of JSONata in text, as Step Functions has it: one with a variable, so that a template such as Jinja's is none.
+JSONATA = re.compile(r"\{%((?:(?!%\}).)*?\$(?:(?!%\}).)*)%\}", re.DOTALL)
 # The first bytes of a number token, a float of about -1.9e289 (aws-cdk-lib core/lib/private/encoding.ts).
 _NUMBER_TOKEN = b"\xfb\xff"
 # What `StringParameter.value_from_lookup` is until the CLI has looked the parameter up (aws-cdk-lib aws-ssm/lib/parameter.ts).
@@ -14,14 +17,15 @@ _PENDING_ZONES = ("dummy1a", "dummy1b", "dummy1c")
 
 
 def is_unresolved(value: Any) -> bool:
-    """Return whether ``value`` is or contains a CDK token, which checks at synthesis skip.
+    """Return whether ``value`` is or contains a CDK token, or an expression of JSONata, which checks at synthesis skip.
 
     The placeholder of an SSM parameter that the CLI has not looked up yet counts as a token: the CLI looks values up only after
-    a synthesis without errors. For text and numbers the result is that of ``aws_cdk.Token.is_unresolved``, without its call
-    into Node for each value. An ``IResolvable`` is a token too.
+    a synthesis without errors. For tokens in text and numbers the result is that of ``aws_cdk.Token.is_unresolved``, without its
+    call into Node for each value. An ``IResolvable`` is a token too.
     """
     if isinstance(value, str):
-        return "${Token[" in value or _PENDING_PARAMETER in value
+        is_expression = "{%" in value and JSONATA.search(value) is not None
+        return "${Token[" in value or _PENDING_PARAMETER in value or is_expression
     if isinstance(value, float):
         return struct.pack(">d", value).startswith(_NUMBER_TOKEN)
     if isinstance(value, int) or value is None:

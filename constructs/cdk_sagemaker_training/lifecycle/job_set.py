@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from aws_cdk import Annotations, Stack
@@ -11,12 +11,15 @@ from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from cdk_sagemaker_training.core.checks import seconds_of
+from cdk_sagemaker_training.core.tokens import is_unresolved
 from cdk_sagemaker_training.data.s3 import S3Prefix
 from cdk_sagemaker_training.facts.instance_types import is_newer
 from cdk_sagemaker_training.jobs.kinds import Advice, JobRequest
 from cdk_sagemaker_training.lifecycle.grants import grant_channels, grant_members
 from cdk_sagemaker_training.lifecycle.job_names import default_prefix, reserve_prefix
-from cdk_sagemaker_training.props.jsonpath import path, quoted, render
+from cdk_sagemaker_training.props import jsonpath
+from cdk_sagemaker_training.props.execution_input import is_jsonpath, tokens_in
+from cdk_sagemaker_training.props.query_language import QueryLanguage
 from cdk_sagemaker_training.request.advice import request_advice, unlisted_advice, warm_pool_advice
 from cdk_sagemaker_training.request.checkpoints import checkpoints_of, lost_files_advice
 from cdk_sagemaker_training.request.context import CodeLocation, RequestContext
@@ -48,6 +51,7 @@ class JobSet:
         role: The jobs' role.
         job_arns: The ARNs of the jobs, with a wildcard after their prefix.
         job_requests: The requests of the job, in the order in which they run.
+        language: The query language of the states that create jobs.
         tags: The tags that jobs get from the scopes around the construct.
     """
 
@@ -57,6 +61,7 @@ class JobSet:
         props: TrainingProps,
         alternatives: Sequence[TrainingProps] = (),
         overrides: Mapping[str, Any] | None = None,
+        language: QueryLanguage = jsonpath,
     ) -> None:
         """Check the props, make the role and grant it what the jobs need.
 
@@ -66,6 +71,7 @@ class JobSet:
             alternatives: The props of jobs that run in its place; they differ in ``job``, ``image``, ``hyperparameters`` and
                 ``environment`` only, and each makes one request.
             overrides: Members of all requests that are no props, by their paths.
+            language: The query language of the states that create jobs.
 
         Raises:
             TypeError: For a prop that is not there, and for one that is missing.
@@ -92,7 +98,7 @@ class JobSet:
         self.job_requests = tuple(props["job"].requests())
         _check_suffixes(self.job_requests)
         self._scope, self._props, self._advised = scope, props, set[Advice]()
-        self._overrides = overrides or {}
+        self._overrides, self.language = overrides or {}, language
         self.tags = JobTags(scope)
         self._all = [(props, self.job_requests), *((one, tuple(one["job"].requests())) for one in alternatives)]
         for own, requests in self._all:
@@ -107,21 +113,21 @@ class JobSet:
         """Return the Parameters of the states that create the alternatives, as ``request`` does.
 
         Args:
-            job_name: The job's name, as an expression of JSONPath.
-            checkpoint_folder: A place below ``checkpoints``, without its last slash, as an expression of JSONPath.
+            job_name: The job's name, as an expression of the query language.
+            checkpoint_folder: A place below ``checkpoints``, without its last slash, as an expression.
         """
         return [self._request(own, one, job_name, checkpoint_folder) for own, [one] in self._all[1:]]
 
     def request(self, job_request: JobRequest, *, job_name: str, checkpoint_folder: str) -> Mapping[str, Any]:
-        """The Parameters of a state that creates a job, in ASL's JSONPath.
+        """The Parameters of a state that creates a job, or in JSONata its Arguments.
 
         Args:
             job_request: One of ``job_requests``.
-            job_name: The job's name, as an expression of JSONPath.
-            checkpoint_folder: A place below ``checkpoints``, without its last slash, as an expression of JSONPath.
+            job_name: The job's name, as an expression of the query language.
+            checkpoint_folder: A place below ``checkpoints``, without its last slash, as an expression.
 
         Returns:
-            The request. Members known only when the state runs have a key that ends in ``.$``.
+            The request. Members known only when the state runs have a key that ends in ``.$`` in JSONPath.
 
         Raises:
             ValueError: For a prop that breaks a rule, with its name.
@@ -135,16 +141,18 @@ class JobSet:
             RequestContext(
                 props=props,
                 job_request=job_request,
-                job_name=path(job_name),
+                job_name=self.language.path(job_name),
                 role_arn=self.role.role_arn,
                 checkpoint_uri=self._checkpoint_uri(checkpoint_folder),
-                tags={EXECUTION_TAG: path("$$.Execution.Id")},
+                tags={EXECUTION_TAG: self.language.path(self.language.EXECUTION_ID)},
                 code=self._code,
             )
         )
         newer = frozenset(filter(is_newer, instance_types(job_request)))
         self.advise(unlisted_advice([request, props["image"].base, self._overrides]))
-        rendered = render(overridden(request, self._overrides, newer))
+        complete = overridden(request, self._overrides, newer)
+        _check_language(complete, self.language)
+        rendered = self.language.render(complete)
         if props.get("warm_pool") is not None:
             self.advise(warm_pool_advice(warm_pool_key(rendered), prop_names()))
         return rendered
@@ -200,7 +208,7 @@ class JobSet:
     def _checkpoint_uri(self, folder: str) -> str | None:
         if self.checkpoints is None:
             return None
-        return path(f"States.Format('{{}}{{}}/', {quoted(self.checkpoints.uri)}, {folder})")
+        return self.language.below(self.checkpoints.uri, folder)
 
     def _upload_code(self, props: TrainingProps) -> CodeLocation | None:
         code = props.get("code")
@@ -246,3 +254,27 @@ def _check_suffixes(requests: Sequence[JobRequest]) -> None:
             "name_suffix values of a job's requests must be lower-case letters and digits, with distinct first letters, or one "
             f"empty, like ['compile', ''], got {suffixes}"
         )
+
+
+def _check_language(request: Mapping[str, Any], language: QueryLanguage) -> None:
+    """Check that a request has no expressions of the other language, which would be sent as text."""
+    names = prop_names()
+    for path, value in _values(request, ()):
+        if language.is_other(value):
+            lengths = range(len(path), 0, -1)
+            prop = next((names[at] for size in lengths if (at := ".".join(path[:size])) in names), ".".join(path))
+            raise ValueError(
+                f"{prop} must be in {language.NAME}, as the state that creates the job is, like {language.EXAMPLE}, got "
+                f"{'a JSONPath' if any(map(is_jsonpath, tokens_in(value))) else repr(value)}"
+            )
+
+
+def _values(value: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    if isinstance(value, Mapping):
+        for name, item in value.items():
+            yield from _values(item, (*path, name))
+    elif isinstance(value, list) and not is_unresolved(value):
+        for item in value:
+            yield from _values(item, path)
+    else:
+        yield path, value

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
-from cdk_sagemaker_training.core.tokens import is_unresolved
+from cdk_sagemaker_training.core.tokens import JSONATA, is_unresolved
 from cdk_sagemaker_training.facts.smp_parameters import V1, V2
 from cdk_sagemaker_training.props.prop import Known
 
@@ -39,6 +39,8 @@ def _of(owner: str, known: Known, *props: str) -> dict[str, Known]:
 # By "Owner.prop". Each prop of TrainingProps declares this itself, in its record.
 KNOWN: Mapping[str, Known] = {
     **_of("TrainingWorkflow", _EXECUTION, "resume_from"),
+    **_of("TrainingWorkflow", Known("execution", "values, not paths"), "request_overrides"),
+    **_of("TrainingTask", Known("execution", "values, not paths"), "request_overrides"),
     **_of(
         "TrainingWorkflow", Known("deployment", "since a state machine has one number for all executions"), "timeout"
     ),
@@ -187,10 +189,12 @@ def tokens_in(value: Any) -> Iterator[Any]:
         value: Text, a number, a list, a dict, a ``Duration``, or these in each other.
 
     Yields:
-        Tokens as they are encoded: text like ``${Token[TOKEN.1]}``, a number, or a list.
+        Tokens as they are encoded: text like ``${Token[TOKEN.1]}``, a number, or a list; and expressions of JSONata, like
+        ``{% $states.input.steps %}``.
     """
     if isinstance(value, str):
         yield from _TOKEN.findall(value)
+        yield from (match[0] for match in JSONATA.finditer(value))
     elif isinstance(value, Mapping):
         for key, item in value.items():
             yield from tokens_in(key)
@@ -205,10 +209,19 @@ def tokens_in(value: Any) -> Iterator[Any]:
 
 
 def is_in_input(token: Any) -> bool:
-    """Whether a token is a JSONPath of Step Functions, such as a place in an execution's input, and not one of CloudFormation's.
+    """Whether a token is Step Functions', such as a place in an execution's input, and not one of CloudFormation's.
 
     Args:
         token: Text, a number or a list that holds nothing else than one token.
+    """
+    return (isinstance(token, str) and JSONATA.fullmatch(token) is not None) or is_jsonpath(token)
+
+
+def is_jsonpath(token: Any) -> bool:
+    """Whether a token is a JSONPath of Step Functions.
+
+    Args:
+        token: As of ``is_in_input``.
     """
     return bool(_paths(tuple(token) if isinstance(token, list | tuple) else token))
 

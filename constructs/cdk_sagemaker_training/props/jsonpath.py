@@ -9,8 +9,12 @@ from typing import Any
 
 from aws_cdk import aws_stepfunctions as sfn
 
-from cdk_sagemaker_training.core.tokens import is_unresolved
-from cdk_sagemaker_training.props.execution_input import is_in_input
+from cdk_sagemaker_training.core.tokens import JSONATA, is_unresolved
+from cdk_sagemaker_training.props.execution_input import is_jsonpath
+
+NAME = "JSONPath"
+EXAMPLE = "sfn.JsonPath.string_at('$.value')"
+EXECUTION_ID = "$$.Execution.Id"
 
 _TOKEN = re.compile(r"(\$\{Token\[[^\]]*\]\})")
 
@@ -55,6 +59,25 @@ def quoted(text: str) -> str:
     return f"'{''.join(parts)}'"
 
 
+def below(uri: str, folder: str) -> str:
+    """A place below another, as a value.
+
+    Args:
+        uri: The other, with its last slash.
+        folder: An expression of what follows, without a slash at its end.
+    """
+    return path(f"States.Format('{{}}{{}}/', {quoted(uri)}, {folder})")
+
+
+def is_other(value: Any) -> bool:
+    """Whether a value has an expression of JSONata, which a state in JSONPath does not evaluate.
+
+    Args:
+        value: Text, a number or a list.
+    """
+    return isinstance(value, str) and "{%" in value and JSONATA.search(value) is not None
+
+
 def render(request: Mapping[str, Any]) -> Mapping[str, Any]:
     """``request`` as the Parameters of a Task state, in JSONPath.
 
@@ -85,14 +108,14 @@ def _with_intrinsics(value: Any) -> Any:
 def _member(name: str, value: Any) -> tuple[str, Any]:
     """A member of a request, by its name: a list of text with a place in the input has one that ends in ``.$``."""
     texts = value if isinstance(value, list | tuple) and not is_unresolved(value) else ()
-    if any(isinstance(item, str) and any(map(is_in_input, _TOKEN.findall(item))) for item in texts):
+    if any(isinstance(item, str) and any(map(is_jsonpath, _TOKEN.findall(item))) for item in texts):
         return f"{name}.$", f"States.Array({', '.join(expression(_formatted(item)) for item in texts)})"
     return name, _with_intrinsics(value)
 
 
 def _formatted(text: str) -> str:
     parts = _TOKEN.split(text)
-    places = [part for part in parts[1::2] if is_in_input(part)]
+    places = [part for part in parts[1::2] if is_jsonpath(part)]
     if not places or parts == ["", text, ""]:
         return text
     parts[::2] = map(_escaped, parts[::2])

@@ -125,6 +125,7 @@ LISTED: Mapping[str, str] = {
 # Of a prop whose record has no example, or of one with its owner where another has the same name. A value inside a dict or a
 # list has its kind's.
 EXAMPLES: Mapping[str, str] = {
+    "query_language": "sfn.QueryLanguage.JSONATA",
     "request_overrides": "{'ModelPackageConfig.ModelPackageGroupArn': 'arn:aws:sagemaker:...'}",
     "attempts": "3",
     "Model.parameters": "8_030_261_248",

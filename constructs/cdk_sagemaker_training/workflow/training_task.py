@@ -14,8 +14,9 @@ from constructs import Construct
 
 from cdk_sagemaker_training.lifecycle.direct import machine_policies
 from cdk_sagemaker_training.lifecycle.job_set import JobSet
-from cdk_sagemaker_training.props.jsonpath import expression
+from cdk_sagemaker_training.props import jsonata, jsonpath
 from cdk_sagemaker_training.props.prop_types import checked
+from cdk_sagemaker_training.props.query_language import QueryLanguage
 from cdk_sagemaker_training.request.props import TrainingProps, table
 from cdk_sagemaker_training.request.sync import check_sync_takes
 from cdk_sagemaker_training.workflow.job_network import in_vpc
@@ -24,25 +25,47 @@ if TYPE_CHECKING:
     from aws_cdk import aws_ec2 as ec2
 
 
-class TaskProps(TrainingProps, total=False):
+# What distinguishes one run of the state from all others, in the context object.
+_IDS = ("Execution.Id", "State.Name", "Execution.RedriveCount", "State.RetryCount")
+# The props of states in one query language, with what the other has in their place.
+_OF_JSONPATH = dict.fromkeys(
+    ("input_path", "output_path", "result_path", "result_selector"), "outputs='{% $states.result %}'"
+)
+_OF_JSONATA = {"outputs": "result_path='$.job'"}
+
+
+class StateProps(TrainingProps, total=False):
     """The props of a job, and those of every task state of CDK's (``aws_stepfunctions.TaskStateBaseProps``)."""
 
     comment: str
     state_name: str
-    input_path: str
-    output_path: str
-    result_path: str
-    result_selector: Mapping[str, Any]
     assign: Mapping[str, Any]
     task_timeout: sfn.Timeout
     heartbeat_timeout: sfn.Timeout
     credentials: sfn.Credentials
 
 
+class TaskProps(StateProps, total=False):
+    """The props of a state in JSONPath."""
+
+    input_path: str
+    output_path: str
+    result_path: str
+    result_selector: Mapping[str, Any]
+
+
+class JsonataTaskProps(StateProps, total=False):
+    """The props of a state in JSONata."""
+
+    outputs: Any
+
+
 # CDK's own task for any call renders what all tasks have (result paths, retries, timeouts, credentials). Its base class
 # does too, but only where a method is implemented that jsii does not show to Python.
 class TrainingTask(tasks.CallAwsService):
-    """A Task state, in JSONPath, that runs one training job and waits for its end; its result is the job's description.
+    """A Task state that runs one training job and waits for its end; its result is the job's description.
+
+    It is a state in JSONPath; ``TrainingTask.jsonata`` makes one in JSONata, which AWS recommends for new state machines.
 
     It takes of ``TrainingProps`` what the optimised integration `createTrainingJob.sync` is known to take; for a job with more,
     such as instance groups, a warm pool or ``max_pending``, use ``TrainingWorkflow(...).as_task(...)``, which also repeats calls
@@ -70,6 +93,7 @@ class TrainingTask(tasks.CallAwsService):
         vpc_subnets: ec2.SubnetSelection | None = None,
         security_groups: Sequence[ec2.ISecurityGroup] | None = None,
         request_overrides: Mapping[str, Any] | None = None,
+        query_language: sfn.QueryLanguage = sfn.QueryLanguage.JSON_PATH,
         **props: Unpack[TaskProps],
     ) -> None:
         """Create the state, and what its job needs.
@@ -86,6 +110,7 @@ class TrainingTask(tasks.CallAwsService):
             request_overrides: Members of CreateTrainingJob that are no props yet, by their paths, such as
                 ``{"ModelPackageConfig.ModelPackageGroupArn": group_arn}``; `.sync` must be known to take them. They are checked
                 against the service's model, but for those whose path is ``unlisted``. Default: none.
+            query_language: The state's query language. Default: JSONPath.
             props: The props of the job (``TrainingProps``), and those of every task state, such as ``comment`` and
                 ``result_path``.
 
@@ -94,6 +119,8 @@ class TrainingTask(tasks.CallAwsService):
             ValueError: For a prop that breaks a rule, with its name.
         """
         given = cast(dict[str, Any], props)
+        language = jsonata if query_language is sfn.QueryLanguage.JSONATA else jsonpath
+        _check_state(language, unique_by, given)
         of_job = cast(TrainingProps, {name: value for name, value in given.items() if name in table()})
         super().__init__(
             scope,
@@ -101,19 +128,19 @@ class TrainingTask(tasks.CallAwsService):
             service="sagemaker",
             action="createTrainingJob",
             iam_resources=["*"],  # of policies that are not used: `_task_policies` has narrower ones
-            query_language=sfn.QueryLanguage.JSON_PATH,
+            query_language=query_language,
             **{name: value for name, value in given.items() if name not in of_job},
         )
+        self._in_jsonata = language is jsonata
         of_job = in_vpc(self, of_job, vpc, vpc_subnets, security_groups)
-        launch = JobSet(self, of_job, overrides=request_overrides)
+        launch = JobSet(self, of_job, overrides=request_overrides, language=language)
         if len(launch.job_requests) != 1:
             raise ValueError(
                 "job must be one that makes one request, like DataParallelJob(InstanceGroup('ml.g5.xlarge')), "
                 f"got {type(props['job']).__name__} with {len(launch.job_requests)}: use TrainingWorkflow(...).as_task(...)"
             )
-        self._request = launch.request(
-            launch.job_requests[0], job_name=_job_name(launch.prefix, unique_by), checkpoint_folder=_folder(unique_by)
-        )
+        name, folder = (_jsonata_names if self._in_jsonata else _jsonpath_names)(launch.prefix, unique_by)
+        self._request = launch.request(launch.job_requests[0], job_name=name, checkpoint_folder=folder)
         check_sync_takes(self._request, "TrainingWorkflow(...).as_task(...)", props)
         # As text, since what `to_state_json` returns reaches CDK as JSON, in which jsii has no objects.
         self._tags = Token.as_string(launch.tags.listed(self._request["Tags"]))
@@ -123,6 +150,63 @@ class TrainingTask(tasks.CallAwsService):
         self.network = of_job.get("network")
         self.image = props["image"]
 
+    @staticmethod
+    def json_path(scope: Construct, id: str, **props: Any) -> TrainingTask:
+        """Create a state in JSONPath, as the constructor does; CDK's tasks have this method too.
+
+        Args:
+            scope: The construct that the state is part of.
+            id: Its id among that construct's children, and its name unless ``state_name`` is given.
+            props: As of the constructor.
+        """
+        return TrainingTask(scope, id, **props)
+
+    @staticmethod
+    def jsonata(  # type: ignore[override]  # with props of its own
+        scope: Construct,
+        id: str,
+        *,
+        unique_by: str | None = None,
+        vpc: ec2.IVpc | None = None,
+        vpc_subnets: ec2.SubnetSelection | None = None,
+        security_groups: Sequence[ec2.ISecurityGroup] | None = None,
+        request_overrides: Mapping[str, Any] | None = None,
+        **props: Unpack[JsonataTaskProps],
+    ) -> TrainingTask:
+        """Create a state in JSONata, with the same job.
+
+        What an execution decides is an expression in text, whole or within it, like
+        ``hyperparameters={"steps": "{% $states.input.steps %}"}``; a number is ``Token.as_number("{% $states.input.count %}")``.
+        An expression is one that has a variable, so that a hyperparameter with a template such as Jinja's is sent as it is.
+        ``sfn.JsonPath`` is refused.
+
+        Args:
+            scope: The construct that the state is part of.
+            id: Its id among that construct's children, and its name unless ``state_name`` is given.
+            unique_by: As of the constructor, like ``"{% $states.input.index %}"``.
+            vpc: As of the constructor.
+            vpc_subnets: As of the constructor.
+            security_groups: As of the constructor.
+            request_overrides: As of the constructor.
+            props: The props of the job (``TrainingProps``), and those of a task state in JSONata: ``assign``, ``outputs``, such
+                as ``"{% $states.result.ModelArtifacts %}"``, ``comment`` and the like.
+
+        Raises:
+            TypeError: For a prop that is not there, and for one that is missing.
+            ValueError: For a prop that breaks a rule, or of a JSONPath, with its name.
+        """
+        return TrainingTask(
+            scope,
+            id,
+            unique_by=unique_by,
+            vpc=vpc,
+            vpc_subnets=vpc_subnets,
+            security_groups=security_groups,
+            request_overrides=request_overrides,
+            query_language=sfn.QueryLanguage.JSONATA,
+            **cast(TaskProps, props),
+        )
+
     @jsii.member(jsii_name="toStateJson")
     def to_state_json(self, top_level_query_language: sfn.QueryLanguage | None = None) -> Mapping[Any, Any]:
         """The state in the Amazon States Language, which CDK calls when it renders the state machine.
@@ -131,7 +215,8 @@ class TrainingTask(tasks.CallAwsService):
             top_level_query_language: The query language of the state machine; the state has its own, JSONPath.
         """
         state = super().to_state_json(top_level_query_language)
-        return {**state, "Resource": self._resource, "Parameters": {**self._request, "Tags": self._tags}}
+        request = {**self._request, "Tags": self._tags}
+        return {**state, "Resource": self._resource, "Arguments" if self._in_jsonata else "Parameters": request}
 
     @property
     @jsii.member(jsii_name="taskPolicies")
@@ -139,19 +224,34 @@ class TrainingTask(tasks.CallAwsService):
         return self._policies
 
 
-def _job_name(prefix: str, unique_by: str | None) -> str:
-    counts = ["$$.Execution.RedriveCount", "$$.State.RetryCount"]
-    ids = ["$$.Execution.Id", "$$.State.Name", *counts, *_expressions(unique_by)]
-    return f"States.Format('{prefix}-{{}}', States.Hash({_joined('-', ids)}, 'MD5'))"
-
-
-def _folder(unique_by: str | None) -> str:
-    return _joined("/", ["$$.Execution.Name", "$$.State.Name", *_expressions(unique_by)])
-
-
-def _expressions(text: str | None) -> list[str]:
-    return [] if text is None else [expression(text)]
+def _jsonpath_names(prefix: str, unique_by: str | None) -> tuple[str, str]:
+    """The expressions in JSONPath of the job's name and of the folder of its checkpoints."""
+    unique = [] if unique_by is None else [jsonpath.expression(unique_by)]
+    ids = [f"$$.{name}" for name in _IDS]
+    name = f"States.Format('{prefix}-{{}}', States.Hash({_joined('-', [*ids, *unique])}, 'MD5'))"
+    return name, _joined("/", ["$$.Execution.Name", "$$.State.Name", *unique])
 
 
 def _joined(separator: str, expressions: list[str]) -> str:
     return f"States.Format('{separator.join(['{}'] * len(expressions))}', {', '.join(expressions)})"
+
+
+def _jsonata_names(prefix: str, unique_by: str | None) -> tuple[str, str]:
+    """The same in JSONata, of which `$hash` is Step Functions' own (guide, "Transforming data with JSONata")."""
+    unique = [] if unique_by is None else [jsonata.expression(unique_by)]
+    ids = [f"$states.context.{name}" for name in _IDS]
+    hashed = " & '-' & ".join([*ids, *unique])
+    folder = " & '/' & ".join(["$states.context.Execution.Name", "$states.context.State.Name", *unique])
+    return f"'{prefix}-' & $hash({hashed}, 'MD5')", folder
+
+
+def _check_state(language: QueryLanguage, unique_by: str | None, props: Mapping[str, Any]) -> None:
+    if language.is_other(unique_by):
+        raise ValueError(
+            f"unique_by must be in {language.NAME}, as the state is, like {language.EXAMPLE}, got one of another language"
+        )
+    for name, instead in (_OF_JSONPATH if language is jsonata else _OF_JSONATA).items():
+        if name in props:
+            raise ValueError(
+                f"{name} must be left out of a state in {language.NAME}, like {instead}, got {props[name]!r}"
+            )
