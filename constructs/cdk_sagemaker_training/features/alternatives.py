@@ -156,11 +156,7 @@ class Alternatives(Feature):
         return repr(list(self.value))
 
     def alternatives(self, props: TrainingProps) -> Sequence[TrainingProps]:
-        """Return the props of each.
-
-        Args:
-            props: The props of the first job.
-        """
+        """Return the props of each."""
         return props_of(self.value, props)
 
     def events(self) -> Mapping[str, str]:
@@ -168,35 +164,19 @@ class Alternatives(Feature):
         return {"Retries": RETRIED}
 
     def check(self, plan: Plan) -> None:
-        """Check that no job is tried twice.
-
-        Args:
-            plan: The workflow.
-        """
+        """Check that no job is tried twice."""
         check_distinct(plan.all_requests)
 
     def runs(self, runs: Runs) -> None:
-        """Add them to each round.
-
-        Args:
-            runs: The runs of one job.
-        """
+        """Add them to each round."""
         runs.jobs_in_a_round += len(self.value)
 
     def data(self, plan: Plan) -> Mapping[str, Any]:
-        """Return whose turn it is: 0 for the first job, 1 for the first alternative.
-
-        Args:
-            plan: The workflow.
-        """
+        """Return whose turn it is: 0 for the first job, 1 for the first alternative."""
         return {"Turn": {"Job": 0}}
 
     def states(self, attempt: Attempt) -> None:
-        """Put `WhichJob` before the call, and `NextJob` after a job without capacity.
-
-        Args:
-            attempt: The attempts of one job.
-        """
+        """Put `WhichJob` before the call, and `NextJob` after a job without capacity."""
         number, job = len(self.value), f"{_TURN}.Job"
         which = {
             "Type": "Choice",

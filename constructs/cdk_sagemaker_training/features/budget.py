@@ -117,9 +117,6 @@ class Budget(Feature):
     def check(self, plan: Plan) -> None:
         """Check that it has room for an attempt of the one job.
 
-        Args:
-            plan: The workflow.
-
         Raises:
             ValueError: The job makes several requests, how long one runs is not known, or what ``seconds`` raises.
         """
@@ -135,33 +132,20 @@ class Budget(Feature):
         self.seconds(plan.all_requests)
 
     def data(self, plan: Plan) -> Mapping[str, Any]:
-        """Return what is left, and the limit of the next attempt; ``Warned`` until the event has been put.
-
-        Args:
-            plan: The workflow.
-        """
+        """Return what is left, and the limit of the next attempt; ``Warned`` until the event has been put."""
         seconds = self.seconds(plan.all_requests)
         left = {"SecondsLeft": seconds, "Limit": min(seconds, plan.jobs.max_runtime_seconds)}
         return {"Budget": left, **({"Warned": False} if plan.notifies else {})}
 
     def request(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return a request whose job runs at most for what is left.
-
-        Args:
-            request: The rendered request.
-        """
+        """Return a request whose job runs at most for what is left."""
         condition = {
             name: value for name, value in request["StoppingCondition"].items() if name != "MaxRuntimeInSeconds"
         }
         return {**request, "StoppingCondition": {**condition, "MaxRuntimeInSeconds.$": f"{_BUDGET}.Limit"}}
 
     def billed(self, following: str, of: str = "") -> Mapping[str, Any]:
-        """Return the states that subtract from the budget what the described job is billed for.
-
-        Args:
-            following: The state after them.
-            of: What their names end with, where there are several.
-        """
+        """Return the states that subtract from the budget what the described job is billed for."""
         job = f"{DATA}.Job"
         members = {f"TakeBilled{of}": "BillableTimeInSeconds", f"TakeTrained{of}": "TrainingTimeInSeconds"}
         return {
@@ -176,11 +160,7 @@ class Budget(Feature):
         }
 
     def states(self, attempt: Attempt) -> None:
-        """Count what jobs were billed for, and begin no attempt that the budget has no room for.
-
-        Args:
-            attempt: The attempts of one job.
-        """
+        """Count what jobs were billed for, and begin no attempt that the budget has no room for."""
         least, longest = seconds_of("least", self.least), attempt.plan.jobs.max_runtime_seconds
         too_little = {"Variable": _LEFT, "NumericLessThan": least}
         out_of_time = [

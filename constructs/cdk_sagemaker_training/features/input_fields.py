@@ -190,20 +190,12 @@ class InputFields(Feature):
         self.fields = dict(fields)
 
     def check(self, plan: Plan) -> None:
-        """Check the members of the requests that take fields, and warn of fields that nothing reads.
-
-        Args:
-            plan: The workflow.
-        """
+        """Check the members of the requests that take fields, and warn of fields that nothing reads."""
         check_members(self.fields, plan.all_requests)
         plan.jobs.advise(unused_advice(self.fields, plan.all_requests))
 
     def before_the_first_job(self, following: str) -> Mapping[str, Any]:
-        """Return the states that check an execution's input.
-
-        Args:
-            following: The state after them.
-        """
+        """Return the states that check an execution's input."""
         return input_states(self.fields, following)
 
 

@@ -186,11 +186,7 @@ class Retries(Feature):
         return {"Retries": RETRIED}
 
     def check(self, plan: Plan) -> None:
-        """Check that only jobs that are stopped when silent are run again for it.
-
-        Args:
-            plan: The workflow.
-        """
+        """Check that only jobs that are stopped when silent are run again for it."""
         if Cause.SILENT in self.waits and not any(Cause.SILENT in feature.stops_for for feature in plan.features):
             given = [feature for feature in plan.features if feature.prop == "stop_when"]
             raise ValueError(
@@ -199,11 +195,7 @@ class Retries(Feature):
             )
 
     def runs(self, runs: Runs) -> None:
-        """Add the runs, and the waits before them.
-
-        Args:
-            runs: The runs of one job.
-        """
+        """Add the runs, and the waits before them."""
         for cause, waits in self.waits.items():
             runs.wait_seconds += sum(waits)
             if cause is Cause.CAPACITY:
@@ -214,21 +206,13 @@ class Retries(Feature):
                 runs.others += len(waits)
 
     def data(self, plan: Plan) -> Mapping[str, Any]:
-        """Return the counters.
-
-        Args:
-            plan: The workflow.
-        """
+        """Return the counters."""
         return {
             "Retries": {cause.state: {"Retries": 0, "Waits": waits, "Wait": 0} for cause, waits in self.waits.items()}
         }
 
     def states(self, attempt: Attempt) -> None:
-        """Let attempts follow, each after its wait.
-
-        Args:
-            attempt: The attempts of one job.
-        """
+        """Let attempts follow, each after its wait."""
         for cause, waits in self.waits.items():
             counter, wait = f"{DATA}.Retries.{cause.state}", f"WaitAfter{cause.state}"
             following: str = Seam.CREATE if cause in REFUSALS else Seam.AGAIN

@@ -191,11 +191,7 @@ class StopWhen(Feature):
         return repr(list(self.rules))
 
     def check(self, plan: Plan) -> None:
-        """Check that metrics are defined.
-
-        Args:
-            plan: The workflow.
-        """
+        """Check that metrics are defined."""
         check_stop_rules(self.rules, plan.props.get("metric_definitions"))
 
     def watch(self) -> WatchStates:
@@ -203,11 +199,7 @@ class StopWhen(Feature):
         return WatchStates(self.rules)
 
     def states(self, attempt: Attempt) -> None:
-        """Add what follows on a job that the poller stopped, of which `Find` and `Create` know nothing.
-
-        Args:
-            attempt: The attempts of one job.
-        """
+        """Add what follows on a job that the poller stopped, of which `Find` and `Create` know nothing."""
         because = f"{DATA}.Polled.Because"
         stopped = [
             status_is("Stopped"),
@@ -267,12 +259,7 @@ class WatchStates:
         return {"And": [training, {"Variable": "$.Stop.Because", "StringEquals": ""}], "Next": self._chain()[0]}
 
     def states(self, partition: str, after: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the states.
-
-        Args:
-            partition: Partition of ARNs.
-            after: The state that follows on a look, `Looked`.
-        """
+        """Return the states."""
         aws = f"arn:{partition}:states:::aws-sdk"
         following = dict(zip(self._chain(), [*self._chain()[1:], "Looked"], strict=True))
         states: dict[str, Any] = {}
