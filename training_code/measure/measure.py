@@ -21,7 +21,7 @@ import runpy
 import statistics
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -55,6 +55,7 @@ class Measuring:
     batch_size: int = 0
     durations: list[float] = field(default_factory=list)
     gradient_bytes: float | None = None
+    own: DataLoader[Any] | None = None  # whose batches are not those of the script's loop
 
     def loop(self, loader: DataLoader[Any]) -> Iterator[Any]:
         """What the script's loop gets."""
@@ -78,7 +79,8 @@ class Measuring:
     def _preparation(self, loader: DataLoader[Any]) -> list[Any]:
         kept: list[Any] = []
         for workers in counts(self.cpus):
-            batches = iter(with_workers(loader, workers))
+            self.own = with_workers(loader, workers)
+            batches = endless(self.own)
             first = [next(batches) for _ in range(2 * workers)]  # while the processes start
             kept = kept or first[:KEPT]
             samples, began = 0, time.perf_counter()
@@ -86,6 +88,7 @@ class Measuring:
                 samples += samples_of(next(batches))
             self.scaling[workers] = samples / spent
             del batches
+            self.own = None  # which ends its processes
         self.batch_size = samples_of(kept[0])
         self.sample_bytes = sum(tensor.nbytes for tensor in tensors(kept[0])) / self.batch_size
         return kept
@@ -128,42 +131,21 @@ def counts(cpus: int) -> list[int]:
     return sorted({*(2**power for power in range(cpus.bit_length()) if 2**power <= cpus), cpus})
 
 
-class Endless:
-    """A loader's batches of indices, again and again, as a ``batch_sampler``."""
-
-    def __init__(self, sampler: Iterable[list[int]]) -> None:
-        self._sampler = sampler
-
-    def __iter__(self) -> Iterator[list[int]]:
-        while True:
-            yield from self._sampler
-
-
-class EndlessDataset(IterableDataset[Any]):
-    """An iterable data set, again and again."""
-
-    def __init__(self, dataset: IterableDataset[Any]) -> None:
-        self._dataset = dataset
-
-    def __iter__(self) -> Iterator[Any]:
-        while True:
-            yield from self._dataset
-
-
 def with_workers(loader: DataLoader[Any], workers: int) -> DataLoader[Any]:
-    """The same batches without an end, from so many worker processes."""
-    more: dict[str, Any] = {"collate_fn": loader.collate_fn, "worker_init_fn": loader.worker_init_fn}
-    more |= {"num_workers": workers, "multiprocessing_context": loader.multiprocessing_context}
+    """The same batches from so many worker processes, which stay from epoch to epoch."""
+    options = {name: getattr(loader, name) for name in ("collate_fn", "worker_init_fn", "multiprocessing_context")}
     if isinstance(loader.dataset, IterableDataset):
-        return loader_of(EndlessDataset(loader.dataset), batch_size=loader.batch_size, **more)
-    if loader.batch_sampler is None:
-        sampler: Iterable[Any] = loader.sampler
-        return loader_of(loader.dataset, batch_sampler=Endless([[index] for index in sampler]), **more)
-    return loader_of(loader.dataset, batch_sampler=Endless(loader.batch_sampler), **more)
+        options |= {"batch_size": loader.batch_size}
+    elif loader.batch_sampler is None:
+        options |= {"batch_size": None, "sampler": loader.sampler}
+    else:
+        options |= {"batch_sampler": loader.batch_sampler}
+    return DataLoader(loader.dataset, num_workers=workers, persistent_workers=True, **options)
 
 
-def loader_of(dataset: Any, **options: Any) -> DataLoader[Any]:
-    return DataLoader(dataset, **options)
+def endless(loader: DataLoader[Any]) -> Iterator[Any]:
+    while True:
+        yield from loader
 
 
 def tensors(batch: Any) -> Iterator[torch.Tensor]:
@@ -197,7 +179,7 @@ class MeasuredBatches(BatchReader):
         shards = (options.get("shards") or 1) if iterable else None
         self.plan = Plan.of(dataset, batch_size=batch_size, seed=seed, shards=shards)
         self._measuring, self._rank, self._ranks, self.metrics = measuring, 0, 1, None
-        self._loader = loader_of(dataset, batch_size=batch_size, shuffle=not iterable, collate_fn=collate)
+        self._loader = DataLoader(dataset, batch_size=batch_size, shuffle=not iterable, collate_fn=collate)
 
     def __iter__(self) -> Iterator[Any]:
         return self._measuring.loop(self._loader)
@@ -227,8 +209,7 @@ def measure(script: str, arguments: Sequence[str], measuring: Measuring) -> None
     original = DataLoader.__iter__
 
     def patched(loader: DataLoader[Any]) -> Any:
-        ours = isinstance(loader.dataset, EndlessDataset) or isinstance(loader.batch_sampler, Endless)
-        return original(loader) if ours else measuring.loop(loader)
+        return original(loader) if loader is measuring.own else measuring.loop(loader)
 
     def read_batches(dataset: Any, **options: Any) -> MeasuredBatches:
         return MeasuredBatches(measuring, dataset, **options)
