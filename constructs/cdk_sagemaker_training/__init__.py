@@ -44,8 +44,7 @@ if TYPE_CHECKING:
     from cdk_sagemaker_training.jobs.model_parallel import ModelParallelJob, Parallelism
     from cdk_sagemaker_training.jobs.parallelism import NativeParallelism
     from cdk_sagemaker_training.jobs.ray import Ray
-    from cdk_sagemaker_training.jobs.smp_v1 import SmpV1
-    from cdk_sagemaker_training.jobs.smp_v2 import SmpV2
+    from cdk_sagemaker_training.jobs.smp import SmpV1, SmpV2
     from cdk_sagemaker_training.jobs.tensorflow_launchers import MultiWorkerMirrored, ParameterServer
     from cdk_sagemaker_training.jobs.training_compiler import PyTorchXla, TrainingCompiler
     from cdk_sagemaker_training.packaged import training_code_path
@@ -236,8 +235,7 @@ _MODULES = {
     "jobs.model_parallel": ("ModelParallelJob", "Parallelism"),
     "jobs.parallelism": ("NativeParallelism",),
     "jobs.ray": ("Ray",),
-    "jobs.smp_v1": ("SmpV1",),
-    "jobs.smp_v2": ("SmpV2",),
+    "jobs.smp": ("SmpV1", "SmpV2"),
     "jobs.tensorflow_launchers": (
         "MultiWorkerMirrored",
         "ParameterServer",

@@ -201,7 +201,7 @@ REQUESTS: list[tuple[Any, dict[str, Any], str, str]] = [
         ON_GPUS,
         {"hyperparameters": {"sagemaker_torch_distributed_enabled": "false"}},
         "hyperparameters must not contain 'sagemaker_torch_distributed_enabled', which the job sets",
-        "like launcher=Torchrun()",
+        "got 'false'",
     ),
     # From here on the service model's own rules, in the words of the props.
     (ON_CPUS, {"output_key": key_at("a b")}, "output_key (OutputDataConfig.KmsKeyId) must match", "got 'a b'"),

@@ -34,7 +34,7 @@ from cdk_sagemaker_training import (
     UltraServers,
     WarmPool,
 )
-from cdk_sagemaker_training.request.rules import check_job_name_prefix
+from cdk_sagemaker_training.request.access import check_job_name_prefix
 
 PLACE = S3Prefix(BUCKET, "some/")
 IMPORTED: Any = SimpleNamespace(file_system_id="fs-0123456789abcdef0")
@@ -136,7 +136,7 @@ CONSTRUCTORS: list[tuple[Callable[[], Any], str, str]] = [
     (lambda: UltraServers([1], multiple_jobs=1), "multiple_jobs must be True or False", "got 1"),  # type: ignore[arg-type]
     (
         lambda: InstanceGroup("g5.xlarge"),
-        "instance_type must be a SageMaker training type like 'ml.g5.x",
+        "instance_type must be a SageMaker training type",
         "'g5.xlarge'",
     ),
     (lambda: InstanceGroup("ml.g5.xlrge"), "instance_type must be a type that SageMaker trains on, like 'ml.g5.x", ""),

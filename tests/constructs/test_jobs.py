@@ -8,7 +8,7 @@ ONE_GPU = DataParallelJob(InstanceGroup("ml.g5.xlarge"))
 
 def test_an_ec2_type_is_refused_with_the_sagemaker_type_that_was_meant() -> None:
     assert message_of(lambda: InstanceGroup("g5.xlarge")) == (
-        "instance_type must be a SageMaker training type like 'ml.g5.xlarge', got 'g5.xlarge'"
+        "instance_type must be a SageMaker training type, like 'ml.g5.xlarge', got 'g5.xlarge'"
     )
 
 

@@ -17,7 +17,7 @@ from cdk_sagemaker_training import TrainingProps
 from cdk_sagemaker_training.docs_generator import page
 from cdk_sagemaker_training.facts.service_model import shapes
 from cdk_sagemaker_training.props.prop import Known, Member, Prop
-from cdk_sagemaker_training.request import access_props, container_props, machine_props
+from cdk_sagemaker_training.request import access, container, data, machine
 
 
 def check_share(share: int, context: Any) -> None:
@@ -66,7 +66,7 @@ def refusal_of(**props: Any) -> str:
     [
         ("all", "queue_share must be a whole number, like 1, got 'all'"),
         (3, "queue_share must be at most the job's machines, like 2, got 3"),
-        (0, "queue_share (QueueConfig.Share) must be at least 1, got 0"),
+        (0, "queue_share (QueueConfig.Share) must be at least 1, like 1, got 0"),
         (
             sfn.JsonPath.number_at("$.share"),
             "queue_share must be known when the app is deployed, since queues are made with it, like 1, "
@@ -116,7 +116,7 @@ def test_a_prop_that_is_not_declared_is_refused() -> None:
 
 def test_an_editor_has_documentation_of_each_prop() -> None:
     documented = set()
-    for module in (access_props, container_props, machine_props):
+    for module in (access, container, data, machine):
         for props in ast.parse(inspect.getsource(module)).body:
             body = props.body if isinstance(props, ast.ClassDef) else []
             for field, text in itertools.pairwise(body):

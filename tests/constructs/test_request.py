@@ -17,7 +17,7 @@ from cdk_sagemaker_training import (
     WarmPool,
 )
 from cdk_sagemaker_training.jobs.hyperparameters import encode_hyperparameter
-from cdk_sagemaker_training.request.rules import check_job_name_prefix
+from cdk_sagemaker_training.request.access import check_job_name_prefix
 
 ON_ONE_GPU = DataParallelJob(InstanceGroup("ml.g5.xlarge"))
 

@@ -6,8 +6,9 @@ import pytest
 from stacks import message_of
 
 from cdk_sagemaker_training import InstanceGroup, ModelParallelJob, SmpV1, SmpV2, TrainingImage
-from cdk_sagemaker_training.facts.smp_parameters import V1, V2
+from cdk_sagemaker_training.jobs.smp import parameters_of
 
+V1, V2 = parameters_of(SmpV1), parameters_of(SmpV2)
 P4D = InstanceGroup("ml.p4d.24xlarge", 2)
 
 
@@ -16,19 +17,19 @@ def test_each_documented_parameter_is_a_prop(kind: Any, table: Any) -> None:
     assert set(table) == {field.name for field in fields(kind)} - {"custom_mpi_options", "more"}
 
 
-@pytest.mark.parametrize("name", [name for name, parameter in V2.items() if parameter.least is not None])
+@pytest.mark.parametrize("name", [name for name, parameter in V2.items() if parameter.rule is not None])
 @pytest.mark.parametrize("value", [-1])
 def test_a_number_of_version_2_out_of_its_range_is_refused(name: str, value: Any) -> None:
     assert message_of(lambda: SmpV2(**{name: value})).startswith(f"{name} must be a whole number of at least ")
 
 
-@pytest.mark.parametrize("name", [name for name, parameter in V2.items() if parameter.choices])
+@pytest.mark.parametrize("name", [name for name, parameter in V2.items() if isinstance(parameter.default, bool)])
 @pytest.mark.parametrize("value", [1, 0, "True"])
 def test_a_switch_of_version_2_that_is_neither_on_nor_off_is_refused(name: str, value: Any) -> None:
     assert message_of(lambda: SmpV2(**{name: value})) == f"{name} must be True or False, like True, got {value!r}"
 
 
-@pytest.mark.parametrize("name", [name for name, parameter in V1.items() if parameter.least is not None])
+@pytest.mark.parametrize("name", [name for name, parameter in V1.items() if parameter.rule is not None])
 def test_a_negative_number_of_version_1_is_refused(name: str) -> None:
     given: dict[str, Any] = {"pipeline_parallel_degree": 2, name: -1}
     assert f"{name} must be a" in message_of(lambda: SmpV1(**given))

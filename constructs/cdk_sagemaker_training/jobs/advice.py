@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from cdk_sagemaker_training.core.tokens import is_unresolved
+from cdk_sagemaker_training.core.unlisted import unlisted_values, unlisted_warning
 from cdk_sagemaker_training.facts.instance_facts import InstanceFacts, family, instance_facts, smallest_with
 from cdk_sagemaker_training.facts.service_model import training_instance_types
 from cdk_sagemaker_training.jobs.instance_group import InstanceGroup
+from cdk_sagemaker_training.props.prop import kind
 from cdk_sagemaker_training.props.prop_types import check_fields
 
 
+@kind("Advice('team:slow', 'Use a larger machine.')")
 @dataclass(frozen=True)
 class Advice:
     """A warning about a configuration that AWS accepts but that costs money or time; added at synthesis.
@@ -38,6 +43,12 @@ def advice(id: str, text: str) -> tuple[Advice, ...]:
         A tuple with the one warning, to be joined with others.
     """
     return (Advice(f"cdk-sagemaker-training:{id}", text),)
+
+
+def unlisted_advice(value: Any) -> Iterator[Advice]:
+    """Warn of each ``unlisted`` value within ``value``, such as a request."""
+    for one in unlisted_values(value):
+        yield Advice(*unlisted_warning(one))
 
 
 def scale_up_advice(group: InstanceGroup) -> tuple[Advice, ...]:

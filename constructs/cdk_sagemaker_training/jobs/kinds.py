@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 
+from cdk_sagemaker_training.core.errors import must
 from cdk_sagemaker_training.data.s3 import S3Prefix
 from cdk_sagemaker_training.jobs.advice import Advice as Advice
 from cdk_sagemaker_training.jobs.advice import efa_advice, scale_up_advice
 from cdk_sagemaker_training.jobs.instance_group import InstanceGroup as InstanceGroup
 from cdk_sagemaker_training.jobs.instance_group import InstancePreference as InstancePreference
+from cdk_sagemaker_training.props.prop import Prop, kind
 from cdk_sagemaker_training.props.prop_types import check_fields
 
 
@@ -39,8 +41,8 @@ class JobRequest:
     """
 
     resource_config: Mapping[str, Any]
-    hyperparameters: Mapping[str, str] = field(default_factory=dict)
-    environment: Mapping[str, str] = field(default_factory=dict)
+    hyperparameters: Annotated[Mapping[str, str], Prop(example="{'epochs': '3'}")] = field(default_factory=dict)
+    environment: Annotated[Mapping[str, str], Prop(example="{'NCCL_DEBUG': 'INFO'}")] = field(default_factory=dict)
     group_names: tuple[str, ...] = ()
     name_suffix: str = ""
     alone_because: str = ""
@@ -57,6 +59,7 @@ class JobRequest:
         check_fields(self)
 
 
+@kind("DataParallelJob(InstanceGroup('ml.g5.xlarge'))", "a kind of job")
 class TrainingJob(Protocol):
     """The protocol of a kind of job."""
 
@@ -64,6 +67,7 @@ class TrainingJob(Protocol):
         """Return the job's requests in the order in which they run."""
 
 
+@kind("Torchrun()", "a launcher")
 class Launcher(Protocol):
     """The protocol of launchers, which start several processes of one script on each host of the training group.
 
@@ -92,6 +96,7 @@ class Launcher(Protocol):
         """
 
 
+@kind("TorchCompile()", "a compiler")
 class Compiler(Protocol):
     """The protocol of compilers of the training step."""
 
@@ -124,10 +129,8 @@ def compiled(request: JobRequest, compiler: Compiler | None) -> Sequence[JobRequ
         if "sagemaker_pytorch_xla_multi_worker_enabled" in one.hyperparameters and (
             "sagemaker_training_compiler_enabled" not in one.hyperparameters
         ):
-            raise ValueError(
-                "launcher must be one that the containers of this job contain, like Torchrun(): PyTorchXla is only in those of "
-                f"compiler=TrainingCompiler(), got compiler={compiler!r}"
-            )
+            rule = "be one that the job's containers have, as only those of compiler=TrainingCompiler() have PyTorchXla"
+            raise must("launcher", rule, "Torchrun()", f"compiler={compiler!r}")
     return requests
 
 
@@ -190,10 +193,9 @@ def _merged(group: InstanceGroup, requests: Sequence[JobRequest]) -> JobRequest:
         for member in fields(JobRequest):
             one, its = getattr(first, member.name), getattr(other, member.name)
             if member.name not in ("resource_config", "advice") and one != its:
-                raise ValueError(
-                    "instance_type must list types on which the job is the same, like ['ml.p5.48xlarge', 'ml.p5e.48xlarge'], or "
-                    f"be one type, got {group.instance_type!r} with {member.name} {one!r} beside {name!r} with {its!r}"
-                )
+                rule = "list types on which the job is the same, or be one type"
+                got = f"{group.instance_type!r} with {member.name} {one!r} beside {name!r} with {its!r}"
+                raise must("instance_type", rule, "['ml.p5.48xlarge', 'ml.p5e.48xlarge']", got)
     return replace(
         first,
         resource_config=group.resource_config(),

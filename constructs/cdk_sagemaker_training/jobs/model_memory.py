@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
+from cdk_sagemaker_training.core.checks import at_least
+from cdk_sagemaker_training.core.errors import must
 from cdk_sagemaker_training.core.tokens import is_unresolved
 from cdk_sagemaker_training.facts.instance_facts import InstanceFacts, instance_facts
 from cdk_sagemaker_training.jobs.advice import Advice, advice
 from cdk_sagemaker_training.jobs.instance_group import InstanceGroup
+from cdk_sagemaker_training.props.prop import Known, Prop, kind
 from cdk_sagemaker_training.props.prop_types import check_fields
 
 ADAMW_BYTES = 16
 CLOSE = 0.9  # of an accelerator's memory
 _GIB = 2**30
+_KNOWN = Known("synth", "since it is compared with the accelerators' memory")
 
 
+@kind("Model(parameters=8_030_261_248)")
 @dataclass(frozen=True)
 class Model:
     """The size of a model, for ``ModelParallelJob(fits=)``.
@@ -35,15 +41,11 @@ class Model:
         ValueError: A number is not above 0.
     """
 
-    parameters: int
-    bytes_per_parameter: int = ADAMW_BYTES
+    parameters: Annotated[int, Prop(known=_KNOWN, rule=at_least(1), example="8_030_261_248")]
+    bytes_per_parameter: Annotated[int, Prop(known=_KNOWN, rule=at_least(1), example="16")] = ADAMW_BYTES
 
     def __post_init__(self) -> None:
         check_fields(self)
-        for name, example in (("parameters", 8_030_261_248), ("bytes_per_parameter", ADAMW_BYTES)):
-            value = getattr(self, name)
-            if value < 1:
-                raise ValueError(f"{name} must be at least 1, like {example}, got {value}")
 
     def gib(self, ranks: int) -> float:
         """Return what each of so many ranks holds at least, in GiB.
@@ -79,10 +81,12 @@ def memory_advice(
     )
     if taken > memory:
         least = _least_ranks(model, memory)
-        raise ValueError(
-            f"fits must be a model whose parameters, gradients and optimizer state the accelerators hold, got {model}: {most}. "
-            f"Shard it over more ranks, at least {least} of these, like NativeParallelism(data_shard={least}), or set "
-            "the bytes of another optimizer or precision, like bytes_per_parameter=8"
+        raise must(
+            "fits",
+            "be a model whose parameters, gradients and optimizer state the accelerators hold",
+            f"NativeParallelism(data_shard={least}), since at least {least} of these ranks hold it, or bytes_per_parameter=8 "
+            "of another optimizer or precision",
+            f"{model}: {most}",
         )
     if taken <= CLOSE * memory:
         return ()

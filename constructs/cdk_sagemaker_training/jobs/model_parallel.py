@@ -9,10 +9,13 @@ from typing import Protocol
 from cdk_sagemaker_training.jobs.advice import Advice, efa_advice
 from cdk_sagemaker_training.jobs.instance_group import InstanceGroup
 from cdk_sagemaker_training.jobs.kinds import Compiler, JobRequest, compiled, on_each_type
+from cdk_sagemaker_training.jobs.launchers import ProcessesPerHost
 from cdk_sagemaker_training.jobs.model_memory import Model, memory_advice
+from cdk_sagemaker_training.props.prop import kind
 from cdk_sagemaker_training.props.prop_types import check_fields
 
 
+@kind("NativeParallelism(data_shard=8)", "a parallelism")
 class Parallelism(Protocol):
     """The protocol of model layouts over the processes of a job."""
 
@@ -66,7 +69,7 @@ class ModelParallelJob:
 
     group: InstanceGroup
     parallelism: Parallelism
-    processes_per_host: int | None = None
+    processes_per_host: ProcessesPerHost = None
     compiler: Compiler | None = None
     fits: Model | None = None
 

@@ -7,13 +7,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from cdk_sagemaker_training.jobs.advice import Advice
 from cdk_sagemaker_training.jobs.instance_group import InstanceGroup
-from cdk_sagemaker_training.jobs.launchers import check_not_trainium, processes_advice
+from cdk_sagemaker_training.jobs.launchers import ToolkitLauncher, check_not_trainium
 
 
 @dataclass(frozen=True)
-class MultiWorkerMirrored:
+class MultiWorkerMirrored(ToolkitLauncher):
     """TensorFlow's MultiWorkerMirroredStrategy: one process on each host, which replicates the model to each of its GPUs.
 
     The toolkit sets ``TF_CONFIG``, with workers on port 8890. Needs TensorFlow 2.9 or later, and excludes instance groups
@@ -25,29 +24,13 @@ class MultiWorkerMirrored:
         "set TF_CONFIG itself, as training_code/heterogeneous/tensorflow does"
     )
 
-    def hyperparameters(self, group: InstanceGroup) -> Mapping[str, str]:
-        """Return the hyperparameters that make the toolkit use this launcher.
-
-        Args:
-            group: The machines.
-
-        Raises:
-            ValueError: The launcher does not support the machines.
-        """
+    def _keys(self, group: InstanceGroup) -> Mapping[str, str]:
         check_not_trainium(self, group)
         return {"sagemaker_multi_worker_mirrored_strategy_enabled": "true"}
 
-    def advice(self, group: InstanceGroup) -> tuple[Advice, ...]:
-        """Return warnings about the launcher on these machines.
-
-        Args:
-            group: The machines.
-        """
-        return ()
-
 
 @dataclass(frozen=True)
-class ParameterServer:
+class ParameterServer(ToolkitLauncher):
     """TensorFlow's parameter servers: one worker and one parameter server on each host.
 
     The toolkit sets ``TF_CONFIG``, with servers on port 2223 and workers on 2222. A worker uses one GPU unless the script mirrors
@@ -57,23 +40,8 @@ class ParameterServer:
     """
 
     alone_because = "launches parameter servers, which the TensorFlow toolkit does not support with other groups"
+    processes_per_host = 1
 
-    def hyperparameters(self, group: InstanceGroup) -> Mapping[str, str]:
-        """Return the hyperparameters that make the toolkit use this launcher.
-
-        Args:
-            group: The machines.
-
-        Raises:
-            ValueError: The launcher does not support the machines.
-        """
+    def _keys(self, group: InstanceGroup) -> Mapping[str, str]:
         check_not_trainium(self, group)
         return {"sagemaker_parameter_server_enabled": "true"}
-
-    def advice(self, group: InstanceGroup) -> tuple[Advice, ...]:
-        """Return warnings about the launcher on these machines.
-
-        Args:
-            group: The machines.
-        """
-        return processes_advice(group, 1)

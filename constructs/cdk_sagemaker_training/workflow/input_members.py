@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from cdk_sagemaker_training.core.checks import at_least
 from cdk_sagemaker_training.facts.instance_types import check_training_instance_type
 from cdk_sagemaker_training.facts.service_model import input_places, problem_of, shape_type
 from cdk_sagemaker_training.jobs.advice import Advice, advice
-from cdk_sagemaker_training.jobs.instance_group import check_count
 from cdk_sagemaker_training.workflow.input_fields import ChoiceField, InputField, NumberField, TextField
 
 
@@ -72,6 +72,6 @@ def _check_value(name: str, value: Any, member: str, shape: str) -> None:
     if shape == "TrainingInstanceType":
         check_training_instance_type(value, prop)
     elif member.endswith("InstanceCount"):
-        check_count(prop, value)
+        at_least(1)(prop, value, "2")
     elif problem := problem_of(shape, value):
         raise ValueError(f"{prop} allows what {member} does not: it {problem}")
