@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from aws_cdk import Annotations, IgnoreMode, RemovalPolicy, Stack
 from aws_cdk import aws_ecr as ecr
@@ -31,6 +31,7 @@ from cdk_sagemaker_training.facts.containers import (
     repository_in,
     training_compiler_container,
 )
+from cdk_sagemaker_training.props.prop import GRANTED, IN_INPUT, Known, Prop
 from cdk_sagemaker_training.props.prop_types import checked
 from cdk_sagemaker_training.resources.build_backend import Builder, check_left_out, chosen_builder
 
@@ -44,6 +45,9 @@ _UNKNOWN = (
     "that matches, in the stack's account and region if it does not contain these either; use one repository, like "
     "TrainingImage.from_ecr_repository(stack, 'Image', ecr.Repository.from_repository_name(stack, 'Jobs', 'jobs'), '1')"
 )
+
+_BUILT = Known("synth", "since the image is built, or chosen, from it")
+_BASE = Prop(known=_BUILT, example="'pytorch-training:2.6.0-gpu-py312'")
 
 
 class TrainingImage(Construct):
@@ -74,16 +78,16 @@ class TrainingImage(Construct):
         scope: Construct,
         id: str,
         *,
-        directory: str,
-        file: str = "Dockerfile",
-        build_args: Mapping[str, str] | None = None,
+        directory: Annotated[str, Prop(known=_BUILT, example="'training_code'")],
+        file: Annotated[str, Prop(known=_BUILT, example="'heterogeneous/Dockerfile'")] = "Dockerfile",
+        build_args: Annotated[Mapping[str, str] | None, Prop(known=_BUILT, example="{'VERSION': '2'}")] = None,
         platform: ecr_assets.Platform | None = None,
-        builder: Builder | None = None,
+        builder: Annotated[Builder | None, Prop(known=_BUILT, example="'codebuild'")] = None,
         cache: bool = True,
         repository: ecr.IRepository | None = None,
         removal_policy: RemovalPolicy | None = None,
         encryption_key: kms.IKey | None = None,
-        max_images: int | None = None,
+        max_images: Annotated[int | None, Prop(known=_BUILT, example="10")] = None,
     ) -> None:
         """Build the image of a directory with a Dockerfile.
 
@@ -181,7 +185,12 @@ class TrainingImage(Construct):
     @staticmethod
     @checked
     def from_dlc(
-        scope: Construct, id: str, repository: str, tag: str, *, account_id: str | None = None
+        scope: Construct,
+        id: str,
+        repository: Annotated[str, Prop(known=GRANTED, example="'pytorch-training'")],
+        tag: Annotated[str, Prop(known=IN_INPUT, example="'2.6.0-gpu-py312'")],
+        *,
+        account_id: Annotated[str | None, Prop(known=GRANTED, example="'763104351884'")] = None,
     ) -> TrainingImage:
         """Use one of AWS's Deep Learning Containers.
 
@@ -217,7 +226,12 @@ class TrainingImage(Construct):
 
     @staticmethod
     @checked
-    def from_training_compiler(scope: Construct, id: str, framework: Framework, version: str) -> TrainingImage:
+    def from_training_compiler(
+        scope: Construct,
+        id: str,
+        framework: Annotated[Framework, _BUILT],
+        version: Annotated[str, Prop(known=_BUILT, example="'1.13.1'")],
+    ) -> TrainingImage:
         """Use AWS's container with the Training Compiler.
 
         Args:
@@ -249,7 +263,12 @@ class TrainingImage(Construct):
     @staticmethod
     @checked
     def from_ecr_repository(
-        scope: Construct, id: str, repository: ecr.IRepository, tag: str, *, base: str | None = None
+        scope: Construct,
+        id: str,
+        repository: ecr.IRepository,
+        tag: Annotated[str, Prop(known=IN_INPUT, example="'2.6.0-gpu-py312'")],
+        *,
+        base: Annotated[str | None, _BASE] = None,
     ) -> TrainingImage:
         """Use an image in an ECR repository.
 
@@ -267,7 +286,19 @@ class TrainingImage(Construct):
 
     @staticmethod
     @checked
-    def from_uri(scope: Construct, id: str, image_uri: str, *, base: str | None = None) -> TrainingImage:
+    def from_uri(
+        scope: Construct,
+        id: str,
+        image_uri: Annotated[
+            str,
+            Prop(
+                known=Known("execution", "permissions are on each repository that it may name"),
+                example="'123456789012.dkr.ecr.us-east-1.amazonaws.com/jobs:1'",
+            ),
+        ],
+        *,
+        base: Annotated[str | None, _BASE] = None,
+    ) -> TrainingImage:
         """Use an image by its URI, of any account and region.
 
         ``grant_pull`` grants the repository in the URI. If the URI does not contain it, as with a CloudFormation parameter, it

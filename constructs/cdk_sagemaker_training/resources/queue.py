@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from aws_cdk import Duration
 from constructs import Construct
 
 from cdk_sagemaker_training.core.checks import seconds_of
 from cdk_sagemaker_training.core.tokens import is_unresolved
+from cdk_sagemaker_training.props.prop import LITERAL, Known, kind
 from cdk_sagemaker_training.props.prop_types import check_fields, checked
 from cdk_sagemaker_training.resources.quota_share import QuotaShare, check_machines, check_quota_shares
 
@@ -22,6 +23,8 @@ _TYPE = "SAGEMAKER_TRAINING"
 _MOST_PRIORITY = 9_999  # SubmitServiceJob.schedulingPriority
 _LEAST_WEIGHT, _MOST_WEIGHT = 0.0001, 999.9999  # ShareAttributes.weightFactor
 _LONGEST_DECAY = 604_800  # FairsharePolicy.shareDecaySeconds, a week
+
+_QUEUE = Known("deployment", "since the queue is made with it")
 
 
 class TrainingQueue(Construct):
@@ -44,9 +47,9 @@ class TrainingQueue(Construct):
         scope: Construct,
         id: str,
         *,
-        capacity: int | Mapping[str, int],
-        shares: Mapping[str, float | QuotaShare] | None = None,
-        share_decay: Duration | int | None = None,
+        capacity: Annotated[int | Mapping[str, int], _QUEUE],
+        shares: Annotated[Mapping[str, float | QuotaShare] | None, _QUEUE] = None,
+        share_decay: Annotated[Duration | int | None, _QUEUE] = None,
     ) -> None:
         """Create the service environment, the job queue and, with shares, the scheduling policy.
 
@@ -137,6 +140,7 @@ class TrainingQueue(Construct):
         return QueueShare(self, name, priority, preemption_retries)
 
 
+@kind("queue.share('vision')")
 @dataclass(frozen=True)
 class QueueShare:
     """A share of a ``TrainingQueue``, and the priority of a workflow's jobs within it; made by ``TrainingQueue.share``.
@@ -153,9 +157,9 @@ class QueueShare:
     """
 
     queue: TrainingQueue
-    name: str
-    priority: int = 0
-    preemption_retries: int | None = None
+    name: Annotated[str, LITERAL]
+    priority: Annotated[int, LITERAL] = 0
+    preemption_retries: Annotated[int | None, LITERAL] = None
 
     def __post_init__(self) -> None:
         check_fields(self)

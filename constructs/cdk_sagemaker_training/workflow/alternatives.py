@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from cdk_sagemaker_training.core.tokens import is_unresolved
 from cdk_sagemaker_training.facts.instance_facts import instance_facts, processor
 from cdk_sagemaker_training.jobs.hyperparameters import encode_hyperparameter
 from cdk_sagemaker_training.jobs.kinds import JobRequest, TrainingJob
+from cdk_sagemaker_training.props.prop import VALUES_IN_INPUT, Known, Prop, kind
 from cdk_sagemaker_training.props.prop_types import check_fields
-from cdk_sagemaker_training.request.machine_rules import instance_types
+from cdk_sagemaker_training.request.machine import instance_types
 from cdk_sagemaker_training.resources.image_advice import accelerator_of
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 MOST_ALTERNATIVES = 10
 
 
+@kind("Alternative(DataParallelJob(InstanceGroup('ml.p4d.24xlarge')))")
 @dataclass(frozen=True)
 class Alternative:
     """A job that runs when AWS has no capacity for the ones before it, with what differs on its machines.
@@ -36,8 +38,12 @@ class Alternative:
     """
 
     job: TrainingJob
-    hyperparameters: Mapping[str, Any] | None = None
-    environment: Mapping[str, str] | None = None
+    hyperparameters: Annotated[
+        Mapping[str, Any] | None, Prop(known=Known("execution", "as in hyperparameters"), example="{'epochs': 3}")
+    ] = None
+    environment: Annotated[Mapping[str, str] | None, Prop(known=VALUES_IN_INPUT, example="{'NCCL_DEBUG': 'INFO'}")] = (
+        None
+    )
     image: TrainingImage | None = None
 
     def __post_init__(self) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cdk_sagemaker_training.core.checks import seconds_of
 from cdk_sagemaker_training.core.tokens import is_unresolved
 from cdk_sagemaker_training.facts.instance_types import check_training_instance_type
 from cdk_sagemaker_training.jobs.instance_group import machines_of
+from cdk_sagemaker_training.props.prop import LITERAL, Prop, kind
 from cdk_sagemaker_training.props.prop_types import check_fields
 from cdk_sagemaker_training.workflow.notifying import BUDGET_NEARLY_USED, put_event
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from aws_cdk import Duration
 
 
+@kind("Budget(hours=48)")
 @dataclass(frozen=True)
 class Budget:
     """What all attempts of an execution may take together: hours for which jobs run, or dollars that they cost.
@@ -39,11 +41,11 @@ class Budget:
             ``prices``.
     """
 
-    hours: float | None = None
-    dollars: float | None = None
-    prices: Mapping[str, float] | None = None
-    least: Duration | int = 600
-    nearly_used: float = 0.8
+    hours: Annotated[float | None, Prop(known=LITERAL, example="48")] = None
+    dollars: Annotated[float | None, Prop(known=LITERAL, example="500")] = None
+    prices: Annotated[Mapping[str, float] | None, Prop(known=LITERAL, example="{'ml.g5.xlarge': 1.41}")] = None
+    least: Annotated[Duration | int, Prop(known=LITERAL, example="600")] = 600
+    nearly_used: Annotated[float, LITERAL] = 0.8
 
     def __post_init__(self) -> None:
         check_fields(self)

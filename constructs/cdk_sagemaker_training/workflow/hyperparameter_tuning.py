@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, Unpack
+from typing import Annotated, Any, Literal, Unpack
 
 import jsii
 from aws_cdk import aws_iam as iam
@@ -11,6 +11,7 @@ from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
 from cdk_sagemaker_training.core.nag import Suppressions
+from cdk_sagemaker_training.props.prop import LITERAL
 from cdk_sagemaker_training.props.prop_types import checked
 from cdk_sagemaker_training.request.props import TrainingProps, check_props
 from cdk_sagemaker_training.workflow.launch import Launch
@@ -51,13 +52,13 @@ class HyperparameterTuning(StateMachineBase, Construct):
         scope: Construct,
         id: str,
         *,
-        ranges: Mapping[str, ParameterRange],
+        ranges: Annotated[Mapping[str, ParameterRange], LITERAL],
         objective: Objective,
-        max_jobs: int,
-        max_parallel_jobs: int = 1,
-        strategy: Literal["Bayesian", "Random", "Grid", "Hyperband"] = "Bayesian",
-        early_stopping: bool = False,
-        random_seed: int | None = None,
+        max_jobs: Annotated[int, LITERAL],
+        max_parallel_jobs: Annotated[int, LITERAL] = 1,
+        strategy: Annotated[Literal["Bayesian", "Random", "Grid", "Hyperband"], LITERAL] = "Bayesian",
+        early_stopping: Annotated[bool, LITERAL] = False,
+        random_seed: Annotated[int | None, LITERAL] = None,
         logs: sfn.LogOptions | None = None,
         **props: Unpack[TrainingProps],
     ) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 from cdk_sagemaker_training.props.jsonpath import quoted
+from cdk_sagemaker_training.props.prop import LITERAL, Prop, kind
 from cdk_sagemaker_training.props.prop_types import check_fields
 from cdk_sagemaker_training.workflow.sweep_handler import allows
 
@@ -15,6 +16,7 @@ _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 _TAKEN = "Training"  # the workflow's own data
 
 
+@kind("NumberField(minimum=0, maximum=1)")
 @dataclass(frozen=True)
 class NumberField:
     """A number in an execution's input.
@@ -29,9 +31,9 @@ class NumberField:
         ValueError: ``minimum`` is above ``maximum``, or ``default`` is not allowed.
     """
 
-    minimum: float | None = None
-    maximum: float | None = None
-    default: float | None = None
+    minimum: Annotated[float | None, LITERAL] = None
+    maximum: Annotated[float | None, LITERAL] = None
+    default: Annotated[float | None, Prop(known=LITERAL, example="0.1")] = None
     whole: bool = False
 
     def __post_init__(self) -> None:
@@ -71,6 +73,7 @@ class NumberField:
         return {"And": conditions}
 
 
+@kind("ChoiceField(['ml.g5.xlarge', 'ml.g5.2xlarge'])")
 @dataclass(frozen=True)
 class ChoiceField:
     """One of several values in an execution's input, such as an instance type or a number of machines.
@@ -83,8 +86,8 @@ class ChoiceField:
         ValueError: There are no values, or ``default`` is none of them.
     """
 
-    values: Sequence[str | float]
-    default: str | float | None = None
+    values: Annotated[Sequence[str | float], Prop(known=LITERAL, example="['ml.g5.xlarge', 'ml.g5.2xlarge']")]
+    default: Annotated[str | float | None, Prop(known=LITERAL, example="'ml.g5.xlarge'")] = None
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -122,6 +125,7 @@ class ChoiceField:
         }
 
 
+@kind("TextField('images-*')")
 @dataclass(frozen=True)
 class TextField:
     """Text in an execution's input, such as the name of a data set.
@@ -134,8 +138,8 @@ class TextField:
         ValueError: ``default`` does not match the pattern.
     """
 
-    pattern: str = "*"
-    default: str | None = None
+    pattern: Annotated[str, LITERAL] = "*"
+    default: Annotated[str | None, Prop(known=LITERAL, example="'images-1'")] = None
 
     def __post_init__(self) -> None:
         check_fields(self)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from cdk_sagemaker_training.core.checks import seconds_of
+from cdk_sagemaker_training.props.prop import Known, Prop, kind
 from cdk_sagemaker_training.props.prop_types import check_fields
 from cdk_sagemaker_training.workflow.causes import SIGNS, Cause
 
@@ -26,6 +27,10 @@ _NEVER = {
 }
 
 
+_WAITS = Known("synth", "since the waits are listed in the state machine")
+
+
+@kind("Retry(attempts=3, first_wait=Duration.minutes(5))")
 @dataclass(frozen=True)
 class Retry:
     """How a job that did not complete for a cause is run again: after waits that grow, until the last of them.
@@ -42,11 +47,11 @@ class Retry:
         ValueError: Neither ``attempts`` nor ``until`` ends the retries, or a value is out of its range.
     """
 
-    attempts: int | None = None
-    first_wait: Duration | int | None = None
-    backoff: float = 2.0
-    max_wait: Duration | int = 1_800
-    until: Duration | int | None = None
+    attempts: Annotated[int | None, Prop(known=_WAITS, example="3")] = None
+    first_wait: Annotated[Duration | int | None, _WAITS] = None
+    backoff: Annotated[float, _WAITS] = 2.0
+    max_wait: Annotated[Duration | int, _WAITS] = 1_800
+    until: Annotated[Duration | int | None, _WAITS] = None
 
     def __post_init__(self) -> None:
         check_fields(self)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import jsii
 from aws_cdk import Stack, Stage
@@ -16,6 +16,7 @@ from constructs import Construct
 
 from cdk_sagemaker_training.core.nag import acknowledge, acknowledge_policies
 from cdk_sagemaker_training.data.s3 import S3Prefix, check_no_subfolder
+from cdk_sagemaker_training.props.prop import LITERAL, Prop
 from cdk_sagemaker_training.props.prop_types import checked
 from cdk_sagemaker_training.resources.role import policy_targets
 from cdk_sagemaker_training.workflow.handler_function import handler_function
@@ -60,12 +61,12 @@ class TrainingSweep(StateMachineBase, Construct):
         id: str,
         *,
         workflow: TrainingWorkflow,
-        over: Grid | Rows | RowsFile,
-        results: S3Prefix,
-        concurrency: int,
+        over: Annotated[Grid | Rows | RowsFile, Prop(example="Grid({'learning_rate': [0.1, 0.01]})")],
+        results: Annotated[S3Prefix, Prop(example="S3Prefix(bucket, 'sweeps/rate/')")],
+        concurrency: Annotated[int, Prop(known=LITERAL, example="8")],
         objective: Objective | None = None,
-        tolerated_failure_count: int | None = None,
-        tolerated_failure_percentage: float | None = None,
+        tolerated_failure_count: Annotated[int | None, Prop(known=LITERAL, example="5")] = None,
+        tolerated_failure_percentage: Annotated[float | None, Prop(known=LITERAL, example="5")] = None,
         logs: sfn.LogOptions | None = None,
     ) -> None:
         """Create the state machine, and the function that reads the rows and writes the table.

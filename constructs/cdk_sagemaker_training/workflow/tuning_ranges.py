@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from cdk_sagemaker_training.facts.service_model import check_request, shapes
+from cdk_sagemaker_training.props.prop import LITERAL, Prop
 from cdk_sagemaker_training.props.prop_types import check_fields
 from cdk_sagemaker_training.request.props import prop_names
 
@@ -31,9 +32,9 @@ class ContinuousParameter:
             ContinuousParameterRange.ScalingType).
     """
 
-    min_value: float
-    max_value: float
-    scaling_type: Scaling = "Auto"
+    min_value: Annotated[float, LITERAL]
+    max_value: Annotated[float, LITERAL]
+    scaling_type: Annotated[Scaling, LITERAL] = "Auto"
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -53,9 +54,9 @@ class IntegerParameter:
         ValueError: ``min_value`` is not below ``max_value``.
     """
 
-    min_value: int
-    max_value: int
-    scaling_type: Scaling = "Auto"
+    min_value: Annotated[int, LITERAL]
+    max_value: Annotated[int, LITERAL]
+    scaling_type: Annotated[Scaling, LITERAL] = "Auto"
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -73,7 +74,7 @@ class CategoricalParameter:
         ValueError: There are none.
     """
 
-    values: Sequence[str | float]
+    values: Annotated[Sequence[str | float], Prop(known=LITERAL, example="['adam', 'sgd']")]
 
     def __post_init__(self) -> None:
         check_fields(self)
