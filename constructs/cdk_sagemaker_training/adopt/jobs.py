@@ -11,8 +11,7 @@ from cdk_sagemaker_training.adopt.python_source import Call
 from cdk_sagemaker_training.facts.instance_types import check_training_instance_type
 from cdk_sagemaker_training.jobs.instance_group import InstanceGroup
 from cdk_sagemaker_training.jobs.kinds import Launcher
-from cdk_sagemaker_training.jobs.launchers import Mpi, PyTorchDdp, SmDdp, Torchrun
-from cdk_sagemaker_training.jobs.tensorflow_launchers import MultiWorkerMirrored, ParameterServer
+from cdk_sagemaker_training.jobs.launchers import Mpi, MultiWorkerMirrored, ParameterServer, PyTorchDdp, SmDdp, Torchrun
 
 # The toolkit launches in these groups only (``sagemaker_distribution_instance_groups`` of the SDK, version 2).
 _LAUNCHING_GROUPS = "sagemaker_distribution_instance_groups"

@@ -102,5 +102,5 @@ def rescaled_learning_rate(
 
 @cache
 def _rows() -> tuple[SuggestedBatchSize, ...]:
-    content = json.loads((Path(__file__).parent / "tested_batch_sizes.json").read_text())
+    content = json.loads((Path(__file__).parents[1] / "facts" / "tested_batch_sizes.json").read_text())
     return tuple(SuggestedBatchSize(*row) for row in content["rows"])

@@ -1,4 +1,4 @@
-"""Compilers of the training step, as values: PyTorch's inductor, open XLA, AWS Neuron."""
+"""``CompiledJob``, and compilers of the training step, as values: PyTorch's inductor, open XLA, AWS Neuron."""
 
 # ran: `TorchCompile()` | request: test_compilers | test_compiled | one H100 | no
 # ran: `TorchXla()` | request: test_compilers | test_compiled (soak) | no | no
@@ -20,7 +20,7 @@ from cdk_sagemaker_training.core.tokens import is_unresolved
 from cdk_sagemaker_training.core.unlisted import check_listed, unlisted_hint
 from cdk_sagemaker_training.data.s3 import S3Prefix
 from cdk_sagemaker_training.facts.instance_facts import InstanceFacts, family, instance_facts
-from cdk_sagemaker_training.jobs.kinds import Advice, JobRequest
+from cdk_sagemaker_training.jobs.kinds import Advice, Compiler, DataParallelJob, JobRequest
 from cdk_sagemaker_training.props.prop import SHAPING, Known, Prop
 from cdk_sagemaker_training.props.prop_types import check_fields
 
@@ -211,6 +211,22 @@ class Neuron(StepCompiler):
             name_suffix="compile",
         )
         return [compiling, training]
+
+
+@dataclass(frozen=True)
+class CompiledJob(DataParallelJob):
+    """``DataParallelJob`` whose training step is compiled, by ``TorchCompile()`` by default.
+
+    Args:
+        group: The machines.
+        launcher: What starts several processes on each host; None runs the script once on each host.
+        compiler: The compiler; Trainium needs ``Neuron(...)``.
+
+    Raises:
+        ValueError: The launcher or the compiler does not support the machines, or each other.
+    """
+
+    compiler: Compiler = TorchCompile()
 
 
 _XLA_ON_GPUS = Advice(
