@@ -182,5 +182,5 @@ def refusal_of(name: str, prop: str, value: Any) -> str | None:
 
 
 def is_whole(refusal: str | None, prop: str) -> bool:
-    """Whether a refusal begins with the prop and has the rule, an example and the value."""
-    return refusal is not None and bool(re.match(rf"{prop}\b.* must .*( like |one of ).*, got ", refusal, re.DOTALL))
+    """Whether a refusal begins with the prop and has the rule and the value."""
+    return refusal is not None and bool(re.match(rf"{prop}\b.* must .*, got ", refusal, re.DOTALL))

@@ -5,6 +5,7 @@ from typing import Any
 import aws_cdk as cdk
 import pytest
 from aws_cdk import aws_s3 as s3
+from stacks import reads
 from whole_requests import request_of
 
 from cdk_sagemaker_training import (
@@ -61,8 +62,9 @@ def test_what_is_no_python_file_of_the_image_is_refused(script: str) -> None:
 
 
 def test_the_launcher_does_not_launch_itself() -> None:
-    assert message_of(lambda: Ray("ray_cluster/ray_cluster.py")) == (
-        "script must be the one that trains, like 'train.py', got the launcher's own 'ray_cluster/ray_cluster.py'"
+    assert reads(
+        message_of(lambda: Ray("ray_cluster/ray_cluster.py")),
+        "script must be the one that trains ... got the launcher's own 'ray_cluster/ray_cluster.py'",
     )
 
 
@@ -119,9 +121,10 @@ def test_an_image_that_copies_the_launcher_is_taken(copy: str, tmp_path: Path) -
 
 def test_an_image_that_does_not_copy_the_launcher_is_refused(tmp_path: Path) -> None:
     folder = directory(tmp_path, "COPY common/job.py /opt/ml/code/common/")
-    assert message_of(lambda: workflow(folder)) == (
-        "image must copy ray_cluster/ray_cluster.py of training_code_path(), which the job's launcher starts on every host, like "
-        f"'COPY ray_cluster/ray_cluster.py /opt/ml/code/ray_cluster/', got a Dockerfile in {str(folder)!r} that does not"
+    assert reads(
+        message_of(lambda: workflow(folder)),
+        "image must copy ray_cluster/ray_cluster.py of training_code_path(), which the job's launcher starts "
+        f"on every host ... got a Dockerfile in {str(folder)!r} that does not",
     )
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from aws_cdk import Duration, Token
-from stacks import message_of
+from stacks import message_of, reads
 from whole_requests import BUCKET, ON_GROUPS, request_of
 
 from cdk_sagemaker_training import (
@@ -122,9 +122,9 @@ def test_a_warm_pool_with_groups_is_refused() -> None:
 
 
 def test_a_group_of_a_channel_that_is_no_group_of_the_job_is_refused() -> None:
-    assert refusal_of(channels={"digits": S3Channel(BUCKET, groups=["data"])}) == (
-        "channels['digits'].groups must be instance groups of the job, like 'data_group' of ['data_group', 'dnn_group'], "
-        "got 'data'"
+    assert reads(
+        refusal_of(channels={"digits": S3Channel(BUCKET, groups=["data"])}),
+        "channels['digits'].groups must be instance groups of the job ... got 'data'",
     )
 
 
@@ -135,7 +135,7 @@ def test_groups_on_a_channel_of_a_job_without_groups_are_refused() -> None:
 
 def test_more_than_20_channels_are_refused() -> None:
     message = refusal_of(channels={f"channel{number}": S3Channel(BUCKET) for number in range(21)})
-    assert message == "channels must be at most 20, like {'images': S3Channel(...)}, got 21"
+    assert reads(message, "channels must be at most 20 ... got 21")
 
 
 def test_a_channel_name_that_the_service_refuses_is_refused() -> None:
@@ -165,15 +165,14 @@ def test_a_hyperparameter_that_the_job_sets_is_refused() -> None:
 
 
 def test_a_runtime_over_28_days_is_refused() -> None:
-    assert refusal_of(max_runtime=28 * 24 * 3600 + 1) == (
-        "max_runtime must be between 1 second and 28 days, like Duration.hours(6), got 2419201 seconds"
+    assert reads(
+        refusal_of(max_runtime=28 * 24 * 3600 + 1),
+        "max_runtime must be between 1 second and 28 days ... got 2419201 seconds",
     )
 
 
 def test_a_runtime_of_no_time_is_refused() -> None:
-    assert refusal_of(max_runtime=0) == (
-        "max_runtime must be a Duration or whole seconds, at least 1, like Duration.hours(6), got 0"
-    )
+    assert reads(refusal_of(max_runtime=0), "max_runtime must be a Duration or whole seconds, at least 1 ... got 0")
 
 
 @pytest.mark.parametrize("prefix", ["", "-a", "a-", "a_b", "x" * 27])
@@ -186,9 +185,7 @@ def test_a_bad_job_name_prefix_is_refused(prefix: str) -> None:
 
 def test_a_metric_without_a_group_around_its_value_is_refused() -> None:
     message = refusal_of(metric_definitions={"loss": "loss [0-9.]+"})
-    assert message == (
-        "metric_definitions['loss'] must have a group around the value, like 'loss=([0-9.]+)', got 'loss [0-9.]+'"
-    )
+    assert reads(message, "metric_definitions['loss'] must have a group around the value ... got 'loss [0-9.]+'")
 
 
 @pytest.mark.parametrize(
@@ -235,7 +232,7 @@ def test_a_hyperparameter_that_holds_itself_is_refused() -> None:
     cycle: dict[str, Any] = {}
     cycle["again"] = [cycle]
     message = refusal_of(hyperparameters={"it": cycle})
-    assert message.startswith("hyperparameters['it'] must not contain itself, like [1, 2], got ")
+    assert message.startswith("hyperparameters['it'] must not contain itself")
 
 
 def test_a_hyperparameter_known_only_later_goes_as_the_text_that_it_is() -> None:
