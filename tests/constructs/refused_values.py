@@ -6,6 +6,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+from aws_cdk import Duration
 from whole_requests import (
     BUCKET,
     EFS,
@@ -115,6 +116,8 @@ CONSTRUCTORS: list[tuple[Callable[[], Any], str, str]] = [
     (lambda: channel(shuffle_seed=0.5), "shuffle_seed must be a whole number", "got 0.5"),
     (lambda: Spot(PLACE, 7200, "checkpoints"), "local_path must be an absolute path", "got 'checkpoints'"),
     (lambda: Spot(PLACE, 0), "max_wait must be a Duration or whole seconds", "got 0"),
+    (lambda: Spot(PLACE, Duration.millis(1500)), "max_wait must be a Duration or whole seconds", "got 1.5 seconds"),
+    (lambda: WarmPool(float("nan")), "keep_alive must be a Duration or a whole number", "got nan"),
     (lambda: WarmPool(7 * 3600), "keep_alive must be at most 6 hours", "got 25200 seconds"),
     (lambda: WarmPool(0.5), "keep_alive must be a Duration or a whole number", "got 0.5"),
     (lambda: FsxLustreChannel(IMPORTED), "mount_name must be set for a file system that was imported", "got None"),
