@@ -11,7 +11,7 @@ from cdk_sagemaker_training.core.errors import must
 from cdk_sagemaker_training.core.tokens import is_unresolved
 from cdk_sagemaker_training.data.s3 import S3Prefix
 from cdk_sagemaker_training.props.prop import IN_INPUT, Known, Prop, kind
-from cdk_sagemaker_training.props.prop_types import check_fields
+from cdk_sagemaker_training.props.prop_types import Value, check_fields
 
 if TYPE_CHECKING:
     from aws_cdk import Duration
@@ -63,7 +63,7 @@ class Spot:
 
 @kind("WarmPool(Duration.minutes(30))")
 @dataclass(frozen=True)
-class WarmPool:
+class WarmPool(Value):
     """A warm pool: the machines stay provisioned, and billed, for the next job after a job ends.
 
     Args:
@@ -75,9 +75,6 @@ class WarmPool:
     """
 
     keep_alive: Annotated[Duration | int, Prop(known=IN_INPUT, rule=_keep_alive)]
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
 
 @kind("UltraServers([18])")
@@ -127,7 +124,7 @@ class UltraServers:
 
 @kind("PrivateRegistry()")
 @dataclass(frozen=True)
-class PrivateRegistry:
+class PrivateRegistry(Value):
     """A Docker registry in the job's network, from which the image is pulled instead of from ECR.
 
     Args:
@@ -136,9 +133,6 @@ class PrivateRegistry:
     """
 
     credentials_provider: IFunction | None = None
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
     def image_config(self) -> dict[str, Any]:
         """Return the request's TrainingImageConfig."""

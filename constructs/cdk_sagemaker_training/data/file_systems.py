@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cdk_sagemaker_training.core.checks import absolute_path, not_empty
 from cdk_sagemaker_training.core.errors import must
 from cdk_sagemaker_training.props.prop import IN_INPUT, Prop
-from cdk_sagemaker_training.props.prop_types import check_fields
+from cdk_sagemaker_training.props.prop_types import Value, check_fields
 
 if TYPE_CHECKING:
     from aws_cdk import aws_ec2 as ec2
@@ -64,7 +64,7 @@ class FsxLustreChannel:
 
 
 @dataclass(frozen=True)
-class EfsChannel:
+class EfsChannel(Value):
     """A channel on EFS: a directory of a file system, mounted at ``/opt/ml/input/data/<channel>``.
 
     Nothing is copied before the job starts. The job needs ``network=`` with mount targets of the file system. SageMaker mounts
@@ -85,9 +85,6 @@ class EfsChannel:
     directory: Directory = "/"
     read_only: bool = True
     content_type: ContentType | None = None
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
     def channel_config(self, groups: Sequence[str] | None) -> dict[str, Any]:
         """Return the request's Channel without its name.

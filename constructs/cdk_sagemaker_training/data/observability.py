@@ -11,7 +11,7 @@ from cdk_sagemaker_training.core.errors import must
 from cdk_sagemaker_training.core.unlisted import check_listed
 from cdk_sagemaker_training.data.s3 import S3Prefix
 from cdk_sagemaker_training.props.prop import GRANTED, IN_INPUT, VALUES_IN_INPUT, Prop, kind
-from cdk_sagemaker_training.props.prop_types import check_fields
+from cdk_sagemaker_training.props.prop_types import Value, check_fields
 
 # ProfilerConfig.ProfilingIntervalInMilliseconds, by its documentation: "Available values are ...".
 _INTERVALS = (100, 200, 500, 1_000, 5_000, 60_000)
@@ -31,7 +31,7 @@ def _arn_of_mlflow(prop: str, value: str, example: str) -> None:
 
 @kind("DebuggerRule('LossNotDecreasing', image_uri)")
 @dataclass(frozen=True)
-class DebuggerRule:
+class DebuggerRule(Value):
     """A rule of SageMaker Debugger or of the profiler, evaluated by a processing job while the training job runs.
 
     Args:
@@ -64,9 +64,6 @@ class DebuggerRule:
     volume_size_gb: Annotated[int | None, IN_INPUT] = None
     output: S3Prefix | None = None
     local_path: LocalPath | None = None
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
     def configuration(self) -> dict[str, Any]:
         """Return the request's DebugRuleConfiguration or ProfilerRuleConfiguration, which have the same members."""
@@ -176,7 +173,7 @@ class Profiler:
 
 @kind("TensorBoard(S3Prefix(bucket, 'tensorboard/'))")
 @dataclass(frozen=True)
-class TensorBoard:
+class TensorBoard(Value):
     """Upload of TensorBoard event files to S3 while the job runs.
 
     Args:
@@ -189,9 +186,6 @@ class TensorBoard:
 
     output: S3Prefix
     local_path: LocalPath | None = None
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
     def output_config(self) -> dict[str, Any]:
         """Return the request's TensorBoardOutputConfig."""
@@ -235,7 +229,7 @@ class Experiment:
 
 @kind("Mlflow('arn:aws:sagemaker:us-east-1:123456789012:mlflow-tracking-server/digits')")
 @dataclass(frozen=True)
-class Mlflow:
+class Mlflow(Value):
     """The MLflow tracking server or app of SageMaker to which the job logs.
 
     Args:
@@ -257,9 +251,6 @@ class Mlflow:
     ]
     experiment_name: Annotated[str | None, Prop(known=IN_INPUT, example="'digits'")] = None
     run_name: Annotated[str | None, Prop(known=IN_INPUT, example="'first'")] = None
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
     def config(self) -> dict[str, Any]:
         """Return the request's MlflowConfig."""

@@ -11,7 +11,7 @@ from cdk_sagemaker_training.core.checks import not_empty
 from cdk_sagemaker_training.core.errors import must
 from cdk_sagemaker_training.core.tokens import is_unresolved
 from cdk_sagemaker_training.props.prop import GRANTED, IN_INPUT, NAMED, SHAPING, Known, Prop, kind
-from cdk_sagemaker_training.props.prop_types import check_fields
+from cdk_sagemaker_training.props.prop_types import Value, check_fields
 
 if TYPE_CHECKING:
     from aws_cdk.aws_kms import IKey
@@ -60,7 +60,7 @@ InputMode = Literal["File", "FastFile", "Pipe"]
 
 
 @dataclass(frozen=True)
-class S3AccessPoint:
+class S3AccessPoint(Value):
     """An S3 access point in place of a bucket, like ``S3Channel(S3AccessPoint(access_point.attr_arn), "images/")``.
 
     S3 evaluates the permissions of the access point and of its bucket ("Configuring IAM policies for using access points"). Jobs
@@ -88,9 +88,6 @@ class S3AccessPoint:
         Prop(known=GRANTED, rule=not_empty, example="'images-hrzrlukc5m36ft7okagglf3gmwluquse1b-s3alias'"),
     ] = None
     bucket: IBucket | None = None
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
     @property
     def bucket_name(self) -> str:

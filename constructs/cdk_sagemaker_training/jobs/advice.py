@@ -12,12 +12,12 @@ from cdk_sagemaker_training.facts.instance_facts import InstanceFacts, family, i
 from cdk_sagemaker_training.facts.service_model import training_instance_types
 from cdk_sagemaker_training.jobs.instance_group import InstanceGroup
 from cdk_sagemaker_training.props.prop import kind
-from cdk_sagemaker_training.props.prop_types import check_fields
+from cdk_sagemaker_training.props.prop_types import Value
 
 
 @kind("Advice('team:slow', 'Use a larger machine.')")
 @dataclass(frozen=True)
-class Advice:
+class Advice(Value):
     """A warning about a configuration that AWS accepts but that costs money or time; added at synthesis.
 
     Args:
@@ -27,9 +27,6 @@ class Advice:
 
     id: str
     text: str
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
 
 def advice(id: str, text: str) -> tuple[Advice, ...]:

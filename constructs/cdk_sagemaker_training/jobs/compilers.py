@@ -22,7 +22,7 @@ from cdk_sagemaker_training.data.s3 import S3Prefix
 from cdk_sagemaker_training.facts.instance_facts import InstanceFacts, family, instance_facts
 from cdk_sagemaker_training.jobs.kinds import Advice, Compiler, DataParallelJob, JobRequest
 from cdk_sagemaker_training.props.prop import SHAPING, Known, Prop
-from cdk_sagemaker_training.props.prop_types import check_fields
+from cdk_sagemaker_training.props.prop_types import Value, check_fields
 
 _CACHE = "/opt/ml/checkpoints/compiler-cache"
 _TORCHRUN = "sagemaker_torch_distributed_enabled"
@@ -31,7 +31,7 @@ _PROCESSES_PER_HOST = "sagemaker_mpi_num_of_processes_per_host"
 _TORCH_DEBUG = {"TORCH_LOGS": "graph_breaks,recompiles", "TORCH_TRACE": "/opt/ml/output/data/compiler"}
 
 
-class StepCompiler(ABC):
+class StepCompiler(Value, ABC):
     """A compiler of the training step."""
 
     def compiled(self, request: JobRequest) -> Sequence[JobRequest]:
@@ -76,9 +76,6 @@ class TorchCompile(StepCompiler):
     dynamic: bool = False
     cache_directory: Annotated[str, Prop(known=SHAPING, rule=absolute_path, example=repr(_CACHE))] = _CACHE
     debug: bool = False
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
     def _compiled(self, request: JobRequest) -> Sequence[JobRequest]:
         _refuse_trainium("TorchCompile", request)
@@ -141,9 +138,6 @@ class TensorFlowXla(StepCompiler):
     """
 
     auto_clustering: bool = False
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
     def _compiled(self, request: JobRequest) -> Sequence[JobRequest]:
         _refuse_trainium("TensorFlowXla", request)

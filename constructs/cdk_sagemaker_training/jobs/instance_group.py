@@ -10,7 +10,7 @@ from cdk_sagemaker_training.core.checks import at_least, not_empty
 from cdk_sagemaker_training.core.errors import must
 from cdk_sagemaker_training.facts.instance_types import check_training_instance_type
 from cdk_sagemaker_training.props.prop import IN_INPUT, Known, Prop, kind
-from cdk_sagemaker_training.props.prop_types import check_fields, checked
+from cdk_sagemaker_training.props.prop_types import Value, checked
 
 _EXAMPLE = "['ml.p5.48xlarge', 'ml.p4d.24xlarge']"
 _MOST_PREFERENCES = 5  # ResourceConfig.InstancePreferences of the service model
@@ -28,7 +28,7 @@ _TYPE = Prop(known=IN_INPUT, rule=_instance_type, example="'ml.g5.xlarge'")
 
 @kind("InstancePreference('ml.p5.48xlarge', 2)")
 @dataclass(frozen=True)
-class InstancePreference:
+class InstancePreference(Value):
     """One of the instance types that a job may run on (API, InstancePreference).
 
     Args:
@@ -51,9 +51,6 @@ class InstancePreference:
             example="'arn:aws:sagemaker:us-east-1:123456789012:training-plan/spring'",
         ),
     ] = None
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
     def config(self) -> dict[str, Any]:
         """Return the request's InstancePreference."""

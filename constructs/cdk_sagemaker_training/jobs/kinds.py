@@ -13,11 +13,11 @@ from cdk_sagemaker_training.jobs.advice import efa_advice, scale_up_advice
 from cdk_sagemaker_training.jobs.instance_group import InstanceGroup as InstanceGroup
 from cdk_sagemaker_training.jobs.instance_group import InstancePreference as InstancePreference
 from cdk_sagemaker_training.props.prop import Prop, kind
-from cdk_sagemaker_training.props.prop_types import check_fields
+from cdk_sagemaker_training.props.prop_types import Value, check_fields
 
 
 @dataclass(frozen=True)
-class JobRequest:
+class JobRequest(Value):
     """The part of a CreateTrainingJob request that a kind of job determines.
 
     Args:
@@ -54,9 +54,6 @@ class JobRequest:
     kept: tuple[str, ...] = ()
     checkpoints: bool = True
     advice: tuple[Advice, ...] = ()
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
 
 @kind("DataParallelJob(InstanceGroup('ml.g5.xlarge'))", "a kind of job")

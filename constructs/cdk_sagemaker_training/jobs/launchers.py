@@ -22,7 +22,7 @@ from cdk_sagemaker_training.facts.instance_facts import instance_facts
 from cdk_sagemaker_training.jobs.advice import Advice, advice
 from cdk_sagemaker_training.jobs.instance_group import InstanceGroup
 from cdk_sagemaker_training.props.prop import IN_INPUT, IN_JSON, SHAPING, Prop
-from cdk_sagemaker_training.props.prop_types import check_fields
+from cdk_sagemaker_training.props.prop_types import Value, check_fields
 
 # The toolkit's one key for this number (params.py): its torchrun runner reads the key that is named after MPI.
 _PROCESSES_PER_HOST = "sagemaker_mpi_num_of_processes_per_host"
@@ -44,7 +44,7 @@ def _mpi_options(prop: str, value: str, example: str) -> None:
 MpiOptions = Annotated[str, Prop(known=IN_INPUT, rule=_mpi_options, example="'-x NCCL_DEBUG=WARN'")]
 
 
-class ToolkitLauncher(ABC):
+class ToolkitLauncher(Value, ABC):
     """A launcher that the toolkit in the container starts by hyperparameters."""
 
     alone_because = ""
@@ -85,9 +85,6 @@ class Torchrun(ToolkitLauncher):
 
     processes_per_host: ProcessesPerHost = None
 
-    def __post_init__(self) -> None:
-        check_fields(self)
-
     def _keys(self, group: InstanceGroup) -> Mapping[str, str]:
         return {"sagemaker_torch_distributed_enabled": "true", **_processes(self.processes_per_host)}
 
@@ -111,9 +108,6 @@ class Mpi(ToolkitLauncher):
 
     processes_per_host: ProcessesPerHost = None
     custom_mpi_options: MpiOptions = ""
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
     def _keys(self, group: InstanceGroup) -> Mapping[str, str]:
         _check_group(self, group)
@@ -184,9 +178,6 @@ class PyTorchDdp(ToolkitLauncher):
     """
 
     processes_per_host: ProcessesPerHost = None
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
     def _keys(self, group: InstanceGroup) -> Mapping[str, str]:
         _check_group(self, group)

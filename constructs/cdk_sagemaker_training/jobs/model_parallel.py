@@ -15,7 +15,7 @@ from cdk_sagemaker_training.jobs.instance_group import InstanceGroup
 from cdk_sagemaker_training.jobs.kinds import Compiler, JobRequest, compiled, on_each_type
 from cdk_sagemaker_training.jobs.launchers import ProcessesPerHost
 from cdk_sagemaker_training.props.prop import Known, Prop, kind
-from cdk_sagemaker_training.props.prop_types import check_fields
+from cdk_sagemaker_training.props.prop_types import Value, check_fields
 
 ADAMW_BYTES = 16
 CLOSE = 0.9  # of an accelerator's memory
@@ -25,7 +25,7 @@ _KNOWN = Known("synth", "since it is compared with the accelerators' memory")
 
 @kind("Model(parameters=8_030_261_248)")
 @dataclass(frozen=True)
-class Model:
+class Model(Value):
     """The size of a model, for ``ModelParallelJob(fits=)``.
 
     What is checked is a lower bound: the parameters, gradients and optimizer state of a replica, divided by the ranks that shard
@@ -46,9 +46,6 @@ class Model:
 
     parameters: Annotated[int, Prop(known=_KNOWN, rule=at_least(1), example="8_030_261_248")]
     bytes_per_parameter: Annotated[int, Prop(known=_KNOWN, rule=at_least(1), example="16")] = ADAMW_BYTES
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
     def gib(self, ranks: int) -> float:
         """Return what each of so many ranks holds at least, in GiB.

@@ -15,7 +15,6 @@ from cdk_sagemaker_training.facts.instance_facts import family, instance_facts
 from cdk_sagemaker_training.jobs.compilers import StepCompiler
 from cdk_sagemaker_training.jobs.kinds import Advice, InstanceGroup, JobRequest
 from cdk_sagemaker_training.jobs.launchers import ToolkitLauncher
-from cdk_sagemaker_training.props.prop_types import check_fields
 
 _FAMILIES = ("p3", "p3dn", "g4dn", "p4d", "g5")
 _PYTORCH_XLA = "sagemaker_pytorch_xla_multi_worker_enabled"
@@ -53,9 +52,6 @@ class TrainingCompiler(StepCompiler):
 
     debug: bool = False
     profiler: bool = False
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
     def _compiled(self, request: JobRequest) -> Sequence[JobRequest]:
         instance_type = request.resource_config["InstanceType"]

@@ -49,6 +49,13 @@ def check_fields(value: Any) -> None:
     check_props_of(type(value), {field.name: getattr(value, field.name) for field in fields(value)})
 
 
+class Value:
+    """A dataclass that checks its fields against their annotations."""
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+
 def checked(function: Callable[P, R]) -> Callable[P, R]:
     """Decorate a function, or a constructor, to check its arguments against their annotations.
 
