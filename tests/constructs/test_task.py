@@ -217,7 +217,7 @@ def test_what_sync_is_not_known_to_take_is_refused_and_as_task_named(
 
 
 def test_a_job_name_prefix_that_names_cannot_begin_with_is_refused() -> None:
-    assert refusal_of(job_name_prefix="digits_").endswith("like 'digits', got 'digits_'")
+    assert reads(refusal_of(job_name_prefix="digits_"), "job_name_prefix must be ... got 'digits_'")
 
 
 def test_a_job_of_several_requests_is_refused() -> None:
