@@ -66,7 +66,9 @@ class TrainingCode:
     def _files_below(self, folder: Path) -> Iterator[Path]:
         for path in sorted((Path(self.directory) / folder).iterdir()):
             relative = folder / path.name
-            if any(fnmatch(text, one) for one in (*_EXCLUDED, *self.exclude) for text in (path.name, str(relative))):
+            if any(
+                fnmatch(text, pattern) for pattern in (*_EXCLUDED, *self.exclude) for text in (path.name, str(relative))
+            ):
                 continue
             if path.is_file():
                 yield relative

@@ -65,9 +65,11 @@ def training_compiler_container(framework: str, version: str) -> Container:
     if framework not in get_args(Framework):
         rule = f"be one of {', '.join(map(repr, get_args(Framework)))}"
         raise must("framework", rule, "'pytorch'", repr(framework))
-    own = [one for one in _containers() if (one.compiler, one.framework) == ("training-compiler", framework)]
-    found = [one for one in own if one.version == version or one.version.startswith(f"{version}.")]
-    versions = [one.version for one in own]
+    offered = [
+        image for image in _containers() if (image.compiler, image.framework) == ("training-compiler", framework)
+    ]
+    found = [image for image in offered if image.version == version or image.version.startswith(f"{version}.")]
+    versions = [image.version for image in offered]
     check_listed(
         "compiler-images",
         version,
@@ -78,7 +80,7 @@ def training_compiler_container(framework: str, version: str) -> Container:
     )
     if is_unlisted(version):
         tag = found[-1].tag if found else version
-        return replace(own[-1], version=version, tag=unlisted_if(tag, version), regions=None)
+        return replace(offered[-1], version=version, tag=unlisted_if(tag, version), regions=None)
     return found[-1]
 
 

@@ -95,13 +95,13 @@ def next_with_more_vcpus(instance_type: str) -> str | None:
     Args:
         instance_type: A type that has facts.
     """
-    own = _all()[instance_type]
+    facts_of_type = _all()[instance_type]
     larger = {
         other: facts.vcpus
         for other, facts in _all().items()
         if family(other) == family(instance_type)
-        and (facts.name, facts.devices) == (own.name, own.devices)
-        and (facts.vcpus or 0) > (own.vcpus or 0)
+        and (facts.name, facts.devices) == (facts_of_type.name, facts_of_type.devices)
+        and (facts.vcpus or 0) > (facts_of_type.vcpus or 0)
     }
     return min(larger, key=lambda other: larger[other] or 0, default=None)
 

@@ -44,8 +44,8 @@ def advice(id: str, text: str) -> tuple[Advice, ...]:
 
 def unlisted_advice(value: Any) -> Iterator[Advice]:
     """Warn of each ``unlisted`` value within ``value``, such as a request."""
-    for one in unlisted_values(value):
-        yield Advice(*unlisted_warning(one))
+    for found in unlisted_values(value):
+        yield Advice(*unlisted_warning(found))
 
 
 def scale_up_advice(group: InstanceGroup) -> tuple[Advice, ...]:

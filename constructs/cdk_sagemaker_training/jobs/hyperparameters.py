@@ -95,10 +95,10 @@ def hyperparameters(given: Mapping[str, Any], job_request: JobRequest, of_code: 
             raise must("hyperparameters", rule, "launcher=Torchrun()", repr(given[name]))
     values = {**given, **job_request.overrides}
     encoded = {name: encode_hyperparameter(name, value) for name, value in values.items()}
-    own = {**job_request.hyperparameters, **of_code}
-    encoded.update(own)
+    of_job = {**job_request.hyperparameters, **of_code}
+    encoded.update(of_job)
     if len(encoded) > _MOST_HYPERPARAMETERS:
-        rule = f"be at most {_MOST_HYPERPARAMETERS}, including {len(own)} of the job"
+        rule = f"be at most {_MOST_HYPERPARAMETERS}, including {len(of_job)} of the job"
         raise must("hyperparameters", rule, "{'steps': 5_000} with a file in a channel for the rest", f"{len(encoded)}")
     for name, text in encoded.items():
         if not is_unresolved(text) and len(text) > _LONGEST_HYPERPARAMETER:

@@ -101,7 +101,10 @@ class InstanceGroup:
             ValueError: SageMaker has no such type for training, a type is listed twice, or counts contradict each other.
         """
         given = preferences if isinstance(instance_type, str) else instance_type
-        several = tuple(one if isinstance(one, InstancePreference) else InstancePreference(one) for one in given)
+        several = tuple(
+            preference if isinstance(preference, InstancePreference) else InstancePreference(preference)
+            for preference in given
+        )
         if several or given is instance_type:
             _check_preferences(several, instance_count)
             instance_type, counts = several[0].instance_type, several[0].instance_count
@@ -114,7 +117,8 @@ class InstanceGroup:
     def alternatives(self) -> tuple[InstanceGroup, ...]:
         """One group for each type of a list; the group itself without a list."""
         return tuple(
-            InstanceGroup(one.instance_type, one.instance_count or self.instance_count) for one in self.preferences
+            InstanceGroup(preference.instance_type, preference.instance_count or self.instance_count)
+            for preference in self.preferences
         ) or (self,)
 
     def resource_config(self) -> dict[str, Any]:
@@ -134,19 +138,21 @@ def machines_of(config: Mapping[str, Any]) -> list[Mapping[str, Any]]:
         return list(config["InstanceGroups"])
     count = config.get("InstanceCount")
     preferences = config.get("InstancePreferences", ())
-    return [{**one, "InstanceCount": one.get("InstanceCount") or count} for one in preferences] or [config]
+    return [
+        {**preference, "InstanceCount": preference.get("InstanceCount") or count} for preference in preferences
+    ] or [config]
 
 
 def _check_preferences(preferences: tuple[InstancePreference, ...], instance_count: int | None) -> None:
     """Check the API's rules of InstancePreference: each type once, and a count on every preference or one for the job."""
-    types = [one.instance_type for one in preferences]
+    types = [preference.instance_type for preference in preferences]
     if not 1 <= len(types) <= _MOST_PREFERENCES:
         rule = f"be a type or a list of 1 to {_MOST_PREFERENCES}"
         raise must("instance_type", rule, _EXAMPLE, f"{len(types)}")
     for name in types:
         if types.count(name) > 1:
             raise must("instance_type", "list each type once", _EXAMPLE, f"{name!r} twice")
-    counts = [one.instance_count for one in preferences]
+    counts = [preference.instance_count for preference in preferences]
     known = [count for count in counts if count is not None]
     if known and (len(known) < len(counts) or instance_count not in (None, counts[0])):
         rule, got = (

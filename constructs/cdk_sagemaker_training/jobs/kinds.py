@@ -122,9 +122,9 @@ def compiled(request: JobRequest, compiler: Compiler | None) -> Sequence[JobRequ
         ValueError: The compiler does not support the job's machines or launcher, or the launcher needs another compiler.
     """
     requests = [request] if compiler is None else compiler.compiled(request)
-    for one in requests:
-        if "sagemaker_pytorch_xla_multi_worker_enabled" in one.hyperparameters and (
-            "sagemaker_training_compiler_enabled" not in one.hyperparameters
+    for result in requests:
+        if "sagemaker_pytorch_xla_multi_worker_enabled" in result.hyperparameters and (
+            "sagemaker_training_compiler_enabled" not in result.hyperparameters
         ):
             rule = "be one that the job's containers have, as only those of compiler=TrainingCompiler() have PyTorchXla"
             raise must("launcher", rule, "Torchrun()", f"compiler={compiler!r}")
@@ -180,18 +180,18 @@ def on_each_type(
     """
     if not group.preferences:
         return requests_on(group)
-    of_types = [requests_on(one) for one in group.alternatives]
+    of_types = [requests_on(alternative) for alternative in group.alternatives]
     return [_merged(group, of_one) for of_one in zip(*of_types, strict=True)]
 
 
 def _merged(group: InstanceGroup, requests: Sequence[JobRequest]) -> JobRequest:
     first, *others = requests
-    for name, other in zip([one.instance_type for one in group.preferences[1:]], others, strict=True):
+    for name, other in zip([preference.instance_type for preference in group.preferences[1:]], others, strict=True):
         for member in fields(JobRequest):
-            one, its = getattr(first, member.name), getattr(other, member.name)
-            if member.name not in ("resource_config", "advice") and one != its:
+            value, other_value = getattr(first, member.name), getattr(other, member.name)
+            if member.name not in ("resource_config", "advice") and value != other_value:
                 rule = "list types on which the job is the same, or be one type"
-                got = f"{group.instance_type!r} with {member.name} {one!r} beside {name!r} with {its!r}"
+                got = f"{group.instance_type!r} with {member.name} {value!r} beside {name!r} with {other_value!r}"
                 raise must("instance_type", rule, "['ml.p5.48xlarge', 'ml.p5e.48xlarge']", got)
     return replace(
         first,

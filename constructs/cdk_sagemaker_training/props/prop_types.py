@@ -123,7 +123,11 @@ def annotations_of(annotated: Any) -> Mapping[str, Any]:
         return {name: hint for name, hint in hints.items() if get_origin(hint) is not ClassVar}
     # What `**` gathers is annotated one by one, or as all at once.
     parameters = inspect.signature(annotated).parameters.values()
-    return {one.name: hints[one.name] for one in parameters if one.name in hints and one.kind is not one.VAR_KEYWORD}
+    return {
+        parameter.name: hints[parameter.name]
+        for parameter in parameters
+        if parameter.name in hints and parameter.kind is not parameter.VAR_KEYWORD
+    }
 
 
 @cache

@@ -193,7 +193,7 @@ def _rule_configurations(hook: Any) -> list[dict[str, Any]]:
 def _check_rule_names(watcher: Debugger | Profiler, context: JobContext) -> None:
     """The rules of debugger and profiler have distinct names (API, DebugRuleConfiguration)."""
     watchers = (context.props.get("debugger"), context.props.get("profiler"))
-    names = [rule.name for one in watchers if one is not None for rule in one.rules]
+    names = [rule.name for hook in watchers if hook is not None for rule in hook.rules]
     for name in names:
         if names.count(name) > 1:
             raise must("rules", "have distinct names", "'LossNotDecreasing'", f"{name!r} twice")

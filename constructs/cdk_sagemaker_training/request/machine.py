@@ -224,7 +224,7 @@ def _check_preferences(prop: str, value: Any, context: JobContext, beside: str =
     """Refuse what InstancePreferences exclude (API, ResourceConfig.InstancePreferences, InstancePreference.TrainingPlanArns)."""
     preferences = context.job_request.resource_config.get("InstancePreferences")
     if preferences:
-        got = f"{value!r} with {[one['InstanceType'] for one in preferences]}"
+        got = f"{value!r} with {[preference['InstanceType'] for preference in preferences]}"
         raise must(prop, f"be left out of a job that may run on {beside}", f"{prop}=None", got)
 
 
@@ -267,7 +267,10 @@ def _check_training_plan(training_plan: str, context: JobContext) -> None:
     if context.props.get("spot") is not None:
         rule = "be left out of a job on spot machines, since a plan's machines are reserved"
         raise must("training_plan", rule, "spot=None", f"{training_plan!r} with spot")
-    if any(one["TrainingPlanArns"] for one in context.job_request.resource_config.get("InstancePreferences", ())):
+    if any(
+        preference["TrainingPlanArns"]
+        for preference in context.job_request.resource_config.get("InstancePreferences", ())
+    ):
         _check_preferences("training_plan", training_plan, context, "types with training plans of their own")
 
 

@@ -111,7 +111,9 @@ def _regions(props: TrainingProps) -> Iterator[tuple[str, str]]:
 def _of_training_plans(props: TrainingProps) -> Iterator[tuple[str, str]]:
     plans = [props.get("training_plan")]
     for request in props["job"].requests():
-        plans += [plan for one in machines_of(request.resource_config) for plan in one.get("TrainingPlanArns") or ()]
+        plans += [
+            plan for machines in machines_of(request.resource_config) for plan in machines.get("TrainingPlanArns") or ()
+        ]
     for plan in plans:
         if plan is not None and not is_unresolved(plan):
             yield "training_plan", plan.split(":")[3] if plan.count(":") > 3 else ""
