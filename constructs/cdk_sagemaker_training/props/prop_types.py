@@ -90,6 +90,7 @@ def check_props_of(annotated: Any, given: Mapping[str, Any]) -> None:
         ValueError: For the first that is not what its annotation says, or known too late.
     """
     hints = annotations_of(annotated)
+    ruled: list[tuple[str, Any, Prop]] = []  # rules come after the types of all props
     for prop, value in given.items():
         hint, record = declared(hints.get(prop, Any))
         wrong = _wrong(prop, value, hint, bool(record.listed))
@@ -103,7 +104,10 @@ def check_props_of(annotated: Any, given: Mapping[str, Any]) -> None:
                 _shown(wrong.value),
             )
         check_known(prop, value, record.known, record.example or "2")
-        if record.rule is not None and value is not None and not is_unresolved(value):
+        if value is not None and not is_unresolved(value):
+            ruled.append((prop, value, record))
+    for prop, value, record in ruled:
+        if record.rule is not None:
             record.rule(prop, value, record.example or "2")
 
 
