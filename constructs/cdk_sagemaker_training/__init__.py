@@ -26,13 +26,12 @@ if TYPE_CHECKING:
     from cdk_sagemaker_training.features.retries import Retry, default_retries
     from cdk_sagemaker_training.features.stop_when import MetricLimit, Plateau, Silence
     from cdk_sagemaker_training.jobs.advice import Advice
-    from cdk_sagemaker_training.jobs.compiled import CompiledJob
     from cdk_sagemaker_training.jobs.compiled_practice import (
         SuggestedBatchSize,
         rescaled_learning_rate,
         suggested_batch_sizes,
     )
-    from cdk_sagemaker_training.jobs.compilers import Neuron, TensorFlowXla, TorchCompile, TorchXla
+    from cdk_sagemaker_training.jobs.compilers import CompiledJob, Neuron, TensorFlowXla, TorchCompile, TorchXla
     from cdk_sagemaker_training.jobs.efa import efa_environment
     from cdk_sagemaker_training.jobs.heterogeneous import HeterogeneousJob
     from cdk_sagemaker_training.jobs.kinds import (
@@ -44,14 +43,18 @@ if TYPE_CHECKING:
         Launcher,
         TrainingJob,
     )
-    from cdk_sagemaker_training.jobs.launchers import Mpi, PyTorchDdp, SmDdp, Torchrun
-    from cdk_sagemaker_training.jobs.model_memory import Model
-    from cdk_sagemaker_training.jobs.model_parallel import ModelParallelJob, Parallelism
+    from cdk_sagemaker_training.jobs.launchers import (
+        Mpi,
+        MultiWorkerMirrored,
+        ParameterServer,
+        PyTorchDdp,
+        SmDdp,
+        Torchrun,
+    )
+    from cdk_sagemaker_training.jobs.model_parallel import Model, ModelParallelJob, Parallelism
     from cdk_sagemaker_training.jobs.parallelism import NativeParallelism
     from cdk_sagemaker_training.jobs.ray import Ray
-    from cdk_sagemaker_training.jobs.smp_v1 import SmpV1
-    from cdk_sagemaker_training.jobs.smp_v2 import SmpV2
-    from cdk_sagemaker_training.jobs.tensorflow_launchers import MultiWorkerMirrored, ParameterServer
+    from cdk_sagemaker_training.jobs.smp import SmpV1, SmpV2
     from cdk_sagemaker_training.jobs.training_compiler import PyTorchXla, TrainingCompiler
     from cdk_sagemaker_training.lifecycle.attempt import Attempt, Seam
     from cdk_sagemaker_training.lifecycle.causes import Cause
@@ -199,13 +202,13 @@ _MODULES = {
         "S3Prefix",
     ),
     "jobs.advice": ("Advice",),
-    "jobs.compiled": ("CompiledJob",),
     "jobs.compiled_practice": (
         "SuggestedBatchSize",
         "rescaled_learning_rate",
         "suggested_batch_sizes",
     ),
     "jobs.compilers": (
+        "CompiledJob",
         "Neuron",
         "TensorFlowXla",
         "TorchCompile",
@@ -224,20 +227,16 @@ _MODULES = {
     ),
     "jobs.launchers": (
         "Mpi",
+        "MultiWorkerMirrored",
+        "ParameterServer",
         "PyTorchDdp",
         "SmDdp",
         "Torchrun",
     ),
-    "jobs.model_memory": ("Model",),
-    "jobs.model_parallel": ("ModelParallelJob", "Parallelism"),
+    "jobs.model_parallel": ("Model", "ModelParallelJob", "Parallelism"),
     "jobs.parallelism": ("NativeParallelism",),
     "jobs.ray": ("Ray",),
-    "jobs.smp_v1": ("SmpV1",),
-    "jobs.smp_v2": ("SmpV2",),
-    "jobs.tensorflow_launchers": (
-        "MultiWorkerMirrored",
-        "ParameterServer",
-    ),
+    "jobs.smp": ("SmpV1", "SmpV2"),
     "jobs.training_compiler": (
         "PyTorchXla",
         "TrainingCompiler",

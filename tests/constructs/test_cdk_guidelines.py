@@ -386,7 +386,7 @@ def test_a_handler_runs_in_a_vpc(stack: cdk.Stack, vpc: ec2.Vpc) -> None:
         "Other": {"vpc": vpc},
     }
     for name, props in places.items():
-        handler_function(Construct(stack, name), "sweep_handler", "Reads rows", **props)
+        handler_function(Construct(stack, name), "sweep", "Reads rows", **props)
     template = Template.from_stack(stack)
     functions = template.find_resources("AWS::Lambda::Function")
     [own] = [one["Properties"] for name, one in functions.items() if name.startswith("Own")]
@@ -413,8 +413,8 @@ def test_a_handler_runs_in_a_vpc(stack: cdk.Stack, vpc: ec2.Vpc) -> None:
 def test_a_handler_in_a_vpc_is_no_other_than_without_but_for_its_place(stack: cdk.Stack, vpc: ec2.Vpc) -> None:
     """Construct IDs: logical ids "must be stable across updates"."""
     other = cdk.Stack(cdk.App(), "Stack", env=cdk.Environment(account="123456789012", region="us-east-1"))
-    handler_function(Construct(stack, "Handler"), "sweep_handler", "Reads rows", vpc=vpc)
-    handler_function(Construct(other, "Handler"), "sweep_handler", "Reads rows")
+    handler_function(Construct(stack, "Handler"), "sweep", "Reads rows", vpc=vpc)
+    handler_function(Construct(other, "Handler"), "sweep", "Reads rows")
     inside, outside = (Template.from_stack(one).find_resources("AWS::Lambda::Function") for one in (stack, other))
     assert inside.keys() == outside.keys()
 

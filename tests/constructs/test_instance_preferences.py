@@ -118,7 +118,7 @@ def test_degrees_must_fit_each_of_the_types() -> None:
             "'p4d.24xlarge'",
         ),
         (lambda: InstancePreference(P5, 0), "instance_count must be a whole number of at least 1", "got 0"),
-        (lambda: InstancePreference(P5, training_plan=""), "training_plan must be text, like 'arn:aws:sage", "got ''"),
+        (lambda: InstancePreference(P5, training_plan=""), "training_plan must be text", "got ''"),
         (
             lambda: DataParallelJob(EITHER, SmDdp(launch_by="torchrun")),
             "instance_type must list types on which the job is the same",

@@ -113,24 +113,19 @@ def test_a_grant_to_the_workflow_is_one_to_its_jobs() -> None:
     assert "bucket/labels/*" in json.dumps(policy)
 
 
-def test_a_grant_to_what_runs_workflows_is_one_to_its_state_machine() -> None:
+def test_a_grant_to_what_runs_workflows_is_one_to_the_jobs() -> None:
     stack = UserStack()
     workflow = stack.workflow(input_fields={"rate": NumberField(0, 1)})
+    rates, results = Grid({"rate": [0.1]}), stack.place("sweeps/")
     grantees = {
-        "PipelineStateMachineRole": TrainingPipeline(stack, "Pipeline", steps=[workflow]),
-        "SweepStateMachineRole": TrainingSweep(
-            stack,
-            "Sweep",
-            workflow=workflow,
-            over=Grid({"rate": [0.1]}),
-            results=stack.place("sweeps/"),
-            concurrency=1,
-        ),
+        "pipeline": TrainingPipeline(stack, "Pipeline", steps=[workflow]),
+        "sweep": TrainingSweep(stack, "Sweep", workflow=workflow, over=rates, results=results, concurrency=1),
     }
     for name, grantee in grantees.items():
         stack.bucket.grant_read(grantee, f"{name}/*")
-    for name in grantees:
-        assert f"bucket/{name}/*" in json.dumps(statements_of(stack.template(), name))
+    allowed = json.dumps(statements_of(stack.template(), "TrainingRole"))
+    assert "bucket/pipeline/*" in allowed
+    assert "bucket/sweep/*" in allowed
 
 
 def test_who_may_start_the_workflow_may_start_it() -> None:

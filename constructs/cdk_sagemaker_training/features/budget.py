@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from cdk_sagemaker_training.core.checks import seconds_of
 from cdk_sagemaker_training.core.tokens import is_unresolved
@@ -13,6 +13,7 @@ from cdk_sagemaker_training.jobs.instance_group import machines_of
 from cdk_sagemaker_training.lifecycle.attempt import Attempt, Seam
 from cdk_sagemaker_training.lifecycle.feature import Feature
 from cdk_sagemaker_training.lifecycle.states import DATA, fail, status_is
+from cdk_sagemaker_training.props.prop import LITERAL, Prop, kind
 from cdk_sagemaker_training.props.prop_types import check_fields
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ _BUDGET, _WARNED = f"{DATA}.Budget", f"{DATA}.Warned"
 _LEFT = f"{_BUDGET}.SecondsLeft"
 
 
+@kind("Budget(hours=48)")
 @dataclass(frozen=True)
 class Budget(Feature):
     """What all attempts of an execution may take together: hours for which jobs run, or dollars that they cost.
@@ -50,11 +52,11 @@ class Budget(Feature):
 
     prop: ClassVar[str] = "budget"
 
-    hours: float | None = None
-    dollars: float | None = None
-    prices: Mapping[str, float] | None = None
-    least: Duration | int = 600
-    nearly_used: float = 0.8
+    hours: Annotated[float | None, Prop(known=LITERAL, example="48")] = None
+    dollars: Annotated[float | None, Prop(known=LITERAL, example="500")] = None
+    prices: Annotated[Mapping[str, float] | None, Prop(known=LITERAL, example="{'ml.g5.xlarge': 1.41}")] = None
+    least: Annotated[Duration | int, Prop(known=LITERAL, example="600")] = 600
+    nearly_used: Annotated[float, LITERAL] = 0.8
 
     def __post_init__(self) -> None:
         check_fields(self)

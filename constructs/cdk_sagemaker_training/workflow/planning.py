@@ -23,8 +23,8 @@ from cdk_sagemaker_training.lifecycle.job_set import JobSet
 from cdk_sagemaker_training.lifecycle.plan import JobService, Plan
 from cdk_sagemaker_training.lifecycle.queued import QueuedJobs
 from cdk_sagemaker_training.lifecycle.time_limits import Runs, time_limits, time_out_advice
-from cdk_sagemaker_training.request.advice import short_time_advice
-from cdk_sagemaker_training.request.checkpoints import checkpoint_folder
+from cdk_sagemaker_training.request.data import checkpoint_folder
+from cdk_sagemaker_training.request.machine import short_time_advice
 from cdk_sagemaker_training.request.props import TrainingProps
 from cdk_sagemaker_training.resources.queue import QueueShare, TrainingQueue
 from cdk_sagemaker_training.resources.quota_share import QuotaShare

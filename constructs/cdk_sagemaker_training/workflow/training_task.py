@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Unpack, cast
+from typing import Annotated, Any, Unpack, cast
 
 import jsii
 from aws_cdk import aws_iam as iam
@@ -14,6 +14,7 @@ from constructs import Construct
 from cdk_sagemaker_training.lifecycle.direct import machine_policies
 from cdk_sagemaker_training.lifecycle.job_set import JobSet
 from cdk_sagemaker_training.props.jsonpath import expression
+from cdk_sagemaker_training.props.prop import IN_INPUT, Prop
 from cdk_sagemaker_training.props.prop_types import checked
 from cdk_sagemaker_training.request.props import TrainingProps, table
 from cdk_sagemaker_training.request.sync import check_sync_takes
@@ -60,7 +61,7 @@ class TrainingTask(tasks.CallAwsService):
         scope: Construct,
         id: str,
         *,
-        unique_by: str | None = None,
+        unique_by: Annotated[str | None, Prop(known=IN_INPUT, example="sfn.JsonPath.string_at('$.index')")] = None,
         **props: Unpack[TaskProps],
     ) -> None:
         """Create the state, and what its job needs.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
 import jsii
 from aws_cdk import Duration
@@ -27,6 +27,7 @@ from cdk_sagemaker_training.lifecycle.job_set import JobSet
 from cdk_sagemaker_training.lifecycle.polling import Poller
 from cdk_sagemaker_training.lifecycle.state_machines import default_logs, make_state_machine, suppress_findings
 from cdk_sagemaker_training.lifecycle.stopping import Stopper
+from cdk_sagemaker_training.props.prop import IN_INPUT, Known, Prop
 from cdk_sagemaker_training.props.prop_types import checked
 from cdk_sagemaker_training.request.props import TrainingProps, check_props
 from cdk_sagemaker_training.resources.queue import QueueShare, TrainingQueue
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
     # Not needed to run, and takes as long to import as making a workflow or more.
     from aws_cdk import aws_cloudwatch as cloudwatch
     from aws_cdk import aws_sns as sns
+
+_TIMEOUT = Known("deployment", "since a state machine has one number for all executions")
+_STATES = Known("synth", "since the states follow from it")
 
 
 @jsii.implements(iam.IGrantable)
@@ -77,20 +81,20 @@ class TrainingWorkflow(WorkflowMetrics, Construct):
         scope: Construct,
         id: str,
         *,
-        resume_from: str | None = None,
-        integration: Integration | None = None,
-        retries: Mapping[Cause, Retry] | int | None = None,
-        alternatives: Sequence[TrainingJob | Alternative] = (),
-        budget: Budget | None = None,
-        stop_when: Sequence[StopRule] = (),
+        resume_from: Annotated[str | None, Prop(known=IN_INPUT, example="'monday'")] = None,
+        integration: Annotated[Integration | None, Prop(known=_STATES, example="'poll'")] = None,
+        retries: Annotated[Mapping[Cause, Retry] | int | None, Prop(known=_STATES, example="2")] = None,
+        alternatives: Annotated[Sequence[TrainingJob | Alternative], _STATES] = (),
+        budget: Annotated[Budget | None, _STATES] = None,
+        stop_when: Annotated[Sequence[StopRule], _STATES] = (),
         notify: Sequence[sns.ITopic] = (),
-        waiting_longer_than: Duration | int | None = None,
-        job_metrics: bool = False,
-        queue: TrainingQueue | QueueShare | None = None,
-        input_fields: Mapping[str, InputField] | None = None,
-        missing_model: MissingModel = "warn",
+        waiting_longer_than: Annotated[Duration | int | None, Prop(known=_STATES, example="Duration.hours(2)")] = None,
+        job_metrics: Annotated[bool, _STATES] = False,
+        queue: Annotated[TrainingQueue | QueueShare | None, _STATES] = None,
+        input_fields: Annotated[Mapping[str, InputField] | None, _STATES] = None,
+        missing_model: Annotated[MissingModel, _STATES] = "warn",
         features: Sequence[Feature] = (),
-        timeout: Duration | int | None = None,
+        timeout: Annotated[Duration | int | None, Prop(known=_TIMEOUT, example="Duration.days(2)")] = None,
         logs: sfn.LogOptions | None = None,
         retain_jobs: bool = False,
         **props: Unpack[TrainingProps],
