@@ -37,7 +37,7 @@ from cdk_sagemaker_training import (
     TrainingRole,
 )
 from cdk_sagemaker_training.resources.handler_function import handler_function
-from cdk_sagemaker_training.resources.network import network_of
+from cdk_sagemaker_training.resources.networking.network import network_of
 
 QUEUE_ARN = "arn:aws:batch:eu-west-1:210987654321:job-queue/jobs"
 ROLE_ARN = "arn:aws:iam::210987654321:role/training"

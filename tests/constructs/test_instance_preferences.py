@@ -25,7 +25,7 @@ from cdk_sagemaker_training import (
     TorchXla,
     UltraServers,
 )
-from cdk_sagemaker_training.resources.addresses import check_addresses
+from cdk_sagemaker_training.resources.networking.addresses import check_addresses
 
 P5, P4D, G5 = "ml.p5.48xlarge", "ml.p4d.24xlarge", "ml.g5.12xlarge"
 EITHER = InstanceGroup([P5, P4D], 2)

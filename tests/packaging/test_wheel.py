@@ -87,6 +87,7 @@ def test_the_wheel_of_the_constructs_holds_their_data_and_the_training_code(whee
     names = contents(wheels.constructs)
     assert {
         "cdk_sagemaker_training/__init__.py",
+        "cdk_sagemaker_training/__init__.pyi",
         "cdk_sagemaker_training/py.typed",
         "cdk_sagemaker_training/facts/containers.json",
         "cdk_sagemaker_training/request/regions.json",

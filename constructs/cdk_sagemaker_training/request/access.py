@@ -22,7 +22,7 @@ from cdk_sagemaker_training.request.machine import instance_count
 if TYPE_CHECKING:
     from aws_cdk import aws_iam as iam
 
-    from cdk_sagemaker_training.resources.network import TrainingNetwork
+    from cdk_sagemaker_training.resources.networking.network import TrainingNetwork
     from cdk_sagemaker_training.resources.role import TrainingRole
 
 # The key of the tag that identifies the execution of a job; the value is the execution's ARN.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from aws_cdk import aws_kms as kms
 
     from cdk_sagemaker_training.data.s3 import S3Prefix
-    from cdk_sagemaker_training.resources.network import TrainingNetwork
+    from cdk_sagemaker_training.resources.networking.network import TrainingNetwork
 
 _THROUGHPUTS = (125, 250, 500, 1_000)  # MB/s for each TiB, PerUnitStorageThroughput of PERSISTENT_2
 

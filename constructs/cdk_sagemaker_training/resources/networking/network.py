@@ -13,10 +13,10 @@ from constructs import Construct
 from cdk_sagemaker_training.core.nag import Reasons, acknowledge, compliance_reasons
 from cdk_sagemaker_training.props.prop import Known, Prop
 from cdk_sagemaker_training.props.prop_types import checked
-from cdk_sagemaker_training.resources.addresses import check_addresses, check_cidr, known_cidrs
-from cdk_sagemaker_training.resources.endpoints import add_interface_endpoint
+from cdk_sagemaker_training.resources.networking.addresses import check_addresses, check_cidr, known_cidrs
+from cdk_sagemaker_training.resources.networking.endpoints import add_interface_endpoint
+from cdk_sagemaker_training.resources.networking.private_vpc import check_zones, private_vpc
 from cdk_sagemaker_training.resources.owners import check_owner, owner_of
-from cdk_sagemaker_training.resources.private_vpc import check_zones, private_vpc
 
 _REASONS: Reasons = compliance_reasons(
     {
@@ -247,8 +247,8 @@ class TrainingNetwork(Construct):
         is in at most two of the network's zones; hosts in other zones can reach it for another 0.01 USD per GB in each direction.
 
         Args:
-            service: The service's name, like ``"sts"``: a key of ``cdk_sagemaker_training.resources.endpoints.PURPOSES``, which
-                has the purpose of each.
+            service: The service's name, like ``"sts"``: a key of ``PURPOSES`` of `networking/endpoints.py`, which has the
+                purpose of each.
 
         Returns:
             The endpoint.
