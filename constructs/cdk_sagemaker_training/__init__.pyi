@@ -212,6 +212,7 @@ from cdk_sagemaker_training.resources.queue import (
 )
 from cdk_sagemaker_training.resources.quota_share import QuotaShare as QuotaShare
 from cdk_sagemaker_training.resources.role import TrainingRole as TrainingRole
+from cdk_sagemaker_training.workflow.imported_workflow import ITrainingWorkflow as ITrainingWorkflow
 from cdk_sagemaker_training.workflow.training_task import TrainingTask as TrainingTask
 from cdk_sagemaker_training.workflow.training_workflow import TrainingWorkflow as TrainingWorkflow
 

@@ -29,6 +29,7 @@ from cdk_sagemaker_training.props.prop import declared, options_of
 from cdk_sagemaker_training.props.prop_types import annotations_of
 
 STACK = Stack()
+MACHINE_ARN = "arn:aws:states:us-east-1:123456789012:stateMachine:training"
 QUEUE_ARN = "arn:aws:batch:us-east-1:123456789012:job-queue/jobs"
 QUEUE = TrainingQueue(STACK, "Queue", capacity=8, shares={"vision": 2, "speech": 1})
 PLACE = S3Prefix(STACK.bucket, "some/")
@@ -114,6 +115,8 @@ NEEDED: dict[str, dict[str, Any]] = {
     "TrainingStep": {**SCOPED, "workflow": MEASURED},
     "TrainingTask": {**SCOPED, **WORKFLOW},
     "TrainingWorkflow": {**SCOPED, **WORKFLOW},
+    "TrainingWorkflow.from_state_machine_arn": {**SCOPED, "state_machine_arn": MACHINE_ARN},
+    "TrainingWorkflow.from_training_workflow_attributes": {**SCOPED, "state_machine_arn": MACHINE_ARN},
     "UltraServers": {"counts": [1]},
     "WarmPool": {"keep_alive": 600},
     "efa_environment": {"instance_type": "ml.p4d.24xlarge"},
@@ -127,6 +130,7 @@ WITHOUT = {
     "Compiler",
     "Feature",
     "ITrainingQueue",
+    "ITrainingWorkflow",
     "Launcher",
     "Parallelism",
     "Seam",

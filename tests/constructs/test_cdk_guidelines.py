@@ -21,6 +21,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_s3 as s3
+from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk.assertions import Match, Template
 from constructs import Construct
 from stacks import UserStack, message_of
@@ -30,15 +31,20 @@ from cdk_sagemaker_training import (
     DataParallelJob,
     InstanceGroup,
     ITrainingQueue,
+    ITrainingWorkflow,
     QuotaShare,
     TrainingImage,
     TrainingNetwork,
     TrainingQueue,
     TrainingRole,
+    TrainingTask,
+    TrainingWorkflow,
+    unlisted,
 )
 from cdk_sagemaker_training.resources.handler_function import handler_function
 from cdk_sagemaker_training.resources.networking.network import network_of
 
+MACHINE_ARN = "arn:aws:states:eu-west-1:210987654321:stateMachine:training"
 QUEUE_ARN = "arn:aws:batch:eu-west-1:210987654321:job-queue/jobs"
 ROLE_ARN = "arn:aws:iam::210987654321:role/training"
 
@@ -205,7 +211,14 @@ def test_each_grant_method_returns_a_grant(stack: cdk.Stack, vpc: ec2.Vpc) -> No
 
 def test_every_grant_method_of_the_resources_declares_a_grant() -> None:
     """Grants: the signature is "grantXxx(grantee: iam.IGrantable): iam.Grant"."""
-    constructs = [TrainingImage, TrainingNetwork, TrainingQueue, TrainingRole, library.LustreFileSystem]
+    constructs = [
+        TrainingImage,
+        TrainingNetwork,
+        TrainingQueue,
+        TrainingRole,
+        TrainingWorkflow,
+        library.LustreFileSystem,
+    ]
     found = {
         f"{one.__name__}.{name}": inspect.signature(method).return_annotation
         for one in constructs
@@ -283,7 +296,7 @@ def test_an_image_is_made_in_no_other_way(stack: cdk.Stack, context: Path) -> No
 
 def test_the_methods_of_an_image_begin_with_scope_and_id() -> None:
     """Imports: "First argument must be scope of type Construct. Second argument is a string"."""
-    for construct in (TrainingImage, TrainingNetwork, TrainingQueue, TrainingRole):
+    for construct in (TrainingImage, TrainingNetwork, TrainingQueue, TrainingRole, TrainingWorkflow):
         methods = [name for name in vars(construct) if name.startswith("from_")]
         assert methods
         for name in methods:
@@ -467,3 +480,306 @@ def test_a_tag_of_the_stack_is_on_the_workflows_function() -> None:
     cdk.Tags.of(stack).add("team", "vision")
     [function] = of_type(stack, "AWS::Lambda::Function")
     assert {"Key": "team", "Value": "vision"} in function["Properties"]["Tags"]
+
+
+def test_a_workflow_is_a_resource_with_an_environment_and_the_state_machine_as_its_default_child() -> None:
+    """Construct Class: "Classes which represent AWS resources ... must extend the cdk.Resource class"."""
+    stack = UserStack()
+    workflow = stack.workflow()
+    assert isinstance(workflow, cdk.Resource)
+    assert isinstance(workflow.node.default_child, sfn.CfnStateMachine)
+    assert workflow.stack is stack
+    assert (workflow.env.account, workflow.env.region) == ("123456789012", "us-east-1")
+
+
+def test_a_removal_policy_is_applied_to_the_state_machine() -> None:
+    """State: "Removal policy is applied at the CFN resource level"."""
+    stack = UserStack()
+    stack.workflow().apply_removal_policy(cdk.RemovalPolicy.RETAIN)
+    machines = Template.from_stack(stack).find_resources("AWS::StepFunctions::StateMachine")
+    policies = {name.rstrip("0123456789ABCDEF"): one.get("DeletionPolicy") for name, one in machines.items()}
+    assert policies["TrainingStateMachine"] == "Retain"
+
+
+def test_a_workflow_of_another_stack_is_referred_to_by_its_arn(stack: cdk.Stack) -> None:
+    """Imports: "If a resource has an ARN attribute, it should implement at least a fromFooArn import method"."""
+    workflow = TrainingWorkflow.from_state_machine_arn(stack, "Training", MACHINE_ARN)
+    assert workflow.state_machine.state_machine_arn == MACHINE_ARN
+    assert (workflow.env.account, workflow.env.region) == ("210987654321", "eu-west-1")
+    assert not Template.from_stack(stack).to_json().get("Resources")
+
+
+def test_an_arn_that_names_no_state_machine_is_refused(stack: cdk.Stack) -> None:
+    """Imports: methods that "expect to be able to parse their input ... must verify that the input"."""
+    activity = "arn:aws:states:us-east-1:123456789012:activity:training"
+    assert message_of(lambda: TrainingWorkflow.from_state_machine_arn(stack, "Training", activity)) == (
+        "state_machine_arn must be the ARN of a state machine, like "
+        f"'arn:aws:states:us-east-1:123456789012:stateMachine:training', got {activity!r}"
+    )
+    token = cdk.Fn.import_value("TrainingArn")
+    assert TrainingWorkflow.from_state_machine_arn(stack, "Imported", token).state_machine.state_machine_arn == token
+
+
+def test_workflows_of_the_app_and_others_have_one_interface() -> None:
+    """Owned vs. Unowned Constructs: "all constructs ... should always have a corresponding construct interface"."""
+    stack = UserStack()
+    owned: ITrainingWorkflow = stack.workflow()
+    other: ITrainingWorkflow = TrainingWorkflow.from_state_machine_arn(stack, "Other", MACHINE_ARN)
+    for workflow in (owned, other):
+        assert isinstance(workflow, ITrainingWorkflow)
+    assert not isinstance(owned.state_machine, ITrainingWorkflow)
+
+
+@pytest.mark.parametrize(
+    ("method", "actions", "allowed"),
+    [
+        ("grant", ("states:ListExecutions",), "states:ListExecutions"),
+        ("grant_execution", ("states:StopExecution",), "states:StopExecution"),
+        ("grant_read", (), "states:DescribeExecution"),
+        ("grant_redrive_execution", (), "states:RedriveExecution"),
+        ("grant_start_execution", (), "states:StartExecution"),
+    ],
+)
+def test_actions_on_a_workflow_are_granted_to_a_principal(method: str, actions: tuple[str, ...], allowed: str) -> None:
+    """Grants: "All constructs that represent AWS resources must have at least one grant method called “grant”"."""
+    stack = UserStack()
+    workflows = [stack.workflow(), TrainingWorkflow.from_state_machine_arn(stack, "Other", MACHINE_ARN)]
+    for number, workflow in enumerate(workflows):
+        user = iam.User(stack, f"User{number}")
+        grant = getattr(workflow, method)(user, *actions)
+        assert isinstance(grant, iam.Grant)
+        assert grant.success
+    policies = [json.dumps(one) for one in of_type(stack, "AWS::IAM::Policy") if "Users" in one["Properties"]]
+    assert [allowed in policy for policy in policies] == [True, True]
+
+
+def test_what_is_granted_to_a_workflow_of_another_stack_is_granted_to_its_jobs_if_their_role_is_known(
+    stack: cdk.Stack,
+) -> None:
+    """Roles: grantPrincipal "must be set to the role if available"."""
+    bucket = s3.Bucket(stack, "Data")
+    role = iam.Role.from_role_arn(stack, "JobsRole", "arn:aws:iam::123456789012:role/training")
+    known = TrainingWorkflow.from_training_workflow_attributes(stack, "Known", state_machine_arn=MACHINE_ARN, role=role)
+    unknown = TrainingWorkflow.from_state_machine_arn(stack, "Unknown", MACHINE_ARN)
+    assert bucket.grant_read(known).success
+    [policy] = of_type(stack, "AWS::IAM::Policy")
+    assert policy["Properties"]["Roles"] == ["training"]
+    with pytest.raises(RuntimeError, match="policy fragment of Stack/Unknown, resource imported without a role"):
+        bucket.grant_read(unknown)
+
+
+def test_a_workflow_of_another_stack_has_the_metrics_of_its_executions_and_of_its_jobs(stack: cdk.Stack) -> None:
+    """Metrics: "Almost all AWS resources emit CloudWatch metrics", each by a method with the prefix metric."""
+    counted = TrainingWorkflow.from_training_workflow_attributes(
+        stack, "Counted", state_machine_arn=MACHINE_ARN, job_metrics=True
+    )
+    for metric in (counted.metric("ExecutionsFailed"), counted.metric_failed(), counted.metric_training_time()):
+        assert metric.dimensions == {"StateMachineArn": MACHINE_ARN}
+    uncounted = TrainingWorkflow.from_state_machine_arn(stack, "Uncounted", MACHINE_ARN)
+    assert message_of(uncounted.metric_training_time).startswith("job_metrics must be True for the metric TrainingTime")
+
+
+def test_a_workflow_of_another_stack_is_a_state_of_a_machine(stack: cdk.Stack) -> None:
+    """Owned vs. Unowned Constructs: an unowned one has what its interface has."""
+    task = TrainingWorkflow.from_state_machine_arn(stack, "Training", MACHINE_ARN).as_task(stack, "Train")
+    sfn.StateMachine(stack, "Machine", definition_body=sfn.DefinitionBody.from_chainable(task))
+    [machine] = of_type(stack, "AWS::StepFunctions::StateMachine")
+    assert MACHINE_ARN in json.dumps(machine)
+    assert "startExecution.sync:2" in json.dumps(machine)
+
+
+def made_by(kind: str, stack: UserStack, **props: Any) -> TrainingWorkflow | TrainingTask:
+    """A workflow or a task of a user's stack, the task in a machine of its own."""
+    if kind == "workflow":
+        return stack.workflow("Training", **props)
+    task = stack.task("Training", **props)
+    stack.machine_of(task)
+    return task
+
+
+BOTH = pytest.mark.parametrize("kind", ["workflow", "task"])
+
+
+@BOTH
+def test_the_jobs_of_a_workflow_and_of_a_task_run_in_a_vpc(kind: str) -> None:
+    """VPC: "Props of such constructs should include ... vpc: ec2.IVpc", and subnets that are selected in it."""
+    stack = UserStack()
+    vpc = ec2.Vpc(stack, "Vpc", max_azs=2)
+    group = ec2.SecurityGroup(stack, "Group", vpc=vpc)
+    public = ec2.SubnetSelection(subnet_type=ec2.SubnetType.PUBLIC)
+    made = made_by(kind, stack, vpc=vpc, vpc_subnets=public, security_groups=[group])
+    network = made.network
+    assert network is not None
+    assert network.node.path == "Stack/Training/Network"
+    assert network.subnets.subnet_ids == [subnet.subnet_id for subnet in vpc.public_subnets]
+    config = stack.request()["VpcConfig"]
+    assert len(config["Subnets"]) == 2
+    assert len(config["SecurityGroupIds"]) == 1
+    assert "ec2:CreateNetworkInterface" in json.dumps(stack.statements("TrainingRole"))
+
+
+@BOTH
+def test_the_jobs_of_a_workflow_and_of_a_task_are_in_the_private_subnets_by_default(kind: str) -> None:
+    """VPC: "the preferred default behavior is to place the resource in all private subnets"."""
+    stack = UserStack()
+    vpc = ec2.Vpc(stack, "Vpc", max_azs=2)
+    network = made_by(kind, stack, vpc=vpc).network
+    assert network is not None
+    assert network.subnets.subnet_ids == [subnet.subnet_id for subnet in vpc.private_subnets]
+
+
+@BOTH
+def test_a_network_beside_a_vpc_of_a_workflow_or_a_task_is_refused(kind: str) -> None:
+    """Errors, Throwing exceptions: "Validate input as early as it is passed into your code"."""
+    stack = UserStack()
+    vpc = ec2.Vpc(stack, "Vpc", max_azs=2)
+    network = TrainingNetwork(stack, "Network", vpc=vpc)
+    assert message_of(lambda: made_by(kind, stack, network=network, vpc=vpc)) == (
+        "vpc must be left out with network, like vpc=None, got 'Stack/Vpc'"
+    )
+    group = ec2.SecurityGroup(stack, "Group", vpc=vpc)
+    alone = message_of(lambda: stack.workflow("Other", security_groups=[group]))
+    assert alone.startswith("security_groups must be left out without vpc, like security_groups=None, got ")
+
+
+GROUP_ARN = "arn:aws:sagemaker:us-east-1:123456789012:model-package-group/digits"
+OVERRIDES: dict[str, dict[str, Any]] = {
+    "path": {"ModelPackageConfig.ModelPackageGroupArn": GROUP_ARN},
+    "structure": {"ModelPackageConfig": {"ModelPackageGroupArn": GROUP_ARN}},
+}
+
+
+@pytest.mark.parametrize("form", OVERRIDES)
+def test_a_member_of_the_api_that_is_no_prop_is_in_the_request(form: str) -> None:
+    """Raw Overrides: "use the raw override methods" for what an L2 does not have, by the path in the API's own words."""
+    stack = UserStack()
+    stack.workflow(request_overrides=OVERRIDES[form])
+    assert stack.request()["ModelPackageConfig"] == {"ModelPackageGroupArn": GROUP_ARN}
+
+
+def test_an_override_is_beside_what_props_set_in_its_structure() -> None:
+    """Raw Overrides: as ``addPropertyOverride``, which leaves the other properties."""
+    stack = UserStack()
+    stack.workflow(request_overrides={unlisted("StoppingCondition.MaxIdleTimeInSeconds"): 60})
+    assert stack.request()["StoppingCondition"] == {"MaxRuntimeInSeconds": 86_400, "MaxIdleTimeInSeconds": 60}
+    assert stack.warned() == ["unlisted"]
+
+
+def test_an_override_may_come_from_an_executions_input() -> None:
+    """Props, Types: tokens are values as any other."""
+    stack = UserStack()
+    overrides = {"ModelPackageConfig.ModelPackageGroupArn": sfn.JsonPath.string_at("$.group")}
+    stack.workflow(request_overrides=overrides)
+    assert stack.request()["ModelPackageConfig"] == {"ModelPackageGroupArn.$": "$.group"}
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "prop"),
+    [
+        ("Environment.LOG", "debug", "environment"),
+        ("RoleArn", "arn", "role"),
+        ("StoppingCondition.MaxRuntimeInSeconds", 5, "max_runtime"),
+        ("StoppingCondition", 5, "max_pending"),
+        ("InputDataConfig.Other", 5, "channels"),
+        ("ExperimentConfig.RunName", "a", "experiment"),
+    ],
+)
+def test_an_override_of_what_a_prop_sets_is_refused_and_the_prop_named(path: str, value: Any, prop: str) -> None:
+    """Errors, Error messages: "phrase the message in terms of the API the user interacted with"."""
+    assert message_of(lambda: UserStack().workflow(request_overrides={path: value})) == (
+        "request_overrides must have members that no prop sets, like {'ModelPackageConfig.ModelPackageGroupArn': "
+        f"'arn:aws:sagemaker:...'}}, got {path!r}, which the prop {prop} sets"
+    )
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({"ModelPackageConfig.ModelPackageGroupArn": None}, "] must have a value, like"),
+        ({"ModelPackageConfig.ModelPackageGroupArn": 5}, "(ModelPackageConfig.ModelPackageGroupArn) must be a string, got 5"),
+        ({"ModelPackageConfig": {"SourceModelPackageArn": GROUP_ARN}}, " (ModelPackageConfig.ModelPackageGroupArn) must be set"),
+        ({"StoppingCondition.MaxIdleTimeInSeconds": 5}, "(StoppingCondition.MaxIdleTimeInSeconds) must be one of MaxRuntime"),
+        ({"Debug Level": 5}, " must be by the paths of members, like {'ModelPackageConfig.ModelPackageGroupArn': 'arn:"),
+        ({**OVERRIDES["path"], **OVERRIDES["structure"]}, " must set each member once, like {'ModelPackageConfig."),
+    ],
+)  # fmt: skip
+def test_an_override_that_the_service_does_not_take_is_refused(overrides: dict[str, Any], message: str) -> None:
+    """Errors, Throwing exceptions: "Validate input as early as it is passed into your code"."""
+    refused = message_of(lambda: UserStack().workflow(request_overrides=overrides))
+    assert refused.startswith("request_overrides")
+    assert message in refused
+
+
+def test_a_task_has_overrides_that_its_integration_is_known_to_take() -> None:
+    """Errors, Throwing exceptions: "Validate input as early as it is passed into your code"."""
+    refused = message_of(lambda: UserStack().task(request_overrides=OVERRIDES["path"]))
+    assert refused.startswith("ModelPackageConfig must be what `sagemaker:createTrainingJob.sync` is known to take")
+
+
+@BOTH
+def test_a_tag_of_the_stack_is_on_the_training_jobs_of_a_workflow_and_of_a_task(kind: str) -> None:
+    """Tags: "seamlessly tag all resources within a subtree"."""
+    stack = UserStack()
+    made = made_by(kind, stack, tags={"team": "vision"})
+    cdk.Tags.of(stack).add("cost-centre", "42")
+    cdk.Tags.of(stack).add("team", "of the stack")
+    cdk.Tags.of(made).add("stage", "test")
+    assert stack.request()["Tags"] == [
+        {"Key": "team", "Value": "vision"},
+        {"Key": "StepFunctionsExecution", "Value.$": "$$.Execution.Id"},
+        {"Key": "cost-centre", "Value": "42"},
+        {"Key": "stage", "Value": "test"},
+    ]
+
+
+def test_the_resources_of_a_workflow_have_the_tags_of_the_stack_too() -> None:
+    """Tags: "seamlessly tag all resources within a subtree"."""
+    stack = UserStack()
+    stack.workflow()
+    cdk.Tags.of(stack).add("cost-centre", "42")
+    for kind in ("AWS::StepFunctions::StateMachine", "AWS::IAM::Role", "AWS::Logs::LogGroup", "AWS::Lambda::Function"):
+        resources = of_type(stack, kind)
+        assert resources
+        for resource in resources:
+            assert {"Key": "cost-centre", "Value": "42"} in resource["Properties"]["Tags"]
+
+
+def test_a_tag_of_the_stack_is_on_jobs_that_wait_in_a_queue() -> None:
+    """Tags: "seamlessly tag all resources within a subtree"."""
+    stack = UserStack()
+    stack.workflow(queue=TrainingQueue(stack, "Queue", capacity=8), tags={"team": "vision"})
+    cdk.Tags.of(stack).add("cost-centre", "42")
+    [submit] = [
+        machine["States"]["Create"]["Parameters"]
+        for machine in stack.machines().values()
+        if "Create" in machine["States"]
+    ]
+    assert submit["Tags"] == {
+        "team": "vision",
+        "StepFunctionsExecution.$": "$$.Execution.Id",
+        "cost-centre": "42",
+    }
+
+
+@BOTH
+def test_a_tag_that_sagemaker_would_refuse_is_an_error_at_synthesis(kind: str) -> None:
+    """Errors, Throwing exceptions: what is known after construction alone is checked by validations at synthesis."""
+    stack = UserStack()
+    made_by(kind, stack)
+    cdk.Tags.of(stack).add("cost*centre", "42")
+    with pytest.raises(RuntimeError, match=r"tags of a scope must have names of .*, got 'cost\*centre'"):
+        stack.template()
+
+
+def test_alternatives_and_the_jobs_of_a_kind_with_several_have_the_tags_of_the_stack() -> None:
+    """Tags: "seamlessly tag all resources within a subtree"."""
+    stack = UserStack()
+    stack.workflow(alternatives=[DataParallelJob(InstanceGroup("ml.g5.2xlarge"))])
+    cdk.Tags.of(stack).add("cost-centre", "42")
+    requests = [
+        state["Parameters"]
+        for machine in stack.machines().values()
+        for state in machine["States"].values()
+        if state.get("Resource", "").endswith("createTrainingJob.sync")
+    ]
+    assert [{"Key": "cost-centre", "Value": "42"} in request["Tags"] for request in requests] == [True, True]

@@ -33,6 +33,7 @@ def test_the_public_names_are_these() -> None:
         "Grid",
         "HeterogeneousJob",
         "ITrainingQueue",
+        "ITrainingWorkflow",
         "InstanceGroup",
         "InstancePreference",
         "JobRequest",

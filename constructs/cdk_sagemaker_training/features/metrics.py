@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from aws_cdk import aws_cloudwatch as cloudwatch
 
     from cdk_sagemaker_training.lifecycle.plan import Plan
-    from cdk_sagemaker_training.lifecycle.stopping import Stopper
 
 NAMESPACE = "cdk-sagemaker-training"
 TRAINING_TIME, BILLABLE_TIME = "TrainingTime", "BillableTime"
@@ -76,14 +75,12 @@ def _put(partition: str, following: str, *data: Mapping[str, Any]) -> dict[str, 
 
 
 class WorkflowMetrics(StateMachineBase):
-    """Methods of a workflow, beside those of its executions; all but the last need ``job_metrics=True``.
+    """Metrics of a workflow's jobs, beside those of its executions; they need ``job_metrics=True``.
 
     Attributes:
-        stopper: What stops jobs of executions that ended before them.
         job_metrics: Whether the state machine puts metrics of its jobs.
     """
 
-    stopper: Stopper
     job_metrics: bool
 
     def metric_failed_attempts(
@@ -135,14 +132,6 @@ class WorkflowMetrics(StateMachineBase):
             ValueError: The workflow has no ``job_metrics``.
         """
         return self._of_jobs(BUDGETS_NEARLY_USED, "Sum", options)
-
-    def metric_stopper_failed(self, **options: Any) -> cloudwatch.Metric:
-        """How often a job whose execution had ended could not be stopped for an hour; ``alarms`` has an alarm of it.
-
-        Args:
-            options: Those of ``metric``.
-        """
-        return self.stopper.state_machine.metric_failed(**options)
 
     def _of_jobs(
         self, name: str, statistic: str, options: dict[str, Any], dimensions: dict[str, str] | None = None

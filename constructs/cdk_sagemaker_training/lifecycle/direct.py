@@ -97,7 +97,7 @@ class DirectJobs:
         create = {
             "Type": "Task",
             "Resource": f"arn:{attempt.partition}:states:::aws-sdk:sagemaker:createTrainingJob",
-            "Parameters": request,
+            "Parameters": {**request, "Tags": attempt.plan.jobs.tags.listed(request["Tags"])},
             "ResultPath": f"{DATA}.Created",
             "Retry": [retry(5)],
             "Catch": [catch("Find")],

@@ -11,11 +11,12 @@ from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from cdk_sagemaker_training.core.checks import seconds_of
+from cdk_sagemaker_training.core.job_names import default_prefix, reserve_prefix
 from cdk_sagemaker_training.data.s3 import S3Prefix
+from cdk_sagemaker_training.facts.instance_types import is_newer
 from cdk_sagemaker_training.jobs.advice import unlisted_advice
 from cdk_sagemaker_training.jobs.kinds import Advice, JobRequest
 from cdk_sagemaker_training.lifecycle.grants import grant_channels, grant_members
-from cdk_sagemaker_training.lifecycle.job_names import default_prefix, reserve_prefix
 from cdk_sagemaker_training.props.jsonpath import path, quoted, render
 from cdk_sagemaker_training.request.access import EXECUTION_TAG, check_job_name_prefix
 from cdk_sagemaker_training.request.context import CodeLocation, JobContext, RequestContext
@@ -28,9 +29,11 @@ from cdk_sagemaker_training.request.machine import (
     warm_pool_advice,
     warm_pool_key,
 )
+from cdk_sagemaker_training.request.overrides import overridden
 from cdk_sagemaker_training.request.props import TrainingProps, check_props, prop_names
 from cdk_sagemaker_training.request.regions import check_regions, region_advice
 from cdk_sagemaker_training.resources.code_asset import code_asset
+from cdk_sagemaker_training.resources.job_tags import JobTags
 from cdk_sagemaker_training.resources.role import TrainingRole
 
 
@@ -50,9 +53,16 @@ class JobSet:
         role: The jobs' role.
         job_arns: The ARNs of the jobs, with a wildcard after their prefix.
         job_requests: The requests of the job, in the order in which they run.
+        tags: The tags that jobs get from the scopes around the construct.
     """
 
-    def __init__(self, scope: Construct, props: TrainingProps, alternatives: Sequence[TrainingProps] = ()) -> None:
+    def __init__(
+        self,
+        scope: Construct,
+        props: TrainingProps,
+        alternatives: Sequence[TrainingProps] = (),
+        overrides: Mapping[str, Any] | None = None,
+    ) -> None:
         """Check the props, make the role and grant it what the jobs need.
 
         Args:
@@ -60,6 +70,7 @@ class JobSet:
             props: Its props of the job.
             alternatives: The props of jobs that run in its place; they differ in ``job``, ``image``, ``hyperparameters`` and
                 ``environment`` only, and each makes one request.
+            overrides: Members of all requests that are no props, by their paths.
 
         Raises:
             TypeError: For a prop that is not there, and for one that is missing.
@@ -86,6 +97,8 @@ class JobSet:
         self.job_requests = tuple(props["job"].requests())
         _check_suffixes(self.job_requests)
         self._scope, self._props, self._advised = scope, props, set[Advice]()
+        self._overrides = overrides or {}
+        self.tags = JobTags(scope)
         self._all = [(props, self.job_requests), *((one, tuple(one["job"].requests())) for one in alternatives)]
         for own, requests in self._all:
             check_regions(self.stack, own)
@@ -134,8 +147,9 @@ class JobSet:
                 code=self._code,
             )
         )
-        self.advise(unlisted_advice([request, props["image"].base]))
-        rendered = render(request)
+        newer = frozenset(filter(is_newer, instance_types(job_request)))
+        self.advise(unlisted_advice([request, props["image"].base, self._overrides]))
+        rendered = render(overridden(request, self._overrides, newer))
         if props.get("warm_pool") is not None:
             self.advise(warm_pool_advice(warm_pool_key(rendered), prop_names()))
         return rendered

@@ -11,7 +11,7 @@ of its training job (the guide's example of the event "Batch Service Job Preempt
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -121,12 +121,12 @@ class QueuedJobs:
             {"Variable": f"{_JOB}.IsTerminated", "IsPresent": True},
             {"Variable": f"{_JOB}.IsTerminated", "BooleanEquals": True},
         ]
-        [request] = attempt.requests
+        [request], jobs = attempt.requests, attempt.plan.jobs
         attempt.starts(Seam.CREATE, "Payload")
         # There is no job to stop where none was submitted.
         attempt.starts(Seam.REFUSED, "Error")
         attempt.states |= {
-            **submitting_states(request, self.submission, attempt.plan.jobs.prefix, attempt.partition),
+            **submitting_states(request, self.submission, jobs.prefix, attempt.partition, jobs.tags.mapped),
             "Describe": _called(
                 attempt.partition, "describeServiceJob", {"JobId.$": self.job_id}, "Service", "IsQueued", "Stop"
             ),
@@ -236,7 +236,13 @@ class QueuedJobs:
         yield iam.PolicyStatement(actions=["batch:ListServiceJobs"], resources=["*"])
 
 
-def submitting_states(request: Mapping[str, Any], to: Submission, prefix: str, partition: str) -> dict[str, Any]:
+def submitting_states(
+    request: Mapping[str, Any],
+    to: Submission,
+    prefix: str,
+    partition: str,
+    tags: Callable[[Mapping[str, Any]], Any] = dict,
+) -> dict[str, Any]:
     """Return the states from `Payload` that submit a job, or find the one that was submitted.
 
     Args:
@@ -244,6 +250,7 @@ def submitting_states(request: Mapping[str, Any], to: Submission, prefix: str, p
         to: Where the job waits.
         prefix: How the jobs' names begin.
         partition: Partition of ARNs.
+        tags: Returns the member Tags for the tags of the request. Default: these alone.
     """
     payload = {name: value for name, value in request.items() if name not in ("TrainingJobName.$", "Tags")}
     found = f"{DATA}.Found.JobSummaryList[0]"
@@ -256,7 +263,7 @@ def submitting_states(request: Mapping[str, Any], to: Submission, prefix: str, p
         "ServiceJobType": "SAGEMAKER_TRAINING",
         "ServiceRequestPayload.$": f"States.JsonToString({DATA}.Request)",
         # As SageMaker's SDK has a job's tags (aws_batch/batch_api_helper.py): those of the service job.
-        "Tags": _tags(request),
+        "Tags": tags(_tags(request)),
         "ClientToken.$": f"{DATA}.JobName",
     }
     names = [{"Name": "JOB_NAME", "Values.$": f"States.Array({DATA}.JobName)"}]

@@ -1,4 +1,4 @@
-"""What constructs with a state machine have alike: its grants, and the metrics of its executions."""
+"""What constructs with a state machine have alike: its grants, the metrics of its executions, and a state that starts one."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import jsii
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_stepfunctions as sfn
+from constructs import Construct
 
 if TYPE_CHECKING:
     # Takes long to import.
@@ -24,7 +25,7 @@ class StateMachineBase:
         state_machine: The state machine.
     """
 
-    state_machine: sfn.StateMachine
+    state_machine: sfn.IStateMachine
 
     @property
     @jsii.member(jsii_name="grantPrincipal")
@@ -33,13 +34,74 @@ class StateMachineBase:
         jobs: iam.IGrantable = getattr(self, "role", self.state_machine)
         return jobs.grant_principal
 
+    def grant(self, grantee: iam.IGrantable, *actions: str) -> iam.Grant:
+        """Allow actions on the state machine.
+
+        Args:
+            grantee: Who may do them.
+            *actions: The actions, such as ``"states:ListExecutions"``.
+        """
+        return self.state_machine.grant(grantee, *actions)
+
     def grant_start_execution(self, grantee: iam.IGrantable) -> iam.Grant:
-        """Let a principal start the state machine.
+        """Allow starting executions of the state machine.
 
         Args:
             grantee: Who may start executions.
         """
         return self.state_machine.grant_start_execution(grantee)
+
+    def grant_read(self, grantee: iam.IGrantable) -> iam.Grant:
+        """Allow listing and describing the state machine and its executions.
+
+        Args:
+            grantee: Who may read them.
+        """
+        return self.state_machine.grant_read(grantee)
+
+    def grant_execution(self, grantee: iam.IGrantable, *actions: str) -> iam.Grant:
+        """Allow actions on all executions of the state machine.
+
+        Args:
+            grantee: Who may do them.
+            *actions: The actions, such as ``"states:StopExecution"``.
+        """
+        return self.state_machine.grant_execution(grantee, *actions)
+
+    def grant_redrive_execution(self, grantee: iam.IGrantable) -> iam.Grant:
+        """Allow redriving executions of the state machine.
+
+        Args:
+            grantee: Who may redrive them.
+        """
+        return self.state_machine.grant_redrive_execution(grantee)
+
+    def as_task(self, scope: Construct, id: str, **task_state: Any) -> sfn.TaskStateBase:
+        """One state of another machine that starts an execution, waits for its end, and stops it with its own.
+
+        A redrive of the other machine's execution runs a workflow, and a job, once more, which a redrive of the workflow's own
+        execution does not: it fails again. With ``resume_from=sfn.JsonPath.string_at("$.checkpoints")`` of the workflow and
+        ``input=sfn.TaskInput.from_object({"checkpoints": sfn.JsonPath.execution_name})`` here, its job goes on from the
+        checkpoints of the one before.
+
+        Args:
+            scope: The construct that the state is part of.
+            id: Its id among that construct's children, and its name.
+            task_state: Props of CDK's ``StepFunctionsStartExecution``, such as ``input`` and ``result_path``.
+
+        Returns:
+            The state. The execution's output, of a workflow its job's description, is in its result's ``Output``.
+        """
+        # Here and not above, since importing the module takes longer than making a workflow.
+        from aws_cdk import aws_stepfunctions_tasks as tasks
+
+        return tasks.StepFunctionsStartExecution(
+            scope,
+            id,
+            state_machine=self.state_machine,
+            integration_pattern=sfn.IntegrationPattern.RUN_JOB,
+            **task_state,
+        )
 
     def metric(self, metric_name: str, **options: Any) -> cloudwatch.Metric:
         """A metric of the executions.

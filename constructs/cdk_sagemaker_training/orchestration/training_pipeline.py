@@ -118,7 +118,7 @@ class TrainingPipeline(StateMachineBase, Construct):
         self._workflows: list[TrainingWorkflow] = []
         self._resources: dict[str, str] = {}
         chain, _ = self._chain(steps, ())
-        self.state_machine = sfn.StateMachine(
+        self.state_machine: sfn.StateMachine = sfn.StateMachine(
             self,
             "StateMachine",
             definition_body=sfn.DefinitionBody.from_chainable(chain),

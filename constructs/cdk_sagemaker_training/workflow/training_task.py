@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Unpack, cast
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Unpack, cast
 
 import jsii
+from aws_cdk import Token
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk import aws_stepfunctions_tasks as tasks
@@ -18,6 +19,10 @@ from cdk_sagemaker_training.props.prop import IN_INPUT, Prop
 from cdk_sagemaker_training.props.prop_types import checked
 from cdk_sagemaker_training.request.props import TrainingProps, table
 from cdk_sagemaker_training.request.sync import check_sync_takes
+from cdk_sagemaker_training.workflow.job_network import in_vpc
+
+if TYPE_CHECKING:
+    from aws_cdk import aws_ec2 as ec2
 
 
 class TaskProps(TrainingProps, total=False):
@@ -62,6 +67,13 @@ class TrainingTask(tasks.CallAwsService):
         id: str,
         *,
         unique_by: Annotated[str | None, Prop(known=IN_INPUT, example="sfn.JsonPath.string_at('$.index')")] = None,
+        vpc: ec2.IVpc | None = None,
+        vpc_subnets: ec2.SubnetSelection | None = None,
+        security_groups: Sequence[ec2.ISecurityGroup] | None = None,
+        request_overrides: Annotated[
+            Mapping[str, Any] | None,
+            Prop(example="{'ModelPackageConfig.ModelPackageGroupArn': 'arn:aws:sagemaker:...'}"),
+        ] = None,
         **props: Unpack[TaskProps],
     ) -> None:
         """Create the state, and what its job needs.
@@ -72,6 +84,12 @@ class TrainingTask(tasks.CallAwsService):
             unique_by: What distinguishes the jobs of a Map, or of a state that an execution enters again: a place in the state's
                 input, like ``sfn.JsonPath.string_at("$.index")`` where the Map's ``item_selector`` puts the item's index
                 there. Default: the execution runs the state once.
+            vpc: An existing VPC for the job's hosts, in place of ``network``. Default: ``network``.
+            vpc_subnets: Selects among the subnets of ``vpc``, which need a route to S3. Default: the private ones.
+            security_groups: Existing security groups in ``vpc``, 1 to 5, all of which each host has. Default: a new one.
+            request_overrides: Members of CreateTrainingJob that are no props yet, by their paths, such as
+                ``{"ModelPackageConfig.ModelPackageGroupArn": group_arn}``; `.sync` must be known to take them. They are checked
+                against the service's model, but for those whose path is ``unlisted``. Default: none.
             props: The props of the job (``TrainingProps``), and those of every task state, such as ``comment`` and
                 ``result_path``.
 
@@ -80,7 +98,7 @@ class TrainingTask(tasks.CallAwsService):
             ValueError: For a prop that breaks a rule, with its name.
         """
         given = cast(dict[str, Any], props)
-        of_job = {name: value for name, value in given.items() if name in table()}
+        of_job = cast(TrainingProps, {name: value for name, value in given.items() if name in table()})
         super().__init__(
             scope,
             id,
@@ -90,7 +108,8 @@ class TrainingTask(tasks.CallAwsService):
             query_language=sfn.QueryLanguage.JSON_PATH,
             **{name: value for name, value in given.items() if name not in of_job},
         )
-        launch = JobSet(self, cast(TrainingProps, of_job))
+        of_job = in_vpc(self, of_job, vpc, vpc_subnets, security_groups)
+        launch = JobSet(self, of_job, overrides=request_overrides)
         if len(launch.job_requests) != 1:
             raise ValueError(
                 "job must be one that makes one request, like DataParallelJob(InstanceGroup('ml.g5.xlarge')), "
@@ -100,10 +119,12 @@ class TrainingTask(tasks.CallAwsService):
             launch.job_requests[0], job_name=_job_name(launch.prefix, unique_by), checkpoint_folder=_folder(unique_by)
         )
         check_sync_takes(self._request, "TrainingWorkflow(...).as_task(...)", props)
+        # As text, since what `to_state_json` returns reaches CDK as JSON, in which jsii has no objects.
+        self._tags = Token.as_string(launch.tags.listed(self._request["Tags"]))
         self._resource = f"arn:{launch.partition}:states:::sagemaker:createTrainingJob.sync"
         self._policies = list(machine_policies(launch, [self._request], sync=True))
         self.role = launch.role
-        self.network = props.get("network")
+        self.network = of_job.get("network")
         self.image = props["image"]
 
     @jsii.member(jsii_name="toStateJson")
@@ -114,7 +135,7 @@ class TrainingTask(tasks.CallAwsService):
             top_level_query_language: The query language of the state machine; the state has its own, JSONPath.
         """
         state = super().to_state_json(top_level_query_language)
-        return {**state, "Resource": self._resource, "Parameters": self._request}
+        return {**state, "Resource": self._resource, "Parameters": {**self._request, "Tags": self._tags}}
 
     @property
     @jsii.member(jsii_name="taskPolicies")

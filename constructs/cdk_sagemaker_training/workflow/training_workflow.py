@@ -6,45 +6,53 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
 import jsii
-from aws_cdk import Duration
+from aws_cdk import Duration, Resource
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
-from cdk_sagemaker_training.features.alternatives import Alternative
+from cdk_sagemaker_training.features.alternatives import Alternative, Alternatives
 from cdk_sagemaker_training.features.budget import Budget
-from cdk_sagemaker_training.features.input_fields import InputField
-from cdk_sagemaker_training.features.metrics import WorkflowMetrics
-from cdk_sagemaker_training.features.missing_model import MissingModel
-from cdk_sagemaker_training.features.retries import Retry
-from cdk_sagemaker_training.features.stop_when import StopRule
+from cdk_sagemaker_training.features.input_fields import InputField, InputFields
+from cdk_sagemaker_training.features.metrics import JobMetrics, WorkflowMetrics
+from cdk_sagemaker_training.features.missing_model import MissingModel, model_check
+from cdk_sagemaker_training.features.notify import Notify
+from cdk_sagemaker_training.features.retries import RetriedFailures, Retries, Retry
+from cdk_sagemaker_training.features.stop_when import StopRule, StopWhen
+from cdk_sagemaker_training.features.waiting import WaitingLongerThan
 from cdk_sagemaker_training.jobs.kinds import TrainingJob
 from cdk_sagemaker_training.lifecycle.causes import Cause
 from cdk_sagemaker_training.lifecycle.deletion import stop_jobs_on_deletion
 from cdk_sagemaker_training.lifecycle.direct import Integration, reserved_capacity
 from cdk_sagemaker_training.lifecycle.feature import Feature, Parts
 from cdk_sagemaker_training.lifecycle.job_set import JobSet
+from cdk_sagemaker_training.lifecycle.plan import Plan
 from cdk_sagemaker_training.lifecycle.polling import Poller
+from cdk_sagemaker_training.lifecycle.queued import QueuedJobs
 from cdk_sagemaker_training.lifecycle.state_machines import default_logs, make_state_machine, suppress_findings
 from cdk_sagemaker_training.lifecycle.stopping import Stopper
-from cdk_sagemaker_training.props.prop import IN_INPUT, Known, Prop
+from cdk_sagemaker_training.props.prop import GRANTED, IN_INPUT, Known, Prop
 from cdk_sagemaker_training.props.prop_types import checked
 from cdk_sagemaker_training.request.props import TrainingProps, check_props
 from cdk_sagemaker_training.resources.queue import QueueShare, TrainingQueue
 from cdk_sagemaker_training.workflow.definition import training_definition
-from cdk_sagemaker_training.workflow.planning import made_features, planned
+from cdk_sagemaker_training.workflow.imported_workflow import ImportedWorkflow, ITrainingWorkflow
+from cdk_sagemaker_training.workflow.job_network import in_vpc
+from cdk_sagemaker_training.workflow.planning import in_order, planned
 
 if TYPE_CHECKING:
     # Not needed to run, and takes as long to import as making a workflow or more.
     from aws_cdk import aws_cloudwatch as cloudwatch
+    from aws_cdk import aws_ec2 as ec2
     from aws_cdk import aws_sns as sns
 
 _TIMEOUT = Known("deployment", "since a state machine has one number for all executions")
 _STATES = Known("synth", "since the states follow from it")
+_ARN = Prop(known=GRANTED, example="'arn:aws:states:us-east-1:123456789012:stateMachine:Training'")
 
 
 @jsii.implements(iam.IGrantable)
-class TrainingWorkflow(WorkflowMetrics, Construct):
+class TrainingWorkflow(WorkflowMetrics, Resource):
     """A state machine that runs a training job each time it is started, and survives what training jobs meet.
 
     An execution's output is the job's description, as from DescribeTrainingJob (its times are milliseconds with ``"sync"``,
@@ -97,6 +105,13 @@ class TrainingWorkflow(WorkflowMetrics, Construct):
         timeout: Annotated[Duration | int | None, Prop(known=_TIMEOUT, example="Duration.days(2)")] = None,
         logs: sfn.LogOptions | None = None,
         retain_jobs: bool = False,
+        vpc: ec2.IVpc | None = None,
+        vpc_subnets: ec2.SubnetSelection | None = None,
+        security_groups: Sequence[ec2.ISecurityGroup] | None = None,
+        request_overrides: Annotated[
+            Mapping[str, Any] | None,
+            Prop(example="{'ModelPackageConfig.ModelPackageGroupArn': 'arn:aws:sagemaker:...'}"),
+        ] = None,
         **props: Unpack[TrainingProps],
     ) -> None:
         """Create the state machine, and what its jobs need.
@@ -161,6 +176,12 @@ class TrainingWorkflow(WorkflowMetrics, Construct):
                 its own that is deleted with the workflow.
             retain_jobs: Whether executions and jobs go on when the workflow is deleted or replaced. Default: they are
                 stopped, and CloudFormation waits for their end, up to 15 minutes, before it deletes anything that they need.
+            vpc: An existing VPC for the jobs' hosts, in place of ``network``. Default: ``network``.
+            vpc_subnets: Selects among the subnets of ``vpc``, which need a route to S3. Default: the private ones.
+            security_groups: Existing security groups in ``vpc``, 1 to 5, all of which each host has. Default: a new one.
+            request_overrides: Members of CreateTrainingJob that are no props yet, by their paths, such as
+                ``{"ModelPackageConfig.ModelPackageGroupArn": group_arn}``; of all jobs. They are checked against the service's
+                model, but for those whose path is ``unlisted``. Default: none.
             props: The props of the job: see ``TrainingProps``.
 
         Raises:
@@ -169,30 +190,27 @@ class TrainingWorkflow(WorkflowMetrics, Construct):
         """
         super().__init__(scope, id)
         check_props("TrainingWorkflow", props)
-        features = made_features(
-            input_fields=input_fields,
-            alternatives=alternatives,
-            retries=retries,
-            stop_when=stop_when,
-            budget=budget,
-            missing_model=missing_model,
-            output=props["output"],
-            own=features,
-            job_metrics=job_metrics,
-            waiting_longer_than=waiting_longer_than,
-            notify=notify,
+        props = in_vpc(self, props, vpc, vpc_subnets, security_groups)
+        features = in_order(
+            InputFields(input_fields) if input_fields else None,
+            Alternatives(alternatives) if alternatives else None,
+            None if retries is None else RetriedFailures(retries) if isinstance(retries, int) else Retries(retries),
+            StopWhen(stop_when) if stop_when else None,
+            budget,
+            model_check(missing_model, props["output"]),
+            *features,
+            JobMetrics() if job_metrics else None,
+            None if waiting_longer_than is None else WaitingLongerThan(waiting_longer_than),
+            Notify(notify) if notify else None,
         )
         variants = [variant for feature in features for variant in feature.alternatives(props)]
-        jobs = JobSet(self, props, variants)
+        jobs = JobSet(self, props, variants, request_overrides)
         plan = planned(jobs, features, props, resume_from, queue=queue, integration=integration, timeout=timeout)
         log_options = logs or default_logs(self)
-        watch = next((watch for feature in features if (watch := feature.watch())), None)
-        poller = None
-        if watch or queue is not None or (plan.service.polls and plan.limits.outlast_one_history):
-            poller = Poller(self, "Poller", jobs=jobs, service=plan.service, logs=log_options, watch=watch)
-            plan.poller_arn = poller.state_machine.state_machine_arn
+        poller = _poller(self, plan, log_options)
         definition = jobs.stack.to_json_string(training_definition(plan))
-        self.state_machine = make_state_machine(self, definition, log_options)
+        self.state_machine: sfn.StateMachine = make_state_machine(self, definition, log_options)
+        self.node.default_child = self.state_machine.node.default_child
         of_features = (statement for feature in features for statement in feature.statements(plan))
         for statement in (*plan.service.statements(plan), *of_features):
             self.state_machine.add_to_role_policy(statement)
@@ -220,34 +238,66 @@ class TrainingWorkflow(WorkflowMetrics, Construct):
         self.image = props["image"]
         self.metric_names = tuple(props.get("metric_definitions") or ())
 
-    def as_task(self, scope: Construct, id: str, **task_state: Any) -> sfn.TaskStateBase:
-        """The workflow as one state of another machine: starts an execution, waits for its end, stops with the other.
-
-        A redrive of the other machine's execution runs the workflow, and a job, once more, which a redrive of the workflow's own
-        execution does not: it fails again. With ``resume_from=sfn.JsonPath.string_at("$.checkpoints")`` of the workflow and
-        ``input=sfn.TaskInput.from_object({"checkpoints": sfn.JsonPath.execution_name})`` here, its job goes on from the
-        checkpoints of the one before.
+    @staticmethod
+    @checked
+    def from_state_machine_arn(scope: Construct, id: str, state_machine_arn: Annotated[str, _ARN]) -> ITrainingWorkflow:
+        """Use a workflow that another stack or app defines, whose jobs' role is not known.
 
         Args:
-            scope: The construct that the state is part of.
-            id: Its id among that construct's children, and its name.
-            task_state: Props of CDK's ``StepFunctionsStartExecution``, such as ``input`` and ``result_path``.
+            scope: The parent construct.
+            id: The construct id.
+            state_machine_arn: The state machine's ARN.
 
-        Returns:
-            The state. The job's description is in its result's ``Output``.
+        Raises:
+            ValueError: It is not the ARN of a state machine.
         """
-        # Here and not above, since importing the module takes longer than making a workflow.
-        from aws_cdk import aws_stepfunctions_tasks as tasks
+        return TrainingWorkflow.from_training_workflow_attributes(scope, id, state_machine_arn=state_machine_arn)
 
-        return tasks.StepFunctionsStartExecution(
-            scope,
-            id,
-            state_machine=self.state_machine,
-            integration_pattern=sfn.IntegrationPattern.RUN_JOB,
-            **task_state,
-        )
+    @staticmethod
+    @checked
+    def from_training_workflow_attributes(
+        scope: Construct,
+        id: str,
+        *,
+        state_machine_arn: Annotated[str, _ARN],
+        role: iam.IRole | None = None,
+        job_metrics: bool = False,
+    ) -> ITrainingWorkflow:
+        """Use a workflow that another stack or app defines.
+
+        Args:
+            scope: The parent construct.
+            id: The construct id.
+            state_machine_arn: The state machine's ARN.
+            role: The jobs' role, to which grants to the workflow go. Default: not known, and such a
+                grant is an error or a warning of CDK's.
+            job_metrics: Whether it was defined with ``job_metrics=True``, so that ``metric_training_time`` and the like work.
+
+        Raises:
+            ValueError: The ARN is not that of a state machine.
+        """
+        return ImportedWorkflow(scope, id, state_machine_arn, role, job_metrics)
+
+    def metric_stopper_failed(self, **options: Any) -> cloudwatch.Metric:
+        """How often a job whose execution had ended could not be stopped for an hour; ``alarms`` has an alarm of it.
+
+        Args:
+            options: Those of ``metric``.
+        """
+        return self.stopper.state_machine.metric_failed(**options)
 
     @property
     def alarms(self) -> list[cloudwatch.Alarm]:
         """In alarm while a job may run whose execution has ended; give each what it shall do, such as an ``SnsAction``."""
         return self.stopper.alarms
+
+
+def _poller(workflow: Construct, plan: Plan, log_options: sfn.LogOptions) -> Poller | None:
+    """The state machine that polls jobs, where an execution of the workflow has too few events for that, or does not poll."""
+    watch = next((watch for feature in plan.features if (watch := feature.watch())), None)
+    queued = isinstance(plan.service, QueuedJobs)
+    if not (watch or queued or (plan.service.polls and plan.limits.outlast_one_history)):
+        return None
+    poller = Poller(workflow, "Poller", jobs=plan.jobs, service=plan.service, logs=log_options, watch=watch)
+    plan.poller_arn = poller.state_machine.state_machine_arn
+    return poller
