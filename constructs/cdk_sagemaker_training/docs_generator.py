@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import is_dataclass
 from pathlib import Path
+from typing import Any, is_typeddict
 
+import cdk_sagemaker_training
 from cdk_sagemaker_training.core.unlisted import LISTS
 from cdk_sagemaker_training.facts.service_model import shapes
 from cdk_sagemaker_training.props import execution_input
 from cdk_sagemaker_training.props.prop import Known
+from cdk_sagemaker_training.props.prop_types import table_of
 from cdk_sagemaker_training.request.props import leaves, table
 
 # By a member's path, or that of the structure it is in: the longest path that fits counts. Members of lists have no index.
@@ -132,8 +137,27 @@ def ours() -> dict[str, str]:
 
 def known() -> dict[str, Known]:
     """When props must be known, by ``"Owner.prop"``: those of jobs, whose owner is ``TrainingProps``, and of values."""
-    of_jobs = {f"TrainingProps.{name}": prop.known for name, prop in table().items() if prop.known is not None}
-    return {**execution_input.KNOWN, **of_jobs}
+    rows: dict[str, Known] = {}
+    tables = {owner: table_of(annotated) for owner, annotated in _takers()}
+    for owner, records in {**tables, "TrainingProps": table()}.items():
+        rows |= {f"{owner}.{prop}": record.known for prop, record in records.items() if record.known is not None}
+    return rows
+
+
+def _takers() -> Iterator[tuple[str, Any]]:
+    """What takes props, by its public name: values, and the constructors of constructs."""
+    for name in cdk_sagemaker_training.__all__:
+        if name in ("Attempt", "Feature", "Seam"):  # of authors of features, without props
+            continue
+        public = getattr(cdk_sagemaker_training, name)
+        if not inspect.isclass(public):
+            yield name, public
+            continue
+        constructed = is_dataclass(public) and not hasattr(public.__init__, "__wrapped__")
+        yield name, public if constructed or is_typeddict(public) else public.__init__
+        for method, member in vars(public).items():
+            if isinstance(member, staticmethod) and method.startswith("from_"):
+                yield f"{name}.{method}", member.__func__
 
 
 def members() -> list[str]:

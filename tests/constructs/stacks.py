@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -129,6 +130,11 @@ def statements_of(template: Mapping[str, Any], role: str | None) -> list[dict[st
         and (role is None or resource["Properties"]["Roles"][0]["Ref"].rstrip("0123456789ABCDEF") == role)
         for statement in resource["Properties"]["PolicyDocument"]["Statement"]
     ]
+
+
+def reads(message: str, text: str) -> bool:
+    """Whether a message is a text, in which `` ... `` stands for any part of it, such as an error's example."""
+    return re.fullmatch(".*".join(map(re.escape, text.split(" ... "))), message, re.DOTALL) is not None
 
 
 def message_of(make: Callable[[], Any]) -> str:

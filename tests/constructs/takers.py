@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
 import itertools
 import re
 from collections.abc import Callable
-from typing import Any
+from dataclasses import is_dataclass
+from typing import Any, get_args
 
 from aws_cdk import aws_sns as sns
 from member_cases import RULES_IMAGE, Stack
@@ -25,6 +25,8 @@ from cdk_sagemaker_training import (
     TrainingTask,
     TrainingWorkflow,
 )
+from cdk_sagemaker_training.props.prop import declared, options_of
+from cdk_sagemaker_training.props.prop_types import annotations_of
 
 STACK = Stack()
 MACHINE_ARN = "arn:aws:states:us-east-1:123456789012:stateMachine:training"
@@ -155,22 +157,21 @@ def takers() -> dict[str, Callable[..., Any]]:
     return found
 
 
-def declared_type(annotation: str) -> str:
-    """The type of a prop, without `Required` and `Annotated` around it."""
-    node = ast.parse(annotation, mode="eval").body
-    while isinstance(node, ast.Subscript) and ast.unparse(node.value) in ("Annotated", "Required"):
-        node = node.slice.elts[0] if isinstance(node.slice, ast.Tuple) else node.slice
-    return ast.unparse(node)
-
-
 def annotations(taker: Callable[..., Any]) -> dict[str, str]:
-    """The text of each prop's annotation, by the prop's name."""
-    # Of a class of CDK's, whose metaclass hides what its constructor takes.
-    parameters = inspect.signature(taker.__init__ if inspect.isclass(taker) else taker).parameters.values()
-    own = {one.name: str(one.annotation) for one in parameters if one.kind is not one.VAR_KEYWORD}
+    """The text of each prop's type, without the modules of its parts, by the prop's name."""
+    annotated = taker if is_dataclass(taker) and not hasattr(taker.__init__, "__wrapped__") else None
+    hints = annotations_of(annotated or (taker.__init__ if inspect.isclass(taker) else taker))
     if taker in (TrainingWorkflow, TrainingTask):
-        own |= {name: declared_type(one.__forward_arg__) for name, one in TrainingProps.__annotations__.items()}
-    return {name: text for name, text in own.items() if name not in ("self", "kind")}
+        hints = {**hints, **annotations_of(TrainingProps)}
+    return {name: text_of(declared(hint)[0]) for name, hint in hints.items() if name not in ("self", "kind", "return")}
+
+
+def text_of(hint: Any) -> str:
+    texts = []
+    for option in options_of(hint):
+        kind = declared(option)[0]
+        texts.append(kind.__name__ if isinstance(kind, type) and not get_args(kind) else str(kind))
+    return re.sub(r"\b\w+\.", "", " | ".join(texts)).replace("NoneType", "None")
 
 
 TAKERS = takers()
@@ -190,5 +191,5 @@ def refusal_of(name: str, prop: str, value: Any) -> str | None:
 
 
 def is_whole(refusal: str | None, prop: str) -> bool:
-    """Whether a refusal begins with the prop and has the rule, an example and the value."""
-    return refusal is not None and bool(re.match(rf"{prop}\b.* must .*( like |one of ).*, got ", refusal, re.DOTALL))
+    """Whether a refusal begins with the prop and has the rule and the value."""
+    return refusal is not None and bool(re.match(rf"{prop}\b.* must .*, got ", refusal, re.DOTALL))

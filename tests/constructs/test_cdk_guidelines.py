@@ -42,7 +42,7 @@ from cdk_sagemaker_training import (
     unlisted,
 )
 from cdk_sagemaker_training.resources.handler_function import handler_function
-from cdk_sagemaker_training.resources.network import network_of
+from cdk_sagemaker_training.resources.networking.network import network_of
 
 MACHINE_ARN = "arn:aws:states:eu-west-1:210987654321:stateMachine:training"
 QUEUE_ARN = "arn:aws:batch:eu-west-1:210987654321:job-queue/jobs"

@@ -12,7 +12,7 @@ import pytest
 from aws_cdk import Stage
 from rendered import resolved
 from sdk_recordings import as_read, recorded
-from stacks import UserStack, message_of
+from stacks import UserStack, message_of, reads
 
 from cdk_sagemaker_training import (
     DataParallelJob,
@@ -150,7 +150,7 @@ def test_an_image_with_a_script_of_its_own_is_refused(source: Path, line: str) -
     stack = UserStack()
     image = image_of(stack, source, line)
     message = message_of(lambda: stack.workflow(image=image, code=TrainingCode(str(source))))
-    assert message.startswith("code must be left out, like code=None, got TrainingCode(")
+    assert message.startswith("code must be left out")
     assert message.endswith(f"with an image whose Dockerfile has a script of its own ({line.splitlines()[-1]})")
 
 
@@ -175,15 +175,13 @@ def test_an_image_with_libraries_of_its_own_is_taken(source: Path) -> None:
 )
 def test_what_starts_another_script_is_refused(source: Path, props: dict[str, Any], because: str) -> None:
     message = message_of(lambda: UserStack().workflow(code=TrainingCode(str(source)), **props))
-    assert message == f"code must be left out, like code=None, got {TrainingCode(str(source))!r} with {because}"
+    assert reads(message, f"code must be left out ... got {TrainingCode(str(source))!r} with {because}")
 
 
 @pytest.mark.parametrize("name", ["sagemaker_program", "sagemaker_submit_directory"])
 def test_a_hyperparameter_that_the_code_sets_is_refused(source: Path, name: str) -> None:
     message = message_of(lambda: UserStack().workflow(code=TrainingCode(str(source)), hyperparameters={name: "x.py"}))
-    assert message == (
-        f"hyperparameters must not contain {name!r}, which code sets, like code=TrainingCode('src', 'train.py'), got 'x.py'"
-    )
+    assert reads(message, f"hyperparameters must not contain {name!r}, which code sets ... got 'x.py'")
 
 
 def test_a_channel_named_code_is_refused_without_a_network_and_taken_with_one(source: Path) -> None:
@@ -198,14 +196,14 @@ def test_a_channel_named_code_is_refused_without_a_network_and_taken_with_one(so
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("nowhere",), "directory must be a folder with the training script, like 'src', got 'nowhere'"),
+        (("nowhere",), "directory must be a folder with the training script ... got 'nowhere'"),
         (
             ("src", "main.py"),
-            "entry_point must be a file of directory that exclude does not leave out, like 'models/gpt.py', ",
+            "entry_point must be a file of directory that exclude does not leave out",
         ),
         (
             ("src", "train.py", ["train*"]),
-            "entry_point must be a file of directory that exclude does not leave out, like ",
+            "entry_point must be a file of directory that exclude does not leave out",
         ),
         (("src", "../src/train.py"), "entry_point must be a file of directory"),
     ],
@@ -214,4 +212,4 @@ def test_a_folder_without_the_script_is_refused(
     source: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[Any, ...], message: str
 ) -> None:
     monkeypatch.chdir(source.parent)
-    assert message_of(lambda: TrainingCode(*arguments)).startswith(message)
+    assert reads(message_of(lambda: TrainingCode(*arguments)), f"{message} ... ")

@@ -1,6 +1,7 @@
 from typing import Any
 
 import pytest
+from stacks import reads
 
 from cdk_sagemaker_training import rescaled_learning_rate, suggested_batch_sizes
 from cdk_sagemaker_training.jobs.compiled_practice import _rows
@@ -21,16 +22,16 @@ def test_a_batch_that_has_to_shrink_takes_a_smaller_learning_rate() -> None:
 @pytest.mark.parametrize(
     ("props", "message"),
     [
-        ({"rule": "cubic"}, "rule must be one of 'linear', 'square-root', like 'linear', got 'cubic'"),
-        ({"batch_size": 0}, "batch_size must be a whole number of at least 1, like 64, got 0"),
-        ({"new_batch_size": -1}, "new_batch_size must be a whole number of at least 1, like 64, got -1"),
-        ({"learning_rate": -1}, "learning_rate must be a number above 0, like 0.0001, got -1"),
+        ({"rule": "cubic"}, "rule must be one of 'linear', 'square-root' ... got 'cubic'"),
+        ({"batch_size": 0}, "batch_size must be a whole number of at least 1 ... got 0"),
+        ({"new_batch_size": -1}, "new_batch_size must be a whole number of at least 1 ... got -1"),
+        ({"learning_rate": -1}, "learning_rate must be a number above 0 ... got -1"),
     ],
 )
 def test_what_no_rule_can_rescale_is_refused(props: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError) as raised:
         rescaled_learning_rate(**{"learning_rate": 0.001, "batch_size": 64, "new_batch_size": 256, **props})
-    assert str(raised.value) == message
+    assert reads(str(raised.value), message)
 
 
 def test_aws_tested_gpt2_with_these_batch_sizes_on_a_machine() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import aws_cdk as cdk
 import pytest
 from rendered import lint
-from stacks import UserStack, message_of
+from stacks import UserStack, message_of, reads
 
 from cdk_sagemaker_training import (
     CompiledJob,
@@ -138,9 +138,10 @@ def test_jobs_whose_names_could_be_one_are_refused(suffixes: list[str]) -> None:
             return [replace(request, name_suffix=suffix) for suffix in suffixes]
 
     stack = Stack()
-    assert message_of(lambda: stack.workflow(job=Several(), image=stack.own_image())) == (
-        "name_suffix values of a job's requests must be lower-case letters and digits, with distinct first letters, or one "
-        f"empty, like ['compile', ''], got {suffixes}"
+    assert reads(
+        message_of(lambda: stack.workflow(job=Several(), image=stack.own_image())),
+        "name_suffix values of a job's requests must be lower-case letters and digits, with distinct first "
+        f"letters, or one empty ... got {suffixes}",
     )
 
 
@@ -193,10 +194,7 @@ def test_a_data_parallel_job_without_a_compiler_on_one_machine_warns_of_nothing(
 def test_an_image_without_a_version_that_it_supports_is_refused(base: str | None) -> None:
     stack = Stack()
     message = message_of(lambda: stack.workflow(job=ON_ONE_GPU, image=stack.own_image(base)))
-    assert message.startswith(
-        "image must be a container with the job's compiler and launcher, or built from one, "
-        "like 'pytorch-trcomp-training:1.12[.-]*gpu*' of ["
-    )
+    assert message.startswith("image must be a container with the job's compiler and launcher, or built from one")
     assert message.endswith(f"got {base!r}")
 
 

@@ -3,7 +3,7 @@ from typing import Any
 import aws_cdk as cdk
 import pytest
 from aws_cdk import aws_s3 as s3
-from stacks import message_of
+from stacks import message_of, reads
 
 from cdk_sagemaker_training import (
     CompiledJob,
@@ -84,62 +84,63 @@ def test_the_group_that_trains_of_a_heterogeneous_job_is_compiled() -> None:
     [
         (
             lambda: TorchCompile(mode="fast"),  # type: ignore[arg-type]
-            "mode must be one of 'default', 'reduce-overhead', 'max-autotune', 'max-autotune-no-cudagraphs', like 'default'"
-            ", or unlisted('fast') where AWS differs by now, got 'fast'",
+            "mode must be one of 'default', 'reduce-overhead', 'max-autotune', 'max-autotune-no-cudagraphs' ... "
+            "got 'fast'",
         ),
         (
             lambda: TorchCompile(dynamic="no"),  # type: ignore[arg-type]
-            "dynamic must be True or False, like True, got 'no'",
+            "dynamic must be True or False ... got 'no'",
         ),
         (
             lambda: TorchCompile(cache_directory="cache"),
-            "cache_directory must be an absolute path, like '/opt/ml/checkpoints/compiler-cache', got 'cache'",
+            "cache_directory must be an absolute path ... got 'cache'",
         ),
         (
             lambda: TensorFlowXla(auto_clustering=2),  # type: ignore[arg-type]
-            "auto_clustering must be True or False, like True, got 2",
+            "auto_clustering must be True or False ... got 2",
         ),
         (
             lambda: CompiledJob(GPU, compiler="inductor"),  # type: ignore[arg-type]
-            "compiler must be a compiler, like TorchCompile(), got 'inductor'",
+            "compiler must be a compiler ... got 'inductor'",
         ),
         (
             lambda: DataParallelJob(GPU, compiler="xla"),  # type: ignore[arg-type]
-            "compiler must be a compiler, like TorchCompile(), got 'xla'",
+            "compiler must be a compiler ... got 'xla'",
         ),
         (
             lambda: Neuron(cache="s3://bucket/neuron-cache/"),  # type: ignore[arg-type]
-            "cache must be an S3Prefix, like S3Prefix(bucket, 'neuron-cache/'), got 's3://bucket/neuron-cache/'",
+            "cache must be an S3Prefix ... got 's3://bucket/neuron-cache/'",
         ),
         (
             lambda: Neuron(cache=cache(), compile_ahead=False, trial={"steps": 10}),
-            "trial must be left out without compile_ahead, whose job it configures, like trial={}, got {'steps': 10}",
+            "trial must be left out without compile_ahead, whose job it configures ... got {'steps': 10}",
         ),
     ],
 )
 def test_a_compiler_that_is_none_is_refused(make: Any, message: str) -> None:
-    assert message_of(make) == message
+    assert reads(message_of(make), message)
 
 
 @pytest.mark.parametrize("compiler", [TorchCompile(), TorchXla(), TensorFlowXla()], ids=repr)
 def test_compilers_for_gpus_are_refused_on_trainium(compiler: Compiler) -> None:
-    assert message_of(lambda: CompiledJob(TRAINIUM, compiler=compiler)) == (
-        "compiler must be Neuron(...) on Trainium, like Neuron(cache=S3Prefix(bucket, 'neuron-cache/')), "
-        f"or unlisted('ml.trn1.32xlarge') where AWS differs by now, got {type(compiler).__name__} with 'ml.trn1.32xlarge'"
+    assert reads(
+        message_of(lambda: CompiledJob(TRAINIUM, compiler=compiler)),
+        f"compiler must be Neuron(...) on Trainium ... got {type(compiler).__name__} with 'ml.trn1.32xlarge'",
     )
 
 
 @pytest.mark.parametrize("group", [GPU, CPU], ids=["gpu", "cpu"])
 def test_neuron_is_refused_without_trainium(group: InstanceGroup) -> None:
-    assert message_of(lambda: CompiledJob(group, compiler=Neuron(cache=cache()), launcher=Torchrun())) == (
-        "instance_type must be one of Trainium for compiler=Neuron(...), like 'ml.trn1.32xlarge', "
-        f"or unlisted({group.instance_type!r}) where AWS differs by now, got {group.instance_type!r}"
+    assert reads(
+        message_of(lambda: CompiledJob(group, compiler=Neuron(cache=cache()), launcher=Torchrun())),
+        f"instance_type must be one of Trainium for compiler=Neuron(...) ... got {group.instance_type!r}",
     )
 
 
 def test_neuron_is_refused_without_its_launcher() -> None:
-    assert message_of(lambda: CompiledJob(TRAINIUM, compiler=Neuron(cache=cache()))) == (
-        "launcher must be Torchrun() for compiler=Neuron, like Torchrun(), got none"
+    assert reads(
+        message_of(lambda: CompiledJob(TRAINIUM, compiler=Neuron(cache=cache()))),
+        "launcher must be Torchrun() for compiler=Neuron ... got none",
     )
 
 
@@ -186,16 +187,17 @@ def test_xla_without_gpus_is_refused_where_several_processes_would_train(
     count: int, launcher: Torchrun | None, got: str
 ) -> None:
     group = InstanceGroup("ml.m5.xlarge", count)
-    assert message_of(lambda: CompiledJob(group, compiler=TorchXla(), launcher=launcher)) == (
-        "group must be one machine with one process for compiler=TorchXla() without GPUs, whose XLA has no collectives, "
-        f"like InstanceGroup('ml.m5.xlarge', 1), got {got} on 'ml.m5.xlarge'"
+    assert reads(
+        message_of(lambda: CompiledJob(group, compiler=TorchXla(), launcher=launcher)),
+        "group must be one machine with one process for compiler=TorchXla() without GPUs, whose XLA has no "
+        f"collectives ... got {got} on 'ml.m5.xlarge'",
     )
 
 
 def test_tensorflow_is_not_started_by_torchrun() -> None:
-    assert message_of(lambda: CompiledJob(GPU, compiler=TensorFlowXla(), launcher=Torchrun())) == (
-        "launcher must be one for TensorFlow, like launcher=None, which starts the script once on each host, "
-        "got Torchrun() with compiler=TensorFlowXla()"
+    assert reads(
+        message_of(lambda: CompiledJob(GPU, compiler=TensorFlowXla(), launcher=Torchrun())),
+        "launcher must be one for TensorFlow ... got Torchrun() with compiler=TensorFlowXla()",
     )
 
 
@@ -206,18 +208,11 @@ def test_tensorflow_clusters_by_itself_where_told_to() -> None:
     }
 
 
-@pytest.mark.parametrize("compiler", [TorchCompile(), TensorFlowXla()], ids=repr)
-def test_the_training_compilers_launcher_is_refused_with_other_compilers(compiler: Compiler) -> None:
-    message = message_of(lambda: CompiledJob(GPU, compiler=compiler, launcher=PyTorchXla()))
-    assert message == (
-        "launcher must be one that the containers of this job contain, like Torchrun(): PyTorchXla is only in those of "
-        f"compiler=TrainingCompiler(), got compiler={compiler!r}"
-    )
-
-
-def test_the_training_compilers_launcher_is_refused_without_a_compiler() -> None:
-    message = message_of(lambda: DataParallelJob(GPU, launcher=PyTorchXla()))
-    assert message.endswith("PyTorchXla is only in those of compiler=TrainingCompiler(), got compiler=None")
+@pytest.mark.parametrize("compiler", [TorchCompile(), TensorFlowXla(), None], ids=repr)
+def test_the_training_compilers_launcher_is_refused_without_it(compiler: Compiler | None) -> None:
+    message = message_of(lambda: DataParallelJob(GPU, compiler=compiler, launcher=PyTorchXla()))
+    assert message.startswith("launcher must be one that the job's containers have")
+    assert message.endswith(f"got compiler={compiler!r}")
 
 
 @pytest.mark.parametrize(

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from rendered import create_requests, lint
 from stacks import RenderedWorkflow, UserStack
 
 import cdk_sagemaker_training
-from cdk_sagemaker_training import Budget, DataParallelJob, InstanceGroup, default_retries
+from cdk_sagemaker_training import (
+    Advice,
+    Budget,
+    DataParallelJob,
+    InstanceGroup,
+    NativeParallelism,
+    default_retries,
+)
 
 PAGE = Path(__file__).parents[2] / "docs" / "extending.md"
 
@@ -59,6 +67,35 @@ def test_a_launcher_of_a_users_own_has_its_hyperparameters_in_the_request() -> N
             "sagemaker_mpi_custom_mpi_options": '"--mca btl_tcp_if_include eth0"',
         }.items()
     )
+
+
+class LauncherWithAnEnvironment:
+    """A launcher whose other attributes have the names of a parallelism's."""
+
+    alone_because = ""
+    environment: ClassVar[dict[str, str]] = {}
+
+    def hyperparameters(self, group: InstanceGroup) -> Mapping[str, str]:
+        return {"sagemaker_mpi_enabled": "true"}
+
+    def advice(self, group: InstanceGroup) -> tuple[Advice, ...]:
+        return ()
+
+
+def test_a_launcher_may_have_attributes_that_are_no_part_of_the_protocol() -> None:
+    job = DataParallelJob(InstanceGroup("ml.c5.4xlarge", 2), launcher=LauncherWithAnEnvironment())
+    assert job.requests()[0].hyperparameters == {"sagemaker_mpi_enabled": "true"}
+
+
+class LauncherOfNoMachines(LauncherWithAnEnvironment):
+    def hyperparameters(self) -> Mapping[str, str]:  # type: ignore[override]
+        return {}
+
+
+@pytest.mark.parametrize("launcher", [NativeParallelism(), LauncherOfNoMachines()])
+def test_a_launcher_whose_methods_take_other_arguments_is_refused(launcher: Any) -> None:
+    with pytest.raises(ValueError, match=r"^launcher must be a launcher"):
+        DataParallelJob(InstanceGroup("ml.c5.4xlarge", 2), launcher=launcher)
 
 
 def test_a_compiler_of_a_users_own_has_its_environment_in_the_request() -> None:

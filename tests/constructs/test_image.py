@@ -4,6 +4,7 @@ from pathlib import Path
 import aws_cdk as cdk
 import pytest
 from aws_cdk.assertions import Template
+from stacks import reads
 
 from cdk_sagemaker_training import TrainingImage, TrainingRole
 
@@ -63,16 +64,14 @@ def test_a_dockerfile_that_copies_everything_takes_everything(directory: Path) -
 def test_a_directory_without_a_dockerfile_is_refused_with_those_below_it(directory: Path) -> None:
     with pytest.raises(ValueError, match="directory must contain the Dockerfile that file names") as raised:
         staged(directory, "Dockerfile")
-    assert str(raised.value) == (
-        "directory must contain the Dockerfile that file names, like file='kind/Dockerfile', "
-        f"got {str(directory)!r} without 'Dockerfile'"
+    assert reads(
+        str(raised.value),
+        f"directory must contain the Dockerfile that file names ... got {str(directory)!r} without 'Dockerfile'",
     )
 
 
 def test_a_directory_that_is_not_there_is_refused() -> None:
-    with pytest.raises(
-        ValueError, match="directory must be a folder with a Dockerfile, like 'training_code', got 'nowhere'"
-    ):
+    with pytest.raises(ValueError, match=r"directory must be a folder with a Dockerfile"):
         TrainingImage.from_asset(cdk.Stack(), "Image", directory="nowhere")
 
 
@@ -136,9 +135,10 @@ def test_a_deep_learning_container_in_a_region_of_no_known_account_is_refused_un
     stack = cdk.Stack(cdk.App(), "Stack", env=cdk.Environment(account="123456789012", region="eu-nowhere-1"))
     with pytest.raises(ValueError) as raised:
         TrainingImage.from_dlc(stack, "Image", "pytorch-training", "2.6.0-gpu-py312")
-    assert str(raised.value) == (
-        "account_id must be set in a region whose account for AWS's containers is not known, like '763104351884', "
-        "got None in 'eu-nowhere-1'"
+    assert reads(
+        str(raised.value),
+        "account_id must be set in a region whose account for AWS's containers is not known ... got None in "
+        "'eu-nowhere-1'",
     )
     other = TrainingImage.from_dlc(stack, "Other", "pytorch-training", "2.6.0-gpu-py312", account_id="111122223333")
     assert "111122223333.dkr.ecr.eu-nowhere-1." in json.dumps(stack.resolve(other.image_uri))

@@ -119,7 +119,7 @@ ON_ANY = {"job": DataParallelJob(InstanceGroup(TYPE, sfn.JsonPath.number_at("$.m
         (
             ON_ANY,
             {"type": TextField(default="g5.xlarge")},
-            "input_fields['type'] must be a SageMaker training type like 'ml.g5.xlarge', got 'g5.xlarge'",
+            "input_fields['type'] must be a SageMaker training type",
         ),
         (
             ON_ANY,

@@ -1,5 +1,5 @@
 import pytest
-from stacks import message_of
+from stacks import message_of, reads
 
 from cdk_sagemaker_training import DataParallelJob, HeterogeneousJob, InstanceGroup, Torchrun
 
@@ -7,15 +7,16 @@ ONE_GPU = DataParallelJob(InstanceGroup("ml.g5.xlarge"))
 
 
 def test_an_ec2_type_is_refused_with_the_sagemaker_type_that_was_meant() -> None:
-    assert message_of(lambda: InstanceGroup("g5.xlarge")) == (
-        "instance_type must be a SageMaker training type like 'ml.g5.xlarge', got 'g5.xlarge'"
+    assert reads(
+        message_of(lambda: InstanceGroup("g5.xlarge")),
+        "instance_type must be a SageMaker training type ... 'ml.g5.xlarge' ... got 'g5.xlarge'",
     )
 
 
 def test_a_type_that_sagemaker_does_not_train_on_is_refused_with_the_nearest_that_it_does() -> None:
-    assert message_of(lambda: InstanceGroup("ml.m5.xlarg")) == (
-        "instance_type must be a type that SageMaker trains on, like 'ml.m5.xlarge', "
-        "or unlisted('ml.m5.xlarg') where AWS differs by now, got 'ml.m5.xlarg'"
+    assert reads(
+        message_of(lambda: InstanceGroup("ml.m5.xlarg")),
+        "instance_type must be a type that SageMaker trains on ... 'ml.m5.xlarge' ... got 'ml.m5.xlarg'",
     )
 
 
@@ -25,15 +26,16 @@ def test_a_type_for_inference_only_is_refused() -> None:
 
 @pytest.mark.parametrize("count", [0, -1])
 def test_a_count_that_is_no_number_of_machines_is_refused(count: object) -> None:
-    assert message_of(lambda: InstanceGroup("ml.g5.xlarge", count)) == (
-        f"instance_count must be a whole number of at least 1, like 2, got {count!r}"
+    assert reads(
+        message_of(lambda: InstanceGroup("ml.g5.xlarge", count)),
+        f"instance_count must be a whole number of at least 1 ... got {count!r}",
     )
 
 
 def test_six_groups_are_refused() -> None:
     groups = {f"group_{number}": InstanceGroup("ml.c5.xlarge") for number in range(5)}
     message = message_of(lambda: HeterogeneousJob(groups=groups, train=ONE_GPU, train_group="dnn_group"))
-    assert message.startswith("groups must be at most 4 beside train_group, 5 in all, like ['group_0', ")
+    assert message.startswith("groups must be at most 4 beside train_group, 5 in all")
     assert message.endswith("'group_4', 'dnn_group']")
 
 
@@ -53,7 +55,7 @@ def test_groups_are_in_the_users_order() -> None:
 def test_the_group_that_trains_cannot_be_one_of_the_others_too() -> None:
     groups = {"data_group": InstanceGroup("ml.c5.xlarge")}
     message = message_of(lambda: HeterogeneousJob(groups=groups, train=ONE_GPU, train_group="data_group"))
-    assert message == "train_group must not be one of groups, like 'dnn_group', got 'data_group'"
+    assert reads(message, "train_group must not be one of groups ... got 'data_group'")
 
 
 def test_a_heterogeneous_job_does_not_train_another() -> None:

@@ -1,7 +1,7 @@
 from typing import Any
 
 import pytest
-from stacks import message_of
+from stacks import message_of, reads
 
 from cdk_sagemaker_training import (
     DataParallelJob,
@@ -28,9 +28,9 @@ def test_mpi_starts_a_process_for_each_accelerator_unless_told() -> None:
 
 
 def test_more_processes_than_accelerators_are_refused_with_mpi() -> None:
-    assert message_of(lambda: DataParallelJob(InstanceGroup("ml.g5.12xlarge"), Mpi(8))) == (
-        "processes_per_host must be at most the 4 accelerators of ml.g5.12xlarge, like 4, "
-        "or unlisted('ml.g5.12xlarge') where AWS differs by now, got 8"
+    assert reads(
+        message_of(lambda: DataParallelJob(InstanceGroup("ml.g5.12xlarge"), Mpi(8))),
+        "processes_per_host must be at most the 4 accelerators of ml.g5.12xlarge ... got 8",
     )
 
 
@@ -41,9 +41,9 @@ def test_mpi_starts_any_number_of_processes_on_cpus() -> None:
 
 @pytest.mark.parametrize("launcher", [Mpi, SmDdp])
 def test_options_in_quotes_are_refused_which_the_toolkit_would_take_to_pieces(launcher: Any) -> None:
-    assert message_of(lambda: launcher(custom_mpi_options='-x NAME="a b"')) == (
-        "custom_mpi_options must be options of mpirun separated by spaces, without quotes, like '-x NCCL_DEBUG=WARN', "
-        "got '-x NAME=\"a b\"'"
+    assert reads(
+        message_of(lambda: launcher(custom_mpi_options='-x NAME="a b"')),
+        "custom_mpi_options must be options of mpirun separated by spaces, without quotes ... got '-x NAME=\"a b\"'",
     )
 
 
@@ -60,10 +60,10 @@ def test_trainium_takes_torchrun_only(launcher: Any) -> None:
 
 
 def test_smddp_is_refused_on_a_type_without_its_network_naming_those_that_have_it() -> None:
-    assert message_of(lambda: DataParallelJob(InstanceGroup("ml.g5.48xlarge"), SmDdp())) == (
-        "launcher must be one that ml.g5.48xlarge supports, like Torchrun(), or unlisted('ml.g5.48xlarge') where AWS differs by "
-        "now, got SmDdp(launch_by='mpi'), which supports "
-        "ml.p3.16xlarge, ml.p3dn.24xlarge, ml.p4d.24xlarge, ml.p4de.24xlarge"
+    assert reads(
+        message_of(lambda: DataParallelJob(InstanceGroup("ml.g5.48xlarge"), SmDdp())),
+        "launcher must be one that ml.g5.48xlarge supports ... got SmDdp(launch_by='mpi'), which supports "
+        "ml.p3.16xlarge, ml.p3dn.24xlarge, ml.p4d.24xlarge, ml.p4de.24xlarge",
     )
 
 
@@ -74,9 +74,8 @@ def test_smddp_by_torchrun_takes_no_options_of_mpirun() -> None:
 
 
 def test_smddp_is_launched_by_one_of_two() -> None:
-    assert (
-        message_of(lambda: SmDdp(launch_by="slurm"))
-        == "launch_by must be one of 'mpi', 'torchrun', like 'mpi', got 'slurm'"
+    assert reads(
+        message_of(lambda: SmDdp(launch_by="slurm")), "launch_by must be one of 'mpi', 'torchrun' ... got 'slurm'"
     )
 
 

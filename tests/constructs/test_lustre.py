@@ -7,6 +7,7 @@ import pytest
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from aws_cdk.assertions import Match, Template
+from stacks import reads
 
 from cdk_sagemaker_training import LustreFileSystem, S3Prefix, TrainingNetwork, efa_environment
 
@@ -132,9 +133,9 @@ def test_a_file_system_in_another_stack_than_its_network_has_all_rules_in_its_ow
 def test_a_file_system_for_a_network_in_two_zones_is_refused() -> None:
     with pytest.raises(ValueError) as raised:
         file_system(cdk.Stack(), max_azs=2)
-    assert str(raised.value) == (
-        "network must be in one availability zone for a file system of FSx for Lustre, "
-        "like TrainingNetwork(self, 'Network', max_azs=1), got one with 2 subnets"
+    assert reads(
+        str(raised.value),
+        "network must be in one availability zone for a file system of FSx for Lustre ... got one with 2 subnets",
     )
 
 
@@ -143,10 +144,10 @@ def test_a_file_system_for_a_network_in_two_zones_is_refused() -> None:
     [
         (
             {"throughput": 100},
-            "throughput must be one of 125, 250, 500, 1000 MB/s for each TiB, like 125, got 100",
+            "throughput must be one of 125, 250, 500, 1000 MB/s for each TiB ... got 100",
         ),
         *(
-            ({"storage_gib": gib}, f"storage_gib must be 1200 or a multiple of 2400, like 2_400, got {gib!r}")
+            ({"storage_gib": gib}, f"storage_gib must be 1200 or a multiple of 2400 ... got {gib!r}")
             for gib in (0, 1_000, 3_600, -2_400)
         ),
     ],
@@ -154,7 +155,7 @@ def test_a_file_system_for_a_network_in_two_zones_is_refused() -> None:
 def test_a_size_that_fsx_does_not_have_is_refused(props: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError) as raised:
         file_system(cdk.Stack(), **props)
-    assert str(raised.value) == message
+    assert reads(str(raised.value), message)
 
 
 def test_libraries_of_today_find_efa_by_themselves() -> None:
@@ -179,24 +180,23 @@ def test_older_libraries_are_told_the_provider_and_whether_the_type_has_rdma(
     [
         (
             {"instance_type": "ml.g5.xlarge"},
-            "instance_type must be one with EFA, like 'ml.p4d.24xlarge', "
-            "or unlisted('ml.g5.xlarge') where AWS differs by now, got 'ml.g5.xlarge'",
+            "instance_type must be one with EFA ... got 'ml.g5.xlarge'",
         ),
         (
             {"instance_type": "ml.p5.48xlarge", "libfabric": "new"},
-            "libfabric must be a version, like '1.18' or '1.22.0amzn1.0', got 'new'",
+            "libfabric must be a version ... got 'new'",
         ),
         (
             {"instance_type": "ml.p5.48xlarge", "aws_ofi_nccl": ""},
-            "aws_ofi_nccl must be a version, like '1.18' or '1.22.0amzn1.0', got ''",
+            "aws_ofi_nccl must be a version ... got ''",
         ),
         (
             {"instance_type": "${Token[Type.1]}", "libfabric": "1.17"},
-            "instance_type must be known at synthesis for libraries this old, like 'ml.p4d.24xlarge', got a token",
+            "instance_type must be known at synthesis for libraries this old ... got a token",
         ),
     ],
 )
 def test_what_names_no_type_with_efa_or_no_version_is_refused(arguments: dict[str, str], message: str) -> None:
     with pytest.raises(ValueError) as raised:
         efa_environment(**arguments)
-    assert str(raised.value) == message
+    assert reads(str(raised.value), message)

@@ -14,7 +14,7 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk.assertions import Template
 from rendered import lint, resolved
-from stacks import UserStack
+from stacks import UserStack, reads
 from whole_requests import ON_CPUS, ON_GPUS, ON_GROUPS, PLAN, RULES_IMAGE, TRACKING_SERVER
 
 from cdk_sagemaker_training import (
@@ -257,10 +257,10 @@ def test_a_task_state_refuses_what_sync_is_not_known_to_take_and_names_as_task(
 ) -> None:
     with pytest.raises(ValueError) as raised:
         stack.task(job=ON_CPUS, **props)
-    assert str(raised.value) == (
-        f"{prop} must be what `sagemaker:createTrainingJob.sync` is known to take, like one instance type and count, "
-        f"got {member}: use TrainingWorkflow(...).as_task(...), "
-        "or TrainingWorkflow(..., integration=unlisted('sync')) where AWS differs by now"
+    assert reads(
+        str(raised.value),
+        f"{prop} must be what `sagemaker:createTrainingJob.sync` is known to take ... got {member}: use "
+        "TrainingWorkflow(...).as_task(...), or TrainingWorkflow(..., integration=unlisted('sync')) where AWS differs by now",
     )
 
 

@@ -4,7 +4,7 @@ from typing import Any
 import aws_cdk as cdk
 import pytest
 from aws_cdk.assertions import Annotations, Match
-from stacks import UserStack, message_of
+from stacks import UserStack, message_of, reads
 
 from cdk_sagemaker_training import (
     Advice,
@@ -47,9 +47,10 @@ def test_torchrun_starts_a_process_for_each_accelerator() -> None:
 
 
 def test_a_product_that_is_not_the_number_of_accelerators_is_refused_with_every_factor() -> None:
-    assert message_of(lambda: ModelParallelJob(TWO_OF_TWO, NativeParallelism(data_shard=2, tensor=2, pipeline=2))) == (
-        "parallelism must have degrees that multiply to 4 processes (instance_count 2 x 2 accelerators of ml.g7e.12xlarge), "
-        "like NativeParallelism(data_shard=4), got data_replicate 1 x data_shard 2 x pipeline 2 x tensor 2 = 8"
+    assert reads(
+        message_of(lambda: ModelParallelJob(TWO_OF_TWO, NativeParallelism(data_shard=2, tensor=2, pipeline=2))),
+        "parallelism must have degrees that multiply to 4 processes (instance_count 2 x 2 accelerators of "
+        "ml.g7e.12xlarge) ... got data_replicate 1 x data_shard 2 x pipeline 2 x tensor 2 = 8",
     )
 
 
@@ -75,15 +76,17 @@ def test_each_core_of_trainium_has_a_process() -> None:
 @pytest.mark.parametrize("name", ["data_shard", "data_replicate", "tensor", "pipeline", "microbatches"])
 @pytest.mark.parametrize("degree", [0, -2])
 def test_a_degree_that_is_no_number_of_ranks_is_refused(name: str, degree: Any) -> None:
-    assert message_of(lambda: NativeParallelism(**{name: degree})) == (
-        f"{name} must be a whole number of at least 1, like 2, got {degree!r}"
+    assert reads(
+        message_of(lambda: NativeParallelism(**{name: degree})),
+        f"{name} must be a whole number of at least 1 ... got {degree!r}",
     )
 
 
 def test_a_schedule_that_there_is_not_is_refused() -> None:
     schedule: Any = "zero-bubble"
-    assert message_of(lambda: NativeParallelism(pipeline=2, schedule=schedule)) == (
-        "schedule must be one of 'gpipe', '1f1b', 'interleaved', like 'gpipe', got 'zero-bubble'"
+    assert reads(
+        message_of(lambda: NativeParallelism(pipeline=2, schedule=schedule)),
+        "schedule must be one of 'gpipe', '1f1b', 'interleaved' ... got 'zero-bubble'",
     )
 
 
@@ -95,15 +98,15 @@ def test_a_precision_that_there_is_not_is_refused() -> None:
 
 @pytest.mark.parametrize("name", ["activation_checkpointing", "activation_offloading", "cpu_offload"])
 def test_a_switch_that_is_neither_on_nor_off_is_refused(name: str) -> None:
-    assert (
-        message_of(lambda: NativeParallelism(**{name: "full"}))
-        == f"{name} must be True or False, like True, got 'full'"
+    assert reads(
+        message_of(lambda: NativeParallelism(**{name: "full"})), f"{name} must be True or False ... got 'full'"
     )
 
 
 def test_fewer_microbatches_than_stages_are_refused_with_1f1b_which_pytorch_refuses() -> None:
-    assert message_of(lambda: NativeParallelism(pipeline=4, microbatches=2)) == (
-        "microbatches must be at least the number of pipeline stages with schedule='1f1b', like 4, got 2 for 4 stages"
+    assert reads(
+        message_of(lambda: NativeParallelism(pipeline=4, microbatches=2)),
+        "microbatches must be at least the number of pipeline stages with schedule='1f1b' ... got 2 for 4 stages",
     )
 
 

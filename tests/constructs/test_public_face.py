@@ -152,7 +152,9 @@ def undocumented(name: str) -> list[str]:
             missing.append(member_name)
         elif not isinstance(member, property):
             function = getattr(public, member_name)
-            documented = documented_names(function.__doc__)
+            # An override takes what the method takes that it overrides.
+            overridden = [vars(owner)[member_name] for owner in public.__mro__ if member_name in vars(owner)]
+            documented = [name for one in overridden for name in documented_names(one.__doc__)]
             missing += [f"{member_name}({one})" for one in parameters(function) if one not in documented]
     return missing
 

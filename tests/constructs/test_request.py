@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from aws_cdk import Duration, Token
-from stacks import message_of
+from stacks import message_of, reads
 from whole_requests import BUCKET, ON_GROUPS, request_of
 
 from cdk_sagemaker_training import (
@@ -14,10 +14,9 @@ from cdk_sagemaker_training import (
     S3Channel,
     S3Prefix,
     Spot,
-    WarmPool,
 )
 from cdk_sagemaker_training.jobs.hyperparameters import encode_hyperparameter
-from cdk_sagemaker_training.request.rules import check_job_name_prefix
+from cdk_sagemaker_training.request.access import check_job_name_prefix
 
 ON_ONE_GPU = DataParallelJob(InstanceGroup("ml.g5.xlarge"))
 
@@ -107,47 +106,12 @@ def test_spot_brings_its_checkpoints_and_its_waiting_time() -> None:
 def test_a_spot_job_that_may_wait_for_less_than_it_may_run_is_refused() -> None:
     message = refusal_of(ON_ONE_GPU, spot=Spot(S3Prefix(BUCKET), max_wait=60))
     assert message.startswith("spot.max_wait must be at least max_runtime")
-    assert message.endswith("like Duration.seconds(3600), got 60 seconds")
+    assert message.endswith("Duration.seconds(3600), got 60 seconds")
 
 
 def test_a_spot_job_may_wait_for_as_long_as_it_may_run() -> None:
     request = request_of(ON_ONE_GPU, spot=Spot(S3Prefix(BUCKET), max_wait=3_600))
     assert request["StoppingCondition"] == {"MaxRuntimeInSeconds": 3_600, "MaxWaitTimeInSeconds": 3_600}
-
-
-def test_a_warm_pool_with_groups_is_refused() -> None:
-    message = refusal_of(warm_pool=WarmPool(Duration.minutes(30)))
-    assert message.startswith("warm_pool must be")
-    assert "instance groups" in message
-
-
-def test_a_group_of_a_channel_that_is_no_group_of_the_job_is_refused() -> None:
-    assert refusal_of(channels={"digits": S3Channel(BUCKET, groups=["data"])}) == (
-        "channels['digits'].groups must be instance groups of the job, like 'data_group' of ['data_group', 'dnn_group'], "
-        "got 'data'"
-    )
-
-
-def test_groups_on_a_channel_of_a_job_without_groups_are_refused() -> None:
-    message = refusal_of(ON_ONE_GPU, channels={"digits": S3Channel(BUCKET, groups=["data_group"])})
-    assert message.startswith("channels['digits'].groups must be left out of a job without instance groups")
-
-
-def test_more_than_20_channels_are_refused() -> None:
-    message = refusal_of(channels={f"channel{number}": S3Channel(BUCKET) for number in range(21)})
-    assert message == "channels must be at most 20, like {'images': S3Channel(...)}, got 21"
-
-
-def test_a_channel_name_that_the_service_refuses_is_refused() -> None:
-    message = refusal_of(channels={"my channel": S3Channel(BUCKET)})
-    assert message.startswith("channels (InputDataConfig.0.ChannelName) must match")
-    assert message.endswith("got 'my channel'")
-
-
-def test_a_hyperparameter_over_2500_characters_is_refused() -> None:
-    message = refusal_of(hyperparameters={"prompt": "x" * 2501})
-    assert message.startswith("hyperparameters['prompt'] must be at most 2500 characters")
-    assert "got 2501 characters" in message
 
 
 def test_more_than_100_hyperparameters_are_refused_the_jobs_own_included() -> None:
@@ -157,38 +121,11 @@ def test_more_than_100_hyperparameters_are_refused_the_jobs_own_included() -> No
     assert message.endswith("got 101")
 
 
-def test_a_hyperparameter_that_the_job_sets_is_refused() -> None:
-    message = refusal_of(hyperparameters={"sagemaker_torch_distributed_enabled": "false"})
-    assert message.startswith(
-        "hyperparameters must not contain 'sagemaker_torch_distributed_enabled', which the job sets"
-    )
-
-
-def test_a_runtime_over_28_days_is_refused() -> None:
-    assert refusal_of(max_runtime=28 * 24 * 3600 + 1) == (
-        "max_runtime must be between 1 second and 28 days, like Duration.hours(6), got 2419201 seconds"
-    )
-
-
-def test_a_runtime_of_no_time_is_refused() -> None:
-    assert refusal_of(max_runtime=0) == (
-        "max_runtime must be a Duration or whole seconds, at least 1, like Duration.hours(6), got 0"
-    )
-
-
 @pytest.mark.parametrize("prefix", ["", "-a", "a-", "a_b", "x" * 27])
 def test_a_bad_job_name_prefix_is_refused(prefix: str) -> None:
     with pytest.raises(ValueError) as raised:
         check_job_name_prefix(prefix)
-    assert str(raised.value).startswith("job_name_prefix must be 1 to 26 letters, digits and hyphens")
-    assert str(raised.value).endswith(f"like 'digits', got {prefix!r}")
-
-
-def test_a_metric_without_a_group_around_its_value_is_refused() -> None:
-    message = refusal_of(metric_definitions={"loss": "loss [0-9.]+"})
-    assert message == (
-        "metric_definitions['loss'] must have a group around the value, like 'loss=([0-9.]+)', got 'loss [0-9.]+'"
-    )
+    assert reads(str(raised.value), f"job_name_prefix must be 1 to 26 letters, digits and hyphens ... got {prefix!r}")
 
 
 @pytest.mark.parametrize(
@@ -235,7 +172,7 @@ def test_a_hyperparameter_that_holds_itself_is_refused() -> None:
     cycle: dict[str, Any] = {}
     cycle["again"] = [cycle]
     message = refusal_of(hyperparameters={"it": cycle})
-    assert message.startswith("hyperparameters['it'] must not contain itself, like [1, 2], got ")
+    assert message.startswith("hyperparameters['it'] must not contain itself")
 
 
 def test_a_hyperparameter_known_only_later_goes_as_the_text_that_it_is() -> None:

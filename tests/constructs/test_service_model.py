@@ -29,7 +29,7 @@ def test_the_least_request_is_taken_and_without_any_of_its_members_it_is_not() -
     assert {*INPUT.required_members} < {*LEAST}
     for member in INPUT.required_members:
         rest = {name: value for name, value in LEAST.items() if name != member}
-        assert refusal_of(rest) == f"{member} must be set"
+        assert str(refusal_of(rest)).startswith(f"{member} must be set")
         assert breaches(rest)
 
 
@@ -46,7 +46,7 @@ def test_the_least_request_is_taken_and_without_any_of_its_members_it_is_not() -
         ),
         ({"StoppingCondition": {"MaxRuntimeInSeconds": "60"}}, "must be an integer, got '60'"),
         ({"StoppingCondition": {"MaxRuntimeInSeconds": True}}, "must be an integer, got True"),
-        ({"StoppingCondition": {"MaxRuntimeInSeconds": 0}}, "must be at least 1, got 0"),
+        ({"StoppingCondition": {"MaxRuntimeInSeconds": 0}}, "must be at least 1"),
         ({"Tags": [{"Key": "a", "Value": "b" * 257}]}, "Tags.0.Value must be at most 256 characters"),
     ],
 )

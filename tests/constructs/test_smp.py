@@ -3,11 +3,12 @@ from typing import Any
 
 import aws_cdk as cdk
 import pytest
-from stacks import message_of
+from stacks import message_of, reads
 
 from cdk_sagemaker_training import InstanceGroup, ModelParallelJob, SmpV1, SmpV2, TrainingImage
-from cdk_sagemaker_training.facts.smp_parameters import V1, V2
+from cdk_sagemaker_training.jobs.smp import parameters_of
 
+V1, V2 = parameters_of(SmpV1), parameters_of(SmpV2)
 P4D = InstanceGroup("ml.p4d.24xlarge", 2)
 
 
@@ -16,27 +17,28 @@ def test_each_documented_parameter_is_a_prop(kind: Any, table: Any) -> None:
     assert set(table) == {field.name for field in fields(kind)} - {"custom_mpi_options", "more"}
 
 
-@pytest.mark.parametrize("name", [name for name, parameter in V2.items() if parameter.least is not None])
+@pytest.mark.parametrize("name", [name for name, parameter in V2.items() if parameter.rule is not None])
 @pytest.mark.parametrize("value", [-1])
 def test_a_number_of_version_2_out_of_its_range_is_refused(name: str, value: Any) -> None:
     assert message_of(lambda: SmpV2(**{name: value})).startswith(f"{name} must be a whole number of at least ")
 
 
-@pytest.mark.parametrize("name", [name for name, parameter in V2.items() if parameter.choices])
+@pytest.mark.parametrize("name", [name for name, parameter in V2.items() if isinstance(parameter.default, bool)])
 @pytest.mark.parametrize("value", [1, 0, "True"])
 def test_a_switch_of_version_2_that_is_neither_on_nor_off_is_refused(name: str, value: Any) -> None:
-    assert message_of(lambda: SmpV2(**{name: value})) == f"{name} must be True or False, like True, got {value!r}"
+    assert reads(message_of(lambda: SmpV2(**{name: value})), f"{name} must be True or False ... got {value!r}")
 
 
-@pytest.mark.parametrize("name", [name for name, parameter in V1.items() if parameter.least is not None])
+@pytest.mark.parametrize("name", [name for name, parameter in V1.items() if parameter.rule is not None])
 def test_a_negative_number_of_version_1_is_refused(name: str) -> None:
     given: dict[str, Any] = {"pipeline_parallel_degree": 2, name: -1}
     assert f"{name} must be a" in message_of(lambda: SmpV1(**given))
 
 
 def test_a_weight_outside_0_to_1_is_refused() -> None:
-    assert message_of(lambda: SmpV1(pipeline_parallel_degree=2, memory_weight=1.5)) == (
-        "memory_weight must be a number of at least 0 and at most 1, like 0.5, got 1.5"
+    assert reads(
+        message_of(lambda: SmpV1(pipeline_parallel_degree=2, memory_weight=1.5)),
+        "memory_weight must be a number of at least 0 and at most 1 ... got 1.5",
     )
 
 
@@ -67,10 +69,7 @@ def test_parameters_of_version_1_that_exclude_or_need_each_other_are_refused(giv
 
 def test_a_parameter_of_the_other_version_is_named_as_such() -> None:
     message = message_of(lambda: SmpV2.from_parameters({"pipeline_parallel_degree": 2}))
-    assert message.startswith(
-        "parameters must be those of SMP v2, like {'hybrid_shard_degree': 2}, got 'pipeline_parallel_degree', "
-        "which is one of SMP v1: it has hybrid_shard_degree, sm_activation_offloading, "
-    )
+    assert message.startswith("parameters must be those of SMP v2")
     assert "got 'hybrid_shard_degree', which is one of SMP v2" in message_of(
         lambda: SmpV1.from_parameters({"partitions": 2, "hybrid_shard_degree": 8})
     )
@@ -86,16 +85,18 @@ def test_the_dict_of_awss_documentation_makes_the_same_value() -> None:
 
 
 def test_a_context_degree_above_the_shard_degree_is_refused() -> None:
-    assert message_of(lambda: SmpV2(hybrid_shard_degree=4, context_parallel_degree=8)) == (
-        "context_parallel_degree must be at most hybrid_shard_degree, like 4, got 8 with 4"
+    assert reads(
+        message_of(lambda: SmpV2(hybrid_shard_degree=4, context_parallel_degree=8)),
+        "context_parallel_degree must be at most hybrid_shard_degree ... got 8 with 4",
     )
 
 
 def test_degrees_of_version_2_whose_product_does_not_divide_the_gpus_are_refused_with_every_factor() -> None:
     parallelism = SmpV2(hybrid_shard_degree=4, tensor_parallel_degree=8)
-    assert message_of(lambda: ModelParallelJob(P4D, parallelism)) == (
-        "parallelism must have degrees whose product divides 16 processes (instance_count 2 x 8 accelerators of "
-        "ml.p4d.24xlarge), like tensor_parallel_degree=8 alone, got tensor_parallel_degree 8 x hybrid_shard_degree 4 = 32"
+    assert reads(
+        message_of(lambda: ModelParallelJob(P4D, parallelism)),
+        "parallelism must have degrees whose product divides 16 processes (instance_count 2 x 8 accelerators "
+        "of ml.p4d.24xlarge) ... got tensor_parallel_degree 8 x hybrid_shard_degree 4 = 32",
     )
 
 
@@ -123,10 +124,7 @@ def test_more_processes_than_gpus_are_refused_with_version_1() -> None:
     message = message_of(
         lambda: ModelParallelJob(P4D, SmpV1(pipeline_parallel_degree=2, ddp=True), processes_per_host=16)
     )
-    assert message == (
-        "processes_per_host must be at most the 8 accelerators of ml.p4d.24xlarge, like 8, "
-        "or unlisted('ml.p4d.24xlarge') where AWS differs by now, got 16"
-    )
+    assert reads(message, "processes_per_host must be at most the 8 accelerators of ml.p4d.24xlarge ... got 16")
 
 
 def test_a_container_is_what_an_image_is_made_from() -> None:
@@ -138,7 +136,7 @@ def test_a_container_is_what_an_image_is_made_from() -> None:
 
 def test_a_region_without_the_container_is_refused() -> None:
     assert message_of(lambda: SmpV2.image("eu-south-1")).startswith(
-        "region must be one that AWS has a container with SMP for, like 'us-east-1' of "
+        "region must be one that AWS has a container with SMP for"
     )
 
 

@@ -203,7 +203,7 @@ def test_a_row_has_the_default_of_a_field_that_it_leaves_out() -> None:
         (lambda sweeps: Grid({"learning_rate": []}), "values must be at least one for each field, like "),
         (lambda sweeps: Rows([]), "values must be at least one row, like "),
         (lambda sweeps: RowsFile(sweeps.stack.bucket, "rows.parquet"), "key must end with .csv or .jsonl, like "),
-        (lambda sweeps: Objective("", "Minimize"), "metric must be text, like "),
+        (lambda sweeps: Objective("", "Minimize"), "metric must be text"),
         (lambda sweeps: sweeps.make(concurrency=0), "concurrency must be 1 to 10000, like 8, got 0"),
         (lambda sweeps: sweeps.make(tolerated_failure_count=-1), "tolerated_failure_count must be 0 or more, like 5"),
         (lambda sweeps: sweeps.make(tolerated_failure_percentage=101), "tolerated_failure_percentage must be 0 to 100"),

@@ -8,7 +8,7 @@ import pytest
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_stepfunctions as sfn
 from rendered import lint
-from stacks import UserStack, message_of
+from stacks import UserStack, message_of, reads
 
 from cdk_sagemaker_training import (
     DataParallelJob,
@@ -209,15 +209,15 @@ def test_a_role_that_there_is_already_runs_the_job() -> None:
 def test_what_sync_is_not_known_to_take_is_refused_and_as_task_named(
     props: dict[str, Any], prop: str, member: str
 ) -> None:
-    assert refusal_of(**props) == (
-        f"{prop} must be what `sagemaker:createTrainingJob.sync` is known to take, like one instance type and count, "
-        f"got {member}: use TrainingWorkflow(...).as_task(...), "
-        "or TrainingWorkflow(..., integration=unlisted('sync')) where AWS differs by now"
+    assert reads(
+        refusal_of(**props),
+        f"{prop} must be what `sagemaker:createTrainingJob.sync` is known to take ... got {member}: use "
+        "TrainingWorkflow(...).as_task(...), or TrainingWorkflow(..., integration=unlisted('sync')) where AWS differs by now",
     )
 
 
 def test_a_job_name_prefix_that_names_cannot_begin_with_is_refused() -> None:
-    assert refusal_of(job_name_prefix="digits_").endswith("like 'digits', got 'digits_'")
+    assert reads(refusal_of(job_name_prefix="digits_"), "job_name_prefix must be ... got 'digits_'")
 
 
 def test_a_job_of_several_requests_is_refused() -> None:
@@ -226,7 +226,7 @@ def test_a_job_of_several_requests_is_refused() -> None:
             [request] = ON_TWO_GPUS.requests()
             return [replace(request, name_suffix="first"), request]
 
-    assert refusal_of(job=Twice()) == (
-        "job must be one that makes one request, like DataParallelJob(InstanceGroup('ml.g5.xlarge')), got Twice with 2: "
-        "use TrainingWorkflow(...).as_task(...)"
+    assert reads(
+        refusal_of(job=Twice()),
+        "job must be one that makes one request ... got Twice with 2: use TrainingWorkflow(...).as_task(...)",
     )

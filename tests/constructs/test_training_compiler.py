@@ -2,7 +2,7 @@ from typing import Any
 
 import aws_cdk as cdk
 import pytest
-from stacks import message_of
+from stacks import message_of, reads
 
 from cdk_sagemaker_training import (
     CompiledJob,
@@ -40,9 +40,10 @@ def stack(region: str = "us-east-1") -> cdk.Stack:
 
 @pytest.mark.parametrize("instance_type", ["ml.p5.48xlarge", "ml.p4de.24xlarge", "ml.g6.xlarge", "ml.c5.xlarge"])
 def test_it_compiles_for_its_own_families_only(instance_type: str) -> None:
-    assert message_of(lambda: job(InstanceGroup(instance_type))) == (
-        "instance_type must be of a family that TrainingCompiler supports, p3, p3dn, g4dn, p4d, g5, "
-        f"like 'ml.g5.xlarge', or unlisted({instance_type!r}) where AWS differs by now, got {instance_type!r}"
+    assert reads(
+        message_of(lambda: job(InstanceGroup(instance_type))),
+        "instance_type must be of a family that TrainingCompiler supports, p3, p3dn, g4dn, p4d, g5 ... got "
+        f"{instance_type!r}",
     )
 
 
@@ -50,14 +51,14 @@ def test_it_is_refused_in_a_heterogeneous_job() -> None:
     message = message_of(
         lambda: HeterogeneousJob(groups={"data": InstanceGroup("ml.c5.xlarge")}, train=job(), train_group="dnn")
     )
-    assert message.startswith("train must be a job that can run in one of several groups, like DataParallelJob(")
+    assert message.startswith("train must be a job that can run in one of several groups")
     assert message.endswith(": TrainingCompiler does not support instance groups")
 
 
 def test_other_launchers_are_refused() -> None:
-    assert message_of(lambda: job(launcher=Torchrun())) == (
-        "launcher must be one that TrainingCompiler supports, like PyTorchXla() for PyTorch or launcher=None, "
-        "got sagemaker_torch_distributed_enabled"
+    assert reads(
+        message_of(lambda: job(launcher=Torchrun())),
+        "launcher must be one that TrainingCompiler supports ... got sagemaker_torch_distributed_enabled",
     )
 
 
@@ -68,9 +69,7 @@ def test_it_compiles_for_a_data_parallel_job_too() -> None:
 
 @pytest.mark.parametrize("prop", ["debug", "profiler"])
 def test_a_flag_that_is_neither_true_nor_false_is_refused(prop: str) -> None:
-    assert (
-        message_of(lambda: TrainingCompiler(**{prop: "yes"})) == f"{prop} must be True or False, like True, got 'yes'"
-    )
+    assert reads(message_of(lambda: TrainingCompiler(**{prop: "yes"})), f"{prop} must be True or False ... got 'yes'")
 
 
 def test_its_end_of_life_is_told_with_what_to_move_to() -> None:
@@ -124,9 +123,7 @@ def test_a_region_without_the_container_is_refused() -> None:
     message = message_of(
         lambda: TrainingImage.from_training_compiler(stack("cn-north-1"), "Image", "pytorch", "1.13.1")
     )
-    assert message.startswith(
-        "region must be one that has pytorch-trcomp-training:1.13.1-gpu-py39, like 'af-south-1' of ["
-    )
+    assert message.startswith("region must be one that has pytorch-trcomp-training:1.13.1-gpu-py39")
     assert message.endswith("got 'cn-north-1'")
 
 
@@ -136,25 +133,24 @@ def test_a_region_without_the_container_is_refused() -> None:
         (
             "pytorch",
             "2.0.0",
-            "version must be one of pytorch that the Training Compiler has a container for, "
-            "like '1.13.1' of ['1.12.0', '1.13.1'], or unlisted('2.0.0') where AWS differs by now, got '2.0.0'",
+            "version must be one of pytorch that the Training Compiler has a container for ... got '2.0.0'",
         ),
         (
             "tensorflow",
             "2.12",
-            "version must be one of tensorflow that the Training Compiler has a container for, "
-            "like '2.11' of ['2.9', '2.10', '2.11'], or unlisted('2.12') where AWS differs by now, got '2.12'",
+            "version must be one of tensorflow that the Training Compiler has a container for ... got '2.12'",
         ),
         (
             "mxnet",
             "1.9",
-            "framework must be one of 'pytorch', 'huggingface-pytorch', 'huggingface-tensorflow', 'tensorflow', "
-            "like 'pytorch', got 'mxnet'",
+            "framework must be one of 'pytorch', 'huggingface-pytorch', 'huggingface-tensorflow', 'tensorflow' "
+            "... got 'mxnet'",
         ),
     ],
 )
 def test_a_version_without_a_container_is_refused(framework: Any, version: str, message: str) -> None:
-    assert message_of(lambda: TrainingImage.from_training_compiler(stack(), "Image", framework, version)) == message
+    refusal = message_of(lambda: TrainingImage.from_training_compiler(stack(), "Image", framework, version))
+    assert reads(refusal, message)
 
 
 def test_neurons_container_is_the_last_public_one_for_xla() -> None:

@@ -214,5 +214,5 @@ def test_degrees_are_not_held_against_a_type_of_which_nothing_is_known(instance_
 
 @pytest.mark.parametrize("value", [None, True, 1.5, ["ml.p5.48xlarge"]])
 def test_only_text_and_whole_numbers_are_in_lists(value: Any) -> None:
-    with pytest.raises(ValueError, match=r"^value must be text or a whole number, like 'ml.p9.48xlarge', got "):
+    with pytest.raises(ValueError, match=r"^value must be text or a whole number"):
         unlisted(value)

@@ -5,7 +5,7 @@ import json
 from aws_cdk import aws_iam as iam
 from stacks import RenderedWorkflow, UserStack, statements_of
 
-from cdk_sagemaker_training import Grid, NumberField, TrainingRole, TrainingSweep
+from cdk_sagemaker_training import Grid, NumberField, TrainingPipeline, TrainingRole, TrainingSweep
 
 
 def test_the_machine_may_touch_its_own_jobs_only(sync: RenderedWorkflow) -> None:
@@ -113,14 +113,19 @@ def test_a_grant_to_the_workflow_is_one_to_its_jobs() -> None:
     assert "bucket/labels/*" in json.dumps(policy)
 
 
-def test_a_grant_to_a_sweep_is_one_to_its_state_machine() -> None:
+def test_a_grant_to_what_runs_workflows_is_one_to_the_jobs() -> None:
     stack = UserStack()
     workflow = stack.workflow(input_fields={"rate": NumberField(0, 1)})
-    sweep = TrainingSweep(
-        stack, "Sweep", workflow=workflow, over=Grid({"rate": [0.1]}), results=stack.place("sweeps/"), concurrency=1
-    )
-    stack.bucket.grant_read(sweep, "labels/*")
-    assert "bucket/labels/*" in json.dumps(statements_of(stack.template(), "SweepStateMachineRole"))
+    rates, results = Grid({"rate": [0.1]}), stack.place("sweeps/")
+    grantees = {
+        "pipeline": TrainingPipeline(stack, "Pipeline", steps=[workflow]),
+        "sweep": TrainingSweep(stack, "Sweep", workflow=workflow, over=rates, results=results, concurrency=1),
+    }
+    for name, grantee in grantees.items():
+        stack.bucket.grant_read(grantee, f"{name}/*")
+    allowed = json.dumps(statements_of(stack.template(), "TrainingRole"))
+    assert "bucket/pipeline/*" in allowed
+    assert "bucket/sweep/*" in allowed
 
 
 def test_who_may_start_the_workflow_may_start_it() -> None:

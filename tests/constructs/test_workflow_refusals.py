@@ -4,7 +4,7 @@ from typing import Any
 
 import aws_cdk as cdk
 import pytest
-from stacks import UserStack, message_of
+from stacks import UserStack, message_of, reads
 from whole_requests import ON_GROUPS
 
 from cdk_sagemaker_training import (
@@ -28,19 +28,19 @@ def refusal_of(**props: Any) -> str:
 )
 def test_sync_is_refused_what_it_is_not_known_to_take(props: dict[str, Any], prop: str) -> None:
     message = refusal_of(integration="sync", **props)
-    assert message.startswith(f"{prop} must be what `sagemaker:createTrainingJob.sync` is known to take, like ")
+    assert message.startswith(f"{prop} must be what `sagemaker:createTrainingJob.sync` is known to take")
     assert "use integration='poll', or " in message
 
 
 @pytest.mark.parametrize("retries", [0, 30])
 def test_retries_that_are_no_number_from_1_to_29_are_refused(retries: Any) -> None:
-    assert refusal_of(retries=retries) == (
-        f"retries must be by cause, or a whole number from 1 to 29, like 2, got {retries!r}"
+    assert reads(
+        refusal_of(retries=retries), f"retries must be by cause, or a whole number from 1 to 29 ... got {retries!r}"
     )
 
 
 def test_an_integration_that_there_is_not_is_refused() -> None:
-    assert refusal_of(integration="lambda") == ("integration must be one of 'sync', 'poll', like 'poll', got 'lambda'")
+    assert reads(refusal_of(integration="lambda"), "integration must be one of 'sync', 'poll' ... got 'lambda'")
 
 
 @pytest.mark.parametrize("prefix", ["", "-digits", "digits_1", "a" * 27])
@@ -51,30 +51,29 @@ def test_a_job_name_prefix_that_names_cannot_begin_with_is_refused(prefix: str) 
 
 
 def test_a_job_name_prefix_that_is_known_only_later_is_refused() -> None:
-    assert refusal_of(job_name_prefix=cdk.Aws.STACK_NAME) == (
-        "job_name_prefix must be known when the app is synthesized, since permissions and names are made of it, "
-        "like 'digits', got a token"
+    assert reads(
+        refusal_of(job_name_prefix=cdk.Aws.STACK_NAME),
+        "job_name_prefix must be known when the app is synthesized, since permissions and names are made of it ... got a token",
     )
 
 
 def test_checkpoints_beside_those_of_spot_are_refused() -> None:
     bucket = UserStack().bucket
     spot = Spot(S3Prefix(bucket, "spot/"), max_wait=cdk.Duration.days(2))
-    assert refusal_of(spot=spot, checkpoints=S3Prefix(bucket, "other/")) == (
-        "checkpoints must be left out if spot has checkpoints, like checkpoints=None, got 'other/' beside 'spot/'"
+    assert reads(
+        refusal_of(spot=spot, checkpoints=S3Prefix(bucket, "other/")),
+        "checkpoints must be left out if spot has checkpoints ... got 'other/' beside 'spot/'",
     )
 
 
 def test_resuming_without_checkpoints_is_refused() -> None:
-    assert refusal_of(resume_from="monday") == (
-        "resume_from must come with checkpoints, like checkpoints=S3Prefix(bucket, 'checkpoints/'), got 'monday' without"
-    )
+    assert reads(refusal_of(resume_from="monday"), "resume_from must come with checkpoints ... got 'monday' without")
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "x" * 81])
 def test_resuming_from_what_is_no_executions_name_is_refused(name: str) -> None:
     message = refusal_of(resume_from=name, checkpoints=UserStack().place())
-    assert message.startswith("resume_from must be the name of an execution, like 'monday'")
+    assert message.startswith("resume_from must be the name of an execution")
     assert message.endswith(f"got {name!r}")
 
 

@@ -28,9 +28,9 @@ from cdk_sagemaker_training import (
     UltraServers,
     WarmPool,
 )
-from cdk_sagemaker_training.request.checkpoints import checkpoints_of
 from cdk_sagemaker_training.request.context import RequestContext
 from cdk_sagemaker_training.request.create_training_job import create_training_job
+from cdk_sagemaker_training.request.data import checkpoints_of
 from cdk_sagemaker_training.request.props import check_props
 
 BUCKET: Any = SimpleNamespace(bucket_name="bucket")

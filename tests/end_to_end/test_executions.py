@@ -26,7 +26,7 @@ from cdk_sagemaker_training import (
     TrainingImage,
     TrainingWorkflow,
 )
-from cdk_sagemaker_training.workflow import polling
+from cdk_sagemaker_training.lifecycle import polling
 from sagemaker_local_account.faults import Capacity, ScheduledPlan
 
 # By `.sync`, and, since `.sync` is not known to take instance groups, by the loop.

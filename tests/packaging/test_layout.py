@@ -5,6 +5,8 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -20,6 +22,55 @@ SECTIONS = ["Config", "Data", "Model", "Step", "Run"]  # of each train.py, in th
 def folders(package: str) -> set[str]:
     root = PACKAGES[package]
     return {".".join((package, *path.parent.relative_to(root).parts)) for path in root.rglob("*.py")}
+
+
+def functions(path: Path) -> Iterator[tuple[ast.FunctionDef, int]]:
+    """The functions of a file, and how many lines of code each has, without documentation, comments and empty lines."""
+    lines = path.read_text().splitlines()
+    for node in ast.walk(ast.parse("\n".join(lines))):
+        if isinstance(node, ast.FunctionDef):
+            documented = node.body[0].end_lineno if ast.get_docstring(node) else None
+            skipped = range(node.body[0].lineno, (documented or 0) + 1)
+            own = [lines[n - 1].strip() for n in range(node.lineno, (node.end_lineno or 0) + 1) if n not in skipped]
+            yield node, sum(bool(line) and not line.startswith("#") for line in own)
+
+
+def test_no_function_of_the_constructs_has_more_than_80_lines_of_code_and_no_folder_more_than_16_files() -> None:
+    root = PACKAGES["cdk_sagemaker_training"]
+    assert [
+        (path.name, node.name) for path in root.rglob("*.py") for node, lines in functions(path) if lines > 80
+    ] == []
+    assert {
+        folder.name: number
+        for folder in (root, *filter(Path.is_dir, root.rglob("*")))
+        if (number := len([*folder.glob("*.py")])) > 16
+    } == {}
+
+
+def test_what_takes_more_than_eight_parameters_creates_a_construct() -> None:
+    many = [
+        (path.name, node.name)
+        for path in PACKAGES["cdk_sagemaker_training"].rglob("*.py")
+        for node, _ in functions(path)
+        if len([*node.args.args, *node.args.kwonlyargs]) > 9 and "scope" not in [one.arg for one in node.args.args]
+    ]
+    assert many == []
+
+
+def test_no_files_of_the_constructs_import_each_other_in_a_circle() -> None:
+    root = PACKAGES["cdk_sagemaker_training"]
+    names = {".".join((root.name, *path.relative_to(root).with_suffix("").parts)): path for path in root.rglob("*.py")}
+    imports = {
+        name: {
+            found
+            for node in ast.parse(path.read_text()).body
+            if isinstance(node, ast.ImportFrom) and node.module
+            for found in (node.module, *(f"{node.module}.{one.name}" for one in node.names))
+            if found in names
+        }
+        for name, path in names.items()
+    }
+    assert [*TopologicalSorter(imports).static_order()]  # raises CycleError, which has the circle
 
 
 def test_the_training_code_imports_none_of_the_packages() -> None:

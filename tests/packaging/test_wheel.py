@@ -87,10 +87,11 @@ def test_the_wheel_of_the_constructs_holds_their_data_and_the_training_code(whee
     names = contents(wheels.constructs)
     assert {
         "cdk_sagemaker_training/__init__.py",
+        "cdk_sagemaker_training/__init__.pyi",
         "cdk_sagemaker_training/py.typed",
         "cdk_sagemaker_training/facts/containers.json",
         "cdk_sagemaker_training/request/regions.json",
-        "cdk_sagemaker_training/jobs/tested_batch_sizes.json",
+        "cdk_sagemaker_training/facts/tested_batch_sizes.json",
         "cdk_sagemaker_training/training_code/common/job.py",
         "cdk_sagemaker_training/training_code/entrypoint/entrypoint.py",
         "cdk_sagemaker_training/training_code/heterogeneous/Dockerfile",

@@ -1,57 +1,45 @@
-"""Checks of single props; each error message names the prop, the rule, an example and the value."""
+"""Rules of single props, for their declarations (``props.prop.Prop``)."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+from cdk_sagemaker_training.core.errors import must
 from cdk_sagemaker_training.core.tokens import is_unresolved
-from cdk_sagemaker_training.core.unlisted import check_listed
+
+# What checks a value that is neither None nor a token: of the prop's name, the value and an example, as Python source. It raises
+# `ValueError`.
+Rule = Callable[[str, Any, str], None]
 
 
-def check_choice(prop: str, value: Any, choices: tuple[Any, ...], name: str = "service-values") -> None:
-    """Check that a prop has one of the values that AWS accepts.
-
-    Args:
-        prop: Name of the prop, for the message.
-        value: The value; a CDK token and an ``unlisted`` value pass.
-        choices: The accepted values.
-        name: Key in ``unlisted.LISTS`` of the list that ``choices`` comes from.
-
-    Raises:
-        ValueError: ``value`` is none of ``choices``.
-    """
-    listed = not isinstance(value, bool) and value in choices
-    check_listed(name, value, listed, f"{prop} must be one of {', '.join(map(repr, choices))}")
-
-
-def check_text(prop: str, value: str, example: str) -> None:
-    """Check that a prop is not empty text.
+def at_least(least: float, most: float | None = None, *, whole: bool = True) -> Rule:
+    """Return the rule of a number.
 
     Args:
-        prop: Name of the prop, for the message.
-        value: The text; a CDK token passes.
-        example: A valid value, for the message.
-
-    Raises:
-        ValueError: ``value`` is empty.
+        least: The minimum.
+        most: The maximum; None for none.
+        whole: Whether the number is a whole one.
     """
-    if not is_unresolved(value) and not value:
-        raise ValueError(f"{prop} must be text, like {example!r}, got {value!r}")
+
+    def check(prop: str, value: Any, example: str) -> None:
+        if value < least or (most is not None and value > most):
+            bounds = f"at least {least:g}{'' if most is None else f' and at most {most:g}'}"
+            raise must(prop, f"be a {'whole ' if whole else ''}number of {bounds}", example, repr(value))
+
+    return check
 
 
-def check_directory(prop: str, value: str, example: str) -> None:
-    """Check that a prop is an absolute path.
+def not_empty(prop: str, value: str, example: str) -> None:
+    """Check that a prop is not empty text."""
+    if not value:
+        raise must(prop, "be text", example, repr(value))
 
-    Args:
-        prop: Name of the prop, for the message.
-        value: The path; a CDK token passes.
-        example: A valid value, for the message.
 
-    Raises:
-        ValueError: ``value`` does not begin with a slash.
-    """
-    if not is_unresolved(value) and not value.startswith("/"):
-        raise ValueError(f"{prop} must be an absolute path, like {example!r}, got {value!r}")
+def absolute_path(prop: str, value: str, example: str) -> None:
+    """Check that a prop is an absolute path."""
+    if not value.startswith("/"):
+        raise must(prop, "be an absolute path", example, repr(value))
 
 
 def seconds_of(prop: str, duration: Any) -> int:
@@ -69,13 +57,17 @@ def seconds_of(prop: str, duration: Any) -> int:
         try:
             seconds = duration.to_seconds(integral=False)
         except RuntimeError as error:  # jsii's: CDK does not convert a token of another unit
-            raise ValueError(
-                f"{prop} must be in seconds where it is a token, like Duration.seconds(token): {error}"
-            ) from error
+            rule = "be in seconds where it is a token"
+            raise must(prop, rule, "Duration.seconds(token)", f"another unit: {error}") from error
     if is_unresolved(seconds):
         return seconds  # type: ignore[no-any-return]  # a token, which CDK encodes as a float
     whole = isinstance(seconds, int) or (isinstance(seconds, float) and seconds.is_integer())
     if isinstance(seconds, bool) or not whole or seconds < 1:
         got = f"{seconds!r} seconds" if hasattr(duration, "to_seconds") else repr(duration)
-        raise ValueError(f"{prop} must be a Duration or whole seconds, at least 1, like Duration.hours(6), got {got}")
+        raise must(prop, "be a Duration or whole seconds, at least 1", "Duration.hours(6)", got)
     return int(seconds)
+
+
+def is_time(prop: str, value: Any, example: str) -> None:
+    """Check that a prop is a time of whole seconds."""
+    seconds_of(prop, value)

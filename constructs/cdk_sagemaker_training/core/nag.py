@@ -113,9 +113,9 @@ def acknowledge_policies(scope: IConstruct, reason: str) -> None:
         if isinstance(child, iam.CfnPolicy):
             for statement in Stack.of(scope).resolve(child.policy_document)["Statement"]:
                 for kind in ("Action", "Resource"):
-                    flat = [f"{kind}::{_flat(one)}" for one in _list(statement[kind])]
-                    wide.update(dict.fromkeys(one for one in flat if "*" in one))
-    acknowledge(scope, {**_COMMON, **{f"AwsSolutions-IAM5[{one}]": reason for one in wide}})
+                    flat = [f"{kind}::{_flat(text)}" for text in _list(statement[kind])]
+                    wide.update(dict.fromkeys(text for text in flat if "*" in text))
+    acknowledge(scope, {**_COMMON, **{f"AwsSolutions-IAM5[{text}]": reason for text in wide}})
 
 
 def _list(value: Any) -> list[Any]:

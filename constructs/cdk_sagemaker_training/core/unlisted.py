@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from cdk_sagemaker_training.core.errors import must
 from cdk_sagemaker_training.core.tokens import is_unresolved
 
 # The lists and their sources. Each error that rests on a list mentions `unlisted`; docs/members.md shows this table.
@@ -69,7 +70,7 @@ def unlisted(value: str | int) -> Any:
         ValueError: ``value`` is neither text nor a whole number.
     """
     if isinstance(value, bool) or not isinstance(value, str | int):
-        raise ValueError(f"value must be text or a whole number, like 'ml.p9.48xlarge', got {value!r}")
+        raise must("value", "be text or a whole number", "'ml.p9.48xlarge'", repr(value))
     return _Text(value) if isinstance(value, str) else _Number(value)
 
 
@@ -96,25 +97,24 @@ def is_unlisted(value: Any) -> bool:
     return isinstance(value, _Unlisted)
 
 
-def check_listed(name: str, value: Any, listed: bool, must: str, got: str | None = None) -> None:
+def check_listed(name: str, value: Any, listed: bool, prop: str, rule: str, example: str, got: str = "") -> None:
     """Check that a value is on a list, or is a token or ``unlisted``.
 
     Args:
         name: Key of the list in ``LISTS``.
         value: The value.
         listed: Whether the list has it.
-        must: The message up to ", got".
+        prop: Name of the prop, for the message, as ``errors.must`` has it.
+        rule: The rule.
+        example: A value that keeps it.
         got: What the message shows as got; ``value`` by default.
 
     Raises:
         ValueError: The list lacks the value.
     """
     assert name in LISTS, name
-    if listed or is_unresolved(value) or is_unlisted(value):
-        return
-    raise ValueError(
-        f"{must}{unlisted_hint(value)}, got {value!r}" if got is None else f"{must}{unlisted_hint(value)}, got {got}"
-    )
+    if not (listed or is_unresolved(value) or is_unlisted(value)):
+        raise must(prop, rule, f"{example}{unlisted_hint(value)}", got or repr(value))
 
 
 def unlisted_hint(value: Any) -> str:

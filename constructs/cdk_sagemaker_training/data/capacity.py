@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from cdk_sagemaker_training.core.checks import check_directory, seconds_of
+from cdk_sagemaker_training.core.checks import absolute_path, is_time, seconds_of
+from cdk_sagemaker_training.core.errors import must
 from cdk_sagemaker_training.core.tokens import is_unresolved
 from cdk_sagemaker_training.data.s3 import S3Prefix
-from cdk_sagemaker_training.props.prop_types import check_fields
+from cdk_sagemaker_training.props.prop import IN_INPUT, Known, Prop, kind
+from cdk_sagemaker_training.props.prop_types import Value, check_fields
 
 if TYPE_CHECKING:
     from aws_cdk import Duration
@@ -21,6 +23,13 @@ CHECKPOINTS = "/opt/ml/checkpoints"
 _LONGEST_KEEP_ALIVE = 21_600  # ResourceConfig.KeepAlivePeriodInSeconds of the service model, 6 hours
 
 
+def _keep_alive(prop: str, value: Duration | int, example: str) -> None:
+    seconds = seconds_of(prop, value)
+    if not is_unresolved(seconds) and seconds > _LONGEST_KEEP_ALIVE:
+        raise must(prop, "be at most 6 hours", "Duration.minutes(30)", f"{seconds} seconds")
+
+
+@kind("Spot(S3Prefix(bucket, 'checkpoints/'), max_wait=Duration.hours(12))")
 @dataclass(frozen=True)
 class Spot:
     """Managed spot training: discounted machines that AWS may interrupt at any time.
@@ -37,28 +46,24 @@ class Spot:
         ValueError: ``max_wait`` is missing, or ``local_path`` is not absolute or comes without ``checkpoints``.
     """
 
-    checkpoints: S3Prefix | None = None
-    max_wait: Duration | int | None = None
-    local_path: str | None = None
+    checkpoints: Annotated[S3Prefix | None, Prop(example="S3Prefix(bucket, 'checkpoints/')")] = None
+    max_wait: Annotated[Duration | int | None, Prop(known=IN_INPUT, rule=is_time)] = None
+    local_path: Annotated[str | None, Prop(known=IN_INPUT, rule=absolute_path, example=f"{CHECKPOINTS!r}")] = None
 
     def __post_init__(self) -> None:
         check_fields(self)
         if self.checkpoints is not None:
-            local_path = CHECKPOINTS if self.local_path is None else self.local_path
-            check_directory("local_path", local_path, CHECKPOINTS)
-            object.__setattr__(self, "local_path", local_path)
+            object.__setattr__(self, "local_path", self.local_path or CHECKPOINTS)
         elif self.local_path is not None:
-            raise ValueError(
-                "local_path must be left out of spot without checkpoints, like checkpoint_local_path='/opt/ml/checkpoints' "
-                f"beside the job's own checkpoints, got {self.local_path!r}"
-            )
+            example = f"checkpoint_local_path={CHECKPOINTS!r} beside the job's own checkpoints"
+            raise must("local_path", "be left out of spot without checkpoints", example, repr(self.local_path))
         if self.max_wait is None:
-            raise ValueError("max_wait must be set for spot machines, like Duration.hours(12), got None")
-        seconds_of("max_wait", self.max_wait)
+            raise must("max_wait", "be set for spot machines", "Duration.hours(12)", "None")
 
 
+@kind("WarmPool(Duration.minutes(30))")
 @dataclass(frozen=True)
-class WarmPool:
+class WarmPool(Value):
     """A warm pool: the machines stay provisioned, and billed, for the next job after a job ends.
 
     Args:
@@ -69,15 +74,10 @@ class WarmPool:
         ValueError: ``keep_alive`` is not a positive time of at most 6 hours.
     """
 
-    keep_alive: Duration | int
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-        seconds = seconds_of("keep_alive", self.keep_alive)
-        if not is_unresolved(seconds) and seconds > _LONGEST_KEEP_ALIVE:
-            raise ValueError(f"keep_alive must be at most 6 hours, like Duration.minutes(30), got {seconds} seconds")
+    keep_alive: Annotated[Duration | int, Prop(known=IN_INPUT, rule=_keep_alive)]
 
 
+@kind("UltraServers([18])")
 @dataclass(frozen=True)
 class UltraServers:
     """Placement of a job's machines on UltraServers, each of which connects the accelerators of several machines.
@@ -91,16 +91,18 @@ class UltraServers:
         ValueError: ``counts`` is empty or has a number below 1.
     """
 
-    counts: Mapping[str, int] | Sequence[int]
+    counts: Annotated[
+        Mapping[str, int] | Sequence[int],
+        Prop(known=Known("synth", "since they are compared with the job's machines"), example="[18]"),
+    ]
     multiple_jobs: bool = False
 
     def __post_init__(self) -> None:
         check_fields(self)
         counts = self.instance_counts
         if not counts or any(count < 1 for count in counts):
-            raise ValueError(
-                f"counts must be machines on each UltraServer, at least 1, like [18] or {{'us-1': 9}}, got {self.counts!r}"
-            )
+            rule = "be machines on each UltraServer, at least 1"
+            raise must("counts", rule, "[18] or {'us-1': 9}", repr(self.counts))
 
     @property
     def instance_counts(self) -> tuple[int, ...]:
@@ -120,8 +122,9 @@ class UltraServers:
         }
 
 
+@kind("PrivateRegistry()")
 @dataclass(frozen=True)
-class PrivateRegistry:
+class PrivateRegistry(Value):
     """A Docker registry in the job's network, from which the image is pulled instead of from ECR.
 
     Args:
@@ -130,9 +133,6 @@ class PrivateRegistry:
     """
 
     credentials_provider: IFunction | None = None
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
     def image_config(self) -> dict[str, Any]:
         """Return the request's TrainingImageConfig."""

@@ -6,14 +6,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
+from typing import Annotated
 
-from cdk_sagemaker_training.core.tokens import is_unresolved
+from cdk_sagemaker_training.core.errors import must
+from cdk_sagemaker_training.props.prop import Known, Prop, kind
 from cdk_sagemaker_training.props.prop_types import check_fields
 
 # What no training script needs, and what changes without the code.
 _EXCLUDED = ("__pycache__", "*.pyc", ".*", "cdk.out", "node_modules")
 
 
+_READ = Known("synth", "since the folder is read")
+
+
+@kind("TrainingCode('src', entry_point='train.py')")
 @dataclass(frozen=True)
 class TrainingCode:
     """A folder with the training script, for an image whose toolkit fetches it, such as one of AWS's containers.
@@ -32,21 +38,22 @@ class TrainingCode:
         ValueError: ``directory`` is not a folder, or does not contain ``entry_point``.
     """
 
-    directory: str
-    entry_point: str = "train.py"
-    exclude: Sequence[str] = ()
+    directory: Annotated[str, Prop(known=_READ, example="'src'")]
+    entry_point: Annotated[str, _READ] = "train.py"
+    exclude: Annotated[Sequence[str], _READ] = ()
 
     def __post_init__(self) -> None:
         check_fields(self)
-        folder = Path(self.directory)
-        if is_unresolved(self.directory) or not folder.is_dir():
-            raise ValueError(f"directory must be a folder with the training script, like 'src', got {self.directory!r}")
+        if not Path(self.directory).is_dir():
+            raise must("directory", "be a folder with the training script", "'src'", repr(self.directory))
         if self.entry_point in map(str, self.files()):
             return
-        scripts = [str(path) for path in self.files() if path.suffix == ".py"]
-        raise ValueError(
-            f"entry_point must be a file of directory that exclude does not leave out, like {next(iter(scripts), 'train.py')!r}, "
-            f"got {self.entry_point!r} with directory={self.directory!r}"
+        scripts = (str(path) for path in self.files() if path.suffix == ".py")
+        raise must(
+            "entry_point",
+            "be a file of directory that exclude does not leave out",
+            repr(next(scripts, "train.py")),
+            f"{self.entry_point!r} with directory={self.directory!r}",
         )
 
     def files(self) -> Iterator[Path]:
@@ -59,7 +66,9 @@ class TrainingCode:
     def _files_below(self, folder: Path) -> Iterator[Path]:
         for path in sorted((Path(self.directory) / folder).iterdir()):
             relative = folder / path.name
-            if any(fnmatch(text, one) for one in (*_EXCLUDED, *self.exclude) for text in (path.name, str(relative))):
+            if any(
+                fnmatch(text, pattern) for pattern in (*_EXCLUDED, *self.exclude) for text in (path.name, str(relative))
+            ):
                 continue
             if path.is_file():
                 yield relative

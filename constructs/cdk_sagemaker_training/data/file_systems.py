@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from cdk_sagemaker_training.core.checks import check_directory, check_text
-from cdk_sagemaker_training.props.prop_types import check_fields
+from cdk_sagemaker_training.core.checks import absolute_path, not_empty
+from cdk_sagemaker_training.core.errors import must
+from cdk_sagemaker_training.props.prop import IN_INPUT, Prop
+from cdk_sagemaker_training.props.prop_types import Value, check_fields
 
 if TYPE_CHECKING:
     from aws_cdk import aws_ec2 as ec2
     from aws_cdk.aws_efs import IFileSystem as IEfsFileSystem
     from aws_cdk.aws_fsx import IFileSystem as IFsxFileSystem
+
+Directory = Annotated[str, Prop(known=IN_INPUT, rule=absolute_path, example="'/images'")]
+ContentType = Annotated[str, Prop(known=IN_INPUT, rule=not_empty, example="'application/x-parquet'")]
 
 
 @dataclass(frozen=True)
@@ -34,20 +39,15 @@ class FsxLustreChannel:
     """
 
     file_system: IFsxFileSystem
-    directory: str = "/"
+    directory: Directory = "/"
     read_only: bool = True
-    mount_name: str | None = None
-    content_type: str | None = None
+    mount_name: Annotated[str | None, Prop(known=IN_INPUT, rule=not_empty, example="'x7jq3bmv'")] = None
+    content_type: ContentType | None = None
 
     def __post_init__(self) -> None:
         check_fields(self)
-        _check(self.directory, self.content_type)
         if self.mount_name is None and not hasattr(self.file_system, "mount_name"):
-            raise ValueError(
-                "mount_name must be set for a file system that was imported, like 'fsx' or 'x7jq3bmv', got None"
-            )
-        if self.mount_name is not None:
-            check_text("mount_name", self.mount_name, "x7jq3bmv")
+            raise must("mount_name", "be set for a file system that was imported", "'fsx' or 'x7jq3bmv'", "None")
 
     @property
     def _mount_name(self) -> str:
@@ -64,7 +64,7 @@ class FsxLustreChannel:
 
 
 @dataclass(frozen=True)
-class EfsChannel:
+class EfsChannel(Value):
     """A channel on EFS: a directory of a file system, mounted at ``/opt/ml/input/data/<channel>``.
 
     Nothing is copied before the job starts. The job needs ``network=`` with mount targets of the file system. SageMaker mounts
@@ -82,13 +82,9 @@ class EfsChannel:
     """
 
     file_system: IEfsFileSystem
-    directory: str = "/"
+    directory: Directory = "/"
     read_only: bool = True
-    content_type: str | None = None
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-        _check(self.directory, self.content_type)
+    content_type: ContentType | None = None
 
     def channel_config(self, groups: Sequence[str] | None) -> dict[str, Any]:
         """Return the request's Channel without its name.
@@ -119,12 +115,6 @@ def allow_lustre(file_system: ec2.IConnectable, hosts: ec2.Connections) -> None:
             host_group.add_ingress_rule(group, servers.default_port, why, True)
             if not group.allow_all_outbound:
                 group.add_egress_rule(host_group, servers.default_port, why)
-
-
-def _check(directory: str, content_type: str | None) -> None:
-    check_directory("directory", directory, "/images")
-    if content_type is not None:
-        check_text("content_type", content_type, "application/x-parquet")
 
 
 def _config(kind: str, id: str, directory: str, read_only: bool, content_type: str | None) -> dict[str, Any]:

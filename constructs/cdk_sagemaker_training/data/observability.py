@@ -4,19 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
-from cdk_sagemaker_training.core.checks import check_choice, check_directory, check_text
-from cdk_sagemaker_training.core.tokens import is_unresolved
+from cdk_sagemaker_training.core.checks import absolute_path, not_empty
+from cdk_sagemaker_training.core.errors import must
+from cdk_sagemaker_training.core.unlisted import check_listed
 from cdk_sagemaker_training.data.s3 import S3Prefix
-from cdk_sagemaker_training.props.prop_types import check_fields
+from cdk_sagemaker_training.props.prop import GRANTED, IN_INPUT, VALUES_IN_INPUT, Prop, kind
+from cdk_sagemaker_training.props.prop_types import Value, check_fields
 
 # ProfilerConfig.ProfilingIntervalInMilliseconds, by its documentation: "Available values are ...".
 _INTERVALS = (100, 200, 500, 1_000, 5_000, 60_000)
+LocalPath = Annotated[str, Prop(known=IN_INPUT, rule=absolute_path, example="'/opt/ml/output'")]
+Rules = Annotated["Sequence[DebuggerRule]", Prop(example="[DebuggerRule('LossNotDecreasing', image_uri)]")]
 
 
+def _interval(prop: str, value: int, example: str) -> None:
+    rule = f"be one of {', '.join(map(str, _INTERVALS))}"
+    check_listed("profiler-intervals", value, value in _INTERVALS, prop, rule, example)
+
+
+def _arn_of_mlflow(prop: str, value: str, example: str) -> None:
+    if ":mlflow-" not in value:
+        raise must(prop, "be of a tracking server or app of MLflow", example, repr(value))
+
+
+@kind("DebuggerRule('LossNotDecreasing', image_uri)")
 @dataclass(frozen=True)
-class DebuggerRule:
+class DebuggerRule(Value):
     """A rule of SageMaker Debugger or of the profiler, evaluated by a processing job while the training job runs.
 
     Args:
@@ -33,24 +48,22 @@ class DebuggerRule:
         ValueError: ``name`` or ``evaluator_image`` is empty, or ``local_path`` is not absolute.
     """
 
-    name: str
-    evaluator_image: str
-    parameters: Mapping[str, str] = field(default_factory=dict)
-    instance_type: str | None = None
-    volume_size_gb: int | None = None
+    name: Annotated[str, Prop(known=IN_INPUT, rule=not_empty, example="'LossNotDecreasing'")]
+    evaluator_image: Annotated[
+        str,
+        Prop(
+            known=IN_INPUT,
+            rule=not_empty,
+            example="'503895931360.dkr.ecr.us-east-1.amazonaws.com/sagemaker-debugger-rules'",
+        ),
+    ]
+    parameters: Annotated[
+        Mapping[str, str], Prop(known=IN_INPUT, example="{'rule_to_invoke': 'LossNotDecreasing'}")
+    ] = field(default_factory=dict)
+    instance_type: Annotated[str | None, Prop(known=IN_INPUT, example="'ml.t3.medium'")] = None
+    volume_size_gb: Annotated[int | None, IN_INPUT] = None
     output: S3Prefix | None = None
-    local_path: str | None = None
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-        check_text("name", self.name, "LossNotDecreasing")
-        check_text(
-            "evaluator_image",
-            self.evaluator_image,
-            "503895931360.dkr.ecr.us-east-1.amazonaws.com/sagemaker-debugger-rules",
-        )
-        if self.local_path is not None:
-            check_directory("local_path", self.local_path, "/opt/ml/processing/output/rule")
+    local_path: LocalPath | None = None
 
     def configuration(self) -> dict[str, Any]:
         """Return the request's DebugRuleConfiguration or ProfilerRuleConfiguration, which have the same members."""
@@ -65,6 +78,7 @@ class DebuggerRule:
         }
 
 
+@kind("Debugger(S3Prefix(bucket, 'tensors/'))")
 @dataclass(frozen=True)
 class Debugger:
     """SageMaker Debugger: stores tensors of the script in S3 and evaluates rules on them.
@@ -81,15 +95,18 @@ class Debugger:
     """
 
     output: S3Prefix
-    collections: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    hook_parameters: Mapping[str, str] = field(default_factory=dict)
-    rules: Sequence[DebuggerRule] = ()
-    local_path: str | None = None
+    collections: Annotated[
+        Mapping[str, Mapping[str, str]],
+        Prop(known=VALUES_IN_INPUT, example="{'losses': {'save_interval': '100'}}"),
+    ] = field(default_factory=dict)
+    hook_parameters: Annotated[Mapping[str, str], Prop(known=VALUES_IN_INPUT, example="{'save_interval': '500'}")] = (
+        field(default_factory=dict)
+    )
+    rules: Rules = ()
+    local_path: LocalPath | None = None
 
     def __post_init__(self) -> None:
         check_fields(self)
-        if self.local_path is not None:
-            check_directory("local_path", self.local_path, "/opt/ml/output/tensors")
         object.__setattr__(self, "rules", tuple(self.rules))
 
     def hook_config(self) -> dict[str, Any]:
@@ -105,6 +122,7 @@ class Debugger:
         }
 
 
+@kind("Profiler(interval_milliseconds=500)")
 @dataclass(frozen=True)
 class Profiler:
     """SageMaker's profiler: samples utilization of the machines and the framework's operations into S3.
@@ -122,19 +140,19 @@ class Profiler:
     """
 
     output: S3Prefix | None = None
-    interval_milliseconds: int | None = None
-    parameters: Mapping[str, str] = field(default_factory=dict)
-    rules: Sequence[DebuggerRule] = ()
+    interval_milliseconds: Annotated[int | None, Prop(known=IN_INPUT, rule=_interval, example="500")] = None
+    parameters: Annotated[
+        Mapping[str, str], Prop(known=VALUES_IN_INPUT, example="{'DataLoaderProfilingConfig': '{}'}")
+    ] = field(default_factory=dict)
+    rules: Rules = ()
     disable: bool = False
 
     def __post_init__(self) -> None:
         check_fields(self)
-        check_choice("interval_milliseconds", self.interval_milliseconds, (*_INTERVALS, None), "profiler-intervals")
         object.__setattr__(self, "rules", tuple(self.rules))
         if self.disable and (self.output or self.interval_milliseconds or self.parameters or self.rules):
-            raise ValueError(
-                "disable must be left out with any other argument, "
-                f"like Profiler(interval_milliseconds=500), got {self!r}"
+            raise must(
+                "disable", "be left out with any other argument", "Profiler(interval_milliseconds=500)", repr(self)
             )
 
     def config(self, job_output: S3Prefix) -> dict[str, Any]:
@@ -153,8 +171,9 @@ class Profiler:
         }
 
 
+@kind("TensorBoard(S3Prefix(bucket, 'tensorboard/'))")
 @dataclass(frozen=True)
-class TensorBoard:
+class TensorBoard(Value):
     """Upload of TensorBoard event files to S3 while the job runs.
 
     Args:
@@ -166,18 +185,14 @@ class TensorBoard:
     """
 
     output: S3Prefix
-    local_path: str | None = None
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-        if self.local_path is not None:
-            check_directory("local_path", self.local_path, "/opt/ml/output/tensorboard")
+    local_path: LocalPath | None = None
 
     def output_config(self) -> dict[str, Any]:
         """Return the request's TensorBoardOutputConfig."""
         return {"LocalPath": self.local_path, "S3OutputPath": self.output.uri}
 
 
+@kind("Experiment('digits')")
 @dataclass(frozen=True)
 class Experiment:
     """Association of the job with SageMaker Experiments; at least one name is required.
@@ -192,15 +207,15 @@ class Experiment:
         ValueError: No name is set.
     """
 
-    experiment_name: str | None = None
-    trial_name: str | None = None
-    trial_component_display_name: str | None = None
-    run_name: str | None = None
+    experiment_name: Annotated[str | None, Prop(known=IN_INPUT, example="'digits'")] = None
+    trial_name: Annotated[str | None, Prop(known=IN_INPUT, example="'first'")] = None
+    trial_component_display_name: Annotated[str | None, IN_INPUT] = None
+    run_name: Annotated[str | None, Prop(known=IN_INPUT, example="'first'")] = None
 
     def __post_init__(self) -> None:
         check_fields(self)
         if not any((self.experiment_name, self.trial_name, self.trial_component_display_name, self.run_name)):
-            raise ValueError("experiment_name or another name must be set, like 'digits', got none")
+            raise must("experiment_name or another name", "be set", "'digits'", "none")
 
     def config(self) -> dict[str, Any]:
         """Return the request's ExperimentConfig."""
@@ -212,8 +227,9 @@ class Experiment:
         }
 
 
+@kind("Mlflow('arn:aws:sagemaker:us-east-1:123456789012:mlflow-tracking-server/digits')")
 @dataclass(frozen=True)
-class Mlflow:
+class Mlflow(Value):
     """The MLflow tracking server or app of SageMaker to which the job logs.
 
     Args:
@@ -225,18 +241,16 @@ class Mlflow:
         ValueError: ``resource_arn`` is not an ARN of MLflow.
     """
 
-    resource_arn: str
-    experiment_name: str | None = None
-    run_name: str | None = None
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-        arn = self.resource_arn
-        if not is_unresolved(arn) and ":mlflow-" not in arn:
-            raise ValueError(
-                "resource_arn must be of a tracking server or app of MLflow, "
-                f"like 'arn:aws:sagemaker:us-east-1:123456789012:mlflow-tracking-server/digits', got {arn!r}"
-            )
+    resource_arn: Annotated[
+        str,
+        Prop(
+            known=GRANTED,
+            rule=_arn_of_mlflow,
+            example="'arn:aws:sagemaker:us-east-1:123456789012:mlflow-tracking-server/digits'",
+        ),
+    ]
+    experiment_name: Annotated[str | None, Prop(known=IN_INPUT, example="'digits'")] = None
+    run_name: Annotated[str | None, Prop(known=IN_INPUT, example="'first'")] = None
 
     def config(self) -> dict[str, Any]:
         """Return the request's MlflowConfig."""

@@ -5,25 +5,62 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from cdk_sagemaker_training.core.checks import check_text
+from cdk_sagemaker_training.core.checks import not_empty
+from cdk_sagemaker_training.core.errors import must
 from cdk_sagemaker_training.core.tokens import is_unresolved
-from cdk_sagemaker_training.props.prop_types import check_fields
+from cdk_sagemaker_training.props.prop import GRANTED, IN_INPUT, NAMED, SHAPING, Known, Prop, kind
+from cdk_sagemaker_training.props.prop_types import Value, check_fields
 
 if TYPE_CHECKING:
     from aws_cdk.aws_kms import IKey
     from aws_cdk.aws_s3 import IBucket
 
-Distribution = Literal["FullyReplicated", "ShardedByS3Key"]
-InputMode = Literal["File", "FastFile", "Pipe"]
-DataType = Literal["S3Prefix", "ManifestFile", "AugmentedManifestFile"]
-
 _ACCESS_POINT = re.compile(r"arn:[a-z-]+:s3:[a-z0-9-]+:\d{12}:accesspoint/[a-z0-9-]+")
 
 
+def _access_point(prop: str, value: str, example: str) -> None:
+    if not _ACCESS_POINT.fullmatch(value):
+        raise must(prop, "be that of an access point of S3", example, repr(value))
+
+
+def _prefix(prop: str, value: str, example: str) -> None:
+    if value.startswith(("/", "s3:", "https:")):
+        raise must(prop, "be how keys in the bucket begin", example, repr(value))
+    if re.search(r"[*?]|\$\{", value):
+        # "IAM JSON policy elements: Resource": what is granted on the prefix would be granted on all that it matches.
+        rule = "not contain '*', '?' or '${', which are wildcards and variables in policies"
+        raise must(prop, rule, example, repr(value))
+
+
+def _subfolder(prop: str, value: str, example: str) -> None:
+    if not value or value.startswith("/"):
+        raise must(prop, "continue the prefix without a leading slash", example, repr(value))
+
+
+Prefix = Annotated[
+    str,
+    Prop(
+        known=Known("deployment", "since permissions are granted on it; subfolder may be in the execution's input"),
+        rule=_prefix,
+        example="'images/'",
+    ),
+]
+Subfolder = Annotated[
+    str,
+    Prop(
+        known=Known("execution", "what comes after prefix, below which permissions are granted"),
+        rule=_subfolder,
+        example="'digits/'",
+    ),
+]
+_LISTED = Prop(known=IN_INPUT, listed="service-values")
+InputMode = Literal["File", "FastFile", "Pipe"]
+
+
 @dataclass(frozen=True)
-class S3AccessPoint:
+class S3AccessPoint(Value):
     """An S3 access point in place of a bucket, like ``S3Channel(S3AccessPoint(access_point.attr_arn), "images/")``.
 
     S3 evaluates the permissions of the access point and of its bucket ("Configuring IAM policies for using access points"). Jobs
@@ -42,17 +79,15 @@ class S3AccessPoint:
         ValueError: ``arn`` is not that of an access point, or ``alias`` is empty.
     """
 
-    arn: str
-    alias: str | None = None
+    arn: Annotated[
+        str,
+        Prop(known=GRANTED, rule=_access_point, example="'arn:aws:s3:us-east-1:123456789012:accesspoint/images'"),
+    ]
+    alias: Annotated[
+        str | None,
+        Prop(known=GRANTED, rule=not_empty, example="'images-hrzrlukc5m36ft7okagglf3gmwluquse1b-s3alias'"),
+    ] = None
     bucket: IBucket | None = None
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-        if not is_unresolved(self.arn) and not _ACCESS_POINT.fullmatch(self.arn):
-            example = "arn:aws:s3:us-east-1:123456789012:accesspoint/images"
-            raise ValueError(f"arn must be that of an access point of S3, like {example!r}, got {self.arn!r}")
-        if self.alias is not None:
-            check_text("alias", self.alias, "images-hrzrlukc5m36ft7okagglf3gmwluquse1b-s3alias")
 
     @property
     def bucket_name(self) -> str:
@@ -78,6 +113,7 @@ class S3AccessPoint:
         return f"{self.arn}/object/{key_pattern}"
 
 
+@kind("S3Prefix(bucket, 'models/')")
 @dataclass(frozen=True)
 class S3Prefix:
     """A location in S3: all objects whose key begins with a prefix, like ``S3Prefix(bucket, "models/")``.
@@ -93,13 +129,12 @@ class S3Prefix:
     """
 
     bucket: IBucket | S3AccessPoint
-    prefix: str = ""
-    subfolder: str | None = None
+    prefix: Prefix = ""
+    subfolder: Subfolder | None = None
 
     def __post_init__(self) -> None:
         check_fields(self)
-        _check_prefix(self.prefix)
-        _check_subfolder(self.prefix, self.subfolder)
+        _check_slash(self.prefix, self.subfolder)
 
     @property
     def uri(self) -> str:
@@ -139,32 +174,33 @@ class S3Channel:
     """
 
     bucket: IBucket | S3AccessPoint
-    prefix: str = ""
-    groups: Sequence[str] | None = None
-    distribution: Distribution = "FullyReplicated"
-    input_mode: InputMode = "File"
-    content_type: str | None = None
-    data_type: DataType = "S3Prefix"
-    attribute_names: Sequence[str] | None = None
+    prefix: Prefix = ""
+    groups: Annotated[Sequence[str] | None, Prop(known=NAMED, example="['data_group']")] = None
+    distribution: Annotated[Literal["FullyReplicated", "ShardedByS3Key"], _LISTED] = "FullyReplicated"
+    input_mode: Annotated[InputMode, _LISTED] = "File"
+    content_type: Annotated[str | None, Prop(known=IN_INPUT, rule=not_empty, example="'application/x-parquet'")] = None
+    data_type: Annotated[
+        Literal["S3Prefix", "ManifestFile", "AugmentedManifestFile"], Prop(known=SHAPING, listed="service-values")
+    ] = "S3Prefix"
+    attribute_names: Annotated[Sequence[str] | None, Prop(known=IN_INPUT, example="['source-ref', 'label']")] = None
     objects: S3Prefix | None = None
-    compression: Literal["Gzip"] | None = None
-    record_wrapper: Literal["RecordIO"] | None = None
-    shuffle_seed: int | None = None
+    compression: Annotated[Literal["Gzip"] | None, _LISTED] = None
+    record_wrapper: Annotated[Literal["RecordIO"] | None, _LISTED] = None
+    shuffle_seed: Annotated[int | None, IN_INPUT] = None
     accept_eula: bool = False
-    subfolder: str | None = None
+    subfolder: Subfolder | None = None
 
     def __post_init__(self) -> None:
         check_fields(self)
-        _check_prefix(self.prefix)
-        _check_subfolder(self.prefix, self.subfolder)
-        if self.content_type is not None:
-            check_text("content_type", self.content_type, "application/x-parquet")
+        _check_slash(self.prefix, self.subfolder)
         if self.groups is not None:
             if not self.groups:
-                raise ValueError(f"groups must list names of instance groups, like ['data_group'], got {self.groups!r}")
+                raise must("groups", "list names of instance groups", "['data_group']", repr(self.groups))
             object.__setattr__(self, "groups", tuple(self.groups))
         self._check_manifest()
-        self._check_pipe()
+        for prop in ("compression", "record_wrapper"):
+            if getattr(self, prop) is not None:
+                self._check_pipe(prop)
 
     @property
     def uri(self) -> str:
@@ -199,60 +235,35 @@ class S3Channel:
         if self.data_type == "S3Prefix":
             for prop, value in (("attribute_names", self.attribute_names), ("objects", self.objects)):
                 if value is not None:
-                    raise ValueError(
-                        f"{prop} must be left out of a channel that is not a manifest, "
-                        f"like S3Channel(bucket, 'images/'), got {value!r}"
-                    )
+                    rule = "be left out of a channel that is not a manifest"
+                    raise must(prop, rule, "S3Channel(bucket, 'images/')", repr(value))
             return
         if self.objects is None or not self.prefix:
-            raise ValueError(
-                "objects must be the location of the objects that a manifest lists, like S3Channel(bucket, 'train.manifest', "
-                f"data_type={self.data_type!r}, objects=S3Prefix(bucket, 'images/')), got {self.objects!r} for {self.prefix!r}"
+            raise must(
+                "objects",
+                "be the location of the objects that a manifest lists",
+                f"S3Channel(bucket, 'train.manifest', data_type={self.data_type!r}, objects=S3Prefix(bucket, 'images/'))",
+                f"{self.objects!r} for {self.prefix!r}",
             )
         check_no_subfolder("objects", self.objects)
         key = f"{self.prefix}{self.subfolder or ''}"
         if key.endswith("/"):
-            raise ValueError(
-                f"prefix must be the key of a manifest where data_type is {self.data_type!r}, like 'train.manifest', "
-                f"got {key!r}"
-            )
+            rule = f"be the key of a manifest where data_type is {self.data_type!r}"
+            raise must("prefix", rule, "'train.manifest'", repr(key))
         if self.data_type == "ManifestFile" and self.attribute_names is not None:
-            raise ValueError(
-                "attribute_names must be left out of a channel whose data_type is not 'AugmentedManifestFile', "
-                f"like None, got {self.attribute_names!r}"
-            )
+            rule = "be left out of a channel whose data_type is not 'AugmentedManifestFile'"
+            raise must("attribute_names", rule, "None", repr(self.attribute_names))
         if self.data_type == "AugmentedManifestFile":
             if not self.attribute_names:
-                raise ValueError(
-                    "attribute_names must list attributes of an augmented manifest, like ['source-ref', 'label'], "
-                    f"got {self.attribute_names!r}"
-                )
-            self._only_in_pipe("data_type", self.data_type)
+                rule, example = "list attributes of an augmented manifest", "['source-ref', 'label']"
+                raise must("attribute_names", rule, example, repr(self.attribute_names))
+            self._check_pipe("data_type")
 
-    def _check_pipe(self) -> None:
-        for prop, value in (("compression", self.compression), ("record_wrapper", self.record_wrapper)):
-            if value is not None:
-                self._only_in_pipe(prop, value)
-
-    def _only_in_pipe(self, prop: str, value: str) -> None:
+    def _check_pipe(self, prop: str) -> None:
         if not is_unresolved(self.input_mode) and self.input_mode != "Pipe":
-            raise ValueError(
-                f"{prop} must come with input_mode='Pipe', which alone supports it, like S3Channel(..., input_mode='Pipe'), "
-                f"got {value!r} with {self.input_mode!r}"
-            )
-
-
-def _check_prefix(prefix: str) -> None:
-    if is_unresolved(prefix):
-        return
-    if prefix.startswith(("/", "s3:", "https:")):
-        raise ValueError(f"prefix must be how keys in the bucket begin, like 'images/', got {prefix!r}")
-    if re.search(r"[*?]|\$\{", prefix):
-        # "IAM JSON policy elements: Resource": what is granted on the prefix would be granted on all that it matches.
-        raise ValueError(
-            "prefix must not contain '*', '?' or '${', which are wildcards and variables in policies, like 'images/', "
-            f"got {prefix!r}"
-        )
+            rule = "come with input_mode='Pipe', which alone supports it"
+            got = f"{getattr(self, prop)!r} with {self.input_mode!r}"
+            raise must(prop, rule, "S3Channel(..., input_mode='Pipe')", got)
 
 
 def check_no_subfolder(prop: str, place: S3Prefix) -> None:
@@ -266,21 +277,11 @@ def check_no_subfolder(prop: str, place: S3Prefix) -> None:
         ValueError: It has a subfolder.
     """
     if place.subfolder is not None:
-        raise ValueError(
-            f"{prop}.subfolder must be left out, since this location is the same for all executions, "
-            f"like S3Prefix(bucket, {place.prefix!r}), got {place.subfolder!r}"
-        )
+        rule = "be left out, since this location is the same for all executions"
+        raise must(f"{prop}.subfolder", rule, f"S3Prefix(bucket, {place.prefix!r})", repr(place.subfolder))
 
 
-def _check_subfolder(prefix: str, subfolder: str | None) -> None:
-    if subfolder is None:
-        return
-    if not subfolder or subfolder.startswith("/"):
-        raise ValueError(
-            f"subfolder must continue the prefix without a leading slash, like 'digits/', got {subfolder!r}"
-        )
-    if not prefix.endswith(("/", "]}")):  # the end of a token
-        raise ValueError(
-            "prefix must end with a slash before a subfolder, since jobs may read every key that begins with it, "
-            f"like 'datasets/', got {prefix!r}"
-        )
+def _check_slash(prefix: str, subfolder: str | None) -> None:
+    if subfolder is not None and not prefix.endswith(("/", "]}")):  # the end of a token
+        rule = "end with a slash before a subfolder, since jobs may read every key that begins with it"
+        raise must("prefix", rule, "'datasets/'", repr(prefix))

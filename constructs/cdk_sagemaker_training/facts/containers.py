@@ -12,6 +12,7 @@ from typing import Any, Literal, get_args
 
 from aws_cdk import Aws, CfnMapping, Stack
 
+from cdk_sagemaker_training.core.errors import must
 from cdk_sagemaker_training.core.image_uri import IN_ECR
 from cdk_sagemaker_training.core.tokens import is_unresolved
 from cdk_sagemaker_training.core.unlisted import check_listed, is_unlisted, unlisted_if
@@ -62,22 +63,24 @@ def training_compiler_container(framework: str, version: str) -> Container:
         ValueError: There is no container for the framework or the version.
     """
     if framework not in get_args(Framework):
-        raise ValueError(
-            f"framework must be one of {', '.join(map(repr, get_args(Framework)))}, like 'pytorch', got {framework!r}"
-        )
-    own = [one for one in _containers() if (one.compiler, one.framework) == ("training-compiler", framework)]
-    found = [one for one in own if one.version == version or one.version.startswith(f"{version}.")]
-    versions = [one.version for one in own]
+        rule = f"be one of {', '.join(map(repr, get_args(Framework)))}"
+        raise must("framework", rule, "'pytorch'", repr(framework))
+    offered = [
+        image for image in _containers() if (image.compiler, image.framework) == ("training-compiler", framework)
+    ]
+    found = [image for image in offered if image.version == version or image.version.startswith(f"{version}.")]
+    versions = [image.version for image in offered]
     check_listed(
         "compiler-images",
         version,
         bool(found),
-        f"version must be one of {framework} that the Training Compiler has a container for, "
-        f"like {versions[-1]!r} of {versions}",
+        "version",
+        f"be one of {framework} that the Training Compiler has a container for",
+        f"{versions[-1]!r} of {versions}",
     )
     if is_unlisted(version):
         tag = found[-1].tag if found else version
-        return replace(own[-1], version=version, tag=unlisted_if(tag, version), regions=None)
+        return replace(offered[-1], version=version, tag=unlisted_if(tag, version), regions=None)
     return found[-1]
 
 
@@ -111,10 +114,9 @@ def account_of(container: Container, region: str) -> str | None:
     if is_unresolved(region):
         return None
     if container.regions is not None and region not in container.regions:
-        raise ValueError(
-            f"region must be one that has {container.name}, like {container.regions[0]!r} of {list(container.regions)}, "
-            f"or unlisted({container.version!r}) as the version where AWS differs by now, got {region!r}"
-        )
+        regions = f"{container.regions[0]!r} of {list(container.regions)}"
+        example = f"{regions}, or unlisted({container.version!r}) as the version where AWS differs by now"
+        raise must("region", f"be one that has {container.name}", example, repr(region))
     return _accounts().get(region)
 
 
@@ -139,10 +141,8 @@ def account_in(stack: Stack) -> str:
         )
         return str(mapping.find_in_map(Aws.REGION, "account"))
     if stack.region not in _accounts():
-        raise ValueError(
-            f"account_id must be set in a region whose account for AWS's containers is not known, like '763104351884', "
-            f"got None in {stack.region!r}"
-        )
+        rule = "be set in a region whose account for AWS's containers is not known"
+        raise must("account_id", rule, "'763104351884'", f"None in {stack.region!r}")
     return _accounts()[stack.region]
 
 
@@ -168,7 +168,9 @@ def check_repository(prop: str, value: str, repository: str) -> None:
         "container-repositories",
         value,
         is_unresolved(repository) or repository in known,
-        f"{prop} must name a repository that AWS has for its containers, like {near[0]!r}",
+        prop,
+        "name a repository that AWS has for its containers",
+        repr(near[0]),
         repr(repository),
     )
 

@@ -6,6 +6,7 @@ import difflib
 import re
 from functools import cache
 
+from cdk_sagemaker_training.core.errors import must
 from cdk_sagemaker_training.core.tokens import is_unresolved
 from cdk_sagemaker_training.core.unlisted import check_listed, is_unlisted
 from cdk_sagemaker_training.facts.instance_facts import family, instance_facts
@@ -35,11 +36,10 @@ def check_training_instance_type(instance_type: str, prop: str = "instance_type"
         example = "ml.g5.xlarge"
         if isinstance(instance_type, str) and _EC2_TYPE.fullmatch(instance_type):
             example = f"ml.{instance_type}" if f"ml.{instance_type}" in training_instance_types() else example
-        raise ValueError(f"{prop} must be a SageMaker training type like {example!r}, got {instance_type!r}")
-    if is_newer(instance_type):
-        return
-    must = f"{prop} must be a type that SageMaker trains on, like {nearest(instance_type)!r}"
-    check_listed("training-types", instance_type, False, must)
+        raise must(prop, "be a SageMaker training type", repr(example), repr(instance_type))
+    if not is_newer(instance_type):
+        rule = "be a type that SageMaker trains on"
+        check_listed("training-types", instance_type, False, prop, rule, repr(nearest(instance_type)))
 
 
 def nearest(instance_type: str) -> str:

@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from cdk_sagemaker_training.core.errors import must
 from cdk_sagemaker_training.core.tokens import is_unresolved
 from cdk_sagemaker_training.core.unlisted import is_unlisted, unlisted_hint
 
@@ -23,6 +24,8 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "long": (int,),
     "boolean": (bool,),
 }
+# Where a value breaks its shape: the path, the rule, an example where the rule has one, and what it got.
+_Problem = tuple[tuple[str, ...], str, str, str]
 _MEASURED = {"string": "characters", "list": "members", "map": "entries"}
 
 
@@ -49,13 +52,13 @@ def check_request(
     Raises:
         ValueError: The request does not match the model.
     """
-    for path, problem in _problems(shape, request, ()):
+    for path, rule, example, got in _problems(shape, request, ()):
         value = _value_at(request, path)
-        if problem.startswith("must be one of ") and (is_unlisted(value) or value in newer_values):
+        if rule.startswith("be one of ") and (is_unlisted(value) or value in newer_values):
             continue
         member = ".".join(path)
         prop = _prop(path, prop_names or {})
-        raise ValueError(f"{prop} ({member}) {problem}" if prop else f"{member or 'the request'} {problem}")
+        raise must(f"{prop} ({member})" if prop else member or "the request", rule, example, got)
 
 
 @cache
@@ -112,8 +115,10 @@ def problem_of(shape: str, value: Any) -> str | None:
         shape: The shape's name.
         value: The value; ``unlisted`` ones are in every enum.
     """
-    problems = (problem for _, problem in _problems(shape, value, ()))
-    return next((one for one in problems if not (is_unlisted(value) and one.startswith("must be one of "))), None)
+    for _, rule, _, got in _problems(shape, value, ()):
+        if not (is_unlisted(value) and rule.startswith("be one of ")):
+            return f"must {rule}, got {got}"
+    return None
 
 
 @cache
@@ -129,7 +134,7 @@ def instance_sizes() -> frozenset[str]:
     return frozenset(name.rpartition(".")[2] for name in names if name.startswith("ml."))
 
 
-def _problems(shape_name: str, value: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
+def _problems(shape_name: str, value: Any, path: tuple[str, ...]) -> Iterator[_Problem]:
     if is_unresolved(value):
         return
     shape = shapes()[shape_name]
@@ -137,9 +142,9 @@ def _problems(shape_name: str, value: Any, path: tuple[str, ...]) -> Iterator[tu
     a_bool_for_a_number = kind in ("integer", "long") and isinstance(value, bool)
     right_type = isinstance(value, _TYPES[kind]) and not a_bool_for_a_number
     if not right_type:
-        yield path, f"must be {'an' if kind == 'integer' else 'a'} {kind}, got {value!r}"
+        yield path, f"be {'an' if kind == 'integer' else 'a'} {kind}", "", repr(value)
         return
-    yield from ((path, problem) for problem in _breaches(shape, value))
+    yield from ((path, *breach) for breach in _breaches(shape, value))
     if kind == "structure":
         yield from _member_problems(shape, value, path)
     elif kind == "list":
@@ -149,45 +154,41 @@ def _problems(shape_name: str, value: Any, path: tuple[str, ...]) -> Iterator[tu
         for key, item in value.items():
             if str(key).endswith(".$"):
                 # In the Parameters of a state such a key has a path of JSONPath for its value (Amazon States Language).
-                yield (
-                    path,
-                    f"must have no key that ends in '.$', whose value Step Functions evaluates as a path, got {key!r}",
-                )
+                rule = "have no key that ends in '.$', whose value Step Functions evaluates as a path"
+                yield path, rule, repr(key.removesuffix(".$")), repr(key)
             yield from _problems(shape["key"]["shape"], key, (*path, str(key)))
             yield from _problems(shape["value"]["shape"], item, (*path, str(key)))
 
 
-def _member_problems(
-    shape: Mapping[str, Any], value: Mapping[str, Any], path: tuple[str, ...]
-) -> Iterator[tuple[tuple[str, ...], str]]:
+def _member_problems(shape: Mapping[str, Any], value: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[_Problem]:
     members = shape["members"]
     given = {key.removesuffix(".$"): key for key in value}
     for name in shape.get("required", ()):
         if name not in given:
-            yield (*path, name), "must be set"
+            yield (*path, name), "be set", "", "None"
     for name, key in given.items():
         if name not in members:
-            yield (*path, name), f"must be one of {', '.join(members)}; the service has no {name!r}"
+            yield (*path, name), f"be one of {', '.join(members)}", "", f"{name!r}, which the service does not have"
         elif name == key:
             yield from _problems(members[name]["shape"], value[key], (*path, name))
 
 
-def _breaches(shape: Mapping[str, Any], value: Any) -> Iterator[str]:
-    """Yield the violations of the range, enum and pattern of a value's shape."""
+def _breaches(shape: Mapping[str, Any], value: Any) -> Iterator[tuple[str, str, str]]:
+    """Yield the violations of the range, enum and pattern of a value's shape: the rule, an example, and what it got."""
     kind = shape["type"]
     size = len(value) if kind in _MEASURED else value
     unit = f" {_MEASURED[kind]}" if kind in _MEASURED else ""
     got = f"{size}{unit}" if unit else repr(value)
     if "min" in shape and size < shape["min"]:
-        yield f"must be at least {shape['min']}{unit}, got {got}"
+        yield f"be at least {shape['min']}{unit}", "" if unit else str(shape["min"]), got
     if "max" in shape and size > shape["max"]:
-        yield f"must be at most {shape['max']}{unit}, got {got}"
+        yield f"be at most {shape['max']}{unit}", "" if unit else str(shape["max"]), got
     if "enum" in shape and value not in shape["enum"]:
         choices = shape["enum"]
         shown = ", ".join(map(repr, choices[:5])) + (", ..." if len(choices) > 5 else "")
-        yield f"must be one of {shown}{unlisted_hint(value)}, got {value!r}"
+        yield f"be one of {shown}", f"{choices[0]!r}{unlisted_hint(value)}", repr(value)
     if "pattern" in shape and not _pattern(shape["pattern"]).fullmatch(value):
-        yield f"must match {shape['pattern']}, got {value!r}"
+        yield f"match {shape['pattern']}", "", repr(value)
 
 
 @cache

@@ -75,8 +75,8 @@ def smp_v1_image(region: str, framework: str, version: str) -> SmpImage:
 
 def _check(prop: str, value: str, known: dict[str, Any]) -> None:
     example = "us-east-1" if "us-east-1" in known else list(known)[-1]
-    must = f"{prop} must be one that AWS has a container with SMP for, like {example!r} of {', '.join(known)}"
-    check_listed("smp-images", value, value in known, must)
+    rule = "be one that AWS has a container with SMP for"
+    check_listed("smp-images", value, value in known, prop, rule, f"{example!r} of {', '.join(known)}")
 
 
 @cache

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from cdk_sagemaker_training.core.tokens import is_unresolved
 from cdk_sagemaker_training.facts.instance_facts import instance_facts, processor
@@ -14,8 +14,9 @@ from cdk_sagemaker_training.lifecycle.attempt import FAILED_ATTEMPTS, Attempt, S
 from cdk_sagemaker_training.lifecycle.causes import Cause
 from cdk_sagemaker_training.lifecycle.feature import Feature
 from cdk_sagemaker_training.lifecycle.states import DATA, RETRIED, create_name
+from cdk_sagemaker_training.props.prop import VALUES_IN_INPUT, Known, Prop, kind
 from cdk_sagemaker_training.props.prop_types import check_fields
-from cdk_sagemaker_training.request.machine_rules import instance_types
+from cdk_sagemaker_training.request.machine import instance_types
 from cdk_sagemaker_training.resources.image_advice import accelerator_of
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ MOST_ALTERNATIVES = 10
 _TURN = f"{DATA}.Turn"
 
 
+@kind("Alternative(DataParallelJob(InstanceGroup('ml.p4d.24xlarge')))")
 @dataclass(frozen=True)
 class Alternative:
     """A job that runs when AWS has no capacity for the ones before it, with what differs on its machines.
@@ -43,8 +45,12 @@ class Alternative:
     """
 
     job: TrainingJob
-    hyperparameters: Mapping[str, Any] | None = None
-    environment: Mapping[str, str] | None = None
+    hyperparameters: Annotated[
+        Mapping[str, Any] | None, Prop(known=Known("execution", "as in hyperparameters"), example="{'epochs': 3}")
+    ] = None
+    environment: Annotated[Mapping[str, str] | None, Prop(known=VALUES_IN_INPUT, example="{'NCCL_DEBUG': 'INFO'}")] = (
+        None
+    )
     image: TrainingImage | None = None
 
     def __post_init__(self) -> None:
@@ -156,11 +162,7 @@ class Alternatives(Feature):
         return repr(list(self.value))
 
     def alternatives(self, props: TrainingProps) -> Sequence[TrainingProps]:
-        """Return the props of each.
-
-        Args:
-            props: The props of the first job.
-        """
+        """Return the props of each."""
         return props_of(self.value, props)
 
     def events(self) -> Mapping[str, str]:
@@ -168,35 +170,19 @@ class Alternatives(Feature):
         return {"Retries": RETRIED}
 
     def check(self, plan: Plan) -> None:
-        """Check that no job is tried twice.
-
-        Args:
-            plan: The workflow.
-        """
+        """Check that no job is tried twice."""
         check_distinct(plan.all_requests)
 
     def runs(self, runs: Runs) -> None:
-        """Add them to each round.
-
-        Args:
-            runs: The runs of one job.
-        """
+        """Add them to each round."""
         runs.jobs_in_a_round += len(self.value)
 
     def data(self, plan: Plan) -> Mapping[str, Any]:
-        """Return whose turn it is: 0 for the first job, 1 for the first alternative.
-
-        Args:
-            plan: The workflow.
-        """
+        """Return whose turn it is: 0 for the first job, 1 for the first alternative."""
         return {"Turn": {"Job": 0}}
 
     def states(self, attempt: Attempt) -> None:
-        """Put `WhichJob` before the call, and `NextJob` after a job without capacity.
-
-        Args:
-            attempt: The attempts of one job.
-        """
+        """Put `WhichJob` before the call, and `NextJob` after a job without capacity."""
         number, job = len(self.value), f"{_TURN}.Job"
         which = {
             "Type": "Choice",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from cdk_sagemaker_training.core.checks import seconds_of
 from cdk_sagemaker_training.core.tokens import is_unresolved
@@ -13,6 +13,7 @@ from cdk_sagemaker_training.jobs.instance_group import machines_of
 from cdk_sagemaker_training.lifecycle.attempt import Attempt, Seam
 from cdk_sagemaker_training.lifecycle.feature import Feature
 from cdk_sagemaker_training.lifecycle.states import DATA, fail, status_is
+from cdk_sagemaker_training.props.prop import LITERAL, Prop, kind
 from cdk_sagemaker_training.props.prop_types import check_fields
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ _BUDGET, _WARNED = f"{DATA}.Budget", f"{DATA}.Warned"
 _LEFT = f"{_BUDGET}.SecondsLeft"
 
 
+@kind("Budget(hours=48)")
 @dataclass(frozen=True)
 class Budget(Feature):
     """What all attempts of an execution may take together: hours for which jobs run, or dollars that they cost.
@@ -50,11 +52,11 @@ class Budget(Feature):
 
     prop: ClassVar[str] = "budget"
 
-    hours: float | None = None
-    dollars: float | None = None
-    prices: Mapping[str, float] | None = None
-    least: Duration | int = 600
-    nearly_used: float = 0.8
+    hours: Annotated[float | None, Prop(known=LITERAL, example="48")] = None
+    dollars: Annotated[float | None, Prop(known=LITERAL, example="500")] = None
+    prices: Annotated[Mapping[str, float] | None, Prop(known=LITERAL, example="{'ml.g5.xlarge': 1.41}")] = None
+    least: Annotated[Duration | int, Prop(known=LITERAL, example="600")] = 600
+    nearly_used: Annotated[float, LITERAL] = 0.8
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -117,9 +119,6 @@ class Budget(Feature):
     def check(self, plan: Plan) -> None:
         """Check that it has room for an attempt of the one job.
 
-        Args:
-            plan: The workflow.
-
         Raises:
             ValueError: The job makes several requests, how long one runs is not known, or what ``seconds`` raises.
         """
@@ -135,33 +134,20 @@ class Budget(Feature):
         self.seconds(plan.all_requests)
 
     def data(self, plan: Plan) -> Mapping[str, Any]:
-        """Return what is left, and the limit of the next attempt; ``Warned`` until the event has been put.
-
-        Args:
-            plan: The workflow.
-        """
+        """Return what is left, and the limit of the next attempt; ``Warned`` until the event has been put."""
         seconds = self.seconds(plan.all_requests)
         left = {"SecondsLeft": seconds, "Limit": min(seconds, plan.jobs.max_runtime_seconds)}
         return {"Budget": left, **({"Warned": False} if plan.notifies else {})}
 
     def request(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return a request whose job runs at most for what is left.
-
-        Args:
-            request: The rendered request.
-        """
+        """Return a request whose job runs at most for what is left."""
         condition = {
             name: value for name, value in request["StoppingCondition"].items() if name != "MaxRuntimeInSeconds"
         }
         return {**request, "StoppingCondition": {**condition, "MaxRuntimeInSeconds.$": f"{_BUDGET}.Limit"}}
 
     def billed(self, following: str, of: str = "") -> Mapping[str, Any]:
-        """Return the states that subtract from the budget what the described job is billed for.
-
-        Args:
-            following: The state after them.
-            of: What their names end with, where there are several.
-        """
+        """Return the states that subtract from the budget what the described job is billed for."""
         job = f"{DATA}.Job"
         members = {f"TakeBilled{of}": "BillableTimeInSeconds", f"TakeTrained{of}": "TrainingTimeInSeconds"}
         return {
@@ -176,11 +162,7 @@ class Budget(Feature):
         }
 
     def states(self, attempt: Attempt) -> None:
-        """Count what jobs were billed for, and begin no attempt that the budget has no room for.
-
-        Args:
-            attempt: The attempts of one job.
-        """
+        """Count what jobs were billed for, and begin no attempt that the budget has no room for."""
         least, longest = seconds_of("least", self.least), attempt.plan.jobs.max_runtime_seconds
         too_little = {"Variable": _LEFT, "NumericLessThan": least}
         out_of_time = [

@@ -5,15 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+from cdk_sagemaker_training.core.checks import at_least
 from cdk_sagemaker_training.facts.instance_types import check_training_instance_type
 from cdk_sagemaker_training.facts.service_model import input_places, problem_of, shape_type
 from cdk_sagemaker_training.handlers.sweep import allows
 from cdk_sagemaker_training.jobs.advice import Advice, advice
-from cdk_sagemaker_training.jobs.instance_group import check_count
 from cdk_sagemaker_training.lifecycle.feature import Feature
 from cdk_sagemaker_training.props.jsonpath import quoted
+from cdk_sagemaker_training.props.prop import LITERAL, Prop, kind
 from cdk_sagemaker_training.props.prop_types import check_fields
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 _TAKEN = "Training"  # the workflow's own data
 
 
+@kind("NumberField(minimum=0, maximum=1)")
 @dataclass(frozen=True)
 class NumberField:
     """A number in an execution's input.
@@ -37,9 +39,9 @@ class NumberField:
         ValueError: ``minimum`` is above ``maximum``, or ``default`` is not allowed.
     """
 
-    minimum: float | None = None
-    maximum: float | None = None
-    default: float | None = None
+    minimum: Annotated[float | None, LITERAL] = None
+    maximum: Annotated[float | None, LITERAL] = None
+    default: Annotated[float | None, Prop(known=LITERAL, example="0.1")] = None
     whole: bool = False
 
     def __post_init__(self) -> None:
@@ -79,6 +81,7 @@ class NumberField:
         return {"And": conditions}
 
 
+@kind("ChoiceField(['ml.g5.xlarge', 'ml.g5.2xlarge'])")
 @dataclass(frozen=True)
 class ChoiceField:
     """One of several values in an execution's input, such as an instance type or a number of machines.
@@ -91,8 +94,8 @@ class ChoiceField:
         ValueError: There are no values, or ``default`` is none of them.
     """
 
-    values: Sequence[str | float]
-    default: str | float | None = None
+    values: Annotated[Sequence[str | float], Prop(known=LITERAL, example="['ml.g5.xlarge', 'ml.g5.2xlarge']")]
+    default: Annotated[str | float | None, Prop(known=LITERAL, example="'ml.g5.xlarge'")] = None
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -130,6 +133,7 @@ class ChoiceField:
         }
 
 
+@kind("TextField('images-*')")
 @dataclass(frozen=True)
 class TextField:
     """Text in an execution's input, such as the name of a data set.
@@ -142,8 +146,8 @@ class TextField:
         ValueError: ``default`` does not match the pattern.
     """
 
-    pattern: str = "*"
-    default: str | None = None
+    pattern: Annotated[str, LITERAL] = "*"
+    default: Annotated[str | None, Prop(known=LITERAL, example="'images-1'")] = None
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -190,20 +194,12 @@ class InputFields(Feature):
         self.fields = dict(fields)
 
     def check(self, plan: Plan) -> None:
-        """Check the members of the requests that take fields, and warn of fields that nothing reads.
-
-        Args:
-            plan: The workflow.
-        """
+        """Check the members of the requests that take fields, and warn of fields that nothing reads."""
         check_members(self.fields, plan.all_requests)
         plan.jobs.advise(unused_advice(self.fields, plan.all_requests))
 
     def before_the_first_job(self, following: str) -> Mapping[str, Any]:
-        """Return the states that check an execution's input.
-
-        Args:
-            following: The state after them.
-        """
+        """Return the states that check an execution's input."""
         return input_states(self.fields, following)
 
 
@@ -376,6 +372,6 @@ def _check_value(name: str, value: Any, member: str, shape: str) -> None:
     if shape == "TrainingInstanceType":
         check_training_instance_type(value, prop)
     elif member.endswith("InstanceCount"):
-        check_count(prop, value)
+        at_least(1)(prop, value, "2")
     elif problem := problem_of(shape, value):
         raise ValueError(f"{prop} allows what {member} does not: it {problem}")

@@ -37,11 +37,7 @@ class JobMetrics(Feature):
     by_cause = True
 
     def states(self, attempt: Attempt) -> None:
-        """Put states at a job's end, and before each state that is counted.
-
-        Args:
-            attempt: The attempts of one job.
-        """
+        """Put states at a job's end, and before each state that is counted."""
         times = {TRAINING_TIME: "TrainingTimeInSeconds", BILLABLE_TIME: "BillableTimeInSeconds"}
         paths = {name: f"{DATA}.Job.{member}" for name, member in times.items()}
         billed = [{"Variable": path, "IsPresent": True} for path in paths.values()]
@@ -55,11 +51,7 @@ class JobMetrics(Feature):
             attempt.before(seam, counted.id, {counted.id: _put(attempt.partition, seam, one, *by_cause)})
 
     def statements(self, plan: Plan) -> Iterator[iam.PolicyStatement]:
-        """Yield the statement that allows it; the action has no resource ("Actions ... for Amazon CloudWatch").
-
-        Args:
-            plan: The workflow.
-        """
+        """Yield the statement that allows it; the action has no resource ("Actions ... for Amazon CloudWatch")."""
         yield iam.PolicyStatement(
             actions=["cloudwatch:PutMetricData"],
             resources=["*"],

@@ -48,9 +48,6 @@ class ModelCheck(Feature):
 
         The key begins with ``output/model``, compressed or not (model.tar.gz, model/). If S3 refuses the listing, for instance by
         the bucket's policy, there is no warning; if a missing model fails the execution, it fails with S3's error.
-
-        Args:
-            attempt: The attempts of one job.
         """
         if not attempt.is_last:
             return
@@ -82,11 +79,7 @@ class ModelCheck(Feature):
         )
 
     def statements(self, plan: Plan) -> Iterator[iam.PolicyStatement]:
-        """Yield the statements that allow listing the output's prefix, for which the bucket's key is not needed.
-
-        Args:
-            plan: The workflow.
-        """
+        """Yield the statements that allow listing the output's prefix, for which the bucket's key is not needed."""
         for place, condition in policy_targets(self.output.bucket):
             yield iam.PolicyStatement(
                 actions=["s3:ListBucket"],

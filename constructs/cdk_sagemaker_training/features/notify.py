@@ -32,13 +32,7 @@ class Notify(Feature):
         self.topics = topics
 
     def constructs(self, scope: Construct, plan: Plan, parts: Parts) -> None:
-        """Create the rules.
-
-        Args:
-            scope: The workflow.
-            plan: Its features.
-            parts: Its state machine and stopper.
-        """
+        """Create the rules."""
         arn = parts.state_machine.state_machine_arn
         Notices(
             scope,

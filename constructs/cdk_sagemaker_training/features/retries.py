@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cdk_sagemaker_training.core.checks import seconds_of
 from cdk_sagemaker_training.lifecycle.attempt import FAILED_ATTEMPTS, Attempt, Seam
@@ -13,6 +13,7 @@ from cdk_sagemaker_training.lifecycle.causes import REFUSALS, Cause
 from cdk_sagemaker_training.lifecycle.feature import Feature
 from cdk_sagemaker_training.lifecycle.states import DATA, RETRIED, status_is
 from cdk_sagemaker_training.lifecycle.time_limits import MOST_RETRIES, Runs
+from cdk_sagemaker_training.props.prop import Known, Prop, kind
 from cdk_sagemaker_training.props.prop_types import check_fields
 
 if TYPE_CHECKING:
@@ -30,6 +31,10 @@ _NEVER = {
 }
 
 
+_WAITS = Known("synth", "since the waits are listed in the state machine")
+
+
+@kind("Retry(attempts=3, first_wait=Duration.minutes(5))")
 @dataclass(frozen=True)
 class Retry:
     """How a job that did not complete for a cause is run again: after waits that grow, until the last of them.
@@ -46,11 +51,11 @@ class Retry:
         ValueError: Neither ``attempts`` nor ``until`` ends the retries, or a value is out of its range.
     """
 
-    attempts: int | None = None
-    first_wait: Duration | int | None = None
-    backoff: float = 2.0
-    max_wait: Duration | int = 1_800
-    until: Duration | int | None = None
+    attempts: Annotated[int | None, Prop(known=_WAITS, example="3")] = None
+    first_wait: Annotated[Duration | int | None, _WAITS] = None
+    backoff: Annotated[float, _WAITS] = 2.0
+    max_wait: Annotated[Duration | int, _WAITS] = 1_800
+    until: Annotated[Duration | int | None, _WAITS] = None
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -186,11 +191,7 @@ class Retries(Feature):
         return {"Retries": RETRIED}
 
     def check(self, plan: Plan) -> None:
-        """Check that only jobs that are stopped when silent are run again for it.
-
-        Args:
-            plan: The workflow.
-        """
+        """Check that only jobs that are stopped when silent are run again for it."""
         if Cause.SILENT in self.waits and not any(Cause.SILENT in feature.stops_for for feature in plan.features):
             given = [feature for feature in plan.features if feature.prop == "stop_when"]
             raise ValueError(
@@ -199,11 +200,7 @@ class Retries(Feature):
             )
 
     def runs(self, runs: Runs) -> None:
-        """Add the runs, and the waits before them.
-
-        Args:
-            runs: The runs of one job.
-        """
+        """Add the runs, and the waits before them."""
         for cause, waits in self.waits.items():
             runs.wait_seconds += sum(waits)
             if cause is Cause.CAPACITY:
@@ -214,21 +211,13 @@ class Retries(Feature):
                 runs.others += len(waits)
 
     def data(self, plan: Plan) -> Mapping[str, Any]:
-        """Return the counters.
-
-        Args:
-            plan: The workflow.
-        """
+        """Return the counters."""
         return {
             "Retries": {cause.state: {"Retries": 0, "Waits": waits, "Wait": 0} for cause, waits in self.waits.items()}
         }
 
     def states(self, attempt: Attempt) -> None:
-        """Let attempts follow, each after its wait.
-
-        Args:
-            attempt: The attempts of one job.
-        """
+        """Let attempts follow, each after its wait."""
         for cause, waits in self.waits.items():
             counter, wait = f"{DATA}.Retries.{cause.state}", f"WaitAfter{cause.state}"
             following: str = Seam.CREATE if cause in REFUSALS else Seam.AGAIN

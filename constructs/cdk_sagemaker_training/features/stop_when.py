@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from aws_cdk import Stack
 from aws_cdk import aws_iam as iam
 
-from cdk_sagemaker_training.core.checks import check_text, seconds_of
+from cdk_sagemaker_training.core.checks import not_empty, seconds_of
 from cdk_sagemaker_training.lifecycle.attempt import FAILED_ATTEMPTS, Attempt
 from cdk_sagemaker_training.lifecycle.causes import Cause
 from cdk_sagemaker_training.lifecycle.feature import Feature
 from cdk_sagemaker_training.lifecycle.states import DATA, fail, retry, status_is
+from cdk_sagemaker_training.props.prop import LITERAL, Prop, kind
 from cdk_sagemaker_training.props.prop_types import check_fields
 
 if TYPE_CHECKING:
@@ -37,6 +38,10 @@ _WORST = 1e30  # a metric that is worse has not improved
 SILENT = "no host has logged a line for"
 
 
+_METRIC = Prop(known=LITERAL, rule=not_empty, example="'loss'")
+
+
+@kind("Silence(Duration.hours(2))")
 @dataclass(frozen=True)
 class Silence:
     """Stops a job of which no host has logged a line for a time, as one that hangs.
@@ -49,7 +54,7 @@ class Silence:
         ValueError: The time is shorter or longer.
     """
 
-    after: Duration | int = 7_200
+    after: Annotated[Duration | int, Prop(known=LITERAL, example="Duration.hours(2)")] = 7_200
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -61,6 +66,7 @@ class Silence:
         _check_most("after", self.after)
 
 
+@kind("MetricLimit('loss', above=10.0, readings=3)")
 @dataclass(frozen=True)
 class MetricLimit:
     """Stops a job of which a metric is out of bounds, such as a loss that diverges.
@@ -78,14 +84,13 @@ class MetricLimit:
         ValueError: There is no bound, or a number is out of its range.
     """
 
-    metric: str
-    above: float | None = None
-    below: float | None = None
-    readings: int = 1
+    metric: Annotated[str, _METRIC]
+    above: Annotated[float | None, Prop(known=LITERAL, example="10.0")] = None
+    below: Annotated[float | None, Prop(known=LITERAL, example="0.0")] = None
+    readings: Annotated[int, Prop(known=LITERAL, example="3")] = 1
 
     def __post_init__(self) -> None:
         check_fields(self)
-        check_text("metric", self.metric, "loss")
         if self.above is None and self.below is None:
             raise ValueError(f"above must be set unless below is, like 10.0, got {self.above!r} and {self.below!r}")
         if not 1 <= self.readings <= _MOST_READINGS:
@@ -99,6 +104,7 @@ class MetricLimit:
         return f"{self.metric} was {' or '.join(bounds)} in {self.readings} readings"
 
 
+@kind("Plateau('loss', patience=Duration.hours(1), min_delta=0.01)")
 @dataclass(frozen=True)
 class Plateau:
     """Stops a job of which a metric has not improved for a time, such as a loss that falls no more, or is NaN.
@@ -116,14 +122,13 @@ class Plateau:
         ValueError: A number is out of its range.
     """
 
-    metric: str
-    patience: Duration | int = 3_600
-    min_delta: float = 0.0
-    mode: Literal["min", "max"] = "min"
+    metric: Annotated[str, _METRIC]
+    patience: Annotated[Duration | int, LITERAL] = 3_600
+    min_delta: Annotated[float, LITERAL] = 0.0
+    mode: Annotated[Literal["min", "max"], LITERAL] = "min"
 
     def __post_init__(self) -> None:
         check_fields(self)
-        check_text("metric", self.metric, "loss")
         if seconds_of("patience", self.patience) < _LEAST_PATIENCE:
             raise ValueError(
                 f"patience must be at least {_LEAST_PATIENCE} seconds, in which there are two readings, like "
@@ -191,11 +196,7 @@ class StopWhen(Feature):
         return repr(list(self.rules))
 
     def check(self, plan: Plan) -> None:
-        """Check that metrics are defined.
-
-        Args:
-            plan: The workflow.
-        """
+        """Check that metrics are defined."""
         check_stop_rules(self.rules, plan.props.get("metric_definitions"))
 
     def watch(self) -> WatchStates:
@@ -203,11 +204,7 @@ class StopWhen(Feature):
         return WatchStates(self.rules)
 
     def states(self, attempt: Attempt) -> None:
-        """Add what follows on a job that the poller stopped, of which `Find` and `Create` know nothing.
-
-        Args:
-            attempt: The attempts of one job.
-        """
+        """Add what follows on a job that the poller stopped, of which `Find` and `Create` know nothing."""
         because = f"{DATA}.Polled.Because"
         stopped = [
             status_is("Stopped"),
@@ -267,12 +264,7 @@ class WatchStates:
         return {"And": [training, {"Variable": "$.Stop.Because", "StringEquals": ""}], "Next": self._chain()[0]}
 
     def states(self, partition: str, after: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the states.
-
-        Args:
-            partition: Partition of ARNs.
-            after: The state that follows on a look, `Looked`.
-        """
+        """Return the states."""
         aws = f"arn:{partition}:states:::aws-sdk"
         following = dict(zip(self._chain(), [*self._chain()[1:], "Looked"], strict=True))
         states: dict[str, Any] = {}

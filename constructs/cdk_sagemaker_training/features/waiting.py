@@ -51,11 +51,7 @@ class WaitingLongerThan(Feature):
             raise ValueError(f"waiting_longer_than must be {rule}, like Duration.hours(2), got {longest!r}")
 
     def check(self, plan: Plan) -> None:
-        """Check that there is a topic.
-
-        Args:
-            plan: The workflow.
-        """
+        """Check that there is a topic."""
         if not plan.notifies:
             raise ValueError("notify must have a topic with waiting_longer_than, like notify=[topic], got []")
 
@@ -64,13 +60,7 @@ class WaitingLongerThan(Feature):
         return {"Waiting": WAITING}
 
     def constructs(self, scope: Construct, plan: Plan, parts: Parts) -> None:
-        """Create the state machine that waits.
-
-        Args:
-            scope: The workflow.
-            plan: Its jobs and features.
-            parts: Its state machine, stopper and logs.
-        """
+        """Create the state machine that waits."""
         waiting = Waiting(scope, "Waiting", plan=plan, parts=parts, seconds=self.seconds)
         self.event_source = waiting.state_machine.state_machine_arn
 

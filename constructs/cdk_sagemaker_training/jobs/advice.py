@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from cdk_sagemaker_training.core.tokens import is_unresolved
+from cdk_sagemaker_training.core.unlisted import unlisted_values, unlisted_warning
 from cdk_sagemaker_training.facts.instance_facts import InstanceFacts, family, instance_facts, smallest_with
 from cdk_sagemaker_training.facts.service_model import training_instance_types
 from cdk_sagemaker_training.jobs.instance_group import InstanceGroup
-from cdk_sagemaker_training.props.prop_types import check_fields
+from cdk_sagemaker_training.props.prop import kind
+from cdk_sagemaker_training.props.prop_types import Value
 
 
+@kind("Advice('team:slow', 'Use a larger machine.')")
 @dataclass(frozen=True)
-class Advice:
+class Advice(Value):
     """A warning about a configuration that AWS accepts but that costs money or time; added at synthesis.
 
     Args:
@@ -22,9 +27,6 @@ class Advice:
 
     id: str
     text: str
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
 
 def advice(id: str, text: str) -> tuple[Advice, ...]:
@@ -38,6 +40,12 @@ def advice(id: str, text: str) -> tuple[Advice, ...]:
         A tuple with the one warning, to be joined with others.
     """
     return (Advice(f"cdk-sagemaker-training:{id}", text),)
+
+
+def unlisted_advice(value: Any) -> Iterator[Advice]:
+    """Warn of each ``unlisted`` value within ``value``, such as a request."""
+    for found in unlisted_values(value):
+        yield Advice(*unlisted_warning(found))
 
 
 def scale_up_advice(group: InstanceGroup) -> tuple[Advice, ...]:

@@ -7,11 +7,14 @@ import math
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
+from cdk_sagemaker_training.core.checks import at_least
+from cdk_sagemaker_training.core.errors import must
+from cdk_sagemaker_training.props.prop import Prop
 from cdk_sagemaker_training.props.prop_types import checked
 
-Rule = Literal["linear", "square-root"]
+_BatchSize = Annotated[int, Prop(rule=at_least(1), example="64")]
 
 
 @dataclass(frozen=True)
@@ -68,7 +71,11 @@ def suggested_batch_sizes(
 
 @checked
 def rescaled_learning_rate(
-    learning_rate: float, *, batch_size: int, new_batch_size: int, rule: Rule = "linear"
+    learning_rate: float,
+    *,
+    batch_size: _BatchSize,
+    new_batch_size: _BatchSize,
+    rule: Literal["linear", "square-root"] = "linear",
 ) -> float:
     """Rescale a learning rate for another global batch size.
 
@@ -87,16 +94,13 @@ def rescaled_learning_rate(
     Raises:
         ValueError: A batch size is below 1, or the learning rate is not above 0.
     """
-    for prop, value in (("batch_size", batch_size), ("new_batch_size", new_batch_size)):
-        if value < 1:
-            raise ValueError(f"{prop} must be a whole number of at least 1, like 64, got {value!r}")
     if not learning_rate > 0:
-        raise ValueError(f"learning_rate must be a number above 0, like 0.0001, got {learning_rate!r}")
+        raise must("learning_rate", "be a number above 0", "0.0001", repr(learning_rate))
     times = new_batch_size / batch_size
     return learning_rate * (times if rule == "linear" else math.sqrt(times))
 
 
 @cache
 def _rows() -> tuple[SuggestedBatchSize, ...]:
-    content = json.loads((Path(__file__).parent / "tested_batch_sizes.json").read_text())
+    content = json.loads((Path(__file__).parents[1] / "facts" / "tested_batch_sizes.json").read_text())
     return tuple(SuggestedBatchSize(*row) for row in content["rows"])

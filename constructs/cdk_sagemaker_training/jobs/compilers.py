@@ -1,4 +1,4 @@
-"""Compilers of the training step, as values: PyTorch's inductor, open XLA, AWS Neuron."""
+"""``CompiledJob``, and compilers of the training step, as values: PyTorch's inductor, open XLA, AWS Neuron."""
 
 # ran: `TorchCompile()` | request: test_compilers | test_compiled | one H100 | no
 # ran: `TorchXla()` | request: test_compilers | test_compiled (soak) | no | no
@@ -8,28 +8,49 @@
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
+from cdk_sagemaker_training.core.checks import absolute_path
+from cdk_sagemaker_training.core.errors import must
 from cdk_sagemaker_training.core.tokens import is_unresolved
 from cdk_sagemaker_training.core.unlisted import check_listed, unlisted_hint
 from cdk_sagemaker_training.data.s3 import S3Prefix
 from cdk_sagemaker_training.facts.instance_facts import InstanceFacts, family, instance_facts
-from cdk_sagemaker_training.jobs.kinds import Advice, JobRequest
-from cdk_sagemaker_training.props.prop_types import check_fields
+from cdk_sagemaker_training.jobs.kinds import Advice, Compiler, DataParallelJob, JobRequest
+from cdk_sagemaker_training.props.prop import SHAPING, Known, Prop
+from cdk_sagemaker_training.props.prop_types import Value, check_fields
 
-Mode = Literal["default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"]
-
+_CACHE = "/opt/ml/checkpoints/compiler-cache"
 _TORCHRUN = "sagemaker_torch_distributed_enabled"
 _PROCESSES_PER_HOST = "sagemaker_mpi_num_of_processes_per_host"
 # "torch._logging" and "torch.compile troubleshooting" in PyTorch's documentation; each process writes a file of its own.
 _TORCH_DEBUG = {"TORCH_LOGS": "graph_breaks,recompiles", "TORCH_TRACE": "/opt/ml/output/data/compiler"}
 
 
+class StepCompiler(Value, ABC):
+    """A compiler of the training step."""
+
+    def compiled(self, request: JobRequest) -> Sequence[JobRequest]:
+        """Return the requests of the compiled job.
+
+        Args:
+            request: The request of the job without a compiler.
+
+        Raises:
+            ValueError: The compiler does not support the job's machines or launcher.
+        """
+        return self._compiled(request)
+
+    @abstractmethod
+    def _compiled(self, request: JobRequest) -> Sequence[JobRequest]: ...
+
+
 @dataclass(frozen=True)
-class TorchCompile:
+class TorchCompile(StepCompiler):
     """``torch.compile`` with inductor, for NVIDIA GPUs and CPUs.
 
     Sets the environment variables ``TRAINING_COMPILER``, ``TRAINING_COMPILER_MODE`` and ``TRAINING_COMPILER_DYNAMIC`` for the
@@ -48,28 +69,15 @@ class TorchCompile:
         ValueError: ``mode`` is unknown, or ``cache_directory`` is not absolute.
     """
 
-    mode: Mode = "default"
+    mode: Annotated[
+        Literal["default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"],
+        Prop(known=SHAPING, listed="torch-compile-modes"),
+    ] = "default"
     dynamic: bool = False
-    cache_directory: str = "/opt/ml/checkpoints/compiler-cache"
+    cache_directory: Annotated[str, Prop(known=SHAPING, rule=absolute_path, example=repr(_CACHE))] = _CACHE
     debug: bool = False
 
-    def __post_init__(self) -> None:
-        check_fields(self)
-        if not self.cache_directory.startswith("/"):
-            raise ValueError(
-                "cache_directory must be an absolute path, like '/opt/ml/checkpoints/compiler-cache', "
-                f"got {self.cache_directory!r}"
-            )
-
-    def compiled(self, request: JobRequest) -> Sequence[JobRequest]:
-        """Return the requests of the compiled job.
-
-        Args:
-            request: The request of the job without a compiler.
-
-        Raises:
-            ValueError: The compiler does not support the job's machines or launcher.
-        """
+    def _compiled(self, request: JobRequest) -> Sequence[JobRequest]:
         _refuse_trainium("TorchCompile", request)
         environment = {
             "TRAINING_COMPILER": "inductor",
@@ -88,7 +96,7 @@ class TorchCompile:
 
 
 @dataclass(frozen=True)
-class TorchXla:
+class TorchXla(StepCompiler):
     """Open-source PyTorch/XLA, with one process for each device, started by ``Torchrun()`` or by the script itself.
 
     Sets ``PJRT_DEVICE`` for XLA's client: ``CUDA`` on types with GPUs, else ``CPU``, whose client has no collectives and
@@ -97,15 +105,7 @@ class TorchXla:
     ``Neuron``.
     """
 
-    def compiled(self, request: JobRequest) -> Sequence[JobRequest]:
-        """Return the requests of the compiled job.
-
-        Args:
-            request: The request of the job without a compiler.
-
-        Raises:
-            ValueError: The compiler does not support the job's machines or launcher.
-        """
+    def _compiled(self, request: JobRequest) -> Sequence[JobRequest]:
         _refuse_trainium("TorchXla", request)
         facts = instance_facts(request.resource_config["InstanceType"])
         device = "CUDA" if _may_have_gpus(request.resource_config["InstanceType"], facts) else "CPU"
@@ -127,7 +127,7 @@ class TorchXla:
 
 
 @dataclass(frozen=True)
-class TensorFlowXla:
+class TensorFlowXla(StepCompiler):
     """TensorFlow's XLA, for GPUs and CPUs: functions with ``jit_compile=True``, also through Keras' ``compile``.
 
     Sets the environment variable ``TRAINING_COMPILER`` for the script.
@@ -139,24 +139,11 @@ class TensorFlowXla:
 
     auto_clustering: bool = False
 
-    def __post_init__(self) -> None:
-        check_fields(self)
-
-    def compiled(self, request: JobRequest) -> Sequence[JobRequest]:
-        """Return the requests of the compiled job.
-
-        Args:
-            request: The request of the job without a compiler.
-
-        Raises:
-            ValueError: The compiler does not support the job's machines or launcher.
-        """
+    def _compiled(self, request: JobRequest) -> Sequence[JobRequest]:
         _refuse_trainium("TensorFlowXla", request)
         if _TORCHRUN in request.hyperparameters:
-            raise ValueError(
-                "launcher must be one for TensorFlow, like launcher=None, which starts the script once on each host, "
-                "got Torchrun() with compiler=TensorFlowXla()"
-            )
+            example = "launcher=None, which starts the script once on each host"
+            raise must("launcher", "be one for TensorFlow", example, "Torchrun() with compiler=TensorFlowXla()")
         environment = {"TRAINING_COMPILER": "xla"}
         if self.auto_clustering:
             environment["TF_XLA_FLAGS"] = "--tf_xla_auto_jit=2"
@@ -164,7 +151,7 @@ class TensorFlowXla:
 
 
 @dataclass(frozen=True)
-class Neuron:
+class Neuron(StepCompiler):
     """AWS Neuron's compiler for Trainium, with PyTorch/XLA in the last of AWS's containers that have it.
 
     Needs ``launcher=Torchrun()``. Sources: AWS Neuron's pages "PyTorch Neuron neuron_parallel_compile CLI" and "Neuron Persistent
@@ -181,33 +168,26 @@ class Neuron:
         ValueError: ``trial`` is set without ``compile_ahead``.
     """
 
-    cache: S3Prefix
+    cache: Annotated[S3Prefix, Prop(example="S3Prefix(bucket, 'neuron-cache/')")]
     compile_ahead: bool = True
-    trial: Mapping[str, Any] = field(default_factory=dict)
+    trial: Annotated[
+        Mapping[str, Any],
+        Prop(known=Known("execution", "text of its own, as in hyperparameters"), example="{'steps': 10}"),
+    ] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         check_fields(self)
         object.__setattr__(self, "trial", MappingProxyType(dict(self.trial)))
         if self.trial and not self.compile_ahead:
-            raise ValueError(
-                "trial must be left out without compile_ahead, whose job it configures, like trial={}, "
-                f"got {dict(self.trial)!r}"
-            )
+            rule = "be left out without compile_ahead, whose job it configures"
+            raise must("trial", rule, "trial={}", repr(dict(self.trial)))
 
-    def compiled(self, request: JobRequest) -> Sequence[JobRequest]:
-        """Return the requests of the compiled job.
-
-        Args:
-            request: The request of the job without a compiler.
-
-        Raises:
-            ValueError: The compiler does not support the job's machines or launcher.
-        """
+    def _compiled(self, request: JobRequest) -> Sequence[JobRequest]:
         instance_type = request.resource_config["InstanceType"]
         facts = instance_facts(instance_type)
         if facts is not None and facts.kind != "neuron":
-            must = "instance_type must be one of Trainium for compiler=Neuron(...), like 'ml.trn1.32xlarge'"
-            check_listed("instance-facts", instance_type, False, must)
+            rule = "be one of Trainium for compiler=Neuron(...)"
+            check_listed("instance-facts", instance_type, False, "instance_type", rule, "'ml.trn1.32xlarge'")
         _check_launcher("Neuron", request, ("Torchrun()",))
         training = replace(
             request,
@@ -227,6 +207,22 @@ class Neuron:
         return [compiling, training]
 
 
+@dataclass(frozen=True)
+class CompiledJob(DataParallelJob):
+    """``DataParallelJob`` whose training step is compiled, by ``TorchCompile()`` by default.
+
+    Args:
+        group: The machines.
+        launcher: What starts several processes on each host; None runs the script once on each host.
+        compiler: The compiler; Trainium needs ``Neuron(...)``.
+
+    Raises:
+        ValueError: The launcher or the compiler does not support the machines, or each other.
+    """
+
+    compiler: Compiler = TorchCompile()
+
+
 _XLA_ON_GPUS = Advice(
     "cdk-sagemaker-training:xla-on-gpus",
     "PyTorch/XLA has no CUDA in releases from 2.8 on, so this job stays at torch 2.7 or older; "
@@ -243,10 +239,8 @@ def _refuse_trainium(compiler: str, request: JobRequest) -> None:
     instance_type = request.resource_config["InstanceType"]
     facts = instance_facts(instance_type)
     if facts is not None and facts.kind == "neuron":
-        raise ValueError(
-            f"compiler must be Neuron(...) on Trainium, like Neuron(cache=S3Prefix(bucket, 'neuron-cache/'))"
-            f"{unlisted_hint(instance_type)}, got {compiler} with {instance_type!r}"
-        )
+        example = f"Neuron(cache=S3Prefix(bucket, 'neuron-cache/')){unlisted_hint(instance_type)}"
+        raise must("compiler", "be Neuron(...) on Trainium", example, f"{compiler} with {instance_type!r}")
 
 
 def _may_have_gpus(instance_type: str, facts: InstanceFacts | None) -> bool:
@@ -260,18 +254,14 @@ def _check_launcher(compiler: str, request: JobRequest, supported: tuple[str, ..
     launching = [key for key, value in request.hyperparameters.items() if key.endswith("_enabled") and value == "true"]
     if launching == [_TORCHRUN] or (not launching and "launcher=None" in supported):
         return
-    raise ValueError(
-        f"launcher must be {' or '.join(supported)} for compiler={compiler}, like {supported[0]}, "
-        f"got {', '.join(launching) or 'none'}"
-    )
+    rule = f"be {' or '.join(supported)} for compiler={compiler}"
+    raise must("launcher", rule, supported[0], ", ".join(launching) or "none")
 
 
 def _check_one_process(request: JobRequest) -> None:
     hosts = request.resource_config["InstanceCount"]
     processes = request.hyperparameters.get(_PROCESSES_PER_HOST, "1")
     if not is_unresolved(hosts) and (hosts != 1 or processes != "1"):
-        raise ValueError(
-            "group must be one machine with one process for compiler=TorchXla() without GPUs, whose XLA has no collectives, "
-            f"like InstanceGroup('ml.m5.xlarge', 1), got {hosts} x {processes} on "
-            f"{request.resource_config['InstanceType']!r}"
-        )
+        rule = "be one machine with one process for compiler=TorchXla() without GPUs, whose XLA has no collectives"
+        got = f"{hosts} x {processes} on {request.resource_config['InstanceType']!r}"
+        raise must("group", rule, "InstanceGroup('ml.m5.xlarge', 1)", got)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+from typing import Annotated
 
+from cdk_sagemaker_training.core.errors import must
 from cdk_sagemaker_training.core.tokens import is_unresolved
 from cdk_sagemaker_training.core.unlisted import check_listed, unlisted_if
 from cdk_sagemaker_training.facts.instance_facts import family, instance_facts
+from cdk_sagemaker_training.props.prop import Prop
 from cdk_sagemaker_training.props.prop_types import checked
 
 # From these versions on the libraries detect the adapter and its fastest protocol: "EFA cheatsheet" of awsome-distributed-ai.
@@ -16,7 +19,12 @@ _WITH_RDMA = ("p4d", "p4de", "p5", "p5e", "p5en")
 
 
 @checked
-def efa_environment(instance_type: str, *, libfabric: str = "1.18", aws_ofi_nccl: str = "1.7") -> dict[str, str]:
+def efa_environment(
+    instance_type: Annotated[str, Prop(example="'ml.p4d.24xlarge'")],
+    *,
+    libfabric: str = "1.18",
+    aws_ofi_nccl: str = "1.7",
+) -> dict[str, str]:
     """Return environment variables for a job on EFA, for ``environment=``.
 
     From libfabric 1.18 and aws-ofi-nccl 1.7 on, only huge pages are turned off, because data loaders that fork run out of them.
@@ -36,17 +44,14 @@ def efa_environment(instance_type: str, *, libfabric: str = "1.18", aws_ofi_nccl
     """
     facts = instance_facts(instance_type)
     if facts is not None and facts.efa_interfaces == 0:
-        check_listed(
-            "instance-facts", instance_type, False, "instance_type must be one with EFA, like 'ml.p4d.24xlarge'"
-        )
+        check_listed("instance-facts", instance_type, False, "instance_type", "be one with EFA", "'ml.p4d.24xlarge'")
     versions = _version("libfabric", libfabric), _version("aws_ofi_nccl", aws_ofi_nccl)
     environment = {"FI_EFA_USE_HUGE_PAGE": unlisted_if("0", instance_type)}
     if versions[0] >= _LIBFABRIC and versions[1] >= _AWS_OFI_NCCL:
         return environment
     if is_unresolved(instance_type):
-        raise ValueError(
-            "instance_type must be known at synthesis for libraries this old, like 'ml.p4d.24xlarge', got a token"
-        )
+        rule = "be known at synthesis for libraries this old"
+        raise must("instance_type", rule, "'ml.p4d.24xlarge'", "a token")
     rdma = "1" if family(instance_type) in _WITH_RDMA else "0"
     return {**environment, "FI_PROVIDER": "efa", "FI_EFA_USE_DEVICE_RDMA": rdma, "NCCL_PROTO": "simple"}
 
@@ -54,5 +59,5 @@ def efa_environment(instance_type: str, *, libfabric: str = "1.18", aws_ofi_nccl
 def _version(prop: str, version: str) -> tuple[int, int]:
     match = re.match(r"(\d+)\.(\d+)", version)
     if match is None:
-        raise ValueError(f"{prop} must be a version, like '1.18' or '1.22.0amzn1.0', got {version!r}")
+        raise must(prop, "be a version", "'1.18' or '1.22.0amzn1.0'", repr(version))
     return int(match[1]), int(match[2])

@@ -6,14 +6,18 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
+from typing import Annotated
 
+from cdk_sagemaker_training.core.errors import must
 from cdk_sagemaker_training.jobs.instance_group import InstanceGroup
 from cdk_sagemaker_training.jobs.kinds import JobRequest, TrainingJob
 from cdk_sagemaker_training.jobs.ray import check_group_names
+from cdk_sagemaker_training.props.prop import NAMED, Prop
 from cdk_sagemaker_training.props.prop_types import check_fields
 
 _MOST_GROUPS = 5  # ResourceConfig.InstanceGroups of the service model
 _LONGEST_GROUP_NAME = 64  # InstanceGroupName of the service model
+_EXAMPLE = "DataParallelJob(InstanceGroup('ml.g5.xlarge'))"
 
 
 @dataclass(frozen=True)
@@ -35,10 +39,12 @@ class HeterogeneousJob:
         ValueError: There are more than 5 groups, a name is invalid or used twice, or ``train`` excludes instance groups.
     """
 
-    groups: Mapping[str, InstanceGroup]
+    groups: Annotated[
+        Mapping[str, InstanceGroup], Prop(known=NAMED, example="{'data_group': InstanceGroup('ml.c5.xlarge')}")
+    ]
     train: TrainingJob
-    train_group: str
-    order: Sequence[str] | None = None
+    train_group: Annotated[str, Prop(known=NAMED, example="'dnn_group'")]
+    order: Annotated[Sequence[str] | None, Prop(known=NAMED, example="['data_group', 'dnn_group']")] = None
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -46,41 +52,31 @@ class HeterogeneousJob:
         for name, group in self.groups.items():
             _check_group_name("groups", name)
             if getattr(group, "preferences", ()):
-                raise ValueError(
-                    "groups must have one type each, since InstancePreferences apply to a whole job only, like "
-                    f"InstanceGroup({group.instance_type!r}), got {len(group.preferences)} types for {name!r}"
-                )
+                rule = "have one type each, since InstancePreferences apply to a whole job only"
+                got = f"{len(group.preferences)} types for {name!r}"
+                raise must("groups", rule, f"InstanceGroup({group.instance_type!r})", got)
         _check_group_name("train_group", self.train_group)
         if self.train_group in self.groups:
-            raise ValueError(f"train_group must not be one of groups, like 'dnn_group', got {self.train_group!r}")
+            raise must("train_group", "not be one of groups", "'dnn_group'", repr(self.train_group))
         self._check_order()
         if len(self._names) > _MOST_GROUPS:
-            raise ValueError(
-                f"groups must be at most {_MOST_GROUPS - 1} beside train_group, {_MOST_GROUPS} in all, "
-                f"like {list(self._names[: _MOST_GROUPS - 1])}, got {list(self._names)}"
-            )
+            rule = f"be at most {_MOST_GROUPS - 1} beside train_group, {_MOST_GROUPS} in all"
+            raise must("groups", rule, f"{list(self._names[: _MOST_GROUPS - 1])}", f"{list(self._names)}")
         for request in self.train.requests():
             check_group_names(request.hyperparameters, self._names)
             if request.alone_because:
-                raise ValueError(
-                    "train must be a job that can run in one of several groups, like "
-                    f"DataParallelJob(InstanceGroup('ml.g5.xlarge')), got {self.train!r}: {request.alone_because}"
-                )
+                rule = "be a job that can run in one of several groups"
+                raise must("train", rule, _EXAMPLE, f"{self.train!r}: {request.alone_because}")
         if any(request.group_names for request in self.train.requests()):
-            raise ValueError(
-                "train must be a job on one group, like DataParallelJob(InstanceGroup('ml.g5.xlarge')), "
-                f"got {type(self.train).__name__}"
-            )
+            raise must("train", "be a job on one group", _EXAMPLE, type(self.train).__name__)
 
     def _check_order(self) -> None:
         if self.order is None:
             return
-        listed = isinstance(self.order, Sequence) and not isinstance(self.order, str)
-        order = tuple(self.order) if listed else ()
-        if sorted(map(str, order)) != sorted((*self.groups, self.train_group)):
-            example = [self.train_group, *self.groups]
-            raise ValueError(f"order must list each group of the job once, like {example}, got {self.order!r}")
-        object.__setattr__(self, "order", order)
+        if sorted(self.order) != sorted((*self.groups, self.train_group)):
+            example = f"{[self.train_group, *self.groups]}"
+            raise must("order", "list each group of the job once", example, repr(self.order))
+        object.__setattr__(self, "order", tuple(self.order))
 
     @property
     def _names(self) -> tuple[str, ...]:
@@ -116,6 +112,4 @@ class HeterogeneousJob:
 
 def _check_group_name(prop: str, name: str) -> None:
     if not 1 <= len(name) <= _LONGEST_GROUP_NAME or "\n" in name:
-        raise ValueError(
-            f"{prop} must have names of 1 to {_LONGEST_GROUP_NAME} characters, like 'data_group', got {name!r}"
-        )
+        raise must(prop, f"have names of 1 to {_LONGEST_GROUP_NAME} characters", "'data_group'", repr(name))

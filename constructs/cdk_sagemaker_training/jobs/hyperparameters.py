@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from cdk_sagemaker_training.core.errors import must
 from cdk_sagemaker_training.core.tokens import is_unresolved
 from cdk_sagemaker_training.data.s3 import S3Prefix
 from cdk_sagemaker_training.jobs.kinds import JobRequest
@@ -36,10 +37,8 @@ def encode_hyperparameter(name: str, value: Any) -> str:
     if isinstance(value, S3Prefix):
         return value.uri
     if is_unresolved(value) and not isinstance(value, str):
-        raise ValueError(
-            f"hyperparameters[{name!r}] must be text if it is a token, "
-            "like sfn.JsonPath.format('{}', sfn.JsonPath.string_at('$.steps')), got a token that is not text"
-        )
+        example = "sfn.JsonPath.format('{}', sfn.JsonPath.string_at('$.steps'))"
+        raise must(f"hyperparameters[{name!r}]", "be text if it is a token", example, "a token that is not text")
     if isinstance(value, str):
         return (
             json.dumps(value) if _LINE_BREAK.search(value) or (_is_json(value) and not is_unresolved(value)) else value
@@ -50,27 +49,22 @@ def encode_hyperparameter(name: str, value: Any) -> str:
 
 def _check_json(name: str, value: Any, inside: tuple[int, ...]) -> None:
     """Raise ``ValueError`` where JSON would not round-trip ``value``; ``inside`` are the ids of the objects that contain it."""
+    prop = f"hyperparameters[{name!r}]"
     if id(value) in inside:
-        raise ValueError(f"hyperparameters[{name!r}] must not contain itself, like [1, 2], got {value!r}")
+        raise must(prop, "not contain itself", "[1, 2]", repr(value))
     if isinstance(value, dict):
         for key in value:
             if not isinstance(key, str):
-                raise ValueError(
-                    f"hyperparameters[{name!r}] must have keys of text, like {{'a': 1}}, got {key!r} in it"
-                )
+                raise must(prop, "have keys of text", "{'a': 1}", f"{key!r} in it")
         value, inside = list(value.values()), (*inside, id(value))
     if isinstance(value, list | tuple):
         for item in value:
             _check_json(name, item, (*inside, id(value)))
     elif isinstance(value, str) and inside and any(map(is_in_input, tokens_in(value))):
-        raise ValueError(
-            f"hyperparameters[{name!r}] must be known at synthesis, except as a whole text, "
-            "like sfn.JsonPath.string_at('$.steps'), got a JSONPath inside a list or dict"
-        )
+        rule = "be known at synthesis, except as a whole text"
+        raise must(prop, rule, "sfn.JsonPath.string_at('$.steps')", "a JSONPath inside a list or dict")
     elif value is not None and not isinstance(value, str | bool | int | float):
-        raise ValueError(
-            f"hyperparameters[{name!r}] must be text, a number, a bool, None, a list or a dict, like 0.001, got {value!r}"
-        )
+        raise must(prop, "be text, a number, a bool, None, a list or a dict", "0.001", repr(value))
 
 
 def _is_json(text: str) -> bool:
@@ -94,27 +88,23 @@ def hyperparameters(given: Mapping[str, Any], job_request: JobRequest, of_code: 
     """
     for name in given:
         if name in of_code:
-            raise ValueError(
-                f"hyperparameters must not contain {name!r}, which code sets, like code=TrainingCode('src', 'train.py'), "
-                f"got {given[name]!r}"
-            )
+            example = "code=TrainingCode('src', 'train.py')"
+            raise must("hyperparameters", f"not contain {name!r}, which code sets", example, repr(given[name]))
         if name in job_request.hyperparameters:
-            raise ValueError(
-                f"hyperparameters must not contain {name!r}, which the job sets; set it there, like launcher=Torchrun()"
-            )
+            rule = f"not contain {name!r}, which the job sets; set it there"
+            raise must("hyperparameters", rule, "launcher=Torchrun()", repr(given[name]))
     values = {**given, **job_request.overrides}
     encoded = {name: encode_hyperparameter(name, value) for name, value in values.items()}
-    own = {**job_request.hyperparameters, **of_code}
-    encoded.update(own)
+    of_job = {**job_request.hyperparameters, **of_code}
+    encoded.update(of_job)
     if len(encoded) > _MOST_HYPERPARAMETERS:
-        raise ValueError(
-            f"hyperparameters must be at most {_MOST_HYPERPARAMETERS}, including {len(own)} of the job, "
-            f"like {{'steps': 5_000}} with a file in a channel for the rest, got {len(encoded)}"
-        )
+        rule = f"be at most {_MOST_HYPERPARAMETERS}, including {len(of_job)} of the job"
+        raise must("hyperparameters", rule, "{'steps': 5_000} with a file in a channel for the rest", f"{len(encoded)}")
     for name, text in encoded.items():
         if not is_unresolved(text) and len(text) > _LONGEST_HYPERPARAMETER:
-            raise ValueError(
-                f"hyperparameters[{name!r}] must be at most {_LONGEST_HYPERPARAMETER} characters, "
-                f"like the S3 URI of a file that holds it, got {len(text)} characters beginning {text[:20]!r}"
+            rule, got = (
+                f"be at most {_LONGEST_HYPERPARAMETER} characters",
+                f"{len(text)} characters beginning {text[:20]!r}",
             )
+            raise must(f"hyperparameters[{name!r}]", rule, "the S3 URI of a file that holds it", got)
     return encoded

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Annotated, Any, Protocol, runtime_checkable
 
-from cdk_sagemaker_training.core.checks import check_text
-from cdk_sagemaker_training.core.tokens import is_unresolved
+from cdk_sagemaker_training.core.checks import at_least, not_empty
+from cdk_sagemaker_training.core.errors import must
 from cdk_sagemaker_training.facts.instance_types import check_training_instance_type
-from cdk_sagemaker_training.props.prop_types import check_fields, checked
+from cdk_sagemaker_training.props.prop import IN_INPUT, Known, Prop, kind
+from cdk_sagemaker_training.props.prop_types import Value, checked
 
+_EXAMPLE = "['ml.p5.48xlarge', 'ml.p4d.24xlarge']"
 _MOST_PREFERENCES = 5  # ResourceConfig.InstancePreferences of the service model
+_COUNT = Prop(known=IN_INPUT, rule=at_least(1))
+_PLANS = Known("execution", "permissions are then on all training plans of the account and region")
 
 
 @runtime_checkable
@@ -25,8 +29,17 @@ class Ec2InstanceType(Protocol):
         """Return whether it is burstable, which distinguishes it from other classes of CDK's with ``to_string``."""
 
 
+def _instance_type(prop: str, value: Any, example: str) -> None:
+    if isinstance(value, str):
+        check_training_instance_type(value, prop)
+
+
+_TYPE = Prop(known=IN_INPUT, rule=_instance_type, example="'ml.g5.xlarge'")
+
+
+@kind("InstancePreference('ml.p5.48xlarge', 2)")
 @dataclass(frozen=True)
-class InstancePreference:
+class InstancePreference(Value):
     """One of the instance types that a job may run on (API, InstancePreference).
 
     Args:
@@ -39,19 +52,16 @@ class InstancePreference:
         ValueError: SageMaker has no such type for training, or the count is below 1.
     """
 
-    instance_type: str
-    instance_count: int | None = None
-    training_plan: str | None = None
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-        check_training_instance_type(self.instance_type)
-        if self.instance_count is not None:
-            check_count("instance_count", self.instance_count)
-        if self.training_plan is not None:
-            check_text(
-                "training_plan", self.training_plan, "arn:aws:sagemaker:us-east-1:123456789012:training-plan/spring"
-            )
+    instance_type: Annotated[str, _TYPE]
+    instance_count: Annotated[int | None, _COUNT] = None
+    training_plan: Annotated[
+        str | None,
+        Prop(
+            known=_PLANS,
+            rule=not_empty,
+            example="'arn:aws:sagemaker:us-east-1:123456789012:training-plan/spring'",
+        ),
+    ] = None
 
     def config(self) -> dict[str, Any]:
         """Return the request's InstancePreference."""
@@ -62,6 +72,7 @@ class InstancePreference:
         }
 
 
+@kind("InstanceGroup('ml.g5.xlarge')")
 @dataclass(frozen=True, init=False)
 class InstanceGroup:
     """Machines of one type, like ``InstanceGroup("ml.g5.xlarge", 2)``, or of the first available type of a list.
@@ -83,9 +94,11 @@ class InstanceGroup:
     @checked
     def __init__(
         self,
-        instance_type: str | Ec2InstanceType | Sequence[str | Ec2InstanceType | InstancePreference],
-        instance_count: int | None = None,
-        preferences: Sequence[InstancePreference] = (),
+        instance_type: Annotated[str | Ec2InstanceType | Sequence[str | Ec2InstanceType | InstancePreference], _TYPE],
+        instance_count: Annotated[int | None, _COUNT] = None,
+        preferences: Annotated[
+            Sequence[InstancePreference], Prop(example="[InstancePreference('ml.p5.48xlarge', 2)]")
+        ] = (),
     ) -> None:
         """Create a group of machines.
 
@@ -100,26 +113,26 @@ class InstanceGroup:
         """
         if isinstance(instance_type, Ec2InstanceType):
             instance_type = _training_type(instance_type)
+            check_training_instance_type(instance_type, "instance_type")
         given = preferences if isinstance(instance_type, str) else instance_type
         several = tuple(
-            one if isinstance(one, InstancePreference) else InstancePreference(_training_type(one)) for one in given
+            preference if isinstance(preference, InstancePreference) else InstancePreference(_training_type(preference))
+            for preference in given
         )
         if several or given is instance_type:
             _check_preferences(several, instance_count)
             instance_type, counts = several[0].instance_type, several[0].instance_count
             instance_count = counts if counts is not None else instance_count
-        count = 1 if instance_count is None else instance_count
-        check_training_instance_type(instance_type)  # type: ignore[arg-type]
-        check_count("instance_count", count)
         object.__setattr__(self, "instance_type", instance_type)
-        object.__setattr__(self, "instance_count", count)
+        object.__setattr__(self, "instance_count", 1 if instance_count is None else instance_count)
         object.__setattr__(self, "preferences", several)
 
     @property
     def alternatives(self) -> tuple[InstanceGroup, ...]:
         """One group for each type of a list; the group itself without a list."""
         return tuple(
-            InstanceGroup(one.instance_type, one.instance_count or self.instance_count) for one in self.preferences
+            InstanceGroup(preference.instance_type, preference.instance_count or self.instance_count)
+            for preference in self.preferences
         ) or (self,)
 
     def resource_config(self) -> dict[str, Any]:
@@ -140,49 +153,31 @@ def _training_type(instance_type: str | Ec2InstanceType) -> str:
     return f"ml.{instance_type.to_string().removeprefix('ml.')}"
 
 
-def check_count(prop: str, count: int, *, least: int = 1) -> None:
-    """Check that a count is large enough; tokens pass.
-
-    Args:
-        prop: Name of the prop, for the message.
-        count: The count.
-        least: The minimum.
-
-    Raises:
-        ValueError: ``count`` is below ``least``.
-    """
-    if is_unresolved(count):
-        return
-    if count < least:
-        raise ValueError(f"{prop} must be a whole number of at least {least}, like 2, got {count!r}")
-
-
 def machines_of(config: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return InstanceType and InstanceCount of each group of a ResourceConfig, or of each of its InstancePreferences."""
     if config.get("InstanceGroups"):
         return list(config["InstanceGroups"])
     count = config.get("InstanceCount")
     preferences = config.get("InstancePreferences", ())
-    return [{**one, "InstanceCount": one.get("InstanceCount") or count} for one in preferences] or [config]
+    return [
+        {**preference, "InstanceCount": preference.get("InstanceCount") or count} for preference in preferences
+    ] or [config]
 
 
 def _check_preferences(preferences: tuple[InstancePreference, ...], instance_count: int | None) -> None:
     """Check the API's rules of InstancePreference: each type once, and a count on every preference or one for the job."""
-    types = [one.instance_type for one in preferences]
+    types = [preference.instance_type for preference in preferences]
     if not 1 <= len(types) <= _MOST_PREFERENCES:
-        raise ValueError(
-            f"instance_type must be a type or a list of 1 to {_MOST_PREFERENCES}, "
-            f"like ['ml.p5.48xlarge', 'ml.p4d.24xlarge'], got {len(types)}"
-        )
+        rule = f"be a type or a list of 1 to {_MOST_PREFERENCES}"
+        raise must("instance_type", rule, _EXAMPLE, f"{len(types)}")
     for name in types:
         if types.count(name) > 1:
-            raise ValueError(
-                f"instance_type must list each type once, like ['ml.p5.48xlarge', 'ml.p4d.24xlarge'], got {name!r} twice"
-            )
-    counts = [one.instance_count for one in preferences]
+            raise must("instance_type", "list each type once", _EXAMPLE, f"{name!r} twice")
+    counts = [preference.instance_count for preference in preferences]
     known = [count for count in counts if count is not None]
     if known and (len(known) < len(counts) or instance_count not in (None, counts[0])):
-        raise ValueError(
-            "instance_count must be set on each InstancePreference, or once for the job, like "
-            f"InstanceGroup(['ml.p5.48xlarge', 'ml.p4d.24xlarge'], 2), got {counts} with {instance_count!r} for the job"
+        rule, got = (
+            "be set on each InstancePreference, or once for the job",
+            f"{counts} with {instance_count!r} for the job",
         )
+        raise must("instance_count", rule, f"InstanceGroup({_EXAMPLE}, 2)", got)

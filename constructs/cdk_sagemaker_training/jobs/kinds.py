@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 
+from cdk_sagemaker_training.core.errors import must
 from cdk_sagemaker_training.data.s3 import S3Prefix
 from cdk_sagemaker_training.jobs.advice import Advice as Advice
 from cdk_sagemaker_training.jobs.advice import efa_advice, scale_up_advice
 from cdk_sagemaker_training.jobs.instance_group import InstanceGroup as InstanceGroup
 from cdk_sagemaker_training.jobs.instance_group import InstancePreference as InstancePreference
-from cdk_sagemaker_training.props.prop_types import check_fields
+from cdk_sagemaker_training.props.prop import Prop, kind
+from cdk_sagemaker_training.props.prop_types import Value, check_fields
 
 
 @dataclass(frozen=True)
-class JobRequest:
+class JobRequest(Value):
     """The part of a CreateTrainingJob request that a kind of job determines.
 
     Args:
@@ -39,8 +41,8 @@ class JobRequest:
     """
 
     resource_config: Mapping[str, Any]
-    hyperparameters: Mapping[str, str] = field(default_factory=dict)
-    environment: Mapping[str, str] = field(default_factory=dict)
+    hyperparameters: Annotated[Mapping[str, str], Prop(example="{'epochs': '3'}")] = field(default_factory=dict)
+    environment: Annotated[Mapping[str, str], Prop(example="{'NCCL_DEBUG': 'INFO'}")] = field(default_factory=dict)
     group_names: tuple[str, ...] = ()
     name_suffix: str = ""
     alone_because: str = ""
@@ -53,10 +55,8 @@ class JobRequest:
     checkpoints: bool = True
     advice: tuple[Advice, ...] = ()
 
-    def __post_init__(self) -> None:
-        check_fields(self)
 
-
+@kind("DataParallelJob(InstanceGroup('ml.g5.xlarge'))", "a kind of job")
 class TrainingJob(Protocol):
     """The protocol of a kind of job."""
 
@@ -64,6 +64,7 @@ class TrainingJob(Protocol):
         """Return the job's requests in the order in which they run."""
 
 
+@kind("Torchrun()", "a launcher")
 class Launcher(Protocol):
     """The protocol of launchers, which start several processes of one script on each host of the training group.
 
@@ -92,6 +93,7 @@ class Launcher(Protocol):
         """
 
 
+@kind("TorchCompile()", "a compiler")
 class Compiler(Protocol):
     """The protocol of compilers of the training step."""
 
@@ -120,14 +122,12 @@ def compiled(request: JobRequest, compiler: Compiler | None) -> Sequence[JobRequ
         ValueError: The compiler does not support the job's machines or launcher, or the launcher needs another compiler.
     """
     requests = [request] if compiler is None else compiler.compiled(request)
-    for one in requests:
-        if "sagemaker_pytorch_xla_multi_worker_enabled" in one.hyperparameters and (
-            "sagemaker_training_compiler_enabled" not in one.hyperparameters
+    for result in requests:
+        if "sagemaker_pytorch_xla_multi_worker_enabled" in result.hyperparameters and (
+            "sagemaker_training_compiler_enabled" not in result.hyperparameters
         ):
-            raise ValueError(
-                "launcher must be one that the containers of this job contain, like Torchrun(): PyTorchXla is only in those of "
-                f"compiler=TrainingCompiler(), got compiler={compiler!r}"
-            )
+            rule = "be one that the job's containers have, as only those of compiler=TrainingCompiler() have PyTorchXla"
+            raise must("launcher", rule, "Torchrun()", f"compiler={compiler!r}")
     return requests
 
 
@@ -180,20 +180,19 @@ def on_each_type(
     """
     if not group.preferences:
         return requests_on(group)
-    of_types = [requests_on(one) for one in group.alternatives]
+    of_types = [requests_on(alternative) for alternative in group.alternatives]
     return [_merged(group, of_one) for of_one in zip(*of_types, strict=True)]
 
 
 def _merged(group: InstanceGroup, requests: Sequence[JobRequest]) -> JobRequest:
     first, *others = requests
-    for name, other in zip([one.instance_type for one in group.preferences[1:]], others, strict=True):
+    for name, other in zip([preference.instance_type for preference in group.preferences[1:]], others, strict=True):
         for member in fields(JobRequest):
-            one, its = getattr(first, member.name), getattr(other, member.name)
-            if member.name not in ("resource_config", "advice") and one != its:
-                raise ValueError(
-                    "instance_type must list types on which the job is the same, like ['ml.p5.48xlarge', 'ml.p5e.48xlarge'], or "
-                    f"be one type, got {group.instance_type!r} with {member.name} {one!r} beside {name!r} with {its!r}"
-                )
+            value, other_value = getattr(first, member.name), getattr(other, member.name)
+            if member.name not in ("resource_config", "advice") and value != other_value:
+                rule = "list types on which the job is the same, or be one type"
+                got = f"{group.instance_type!r} with {member.name} {value!r} beside {name!r} with {other_value!r}"
+                raise must("instance_type", rule, "['ml.p5.48xlarge', 'ml.p5e.48xlarge']", got)
     return replace(
         first,
         resource_config=group.resource_config(),

@@ -3,21 +3,26 @@
 # ran: `Torchrun()` | request: test_launchers | test_training_code | no | no
 # ran: `Mpi()` | request: test_launchers | one host: test_model_parallel | no | no
 # ran: `SmDdp()` | request: test_launchers | no | no | no
+# ran: `MultiWorkerMirrored()`, `ParameterServer()` | request: test_launchers | test_tensorflow_launchers (soak) | no | no
 # ran: `PyTorchDdp()` | request: test_model_parallel_requests | no | no | no
 
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
+from cdk_sagemaker_training.core.checks import at_least
+from cdk_sagemaker_training.core.errors import must
 from cdk_sagemaker_training.core.tokens import is_unresolved
 from cdk_sagemaker_training.core.unlisted import check_listed, unlisted_hint
 from cdk_sagemaker_training.facts.instance_facts import instance_facts
 from cdk_sagemaker_training.jobs.advice import Advice, advice
-from cdk_sagemaker_training.jobs.instance_group import InstanceGroup, check_count
-from cdk_sagemaker_training.props.prop_types import check_fields
+from cdk_sagemaker_training.jobs.instance_group import InstanceGroup
+from cdk_sagemaker_training.props.prop import IN_INPUT, IN_JSON, SHAPING, Prop
+from cdk_sagemaker_training.props.prop_types import Value, check_fields
 
 # The toolkit's one key for this number (params.py): its torchrun runner reads the key that is named after MPI.
 _PROCESSES_PER_HOST = "sagemaker_mpi_num_of_processes_per_host"
@@ -27,9 +32,48 @@ _SMDDP_BY_MPI = ("ml.p3.16xlarge", "ml.p3dn.24xlarge", "ml.p4d.24xlarge", "ml.p4
 # estimator.py of the same SDK accepts this type with torch_distributed only.
 _SMDDP_BY_TORCHRUN = (*_SMDDP_BY_MPI, "ml.p5.48xlarge")
 
+ProcessesPerHost = Annotated[int | None, Prop(known=IN_JSON, rule=at_least(1))]
+
+
+def _mpi_options(prop: str, value: str, example: str) -> None:
+    # mpi.py of the toolkit splits at spaces without regard to quotes, so mpirun would receive a quoted value in pieces.
+    if set(value) & set("'\"\n"):
+        raise must(prop, "be options of mpirun separated by spaces, without quotes", example, repr(value))
+
+
+MpiOptions = Annotated[str, Prop(known=IN_INPUT, rule=_mpi_options, example="'-x NCCL_DEBUG=WARN'")]
+
+
+class ToolkitLauncher(Value, ABC):
+    """A launcher that the toolkit in the container starts by hyperparameters."""
+
+    alone_because = ""
+
+    def hyperparameters(self, group: InstanceGroup) -> Mapping[str, str]:
+        """Return the hyperparameters that make the toolkit use this launcher.
+
+        Args:
+            group: The machines.
+
+        Raises:
+            ValueError: The launcher does not support the machines.
+        """
+        return self._keys(group)
+
+    def advice(self, group: InstanceGroup) -> tuple[Advice, ...]:
+        """Return warnings about the launcher on these machines.
+
+        Args:
+            group: The machines.
+        """
+        return processes_advice(group, getattr(self, "processes_per_host", None))
+
+    @abstractmethod
+    def _keys(self, group: InstanceGroup) -> Mapping[str, str]: ...
+
 
 @dataclass(frozen=True)
-class Torchrun:
+class Torchrun(ToolkitLauncher):
     """PyTorch's torchrun.
 
     Args:
@@ -39,32 +83,14 @@ class Torchrun:
         ValueError: ``processes_per_host`` is below 1.
     """
 
-    processes_per_host: int | None = None
-    alone_because = ""
+    processes_per_host: ProcessesPerHost = None
 
-    def __post_init__(self) -> None:
-        check_fields(self)
-        _check_processes(self.processes_per_host)
-
-    def hyperparameters(self, group: InstanceGroup) -> Mapping[str, str]:
-        """Return the hyperparameters that make the toolkit use this launcher.
-
-        Args:
-            group: The machines.
-        """
+    def _keys(self, group: InstanceGroup) -> Mapping[str, str]:
         return {"sagemaker_torch_distributed_enabled": "true", **_processes(self.processes_per_host)}
-
-    def advice(self, group: InstanceGroup) -> tuple[Advice, ...]:
-        """Return warnings about the launcher on these machines.
-
-        Args:
-            group: The machines.
-        """
-        return processes_advice(group, self.processes_per_host)
 
 
 @dataclass(frozen=True)
-class Mpi:
+class Mpi(ToolkitLauncher):
     """mpirun over SSH, for Horovod; the image needs Open MPI and an SSH server.
 
     Sources: mpi.py of the SageMaker training toolkit; "MPI" in Horovod's documentation.
@@ -80,24 +106,10 @@ class Mpi:
         ValueError: ``processes_per_host`` is below 1, or the options contain quotes.
     """
 
-    processes_per_host: int | None = None
-    custom_mpi_options: str = ""
-    alone_because = ""
+    processes_per_host: ProcessesPerHost = None
+    custom_mpi_options: MpiOptions = ""
 
-    def __post_init__(self) -> None:
-        check_fields(self)
-        _check_processes(self.processes_per_host)
-        _check_mpi_options(self.custom_mpi_options)
-
-    def hyperparameters(self, group: InstanceGroup) -> Mapping[str, str]:
-        """Return the hyperparameters that make the toolkit use this launcher.
-
-        Args:
-            group: The machines.
-
-        Raises:
-            ValueError: The launcher does not support the machines.
-        """
+    def _keys(self, group: InstanceGroup) -> Mapping[str, str]:
         _check_group(self, group)
         return {
             "sagemaker_mpi_enabled": "true",
@@ -105,17 +117,9 @@ class Mpi:
             "sagemaker_mpi_custom_mpi_options": json.dumps(self.custom_mpi_options),
         }
 
-    def advice(self, group: InstanceGroup) -> tuple[Advice, ...]:
-        """Return warnings about the launcher on these machines.
-
-        Args:
-            group: The machines.
-        """
-        return processes_advice(group, self.processes_per_host)
-
 
 @dataclass(frozen=True)
-class SmDdp:
+class SmDdp(ToolkitLauncher):
     """SageMaker's distributed data parallel library (SMDDP), with an AllReduce for the network of P3 and P4 machines.
 
     The image must contain the library: PyTorch up to 2.2.0, TensorFlow up to 2.11. Sources: fw_utils.py and estimator.py of the
@@ -130,34 +134,24 @@ class SmDdp:
         ValueError: The options contain quotes, or come with ``"torchrun"``.
     """
 
-    launch_by: Literal["mpi", "torchrun"] = "mpi"
-    custom_mpi_options: str = ""
-    alone_because = ""
+    launch_by: Annotated[Literal["mpi", "torchrun"], SHAPING] = "mpi"
+    custom_mpi_options: MpiOptions = ""
 
     def __post_init__(self) -> None:
         check_fields(self)
-        _check_mpi_options(self.custom_mpi_options)
         if self.custom_mpi_options and self.launch_by == "torchrun":
-            raise ValueError(
-                "custom_mpi_options must be left out with launch_by='torchrun', like SmDdp(launch_by='torchrun'), "
-                f"got {self.custom_mpi_options!r}"
-            )
+            rule = "be left out with launch_by='torchrun'"
+            raise must("custom_mpi_options", rule, "SmDdp(launch_by='torchrun')", repr(self.custom_mpi_options))
 
-    def hyperparameters(self, group: InstanceGroup) -> Mapping[str, str]:
-        """Return the hyperparameters that make the toolkit use this launcher.
-
-        Args:
-            group: The machines.
-
-        Raises:
-            ValueError: The launcher does not support the machines.
-        """
+    def _keys(self, group: InstanceGroup) -> Mapping[str, str]:
         supported = _SMDDP_BY_MPI if self.launch_by == "mpi" else _SMDDP_BY_TORCHRUN
         check_listed(
             "smddp-types",
             group.instance_type,
             group.instance_type in supported,
-            f"launcher must be one that {group.instance_type} supports, like Torchrun()",
+            "launcher",
+            f"be one that {group.instance_type} supports",
+            "Torchrun()",
             f"SmDdp(launch_by={self.launch_by!r}), which supports {', '.join(supported)}",
         )
         return {
@@ -167,17 +161,9 @@ class SmDdp:
             **({"sagemaker_torch_distributed_enabled": "true"} if self.launch_by == "torchrun" else {}),
         }
 
-    def advice(self, group: InstanceGroup) -> tuple[Advice, ...]:
-        """Return warnings about the launcher on these machines.
-
-        Args:
-            group: The machines.
-        """
-        return ()
-
 
 @dataclass(frozen=True)
-class PyTorchDdp:
+class PyTorchDdp(ToolkitLauncher):
     """``pytorchddp`` of AWS's Hugging Face containers: PyTorch's DDP started by mpirun.
 
     For existing scripts; ``Torchrun()`` is PyTorch's current launcher. The SDK's PyTorch estimator maps ``pytorchddp`` to SMDDP,
@@ -191,22 +177,9 @@ class PyTorchDdp:
         ValueError: ``processes_per_host`` is below 1.
     """
 
-    processes_per_host: int | None = None
-    alone_because = ""
+    processes_per_host: ProcessesPerHost = None
 
-    def __post_init__(self) -> None:
-        check_fields(self)
-        _check_processes(self.processes_per_host)
-
-    def hyperparameters(self, group: InstanceGroup) -> Mapping[str, str]:
-        """Return the hyperparameters that make the toolkit use this launcher.
-
-        Args:
-            group: The machines.
-
-        Raises:
-            ValueError: The launcher does not support the machines.
-        """
+    def _keys(self, group: InstanceGroup) -> Mapping[str, str]:
         _check_group(self, group)
         return {
             "sagemaker_pytorch_ddp_enabled": "true",
@@ -214,13 +187,41 @@ class PyTorchDdp:
             **_processes(self.processes_per_host),
         }
 
-    def advice(self, group: InstanceGroup) -> tuple[Advice, ...]:
-        """Return warnings about the launcher on these machines.
 
-        Args:
-            group: The machines.
-        """
-        return processes_advice(group, self.processes_per_host)
+@dataclass(frozen=True)
+class MultiWorkerMirrored(ToolkitLauncher):
+    """TensorFlow's MultiWorkerMirroredStrategy: one process on each host, which replicates the model to each of its GPUs.
+
+    The toolkit sets ``TF_CONFIG``, with workers on port 8890. Needs TensorFlow 2.9 or later, and excludes instance groups
+    (estimator.py of the SageMaker Python SDK, version 2).
+    """
+
+    alone_because = (
+        "launches MultiWorkerMirroredStrategy, which SageMaker refuses with other groups; without a launcher the script can "
+        "set TF_CONFIG itself, as training_code/heterogeneous/tensorflow does"
+    )
+
+    def _keys(self, group: InstanceGroup) -> Mapping[str, str]:
+        check_not_trainium(self, group)
+        return {"sagemaker_multi_worker_mirrored_strategy_enabled": "true"}
+
+
+@dataclass(frozen=True)
+class ParameterServer(ToolkitLauncher):
+    """TensorFlow's parameter servers: one worker and one parameter server on each host.
+
+    The toolkit sets ``TF_CONFIG``, with servers on port 2223 and workers on 2222. A worker uses one GPU unless the script mirrors
+    over several itself, so synthesis warns of machines with several (fw_utils.py of the SageMaker Python SDK, version 2).
+    ``training_code/data_parallel/tensorflow/parameter_server.py`` is an example, for two hosts or more: on one the toolkit starts
+    the script alone.
+    """
+
+    alone_because = "launches parameter servers, which the TensorFlow toolkit does not support with other groups"
+    processes_per_host = 1
+
+    def _keys(self, group: InstanceGroup) -> Mapping[str, str]:
+        check_not_trainium(self, group)
+        return {"sagemaker_parameter_server_enabled": "true"}
 
 
 def check_not_trainium(launcher: object, group: InstanceGroup) -> None:
@@ -236,15 +237,9 @@ def check_not_trainium(launcher: object, group: InstanceGroup) -> None:
     # TRAINIUM_SUPPORTED_DISTRIBUTION_STRATEGIES of fw_utils.py in the SageMaker Python SDK, version 2.
     facts = instance_facts(group.instance_type)
     if facts is not None and facts.kind == "neuron":
-        raise ValueError(
-            f"launcher must be Torchrun() on Trainium, the only one that SageMaker supports there, like Torchrun()"
-            f"{unlisted_hint(group.instance_type)}, got {launcher!r} on {group.instance_type}"
-        )
-
-
-def _check_processes(processes_per_host: int | None) -> None:
-    if processes_per_host is not None:
-        check_count("processes_per_host", processes_per_host)
+        rule = "be Torchrun() on Trainium, the only one that SageMaker supports there"
+        example = f"Torchrun(){unlisted_hint(group.instance_type)}"
+        raise must("launcher", rule, example, f"{launcher!r} on {group.instance_type}")
 
 
 def _check_group(launcher: Mpi | PyTorchDdp, group: InstanceGroup) -> None:
@@ -254,10 +249,8 @@ def _check_group(launcher: Mpi | PyTorchDdp, group: InstanceGroup) -> None:
     if facts is None or not facts.devices or processes is None or is_unresolved(processes):
         return
     if processes > facts.processes:
-        raise ValueError(
-            f"processes_per_host must be at most the {facts.processes} accelerators of {group.instance_type}, "
-            f"like {facts.processes}{unlisted_hint(group.instance_type)}, got {processes}"
-        )
+        rule = f"be at most the {facts.processes} accelerators of {group.instance_type}"
+        raise must("processes_per_host", rule, f"{facts.processes}{unlisted_hint(group.instance_type)}", f"{processes}")
 
 
 def _processes(processes_per_host: int | None) -> dict[str, str]:
@@ -295,12 +288,3 @@ def processes_advice(group: InstanceGroup, processes_per_host: int | None) -> tu
         f"{processes_per_host} of the {facts.processes} accelerators of {group.instance_type} would have a process: the rest "
         "are billed and idle, unless a process uses several",
     )
-
-
-def _check_mpi_options(options: str) -> None:
-    # mpi.py of the toolkit splits at spaces without regard to quotes, so mpirun would receive a quoted value in pieces.
-    if not is_unresolved(options) and set(options) & set("'\"\n"):
-        raise ValueError(
-            "custom_mpi_options must be options of mpirun separated by spaces, without quotes, "
-            f"like '-x NCCL_DEBUG=WARN', got {options!r}"
-        )

@@ -8,17 +8,21 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from math import prod
-from typing import Literal
+from typing import Annotated, Literal
 
+from cdk_sagemaker_training.core.checks import at_least
+from cdk_sagemaker_training.core.errors import must
 from cdk_sagemaker_training.core.tokens import is_unresolved
 from cdk_sagemaker_training.facts.instance_facts import instance_facts
 from cdk_sagemaker_training.jobs.advice import Advice, advice
-from cdk_sagemaker_training.jobs.instance_group import InstanceGroup, check_count
+from cdk_sagemaker_training.jobs.instance_group import InstanceGroup
 from cdk_sagemaker_training.jobs.launchers import Torchrun
+from cdk_sagemaker_training.props.prop import IN_JSON, SHAPING, Prop
 from cdk_sagemaker_training.props.prop_types import check_fields
 
 Schedule = Literal["gpipe", "1f1b", "interleaved"]
 Precision = Literal["fp32", "bf16", "fp16"]
+_Count = Annotated[int, Prop(known=IN_JSON, rule=at_least(1))]
 
 
 @dataclass(frozen=True)
@@ -46,25 +50,21 @@ class NativeParallelism:
         ValueError: A degree is below 1, or ``microbatches`` does not fit the schedule.
     """
 
-    data_shard: int = 1
-    data_replicate: int = 1
-    tensor: int = 1
-    pipeline: int = 1
-    microbatches: int | None = None
-    schedule: Schedule = "1f1b"
+    data_shard: _Count = 1
+    data_replicate: _Count = 1
+    tensor: _Count = 1
+    pipeline: _Count = 1
+    microbatches: _Count | None = None
+    schedule: Annotated[Schedule, SHAPING] = "1f1b"
     activation_checkpointing: bool = False
     activation_offloading: bool = False
     cpu_offload: bool = False
-    precision: Precision = "fp32"
+    precision: Annotated[Precision, Prop(known=SHAPING, example="'bf16'")] = "fp32"
 
     alone_because = ""
 
     def __post_init__(self) -> None:
         check_fields(self)
-        for name, degree in self._degrees().items():
-            check_count(name, degree)
-        if self.microbatches is not None:
-            check_count("microbatches", self.microbatches)
         self._check_microbatches()
 
     @property
@@ -85,7 +85,8 @@ class NativeParallelism:
         Raises:
             ValueError: The degrees do not fit the machines.
         """
-        check_product(self._degrees(), group, processes_per_host)
+        names = ("data_replicate", "data_shard", "pipeline", "tensor")
+        check_degrees({name: getattr(self, name) for name in names}, group, processes_per_host, exactly=True)
         return Torchrun(processes_per_host).hyperparameters(group)
 
     def environment(self) -> Mapping[str, str]:
@@ -104,32 +105,23 @@ class NativeParallelism:
         per_host = processes_of(group, processes_per_host)
         return (
             *self._tensor_advice(group, per_host),
-            *self._pipeline_advice(),
+            *idle_stages_advice(self.microbatches or self.pipeline, self.pipeline),
             *Torchrun(processes_per_host).advice(group),
         )
 
-    def _degrees(self) -> dict[str, int]:
-        names = ("data_replicate", "data_shard", "pipeline", "tensor")
-        return {name: getattr(self, name) for name in names}
-
     def _check_microbatches(self) -> None:
-        if self.microbatches is None or is_unresolved(self.microbatches) or is_unresolved(self.pipeline):
-            return
-        if self.pipeline == 1:
+        if self.microbatches is None or self.pipeline == 1:
             return
         if self.schedule == "1f1b" and self.microbatches < self.pipeline:
             # Schedule1F1B of torch.distributed.pipelining raises it on every rank.
-            raise ValueError(
-                "microbatches must be at least the number of pipeline stages with schedule='1f1b', "
-                f"like {self.pipeline}, got {self.microbatches} for {self.pipeline} stages"
-            )
+            rule = "be at least the number of pipeline stages with schedule='1f1b'"
+            raise must("microbatches", rule, f"{self.pipeline}", f"{self.microbatches} for {self.pipeline} stages")
         rounds = max(1, self.microbatches // self.pipeline)
         if self.schedule == "interleaved" and self.microbatches % rounds:
             # ScheduleInterleaved1F1B of the same.
-            raise ValueError(
-                "microbatches must divide into microbatches // pipeline rounds with schedule='interleaved', "
-                f"like {rounds * self.pipeline}, got {self.microbatches} for {rounds} rounds of {self.pipeline} stages"
-            )
+            rule = "divide into microbatches // pipeline rounds with schedule='interleaved'"
+            got = f"{self.microbatches} for {rounds} rounds of {self.pipeline} stages"
+            raise must("microbatches", rule, f"{rounds * self.pipeline}", got)
 
     def _tensor_advice(self, group: InstanceGroup, per_host: int | None) -> tuple[Advice, ...]:
         if per_host is None or is_unresolved(self.tensor) or is_unresolved(group.instance_count):
@@ -144,27 +136,20 @@ class NativeParallelism:
             "degree that divides it, and shard data across machines instead",
         )
 
-    def _pipeline_advice(self) -> tuple[Advice, ...]:
-        microbatches = self.microbatches or self.pipeline
-        if is_unresolved(self.pipeline) or is_unresolved(microbatches):
-            return ()
-        if microbatches >= self.pipeline:
-            return ()
-        return idle_stages_advice("microbatches", microbatches, self.pipeline)
 
-
-def idle_stages_advice(prop: str, microbatches: int, stages: int) -> tuple[Advice, ...]:
-    """Warn of the idle time of pipeline stages (GPipe, section 2.3: the bubble).
+def idle_stages_advice(microbatches: int, stages: int) -> tuple[Advice, ...]:
+    """Warn of the idle time of pipeline stages (GPipe, section 2.3: the bubble); tokens pass.
 
     Args:
-        prop: Name of the prop with the microbatches.
         microbatches: Number of microbatches.
         stages: Number of pipeline stages.
     """
+    if is_unresolved(microbatches) or is_unresolved(stages) or microbatches >= stages:
+        return ()
     idle = (stages - 1) / (microbatches + stages - 1)
     return advice(
         "idle-pipeline-stages",
-        f"{prop}={microbatches} for {stages} pipeline stages leaves each stage idle {idle:.0%} of the time, and "
+        f"microbatches={microbatches} for {stages} pipeline stages leaves each stage idle {idle:.0%} of the time, and "
         f"at most {microbatches} of them busy at once: use at least {stages}, better {4 * stages}",
     )
 
@@ -193,13 +178,16 @@ def world_size(group: InstanceGroup, processes_per_host: int | None) -> int | No
     return group.instance_count * per_host
 
 
-def check_product(degrees: Mapping[str, int], group: InstanceGroup, processes_per_host: int | None) -> None:
-    """Check that the product of the degrees is the number of processes of all machines; tokens pass.
+def check_degrees(
+    degrees: Mapping[str, int], group: InstanceGroup, processes_per_host: int | None, *, exactly: bool
+) -> None:
+    """Check that the product of the degrees is, or divides, the number of processes of all machines; tokens pass.
 
     Args:
         degrees: The degrees by their names.
         group: The machines.
         processes_per_host: Number of processes on each host; None for one for each accelerator.
+        exactly: Whether the product is that number, rather than a divisor of it.
 
     Raises:
         ValueError: It is not; the message shows every factor.
@@ -208,34 +196,15 @@ def check_product(degrees: Mapping[str, int], group: InstanceGroup, processes_pe
     if world is None or any(is_unresolved(degree) for degree in degrees.values()):
         return
     product = prod(degrees.values())
-    if product != world:
-        raise ValueError(
-            f"parallelism must have degrees that multiply to {described(group, processes_per_host)}, "
-            f"like NativeParallelism(data_shard={world}), got {factors(degrees)} = {product}"
+    got = f"{' x '.join(f'{name} {degree}' for name, degree in degrees.items())} = {product}"
+    processes = described(group, processes_per_host)
+    if exactly and product != world:
+        raise must(
+            "parallelism", f"have degrees that multiply to {processes}", f"NativeParallelism(data_shard={world})", got
         )
-
-
-def check_divides(degrees: Mapping[str, int], group: InstanceGroup, processes_per_host: int | None) -> None:
-    """Check that the product of the degrees divides the number of processes of all machines; tokens pass.
-
-    Args:
-        degrees: The degrees by their names.
-        group: The machines.
-        processes_per_host: Number of processes on each host; None for one for each accelerator.
-
-    Raises:
-        ValueError: It does not; the message shows every factor.
-    """
-    world = world_size(group, processes_per_host)
-    if world is None or any(is_unresolved(degree) for degree in degrees.values()):
-        return
-    product = prod(degrees.values())
     if world % product:
-        name = max(degrees, key=lambda name: degrees[name])
-        raise ValueError(
-            f"parallelism must have degrees whose product divides {described(group, processes_per_host)}, "
-            f"like {name}={processes_of(group, processes_per_host)} alone, got {factors(degrees)} = {product}"
-        )
+        example = f"{max(degrees, key=lambda name: degrees[name])}={processes_of(group, processes_per_host)} alone"
+        raise must("parallelism", f"have degrees whose product divides {processes}", example, got)
 
 
 def described(group: InstanceGroup, processes_per_host: int | None) -> str:
@@ -247,8 +216,3 @@ def described(group: InstanceGroup, processes_per_host: int | None) -> str:
         f"{world_size(group, processes_per_host)} processes (instance_count {group.instance_count} x "
         f"{processes_of(group, processes_per_host)} {each} of {group.instance_type})"
     )
-
-
-def factors(degrees: Mapping[str, int]) -> str:
-    """Return text like ``data_shard 2 x tensor 2``."""
-    return " x ".join(f"{name} {degree}" for name, degree in degrees.items())

@@ -8,10 +8,12 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from cdk_sagemaker_training.jobs.advice import Advice
+from cdk_sagemaker_training.core.errors import must
 from cdk_sagemaker_training.jobs.instance_group import InstanceGroup
+from cdk_sagemaker_training.jobs.launchers import ToolkitLauncher
+from cdk_sagemaker_training.props.prop import IN_JSON, Known, Prop
 from cdk_sagemaker_training.props.prop_types import check_fields
 
 if TYPE_CHECKING:
@@ -29,7 +31,7 @@ _RESOURCES = ("CPU", "GPU", "memory", "object_store_memory")  # Ray's own
 
 
 @dataclass(frozen=True)
-class Ray:
+class Ray(ToolkitLauncher):
     """A Ray cluster over all machines of the job, for Ray Data and Ray Train; the script runs once, on the cluster's head.
 
     The head is on the first host of the training group. Each host is a node with its CPUs and GPUs, a label ``group`` with the
@@ -50,31 +52,23 @@ class Ray:
         ValueError: ``script`` is not a Python file below /opt/ml/code, or is the launcher itself; the object store is too small.
     """
 
-    script: str = "train.py"
-    object_store_memory: Size | None = None
-    alone_because = ""
+    script: Annotated[
+        str, Prop(known=Known("synth", "since it must be the name of a Python file"), example="'train.py'")
+    ] = "train.py"
+    object_store_memory: Annotated[Size | None, IN_JSON] = None
     program = "ray_cluster/ray_cluster.py"
 
     def __post_init__(self) -> None:
         check_fields(self)
         parts = self.script.split("/")
         if not _SCRIPT.fullmatch(self.script) or {".", ".."} & {*parts}:
-            raise ValueError(
-                "script must be a Python file below /opt/ml/code whose path has letters, digits, '.', '_', '+' and '-' only, "
-                f"like 'train.py', got {self.script!r}"
-            )
+            rule = "be a Python file below /opt/ml/code whose path has letters, digits, '.', '_', '+' and '-' only"
+            raise must("script", rule, "'train.py'", repr(self.script))
         if self.script == self.program:
-            raise ValueError(
-                f"script must be the one that trains, like 'train.py', got the launcher's own {self.script!r}"
-            )
+            raise must("script", "be the one that trains", "'train.py'", f"the launcher's own {self.script!r}")
         self._object_store_bytes()
 
-    def hyperparameters(self, group: InstanceGroup) -> Mapping[str, str]:
-        """Return the hyperparameters that ``program`` reads.
-
-        Args:
-            group: The machines.
-        """
+    def _keys(self, group: InstanceGroup) -> Mapping[str, str]:
         store = self._object_store_bytes()
         return {
             _ENABLED: "true",
@@ -83,24 +77,15 @@ class Ray:
             **({} if store is None else {"sagemaker_ray_object_store_memory": str(store)}),
         }
 
-    def advice(self, group: InstanceGroup) -> tuple[Advice, ...]:
-        """Return warnings about the launcher on these machines: none.
-
-        Args:
-            group: The machines.
-        """
-        return ()
-
     def _object_store_bytes(self) -> int | None:
         if self.object_store_memory is None:
             return None
         later = self.object_store_memory.is_unresolved()
         size = 0 if later else self.object_store_memory.to_bytes()
         if size < _LEAST_OBJECT_STORE:
-            raise ValueError(
-                "object_store_memory must be at least 75 MiB, Ray's least, and known when the app is synthesized, "
-                f"like Size.gibibytes(8), got {'a token' if later else f'{size / 1024**2:g} MiB'}"
-            )
+            rule = "be at least 75 MiB, Ray's least, and known when the app is synthesized"
+            got = "a token" if later else f"{size / 1024**2:g} MiB"
+            raise must("object_store_memory", rule, "Size.gibibytes(8)", got)
         return int(size)
 
 
@@ -116,7 +101,6 @@ def check_group_names(hyperparameters: Mapping[str, str], names: Iterable[str]) 
     """
     for name in names if _ENABLED in hyperparameters else ():
         if not _LABEL.fullmatch(name) or name in _RESOURCES:
-            raise ValueError(
-                "groups must have names that Ray takes as labels and resources: at most 63 letters, digits, '-', '_' and '.', a "
-                f"letter or digit first and last, and none of {', '.join(_RESOURCES)}, like 'data_group', got {name!r}"
-            )
+            rule = "have names that Ray takes as labels and resources: at most 63 letters, digits, '-', '_' and '.', a letter or "
+            rule += f"digit first and last, and none of {', '.join(_RESOURCES)}"
+            raise must("groups", rule, "'data_group'", repr(name))

@@ -8,11 +8,13 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from cdk_sagemaker_training.core.errors import must
 from cdk_sagemaker_training.core.unlisted import check_listed
 from cdk_sagemaker_training.facts.containers import training_compiler_images
 from cdk_sagemaker_training.facts.instance_facts import family, instance_facts
+from cdk_sagemaker_training.jobs.compilers import StepCompiler
 from cdk_sagemaker_training.jobs.kinds import Advice, InstanceGroup, JobRequest
-from cdk_sagemaker_training.props.prop_types import check_fields
+from cdk_sagemaker_training.jobs.launchers import ToolkitLauncher
 
 _FAMILIES = ("p3", "p3dn", "g4dn", "p4d", "g5")
 _PYTORCH_XLA = "sagemaker_pytorch_xla_multi_worker_enabled"
@@ -23,33 +25,18 @@ _WITHOUT_XLA_SPAWN = ("huggingface-pytorch-trcomp-training:1.9", "huggingface-py
 
 
 @dataclass(frozen=True)
-class PyTorchXla:
+class PyTorchXla(ToolkitLauncher):
     """The launcher in the Training Compiler's PyTorch containers: calls the script's ``_mp_fn(index)`` in a process for each GPU.
 
     Only with ``compiler=TrainingCompiler()``: only AWS's build of PyTorch/XLA contains ``torch_xla.distributed.xla_spawn``.
     """
 
-    alone_because = ""
-
-    def hyperparameters(self, group: InstanceGroup) -> Mapping[str, str]:
-        """Return the hyperparameters that make the toolkit use this launcher.
-
-        Args:
-            group: The machines.
-        """
+    def _keys(self, group: InstanceGroup) -> Mapping[str, str]:
         return {_PYTORCH_XLA: "true"}
-
-    def advice(self, group: InstanceGroup) -> tuple[Advice, ...]:
-        """Return warnings about the launcher on these machines.
-
-        Args:
-            group: The machines.
-        """
-        return ()
 
 
 @dataclass(frozen=True)
-class TrainingCompiler:
+class TrainingCompiler(StepCompiler):
     """SageMaker Training Compiler, for existing jobs on its containers; AWS makes no new releases of it.
 
     The image must be one of ``TrainingImage.from_training_compiler`` or built from one. PyTorch on several GPUs needs
@@ -66,25 +53,15 @@ class TrainingCompiler:
     debug: bool = False
     profiler: bool = False
 
-    def __post_init__(self) -> None:
-        check_fields(self)
-
-    def compiled(self, request: JobRequest) -> Sequence[JobRequest]:
-        """Return the request of the compiled job.
-
-        Args:
-            request: The request of the job without a compiler.
-
-        Raises:
-            ValueError: The compiler does not support the job's machines or launcher.
-        """
+    def _compiled(self, request: JobRequest) -> Sequence[JobRequest]:
         instance_type = request.resource_config["InstanceType"]
         check_listed(
             "compiler-families",
             instance_type,
             family(instance_type) in _FAMILIES,
-            f"instance_type must be of a family that TrainingCompiler supports, {', '.join(_FAMILIES)}, "
-            "like 'ml.g5.xlarge'",
+            "instance_type",
+            f"be of a family that TrainingCompiler supports, {', '.join(_FAMILIES)}",
+            "'ml.g5.xlarge'",
         )
         return [
             replace(
@@ -128,10 +105,8 @@ def _images_for(request: JobRequest) -> tuple[str, ...]:
         return tuple(image for image in images if not image.startswith(_WITHOUT_XLA_SPAWN))
     if launching == [_MPI]:
         return training_compiler_images(("tensorflow", "huggingface-tensorflow"))
-    raise ValueError(
-        "launcher must be one that TrainingCompiler supports, like PyTorchXla() for PyTorch or launcher=None, "
-        f"got {', '.join(launching)}"
-    )
+    example = "PyTorchXla() for PyTorch or launcher=None"
+    raise must("launcher", "be one that TrainingCompiler supports", example, ", ".join(launching))
 
 
 _END_OF_LIFE = Advice(

@@ -6,7 +6,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
+from cdk_sagemaker_training.props.prop import kind
 
+
+@kind("Cause.CAPACITY")
 class Cause(StrEnum):
     """Why a job was not created, failed or was stopped; what ``retries`` of a TrainingWorkflow are given by.
 

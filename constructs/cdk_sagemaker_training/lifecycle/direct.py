@@ -69,11 +69,7 @@ class DirectJobs:
         return any(any(True for _ in _plans(request["ResourceConfig"])) for request in self._requests)
 
     def states(self, attempt: Attempt) -> None:
-        """Add `Create`, `Find`, `Describe` and `Stop`.
-
-        Args:
-            attempt: The attempts of one job.
-        """
+        """Add `Create`, `Find`, `Describe` and `Stop`."""
         service = f"arn:{attempt.partition}:states:::aws-sdk:sagemaker"
 
         def called(
@@ -113,21 +109,12 @@ class DirectJobs:
         return {**create, "Resource": resource, "ResultPath": f"{DATA}.Job", "Next": "IsOver"}
 
     def stopping_states(self, jobs: JobSet) -> Mapping[str, Any]:
-        """Return the states that stop an execution's jobs by their names, one after the other.
-
-        Args:
-            jobs: The jobs.
-        """
+        """Return the states that stop an execution's jobs by their names, one after the other."""
         suffixes = [request.name_suffix for request in jobs.job_requests]
         return stopping_states(jobs.prefix, suffixes, jobs.partition)
 
     def newest(self, jobs: JobSet, execution: str) -> Newest:
-        """Return the call that lists the jobs of an execution, the newest first.
-
-        Args:
-            jobs: The jobs.
-            execution: JSONPath of the execution's ARN.
-        """
+        """Return the call that lists the jobs of an execution, the newest first."""
         parameters = {
             "NameContains.$": execution_hash(execution),
             "SortBy": "CreationTime",
@@ -139,54 +126,29 @@ class DirectJobs:
         return Newest("sagemaker:listTrainingJobs", parameters, "TrainingJobSummaries", "TrainingJobName", began, False)
 
     def arns(self, jobs: JobSet) -> list[str]:
-        """Return the ARN patterns of the jobs.
-
-        Args:
-            jobs: The jobs.
-        """
+        """Return the ARN patterns of the jobs."""
         return jobs.job_arns
 
     def statements(self, plan: Plan) -> Iterator[iam.PolicyStatement]:
-        """Yield what creating, describing and stopping jobs needs.
-
-        Args:
-            plan: The workflow.
-        """
+        """Yield what creating, describing and stopping jobs needs."""
         return machine_policies(plan.jobs, plan.all_requests, sync=not self.polls)
 
     def polling_statement(self, jobs: JobSet, *, stops: bool) -> iam.PolicyStatement:
-        """Return what describing jobs needs.
-
-        Args:
-            jobs: The jobs.
-            stops: Whether the poller stops jobs.
-        """
+        """Return what describing jobs needs."""
         return jobs.job_policy("DescribeTrainingJob", *(["StopTrainingJob"] if stops else []))
 
     def stopping_statements(self, jobs: JobSet) -> Iterator[iam.PolicyStatement]:
-        """Yield what stopping jobs needs.
-
-        Args:
-            jobs: The jobs.
-        """
+        """Yield what stopping jobs needs."""
         yield jobs.job_policy("StopTrainingJob")
 
     def deletion_statements(self, jobs: JobSet) -> Iterator[iam.PolicyStatement]:
-        """Yield what listing, describing and stopping jobs needs.
-
-        Args:
-            jobs: The jobs.
-        """
+        """Yield what listing, describing and stopping jobs needs."""
         # ListTrainingJobs has no narrower resource.
         yield iam.PolicyStatement(actions=["sagemaker:ListTrainingJobs"], resources=["*"])
         yield jobs.job_policy("DescribeTrainingJob", "StopTrainingJob")
 
     def listing_statements(self, jobs: JobSet) -> Iterator[iam.PolicyStatement]:
-        """Yield what listing and describing jobs needs.
-
-        Args:
-            jobs: The jobs.
-        """
+        """Yield what listing and describing jobs needs."""
         yield iam.PolicyStatement(actions=["sagemaker:ListTrainingJobs"], resources=["*"])
         yield jobs.job_policy("DescribeTrainingJob")
 

@@ -11,25 +11,31 @@ from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from cdk_sagemaker_training.core.checks import seconds_of
+from cdk_sagemaker_training.core.errors import must
+from cdk_sagemaker_training.core.job_names import default_prefix, reserve_prefix
 from cdk_sagemaker_training.core.tokens import is_unresolved
 from cdk_sagemaker_training.data.s3 import S3Prefix
 from cdk_sagemaker_training.facts.instance_types import is_newer
+from cdk_sagemaker_training.jobs.advice import unlisted_advice
 from cdk_sagemaker_training.jobs.kinds import Advice, JobRequest
 from cdk_sagemaker_training.lifecycle.grants import grant_channels, grant_members
-from cdk_sagemaker_training.lifecycle.job_names import default_prefix, reserve_prefix
 from cdk_sagemaker_training.props import jsonpath
 from cdk_sagemaker_training.props.execution_input import is_jsonpath, tokens_in
 from cdk_sagemaker_training.props.query_language import QueryLanguage
-from cdk_sagemaker_training.request.advice import request_advice, unlisted_advice, warm_pool_advice
-from cdk_sagemaker_training.request.checkpoints import checkpoints_of, lost_files_advice
-from cdk_sagemaker_training.request.context import CodeLocation, RequestContext
-from cdk_sagemaker_training.request.create_training_job import create_training_job
-from cdk_sagemaker_training.request.machine_rules import instance_types, warm_pool_key
-from cdk_sagemaker_training.request.members import CODE_CHANNEL, max_pending_seconds, max_runtime_seconds
+from cdk_sagemaker_training.request.access import EXECUTION_TAG, check_job_name_prefix
+from cdk_sagemaker_training.request.context import CodeLocation, JobContext, RequestContext
+from cdk_sagemaker_training.request.create_training_job import create_training_job, request_advice
+from cdk_sagemaker_training.request.data import CODE_CHANNEL, checkpoints_of
+from cdk_sagemaker_training.request.machine import (
+    instance_types,
+    max_pending_seconds,
+    max_runtime_seconds,
+    warm_pool_advice,
+    warm_pool_key,
+)
 from cdk_sagemaker_training.request.overrides import overridden
 from cdk_sagemaker_training.request.props import TrainingProps, check_props, prop_names
 from cdk_sagemaker_training.request.regions import check_regions, region_advice
-from cdk_sagemaker_training.request.rules import EXECUTION_TAG, check_job_name_prefix
 from cdk_sagemaker_training.resources.code_asset import code_asset
 from cdk_sagemaker_training.resources.job_tags import JobTags
 from cdk_sagemaker_training.resources.role import TrainingRole
@@ -104,7 +110,7 @@ class JobSet:
         for own, requests in self._all:
             check_regions(self.stack, own)
             for one in requests:
-                self.advise((*one.advice, *lost_files_advice(one, own), *request_advice(one, own)))
+                self.advise((*one.advice, *request_advice(JobContext(own, one))))
                 self.advise(region_advice(self.stack, instance_types(one), own))
         self._code = self._upload_code(props)
         self._grant(props)
@@ -263,10 +269,8 @@ def _check_language(request: Mapping[str, Any], language: QueryLanguage) -> None
         if language.is_other(value):
             lengths = range(len(path), 0, -1)
             prop = next((names[at] for size in lengths if (at := ".".join(path[:size])) in names), ".".join(path))
-            raise ValueError(
-                f"{prop} must be in {language.NAME}, as the state that creates the job is, like {language.EXAMPLE}, got "
-                f"{'a JSONPath' if any(map(is_jsonpath, tokens_in(value))) else repr(value)}"
-            )
+            got = "a JSONPath" if any(map(is_jsonpath, tokens_in(value))) else repr(value)
+            raise must(prop, f"be in {language.NAME}, as the state that creates the job is", language.EXAMPLE, got)
 
 
 def _values(value: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:

@@ -115,11 +115,7 @@ class QueuedJobs:
         self.needs: Sequence[Any] = (self.queue,)
 
     def states(self, attempt: Attempt) -> None:
-        """Add the states that submit a job, describe it, and once SageMaker has created it describe that.
-
-        Args:
-            attempt: The attempts of one job.
-        """
+        """Add the states that submit a job, describe it, and once SageMaker has created it describe that."""
         trained = f"{_JOB}.LatestAttempt.ServiceResourceId.Value"
         terminated = [
             {"Variable": f"{_JOB}.IsTerminated", "IsPresent": True},
@@ -195,20 +191,11 @@ class QueuedJobs:
             yield {"And": [_OVER, {"Variable": first, "IsPresent": True}], "Next": "DescribePreempted"}
 
     def stopping_states(self, jobs: JobSet) -> Mapping[str, Any]:
-        """Return the states that terminate the service jobs of an execution, found by their names.
-
-        Args:
-            jobs: The jobs.
-        """
+        """Return the states that terminate the service jobs of an execution, found by their names."""
         return _stopping_states(self.queue.queue_arn, _names(jobs, "$.executionArn"), jobs.partition)
 
     def newest(self, jobs: JobSet, execution: str) -> Newest:
-        """Return the call that lists an execution's service jobs; the most recent are first ("sorted by the createdAt field").
-
-        Args:
-            jobs: The jobs.
-            execution: JSONPath of the execution's ARN.
-        """
+        """Return the call that lists an execution's service jobs; the most recent are first ("sorted by the createdAt field")."""
         names = [{"Name": "JOB_NAME", "Values.$": f"States.Array({_names(jobs, execution)})"}]
         parameters = {"JobQueue": self.queue.queue_arn, "Filters": names}
         # "for when the service job was started" (service model, ServiceJobSummary).
@@ -216,19 +203,11 @@ class QueuedJobs:
         return Newest("batch:listServiceJobs", parameters, "JobSummaryList", "JobName", began, True)
 
     def arns(self, jobs: JobSet) -> list[str]:
-        """Return the ARN patterns of the service jobs, whose ids are random, and of the training jobs that Batch creates.
-
-        Args:
-            jobs: The jobs.
-        """
+        """Return the ARN patterns of the service jobs, whose ids are random, and of the training jobs that Batch creates."""
         return [_service_jobs(jobs), *_training_jobs(jobs)]
 
     def statements(self, plan: Plan) -> Iterator[iam.PolicyStatement]:
-        """Yield what submitting, describing and terminating service jobs needs.
-
-        Args:
-            plan: The workflow.
-        """
+        """Yield what submitting, describing and terminating service jobs needs."""
         jobs, to = plan.jobs, self.submission
         share = [] if to.quota_share_arn is None else [to.quota_share_arn]
         service_jobs = _service_jobs(jobs)
@@ -239,38 +218,21 @@ class QueuedJobs:
         yield jobs.pass_role_policy()
 
     def polling_statement(self, jobs: JobSet, *, stops: bool) -> iam.PolicyStatement:
-        """Return what describing service jobs needs.
-
-        Args:
-            jobs: The jobs.
-            stops: Whether the poller stops jobs, as none of a queue does.
-        """
+        """Return what describing service jobs needs."""
         return _describe_policy()
 
     def stopping_statements(self, jobs: JobSet) -> Iterator[iam.PolicyStatement]:
-        """Yield what listing and terminating service jobs needs.
-
-        Args:
-            jobs: The jobs.
-        """
+        """Yield what listing and terminating service jobs needs."""
         yield iam.PolicyStatement(actions=["batch:ListServiceJobs"], resources=["*"])
         yield iam.PolicyStatement(actions=["batch:TerminateServiceJob"], resources=[_service_jobs(jobs)])
 
     def deletion_statements(self, jobs: JobSet) -> Iterator[iam.PolicyStatement]:
-        """Yield what listing, describing and terminating service jobs needs.
-
-        Args:
-            jobs: The jobs.
-        """
+        """Yield what listing, describing and terminating service jobs needs."""
         yield from self.stopping_statements(jobs)
         yield _describe_policy()
 
     def listing_statements(self, jobs: JobSet) -> Iterator[iam.PolicyStatement]:
-        """Yield what listing service jobs needs.
-
-        Args:
-            jobs: The jobs.
-        """
+        """Yield what listing service jobs needs."""
         yield iam.PolicyStatement(actions=["batch:ListServiceJobs"], resources=["*"])
 
 

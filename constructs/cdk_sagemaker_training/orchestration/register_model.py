@@ -95,20 +95,11 @@ class RegisterModel(sfn.StateMachineFragment):
         folder = output.prefix.rstrip("/")
         key = f"States.Format('{{}}{{}}/output/metrics.json', {quoted(f'{folder}/' if folder else '')}, {job}.TrainingJobName)"
         uri = f"States.Format('s3://{{}}/{{}}', {quoted(output.bucket.bucket_name)}, {key})"
-        container = {
-            "Image": inference_image or path(f"{job}.AlgorithmSpecification.TrainingImage"),
-            "ModelDataUrl": path(f"{job}.ModelArtifacts.S3ModelArtifacts"),
-        }
-        specification: dict[str, Any] = {"Containers": [container]}
-        if content_types:
-            specification["SupportedContentTypes"] = list(content_types)
-        if response_types:
-            specification["SupportedResponseMIMETypes"] = list(response_types)
         parameters: dict[str, Any] = {
             "ClientToken": path("States.Hash(States.Format('{}-{}', $$.Execution.Id, $$.State.Name), 'MD5')"),
             "ModelPackageGroupName": group,
             "ModelApprovalStatus": approval_status,
-            "InferenceSpecification": specification,
+            "InferenceSpecification": _specification(job, inference_image, content_types, response_types),
             "MetadataProperties": {"GeneratedBy": path(f"{job}.TrainingJobArn")},
         }
         if description is not None:
@@ -200,3 +191,15 @@ def _writes(workflow: TrainingWorkflow) -> list[iam.PolicyStatement]:
             iam.PolicyStatement(actions=["kms:GenerateDataKey"], resources=[output.bucket.encryption_key.key_arn])
         )
     return statements
+
+
+def _specification(
+    job: str, image: str | None, content_types: Sequence[str], response_types: Sequence[str]
+) -> dict[str, Any]:
+    """The InferenceSpecification of a version whose model is a job's."""
+    container = {
+        "Image": image or path(f"{job}.AlgorithmSpecification.TrainingImage"),
+        "ModelDataUrl": path(f"{job}.ModelArtifacts.S3ModelArtifacts"),
+    }
+    types = {"SupportedContentTypes": list(content_types), "SupportedResponseMIMETypes": list(response_types)}
+    return {"Containers": [container], **{name: value for name, value in types.items() if value}}

@@ -6,11 +6,12 @@ import itertools
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from cdk_sagemaker_training.core.checks import check_text
+from cdk_sagemaker_training.core.checks import not_empty
 from cdk_sagemaker_training.features.input_fields import InputField
 from cdk_sagemaker_training.handlers import sweep as sweep_handler
+from cdk_sagemaker_training.props.prop import GRANTED, LITERAL, Known, Prop, kind
 from cdk_sagemaker_training.props.prop_types import check_fields
 
 if TYPE_CHECKING:
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
 Value = str | float
 
 
+_ROWS = Known("synth", "since the rows are checked and uploaded")
+
+
+@kind("Grid({'learning_rate': [0.1, 0.01]})")
 @dataclass(frozen=True)
 class Grid:
     """All combinations of values, such as ``Grid({"learning_rate": [0.1, 0.01], "batch_size": [32]})``.
@@ -30,7 +35,7 @@ class Grid:
         ValueError: There is no field, or a field without values.
     """
 
-    values: Mapping[str, Sequence[Value]]
+    values: Annotated[Mapping[str, Sequence[Value]], Prop(known=_ROWS, example="{'learning_rate': [0.1, 0.01]}")]
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -44,6 +49,7 @@ class Grid:
         return [dict(zip(self.values, row, strict=True)) for row in itertools.product(*self.values.values())]
 
 
+@kind("Rows([{'learning_rate': 0.1}])")
 @dataclass(frozen=True)
 class Rows:
     """Rows that are listed, such as ``Rows([{"learning_rate": 0.1}, {"learning_rate": 0.01}])``.
@@ -55,7 +61,7 @@ class Rows:
         ValueError: There are no rows.
     """
 
-    values: Sequence[Mapping[str, Value]]
+    values: Annotated[Sequence[Mapping[str, Value]], Prop(known=_ROWS, example="[{'learning_rate': 0.1}]")]
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -67,6 +73,7 @@ class Rows:
         return [dict(row) for row in self.values]
 
 
+@kind("RowsFile(bucket, 'rows.csv')")
 @dataclass(frozen=True)
 class RowsFile:
     """Rows in an object in S3, which each execution reads and checks before it starts a job.
@@ -81,7 +88,7 @@ class RowsFile:
     """
 
     bucket: IBucket
-    key: str
+    key: Annotated[str, Prop(known=GRANTED, example="'sweeps/rows.csv'")]
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -89,6 +96,7 @@ class RowsFile:
             raise ValueError(f"key must end with .csv or .jsonl, like 'sweeps/rows.csv', got {self.key!r}")
 
 
+@kind("Objective('loss', 'Minimize')")
 @dataclass(frozen=True)
 class Objective:
     """The metric by which the best row is chosen, such as ``Objective("validation:loss", "Minimize")``.
@@ -102,12 +110,11 @@ class Objective:
         ValueError: The name is empty.
     """
 
-    metric: str
-    goal: Literal["Minimize", "Maximize"]
+    metric: Annotated[str, Prop(known=LITERAL, rule=not_empty, example="'validation:loss'")]
+    goal: Annotated[Literal["Minimize", "Maximize"], LITERAL]
 
     def __post_init__(self) -> None:
         check_fields(self)
-        check_text("metric", self.metric, "validation:loss")
 
 
 def rules_of(fields: Mapping[str, InputField]) -> dict[str, dict[str, Any]]:

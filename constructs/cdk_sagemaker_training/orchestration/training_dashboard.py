@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from aws_cdk import Duration
 from constructs import Construct
@@ -10,6 +10,7 @@ from constructs import Construct
 from cdk_sagemaker_training.core.checks import seconds_of
 from cdk_sagemaker_training.lifecycle.attempt import UNKNOWN
 from cdk_sagemaker_training.lifecycle.causes import Cause
+from cdk_sagemaker_training.props.prop import LITERAL
 from cdk_sagemaker_training.props.prop_types import checked
 from cdk_sagemaker_training.workflow.training_workflow import TrainingWorkflow
 
@@ -40,9 +41,9 @@ class TrainingDashboard(Construct):
         id: str,
         *,
         workflow: TrainingWorkflow,
-        dollars_per_hour: float | None = None,
-        period: Duration | int = 300,
-        dashboard_name: str | None = None,
+        dollars_per_hour: Annotated[float | None, LITERAL] = None,
+        period: Annotated[Duration | int, LITERAL] = 300,
+        dashboard_name: Annotated[str | None, LITERAL] = None,
     ) -> None:
         """Create the dashboard.
 

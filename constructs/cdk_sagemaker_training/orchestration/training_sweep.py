@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import jsii
 from aws_cdk import Stack, Stage
@@ -20,6 +20,7 @@ from cdk_sagemaker_training.lifecycle.state_machine_base import StateMachineBase
 from cdk_sagemaker_training.lifecycle.state_machines import default_logs, make_state_machine
 from cdk_sagemaker_training.orchestration.sweep_states import SweepStates
 from cdk_sagemaker_training.orchestration.sweep_values import Grid, Objective, Rows, RowsFile, checked_rows, rules_of
+from cdk_sagemaker_training.props.prop import LITERAL, Prop
 from cdk_sagemaker_training.props.prop_types import checked
 from cdk_sagemaker_training.resources.handler_function import handler_function
 from cdk_sagemaker_training.resources.role import policy_targets
@@ -51,6 +52,7 @@ class TrainingSweep(StateMachineBase, Construct):
     Attributes:
         state_machine: The state machine.
         workflow: The workflow.
+        role: The role of its jobs.
     """
 
     @checked
@@ -60,12 +62,12 @@ class TrainingSweep(StateMachineBase, Construct):
         id: str,
         *,
         workflow: TrainingWorkflow,
-        over: Grid | Rows | RowsFile,
-        results: S3Prefix,
-        concurrency: int,
+        over: Annotated[Grid | Rows | RowsFile, Prop(example="Grid({'learning_rate': [0.1, 0.01]})")],
+        results: Annotated[S3Prefix, Prop(example="S3Prefix(bucket, 'sweeps/rate/')")],
+        concurrency: Annotated[int, Prop(known=LITERAL, example="8")],
         objective: Objective | None = None,
-        tolerated_failure_count: int | None = None,
-        tolerated_failure_percentage: float | None = None,
+        tolerated_failure_count: Annotated[int | None, Prop(known=LITERAL, example="5")] = None,
+        tolerated_failure_percentage: Annotated[float | None, Prop(known=LITERAL, example="5")] = None,
         logs: sfn.LogOptions | None = None,
     ) -> None:
         """Create the state machine, and the function that reads the rows and writes the table.
@@ -116,6 +118,7 @@ class TrainingSweep(StateMachineBase, Construct):
         )
         definition = stack.to_json_string(states.definition())
         self.workflow = workflow
+        self.role = workflow.role
         self.state_machine: sfn.StateMachine = make_state_machine(self, definition, logs or default_logs(self))
         self._allow_machine(function.get_att("Arn").to_string(), results)
         reading = [iam.PolicyStatement(actions=["s3:GetObject"], resources=[bucket.arn_for_objects(key)])]

@@ -10,16 +10,17 @@ import functools
 import importlib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from functools import cache
-from types import NoneType, UnionType
-from typing import Any, Literal, NamedTuple, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
+from types import NoneType
+from typing import Any, ClassVar, Literal, NamedTuple, ParamSpec, TypeVar, get_args, get_origin, get_type_hints
 
+from cdk_sagemaker_training.core.errors import must
 from cdk_sagemaker_training.core.tokens import is_unresolved
 from cdk_sagemaker_training.core.unlisted import is_unlisted, unlisted_hint
-from cdk_sagemaker_training.props.execution_input import KNOWN, check_known
-from cdk_sagemaker_training.props.prop import declared
-from cdk_sagemaker_training.props.prop_kinds import EXAMPLES, KINDS, LISTED, Kind, kind_names
+from cdk_sagemaker_training.props.execution_input import check_known
+from cdk_sagemaker_training.props.prop import Prop, declared, options_of, with_article
+from cdk_sagemaker_training.props.stand_ins import kind_of, stand_ins
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -31,7 +32,7 @@ class _Wrong(NamedTuple):
     """Where a value is that is not what it must be, such as ``environment['A']``, with what it must be and an example."""
 
     path: str
-    must: str
+    rule: str
     example: str
     value: Any
 
@@ -45,9 +46,14 @@ def check_fields(value: Any) -> None:
     Raises:
         ValueError: For the first field whose value is not what its annotation says.
     """
-    check_props_of(
-        type(value).__name__, type(value), {field.name: getattr(value, field.name) for field in fields(value)}
-    )
+    check_props_of(type(value), {field.name: getattr(value, field.name) for field in fields(value)})
+
+
+class Value:
+    """A dataclass that checks its fields against their annotations."""
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
 
 def checked(function: Callable[P, R]) -> Callable[P, R]:
@@ -60,7 +66,6 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
         A function that raises ``ValueError`` for the first argument that is not what its annotation says.
     """
     signature = inspect.signature(function)
-    owner = function.__qualname__.removesuffix(".__init__")
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -68,17 +73,16 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
             arguments = signature.bind(*args, **kwargs).arguments
         except TypeError:
             arguments = {}  # which the call below raises in Python's own words
-        check_props_of(owner, function, arguments)
+        check_props_of(function, arguments)
         return function(*args, **kwargs)
 
     return call
 
 
-def check_props_of(owner: str, annotated: Any, given: Mapping[str, Any]) -> None:
-    """Check props against their annotations.
+def check_props_of(annotated: Any, given: Mapping[str, Any]) -> None:
+    """Check props against their annotations: their types, when they must be known, and their own rules.
 
     Args:
-        owner: What takes the props, as `execution_input.KNOWN` and `prop_kinds.EXAMPLES` name it.
         annotated: The class or function with the annotations.
         given: Values by the props' names; those without an annotation pass.
 
@@ -86,17 +90,35 @@ def check_props_of(owner: str, annotated: Any, given: Mapping[str, Any]) -> None
         ValueError: For the first that is not what its annotation says, or known too late.
     """
     hints = annotations_of(annotated)
+    ruled: list[tuple[str, Any, Prop]] = []  # rules come after the types of all props
     for prop, value in given.items():
         hint, record = declared(hints.get(prop, Any))
-        example = record.example or EXAMPLES.get(f"{owner}.{prop}") or EXAMPLES.get(prop)
-        listed = prop in LISTED or (bool(record.members) and _is_choice(hint))
-        wrong = _wrong(prop, value, hint, listed)
-        if wrong is None:
-            check_known(prop, value, record.known or KNOWN.get(f"{owner}.{prop}"), example or "2")
-        else:
-            shown = example if example and wrong.path == prop else wrong.example
-            instead = unlisted_hint(wrong.value) if listed and isinstance(wrong.value, str) else ""
-            raise ValueError(f"{wrong.path} must be {wrong.must}, like {shown}{instead}, got {_shown(wrong.value)}")
+        wrong = _wrong(prop, value, hint, bool(record.listed))
+        if wrong is not None:
+            shown = record.example if record.example and wrong.path == prop else wrong.example
+            choice = record.listed and isinstance(wrong.value, str) and _is_choice(hint)
+            raise must(
+                wrong.path,
+                f"be {wrong.rule}",
+                f"{shown}{unlisted_hint(wrong.value) if choice else ''}",
+                _shown(wrong.value),
+            )
+        check_known(prop, value, record.known, record.example or "2")
+        if value is not None and not is_unresolved(value):
+            ruled.append((prop, value, record))
+    for prop, value, record in ruled:
+        if record.rule is not None:
+            record.rule(prop, value, record.example or "2")
+
+
+class _PublicNames(dict[str, Any]):
+    """Names that annotations may have: stand-ins, and the library's public names, which are imported on first use."""
+
+    def __missing__(self, name: str) -> Any:
+        package = importlib.import_module("cdk_sagemaker_training")
+        if name in package.__all__:
+            return getattr(package, name)
+        raise KeyError(name)
 
 
 @cache
@@ -109,26 +131,33 @@ def annotations_of(annotated: Any) -> Mapping[str, Any]:
     Returns:
         Annotations by name; of a function's ``**`` there is none.
     """
-    package = vars(importlib.import_module("cdk_sagemaker_training"))
-    hints = get_type_hints(annotated, localns={**package, **kind_names()}, include_extras=True)
+    hints = get_type_hints(annotated, localns=_PublicNames(stand_ins()), include_extras=True)
+    if is_dataclass(annotated):
+        return {field.name: hints[field.name] for field in fields(annotated)}
     if not inspect.isfunction(annotated):
-        return hints
+        return {name: hint for name, hint in hints.items() if get_origin(hint) is not ClassVar}
     # What `**` gathers is annotated one by one, or as all at once.
     parameters = inspect.signature(annotated).parameters.values()
-    return {one.name: hints[one.name] for one in parameters if one.name in hints and one.kind is not one.VAR_KEYWORD}
+    return {
+        parameter.name: hints[parameter.name]
+        for parameter in parameters
+        if parameter.name in hints and parameter.kind is not parameter.VAR_KEYWORD
+    }
 
 
-def _options(hint: Any) -> tuple[Any, ...]:
-    return get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+@cache
+def table_of(annotated: Any) -> Mapping[str, Prop]:
+    """The records that the annotations of a class or a function declare, by the props' names."""
+    return {name: declared(hint)[1] for name, hint in annotations_of(annotated).items()}
 
 
 def _is_choice(hint: Any) -> bool:
-    return any(get_origin(option) is Literal for option in _options(hint))
+    return any(get_origin(option) is Literal for option in options_of(hint))
 
 
 def _wrong(path: str, value: Any, hint: Any, listed: bool = False) -> _Wrong | None:
     """What is wrong with a value, None where nothing is; ``listed`` choices may be others, or known later."""
-    options = _options(hint)
+    options = [declared(option)[0] for option in options_of(declared(hint)[0])]
     if value is None and NoneType in options:
         return None
     found = [_wrong_of(path, value, option, listed) for option in options if option is not NoneType]
@@ -138,7 +167,7 @@ def _wrong(path: str, value: Any, hint: Any, listed: bool = False) -> _Wrong | N
     inside = next((wrong for wrong in wrongs if wrong.path != path), None)
     if inside is not None:
         return inside
-    return _Wrong(path, " or ".join(dict.fromkeys(wrong.must for wrong in wrongs)), wrongs[0].example, value)
+    return _Wrong(path, " or ".join(dict.fromkeys(wrong.rule for wrong in wrongs)), wrongs[0].example, value)
 
 
 def _wrong_of(path: str, value: Any, hint: Any, listed: bool) -> _Wrong | None:
@@ -152,19 +181,21 @@ def _wrong_of(path: str, value: Any, hint: Any, listed: bool) -> _Wrong | None:
         right = isinstance(value, str) and (value in choices or later)
         return None if right else _Wrong(path, f"one of {', '.join(map(repr, choices))}", repr(choices[0]), value)
     if origin in _PLAIN:
-        must, example, is_right = _PLAIN[origin]
-        return None if is_right(value) else _Wrong(path, must, example, value)
+        rule, example, is_right = _PLAIN[origin]
+        return None if is_right(value) else _Wrong(path, rule, example, value)
     if origin is Mapping:
         return _wrong_in_dict(path, value, *get_args(hint))
     if origin in (Sequence, tuple):
         return _wrong_in_list(path, value, get_args(hint)[0])
-    kind = KINDS.get(getattr(origin, "kind", origin.__name__))
-    if kind is None:
-        return (
-            None if isinstance(value, origin) else _Wrong(path, _with_article(origin.__name__), origin.__name__, value)
-        )
-    right = _is(value, kind) if hasattr(origin, "kind") else isinstance(value, origin)
-    return None if right else _Wrong(path, kind.must, kind.example, value)
+    kind = kind_of(origin)
+    if kind is not None and kind.has:
+        right = _is(value, kind.has)
+    elif getattr(origin, "_is_protocol", False):
+        right = _conforms(value, origin)
+    else:
+        right = isinstance(value, origin)
+    rule, example = (with_article(origin.__name__), f"{origin.__name__}(...)") if kind is None else kind[:2]
+    return None if right else _Wrong(path, rule, example, value)
 
 
 def _wrong_in_dict(path: str, value: Any, key_hint: Any, item_hint: Any) -> _Wrong | None:
@@ -186,25 +217,38 @@ def _wrong_in_list(path: str, value: Any, item_hint: Any) -> _Wrong | None:
     return next((wrong for wrong in found if wrong is not None), None)
 
 
-def _is(value: Any, kind: Kind) -> bool:
-    """Whether a value has what its kind is known by. A class has it too, and CDK's L1 constructs have some of it."""
+def _is(value: Any, has: Sequence[str]) -> bool:
+    """Whether a value has attributes. A class has them too, and CDK's L1 constructs have some of them."""
     if isinstance(value, type) or hasattr(type(value), "cfn_options"):
         return False
-    return all(_has(value, name) for name in kind.has) and not any(_has(value, name) for name in kind.lacks)
-
-
-def _has(value: Any, name: str) -> bool:
     # The class first, since to read a property of an instance of CDK's is a call into Node.
-    return hasattr(type(value), name) or hasattr(value, name)
+    return all(hasattr(type(value), name) or hasattr(value, name) for name in has)
+
+
+def _conforms(value: Any, protocol: Any) -> bool:
+    """Whether a value has a protocol's members, and its methods take the protocol's arguments."""
+    members = {name: member for name, member in vars(protocol).items() if not name.startswith("_")}
+    return _is(value, [*members]) and all(
+        _takes(getattr(value, name), len(inspect.signature(member).parameters) - 1)
+        for name, member in members.items()
+        if inspect.isfunction(member)
+    )
+
+
+def _takes(method: Any, count: int) -> bool:
+    """Whether a method can be called with so many arguments."""
+    if not callable(method):
+        return False
+    try:
+        inspect.signature(method).bind(*[None] * count)
+    except TypeError:
+        return False
+    return True
 
 
 def _shown(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."
-
-
-def _with_article(name: str) -> str:
-    return f"{'an' if name.startswith(tuple('AEIOU')) or name.startswith(('Ml', 'S3')) else 'a'} {name}"
 
 
 def _is_number(value: Any) -> bool:

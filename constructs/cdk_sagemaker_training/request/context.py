@@ -1,15 +1,12 @@
-"""One request of a construct, as far as its props alone do not decide it."""
+"""What the members, rules and warnings of props are computed from, beside a prop's own value."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Any
 
 from cdk_sagemaker_training.jobs.kinds import JobRequest
-
-if TYPE_CHECKING:
-    from cdk_sagemaker_training.request.props import TrainingProps
 
 
 @dataclass(frozen=True)
@@ -28,11 +25,24 @@ class CodeLocation:
 
 
 @dataclass(frozen=True)
-class RequestContext:
-    """What the members and the rules of props are computed from, beside the prop's own value.
+class JobContext:
+    """One request of a construct's job.
 
     Args:
-        props: The props of the construct, of the right types (``props.check_props``).
+        props: The ``props.TrainingProps`` of the construct, of the right types (``props.check_props``).
+        job_request: The one of the job's requests that is made.
+    """
+
+    props: Mapping[str, Any]
+    job_request: JobRequest
+
+
+@dataclass(frozen=True)
+class RequestContext(JobContext):
+    """The same, with what a state knows when it sends the request.
+
+    Args:
+        props: The props of the construct.
         job_request: The one of the job's requests that is made.
         job_name: The job's name; a token of JSONPath where the state computes it.
         role_arn: The ARN of the role that the job has, also without the prop ``role``.
@@ -41,10 +51,22 @@ class RequestContext:
         code: Where the training code is. Default: None, in the image.
     """
 
-    props: TrainingProps
-    job_request: JobRequest
     job_name: str
     role_arn: str
     checkpoint_uri: str | None = None
     tags: Mapping[str, str] = field(default_factory=dict)
     code: CodeLocation | None = None
+
+
+def optional(of: Callable[[Any], Any]) -> Callable[[Any, RequestContext], Any]:
+    """A member that is left out of the request where its prop is None.
+
+    Args:
+        of: Makes the member of the prop's value.
+    """
+    return lambda value, context: None if value is None else of(value)
+
+
+def flag(value: bool | None, context: RequestContext) -> bool | None:
+    """True, or None to leave out what is False without it."""
+    return value or None

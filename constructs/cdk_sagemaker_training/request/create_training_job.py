@@ -1,13 +1,15 @@
-"""The CreateTrainingJob request, assembled from the props by their records."""
+"""The CreateTrainingJob request and the warnings about it, from the props by their records."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from cdk_sagemaker_training.facts.instance_types import is_newer
 from cdk_sagemaker_training.facts.service_model import check_request
-from cdk_sagemaker_training.request.context import RequestContext
-from cdk_sagemaker_training.request.machine_rules import instance_types
+from cdk_sagemaker_training.jobs.advice import Advice
+from cdk_sagemaker_training.request.context import JobContext, RequestContext
+from cdk_sagemaker_training.request.machine import instance_types
 from cdk_sagemaker_training.request.props import prop_names, table
 
 
@@ -23,7 +25,7 @@ def create_training_job(context: RequestContext) -> dict[str, Any]:
     Raises:
         ValueError: For a rule that is broken, with the prop to change.
     """
-    props: dict[str, Any] = {**context.props}
+    props = context.props
     for name, prop in table().items():
         if prop.check is not None and props.get(name) is not None:
             prop.check(props[name], context)
@@ -34,6 +36,17 @@ def create_training_job(context: RequestContext) -> dict[str, Any]:
     complete: dict[str, Any] = _without_absent(dict(sorted(request.items())))
     check_request(complete, prop_names(), frozenset(filter(is_newer, instance_types(context.job_request))))
     return complete
+
+
+def request_advice(context: JobContext) -> Iterator[Advice]:
+    """Yield the warnings about what AWS accepts, but what has no effect or not the intended one.
+
+    Args:
+        context: The props, and one request of the job.
+    """
+    for name, prop in table().items():
+        if prop.advice is not None and context.props.get(name) is not None:
+            yield from prop.advice(context.props[name], context)
 
 
 def _put(request: dict[str, Any], path: str, value: Any) -> None:

@@ -7,12 +7,16 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from cdk_sagemaker_training.core.errors import must
 from cdk_sagemaker_training.core.unlisted import is_unlisted
 from cdk_sagemaker_training.facts.service_model import check_request, shapes
+from cdk_sagemaker_training.props.prop import Known, Prop
 from cdk_sagemaker_training.request.props import prop_names, table
 
 _PATH = re.compile(r"[A-Z][A-Za-z0-9]*(\.[A-Z][A-Za-z0-9]*)*")
 _EXAMPLE = "{'ModelPackageConfig.ModelPackageGroupArn': 'arn:aws:sagemaker:...'}"
+
+OVERRIDES = Prop(known=Known("execution", "values, not paths"), example=_EXAMPLE)
 
 
 def overridden(
@@ -57,16 +61,15 @@ def _leaves(path: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 def _check(path: str, value: Any, paths: list[str]) -> None:
     if not _PATH.fullmatch(path):
-        raise ValueError(f"request_overrides must be by the paths of members, like {_EXAMPLE}, got {path!r}")
+        raise must("request_overrides", "be by the paths of members", _EXAMPLE, repr(path))
     if value is None:
-        raise ValueError(f"request_overrides[{path!r}] must have a value, like {_EXAMPLE}, got None")
+        raise must(f"request_overrides[{path!r}]", "have a value", _EXAMPLE, "None")
     if sum(_is_below(path, other) or _is_below(other, path) for other in paths) > 1:
-        raise ValueError(f"request_overrides must set each member once, like {_EXAMPLE}, got {path!r} twice")
+        raise must("request_overrides", "set each member once", _EXAMPLE, f"{path!r} twice")
     prop = _prop_that_sets(path)
     if prop is not None:
-        raise ValueError(
-            f"request_overrides must have members that no prop sets, like {_EXAMPLE}, got {path!r}, which the prop {prop} sets"
-        )
+        got = f"{path!r}, which the prop {prop} sets"
+        raise must("request_overrides", "have members that no prop sets", _EXAMPLE, got)
 
 
 def _prop_that_sets(path: str) -> str | None:

@@ -7,14 +7,14 @@ the members of the request, what `.sync` takes, what an execution's input may de
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import cache
 from typing import Any
 
-from cdk_sagemaker_training.props.prop import Member, Prop, declared, is_required
-from cdk_sagemaker_training.props.prop_types import annotations_of, check_props_of
-from cdk_sagemaker_training.request.access_props import AccessProps, MonitoringProps
-from cdk_sagemaker_training.request.container_props import ContainerProps, DataProps
-from cdk_sagemaker_training.request.machine_props import MachineProps
+from cdk_sagemaker_training.props.prop import Member, Prop, is_required
+from cdk_sagemaker_training.props.prop_types import annotations_of, check_props_of, table_of
+from cdk_sagemaker_training.request.access import AccessProps, MonitoringProps
+from cdk_sagemaker_training.request.container import ContainerProps
+from cdk_sagemaker_training.request.data import DataProps
+from cdk_sagemaker_training.request.machine import MachineProps
 
 
 class TrainingProps(MachineProps, ContainerProps, DataProps, AccessProps, MonitoringProps, total=False):
@@ -29,7 +29,7 @@ class TrainingProps(MachineProps, ContainerProps, DataProps, AccessProps, Monito
 
 def table() -> Mapping[str, Prop]:
     """The record of each prop, by the prop's name."""
-    return _table_of(TrainingProps)
+    return table_of(TrainingProps)
 
 
 def leaves() -> Iterator[tuple[str, Member]]:
@@ -65,9 +65,4 @@ def check_props(construct: str, props: Mapping[str, Any]) -> None:
     for name, hint in hints.items():
         if is_required(hint) and name not in props:
             raise TypeError(f"{construct} missing required keyword argument {name!r}")
-    check_props_of("TrainingProps", TrainingProps, props)
-
-
-@cache
-def _table_of(annotated: Any) -> Mapping[str, Prop]:
-    return {name: declared(hint)[1] for name, hint in annotations_of(annotated).items()}
+    check_props_of(TrainingProps, props)

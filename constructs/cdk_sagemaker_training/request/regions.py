@@ -10,6 +10,7 @@ from typing import Any
 
 from aws_cdk import Stack
 
+from cdk_sagemaker_training.core.errors import must
 from cdk_sagemaker_training.core.image_uri import IN_ECR
 from cdk_sagemaker_training.core.tokens import is_unresolved
 from cdk_sagemaker_training.core.unlisted import is_unlisted, unlisted_hint
@@ -44,9 +45,7 @@ def check_regions(stack: Stack, props: TrainingProps) -> None:
     for prop, found in _regions(props):
         if not is_unresolved(found) and found != region:
             example = _EXAMPLES.get(prop.partition("[")[0], "a bucket of the stack's region")
-            raise ValueError(
-                f"{prop} must be in the region of the stack, {region!r}, where its jobs run, like {example}, got {found!r}"
-            )
+            raise must(prop, f"be in the region of the stack, {region!r}, where its jobs run", example, repr(found))
 
 
 def region_advice(stack: Stack, instance_types: tuple[str, ...], props: TrainingProps) -> Iterator[Advice]:
@@ -112,7 +111,9 @@ def _regions(props: TrainingProps) -> Iterator[tuple[str, str]]:
 def _of_training_plans(props: TrainingProps) -> Iterator[tuple[str, str]]:
     plans = [props.get("training_plan")]
     for request in props["job"].requests():
-        plans += [plan for one in machines_of(request.resource_config) for plan in one.get("TrainingPlanArns") or ()]
+        plans += [
+            plan for machines in machines_of(request.resource_config) for plan in machines.get("TrainingPlanArns") or ()
+        ]
     for plan in plans:
         if plan is not None and not is_unresolved(plan):
             yield "training_plan", plan.split(":")[3] if plan.count(":") > 3 else ""

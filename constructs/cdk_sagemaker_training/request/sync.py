@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Mapping
 from typing import Any
 
+from cdk_sagemaker_training.core.errors import must
 from cdk_sagemaker_training.core.unlisted import is_unlisted
 from cdk_sagemaker_training.request.props import leaves
 
@@ -43,10 +44,9 @@ def check_sync_takes(
     )
     member = path.rpartition(".")[2]
     named = member if prop is None else prop if prop in props else "job"
-    raise ValueError(
-        f"{named} must be what `sagemaker:createTrainingJob.sync` is known to take, like one instance type and count, "
-        f"got {member}: use {instead}, or TrainingWorkflow(..., integration=unlisted('sync')) where AWS differs by now"
-    )
+    rule = "be what `sagemaker:createTrainingJob.sync` is known to take"
+    got = f"{member}: use {instead}, or TrainingWorkflow(..., integration=unlisted('sync')) where AWS differs by now"
+    raise must(named, rule, "one instance type and count", got)
 
 
 def _known() -> dict[str, Any]:

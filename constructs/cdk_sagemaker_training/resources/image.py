@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from aws_cdk import Annotations, IgnoreMode, RemovalPolicy, Stack
 from aws_cdk import aws_ecr as ecr
@@ -32,6 +32,7 @@ from cdk_sagemaker_training.facts.containers import (
     repository_in,
     training_compiler_container,
 )
+from cdk_sagemaker_training.props.prop import GRANTED, IN_INPUT, Known, Prop
 from cdk_sagemaker_training.props.prop_types import checked
 
 if TYPE_CHECKING:
@@ -48,6 +49,8 @@ _UNKNOWN = (
 
 _WAYS = ("from_asset", "from_codebuild", "from_dlc", "from_ecr_repository", "from_uri")
 _EXAMPLE = "TrainingImage.from_asset(self, 'Image', 'training_code', file='heterogeneous/Dockerfile')"
+_BUILT = Known("synth", "since the image is built, or chosen, from it")
+_BASE = Prop(known=_BUILT, example="'pytorch-training:2.6.0-gpu-py312'")
 
 
 class TrainingImage(Construct):
@@ -89,10 +92,10 @@ class TrainingImage(Construct):
     def from_asset(
         scope: Construct,
         id: str,
-        directory: str,
+        directory: Annotated[str, Prop(known=_BUILT, example="'training_code'")],
         *,
-        file: str = "Dockerfile",
-        build_args: Mapping[str, str] | None = None,
+        file: Annotated[str, Prop(known=_BUILT, example="'heterogeneous/Dockerfile'")] = "Dockerfile",
+        build_args: Annotated[Mapping[str, str] | None, Prop(known=_BUILT, example="{'VERSION': '2'}")] = None,
         platform: ecr_assets.Platform | None = None,
         cache: bool = True,
     ) -> TrainingImage:
@@ -137,16 +140,16 @@ class TrainingImage(Construct):
     def from_codebuild(
         scope: Construct,
         id: str,
-        directory: str,
+        directory: Annotated[str, Prop(known=_BUILT, example="'training_code'")],
         *,
-        file: str = "Dockerfile",
-        build_args: Mapping[str, str] | None = None,
+        file: Annotated[str, Prop(known=_BUILT, example="'heterogeneous/Dockerfile'")] = "Dockerfile",
+        build_args: Annotated[Mapping[str, str] | None, Prop(known=_BUILT, example="{'VERSION': '2'}")] = None,
         platform: ecr_assets.Platform | None = None,
         cache: bool = True,
         repository: ecr.IRepository | None = None,
         removal_policy: RemovalPolicy | None = None,
         encryption_key: kms.IKey | None = None,
-        max_images: int | None = None,
+        max_images: Annotated[int | None, Prop(known=_BUILT, example="10")] = None,
         vpc: ec2.IVpc | None = None,
     ) -> TrainingImage:
         """Build the image of a directory in AWS, with CodeBuild, from the uploaded source.
@@ -202,7 +205,12 @@ class TrainingImage(Construct):
     @staticmethod
     @checked
     def from_dlc(
-        scope: Construct, id: str, repository: str, tag: str, *, account_id: str | None = None
+        scope: Construct,
+        id: str,
+        repository: Annotated[str, Prop(known=GRANTED, example="'pytorch-training'")],
+        tag: Annotated[str, Prop(known=IN_INPUT, example="'2.6.0-gpu-py312'")],
+        *,
+        account_id: Annotated[str | None, Prop(known=GRANTED, example="'763104351884'")] = None,
     ) -> TrainingImage:
         """Use one of AWS's Deep Learning Containers.
 
@@ -238,7 +246,12 @@ class TrainingImage(Construct):
 
     @staticmethod
     @checked
-    def from_training_compiler(scope: Construct, id: str, framework: Framework, version: str) -> TrainingImage:
+    def from_training_compiler(
+        scope: Construct,
+        id: str,
+        framework: Annotated[Framework, _BUILT],
+        version: Annotated[str, Prop(known=_BUILT, example="'1.13.1'")],
+    ) -> TrainingImage:
         """Use AWS's container with the Training Compiler.
 
         Args:
@@ -270,7 +283,12 @@ class TrainingImage(Construct):
     @staticmethod
     @checked
     def from_ecr_repository(
-        scope: Construct, id: str, repository: ecr.IRepository, tag: str, *, base: str | None = None
+        scope: Construct,
+        id: str,
+        repository: ecr.IRepository,
+        tag: Annotated[str, Prop(known=IN_INPUT, example="'2.6.0-gpu-py312'")],
+        *,
+        base: Annotated[str | None, _BASE] = None,
     ) -> TrainingImage:
         """Use an image in an ECR repository.
 
@@ -288,7 +306,19 @@ class TrainingImage(Construct):
 
     @staticmethod
     @checked
-    def from_uri(scope: Construct, id: str, image_uri: str, *, base: str | None = None) -> TrainingImage:
+    def from_uri(
+        scope: Construct,
+        id: str,
+        image_uri: Annotated[
+            str,
+            Prop(
+                known=Known("execution", "permissions are on each repository that it may name"),
+                example="'123456789012.dkr.ecr.us-east-1.amazonaws.com/jobs:1'",
+            ),
+        ],
+        *,
+        base: Annotated[str | None, _BASE] = None,
+    ) -> TrainingImage:
         """Use an image by its URI, of any account and region.
 
         ``grant_pull`` grants the repository in the URI. If the URI does not contain it, as with a CloudFormation parameter, it

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import jsii
 from aws_cdk import RemovalPolicy, Stack
@@ -14,15 +14,19 @@ from constructs import Construct
 from cdk_sagemaker_training.core.tokens import is_unresolved
 from cdk_sagemaker_training.data.file_systems import allow_lustre
 from cdk_sagemaker_training.data.s3 import check_no_subfolder
+from cdk_sagemaker_training.props.prop import Known, Prop
 from cdk_sagemaker_training.props.prop_types import checked
 
 if TYPE_CHECKING:
     from aws_cdk import aws_kms as kms
 
     from cdk_sagemaker_training.data.s3 import S3Prefix
-    from cdk_sagemaker_training.resources.network import TrainingNetwork
+    from cdk_sagemaker_training.resources.networking.network import TrainingNetwork
 
 _THROUGHPUTS = (125, 250, 500, 1_000)  # MB/s for each TiB, PerUnitStorageThroughput of PERSISTENT_2
+
+
+_MADE = Known("deployment", "since the file system is made with it")
 
 
 @jsii.implements(ec2.IConnectable)
@@ -46,8 +50,8 @@ class LustreFileSystem(Construct):
         *,
         network: TrainingNetwork,
         data: S3Prefix,
-        storage_gib: int = 1_200,
-        throughput: int = 125,
+        storage_gib: Annotated[int, Prop(known=_MADE, example="1_200")] = 1_200,
+        throughput: Annotated[int, Prop(known=_MADE, example="125")] = 125,
         export: bool = False,
         encryption_key: kms.IKey | None = None,
         removal_policy: RemovalPolicy | None = None,

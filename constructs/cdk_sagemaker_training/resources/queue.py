@@ -6,7 +6,7 @@ import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Annotated, Protocol, runtime_checkable
 
 from aws_cdk import Duration, Resource
 from aws_cdk import aws_iam as iam
@@ -14,6 +14,7 @@ from constructs import Construct, Node
 
 from cdk_sagemaker_training.core.checks import seconds_of
 from cdk_sagemaker_training.core.tokens import is_unresolved
+from cdk_sagemaker_training.props.prop import GRANTED, LITERAL, Known, Prop, kind
 from cdk_sagemaker_training.props.prop_types import check_fields, checked
 from cdk_sagemaker_training.resources.quota_share import QuotaShare, check_machines, check_quota_shares
 
@@ -27,6 +28,9 @@ _TYPE = "SAGEMAKER_TRAINING"
 _MOST_PRIORITY = 9_999  # SubmitServiceJob.schedulingPriority
 _LEAST_WEIGHT, _MOST_WEIGHT = 0.0001, 999.9999  # ShareAttributes.weightFactor
 _LONGEST_DECAY = 604_800  # FairsharePolicy.shareDecaySeconds, a week
+
+_QUEUE = Known("deployment", "since the queue is made with it")
+_QUEUE_ARN = Prop(known=GRANTED, example=repr(_ARN))
 
 
 @runtime_checkable
@@ -106,9 +110,9 @@ class TrainingQueue(Resource):
         scope: Construct,
         id: str,
         *,
-        capacity: int | Mapping[str, int],
-        shares: Mapping[str, float | QuotaShare] | None = None,
-        share_decay: Duration | int | None = None,
+        capacity: Annotated[int | Mapping[str, int], _QUEUE],
+        shares: Annotated[Mapping[str, float | QuotaShare] | None, _QUEUE] = None,
+        share_decay: Annotated[Duration | int | None, _QUEUE] = None,
     ) -> None:
         """Create the service environment, the job queue and, with shares, the scheduling policy.
 
@@ -211,7 +215,7 @@ class TrainingQueue(Resource):
 
     @staticmethod
     @checked
-    def from_queue_arn(scope: Construct, id: str, queue_arn: str) -> TrainingQueue:
+    def from_queue_arn(scope: Construct, id: str, queue_arn: Annotated[str, _QUEUE_ARN]) -> TrainingQueue:
         """Use a queue that another stack or app defines, without shares and of a capacity that is not known.
 
         Args:
@@ -230,10 +234,10 @@ class TrainingQueue(Resource):
         scope: Construct,
         id: str,
         *,
-        queue_arn: str,
-        capacity: int | Mapping[str, int] | None = None,
-        shares: Mapping[str, float | QuotaShare] | None = None,
-        quota_share_arns: Mapping[str, str] | None = None,
+        queue_arn: Annotated[str, _QUEUE_ARN],
+        capacity: Annotated[int | Mapping[str, int] | None, Prop(known=_QUEUE, example="8")] = None,
+        shares: Annotated[Mapping[str, float | QuotaShare] | None, _QUEUE] = None,
+        quota_share_arns: Annotated[Mapping[str, str] | None, GRANTED] = None,
     ) -> TrainingQueue:
         """Use a queue that another stack or app defines.
 
@@ -283,6 +287,7 @@ class _ImportedQueue(TrainingQueue):
         self.quota_share_arns = dict(quota_share_arns)
 
 
+@kind("queue.share('vision')")
 @dataclass(frozen=True)
 class QueueShare:
     """A share of a ``TrainingQueue``, and the priority of a workflow's jobs within it; made by ``TrainingQueue.share``.
@@ -297,8 +302,8 @@ class QueueShare:
     """
 
     queue: TrainingQueue
-    name: str
-    priority: int = 0
+    name: Annotated[str, LITERAL]
+    priority: Annotated[int, LITERAL] = 0
 
     def __post_init__(self) -> None:
         check_fields(self)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 from cdk_sagemaker_training.core.tokens import is_unresolved
 from cdk_sagemaker_training.facts.instance_types import check_training_instance_type
+from cdk_sagemaker_training.props.prop import Known, Prop, kind
 from cdk_sagemaker_training.props.prop_types import check_fields
 
 Sharing = Literal["RESERVE", "LEND", "LEND_AND_BORROW"]  # QuotaShareResourceSharingStrategy
@@ -16,6 +17,11 @@ Sharing = Literal["RESERVE", "LEND", "LEND_AND_BORROW"]  # QuotaShareResourceSha
 _MOST_TYPES, _MOST_SHARES = 5, 20
 
 
+_MACHINES = Known("synth", "since the machines of jobs are compared with it")
+_QUEUE = Known("synth", "since the queue is made with it")
+
+
+@kind("QuotaShare({'ml.p5.48xlarge': 4})")
 @dataclass(frozen=True)
 class QuotaShare:
     """The machines that the jobs of one team may use, by type: a share of ``TrainingQueue(shares=...)``.
@@ -36,10 +42,10 @@ class QuotaShare:
         ValueError: For a field that breaks a rule, with its name.
     """
 
-    capacity: Mapping[str, int]
-    sharing: Sharing = "RESERVE"
-    borrow_limit: int | None = None
-    preempts: bool = False
+    capacity: Annotated[Mapping[str, int], Prop(known=_MACHINES, example="{'ml.p5.48xlarge': 4}")]
+    sharing: Annotated[Sharing, Prop(known=_QUEUE, example="'LEND'")] = "RESERVE"
+    borrow_limit: Annotated[int | None, Prop(known=_MACHINES, example="100")] = None
+    preempts: Annotated[bool, _QUEUE] = False
 
     def __post_init__(self) -> None:
         check_fields(self)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from aws_cdk import aws_kms as kms
     from aws_cdk import aws_lambda as lambda_
 
-    from cdk_sagemaker_training.resources.network import TrainingNetwork
+    from cdk_sagemaker_training.resources.networking.network import TrainingNetwork
 
 _LOG_GROUP = "/aws/sagemaker/TrainingJobs"
 _METRIC_NAMESPACE = "/aws/sagemaker/TrainingJobs"

@@ -11,6 +11,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct, Node
 
+from cdk_sagemaker_training.core.errors import must
 from cdk_sagemaker_training.core.tokens import is_unresolved
 from cdk_sagemaker_training.features.metrics import WorkflowMetrics
 
@@ -132,9 +133,7 @@ class ImportedWorkflow(WorkflowMetrics, Resource):
         """
         known = not is_unresolved(state_machine_arn)
         if known and not re.fullmatch(r"arn:[^:]+:states:[^:]+:[^:]+:stateMachine:[^:]+", state_machine_arn):
-            raise ValueError(
-                f"state_machine_arn must be the ARN of a state machine, like {_ARN!r}, got {state_machine_arn!r}"
-            )
+            raise must("state_machine_arn", "be the ARN of a state machine", repr(_ARN), repr(state_machine_arn))
         super().__init__(scope, id, environment_from_arn=state_machine_arn)
         self.state_machine = sfn.StateMachine.from_state_machine_arn(self, "StateMachine", state_machine_arn)
         self.role = role

@@ -35,7 +35,7 @@ def in_vpc(
     if vpc is None and vpc_subnets is None and security_groups is None:
         return props
     # Here and not above: it imports aws_ec2, which takes long and which a job without a network does without.
-    from cdk_sagemaker_training.resources.network import network_of
+    from cdk_sagemaker_training.resources.networking.network import network_of
 
     network = network_of(
         scope, network=props.get("network"), vpc=vpc, vpc_subnets=vpc_subnets, security_groups=security_groups

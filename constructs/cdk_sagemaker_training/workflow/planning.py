@@ -5,68 +5,31 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from cdk_sagemaker_training.data.s3 import S3Prefix
-from cdk_sagemaker_training.features.alternatives import Alternative, Alternatives
-from cdk_sagemaker_training.features.budget import Budget
-from cdk_sagemaker_training.features.input_fields import InputField, InputFields
-from cdk_sagemaker_training.features.metrics import JobMetrics
-from cdk_sagemaker_training.features.missing_model import MissingModel, model_check
-from cdk_sagemaker_training.features.notify import Notify
-from cdk_sagemaker_training.features.retries import RetriedFailures, Retries, Retry
-from cdk_sagemaker_training.features.stop_when import StopRule, StopWhen
-from cdk_sagemaker_training.features.waiting import WaitingLongerThan
-from cdk_sagemaker_training.jobs.kinds import TrainingJob
-from cdk_sagemaker_training.lifecycle.causes import Cause
 from cdk_sagemaker_training.lifecycle.direct import DirectJobs, Integration
 from cdk_sagemaker_training.lifecycle.feature import Feature
 from cdk_sagemaker_training.lifecycle.job_set import JobSet
 from cdk_sagemaker_training.lifecycle.plan import JobService, Plan
 from cdk_sagemaker_training.lifecycle.queued import QueuedJobs
 from cdk_sagemaker_training.lifecycle.time_limits import Runs, time_limits, time_out_advice
-from cdk_sagemaker_training.request.advice import short_time_advice
-from cdk_sagemaker_training.request.checkpoints import checkpoint_folder
+from cdk_sagemaker_training.request.data import checkpoint_folder
+from cdk_sagemaker_training.request.machine import short_time_advice
 from cdk_sagemaker_training.request.props import TrainingProps
 from cdk_sagemaker_training.resources.queue import QueueShare, TrainingQueue
 from cdk_sagemaker_training.resources.quota_share import QuotaShare
 
 if TYPE_CHECKING:
     from aws_cdk import Duration
-    from aws_cdk import aws_sns as sns
 
 
-def made_features(
-    *,
-    input_fields: Mapping[str, InputField] | None,
-    alternatives: Sequence[TrainingJob | Alternative],
-    retries: Mapping[Cause, Retry] | int | None,
-    stop_when: Sequence[StopRule],
-    budget: Budget | None,
-    missing_model: MissingModel,
-    output: S3Prefix,
-    own: Sequence[Feature],
-    job_metrics: bool,
-    waiting_longer_than: Duration | int | None,
-    notify: Sequence[sns.ITopic],
-) -> list[Feature]:
-    """Return the features of a workflow's props.
+def in_order(*features: Feature | None) -> list[Feature]:
+    """Return the features that there are, in the order in which they put their states.
 
-    Raises:
-        ValueError: A prop breaks a rule.
+    Those that count or notify of what others do come after them.
+
+    Args:
+        *features: The features of each prop; None for a prop that is not given.
     """
-    made: list[Feature | None] = [
-        InputFields(input_fields) if input_fields else None,
-        Alternatives(alternatives) if alternatives else None,
-        RetriedFailures(retries) if isinstance(retries, int) else None,
-        Retries(retries) if isinstance(retries, Mapping) else None,
-        StopWhen(stop_when) if stop_when else None,
-        budget,
-        model_check(missing_model, output),
-        *own,
-        JobMetrics() if job_metrics else None,
-        WaitingLongerThan(waiting_longer_than) if waiting_longer_than is not None else None,
-        Notify(notify) if notify else None,
-    ]
-    return [feature for feature in made if feature is not None]
+    return [feature for feature in features if feature is not None]
 
 
 def planned(

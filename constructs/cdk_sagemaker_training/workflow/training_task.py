@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Unpack, cast
+from typing import TYPE_CHECKING, Annotated, Any, Unpack, cast
 
 import jsii
 from aws_cdk import Token
@@ -12,11 +12,14 @@ from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk import aws_stepfunctions_tasks as tasks
 from constructs import Construct
 
+from cdk_sagemaker_training.core.errors import must
 from cdk_sagemaker_training.lifecycle.direct import machine_policies
 from cdk_sagemaker_training.lifecycle.job_set import JobSet
 from cdk_sagemaker_training.props import jsonata, jsonpath
+from cdk_sagemaker_training.props.prop import IN_INPUT, Prop
 from cdk_sagemaker_training.props.prop_types import checked
 from cdk_sagemaker_training.props.query_language import QueryLanguage
+from cdk_sagemaker_training.request.overrides import OVERRIDES
 from cdk_sagemaker_training.request.props import TrainingProps, table
 from cdk_sagemaker_training.request.sync import check_sync_takes
 from cdk_sagemaker_training.workflow.job_network import in_vpc
@@ -88,12 +91,14 @@ class TrainingTask(tasks.CallAwsService):
         scope: Construct,
         id: str,
         *,
-        unique_by: str | None = None,
+        unique_by: Annotated[str | None, Prop(known=IN_INPUT, example="sfn.JsonPath.string_at('$.index')")] = None,
         vpc: ec2.IVpc | None = None,
         vpc_subnets: ec2.SubnetSelection | None = None,
         security_groups: Sequence[ec2.ISecurityGroup] | None = None,
-        request_overrides: Mapping[str, Any] | None = None,
-        query_language: sfn.QueryLanguage = sfn.QueryLanguage.JSON_PATH,
+        request_overrides: Annotated[Mapping[str, Any] | None, OVERRIDES] = None,
+        query_language: Annotated[
+            sfn.QueryLanguage, Prop(example="sfn.QueryLanguage.JSONATA")
+        ] = sfn.QueryLanguage.JSON_PATH,
         **props: Unpack[TaskProps],
     ) -> None:
         """Create the state, and what its job needs.
@@ -247,11 +252,8 @@ def _jsonata_names(prefix: str, unique_by: str | None) -> tuple[str, str]:
 
 def _check_state(language: QueryLanguage, unique_by: str | None, props: Mapping[str, Any]) -> None:
     if language.is_other(unique_by):
-        raise ValueError(
-            f"unique_by must be in {language.NAME}, as the state is, like {language.EXAMPLE}, got one of another language"
-        )
+        rule = f"be in {language.NAME}, as the state is"
+        raise must("unique_by", rule, language.EXAMPLE, "one of another language")
     for name, instead in (_OF_JSONPATH if language is jsonata else _OF_JSONATA).items():
         if name in props:
-            raise ValueError(
-                f"{name} must be left out of a state in {language.NAME}, like {instead}, got {props[name]!r}"
-            )
+            raise must(name, f"be left out of a state in {language.NAME}", instead, repr(props[name]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
 import jsii
 from aws_cdk import Duration, Resource
@@ -11,35 +11,45 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
-from cdk_sagemaker_training.features.alternatives import Alternative
+from cdk_sagemaker_training.features.alternatives import Alternative, Alternatives
 from cdk_sagemaker_training.features.budget import Budget
-from cdk_sagemaker_training.features.input_fields import InputField
-from cdk_sagemaker_training.features.metrics import WorkflowMetrics
-from cdk_sagemaker_training.features.missing_model import MissingModel
-from cdk_sagemaker_training.features.retries import Retry
-from cdk_sagemaker_training.features.stop_when import StopRule
+from cdk_sagemaker_training.features.input_fields import InputField, InputFields
+from cdk_sagemaker_training.features.metrics import JobMetrics, WorkflowMetrics
+from cdk_sagemaker_training.features.missing_model import MissingModel, model_check
+from cdk_sagemaker_training.features.notify import Notify
+from cdk_sagemaker_training.features.retries import RetriedFailures, Retries, Retry
+from cdk_sagemaker_training.features.stop_when import StopRule, StopWhen
+from cdk_sagemaker_training.features.waiting import WaitingLongerThan
 from cdk_sagemaker_training.jobs.kinds import TrainingJob
 from cdk_sagemaker_training.lifecycle.causes import Cause
 from cdk_sagemaker_training.lifecycle.deletion import stop_jobs_on_deletion
 from cdk_sagemaker_training.lifecycle.direct import Integration, reserved_capacity
 from cdk_sagemaker_training.lifecycle.feature import Feature, Parts
 from cdk_sagemaker_training.lifecycle.job_set import JobSet
+from cdk_sagemaker_training.lifecycle.plan import Plan
 from cdk_sagemaker_training.lifecycle.polling import Poller
+from cdk_sagemaker_training.lifecycle.queued import QueuedJobs
 from cdk_sagemaker_training.lifecycle.state_machines import default_logs, make_state_machine, suppress_findings
 from cdk_sagemaker_training.lifecycle.stopping import Stopper
+from cdk_sagemaker_training.props.prop import GRANTED, IN_INPUT, Known, Prop
 from cdk_sagemaker_training.props.prop_types import checked
+from cdk_sagemaker_training.request.overrides import OVERRIDES
 from cdk_sagemaker_training.request.props import TrainingProps, check_props
 from cdk_sagemaker_training.resources.queue import QueueShare, TrainingQueue
 from cdk_sagemaker_training.workflow.definition import training_definition
 from cdk_sagemaker_training.workflow.imported_workflow import ImportedWorkflow, ITrainingWorkflow
 from cdk_sagemaker_training.workflow.job_network import in_vpc
-from cdk_sagemaker_training.workflow.planning import made_features, planned
+from cdk_sagemaker_training.workflow.planning import in_order, planned
 
 if TYPE_CHECKING:
     # Not needed to run, and takes as long to import as making a workflow or more.
     from aws_cdk import aws_cloudwatch as cloudwatch
     from aws_cdk import aws_ec2 as ec2
     from aws_cdk import aws_sns as sns
+
+_TIMEOUT = Known("deployment", "since a state machine has one number for all executions")
+_STATES = Known("synth", "since the states follow from it")
+_ARN = Prop(known=GRANTED, example="'arn:aws:states:us-east-1:123456789012:stateMachine:Training'")
 
 
 @jsii.implements(iam.IGrantable)
@@ -80,26 +90,26 @@ class TrainingWorkflow(WorkflowMetrics, Resource):
         scope: Construct,
         id: str,
         *,
-        resume_from: str | None = None,
-        integration: Integration | None = None,
-        retries: Mapping[Cause, Retry] | int | None = None,
-        alternatives: Sequence[TrainingJob | Alternative] = (),
-        budget: Budget | None = None,
-        stop_when: Sequence[StopRule] = (),
+        resume_from: Annotated[str | None, Prop(known=IN_INPUT, example="'monday'")] = None,
+        integration: Annotated[Integration | None, Prop(known=_STATES, example="'poll'")] = None,
+        retries: Annotated[Mapping[Cause, Retry] | int | None, Prop(known=_STATES, example="2")] = None,
+        alternatives: Annotated[Sequence[TrainingJob | Alternative], _STATES] = (),
+        budget: Annotated[Budget | None, _STATES] = None,
+        stop_when: Annotated[Sequence[StopRule], _STATES] = (),
         notify: Sequence[sns.ITopic] = (),
-        waiting_longer_than: Duration | int | None = None,
-        job_metrics: bool = False,
-        queue: TrainingQueue | QueueShare | None = None,
-        input_fields: Mapping[str, InputField] | None = None,
-        missing_model: MissingModel = "warn",
+        waiting_longer_than: Annotated[Duration | int | None, Prop(known=_STATES, example="Duration.hours(2)")] = None,
+        job_metrics: Annotated[bool, _STATES] = False,
+        queue: Annotated[TrainingQueue | QueueShare | None, _STATES] = None,
+        input_fields: Annotated[Mapping[str, InputField] | None, _STATES] = None,
+        missing_model: Annotated[MissingModel, _STATES] = "warn",
         features: Sequence[Feature] = (),
-        timeout: Duration | int | None = None,
+        timeout: Annotated[Duration | int | None, Prop(known=_TIMEOUT, example="Duration.days(2)")] = None,
         logs: sfn.LogOptions | None = None,
         retain_jobs: bool = False,
         vpc: ec2.IVpc | None = None,
         vpc_subnets: ec2.SubnetSelection | None = None,
         security_groups: Sequence[ec2.ISecurityGroup] | None = None,
-        request_overrides: Mapping[str, Any] | None = None,
+        request_overrides: Annotated[Mapping[str, Any] | None, OVERRIDES] = None,
         **props: Unpack[TrainingProps],
     ) -> None:
         """Create the state machine, and what its jobs need.
@@ -179,28 +189,23 @@ class TrainingWorkflow(WorkflowMetrics, Resource):
         super().__init__(scope, id)
         check_props("TrainingWorkflow", props)
         props = in_vpc(self, props, vpc, vpc_subnets, security_groups)
-        features = made_features(
-            input_fields=input_fields,
-            alternatives=alternatives,
-            retries=retries,
-            stop_when=stop_when,
-            budget=budget,
-            missing_model=missing_model,
-            output=props["output"],
-            own=features,
-            job_metrics=job_metrics,
-            waiting_longer_than=waiting_longer_than,
-            notify=notify,
+        features = in_order(
+            InputFields(input_fields) if input_fields else None,
+            Alternatives(alternatives) if alternatives else None,
+            None if retries is None else RetriedFailures(retries) if isinstance(retries, int) else Retries(retries),
+            StopWhen(stop_when) if stop_when else None,
+            budget,
+            model_check(missing_model, props["output"]),
+            *features,
+            JobMetrics() if job_metrics else None,
+            None if waiting_longer_than is None else WaitingLongerThan(waiting_longer_than),
+            Notify(notify) if notify else None,
         )
         variants = [variant for feature in features for variant in feature.alternatives(props)]
         jobs = JobSet(self, props, variants, request_overrides)
         plan = planned(jobs, features, props, resume_from, queue=queue, integration=integration, timeout=timeout)
         log_options = logs or default_logs(self)
-        watch = next((watch for feature in features if (watch := feature.watch())), None)
-        poller = None
-        if watch or queue is not None or (plan.service.polls and plan.limits.outlast_one_history):
-            poller = Poller(self, "Poller", jobs=jobs, service=plan.service, logs=log_options, watch=watch)
-            plan.poller_arn = poller.state_machine.state_machine_arn
+        poller = _poller(self, plan, log_options)
         definition = jobs.stack.to_json_string(training_definition(plan))
         self.state_machine: sfn.StateMachine = make_state_machine(self, definition, log_options)
         self.node.default_child = self.state_machine.node.default_child
@@ -233,7 +238,7 @@ class TrainingWorkflow(WorkflowMetrics, Resource):
 
     @staticmethod
     @checked
-    def from_state_machine_arn(scope: Construct, id: str, state_machine_arn: str) -> ITrainingWorkflow:
+    def from_state_machine_arn(scope: Construct, id: str, state_machine_arn: Annotated[str, _ARN]) -> ITrainingWorkflow:
         """Use a workflow that another stack or app defines, whose jobs' role is not known.
 
         Args:
@@ -249,7 +254,12 @@ class TrainingWorkflow(WorkflowMetrics, Resource):
     @staticmethod
     @checked
     def from_training_workflow_attributes(
-        scope: Construct, id: str, *, state_machine_arn: str, role: iam.IRole | None = None, job_metrics: bool = False
+        scope: Construct,
+        id: str,
+        *,
+        state_machine_arn: Annotated[str, _ARN],
+        role: iam.IRole | None = None,
+        job_metrics: bool = False,
     ) -> ITrainingWorkflow:
         """Use a workflow that another stack or app defines.
 
@@ -278,3 +288,14 @@ class TrainingWorkflow(WorkflowMetrics, Resource):
     def alarms(self) -> list[cloudwatch.Alarm]:
         """In alarm while a job may run whose execution has ended; give each what it shall do, such as an ``SnsAction``."""
         return self.stopper.alarms
+
+
+def _poller(workflow: Construct, plan: Plan, log_options: sfn.LogOptions) -> Poller | None:
+    """The state machine that polls jobs, where an execution of the workflow has too few events for that, or does not poll."""
+    watch = next((watch for feature in plan.features if (watch := feature.watch())), None)
+    queued = isinstance(plan.service, QueuedJobs)
+    if not (watch or queued or (plan.service.polls and plan.limits.outlast_one_history)):
+        return None
+    poller = Poller(workflow, "Poller", jobs=plan.jobs, service=plan.service, logs=log_options, watch=watch)
+    plan.poller_arn = poller.state_machine.state_machine_arn
+    return poller

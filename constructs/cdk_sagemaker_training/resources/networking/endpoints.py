@@ -59,7 +59,9 @@ def add_interface_endpoint(
         "endpoint-services",
         service,
         service in PURPOSES,
-        f"endpoints must be among {', '.join(map(repr, PURPOSES))}, like ['sts']",
+        "endpoints",
+        f"be among {', '.join(map(repr, PURPOSES))}",
+        "['sts']",
     )
     if is_unlisted(service):
         Annotations.of(scope).add_warning_v2(*unlisted_warning(service))

@@ -10,7 +10,7 @@ from aws_cdk import aws_ec2 as ec2
 from constructs import Construct
 
 from cdk_sagemaker_training.core.tokens import is_pending_zone, is_unresolved
-from cdk_sagemaker_training.resources.addresses import subnets_of_all_zones
+from cdk_sagemaker_training.resources.networking.addresses import subnets_of_all_zones
 
 _MOST_ZONES = 6  # of a region, us-east-1's
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import jsii
 from aws_cdk import Stack
@@ -11,11 +11,12 @@ from aws_cdk import aws_ec2 as ec2
 from constructs import Construct
 
 from cdk_sagemaker_training.core.nag import Reasons, acknowledge, compliance_reasons
+from cdk_sagemaker_training.props.prop import Known, Prop
 from cdk_sagemaker_training.props.prop_types import checked
-from cdk_sagemaker_training.resources.addresses import check_addresses, check_cidr, known_cidrs
-from cdk_sagemaker_training.resources.endpoints import add_interface_endpoint
+from cdk_sagemaker_training.resources.networking.addresses import check_addresses, check_cidr, known_cidrs
+from cdk_sagemaker_training.resources.networking.endpoints import add_interface_endpoint
+from cdk_sagemaker_training.resources.networking.private_vpc import check_zones, private_vpc
 from cdk_sagemaker_training.resources.owners import check_owner, owner_of
-from cdk_sagemaker_training.resources.private_vpc import check_zones, private_vpc
 
 _REASONS: Reasons = compliance_reasons(
     {
@@ -26,6 +27,12 @@ _REASONS: Reasons = compliance_reasons(
     }
 )
 _MOST_GROUPS = 5  # VpcConfig.SecurityGroupIds of the service model
+
+
+_NETWORK = Known("deployment", "since the network is made with it")
+_SUBNETS = Known("synth", "since subnets and endpoints are made by it")
+_ZONES = Prop(known=_NETWORK, example="['us-east-1a']")
+_OWNER = Prop(known=_NETWORK, example="'123456789012'")
 
 
 @jsii.implements(ec2.IConnectable)
@@ -51,11 +58,11 @@ class TrainingNetwork(Construct):
         vpc: ec2.IVpc | None = None,
         vpc_subnets: ec2.SubnetSelection | None = None,
         security_groups: Sequence[ec2.ISecurityGroup] | None = None,
-        max_azs: int | None = None,
-        availability_zones: Sequence[str] | None = None,
-        owner_account: str | None = None,
-        cidr: str | None = None,
-        endpoints: Sequence[str] = (),
+        max_azs: Annotated[int | None, Prop(known=_SUBNETS, example="1")] = None,
+        availability_zones: Annotated[Sequence[str] | None, _ZONES] = None,
+        owner_account: Annotated[str | None, _OWNER] = None,
+        cidr: Annotated[str | None, Prop(known=_NETWORK, example="'10.1.0.0/16'")] = None,
+        endpoints: Annotated[Sequence[str], Prop(known=_SUBNETS, example="['sts', 'logs']")] = (),
         flow_logs: bool | None = None,
     ) -> None:
         """Create a network in a new VPC, or in an existing one.
@@ -133,8 +140,8 @@ class TrainingNetwork(Construct):
         *,
         vpc_subnets: ec2.SubnetSelection | None = None,
         security_groups: Sequence[ec2.ISecurityGroup] | None = None,
-        availability_zones: Sequence[str] | None = None,
-        owner_account: str | None = None,
+        availability_zones: Annotated[Sequence[str] | None, _ZONES] = None,
+        owner_account: Annotated[str | None, _OWNER] = None,
     ) -> TrainingNetwork:
         """Create a network in an existing VPC.
 
@@ -168,7 +175,7 @@ class TrainingNetwork(Construct):
         *,
         vpc_subnets: ec2.SubnetSelection | None = None,
         security_groups: Sequence[ec2.ISecurityGroup] | None = None,
-        availability_zones: Sequence[str] | None = None,
+        availability_zones: Annotated[Sequence[str] | None, _ZONES] = None,
         **vpc: Any,
     ) -> TrainingNetwork:
         """Create a network in an existing VPC that the CDK CLI looks up; the stack must set its account and region.
@@ -240,8 +247,8 @@ class TrainingNetwork(Construct):
         is in at most two of the network's zones; hosts in other zones can reach it for another 0.01 USD per GB in each direction.
 
         Args:
-            service: The service's name, like ``"sts"``: a key of ``cdk_sagemaker_training.resources.endpoints.PURPOSES``, which
-                has the purpose of each.
+            service: The service's name, like ``"sts"``: a key of ``PURPOSES`` of `networking/endpoints.py`, which has the
+                purpose of each.
 
         Returns:
             The endpoint.

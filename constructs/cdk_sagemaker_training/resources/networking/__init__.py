@@ -1,0 +1,1 @@
+"""The network of training jobs: its VPC, endpoints and addresses."""
