@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -13,8 +14,10 @@ from stacks import RenderedWorkflow, UserStack, message_of
 from state_walk import Walk
 
 from cdk_sagemaker_training import Cause, MetricLimit, Plateau, Retry, Silence
+from cdk_sagemaker_training.handlers.watch import decide
 
 HOUR = 3_600
+DAY = 24 * HOUR
 MOST_EVENTS = 25_000  # Step Functions, "Quotas related to state machine executions"
 METRICS = {"loss": "loss=([0-9.]+)", "accuracy": "accuracy=([0-9.]+)"}
 RULES = (
@@ -22,7 +25,7 @@ RULES = (
     MetricLimit("loss", above=10.0, readings=3),
     MetricLimit("accuracy", above=1.0, below=0.1),
     Plateau("loss", min_delta=0.01),
-    Plateau("accuracy", 2 * HOUR, mode="max"),
+    Plateau("accuracy", 3 * DAY, mode="max"),
 )
 
 
@@ -32,7 +35,7 @@ def rendered(*, retried: bool = False) -> RenderedWorkflow:
         metric_definitions=METRICS,
         stop_when=RULES,
         retries={Cause.SILENT: Retry(attempts=2)} if retried else {Cause.HOST_LOST: Retry(attempts=29)},
-        max_runtime=28 * 24 * HOUR,
+        max_runtime=28 * DAY,
     )
 
 
@@ -41,94 +44,105 @@ def poller() -> dict[str, Any]:
     return dict(definition["States"])
 
 
-def test_a_poller_asks_how_long_each_host_has_been_silent() -> None:
-    states = poller()
-    assert states["Listen"]["Resource"] == "arn:aws:states:::aws-sdk:cloudwatchlogs:describeLogStreams"
-    assert states["Listen"]["Parameters"]["LogGroupName"] == "/aws/sagemaker/TrainingJobs"
-    assert states["Silent"]["Parameters"]["Seconds.$"] == "States.MathAdd($.Silence.Seconds, $.Seconds)"
-    [rule] = states["IsTooLong"]["Choices"]
-    assert (rule["NumericGreaterThanEquals"], rule["Next"]) == (2 * HOUR, "StopSilent")
+def walked(seconds: float, look: Callable[[Any], dict[str, Any] | None], *, retried: bool = False) -> Walk:
+    """An execution whose jobs each train for some time, by what the function answers."""
+    [definition] = rendered(retried=retried).pollers.values()
+    walk = Walk(rendered(retried=retried).definition, definition, seconds, "Completed", watched=True, look=look)
+    return walk.run()
 
 
 def test_only_a_job_that_trains_and_was_not_stopped_yet_is_checked() -> None:
-    [rule] = [rule for rule in poller()["IsOver"]["Choices"] if rule["Next"] == "Listen"]
+    [rule] = [rule for rule in poller()["IsOver"]["Choices"] if rule["Next"] == "Look"]
     assert rule["And"] == [
         {"Variable": "$.Job.Secondary", "StringEquals": "Training"},
         {"Variable": "$.Stop.Because", "StringEquals": ""},
     ]
 
 
-def test_the_time_of_silence_begins_anew_with_each_line() -> None:
-    states = poller()
-    assert states["WasHeard"] == {
-        "Type": "Choice",
-        "Choices": [{"Variable": "$.Heard.Times", "StringEqualsPath": "$.Silence.Heard", "Next": "Silent"}],
-        "Default": "Heard",
-    }
-    assert states["Heard"]["Parameters"] == {"Heard.$": "$.Heard.Times", "Seconds": 0}
-
-
-def test_the_newest_readings_of_the_jobs_own_metric_are_compared() -> None:
-    of_job = [{"Name": "TrainingJobName", "Value.$": "$.JobName"}]
-    metric = {"Namespace": "/aws/sagemaker/TrainingJobs", "MetricName": "loss", "Dimensions": of_job}
-    assert poller()["Read0"]["Parameters"] == {
-        "MetricDataQueries": [{"Id": "m", "MetricStat": {"Metric": metric, "Period": 300, "Stat": "Average"}}],
-        "StartTime.$": "$$.Execution.StartTime",
-        "EndTime.$": "$$.State.EnteredTime",
-        "ScanBy": "TimestampDescending",
-        "MaxDatapoints": 3,
-    }
-    assert poller()["ReadBest0"]["Parameters"]["ScanBy"] == "TimestampDescending"
-
-
-def test_a_metric_is_out_of_bounds_only_in_as_many_readings() -> None:
-    [rule] = poller()["IsOut0"]["Choices"]
-    assert rule["And"] == [
-        {"Variable": "$.Metric0.Results[0].Values[2]", "IsPresent": True},
-        *({"Variable": f"$.Metric0.Results[0].Values[{index}]", "NumericGreaterThan": 10.0} for index in range(3)),
+def test_the_function_gets_the_rules_and_what_it_returned_last() -> None:
+    payload = poller()["Look"]["Parameters"]["Payload"]
+    assert [payload[name] for name in ("JobName.$", "State.$", "Seconds.$")] == [
+        "$.JobName",
+        "$.Stop.State",
+        "$.Seconds",
     ]
-    [either] = poller()["IsOut1"]["Choices"]
-    assert either["And"][1]["Or"] == [
-        {"Variable": "$.Metric1.Results[0].Values[0]", "NumericGreaterThan": 1.0},
-        {"Variable": "$.Metric1.Results[0].Values[0]", "NumericLessThan": 0.1},
+    assert payload["Rules"] == [
+        {"Kind": "Silence", "Seconds": 7_200, "Because": "no host has logged a line for 7200 seconds"},
+        {
+            "Kind": "MetricLimit",
+            "Metric": "loss",
+            "Above": 10.0,
+            "Readings": 3,
+            "Because": "loss was above 10 in 3 readings",
+        },
+        {
+            "Kind": "MetricLimit",
+            "Metric": "accuracy",
+            "Above": 1.0,
+            "Below": 0.1,
+            "Readings": 1,
+            "Because": "accuracy was above 1 or below 0.1 in 1 readings",
+        },
+        {
+            "Kind": "Plateau",
+            "Metric": "loss",
+            "Mode": "min",
+            "MinDelta": 0.01,
+            "Seconds": 3_600,
+            "Because": "loss has not improved by 0.01 for 3600 seconds",
+        },
+        {
+            "Kind": "Plateau",
+            "Metric": "accuracy",
+            "Mode": "max",
+            "MinDelta": 0.0,
+            "Seconds": 3 * DAY,
+            "Because": "accuracy has not improved for 259200 seconds",
+        },
     ]
 
 
-def test_a_metric_has_improved_where_it_is_better_by_min_delta_than_the_best_before() -> None:
-    states = poller()
-    shifted = [states[f"ReadBest{number}"]["Parameters"]["MetricDataQueries"][1] for number in (0, 1)]
-    assert shifted == [{"Id": "e", "Expression": "m + 0.01"}, {"Id": "e", "Expression": "m - 0.0"}]
-    falls, rises = (states[f"HasImproved{number}"]["Choices"][0]["And"][1] for number in (0, 1))
-    assert falls == {"Variable": "$.Best0.Shifted[0][0]", "NumericLessThanPath": "$.Plateau0.Best"}
-    assert rises == {"Variable": "$.Best1.Shifted[0][0]", "NumericGreaterThanPath": "$.Plateau1.Best"}
+def test_a_rule_holds_for_as_long_as_it_says_although_the_poller_has_several_executions() -> None:
+    accuracy = [rule.rendered() for rule in RULES[4:]]
+
+    def look(given: Any) -> dict[str, Any]:
+        because, state = decide(accuracy, None, {"accuracy": [0.5]}, given["State"], given["Seconds"])
+        return {"Because": because, "State": state}
+
+    walk = walked(28 * DAY, look)
+    assert 0 <= walk.now - 3 * DAY < 10 * 60
+    assert len(walk.histories["poller"]) == 3
+    assert walk.visited[-1] == "StoppedByRule"
 
 
-def test_the_time_without_an_improvement_is_counted_from_one_poll_to_the_next() -> None:
-    states = poller()
-    assert states["Improved0"]["Parameters"] == {"Best.$": "$.Best0.Value[0][0]", "Seconds": 0}
-    assert states["Flat0"]["Parameters"]["Seconds.$"] == "States.MathAdd($.Plateau0.Seconds, $.Seconds)"
-    [rule] = states["IsPlateau1"]["Choices"]
-    assert (rule["NumericGreaterThanEquals"], rule["Next"]) == (2 * HOUR, "StopFlat1")
-    assert states["StopFlat0"]["Result"] == {"Because": "loss has not improved by 0.01 for 3600 seconds"}
-    assert {"Plateau0.$", "Plateau1.$"} <= states["Count"]["Parameters"].keys()
+def test_a_job_whose_looks_all_fail_goes_on_and_no_history_is_full() -> None:
+    walk = walked(5 * DAY, lambda given: None)
+    assert walk.visited[-1] == "Completed"
+    assert max([*walk.histories["workflow"], *walk.histories["poller"]]) < MOST_EVENTS
+
+
+def test_another_job_of_the_execution_is_looked_at_as_if_there_had_been_none() -> None:
+    states: list[Any] = []
+
+    def look(given: Any) -> dict[str, Any]:
+        states.append(given["State"])
+        silent = len(states) == 10
+        return {"Because": "no host has logged a line for 7200 seconds" if silent else "", "State": {"0": len(states)}}
+
+    walk = walked(DAY, look, retried=True)
+    assert len(walk.ends) == 2
+    assert [place for place, state in enumerate(states) if state == {}] == [0, 10]
+    assert walk.visited[-1] == "Completed"
 
 
 def test_a_job_that_was_stopped_is_polled_until_it_has_ended() -> None:
-    states = poller()
-    assert states["Stop"]["Next"] == "Looked"
-    assert {rule["Next"] for rule in states["Looked"]["Choices"]} | {states["Looked"]["Default"]} == {
-        "WaitLonger",
-        "Count",
-    }
+    assert poller()["Stop"]["Next"] == "Count"
+    assert poller()["Count"]["Next"] == "Wait"
 
 
-def test_a_look_that_fails_stops_no_job() -> None:
-    states = poller()
-    assert [states[name]["Catch"][0]["Next"] for name in ("Listen", "Read1", "ReadBest1")] == [
-        "Read0",
-        "ReadBest0",
-        "Looked",
-    ]
+def test_a_job_that_could_not_be_stopped_is_looked_at_again() -> None:
+    assert [caught["Next"] for caught in poller()["Stop"]["Catch"]] == ["NotStopped"]
+    assert poller()["NotStopped"] == {"Type": "Pass", "Result": "", "ResultPath": "$.Stop.Because", "Next": "Count"}
 
 
 def test_a_rule_that_stopped_the_job_is_the_executions_cause() -> None:
@@ -146,23 +160,47 @@ def test_a_silent_job_is_run_again_where_that_is_wanted() -> None:
     assert states["RetrySilent"]["Next"] == "NextAttempt"
 
 
-def test_the_poller_may_look_and_stop_and_the_workflow_may_no_more_than_before() -> None:
-    def allowed(role: str) -> dict[str, Any]:
-        return {
-            action: one["Resource"]
-            for one in rendered().statements(role)
-            for action in ([one["Action"]] if isinstance(one["Action"], str) else one["Action"])
-            if not action.startswith("logs:") or action == "logs:DescribeLogStreams"
-        }
+def allowed(role: str) -> dict[str, Any]:
+    return {
+        action: one["Resource"]
+        for one in rendered().statements(role)
+        for action in ([one["Action"]] if isinstance(one["Action"], str) else one["Action"])
+    }
 
-    found = allowed("TrainingPollerStateMachineRole")
-    assert {"sagemaker:DescribeTrainingJob", "sagemaker:StopTrainingJob", "cloudwatch:GetMetricData"} <= found.keys()
-    assert found["logs:DescribeLogStreams"] == (
+
+def test_the_function_may_look_and_the_poller_may_call_it_and_stop_the_job() -> None:
+    looking = allowed("SageMakerTrainingRulesHandlerRole")
+    assert looking["logs:DescribeLogStreams"] == (
         "arn:aws:logs:us-east-1:123456789012:log-group:/aws/sagemaker/TrainingJobs:log-stream:*"
     )
+    assert looking["cloudwatch:GetMetricData"] == "*"
+    assert looking.keys() - {"logs:CreateLogStream", "logs:PutLogEvents"} == {
+        "logs:DescribeLogStreams",
+        "cloudwatch:GetMetricData",
+    }
+    polling = allowed("TrainingPollerStateMachineRole")
+    assert polling["lambda:InvokeFunction"] == poller()["Look"]["Parameters"]["FunctionName"]
+    assert "sagemaker:StopTrainingJob" in polling
+    assert not {"cloudwatch:GetMetricData", "logs:DescribeLogStreams"} & polling.keys()
+
+
+def test_the_workflow_may_no_more_than_without_rules() -> None:
     of_workflow = allowed("TrainingStateMachineRole").keys()
     assert "sagemaker:CreateTrainingJob" in of_workflow
-    assert not {"cloudwatch:GetMetricData", "logs:DescribeLogStreams"} & of_workflow
+    assert not {"cloudwatch:GetMetricData", "logs:DescribeLogStreams", "lambda:InvokeFunction"} & of_workflow
+
+
+def test_workflows_of_a_stack_share_the_function() -> None:
+    stack = UserStack()
+    for name in ("First", "Second"):
+        stack.workflow(name, stop_when=[Silence()])
+    stack.workflow("Third")
+    resources = stack.template()["Resources"].values()
+    functions = [one for one in resources if one["Type"] == "AWS::Lambda::Function"]
+    assert sorted(one["Properties"]["Description"] for one in functions) == [
+        "Checks training jobs against the rules that stop them",
+        "Stops training jobs before their workflow is deleted",
+    ]
 
 
 def test_the_machines_pass_the_check_of_amazon_states_language() -> None:
@@ -174,13 +212,13 @@ def test_the_machines_pass_the_check_of_amazon_states_language() -> None:
 def test_a_watched_job_of_28_days_with_30_attempts_fits_into_the_histories() -> None:
     [definition] = rendered().pollers.values()
     lost = "InternalServerError: We encountered an internal error."
-    walked = Walk(rendered().definition, definition, 28 * 24 * HOUR, "Failed", lost, watched=True).run()
+    walked = Walk(rendered().definition, definition, 28 * DAY, "Failed", lost, watched=True).run()
     assert len(walked.ends) == 30
     assert max([*walked.histories["workflow"], *walked.histories["poller"]]) < MOST_EVENTS
 
 
 def test_a_workflow_without_rules_has_the_poller_it_had() -> None:
-    plain = RenderedWorkflow(max_runtime=28 * 24 * HOUR, integration="poll")
+    plain = RenderedWorkflow(max_runtime=28 * DAY, integration="poll")
     [definition] = plain.pollers.values()
     assert set(definition["States"]) == {"Start", "Wait", "Describe", "IsOver", "WaitLonger", "Count", "Done"}
     assert "Because" not in json.dumps([definition, plain.definition])
@@ -191,15 +229,7 @@ def test_a_workflow_without_rules_has_the_poller_it_had() -> None:
     [
         (lambda: Silence(60), "after must be at least 3600 seconds, since CloudWatch Logs may know of a line as late"),
         (lambda: Silence("1h"), "after must be "),  # type: ignore[arg-type]
-        (
-            lambda: Silence(7 * HOUR),
-            "after must be at most 21600 seconds, since each execution of the state machine that",
-        ),
         (lambda: Plateau("loss", 60), "patience must be at least 600 seconds, in which there are two readings, like"),
-        (
-            lambda: Plateau("loss", 7 * HOUR),
-            "patience must be at most 21600 seconds, since each execution of the state",
-        ),
         (lambda: Plateau("loss", min_delta=-1), "min_delta must be a number of at least 0, like 0.01, got -1"),
         (lambda: Plateau("loss", mode="down"), "mode must be "),  # type: ignore[arg-type]
         (

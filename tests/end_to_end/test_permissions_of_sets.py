@@ -198,9 +198,16 @@ class Sandbox:
         machines = self.states.list_state_machines()["stateMachines"]
         return next(str(it["stateMachineArn"]) for it in machines if fnmatchcase(it["name"], pattern))
 
-    def function_role(self) -> str:
+    def function_role(self, part: str) -> str:
         functions = self.deployed.client("lambda").list_functions()["Functions"]
-        return next(str(one["Role"]) for one in functions if "SweepFunction" in one["FunctionName"])
+        return next(str(one["Role"]) for one in functions if part in one["FunctionName"])
+
+    def function_log(self, part: str) -> str:
+        """What a function of the stack has printed."""
+        logs = self.deployed.client("logs")
+        [group] = [one for one in logs.describe_log_groups()["logGroups"] if part in one["logGroupName"]]
+        events = logs.filter_log_events(logGroupName=group["logGroupName"])["events"]
+        return "\n".join(event["message"] for event in events)
 
     def forget_rows(self) -> None:
         """Delete the results of rows, so that the next execution of the sweep runs them."""
@@ -373,7 +380,7 @@ def test_a_row_of_a_sweep_fails_whose_result_cannot_be_written(sandbox: Sandbox,
 
 @pytest.mark.parametrize("action", actions("handler", "the sweep fails"))
 def test_the_function_of_a_sweep_is_denied(sandbox: Sandbox, action: str) -> None:
-    sandbox.is_denied(sandbox.outputs["sweepArn"], action, sandbox.function_role())
+    sandbox.is_denied(sandbox.outputs["sweepArn"], action, sandbox.function_role("SweepFunction"))
 
 
 @pytest.mark.parametrize("action", actions("pipeline", "the pipeline fails"))
@@ -397,15 +404,21 @@ def test_an_execution_goes_on_whose_events_cannot_be_put(sandbox: Sandbox) -> No
     sandbox.is_denied(sandbox.outputs["measuredArn"], action, status="SUCCEEDED")
 
 
-@pytest.mark.parametrize("action", actions("poller", "a job of no use goes on"))
-def test_a_job_of_no_use_goes_on_whose_poller_may_not_look_or_stop_it(sandbox: Sandbox, action: str) -> None:
+@pytest.mark.parametrize(
+    ("holder", "action"),
+    [(holder, action) for holder in ("poller", "handler") for action in actions(holder, "a job of no use goes on")],
+)
+def test_a_job_of_no_use_goes_on_whose_poller_or_its_function_may_not_look_or_stop_it(
+    sandbox: Sandbox, holder: str, action: str
+) -> None:
     poller, jobs = sandbox.machine_named("*WatchedPoller*"), sandbox.deployed.client("sagemaker")
-    role = sandbox.role_of(poller)
+    role = sandbox.role_of(poller) if holder == "poller" else sandbox.function_role("RulesHandler")
     failure = "silent" if action.startswith("logs:") else "diverges"
 
     def is_denied() -> bool:
         sandbox.deployed.account.clock.advance(A_MINUTE)
-        return bool(re.search(denial(role, action), sandbox.text_of_all(poller)))
+        said = sandbox.text_of_all(poller) if holder == "poller" else sandbox.function_log("RulesHandler")
+        return bool(re.search(denial(role, action), said))
 
     with sandbox.lacking(role, action), sandbox.started("watched", failure) as execution:
         job = sandbox.deployed.the_job_of(execution, until="Training")["TrainingJobName"]

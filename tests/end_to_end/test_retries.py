@@ -286,7 +286,7 @@ def test_a_job_whose_loss_diverges_is_stopped_with_its_last_checkpoint_and_the_c
     assert kept.strip() == stopped.split()[-1]
 
 
-@pytest.mark.soak  # 36 polls
+@pytest.mark.soak  # 60 polls
 def test_a_job_of_which_no_host_logs_a_line_for_an_hour_is_stopped(watched: Drill, machines: dict[str, str]) -> None:
     execution = watched.start("silent")
     passed: set[tuple[str, int]] = set()

@@ -65,7 +65,7 @@ RECORDED: Mapping[str, Mapping[str, Iterable[str]]] = {
         ),
     ),
     # "IAM permissions for calling AWS Lambda".
-    "lambda-iam": {"sweep": ("lambda:InvokeFunction",)},
+    "lambda-iam": dict.fromkeys(("sweep", "poller"), ("lambda:InvokeFunction",)),
     # "IAM policies for calling Amazon SNS".
     "sns-iam": {"pipeline": ("sns:Publish",)},
     "events-iam": {"machine": ("events:PutEvents",), "waiter": ("events:PutEvents",)},

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from cdk_sagemaker_training.lifecycle.causes import SIGNS, Cause, Member
-from cdk_sagemaker_training.lifecycle.polling import poll_state
+from cdk_sagemaker_training.lifecycle.polling import NOT_LOOKED, poll_state
 from cdk_sagemaker_training.lifecycle.states import DATA, fail, job_name, put_event, redirected, status_is
 
 if TYPE_CHECKING:
@@ -86,7 +86,6 @@ class Attempt:
         requests: Requests of the job and of its alternatives, as they are sent.
         is_last: Whether no other job of the execution follows on it.
         states: All states, by name.
-        polled: What is kept of an execution of the poller, as its ResultSelector.
         counted: The states before which a metric is counted, by what leads to them.
     """
 
@@ -101,7 +100,7 @@ class Attempt:
         """
         self.plan, self.is_last, self._suffix = plan, is_last, suffix
         self.requests = [plan.as_sent(request) for request in requests]
-        self.polled: dict[str, Any] = {"ExecutionArn.$": "$.ExecutionArn"}
+        self._watched = any(feature.watch() for feature in plan.features)
         self.counted: dict[str, Counted] = {}
         self._data = {name: value for feature in plan.features for name, value in feature.data(plan).items()}
         self._ends: dict[End, list[Mapping[str, Any]]] = defaultdict(list)
@@ -265,13 +264,16 @@ class Attempt:
     def _begin(self, number: str, data: Mapping[str, Any]) -> dict[str, Any]:
         name = job_name(self.plan.jobs.prefix, number, self._suffix)
         members = {**data, "JobName.$": name, "Seconds": self.plan.limits.intervals.first}
+        if self._watched:
+            members["Polled"] = NOT_LOOKED
         return {"Type": "Pass", "Parameters": members, "ResultPath": DATA, "Next": Seam.CREATE}
 
     def _wait(self) -> None:
         """Add the states between two polls: an execution of the poller, or a wait."""
         plan, intervals = self.plan, self.plan.limits.intervals
         if plan.poller_arn is not None:
-            self.states["Poll"] = poll_state(self.partition, plan.poller_arn, plan.service.job_id, self.polled)
+            job_id = plan.service.job_id
+            self.states["Poll"] = poll_state(self.partition, plan.poller_arn, job_id, watched=self._watched)
             return
         members = {"Attempt.$": f"{DATA}.Attempt", "JobName.$": f"{DATA}.JobName"}
         seconds = {"Seconds.$": f"States.MathAdd({DATA}.Seconds, {intervals.step})"}

@@ -6,13 +6,13 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from aws_cdk import CfnResource, CustomResource, Duration, Stack
+from aws_cdk import CustomResource, Duration, Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct, IConstruct
 
 from cdk_sagemaker_training.lifecycle.plan import Plan
-from cdk_sagemaker_training.resources.handler_function import handler_function
+from cdk_sagemaker_training.resources.handler_function import stack_function
 
 _FUNCTION_ID = "SageMakerTrainingJobsHandler"
 
@@ -33,7 +33,8 @@ def stop_jobs_on_deletion(
         needed: What must be deleted after the jobs' end: constructs, and props that contain constructs.
     """
     jobs, service = plan.jobs, plan.service
-    function, role = _function(jobs.stack)
+    description = "Stops training jobs before their workflow is deleted"
+    function, role = stack_function(jobs.stack, _FUNCTION_ID, "deletion", description)
     policy = iam.Policy(
         workflow,
         "DeletionPolicy",
@@ -63,19 +64,6 @@ def stop_jobs_on_deletion(
         if id(construct) not in outer and Stack.of(construct) is jobs.stack:
             resource.node.add_dependency(construct)
     resource.node.add_dependency(policy)
-
-
-def _function(stack: Stack) -> tuple[CfnResource, iam.Role]:
-    """The stack's function."""
-    existing = stack.node.try_find_child(_FUNCTION_ID)
-    if existing is not None:
-        function, role = existing.node.find_child("Resource"), existing.node.find_child("Role")
-        assert isinstance(function, CfnResource)
-        assert isinstance(role, iam.Role)
-        return function, role
-    return handler_function(
-        Construct(stack, _FUNCTION_ID), "deletion", "Stops training jobs before their workflow is deleted"
-    )
 
 
 def _constructs(values: Iterable[Any]) -> Iterator[IConstruct]:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from aws_cdk import Stack
+from aws_cdk import CfnResource, Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
-from cdk_sagemaker_training.core.nag import Suppressions
 from cdk_sagemaker_training.lifecycle.state_machines import make_state_machine
 from cdk_sagemaker_training.lifecycle.states import DATA, catch, retry
 
@@ -29,13 +28,19 @@ MOST_SECONDS = 120
 _EVENTS = 24_000
 _EVENTS_OF_A_POLL = 9
 _EVENTS_OF_A_COUNTED_POLL = 11
+# Look 5, Looked 2, Stop 5, NotStopped 2; neither call is retried, since the next poll makes it again.
+_EVENTS_OF_A_LOOK = 14
 _OTHER_EVENTS_OF_AN_ATTEMPT = 40
 _EVENTS_OF_A_REFUSAL = 45
 _GROWTHS = 20
 _FIRST_INTERVAL = 2
 _SHORTEST_LAST_INTERVAL = 30
 
-_WHY_STREAMS = "the log streams of jobs are named after them, and their log group is that of all training jobs"
+_LONGEST_LOOK = 60
+# What a poller returns of its looks, as it is before the first.
+NOT_LOOKED: Mapping[str, Any] = {"Because": "", "State": {}}
+_NOT_TO_STOP = {"Variable": "$.Stop.Because", "StringEquals": ""}
+_TRAINS = {"Variable": "$.Job.Secondary", "StringEquals": "Training"}
 
 # Of one execution of the poller; the next execution continues.
 POLLS = _EVENTS // _EVENTS_OF_A_COUNTED_POLL
@@ -76,40 +81,20 @@ class Intervals:
         return self.first + self.step * math.ceil((self.last - self.first) / self.step)
 
 
-class Watch(Protocol):
-    """What a poller does with a job that trains, besides polling it.
+@dataclass(frozen=True)
+class Watch:
+    """A function that a poller calls after each poll of a job that trains, and that says whether to stop it.
+
+    It gets `JobName`, `Rules`, the `State` that it returned last, at first `{}`, and the `Seconds` since the last poll. It
+    returns `Because`, what the job is to be stopped for or an empty text, and the next `State`.
 
     Attributes:
-        events: The most events of a look, of an execution's history.
+        rules: What it checks.
+        function: Returns the function in a stack.
     """
 
-    @property
-    def events(self) -> int:
-        """The most events of a look."""
-
-    def first(self) -> Mapping[str, Any]:
-        """Return the members with which an execution of the poller begins."""
-
-    def kept(self) -> Mapping[str, Any]:
-        """Return the members with which another state keeps them."""
-
-    def rule(self) -> Mapping[str, Any]:
-        """Return the rule of a Choice that leads to its states."""
-
-    def states(self, partition: str, after: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return its states.
-
-        Args:
-            partition: Partition of ARNs.
-            after: The state that follows on them, `Looked`.
-        """
-
-    def policies(self, stack: Stack) -> Iterable[iam.PolicyStatement]:
-        """Return what its states need.
-
-        Args:
-            stack: The stack of the jobs.
-        """
+    rules: Sequence[Mapping[str, Any]]
+    function: Callable[[Stack], CfnResource]
 
 
 class Poller(Construct):
@@ -138,17 +123,17 @@ class Poller(Construct):
             jobs: The jobs.
             service: By which service they are described.
             logs: Log options of the executions.
-            watch: The states that stop a job by rules; None for none.
+            watch: What stops a job by rules; None for nothing.
         """
         super().__init__(scope, id)
-        # The one token in it is the partition, which stands within text.
-        definition = json.dumps(polling_definition(jobs.partition, service, watch))
+        function = watch.function(jobs.stack).get_att("Arn").to_string() if watch else ""
+        # The tokens in it, the partition and a function's ARN, stand within text.
+        definition = json.dumps(polling_definition(jobs.partition, service, watch, function))
         self.state_machine = make_state_machine(self, definition, logs)
         self.state_machine.add_to_role_policy(service.polling_statement(jobs, stops=watch is not None))
-        suppressions = Suppressions(self)
-        for statement in watch.policies(jobs.stack) if watch else ():
-            self.state_machine.add_to_role_policy(statement)
-            suppressions.add_wildcards(statement.resources, _WHY_STREAMS)
+        if function:
+            invoking = iam.PolicyStatement(actions=["lambda:InvokeFunction"], resources=[function])
+            self.state_machine.add_to_role_policy(invoking)
         self.executions_arn = jobs.stack.format_arn(
             service="states", resource=f"execution:{self.state_machine.state_machine_name}:*"
         )
@@ -171,33 +156,30 @@ class Poller(Construct):
             principal.add_to_principal_policy(iam.PolicyStatement(actions=actions, resources=[resource]))
 
 
-def polling_definition(partition: str, service: JobService, watch: Watch | None = None) -> dict[str, Any]:
+def polling_definition(
+    partition: str, service: JobService, watch: Watch | None = None, function: str = ""
+) -> dict[str, Any]:
     """Return the state machine that polls a job until it ends, at most ``POLLS`` times, at intervals up to ``MOST_SECONDS``.
 
     Args:
         partition: Partition of ARNs.
         service: By which service the job is described.
-        watch: The states that stop a job by rules; None for none. With them there are fewer polls.
+        watch: What stops a job by rules; None for nothing. With it there are fewer polls.
+        function: ARN of its function.
     """
-    # With fewer polls the intervals grow faster.
-    intervals = Intervals(_FIRST_INTERVAL, _FIRST_INTERVAL if watch is None else 5 * _FIRST_INTERVAL, MOST_SECONDS)
-    polls = POLLS if watch is None else _EVENTS // (_EVENTS_OF_A_COUNTED_POLL + watch.events)
-    kept = {} if watch is None else watch.kept()
-    status = {"Status.$": f"$.{service.describe.result}"}
-    over = [{"Variable": "$.Job.Status", "StringEquals": ended, "Next": "Done"} for ended in service.ended]
+    intervals = Intervals(_FIRST_INTERVAL, _FIRST_INTERVAL, MOST_SECONDS)
+    polls = _EVENTS // (_EVENTS_OF_A_COUNTED_POLL + _EVENTS_OF_A_LOOK) if watch else POLLS
+    kept = {"Stop.$": "$.Stop"} if watch else {}
+    secondary = {"Secondary.$": "$.SecondaryStatus"} if watch else {}
     longer = {"Variable": "$.Seconds", "NumericLessThan": intervals.last, "Next": "WaitLonger"}
+    over = [{"Variable": "$.Job.Status", "StringEquals": ended, "Next": "Done"} for ended in service.ended]
     return {
         "Comment": "Polls a training job",
         "StartAt": "Start",
         "States": {
             "Start": {
                 "Type": "Pass",
-                "Parameters": {
-                    "JobName.$": "$.JobName",
-                    "Seconds": intervals.first,
-                    "Polls": 1,
-                    **({} if watch is None else watch.first()),
-                },
+                "Parameters": {"JobName.$": "$.JobName", "Seconds": intervals.first, "Polls": 1, **kept},
                 "Next": "Wait",
             },
             "Wait": {"Type": "Wait", "SecondsPath": "$.Seconds", "Next": "Describe"},
@@ -205,7 +187,7 @@ def polling_definition(partition: str, service: JobService, watch: Watch | None 
                 "Type": "Task",
                 "Resource": f"arn:{partition}:states:::aws-sdk:{service.describe.operation}",
                 "Parameters": dict(service.describe.parameters),
-                "ResultSelector": status if watch is None else {**status, "Secondary.$": "$.SecondaryStatus"},
+                "ResultSelector": {"Status.$": f"$.{service.describe.result}", **secondary},
                 "ResultPath": "$.Job",
                 "Retry": [retry(10, *service.errors)],
                 "Next": "IsOver",
@@ -215,16 +197,12 @@ def polling_definition(partition: str, service: JobService, watch: Watch | None 
                 "Choices": [
                     *over,
                     {"Variable": "$.Polls", "NumericGreaterThanEquals": polls, "Next": "Done"},
-                    *([] if watch is None else [watch.rule()]),
+                    *([{"And": [_TRAINS, _NOT_TO_STOP], "Next": "Look"}] if watch else []),
                     longer,
                 ],
                 "Default": "Count",
             },
-            **(
-                {}
-                if watch is None
-                else watch.states(partition, {"Type": "Choice", "Choices": [longer], "Default": "Count"})
-            ),
+            **(_look_states(partition, function, watch.rules, longer) if watch else {}),
             "WaitLonger": _counted(f"States.MathAdd($.Seconds, {intervals.step})", kept),
             "Count": _counted("$.Seconds", kept),
             "Done": {"Type": "Succeed"},
@@ -232,28 +210,76 @@ def polling_definition(partition: str, service: JobService, watch: Watch | None 
     }
 
 
-def poll_state(partition: str, poller_arn: str, job_id: str, kept: Mapping[str, Any]) -> dict[str, Any]:
+def poll_state(partition: str, poller_arn: str, job_id: str, *, watched: bool) -> dict[str, Any]:
     """Return the state of a workflow that runs an execution of the poller.
 
     Args:
         partition: Partition of ARNs.
         poller_arn: ARN of the poller's state machine.
         job_id: JSONPath of what identifies the job.
-        kept: What is kept of the execution, as a ResultSelector.
+        watched: Whether the poller stops jobs by rules. Its looks at a job go on in its next execution.
     """
+    looks = {"Stop.$": f"{DATA}.Polled"} if watched else {}
+    looked = {f"{name}.$": f"$.Output.Stop.{name}" for name in NOT_LOOKED}
     return {
         "Type": "Task",
         "Resource": f"arn:{partition}:states:::states:startExecution.sync:2",
         "Parameters": {
             "StateMachineArn": poller_arn,
             # The second member lets the console show which execution started it ("Start workflow executions from a Task state").
-            "Input": {"JobName.$": job_id, "AWS_STEP_FUNCTIONS_STARTED_BY_EXECUTION_ID.$": "$$.Execution.Id"},
+            "Input": {"JobName.$": job_id, "AWS_STEP_FUNCTIONS_STARTED_BY_EXECUTION_ID.$": "$$.Execution.Id", **looks},
         },
-        "ResultSelector": kept,
+        "ResultSelector": looked if watched else {"ExecutionArn.$": "$.ExecutionArn"},
         "ResultPath": f"{DATA}.Polled",
         "Retry": [{**retry(5), "ErrorEquals": ["States.TaskFailed"]}],
         "Catch": [catch("Stop")],
         "Next": "Describe",
+    }
+
+
+def _look_states(
+    partition: str, function: str, rules: Sequence[Mapping[str, Any]], longer: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The states that call a watch's function, and stop the job.
+
+    The poller polls on until the job has ended, so that its last checkpoint is in S3.
+    """
+    looked = {"Because.$": "$.Payload.Because", "State.$": "$.Payload.State"}
+    return {
+        "Look": {
+            "Type": "Task",
+            "Resource": f"arn:{partition}:states:::lambda:invoke",
+            "Parameters": {
+                "FunctionName": function,
+                "Payload": {
+                    "JobName.$": "$.JobName",
+                    "Rules": list(rules),
+                    "State.$": "$.Stop.State",
+                    "Seconds.$": "$.Seconds",
+                },
+            },
+            "TimeoutSeconds": _LONGEST_LOOK,
+            "ResultSelector": looked,
+            "ResultPath": "$.Stop",
+            # Not to know is no reason to stop a job.
+            "Catch": [catch("Looked", "$.NotLooked")],
+            "Next": "Looked",
+        },
+        "Looked": {
+            "Type": "Choice",
+            "Choices": [{"Not": _NOT_TO_STOP, "Next": "Stop"}, dict(longer)],
+            "Default": "Count",
+        },
+        "Stop": {
+            "Type": "Task",
+            "Resource": f"arn:{partition}:states:::aws-sdk:sagemaker:stopTrainingJob",
+            "Parameters": {"TrainingJobName.$": "$.JobName"},
+            "ResultPath": "$.Stopped",
+            "Catch": [catch("NotStopped", "$.Stopped")],
+            "Next": "Count",
+        },
+        # As of a job that has just ended; if it has not, the next look stops it.
+        "NotStopped": {"Type": "Pass", "Result": "", "ResultPath": "$.Stop.Because", "Next": "Count"},
     }
 
 

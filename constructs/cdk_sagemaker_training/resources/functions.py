@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 _WHY = "Lambda creates interfaces whose ids are not known, in subnets that it checks by describing all"
 
 
-_WAITS = "what calls the function waits for its result, and fails with it"
+_WAITS = "what calls the function waits for its result, and handles its failure"
 _REASONS: Reasons = {
     **compliance_reasons(
         {
             "CloudWatchLogGroupEncrypted": "CloudWatch encrypts it with a key of its own",
             "IAMNoInlinePolicy": "the policy is that of one role, with which it is deleted, and can be attached to no other",
-            "LambdaConcurrency": "a reserved concurrency would be taken from the account's, for a function that seldom runs",
+            "LambdaConcurrency": "a reserved concurrency would be taken from the account's, of which the function needs little",
             "LambdaDLQ": _WAITS,
         }
     ),

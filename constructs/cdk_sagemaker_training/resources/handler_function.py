@@ -7,12 +7,12 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aws_cdk import Duration, RemovalPolicy
+from aws_cdk import CfnResource, Duration, RemovalPolicy, Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
-from cdk_sagemaker_training.core.nag import acknowledge
+from cdk_sagemaker_training.core.nag import acknowledge, acknowledge_policies
 from cdk_sagemaker_training.resources.functions import function_reasons, place_in_vpc
 
 if TYPE_CHECKING:
@@ -73,6 +73,38 @@ def handler_function(
     acknowledge(scope, function_reasons(in_vpc=vpc is not None))
     if vpc is not None:
         place_in_vpc(scope, function, role, vpc, vpc_subnets, security_groups)
+    return function, role
+
+
+def stack_function(
+    stack: Stack,
+    id: str,
+    module: str,
+    description: str,
+    statements: Sequence[iam.PolicyStatement] = (),
+    why: str = "",
+) -> tuple[CfnResource, iam.Role]:
+    """Return the function that all workflows of a stack share, and its role; the first creates them.
+
+    Args:
+        stack: The stack.
+        id: The id of the construct below which they are.
+        module: The name of the module in `handlers/` with the code.
+        description: What it does.
+        statements: What it is allowed, whichever workflow it is called for.
+        why: Why that has wildcards.
+    """
+    existing = stack.node.try_find_child(id)
+    if existing is not None:
+        function, role = existing.node.find_child("Resource"), existing.node.find_child("Role")
+        assert isinstance(function, CfnResource)
+        assert isinstance(role, iam.Role)
+        return function, role
+    scope = Construct(stack, id)
+    function, role = handler_function(scope, module, description)
+    if statements:
+        iam.Policy(scope, "Policy", roles=[role], statements=statements)
+        acknowledge_policies(scope, why)
     return function, role
 
 
