@@ -198,6 +198,7 @@ from cdk_sagemaker_training.orchestration.training_sweep import TrainingSweep as
 from cdk_sagemaker_training.packaged import training_code_path as training_code_path
 from cdk_sagemaker_training.request.props import TrainingProps as TrainingProps
 from cdk_sagemaker_training.resources.bucket import TrainingBucket as TrainingBucket
+from cdk_sagemaker_training.resources.functions import TrainingFunctions as TrainingFunctions
 from cdk_sagemaker_training.resources.image import TrainingImage as TrainingImage
 from cdk_sagemaker_training.resources.lustre import LustreFileSystem as LustreFileSystem
 from cdk_sagemaker_training.resources.networking.network import TrainingNetwork as TrainingNetwork

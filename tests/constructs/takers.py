@@ -135,6 +135,7 @@ WITHOUT = {
     "Parallelism",
     "Seam",
     "SuggestedBatchSize",
+    "TrainingFunctions",
     "TrainingJob",
     "TrainingProps",
 }

@@ -33,6 +33,7 @@ from cdk_sagemaker_training import (
     ITrainingQueue,
     ITrainingWorkflow,
     QuotaShare,
+    TrainingFunctions,
     TrainingImage,
     TrainingNetwork,
     TrainingQueue,
@@ -394,22 +395,21 @@ def test_a_handler_runs_in_a_vpc(stack: cdk.Stack, vpc: ec2.Vpc) -> None:
     """VPC: "Compute resources such as AWS Lambda functions ... normally allow users to specify the VPC configuration"."""
     groups = [ec2.SecurityGroup(stack, "Group", vpc=vpc)]
     public = ec2.SubnetSelection(subnet_type=ec2.SubnetType.PUBLIC)
-    places: dict[str, dict[str, Any]] = {
-        "Own": {"vpc": vpc, "vpc_subnets": public, "security_groups": groups},
-        "Other": {"vpc": vpc},
-    }
-    for name, props in places.items():
-        handler_function(Construct(stack, name), "sweep", "Reads rows", **props)
+    own, other = Construct(stack, "Own"), Construct(stack, "Other")
+    TrainingFunctions.of(stack).in_vpc(vpc)
+    TrainingFunctions.of(own).in_vpc(vpc, vpc_subnets=public, security_groups=groups)
+    for scope in (own, other):
+        handler_function(Construct(scope, "Handler"), "sweep", "Reads rows")
     template = Template.from_stack(stack)
     functions = template.find_resources("AWS::Lambda::Function")
-    [own] = [one["Properties"] for name, one in functions.items() if name.startswith("Own")]
-    [other] = [one["Properties"] for name, one in functions.items() if name.startswith("Other")]
-    assert own["VpcConfig"] == {
+    [nearest] = [one["Properties"] for name, one in functions.items() if name.startswith("Own")]
+    [stacks] = [one["Properties"] for name, one in functions.items() if name.startswith("Other")]
+    assert nearest["VpcConfig"] == {
         "SubnetIds": stack.resolve([subnet.subnet_id for subnet in vpc.public_subnets]),
         "SecurityGroupIds": [stack.resolve(groups[0].security_group_id)],
     }
-    assert other["VpcConfig"]["SubnetIds"] == stack.resolve([subnet.subnet_id for subnet in vpc.private_subnets])
-    assert len(other["VpcConfig"]["SecurityGroupIds"]) == 1
+    assert stacks["VpcConfig"]["SubnetIds"] == stack.resolve([subnet.subnet_id for subnet in vpc.private_subnets])
+    assert len(stacks["VpcConfig"]["SecurityGroupIds"]) == 1
     template.resource_properties_count_is(
         "AWS::IAM::Policy",
         {
@@ -426,10 +426,19 @@ def test_a_handler_runs_in_a_vpc(stack: cdk.Stack, vpc: ec2.Vpc) -> None:
 def test_a_handler_in_a_vpc_is_no_other_than_without_but_for_its_place(stack: cdk.Stack, vpc: ec2.Vpc) -> None:
     """Construct IDs: logical ids "must be stable across updates"."""
     other = cdk.Stack(cdk.App(), "Stack", env=cdk.Environment(account="123456789012", region="us-east-1"))
-    handler_function(Construct(stack, "Handler"), "sweep", "Reads rows", vpc=vpc)
+    TrainingFunctions.of(stack).in_vpc(vpc)
+    handler_function(Construct(stack, "Handler"), "sweep", "Reads rows")
     handler_function(Construct(other, "Handler"), "sweep", "Reads rows")
     inside, outside = (Template.from_stack(one).find_resources("AWS::Lambda::Function") for one in (stack, other))
     assert inside.keys() == outside.keys()
+
+
+def test_a_place_for_functions_that_there_are_already_is_refused(vpc: ec2.Vpc) -> None:
+    """Errors, Throwing exceptions: "Validate input as early as it is passed into your code"."""
+    stack = UserStack()
+    stack.workflow()
+    said = message_of(lambda: TrainingFunctions.of(stack).in_vpc(vpc))
+    assert said.startswith("in_vpc must go before what has functions, like the first workflow, got 'Stack/")
 
 
 def test_each_function_of_a_workflow_is_one_that_aspects_and_cdk_nag_see() -> None:

@@ -84,6 +84,7 @@ def test_the_public_names_are_these() -> None:
         "TrainingCode",
         "TrainingCompiler",
         "TrainingDashboard",
+        "TrainingFunctions",
         "TrainingImage",
         "TrainingJob",
         "TrainingNetwork",

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from aws_cdk import aws_iam as iam
-from constructs import Construct
+from constructs import Construct, IConstruct
 
 from cdk_sagemaker_training.core.nag import Reasons, acknowledge, compliance_reasons
 
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from aws_cdk import aws_ec2 as ec2
     from aws_cdk import aws_lambda as lambda_
 
+# Members of the Python objects of scopes.
+_PLACE, _IS_FUNCTION = "_training_functions_place", "_has_training_function"
 _WHY = "Lambda creates interfaces whose ids are not known, in subnets that it checks by describing all"
 
 
@@ -35,6 +37,66 @@ _OUTSIDE_A_VPC: Reasons = compliance_reasons(
         "LambdaInsideVPC": "the function calls AWS's services alone; with vpc it runs in a VPC from which they can be reached"
     }
 )
+
+
+class _Place(NamedTuple):
+    vpc: ec2.IVpc
+    vpc_subnets: ec2.SubnetSelection | None
+    security_groups: Sequence[ec2.ISecurityGroup] | None
+
+
+class TrainingFunctions:
+    """The Lambda functions of this library below a scope, such as those that stop jobs when their workflow is deleted."""
+
+    def __init__(self, scope: IConstruct) -> None:
+        """Refer to them.
+
+        Args:
+            scope: An app, a stage, a stack or another construct.
+        """
+        self._scope = scope
+
+    @staticmethod
+    def of(scope: IConstruct) -> TrainingFunctions:
+        """Return the functions below a scope, as ``Tags.of`` and ``Aspects.of`` do.
+
+        Args:
+            scope: An app, a stage, a stack or another construct.
+        """
+        return TrainingFunctions(scope)
+
+    def in_vpc(
+        self,
+        vpc: ec2.IVpc,
+        *,
+        vpc_subnets: ec2.SubnetSelection | None = None,
+        security_groups: Sequence[ec2.ISecurityGroup] | None = None,
+    ) -> None:
+        """Run them in a VPC, from which they must reach the AWS services that they call. It goes before the first workflow.
+
+        Args:
+            vpc: The VPC.
+            vpc_subnets: Selects among its subnets. Default: the private ones.
+            security_groups: Existing security groups. Default: a new one for each function, that allows HTTPS out.
+
+        Raises:
+            ValueError: There is a function below the scope already.
+        """
+        made = [child.node.path for child in self._scope.node.find_all() if getattr(child, _IS_FUNCTION, False)]
+        if made:
+            raise ValueError(f"in_vpc must go before what has functions, like the first workflow, got {made[0]!r}")
+        setattr(self._scope, _PLACE, _Place(vpc, vpc_subnets, security_groups))
+
+
+def place_of(scope: IConstruct) -> _Place | None:
+    """Return where the functions of a scope run, as the nearest of its parents says it; None outside a VPC.
+
+    Args:
+        scope: The construct below which a function is, which from now on is one that has a function.
+    """
+    setattr(scope, _IS_FUNCTION, True)
+    found = (getattr(parent, _PLACE, None) for parent in reversed(scope.node.scopes))
+    return next((place for place in found if place is not None), None)
 
 
 def function_reasons(*, in_vpc: bool) -> Reasons:

@@ -13,10 +13,9 @@ from aws_cdk import aws_logs as logs
 from constructs import Construct
 
 from cdk_sagemaker_training.core.nag import acknowledge, acknowledge_policies
-from cdk_sagemaker_training.resources.functions import function_reasons, place_in_vpc
+from cdk_sagemaker_training.resources.functions import function_reasons, place_in_vpc, place_of
 
 if TYPE_CHECKING:
-    from aws_cdk import aws_ec2 as ec2
     from aws_cdk import aws_lambda as lambda_
 
 _RUNTIME = "python3.14"
@@ -28,23 +27,16 @@ def handler_function(
     module: str,
     description: str,
     memory_mib: int = 128,
-    *,
-    vpc: ec2.IVpc | None = None,
-    vpc_subnets: ec2.SubnetSelection | None = None,
-    security_groups: Sequence[ec2.ISecurityGroup] | None = None,
 ) -> tuple[lambda_.CfnFunction, iam.Role]:
     """Create a function, "Resource", with its "Role".
 
-    It is a ``CfnFunction``, by which aspects, tags and cdk-nag's rules find it.
+    It is a ``CfnFunction``, by which aspects, tags and cdk-nag's rules find it, in the VPC that ``TrainingFunctions`` has for it.
 
     Args:
         scope: The parent construct.
         module: The name of the module in `handlers/` with the code, whose ``handler`` is called.
         description: What it does.
         memory_mib: Its memory, in MiB; by default Lambda's own default.
-        vpc: The VPC that it runs in, from which it must reach the AWS services that it calls. Default: outside a VPC.
-        vpc_subnets: Selects among the subnets of ``vpc``; the private ones by default.
-        security_groups: Its security groups in ``vpc``; by default a new one that allows HTTPS out.
     """
     # Here and not above, since only what has a function needs it.
     from aws_cdk import aws_lambda as lambda_
@@ -70,9 +62,10 @@ def handler_function(
         timeout=_TIMEOUT.to_seconds(),
     )
     function.node.add_dependency(writing)
-    acknowledge(scope, function_reasons(in_vpc=vpc is not None))
-    if vpc is not None:
-        place_in_vpc(scope, function, role, vpc, vpc_subnets, security_groups)
+    place = place_of(scope)
+    acknowledge(scope, function_reasons(in_vpc=place is not None))
+    if place is not None:
+        place_in_vpc(scope, function, role, *place)
     return function, role
 
 
