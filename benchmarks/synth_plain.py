@@ -23,7 +23,7 @@ from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
 SDK = "arn:aws:states:::aws-sdk"
-HANDLER = Path(__file__).parents[1] / "constructs" / "cdk_sagemaker_training" / "workflow" / "deletion_handler.py"
+HANDLER = Path(__file__).parents[1] / "constructs" / "cdk_sagemaker_training" / "handlers" / "deletion.py"
 LEFT = "A training job whose execution has ended may still run: it could not be stopped for an hour"
 UNDELIVERED = "A training job may still run: the end of its execution was not delivered to what stops the job"
 NAME = {"TrainingJobName.$": "$.Training.JobName"}
