@@ -81,21 +81,25 @@ def test_jobs_are_listed_in_as_few_calls_as_the_service_has_pages(limit: int | N
     assert asked == [page * 100 for page in range(calls)]
 
 
-@pytest.mark.parametrize(("package", "folder"), [(cdk_sagemaker_training, ""), (training_jobs, "client.")])
-def test_what_editors_see_of_a_package_is_what_it_imports_when_used(package: Any, folder: str) -> None:
-    tree = ast.parse(inspect.getsource(package))
+def test_what_editors_see_of_training_jobs_is_what_it_imports_when_used() -> None:
+    """Of the constructs both read one file, `__init__.pyi`."""
+    tree = ast.parse(inspect.getsource(training_jobs))
     shown = {
-        name.asname or name.name: node.module.removeprefix(f"{package.__name__}.{folder}")
+        name.asname or name.name: node.module.removeprefix("training_jobs.client.")
         for block in tree.body
         if isinstance(block, ast.If)
         for node in block.body
         if isinstance(node, ast.ImportFrom) and node.module
         for name in node.names
     }
-    assert shown == package._MODULE_OF
-    assert sorted(shown) == package.__all__
-    assert {*shown} <= {*dir(package)}
-    assert [name for name in shown if not hasattr(package, name)] == []
+    assert shown == training_jobs._MODULE_OF
+
+
+@pytest.mark.parametrize("package", [cdk_sagemaker_training, training_jobs])
+def test_a_package_has_each_of_its_public_names(package: Any) -> None:
+    assert {*package._MODULE_OF} <= {*dir(package)}
+    assert sorted(package._MODULE_OF) == package.__all__
+    assert [name for name in package.__all__ if not hasattr(package, name)] == []
 
 
 def refused(code: str, message: str) -> ClientError:
