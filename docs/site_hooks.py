@@ -17,11 +17,13 @@ from mkdocs.structure.files import File, Files
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 EXAMPLES = ROOT / "examples"
-PUBLIC = ROOT / "constructs" / "cdk_sagemaker_training" / "__init__.py"
+PUBLIC = ROOT / "constructs" / "cdk_sagemaker_training" / "__init__.pyi"
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
 # The public names by the folder that they are in, in the order of the page.
 SECTIONS = {
     "workflow": "Workflows",
+    "features": "Features of a workflow",
+    "orchestration": "Pipelines, sweeps, dashboards",
     "jobs": "Kinds of job, launchers, compilers",
     "data": "Data, capacity, observability",
     "resources": "Images, roles, networks, buckets",
