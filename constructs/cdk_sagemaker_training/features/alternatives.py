@@ -203,5 +203,4 @@ class Alternatives(Feature):
             Cause.CAPACITY,
             {"Variable": job, "NumericLessThan": number},
             attempt.counts(name, FAILED_ATTEMPTS, str(Cause.CAPACITY)),
-            places=("FailureReason",),
         )

@@ -56,12 +56,10 @@ class Followed(NamedTuple):
     Attributes:
         left: The condition that there is one left.
         first: What leads to the states that precede it.
-        places: Where the signs of the cause count.
     """
 
     left: Mapping[str, Any]
     first: str
-    places: Sequence[Member]
 
 
 class Counted(NamedTuple):
@@ -181,19 +179,16 @@ class Attempt:
         """
         self._ends[status].append(rule)
 
-    def follows(
-        self, cause: Cause, left: Mapping[str, Any], first: str, places: Sequence[Member] = (), times: int = 0
-    ) -> None:
+    def follows(self, cause: Cause, left: Mapping[str, Any], first: str, times: int = 0) -> None:
         """Let another attempt follow on a job that did not complete for a cause.
 
         Args:
             cause: The cause.
             left: The condition that there is an attempt left.
             first: What leads to the states that precede the attempt.
-            places: Where the signs of the cause count. Default: everywhere.
             times: How often, as the cause of an execution's failure says it; 0 to say nothing.
         """
-        self._followed[cause].append(Followed(left, first, places or (*_REFUSAL, *_FAILURE, *_STOP)))
+        self._followed[cause].append(Followed(left, first))
         self._repeated[cause] = times or self._repeated.get(cause, 0)
 
     def following(self, cause: Cause) -> Sequence[Followed]:
@@ -328,8 +323,7 @@ class Attempt:
         self, cause: Cause, places: Sequence[Member], *conditions: Mapping[str, Any]
     ) -> Iterator[dict[str, Any]]:
         for followed in self._followed[cause]:
-            if set(followed.places) >= set(places):
-                yield {"And": [*conditions, self._sign(cause, places), followed.left], "Next": followed.first}
+            yield {"And": [*conditions, self._sign(cause, places), followed.left], "Next": followed.first}
 
     def _sign(self, cause: Cause, places: Sequence[Member]) -> dict[str, Any]:
         """The condition that a sign of a cause holds."""
