@@ -16,9 +16,11 @@ import cdk_sagemaker_training
 from cdk_sagemaker_training import (
     Advice,
     Budget,
+    Cause,
     DataParallelJob,
     InstanceGroup,
     NativeParallelism,
+    Retry,
     default_retries,
 )
 
@@ -125,3 +127,17 @@ def test_a_definition_with_a_users_feature_is_states_language() -> None:
 @pytest.mark.parametrize("name", ["Compiler", "Launcher", "Parallelism", "TrainingJob"])
 def test_the_protocols_are_public(name: str) -> None:
     assert getattr(getattr(cdk_sagemaker_training, name), "_is_protocol", False)
+
+
+def test_each_state_that_writes_the_execution_data_keeps_that_of_all_features() -> None:
+    workflow = RenderedWorkflow(
+        integration="poll",
+        max_runtime=600,
+        retries={Cause.HOST_LOST: Retry(attempts=1)},
+        alternatives=[DataParallelJob(InstanceGroup("ml.g5.2xlarge"))],
+        budget=Budget(hours=1),
+    )
+    writing = {name: state for name, state in workflow.states.items() if state.get("ResultPath") == "$.Training"}
+    assert writing.keys() == {"FirstAttempt", "NextAttempt", "WaitLonger"}
+    for name, state in writing.items():
+        assert {key.removesuffix(".$") for key in state["Parameters"]} >= {"Retries", "Turn", "Budget"}, name
