@@ -248,6 +248,12 @@ def test_what_is_submitted_equals_what_the_sdk_submits_for_the_same_job() -> Non
     assert ours == theirs
 
 
+def test_where_no_job_was_submitted_none_is_stopped() -> None:
+    assert shared().definition["States"]["IsFound"]["Default"] == "WhyRefused"
+    assert shared().definition["States"]["WhyRefused"]["Default"] == "Error"
+    assert of_quotas().definition["States"]["IsFound"]["Default"] == "Error"
+
+
 def test_the_execution_of_a_job_is_a_tag_of_its_service_job() -> None:
     assert shared().request["Tags"] == {"team": "digits", "StepFunctionsExecution.$": "$$.Execution.Id"}
 
