@@ -8,7 +8,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import aws_cdk as cdk
 import pytest
+from aws_cdk import aws_ec2 as ec2
 from stacks import IMAGE_URI, UserStack, message_of
 
 from cdk_sagemaker_training import (
@@ -30,8 +32,10 @@ from cdk_sagemaker_training import (
     TorchCompile,
     Torchrun,
     TorchXla,
+    TrainingCode,
     TrainingCompiler,
     TrainingImage,
+    TrainingNetwork,
     unlisted,
 )
 
@@ -308,3 +312,39 @@ def test_what_works_as_meant_is_not_warned_of(container: str, job: Any) -> None:
 def test_machines_that_current_containers_do_not_know_are_not_recommended(type: str) -> None:
     [text] = workflow(PT_26, parallel(Torchrun(), type, 2)).warnings("no-efa")
     assert text.partition(" [ack")[0].endswith("use a type with EFA, like ml.p4d.24xlarge")
+
+
+@pytest.mark.parametrize(
+    ("container", "job", "warned"),
+    [
+        (PT_26, parallel(None, A100), True),
+        (PT_26, groups(None, A100), True),
+        (PT_26, parallel(Torchrun(), A100), False),
+        (PT_26, parallel(None, "ml.g5.xlarge"), False),
+        (TF_219, parallel(None, A100), False),  # MirroredStrategy replicates in one process
+    ],
+)
+def test_gpus_that_no_process_uses_are_warned_of(container: str, job: Any, warned: bool, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("")
+    stack = UserStack()
+    stack.workflow(image=image(stack, container), job=job, code=TrainingCode(str(tmp_path)))
+    texts = stack.warnings("no-launcher")
+    assert [text.partition(" of its ")[0] for text in texts] == (
+        ["without a launcher one process runs on each ml.p4d.24xlarge, and 7"] if warned else []
+    )
+
+
+def test_a_list_of_subnets_that_is_a_token_is_refused_with_the_way_to_write_it() -> None:
+    stack = UserStack()
+    ids = cdk.CfnParameter(stack, "Subnets", type="List<AWS::EC2::Subnet::Id>").value_as_list
+
+    def network(id: str, subnets: list[str]) -> TrainingNetwork:
+        vpc = ec2.Vpc.from_vpc_attributes(
+            stack, f"{id}Vpc", vpc_id="vpc-1", availability_zones=["us-east-1a"], private_subnet_ids=subnets
+        )
+        return TrainingNetwork(stack, id, vpc=vpc)
+
+    assert message_of(lambda: network("Whole", ids)).startswith("vpc must have subnets whose number is known at synth")
+    selected = network("Selected", [cdk.Fn.select(0, ids)])
+    stack.workflow(network=selected)
+    assert stack.resolve(selected.vpc_config()["Subnets"]) == [{"Fn::Select": [0, {"Ref": "Subnets"}]}]

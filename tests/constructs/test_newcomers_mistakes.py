@@ -450,3 +450,24 @@ def test_the_warnings_can_be_acknowledged() -> None:
     for id in stack.warned():
         cdk.Annotations.of(stack).acknowledge_warning(f"cdk-sagemaker-training:{id}", "it is a trial")
     assert stack.warnings() == []
+
+
+@pytest.mark.parametrize(
+    ("make", "end"),
+    [
+        (lambda stack: stack.workflow(hyper_parameters={}), "'hyper_parameters', did you mean 'hyperparameters'?"),
+        (lambda stack: InstanceGroup(GPU, instance_cont=2), "'instance_cont', did you mean 'instance_count'?"),
+        (
+            lambda stack: TrainingImage.from_dlc(stack, "Image", "pytorch", tags="2.13"),
+            "'tags', did you mean 'tag'?",
+        ),
+        (
+            lambda stack: TrainingWorkflow(stack, "Least", job=DataParallelJob(InstanceGroup(GPU)), image=stack.image),
+            "missing required keyword argument 'output', like output=S3Prefix(bucket, 'models/')",
+        ),
+    ],
+)
+def test_a_misspelt_or_missing_prop_is_refused_with_what_was_meant(make: Callable[[Stack], Any], end: str) -> None:
+    with pytest.raises(TypeError) as raised:
+        make(Stack())
+    assert str(raised.value).endswith(end)

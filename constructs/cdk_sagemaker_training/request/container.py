@@ -21,7 +21,7 @@ from cdk_sagemaker_training.jobs.advice import Advice, advice
 from cdk_sagemaker_training.jobs.hyperparameters import hyperparameters
 from cdk_sagemaker_training.props.prop import IN_INPUT, VALUES_IN_INPUT, Known, Member, Prop
 from cdk_sagemaker_training.request.context import JobContext, RequestContext, optional
-from cdk_sagemaker_training.request.image_contents import check_contents, contents_advice
+from cdk_sagemaker_training.request.image_contents import check_contents, contents_advice, idle_gpus_advice
 from cdk_sagemaker_training.request.machine import instance_types
 from cdk_sagemaker_training.resources.image_advice import image_advice
 
@@ -177,6 +177,7 @@ def _image_advice(image: TrainingImage, context: JobContext) -> Iterator[Advice]
     entrypoint = context.props.get("container_entrypoint") is not None
     yield from image_advice(image.base, instance_types(context.job_request), entrypoint)
     yield from contents_advice(image, context.job_request)
+    yield from idle_gpus_advice(image, context.job_request, entrypoint)
 
 
 def _check_code(code: TrainingCode, context: JobContext) -> None:

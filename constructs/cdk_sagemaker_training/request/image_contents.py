@@ -77,6 +77,28 @@ def contents_advice(image: TrainingImage, request: JobRequest) -> Iterator[Advic
         )
 
 
+def idle_gpus_advice(image: TrainingImage, request: JobRequest, entrypoint: bool) -> Iterator[Advice]:
+    """Warn of one process on a machine with several accelerators, unless TensorFlow or an entry point may use them all.
+
+    Args:
+        image: The image.
+        request: The request.
+        entrypoint: Whether the job replaces the image's entry point.
+    """
+    contents, flat = image.contents(), _flat(request)
+    launches = any(name.endswith("_enabled") and value == "true" for name, value in request.hyperparameters.items())
+    if launches or entrypoint or "GPU_NUM_DEVICES" in flat or (contents and contents.framework == "tensorflow"):
+        return
+    for name in instance_types(request):
+        facts = instance_facts(name)
+        if facts is not None and facts.devices > 1:
+            yield from advice(
+                "no-launcher",
+                f"without a launcher one process runs on each {name}, and {facts.devices - 1} of its {facts.devices} "
+                "accelerators are billed and idle unless the script starts more itself: use launcher=Torchrun(), or a smaller type.",
+            )
+
+
 def _flat(request: JobRequest) -> Mapping[str, Any]:
     return {**request.resource_config, **request.environment, **request.hyperparameters}
 
