@@ -235,7 +235,7 @@ def test_machines_that_make_a_job_slower_are_advised_against(instance_type: str,
 
 def test_advice_names_the_machine_to_take_instead() -> None:
     advice = request_of(CompiledJob(InstanceGroup("ml.p3.2xlarge", 8))).advice
-    assert ["one ml.p3.16xlarge has 8" in advice[0].text, "like ml.p3dn.24xlarge" in advice[1].text] == [True, True]
+    assert ["one ml.p3.16xlarge has 8" in advice[0].text, "like ml.p4d.24xlarge" in advice[1].text] == [True, True]
 
 
 def test_what_is_no_longer_developed_is_advised_against() -> None:

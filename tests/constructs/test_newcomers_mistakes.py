@@ -42,6 +42,7 @@ from cdk_sagemaker_training.facts.service_model import training_instance_types
 from cdk_sagemaker_training.request.regions import lacks
 
 CPU, GPU, TRAINIUM = "ml.c5.xlarge", "ml.g5.xlarge", "ml.trn1.2xlarge"
+NEURONX = "pytorch-training-neuronx:2.9.0-neuronx-py312-sdk2.29.1-ubuntu24.04"
 OF_AWS = "763104351884.dkr.ecr.us-east-1.amazonaws.com"
 ELSEWHERE = "arn:aws:s3:eu-west-1:123456789012:accesspoint/images"
 PLAN_ELSEWHERE = "arn:aws:sagemaker:eu-west-1:123456789012:training-plan/spring"
@@ -112,43 +113,51 @@ def test_a_container_of_another_registry_may_have_any_name(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("tag", "instance_type", "text"),
+    ("container", "instance_type", "text"),
     [
         (
-            "2.6.0-cpu-py312",
+            "pytorch-training:2.6.0-cpu-py312",
             GPU,
             "is for machines with no accelerators, and 'ml.g5.xlarge' has 1 NVIDIA A10G, which are",
         ),
         (
-            "2.6.0-gpu-py312",
+            "pytorch-training:2.6.0-gpu-py312",
             CPU,
             "is for machines with GPUs, and 'ml.c5.xlarge' has no accelerator, so that it trains on",
         ),
-        ("2.6.0-gpu-py312", TRAINIUM, "is for machines with GPUs, and 'ml.trn1.2xlarge' has 1 Trainium"),
-        ("2.9.0-neuronx-py312-sdk2.29.1", GPU, "is for machines with Trainium, and 'ml.g5.xlarge' has 1 NVIDIA A10G"),
-        ("2.9.0-neuronx-py312-sdk2.29.1", CPU, "is for machines with Trainium, and 'ml.c5.xlarge' has no accelerator"),
-        ("2.13-cu133-amzn2023-sagemaker", CPU, "is for machines with GPUs, and 'ml.c5.xlarge' has no accelerator"),
+        (
+            "pytorch-training:2.6.0-gpu-py312",
+            TRAINIUM,
+            "is for machines with GPUs, and 'ml.trn1.2xlarge' has 1 Trainium",
+        ),
+        (NEURONX, GPU, "is for machines with Trainium, and 'ml.g5.xlarge' has 1 NVIDIA A10G"),
+        (NEURONX, CPU, "is for machines with Trainium, and 'ml.c5.xlarge' has no accelerator"),
+        (
+            "pytorch:2.13-cu133-amzn2023-sagemaker",
+            CPU,
+            "is for machines with GPUs, and 'ml.c5.xlarge' has no accelerator",
+        ),
     ],
 )
-def test_an_image_for_other_machines_is_warned_of(tag: str, instance_type: str, text: str) -> None:
+def test_an_image_for_other_machines_is_warned_of(container: str, instance_type: str, text: str) -> None:
     stack = Stack()
-    stack.workflow(instance_type, image=stack.dlc("pytorch", tag))
-    assert f"image 'pytorch:{tag}' {text}" in stack.warnings("image-for-other-machines")[0]
+    stack.workflow(instance_type, image=stack.dlc(*container.split(":")))
+    assert f"image {container!r} {text}" in stack.warnings("image-for-other-machines")[0]
 
 
 @pytest.mark.parametrize(
-    ("tag", "instance_type"),
+    ("container", "instance_type"),
     [
-        ("2.6.0-cpu-py312", CPU),
-        ("2.6.0-gpu-py312", GPU),
-        ("2.13-cu133-amzn2023-sagemaker", GPU),
-        ("2.9.0-neuronx-py312-sdk2.29.1", TRAINIUM),
-        ("2.6.0-cpu-py312", "ml.p7.48xlarge"),
+        ("pytorch-training:2.6.0-cpu-py312", CPU),
+        ("pytorch-training:2.6.0-gpu-py312", GPU),
+        ("pytorch:2.13-cu133-amzn2023-sagemaker", GPU),
+        (NEURONX, TRAINIUM),
+        ("pytorch-training:2.6.0-cpu-py312", "ml.p7.48xlarge"),
     ],
 )
-def test_an_image_for_these_machines_or_for_unknown_ones_is_not_warned_of(tag: str, instance_type: str) -> None:
+def test_an_image_for_these_machines_or_for_unknown_ones_is_not_warned_of(container: str, instance_type: str) -> None:
     stack = Stack()
-    stack.workflow(instance_type, image=stack.dlc("pytorch", tag))
+    stack.workflow(instance_type, image=stack.dlc(*container.split(":")))
     assert "image-for-other-machines" not in stack.warned()
 
 
@@ -170,7 +179,8 @@ def test_an_image_that_is_built_is_for_the_machines_that_its_base_is_for(tmp_pat
     ("repository", "tag", "text"),
     [
         ("pytorch-inference", "2.6.0-gpu-py312", "is for inference and has no program `train`"),
-        ("pytorch", "2.13-cu133-amzn2023-ec2", "is for EC2 and has no program `train`"),
+        ("pytorch", "2.13-cu133-amzn2023", "is for EC2 and has no program `train`"),
+        ("pytorch-training", "2.6.0-gpu-py312-cu126-ubuntu22.04-ec2", "is for EC2 and has no program `train`"),
     ],
 )
 def test_a_container_without_the_toolkit_is_warned_of_where_the_job_has_no_command(
@@ -440,3 +450,24 @@ def test_the_warnings_can_be_acknowledged() -> None:
     for id in stack.warned():
         cdk.Annotations.of(stack).acknowledge_warning(f"cdk-sagemaker-training:{id}", "it is a trial")
     assert stack.warnings() == []
+
+
+@pytest.mark.parametrize(
+    ("make", "end"),
+    [
+        (lambda stack: stack.workflow(hyper_parameters={}), "'hyper_parameters', did you mean 'hyperparameters'?"),
+        (lambda stack: InstanceGroup(GPU, instance_cont=2), "'instance_cont', did you mean 'instance_count'?"),
+        (
+            lambda stack: TrainingImage.from_dlc(stack, "Image", "pytorch", tags="2.13"),
+            "'tags', did you mean 'tag'?",
+        ),
+        (
+            lambda stack: TrainingWorkflow(stack, "Least", job=DataParallelJob(InstanceGroup(GPU)), image=stack.image),
+            "missing required keyword argument 'output', like output=S3Prefix(bucket, 'models/')",
+        ),
+    ],
+)
+def test_a_misspelt_or_missing_prop_is_refused_with_what_was_meant(make: Callable[[Stack], Any], end: str) -> None:
+    with pytest.raises(TypeError) as raised:
+        make(Stack())
+    assert str(raised.value).endswith(end)

@@ -44,6 +44,8 @@ def test_a_newer_type_is_taken_for_a_group_beside_others() -> None:
         ("ml.gg5.xlarge", "ml.g5.xlarge"),
         ("ml.c8i-flexx.xlarge", "ml.c8i-flex.xlarge"),
         ("ml.trn2.48xlrage", "ml.trn2.48xlarge"),
+        # A size of a family to which AWS adds none.
+        ("ml.g5.3xlarge", "ml.g5.xlarge"),
         # Sizes that no type has.
         ("ml.g5.42xlarge", "ml.g5.4xlarge"),
         ("ml.p5.49xlarge", "ml.p5.4xlarge"),

@@ -145,7 +145,6 @@ def test_a_bad_job_name_prefix_is_refused(prefix: str) -> None:
         {"a": [True]},
         '"quoted"',
         "a b",
-        None,
         "two\nlines",
     ],
 )
@@ -165,7 +164,7 @@ def test_the_toolkit_reads_each_hyperparameter_as_it_was_meant(
 @pytest.mark.parametrize("value", [object(), {1, 2}, b"text", Decimal("0.1"), [object()], {"a": object()}])
 def test_a_hyperparameter_without_a_json_form_is_refused(value: object) -> None:
     message = refusal_of(hyperparameters={"it": value})
-    assert message.startswith("hyperparameters['it'] must be text, a number, a bool, None, a list or a dict")
+    assert message.startswith("hyperparameters['it'] must be text, a number, a bool, a list or a dict")
 
 
 def test_a_hyperparameter_that_holds_itself_is_refused() -> None:
@@ -182,3 +181,11 @@ def test_a_hyperparameter_known_only_later_goes_as_the_text_that_it_is() -> None
 def test_a_number_known_only_later_is_refused_with_the_text_to_write_instead() -> None:
     message = refusal_of(hyperparameters={"it": Token.as_number({"Ref": "Steps"})})
     assert message.startswith("hyperparameters['it'] must be text if it is a token")
+
+
+def test_a_hyperparameter_without_a_value_is_refused() -> None:
+    message = refusal_of(hyperparameters={"resume": None})
+    assert message.startswith(
+        "hyperparameters['resume'] must be left out where it has no value, since the script would"
+    )
+    assert message.endswith("got None")

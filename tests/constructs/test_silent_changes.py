@@ -55,14 +55,14 @@ def test_what_is_said_of_a_job_is_in_its_request() -> None:
     stack.workflow(
         "Training",
         tags={f"t{n}": "" for n in range(49)},
-        hyperparameters={"nothing": None, "lines": "a\nb", "empty": "", "zero": 0, "off": False, "none": []},
+        hyperparameters={"nothing": [None], "lines": "a\nb", "empty": "", "zero": 0, "off": False, "none": []},
         environment={"EMPTY": ""},
         max_runtime=60,
     )
     request = stack.request()
     assert len(request["Tags"]) == 50
     assert request["HyperParameters"] == {
-        "nothing": "null",
+        "nothing": "[null]",
         "lines": '"a\\nb"',
         "empty": "",
         "zero": "0",

@@ -116,6 +116,11 @@ REFUSED: list[tuple[str, Any, Use]] = [
         "pytorch-next",
         lambda stack, it: stack.workflow(image=TrainingImage.from_dlc(stack, "Own", it, "3.0")),
     ),
+    (
+        "image-contents",
+        "2.31-gpu-py312",
+        lambda stack, it: stack.workflow(image=TrainingImage.from_dlc(stack, "Own", "pytorch-training", it)),
+    ),
     ("smp-images", "eu-south-2", lambda stack, it: stack.workflow(image=smp_image(stack, region=it))),
     ("smp-images", "2.1.0-gpu-py310", lambda stack, it: stack.workflow(image=smp_v1_image(stack, version=it))),
     ("smp-images", "eu-west-9", lambda stack, it: stack.workflow(image=smp_v1_image(stack, region=it))),

@@ -20,6 +20,7 @@ LISTS: Mapping[str, str] = MappingProxyType(
         "smp-parameters": "parameters of SMP: AWS's page The SageMaker model parallel library v2 reference, and those on v1",
         "smp-images": "versions and regions of SMP's containers: image_uri_config of the SageMaker Python SDK, version 2",
         "container-repositories": "repositories of AWS's containers: docs of aws/deep-learning-containers, and the same SDK",
+        "image-contents": "tags and contents of AWS's containers: `images.json`, which names its sources",
         "compiler-families": "families that the Training Compiler compiles for: training_compiler/config.py of the same SDK",
         "compiler-images": "versions and regions of the Training Compiler's containers, and what starts in which: the same SDK",
         "torch-compile-modes": "modes of torch.compile: PyTorch's documentation",

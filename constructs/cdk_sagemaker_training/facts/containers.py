@@ -85,9 +85,12 @@ def training_compiler_container(framework: str, version: str) -> Container:
 
 
 def training_compiler_images(frameworks: tuple[str, ...]) -> tuple[str, ...]:
-    """Return fnmatch patterns of `repository:tag` of the containers with the Training Compiler for these frameworks."""
+    """Return fnmatch patterns of `repository:tag` of the containers with the Training Compiler for these frameworks.
+
+    A tag may leave the patch release out, as those that the SDK resolves do: ``1.11-transformers4.21-gpu-py38``.
+    """
     return tuple(
-        f"{one.repository}:{one.version.rsplit('.', 1)[0] if one.framework == 'pytorch' else one.version}[.-]*gpu*"
+        f"{one.repository}:{'.'.join(one.version.split('.')[:2])}[.-]*gpu*"
         for one in _containers()
         if one.compiler == "training-compiler" and one.framework in frameworks
     )

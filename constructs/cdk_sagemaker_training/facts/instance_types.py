@@ -15,6 +15,7 @@ from cdk_sagemaker_training.facts.service_model import instance_sizes, training_
 _EC2_TYPE = re.compile(r"[a-z][a-z0-9-]*\.[a-z0-9-]+")
 _TRAINING_TYPE = re.compile(r"ml\.([a-z]+)(\d+)([a-z]*(?:-[a-z0-9]+)?)\.([a-z0-9]+)")
 _MOST_GENERATIONS_AHEAD = 2
+_MOST_GENERATIONS_BEHIND = 1  # of a family to which AWS adds a size
 
 
 def check_training_instance_type(instance_type: str, prop: str = "instance_type") -> None:
@@ -52,18 +53,18 @@ def is_newer(instance_type: str) -> bool:
     """Return whether a type that the service model lacks looks like a newer type rather than a misspelled one.
 
     That is: up to 2 generations above the newest of a known series (``ml.p7.48xlarge``, where ``ml.p6-b200.48xlarge`` is
-    known), another chip of the newest generation (``ml.p6-b400.48xlarge``), or another size of a known family, as
-    ``ml.p5.4xlarge`` was added two years after ``ml.p5.48xlarge``; all of a size that another type in the service model has,
-    which ``ml.p5.49xlarge`` is not.
+    known), another chip of the newest generation (``ml.p6-b400.48xlarge``), or another size of a known family of the newest or
+    the last generation, as ``ml.p5.4xlarge`` was added two years after ``ml.p5.48xlarge``, which ``ml.g5.3xlarge`` is not; all
+    of a size that another type in the service model has, which ``ml.p5.49xlarge`` is not.
     """
     if is_unresolved(instance_type) or is_unlisted(instance_type) or instance_type in training_instance_types():
         return False
     parts = _TRAINING_TYPE.fullmatch(instance_type)
     if parts is None or parts[1] not in _newest_generations() or parts[4] not in instance_sizes():
         return False
-    if family(instance_type) in _families():
-        return True
     ahead = int(parts[2]) - _newest_generations()[parts[1]]
+    if family(instance_type) in _families():
+        return ahead >= -_MOST_GENERATIONS_BEHIND
     return 0 < ahead <= _MOST_GENERATIONS_AHEAD or (ahead == 0 and "-" in parts[3] and _has_chips(parts[1] + parts[2]))
 
 

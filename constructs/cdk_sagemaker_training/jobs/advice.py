@@ -8,6 +8,7 @@ from typing import Any
 
 from cdk_sagemaker_training.core.tokens import is_unresolved
 from cdk_sagemaker_training.core.unlisted import unlisted_values, unlisted_warning
+from cdk_sagemaker_training.facts.images import gpu
 from cdk_sagemaker_training.facts.instance_facts import InstanceFacts, family, instance_facts, smallest_with
 from cdk_sagemaker_training.facts.service_model import training_instance_types
 from cdk_sagemaker_training.jobs.instance_group import InstanceGroup
@@ -80,7 +81,10 @@ def efa_advice(group: InstanceGroup) -> tuple[Advice, ...]:
         return ()
     if facts.efa_interfaces is None or facts.efa_interfaces > 0:
         return ()
-    instead = smallest_with(group.instance_type, efa=True) or "ml.p4d.24xlarge"
+    device = gpu(facts.name)
+    # Not ml.p3dn.24xlarge, which AWS's current containers no longer run on.
+    same = smallest_with(group.instance_type, efa=True) if device is None or device.last_cuda is None else None
+    instead = same or "ml.p4d.24xlarge"
     return advice(
         "no-efa",
         f"{group.instance_type} has no Elastic Fabric Adapter, so its {group.instance_count} machines exchange "

@@ -29,13 +29,17 @@ def encode_hyperparameter(name: str, value: Any) -> str:
 
     Args:
         name: Name of the hyperparameter, for the message.
-        value: Text, a number, a bool, None, a list, a dict, or an ``S3Prefix``, which is sent as its URI.
+        value: Text, a number, a bool, a list, a dict, or an ``S3Prefix``, which is sent as its URI.
 
     Raises:
-        ValueError: ``value`` has no JSON form, or is a token that is not text.
+        ValueError: ``value`` is None, which a script would read as the text "null", has no JSON form, or is a token that is not
+            text.
     """
     if isinstance(value, S3Prefix):
         return value.uri
+    if value is None:
+        rule = "be left out where it has no value, since the script would read the text 'null'"
+        raise must(f"hyperparameters[{name!r}]", rule, "'none' or 0", "None")
     if is_unresolved(value) and not isinstance(value, str):
         example = "sfn.JsonPath.format('{}', sfn.JsonPath.string_at('$.steps'))"
         raise must(f"hyperparameters[{name!r}]", "be text if it is a token", example, "a token that is not text")
@@ -64,7 +68,7 @@ def _check_json(name: str, value: Any, inside: tuple[int, ...]) -> None:
         rule = "be known at synthesis, except as a whole text"
         raise must(prop, rule, "sfn.JsonPath.string_at('$.steps')", "a JSONPath inside a list or dict")
     elif value is not None and not isinstance(value, str | bool | int | float):
-        raise must(prop, "be text, a number, a bool, None, a list or a dict", "0.001", repr(value))
+        raise must(prop, "be text, a number, a bool, a list or a dict", "0.001", repr(value))
 
 
 def _is_json(text: str) -> bool:

@@ -93,7 +93,8 @@ class Torchrun(ToolkitLauncher):
 class Mpi(ToolkitLauncher):
     """mpirun over SSH, for Horovod; the image needs Open MPI and an SSH server.
 
-    Sources: mpi.py of the SageMaker training toolkit; "MPI" in Horovod's documentation.
+    AWS's containers have both, and Horovod with PyTorch up to 2.0 and TensorFlow up to 2.12. Sources: their Dockerfiles; mpi.py
+    of the SageMaker training toolkit; "MPI" in Horovod's documentation.
 
     Args:
         processes_per_host: Number of processes on each host, at most the number of accelerators, because each process of
@@ -122,8 +123,8 @@ class Mpi(ToolkitLauncher):
 class SmDdp(ToolkitLauncher):
     """SageMaker's distributed data parallel library (SMDDP), with an AllReduce for the network of P3 and P4 machines.
 
-    The image must contain the library: PyTorch up to 2.2.0, TensorFlow up to 2.11. Sources: fw_utils.py and estimator.py of the
-    SageMaker Python SDK, version 2.
+    The image must contain the library: AWS's containers with PyTorch 1.6 to 2.5 and TensorFlow 2.3 to 2.11 do, and those of SMP
+    v2. Sources: their Dockerfiles; fw_utils.py and estimator.py of the SageMaker Python SDK, version 2.
 
     Args:
         launch_by: ``"mpi"``, the library's own launcher, or ``"torchrun"``, with which the script selects the torch.distributed

@@ -6,10 +6,11 @@ or constructor its arguments (``checked``), and what remains to be checked by ha
 
 from __future__ import annotations
 
+import difflib
 import functools
 import importlib
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import cache
 from types import NoneType
@@ -72,11 +73,22 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
         try:
             arguments = signature.bind(*args, **kwargs).arguments
         except TypeError:
-            arguments = {}  # which the call below raises in Python's own words
+            arguments = {}
+            for name in kwargs:
+                if near := did_you_mean(name, signature.parameters):
+                    text = f"{function.__qualname__}() got an unexpected keyword argument {name!r}{near}"
+                    raise TypeError(text) from None
+            # The call below raises the other errors in Python's own words.
         check_props_of(function, arguments)
         return function(*args, **kwargs)
 
     return call
+
+
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """Return the end of a message about a name that does not exist; empty for one that does, or is like none."""
+    near = [] if name in names else difflib.get_close_matches(name, list(names), n=1)
+    return f", did you mean {near[0]!r}?" if near else ""
 
 
 def check_props_of(annotated: Any, given: Mapping[str, Any]) -> None:

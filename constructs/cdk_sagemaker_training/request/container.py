@@ -21,6 +21,7 @@ from cdk_sagemaker_training.jobs.advice import Advice, advice
 from cdk_sagemaker_training.jobs.hyperparameters import hyperparameters
 from cdk_sagemaker_training.props.prop import IN_INPUT, VALUES_IN_INPUT, Known, Member, Prop
 from cdk_sagemaker_training.request.context import JobContext, RequestContext, optional
+from cdk_sagemaker_training.request.image_contents import check_contents, contents_advice, idle_gpus_advice
 from cdk_sagemaker_training.request.machine import instance_types
 from cdk_sagemaker_training.resources.image_advice import image_advice
 
@@ -155,6 +156,7 @@ def _check_image(image: TrainingImage, context: JobContext) -> None:
             f"{images[0]!r} of {list(images)}, or with image.base = unlisted('REPOSITORY:TAG')",
         )
     _check_platform(image, context)
+    check_contents(image, context.job_request)
     image.check_files(context.job_request.files)
     if context.job_request.environment.get("PJRT_DEVICE") == "CUDA":
         image.check_xla_has_cuda()
@@ -174,6 +176,8 @@ def _check_platform(image: TrainingImage, context: JobContext) -> None:
 def _image_advice(image: TrainingImage, context: JobContext) -> Iterator[Advice]:
     entrypoint = context.props.get("container_entrypoint") is not None
     yield from image_advice(image.base, instance_types(context.job_request), entrypoint)
+    yield from contents_advice(image, context.job_request)
+    yield from idle_gpus_advice(image, context.job_request, entrypoint)
 
 
 def _check_code(code: TrainingCode, context: JobContext) -> None:

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from cdk_sagemaker_training.props.prop import Member, Prop, is_required
-from cdk_sagemaker_training.props.prop_types import annotations_of, check_props_of, table_of
+from cdk_sagemaker_training.props.prop import Member, Prop, declared, is_required
+from cdk_sagemaker_training.props.prop_types import annotations_of, check_props_of, did_you_mean, table_of
+from cdk_sagemaker_training.props.stand_ins import kind_of
 from cdk_sagemaker_training.request.access import AccessProps, MonitoringProps
 from cdk_sagemaker_training.request.container import ContainerProps
 from cdk_sagemaker_training.request.data import DataProps
@@ -61,8 +62,10 @@ def check_props(construct: str, props: Mapping[str, Any]) -> None:
     hints = annotations_of(TrainingProps)
     for name in props:
         if name not in hints:
-            raise TypeError(f"{construct} got an unexpected keyword argument {name!r}")
+            raise TypeError(f"{construct} got an unexpected keyword argument {name!r}{did_you_mean(name, hints)}")
     for name, hint in hints.items():
         if is_required(hint) and name not in props:
-            raise TypeError(f"{construct} missing required keyword argument {name!r}")
+            known = kind_of(declared(hint)[0])
+            example = "" if known is None else f", like {name}={known.example}"
+            raise TypeError(f"{construct} missing required keyword argument {name!r}{example}")
     check_props_of(TrainingProps, props)

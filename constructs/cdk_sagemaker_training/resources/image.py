@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any
 
 from aws_cdk import Annotations, IgnoreMode, RemovalPolicy, Stack
@@ -32,6 +33,7 @@ from cdk_sagemaker_training.facts.containers import (
     repository_in,
     training_compiler_container,
 )
+from cdk_sagemaker_training.facts.images import Contents, check_provides, check_tag, contents_of
 from cdk_sagemaker_training.props.prop import GRANTED, IN_INPUT, Known, Prop
 from cdk_sagemaker_training.props.prop_types import checked
 
@@ -51,6 +53,7 @@ _WAYS = ("from_asset", "from_codebuild", "from_dlc", "from_ecr_repository", "fro
 _EXAMPLE = "TrainingImage.from_asset(self, 'Image', 'training_code', file='heterogeneous/Dockerfile')"
 _BUILT = Known("synth", "since the image is built, or chosen, from it")
 _BASE = Prop(known=_BUILT, example="'pytorch-training:2.6.0-gpu-py312'")
+_PROVIDES = Prop(known=_BUILT, rule=check_provides, example="{'pytorch': '2.6', 'cuda': '12.6', 'horovod': ''}")
 
 
 class TrainingImage(Construct):
@@ -61,6 +64,7 @@ class TrainingImage(Construct):
         repository: The image's repository; None for a registry other than ECR, or if it is unknown at synthesis.
         base: `repository:tag` of the image that it is built from, or of itself if it is one of AWS's; None if unknown.
         platform: The platform that it is built for, like ``"linux/amd64"``; None for an existing image.
+        provides: What it has by ``provides=``, versions by name.
         asset: CDK's asset of ``from_asset``; None otherwise.
         build: deploy-time-build's construct of ``from_codebuild``; None otherwise.
     """
@@ -69,6 +73,7 @@ class TrainingImage(Construct):
     build: ContainerImageBuild | None = None
     base: str | None
     platform: str | None = None
+    provides: Mapping[str, str] = MappingProxyType({})
     repository: ecr.IRepository | None
     image_uri: str
     _repositories: Repositories | None = None  # set if the image may be in one of several
@@ -98,6 +103,7 @@ class TrainingImage(Construct):
         build_args: Annotated[Mapping[str, str] | None, Prop(known=_BUILT, example="{'VERSION': '2'}")] = None,
         platform: ecr_assets.Platform | None = None,
         cache: bool = True,
+        provides: Annotated[Mapping[str, str] | None, _PROVIDES] = None,
     ) -> TrainingImage:
         """Build the image of a directory with Docker, on the machine that deploys.
 
@@ -115,14 +121,17 @@ class TrainingImage(Construct):
             build_args: Values of the Dockerfile's ARGs. They can be read from the image, so they must not be secrets.
             platform: Platform of the image; by default linux/amd64, the platform of SageMaker's training instances.
             cache: Whether layers of earlier builds are reused.
+            provides: What the image has beside its base, versions by name, or empty text where they do not matter: ``pytorch``,
+                ``tensorflow``, ``cuda``, ``horovod``, ``open-mpi``, ``smddp``, ``smp-v1``, ``smp-v2``, ``neuron``. What runs
+                in it is checked against both. Default: what its FROM has; where nothing is known nothing is checked.
 
         Raises:
-            ValueError: The directory lacks the Dockerfile or a file that it copies, or a FROM names an unknown repository of
-                AWS's containers.
+            ValueError: The directory lacks the Dockerfile or a file that it copies, or a FROM names an unknown repository or tag
+                of AWS's containers.
         """
         from aws_cdk import aws_ecr_assets as ecr_assets
 
-        image = _Image(scope, id)
+        image = _Image(scope, id, provides)
         source, _ = image._read(directory, file, build_args or {}, platform)
         image.asset = ecr_assets.DockerImageAsset(
             image,
@@ -151,6 +160,7 @@ class TrainingImage(Construct):
         encryption_key: kms.IKey | None = None,
         max_images: Annotated[int | None, Prop(known=_BUILT, example="10")] = None,
         vpc: ec2.IVpc | None = None,
+        provides: Annotated[Mapping[str, str] | None, _PROVIDES] = None,
     ) -> TrainingImage:
         """Build the image of a directory in AWS, with CodeBuild, from the uploaded source.
 
@@ -172,6 +182,7 @@ class TrainingImage(Construct):
             max_images: Number of images that the new repository keeps, from 1 to 1000; 10 by default.
             vpc: The VPC in whose private subnets CodeBuild's project and the function that starts it run; both must reach AWS's
                 services, and the build the registries. Default: outside a VPC.
+            provides: As of ``from_asset``.
 
         Raises:
             ValueError: As of ``from_asset``; the package deploy-time-build is missing, or a prop of a new repository is set
@@ -187,7 +198,7 @@ class TrainingImage(Construct):
                     f"{name} must be left out with an existing repository, like {name}=None, got it with "
                     f"repository={repository.node.path!r}"
                 )
-        image = _Image(scope, id)
+        image = _Image(scope, id, provides)
         source, parents = image._read(directory, file, build_args or {}, platform)
         image.repository = repository or image_repository(
             image,
@@ -223,10 +234,11 @@ class TrainingImage(Construct):
                 table of AWS's SDK, which includes GovCloud, China and the isolated partitions.
 
         Raises:
-            ValueError: AWS has no such repository, or the account of the stack's region is unknown.
+            ValueError: AWS has no such repository or tag, or the account of the stack's region is unknown.
         """
         if account_id is None or is_aws_account(account_id):
             check_repository("repository", repository, repository)
+            check_tag("tag", tag, unlisted_if(f"{repository}:{tag}", repository))
         stack = Stack.of(scope)
         image = _Image(scope, id)
         account = account_id or account_in(stack)
@@ -289,6 +301,7 @@ class TrainingImage(Construct):
         tag: Annotated[str, Prop(known=IN_INPUT, example="'2.6.0-gpu-py312'")],
         *,
         base: Annotated[str | None, _BASE] = None,
+        provides: Annotated[Mapping[str, str] | None, _PROVIDES] = None,
     ) -> TrainingImage:
         """Use an image in an ECR repository.
 
@@ -299,8 +312,9 @@ class TrainingImage(Construct):
             tag: Tag of the image, or its digest like ``"sha256:..."``.
             base: `repository:tag` of the image that it was built from, like ``"pytorch-trcomp-training:1.13.1-gpu-py39"``, for
                 jobs that need a certain one; None if unknown.
+            provides: As of ``from_asset``.
         """
-        image = _Image(scope, id)
+        image = _Image(scope, id, provides)
         image._use(repository, tag, base)
         return image
 
@@ -318,6 +332,7 @@ class TrainingImage(Construct):
         ],
         *,
         base: Annotated[str | None, _BASE] = None,
+        provides: Annotated[Mapping[str, str] | None, _PROVIDES] = None,
     ) -> TrainingImage:
         """Use an image by its URI, of any account and region.
 
@@ -330,9 +345,10 @@ class TrainingImage(Construct):
             id: The construct id.
             image_uri: The URI, like ``"123456789012.dkr.ecr.us-east-1.amazonaws.com/jobs:1"``; may contain tokens or be one.
             base: `repository:tag` of the image that it was built from; None if unknown.
+            provides: As of ``from_asset``.
 
         Raises:
-            ValueError: ``image_uri`` has no registry, or names an unknown repository of AWS's containers.
+            ValueError: ``image_uri`` has no registry, or names an unknown repository or tag of AWS's containers.
         """
         if not is_image_uri(image_uri):
             raise ValueError(
@@ -347,7 +363,8 @@ class TrainingImage(Construct):
         container = aws_container(image_uri)
         if container is not None:
             check_repository("image_uri", image_uri, repository_in(container))
-        image = _Image(scope, id)
+            check_tag("image_uri", image_uri, container)
+        image = _Image(scope, id, provides)
         own = None if container is None else unlisted_if(container, image_uri)
         image.base, image.image_uri, image.repository = base or own, image_uri, None
         found = repositories_of(Stack.of(scope), image_uri)
@@ -364,6 +381,10 @@ class TrainingImage(Construct):
     def _from_container(scope: Construct, id: str, container: Container) -> TrainingImage:
         account = account_of(container, Stack.of(scope).region)
         return TrainingImage.from_dlc(scope, id, container.repository, container.tag, account_id=account)
+
+    def contents(self) -> Contents | None:
+        """What is in the image, by ``provides`` and by its base; None if nothing is known."""
+        return contents_of(self.base, self.provides)
 
     def check_files(self, files: Sequence[str]) -> None:
         """Check that an image which is built copies files of ``training_code_path()``; others are not known.
@@ -417,8 +438,9 @@ class TrainingImage(Construct):
 class _Image(TrainingImage):
     """An image, as the static methods make it."""
 
-    def __init__(self, scope: Construct, id: str) -> None:
+    def __init__(self, scope: Construct, id: str, provides: Mapping[str, str] | None = None) -> None:
         Construct.__init__(self, scope, id)
+        self.provides = MappingProxyType(dict(provides or {}))
 
     def _read(
         self, directory: str, file: str, build_args: Mapping[str, str], platform: ecr_assets.Platform | None
@@ -437,6 +459,7 @@ class _Image(TrainingImage):
         for parent in parents:
             if container := aws_container(parent):
                 check_repository(f"each FROM of file {file!r}", file, repository_in(container))
+                check_tag(f"each FROM of file {file!r}", file, container)
         platform = platform or ecr_assets.Platform.LINUX_AMD64
         self.platform = platform.platform
         source: dict[str, Any] = {

@@ -77,7 +77,7 @@ def _toolkit_advice(base: str) -> Iterator[Advice]:
     platform.
     """
     inference = "-inference" in repository_in(base)
-    if inference or re.search(r"-(ec2|inference)$", base):
+    if inference or re.search(r"-(ec2|inference)$|^pytorch:.*-amzn2023$", base):
         yield from advice(
             "image-without-toolkit",
             f"image {base!r} is {'for inference' if inference else 'for EC2'} and has no program `train`, which SageMaker runs: "

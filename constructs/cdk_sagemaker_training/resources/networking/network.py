@@ -10,6 +10,7 @@ from aws_cdk import Stack
 from aws_cdk import aws_ec2 as ec2
 from constructs import Construct
 
+from cdk_sagemaker_training.core.errors import must
 from cdk_sagemaker_training.core.nag import Reasons, acknowledge, compliance_reasons
 from cdk_sagemaker_training.props.prop import Known, Prop
 from cdk_sagemaker_training.props.prop_types import checked
@@ -103,6 +104,11 @@ class TrainingNetwork(Construct):
             self, max_azs=max_azs, zones=availability_zones, cidr=cidr, flow_logs=flow_logs is not False
         )
         self.subnets: ec2.SelectedSubnets = self.vpc.select_subnets(**_selection(vpc, vpc_subnets, availability_zones))
+        if any(subnet_id.startswith("#{") for subnet_id in self.subnets.subnet_ids):
+            example = "ec2.Vpc.from_vpc_attributes(..., private_subnet_ids=[Fn.select(0, parameter.value_as_list)])"
+            raise must(
+                "vpc", "have subnets whose number is known at synth", example, "a list of subnets that is a token"
+            )
         if self.subnets.is_pending_lookup and not self.subnets.subnets:
             # CDK's placeholder of a VPC has public and private subnets in two zones, none of which may match the selection.
             self.subnets = self.vpc.select_subnets()
