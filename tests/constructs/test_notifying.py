@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import cache
 from typing import Any
 
@@ -11,7 +12,7 @@ from aws_cdk import aws_sns as sns
 from rendered import lint
 from stacks import RenderedWorkflow, UserStack, message_of
 
-from cdk_sagemaker_training import DataParallelJob, InstanceGroup, default_retries
+from cdk_sagemaker_training import Budget, DataParallelJob, InstanceGroup, default_retries
 
 BUS = "arn:aws:events:us-east-1:123456789012:event-bus/default"
 
@@ -117,3 +118,9 @@ def test_the_machines_pass_the_check_of_amazon_states_language() -> None:
 def test_what_is_no_list_of_topics_is_refused(notify: Any) -> None:
     said = message_of(lambda: UserStack().workflow(notify=notify))
     assert said.startswith(("notify must be a list", "notify[0] must be a topic, like sns.Topic("))
+
+
+def test_a_workflow_that_notifies_nobody_puts_no_events() -> None:
+    plain = RenderedWorkflow(retries=default_retries(), budget=Budget(hours=48))
+    assert "events:putEvents" not in json.dumps(plain.definition)
+    assert "events:PutEvents" not in json.dumps(plain.statements("TrainingStateMachineRole"))
