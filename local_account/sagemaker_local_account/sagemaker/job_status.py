@@ -83,16 +83,17 @@ class JobStatus:
                 **self._results,
             }
 
-    def change(self, secondary: str, message: str, *, status: str | None = None) -> None:
+    def change(self, secondary: str, message: str, *, status: str | None = None, at: datetime | None = None) -> None:
         """Enters a secondary status, or changes the message of the current one.
 
         Args:
             secondary: SecondaryStatus.
             message: StatusMessage.
             status: TrainingJobStatus; None keeps the current one. A job in Stopping only changes with it.
+            at: When; None for now.
         """
         with self._lock:
-            now = _now()
+            now = at or _now()
             if self.current == "Stopping" and status is None:
                 return
             if self.current == "Stopping" and status == COMPLETED.status:
@@ -158,7 +159,7 @@ class JobStatus:
             if end.reason:
                 self._results["FailureReason"] = end.reason[:_LONGEST_REASON]
             self._times["TrainingEndTime"] = now
-        self.change(end.secondary, end.message, status=end.status)
+        self.change(end.secondary, end.message, status=end.status, at=now)
 
 
 def _now() -> datetime:
