@@ -31,7 +31,14 @@ from typing_extensions import override
 from sagemaker_local_account.core.patches import patch
 from sagemaker_local_account.iam.authorizer import AccessDenied, Authorizer
 from sagemaker_local_account.iam.policies import Call
-from sagemaker_local_account.stepfunctions import asl_patches, distributed_map, redrive, responses, sagemaker_tasks
+from sagemaker_local_account.stepfunctions import (
+    asl_patches,
+    distributed_map,
+    jsonata,
+    redrive,
+    responses,
+    sagemaker_tasks,
+)
 from sagemaker_local_account.stepfunctions.execution import AccountExecution
 
 _log = logging.getLogger(__name__)
@@ -66,6 +73,7 @@ def install(client_of_role: Callable[[str, str, str, str], Any], authorizer: Aut
     # moto's has no error code: clients show "An error occurred ()".
     patch(InvalidDefinition, "TYPE", "InvalidDefinition")
     asl_patches.install()
+    jsonata.install()
     distributed_map.install(authorizer)
     redrive.install()
     sagemaker_tasks.install()
@@ -113,6 +121,7 @@ def stop_all() -> None:
         execution.request_stop(error=None, cause="the local account was closed")
     for execution in running:
         execution.ended.wait(CLOSE_SECONDS)
+    jsonata.close()
 
 
 class AccessDeniedException(AWSError):
