@@ -34,6 +34,7 @@ from sagemaker_local_account.iam.policies import Call
 from sagemaker_local_account.stepfunctions import (
     asl_patches,
     distributed_map,
+    errors,
     jsonata,
     redrive,
     responses,
@@ -74,6 +75,7 @@ def install(client_of_role: Callable[[str, str, str, str], Any], authorizer: Aut
     patch(InvalidDefinition, "TYPE", "InvalidDefinition")
     asl_patches.install()
     jsonata.install()
+    errors.install()
     distributed_map.install(authorizer)
     redrive.install()
     sagemaker_tasks.install()
