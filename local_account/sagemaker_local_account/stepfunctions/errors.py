@@ -62,7 +62,7 @@ def _evaluate_choice(self: StateChoice, env: Environment) -> None:
 def sdk_name(service_id: str) -> str:
     """The name of a service at the beginning of the errors of `aws-sdk` tasks: that of its client in the SDK for Java 2.
 
-    The SDK joins the words of the service's id with one capital each: "DynamoDB" is DynamoDb, "S3" S3, "SFN" Sfn, "Secrets Manager"
+    The SDK joins the words of the service's id with one capital each: "DynamoDB" is DynamoDb, "SFN" Sfn, "Secrets Manager"
     SecretsManager (LocalStack's recordings of `services/test_aws_sdk_task_service.py`).
     """
     return "".join(word.capitalize() for word in _WORDS.findall(service_id))
