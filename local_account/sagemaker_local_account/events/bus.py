@@ -46,9 +46,11 @@ def with_times_in_milliseconds(value: Any) -> Any:
 
 
 def execution_changed(execution: Any) -> None:
-    """Puts the event "Step Functions Execution Status Change", and the metrics of AWS/States."""
+    """Puts the event "Step Functions Execution Status Change" of a standard execution, and the metrics of AWS/States."""
     described = execution.described()
     _count(described)
+    if ":express:" in described["executionArn"]:
+        return
     output = described.get("output")
     detail = {
         "executionArn": described["executionArn"],

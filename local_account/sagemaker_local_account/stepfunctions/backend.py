@@ -19,9 +19,15 @@ from typing import Any
 
 from moto.core.exceptions import AWSError
 from moto.stepfunctions import models as stepfunctions_models
-from moto.stepfunctions.exceptions import ExecutionDoesNotExist, InvalidExecutionInput
+from moto.stepfunctions.exceptions import ExecutionDoesNotExist, InvalidArn, InvalidExecutionInput
 from moto.stepfunctions.models import StateMachine
-from moto.stepfunctions.parser.api import ExecutionStatus, InvalidDefinition
+from moto.stepfunctions.parser import api as parser_api
+from moto.stepfunctions.parser.api import (
+    ExecutionStatus,
+    InvalidLoggingConfiguration,
+    StateMachineAlreadyExists,
+    StateMachineTypeNotSupported,
+)
 from moto.stepfunctions.parser.asl.component.state.exec.state_task.credentials import StateCredentials
 from moto.stepfunctions.parser.asl.component.state.exec.state_task.state_task import StateTask
 from moto.stepfunctions.parser.asl.eval.environment import Environment
@@ -31,7 +37,16 @@ from typing_extensions import override
 from sagemaker_local_account.core.patches import patch
 from sagemaker_local_account.iam.authorizer import AccessDenied, Authorizer
 from sagemaker_local_account.iam.policies import Call
-from sagemaker_local_account.stepfunctions import asl_patches, distributed_map, redrive, responses, sagemaker_tasks
+from sagemaker_local_account.stepfunctions import (
+    asl_patches,
+    definitions,
+    distributed_map,
+    errors,
+    jsonata,
+    redrive,
+    responses,
+    sagemaker_tasks,
+)
 from sagemaker_local_account.stepfunctions.execution import AccountExecution
 
 _log = logging.getLogger(__name__)
@@ -46,6 +61,9 @@ MANAGED_RULES = {
 
 # How long StopExecution waits for the execution's end before it answers.
 STOP_SECONDS = 5.0
+
+# The longest run of an express state machine ("Quotas").
+EXPRESS_SECONDS = 300.0
 
 # How long the end of the account waits for the end of each execution.
 CLOSE_SECONDS = 2.0
@@ -63,9 +81,13 @@ def install(client_of_role: Callable[[str, str, str, str], Any], authorizer: Aut
     patch(stepfunctions_models, "stepfunctions_backends", stepfunctions_parser_backends)
     patch(stepfunctions_parser_backends, "backend", Backend)
     _replace_client_of_states(client_of_role)
-    # moto's has no error code: clients show "An error occurred ()".
-    patch(InvalidDefinition, "TYPE", "InvalidDefinition")
+    # moto's errors of the interpreter have no error code: clients show "An error occurred ()".
+    for error in AWSError.__subclasses__():
+        if error.__module__ == parser_api.__name__:
+            patch(error, "TYPE", error.__name__)
     asl_patches.install()
+    jsonata.install()
+    errors.install()
     distributed_map.install(authorizer)
     redrive.install()
     sagemaker_tasks.install()
@@ -113,6 +135,7 @@ def stop_all() -> None:
         execution.request_stop(error=None, cause="the local account was closed")
     for execution in running:
         execution.ended.wait(CLOSE_SECONDS)
+    jsonata.close()
 
 
 class AccessDeniedException(AWSError):
@@ -120,6 +143,19 @@ class AccessDeniedException(AWSError):
 
     TYPE = "AccessDeniedException"
     STATUS = 400
+
+
+def _logging(configuration: dict[str, Any] | None) -> dict[str, Any]:
+    """A LoggingConfiguration with its defaults.
+
+    Raises:
+        InvalidLoggingConfiguration: it has a level and not one destination (`test_sfn_api_logs.py`).
+    """
+    given = {"level": "OFF", "includeExecutionData": False, **(configuration or {})}
+    destinations = given.get("destinations") or []
+    if len(destinations) > 1 or (given["level"] != "OFF" and not destinations):
+        raise InvalidLoggingConfiguration("Invalid Logging Configuration: Must specify exactly one Log Destination.")
+    return given
 
 
 class Backend(StepFunctionsParserBackend):
@@ -139,10 +175,49 @@ class Backend(StepFunctionsParserBackend):
         self.deleted_machines: list[StateMachine] = []
 
     @override
-    def create_state_machine(self, name: str, definition: str, roleArn: str, *args: Any, **kwargs: Any) -> StateMachine:
+    def create_state_machine(
+        self,
+        name: str,
+        definition: str,
+        roleArn: str,
+        tags: Any = None,
+        publish: bool | None = None,
+        loggingConfiguration: dict[str, Any] | None = None,
+        tracingConfiguration: dict[str, Any] | None = None,
+        encryptionConfiguration: dict[str, Any] | None = None,
+        version_description: str | None = None,
+        sm_type: str | None = None,
+    ) -> StateMachine:
+        """Creates a state machine; the same call again returns it, and another with its name is an error.
+
+        "CreateStateMachine's idempotency check is based on the state machine name, definition, type, LoggingConfiguration,
+        TracingConfiguration, and EncryptionConfiguration" (API reference). In moto the second definition is lost.
+        """
         arn = f"arn:{self.partition}:states:{self.region_name}:{self.account_id}:stateMachine:{name}"
+        logging_configuration = _logging(loggingConfiguration)
+        definitions.check(definition, sm_type or "STANDARD")
         self._check_role(arn, definition, roleArn)
-        machine: StateMachine = super().create_state_machine(name, definition, roleArn, *args, **kwargs)
+        existing = next((machine for machine in self.state_machines if machine.arn == arn), None)
+        if existing is not None and (
+            definition != existing.definition
+            or (sm_type or "STANDARD") != existing.type
+            or logging_configuration != existing.loggingConfiguration
+            or (tracingConfiguration or {"enabled": False}) != existing.tracingConfiguration
+        ):
+            raise StateMachineAlreadyExists(f"State Machine Already Exists: '{arn}'")
+        machine: StateMachine = super().create_state_machine(
+            name,
+            definition,
+            roleArn,
+            tags,
+            publish,
+            logging_configuration,
+            tracingConfiguration,
+            encryptionConfiguration,
+            version_description,
+            sm_type,
+        )
+        machine.sm_type = machine.type
         return machine
 
     @override
@@ -150,9 +225,23 @@ class Backend(StepFunctionsParserBackend):
         self, arn: str, definition: str | None = None, role_arn: str | None = None, **kwargs: Any
     ) -> StateMachine:
         existing = self.describe_state_machine(arn)
+        if definition is not None:
+            definitions.check(definition, existing.type)
+        if kwargs.get("logging_configuration"):
+            kwargs["logging_configuration"] = _logging(kwargs["logging_configuration"])
         self._check_role(arn, definition or existing.definition, role_arn or existing.roleArn)
+        before = (existing.definition, existing.roleArn)
         machine: StateMachine = super().update_state_machine(arn, definition=definition, role_arn=role_arn, **kwargs)
+        if before != (machine.definition, machine.roleArn):
+            # test_sfn_api.py::test_create_update_state_machine_same_parameters: the same values are the same revision.
+            machine.revision_id = str(uuid.uuid4())
         return machine
+
+    @override
+    def _validate_arn(self, arn: str, regex: Any, invalid_msg: str) -> None:
+        if not arn.startswith("arn:"):
+            raise InvalidArn(f"Invalid Arn: 'Invalid ARN prefix: {arn}'")
+        super()._validate_arn(arn, regex, invalid_msg)
 
     def _check_role(self, machine_arn: str, definition: str, role_arn: str) -> None:
         """Checks the trust policy, and that the role can create the managed rules of `.sync` tasks."""
@@ -194,18 +283,21 @@ class Backend(StepFunctionsParserBackend):
             json.loads(execution_input)
         except ValueError as error:
             raise InvalidExecutionInput(f"Invalid State Machine Execution Input: '{error}'") from None
-        if name is not None:
+        if name is not None and machine.type != "EXPRESS":
             existing = machine._handle_name_input_idempotency(name, execution_input)
             if isinstance(existing, AccountExecution):
                 return existing
         name = name or str(uuid.uuid4())
+        arn = f"arn:{self.partition}:states:{self.region_name}:{self.account_id}:execution:{machine.name}:{name}"
+        if machine.type == "EXPRESS":
+            arn = arn.replace(":execution:", ":express:") + f":{uuid.uuid4()}"
         # The execution keeps the definition it started with, without a copy of the executions and the backend.
         snapshot = copy.deepcopy(machine, {id(machine.executions): [], id(machine.backend): machine.backend})
         execution = AccountExecution(
             name=name,
             sm_type=snapshot.sm_type,
             role_arn=snapshot.roleArn,
-            exec_arn=f"arn:{self.partition}:states:{self.region_name}:{self.account_id}:execution:{machine.name}:{name}",
+            exec_arn=arn,
             account_id=self.account_id,
             region_name=self.region_name,
             state_machine=snapshot,
@@ -217,6 +309,14 @@ class Backend(StepFunctionsParserBackend):
         )
         machine.executions.append(execution)
         execution.start()
+        return execution
+
+    def start_sync_execution(self, arn: str, name: str | None, execution_input: str | None) -> AccountExecution:
+        """Runs an express state machine to its end; raises StateMachineTypeNotSupported for others."""
+        if self.describe_state_machine(arn).type != "EXPRESS":
+            raise StateMachineTypeNotSupported("This operation is not supported by this type of state machine")
+        execution = self.start_execution(arn, name, execution_input)
+        execution.ended.wait(EXPRESS_SECONDS)
         return execution
 
     @override
@@ -242,6 +342,8 @@ class Backend(StepFunctionsParserBackend):
 
     @override
     def describe_execution(self, execution_arn: str) -> AccountExecution:
+        if ":express:" in execution_arn:
+            raise InvalidArn("Invalid Arn: 'Resource type not valid in this context: express'")
         self._validate_execution_arn(execution_arn)
         for machine in [*self.state_machines, *self.deleted_machines]:
             for execution in machine.executions:

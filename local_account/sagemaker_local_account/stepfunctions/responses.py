@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import datetime
+from typing import Any
 
 from moto.core.responses import ActionResult, EmptyResult
+from moto.stepfunctions.exceptions import InvalidToken
+from moto.stepfunctions.parser.api import StateMachineTypeNotSupported
+from moto.stepfunctions.parser.asl.static_analyser.variable_references_static_analyser import (
+    VariableReferencesStaticAnalyser,
+)
 from moto.stepfunctions.responses import StepFunctionResponse
 
 from sagemaker_local_account.core.patches import add, patch
+from sagemaker_local_account.stepfunctions import definitions
+
+# The events of a page of GetExecutionHistory, where the request says none.
+_PAGE = 100
+_DATA = ("input", "output")
 
 
 def install() -> None:
@@ -16,7 +27,13 @@ def install() -> None:
     patch(StepFunctionResponse, "describe_execution", _describe_execution, "self")
     patch(StepFunctionResponse, "list_executions", _list_executions, "self")
     patch(StepFunctionResponse, "send_task_failure", _send_task_failure, "self")
+    patch(StepFunctionResponse, "get_execution_history", _get_execution_history, "self")
+    patch(StepFunctionResponse, "_describe_state_machine", _describe_state_machine, "self, state_machine_arn")
+    patch(StepFunctionResponse, "describe_state_machine_for_execution", _describe_for_execution, "self")
+    patch(StepFunctionResponse, "update_state_machine", _with_revision, "self")
     add(StepFunctionResponse, "redrive_execution", _redrive_execution)
+    add(StepFunctionResponse, "start_sync_execution", _start_sync_execution)
+    add(StepFunctionResponse, "validate_state_machine_definition", _validate_state_machine_definition)
 
 
 def _stop_execution(self: StepFunctionResponse) -> ActionResult:
@@ -44,7 +61,98 @@ def _describe_execution(self: StepFunctionResponse) -> ActionResult:
     return ActionResult(self.stepfunction_backend.describe_execution(self._get_param("executionArn")).described())
 
 
+def _get_execution_history(self: StepFunctionResponse) -> ActionResult:
+    """Pages of a history, also from its end; moto returns all events in their order, whatever the request says."""
+    history = self.stepfunction_backend.get_execution_history(self._get_param("executionArn"))
+    events = history["events"]
+    if self._get_param("reverseOrder"):
+        events = events[::-1]
+    if self._get_param("includeExecutionData") is False:
+        events = [_without_data(event) for event in events]
+    token = self._get_param("nextToken")
+    if token is not None and not (token.isdecimal() and int(token) <= len(events)):
+        raise InvalidToken("'Invalid token'")
+    start = int(token or 0)
+    end = start + (self._get_int_param("maxResults") or _PAGE)
+    return ActionResult({"events": events[start:end], "nextToken": str(end) if end < len(events) else None})
+
+
+def _without_data(event: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: {key: it for key, it in value.items() if key not in _DATA} if isinstance(value, dict) else value
+        for name, value in event.items()
+    }
+
+
+def _describe_state_machine(self: StepFunctionResponse, state_machine_arn: str) -> ActionResult:
+    machine = self.stepfunction_backend.describe_state_machine(state_machine_arn)
+    return ActionResult(
+        {"status": "ACTIVE", "type": machine.type, "creationDate": machine.creation_date, **_machine(machine)}
+    )
+
+
+def _machine(machine: Any) -> dict[str, Any]:
+    described = {
+        "stateMachineArn": machine.arn,
+        "definition": machine.definition,
+        "name": machine.name,
+        "roleArn": machine.roleArn,
+        "encryptionConfiguration": machine.encryptionConfiguration,
+        "tracingConfiguration": machine.tracingConfiguration,
+        "loggingConfiguration": machine.loggingConfiguration,
+        "description": machine.description,
+        "revisionId": getattr(machine, "revision_id", None),
+        "variableReferences": VariableReferencesStaticAnalyser.process_and_get(machine.definition),
+    }
+    return {name: value for name, value in described.items() if value}
+
+
+def _describe_for_execution(self: StepFunctionResponse) -> ActionResult:
+    """The definition with which an execution started; moto's is that of today, with other members."""
+    machine = self.stepfunction_backend.describe_execution(self._get_param("executionArn")).state_machine
+    return ActionResult({**_machine(machine), "updateDate": machine.update_date})
+
+
+def _with_revision(self: StepFunctionResponse) -> ActionResult:
+    result = _moto_update_state_machine(self)
+    machine = self.stepfunction_backend.describe_state_machine(self._get_param("stateMachineArn"))
+    return ActionResult({**result.result, "revisionId": getattr(machine, "revision_id", None)})
+
+
+_moto_update_state_machine = StepFunctionResponse.update_state_machine
+
+
+def _start_sync_execution(self: StepFunctionResponse) -> ActionResult:
+    execution = self.stepfunction_backend.start_sync_execution(
+        self._get_param("stateMachineArn"), self._get_param("name"), self._get_param("input")
+    )
+    described = execution.described()
+    members = (
+        "executionArn", "stateMachineArn", "name", "startDate", "stopDate", "status", "input", "inputDetails", "output",
+        "outputDetails", "error", "cause",
+    )  # fmt: skip
+    # The billed memory is that of the smallest chunk (`test_sfn_api_express.py::test_start_sync_execution`).
+    took = (execution.stop_date or execution.start_date) - execution.start_date
+    billed = max(1, -(-int(took.total_seconds() * 1000) // 100)) * 100
+    return ActionResult(
+        {
+            **{name: described[name] for name in members if name in described},
+            "billingDetails": {"billedDurationInMilliseconds": billed, "billedMemoryUsedInMB": 64},
+        }
+    )
+
+
+def _validate_state_machine_definition(self: StepFunctionResponse) -> ActionResult:
+    most = self._get_int_param("maxResults") or 100
+    found = definitions.diagnostics(self._get_param("definition"), self._get_param("type") or "STANDARD")
+    return ActionResult(
+        {"result": "FAIL" if found else "OK", "diagnostics": found[:most], "truncated": len(found) > most}
+    )
+
+
 def _list_executions(self: StepFunctionResponse) -> ActionResult:
+    if self.stepfunction_backend.describe_state_machine(self._get_param("stateMachineArn")).type == "EXPRESS":
+        raise StateMachineTypeNotSupported("This operation is not supported by this type of state machine")
     executions, next_token = self.stepfunction_backend.list_executions(
         self._get_param("stateMachineArn"),
         status_filter=self._get_param("statusFilter"),

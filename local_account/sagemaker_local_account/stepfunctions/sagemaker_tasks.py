@@ -43,6 +43,7 @@ from sagemaker_local_account.core.patches import patch
 from sagemaker_local_account.core.service_models import service_model
 from sagemaker_local_account.events.bus import with_times_in_milliseconds
 from sagemaker_local_account.stepfunctions.asl_patches import parent_of
+from sagemaker_local_account.stepfunctions.errors import sdk_name
 from sagemaker_local_account.stepfunctions.task_fields import KNOWN_FIELDS, unknown_field, unknown_field_of_shape
 
 _log = logging.getLogger(__name__)
@@ -52,15 +53,6 @@ FINAL = ("Completed", "Failed", "Stopped")
 
 # Step Functions tags the jobs of `.sync` tasks, for which its role needs sagemaker:AddTags.
 STARTED_BY_STEP_FUNCTIONS = {"Key": "MANAGED_BY_AWS", "Value": "STARTED_BY_STEP_FUNCTIONS"}
-
-# How the errors of services begin ("Learning to use AWS service SDK integrations": the service's name in Pascal case).
-_SDK_NAMES = {
-    "batch": "Batch",
-    "sagemaker": "SageMaker",
-    "cloudwatch": "CloudWatch",
-    "cloudwatchlogs": "CloudWatchLogs",
-    "sns": "Sns",
-}
 
 
 def install() -> None:
@@ -231,12 +223,8 @@ class AwsSdkTask(StateTaskServiceAwsSdk):
         "cloudwatchlogs": "logs",
     }
 
-    @staticmethod
-    def _normalise_service_error_name(service_name: str) -> str:
-        if service_name.lower() in _SDK_NAMES:
-            return _SDK_NAMES[service_name.lower()]
-        name: str = StateTaskServiceAwsSdk._normalise_service_error_name(service_name)
-        return name
+    def _normalise_service_error_name(self, service_name: str) -> str:
+        return sdk_name(service_model(self._get_boto_service_name(service_name.lower())).service_id)
 
     def _eval_parameters(self, env: Environment) -> dict[str, Any]:
         parameters: dict[str, Any] = super()._eval_parameters(env)

@@ -1,0 +1,115 @@
+"""What ValidateStateMachineDefinition says of a definition, and CreateStateMachine refuses.
+
+The texts are AWS's as LocalStack recorded them (`test_sfn_api_validation.py`, `test_sfn_api.py::test_create_delete_invalid_sm`,
+`test_sfn_api_express.py::test_illegal_callbacks`); where AWS's own is not recorded, it is that of moto's parser.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from moto.stepfunctions.parser.api import InvalidDefinition
+from moto.stepfunctions.parser.models import StepFunctionsParserBackend
+
+Diagnostic = dict[str, str]
+
+
+def diagnostics(definition: str, kind: str = "STANDARD") -> list[Diagnostic]:
+    """Returns the errors of a definition.
+
+    Args:
+        definition: its text.
+        kind: STANDARD or EXPRESS.
+    """
+    try:
+        parsed = json.loads(definition) if definition.strip() else None
+    except (ValueError, RecursionError) as error:
+        return [_not_json(definition, error)]
+    if not isinstance(parsed, dict):
+        return [_failed("Definition must be a valid JSON object")]
+    if missing := [name for name in ("States", "StartAt") if name not in parsed]:
+        return [_failed(f"These fields are required: [{', '.join(missing)}]", "/")]
+    found = [*_of_states(parsed, "", kind, parsed.get("QueryLanguage"))]
+    if found:
+        return found
+    try:
+        StepFunctionsParserBackend._validate_definition(definition)
+    except InvalidDefinition as error:
+        return [_failed(str(error.message))]
+    return []
+
+
+def check(definition: str, kind: str) -> None:
+    """Raises InvalidDefinition for what moto's parser accepts, or refuses with another text than AWS.
+
+    Args:
+        definition: its text.
+        kind: STANDARD or EXPRESS.
+    """
+    for one in diagnostics(definition, kind):
+        if one["message"].startswith(("Error=", "ASLParserException")):
+            raise InvalidDefinition(one["message"])
+        where = f" at {one['location']}" if one["code"] == "SCHEMA_VALIDATION_FAILED" and "location" in one else ""
+        raise InvalidDefinition(f"Invalid State Machine Definition: '{one['code']}: {one['message']}{where}'")
+
+
+def _failed(message: str, location: str | None = None) -> Diagnostic:
+    one = {"severity": "ERROR", "code": "SCHEMA_VALIDATION_FAILED", "message": message}
+    return one if location is None else {**one, "location": location}
+
+
+def _not_json(definition: str, error: ValueError | RecursionError) -> Diagnostic:
+    """An error of JSON in the words of Jackson, where it is a word that JSON does not have."""
+    line, column, text = 1, 1, "Document nesting depth exceeds the maximum allowed"
+    if isinstance(error, json.JSONDecodeError):
+        line, column, text = error.lineno, error.colno, error.msg
+        if word := re.match(r"\w+", definition[error.pos :]):
+            text = (
+                f"Unrecognized token '{word.group()}': was expecting "
+                "(JSON String, Number, Array, Object or token 'null', 'true' or 'false')"
+            )
+            column += len(word.group())
+    source = definition if len(definition) <= 500 else f"{definition[:500]}[truncated {len(definition) - 500} chars]"
+    location = f'[Source: (String)"{source}"; line: {line}, column: {column}]'
+    return {
+        "severity": "ERROR",
+        "code": "INVALID_JSON_DESCRIPTION",
+        "message": f"{text}\n at {location}",
+        "location": location,
+    }
+
+
+def _of_states(program: dict[str, Any], path: str, kind: str, language: Any) -> Iterator[Diagnostic]:
+    states = program.get("States")
+    for name, state in states.items() if isinstance(states, dict) else ():
+        here = f"{path}/States/{name}"
+        if not isinstance(state, dict):
+            continue
+        if language == "JSONata" and state.get("QueryLanguage") == "JSONPath":
+            yield _failed(
+                "'QueryLanguage' can not be 'JSONPath' if set to 'JSONata' for whole state machine",
+                here,
+            )
+        resource = state.get("Resource")
+        if kind == "EXPRESS" and isinstance(resource, str) and (refused := _not_express(resource)):
+            yield _failed(f"Express state machine does not support {refused}", f"{here}/Resource")
+        branches = state.get("Branches")
+        for index, branch in enumerate(branches if isinstance(branches, list) else ()):
+            if isinstance(branch, dict):
+                yield from _of_states(branch, f"{here}/Branches/{index}", kind, language)
+        for member in ("ItemProcessor", "Iterator"):
+            if isinstance(state.get(member), dict):
+                yield from _of_states(state[member], f"{here}/{member}", kind, language)
+
+
+def _not_express(resource: str) -> str:
+    if ":activity:" in resource:
+        return "Activity ARN"
+    if resource.endswith(".waitForTaskToken"):
+        return "'.waitForTaskToken' service integration "
+    if resource.endswith((".sync", ".sync:2")):
+        return "'.sync' service integration"
+    return ""

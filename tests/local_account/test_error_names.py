@@ -1,0 +1,102 @@
+"""The errors that Retry and Catch match, by the names that they have on AWS.
+
+Where a test names a recording, its answer is AWS's as LocalStack recorded it (localstack/localstack at 8b9a79f, under
+tests/aws/services/stepfunctions/v2).
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from running_account import Running
+from state_machines import Machines
+
+from sagemaker_local_account.core.service_models import service_model
+from sagemaker_local_account.stepfunctions.errors import sdk_name
+
+
+@pytest.fixture(scope="module")
+def machines(running: Running) -> Machines:
+    return Machines(running, "names")
+
+
+@pytest.fixture(scope="module")
+def late(running: Running) -> dict[str, Any]:
+    """A state that times out after a second."""
+    queue = running.client("sqs").create_queue(QueueName="nobody-answers")["QueueUrl"]
+    return {
+        "Type": "Task",
+        "Resource": "arn:aws:states:::sqs:sendMessage.waitForTaskToken",
+        "Parameters": {"QueueUrl": queue, "MessageBody": {"token.$": "$$.Task.Token"}},
+        "TimeoutSeconds": 1,
+        "End": True,
+    }
+
+
+def caught(machines: Machines, state: dict[str, Any], error: str) -> str:
+    catch = [{"ErrorEquals": [error], "Next": "Caught"}]
+    execution = machines.start({"Only": {**state, "Catch": catch}, "Caught": {"Type": "Succeed"}}, {"items": [1, 2]})
+    ended = machines.ended(execution)
+    assert ended["status"] == "SUCCEEDED", ended
+    return str(json.loads(ended["output"])["Error"])
+
+
+@pytest.mark.parametrize("error", ["States.Timeout", "States.ALL"])
+def test_a_timeout_in_a_parallel_or_a_map_is_caught_as_one(
+    machines: Machines, late: dict[str, Any], error: str
+) -> None:
+    branch = {"StartAt": "Late", "States": {"Late": late}}
+    parallel = {"Type": "Parallel", "Branches": [branch], "End": True}
+    assert caught(machines, parallel, error) == "States.Timeout"
+    mapped = {"Type": "Map", "ItemsPath": "$.items", "ItemProcessor": branch, "End": True}
+    assert caught(machines, mapped, error) == "States.Timeout"
+
+
+def test_states_task_failed_does_not_match_a_timeout_in_a_parallel(machines: Machines, late: dict[str, Any]) -> None:
+    branch = {"StartAt": "Late", "States": {"Late": late}}
+    catch = [{"ErrorEquals": ["States.TaskFailed"], "Next": "Caught"}]
+    parallel = {"Type": "Parallel", "Branches": [branch], "Catch": catch, "End": True}
+    ended = machines.ended(machines.start({"Only": parallel, "Caught": {"Type": "Succeed"}}))
+    assert (ended["status"], ended["error"]) == ("FAILED", "States.Timeout")
+
+
+CHOICE = {"Type": "Choice", "Choices": [{"Variable": "$.missing", "IsPresent": True, "Next": "Matched"}]}
+
+
+def test_a_choice_without_a_match_fails_as_no_choice_matched(machines: Machines) -> None:
+    states = {"Which": CHOICE, "Matched": {"Type": "Succeed"}}
+    assert machines.ended(machines.start(states))["error"] == "States.NoChoiceMatched"
+    parallel = {"Type": "Parallel", "Branches": [{"StartAt": "Which", "States": states}], "End": True}
+    assert caught(machines, parallel, "States.NoChoiceMatched") == "States.NoChoiceMatched"
+
+
+def test_a_missing_bucket_is_caught_by_the_name_that_it_has_on_aws(machines: Machines) -> None:
+    """services/test_aws_sdk_task_service.py::TestTaskServiceAwsSdk::test_no_such_bucket"""
+    head = {
+        "Type": "Task",
+        "Resource": "arn:aws:states:::aws-sdk:s3:listObjectsV2",
+        "Parameters": {"Bucket": "no-such-bucket-here"},
+        "End": True,
+    }
+    assert caught(machines, head, "S3.NoSuchBucketException") == "S3.NoSuchBucketException"
+
+
+@pytest.mark.parametrize(
+    ("service", "name"),
+    [
+        # services/test_aws_sdk_task_service.py: the errors of test_dynamodb_put_item_no_such_table, test_no_such_bucket,
+        # test_invalid_secret_name
+        ("dynamodb", "DynamoDb"),
+        ("s3", "S3"),
+        ("secretsmanager", "SecretsManager"),
+        ("stepfunctions", "Sfn"),
+        ("logs", "CloudWatchLogs"),
+        ("sqs", "Sqs"),
+        ("sagemaker", "SageMaker"),
+        ("apigateway", "ApiGateway"),
+    ],
+)
+def test_a_service_has_the_name_of_its_client_in_the_sdk_for_java(service: str, name: str) -> None:
+    assert sdk_name(service_model(service).service_id) == name
