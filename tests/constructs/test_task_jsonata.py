@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import time
 from typing import Any
 
 import aws_cdk as cdk
@@ -13,6 +14,7 @@ from aws_cdk import aws_stepfunctions as sfn
 from stacks import UserStack, message_of
 
 from cdk_sagemaker_training import DataParallelJob, InstanceGroup, S3Channel, TrainingTask
+from cdk_sagemaker_training.core.tokens import is_unresolved
 
 INPUT = {
     "steps": 500,
@@ -292,3 +294,14 @@ def test_a_tag_of_the_stack_is_on_the_job() -> None:
         {"Key": "StepFunctionsExecution", "Value": CONTEXT["Execution"]["Id"]},
         {"Key": "cost-centre", "Value": "42"},
     ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["{%" + "$" * 20_000, "{% " * 20_000 + "$", "{% a $b " * 20_000, "{%" + "a$" * 20_000 + "%", "{% " + "a" * 40_000],
+    ids=["dollars", "beginnings", "both", "no end", "no variable"],
+)
+def test_long_text_that_almost_is_an_expression_is_read_in_linear_time(text: str) -> None:
+    began = time.process_time()
+    assert not is_unresolved(text)
+    assert time.process_time() - began < 1

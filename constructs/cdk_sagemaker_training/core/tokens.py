@@ -7,7 +7,8 @@ import struct
 from typing import Any
 
 # An expression of JSONata in text, as Step Functions has it: one with a variable, so that a template such as Jinja's is none.
-JSONATA = re.compile(r"\{%((?:(?!%\}).)*?\$(?:(?!%\}).)*)%\}", re.DOTALL)
+# No part of the pattern takes what the next one does, nor another beginning: text that is almost one takes linear time.
+JSONATA = re.compile(r"\{%((?:(?!%\}|\{%)[^$])*\$(?:(?!%\}|\{%).)*)%\}", re.DOTALL)
 # The first bytes of a number token, a float of about -1.9e289 (aws-cdk-lib core/lib/private/encoding.ts).
 _NUMBER_TOKEN = b"\xfb\xff"
 # What `StringParameter.value_from_lookup` is until the CLI has looked the parameter up (aws-cdk-lib aws-ssm/lib/parameter.ts).
