@@ -95,7 +95,7 @@ def idle_gpus_advice(image: TrainingImage, request: JobRequest, entrypoint: bool
             yield from advice(
                 "no-launcher",
                 f"without a launcher one process runs on each {name}, and {facts.devices - 1} of its {facts.devices} "
-                "accelerators are billed and idle unless the script starts more itself: use launcher=Torchrun(), or a smaller type.",
+                "accelerators are billed and idle unless the script starts more: use launcher=Torchrun(), or a smaller type.",
             )
 
 
