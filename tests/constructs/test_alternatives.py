@@ -182,7 +182,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "an image for other accelerators": (
         {
             "alternatives": [
-                Alternative(ON_G5, image=STACK.image_from("some", base="pytorch-training:2.9.0-neuronx-py312"))
+                Alternative(ON_G5, image=STACK.image_from("some", base="pytorch-training-neuronx:2.9.0-neuronx-py312"))
             ]
         },
         f"alternatives[0].image must be an image for the processors and accelerators of {G5}, like ",

@@ -52,6 +52,7 @@ from cdk_sagemaker_training import (
     Silence,
     TensorBoard,
     TextField,
+    Torchrun,
     TrainingBucket,
     TrainingImage,
     TrainingNetwork,
@@ -123,7 +124,7 @@ class Everything(cdk.Stack):
         self.workflow = TrainingWorkflow(
             self,
             "Training",
-            job=DataParallelJob(InstanceGroup("ml.p4d.24xlarge", 2)),
+            job=DataParallelJob(InstanceGroup("ml.p4d.24xlarge", 2), launcher=Torchrun()),
             image=TrainingImage.from_codebuild(
                 self, "Image", directory=str(ROOT / "training_code"), file="heterogeneous/Dockerfile"
             ),
@@ -200,13 +201,13 @@ class Managed(cdk.Stack):
         workflow = TrainingWorkflow(
             self,
             "Training",
-            job=DataParallelJob(InstanceGroup(["ml.p5.48xlarge", "ml.p4d.24xlarge"], 2)),
+            job=DataParallelJob(InstanceGroup(["ml.p5.48xlarge", "ml.p4d.24xlarge"], 2), launcher=Torchrun()),
             image=TrainingImage.from_dlc(self, "Image", "pytorch-training", "2.6.0-gpu-py312"),
             output=S3Prefix(bucket, "models/"),
             checkpoints=S3Prefix(bucket, "checkpoints/"),
             metric_definitions={"loss": "loss=([0-9.]+)"},
             retries={**default_retries(), Cause.SILENT: Retry(attempts=2)},
-            alternatives=[DataParallelJob(InstanceGroup("ml.g5.48xlarge", 4))],
+            alternatives=[DataParallelJob(InstanceGroup("ml.g5.48xlarge", 4), launcher=Torchrun())],
             budget=Budget(hours=48),
             stop_when=[Silence(), MetricLimit("loss", above=10.0)],
             notify=[
