@@ -21,14 +21,18 @@ from aws_cdk import aws_s3 as s3
 
 from cdk_sagemaker_training import (
     Advice,
+    Attempt,
     CompiledJob,
     DataParallelJob,
+    Feature,
     InstanceGroup,
     JobRequest,
     S3Prefix,
+    Seam,
     TrainingImage,
     TrainingJob,
     TrainingWorkflow,
+    default_retries,
 )
 
 stack = cdk.Stack(cdk.App(), "Stack")
