@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import datetime
+import functools
 import json
 import logging
 import re
@@ -17,7 +18,8 @@ from collections.abc import Callable
 from typing import Any
 
 from moto.events.exceptions import ValidationException
-from moto.events.models import EventsBackend, Rule
+from moto.events.models import EventPattern, EventsBackend, Rule
+from moto.events.responses import EventsHandler
 from moto.logs.models import logs_backends
 from moto.sns.models import sns_backends
 from moto.sqs.models import sqs_backends
@@ -25,6 +27,7 @@ from moto.stepfunctions.parser.asl.utils.json_path import NoSuchJsonPathError, e
 from moto.stepfunctions.parser.models import stepfunctions_parser_backends
 
 from sagemaker_local_account.core.patches import patch
+from sagemaker_local_account.events import patterns
 from sagemaker_local_account.events.log_failures import log_failure
 from sagemaker_local_account.iam.authorizer import Authorizer
 from sagemaker_local_account.iam.policies import Call
@@ -51,6 +54,9 @@ class _Installed:
 def install(authorizer: Authorizer) -> None:
     """Patches moto's EventBridge."""
     _Installed.authorizer = authorizer
+    patch(EventPattern, "load", _load_pattern, "cls, raw_pattern")
+    patch(EventPattern, "matches_event", _matches_event, "self, event")
+    patch(EventsHandler, "test_event_pattern", _test_event_pattern, "self")
     patch(Rule, "send_to_targets", _send_to_targets, "self, original_event, transform_input")
     patch(
         EventsBackend,
@@ -60,6 +66,40 @@ def install(authorizer: Authorizer) -> None:
         "managed_by, tags",
     )
     patch(EventsBackend, "put_targets", _put_targets, "self, name, event_bus_arn, targets")
+
+
+def _load_pattern(cls: Any, raw_pattern: str | None) -> EventPattern:
+    """Refuses the patterns that EventBridge refuses; moto fails at the next event."""
+    if not raw_pattern:
+        return cls(raw_pattern, {})
+    pattern: EventPattern = cls(raw_pattern, json.loads(raw_pattern) if patterns.compiled(raw_pattern) else {})
+    return pattern
+
+
+@functools.lru_cache(maxsize=256)
+def _compiled(text: str) -> patterns.Pattern:
+    return patterns.compiled(text)
+
+
+def _matches_event(self: EventPattern, event: Any) -> bool:
+    text = self.dump()
+    return not text or _compiled(text).matches(_with_time(event))
+
+
+# What an event must have for TestEventPattern.
+_MEMBERS = {"id", "account", "source", "time", "region", "detail-type"}
+
+
+def _test_event_pattern(self: EventsHandler) -> tuple[str, dict[str, Any]]:
+    """TestEventPattern, which in moto answers nothing."""
+    pattern = patterns.compiled(self._get_param("EventPattern"))
+    try:
+        event = json.loads(self._get_param("Event"))
+    except (ValueError, RecursionError):
+        event = None
+    if not isinstance(event, dict) or not event.keys() >= _MEMBERS:
+        raise ValidationException("Parameter Event is not valid.")
+    return json.dumps({"Result": pattern.matches(event)}), self.response_headers
 
 
 def check_targets(rule: str, targets: list[dict[str, Any]]) -> None:
@@ -187,10 +227,7 @@ def _place(arn: str) -> tuple[str, str]:
 
 def _target_input(target: dict[str, Any], event: Any) -> str:
     """The input of a target: the event, a part of it, a constant, or a filled template."""
-    event = {name: value for name, value in event.items() if name != "ingestion-time"}
-    if isinstance(event["time"], int | float):
-        time = datetime.datetime.fromtimestamp(event["time"], datetime.UTC)
-        event["time"] = time.isoformat(timespec="seconds").replace("+00:00", "Z")
+    event = {name: value for name, value in _with_time(event).items() if name != "ingestion-time"}
     if "Input" in target:
         return str(target["Input"])
     if "InputPath" in target:
@@ -202,6 +239,14 @@ def _target_input(target: dict[str, Any], event: Any) -> str:
         transformer = target["InputTransformer"]
         return _filled(transformer["InputTemplate"], transformer.get("InputPathsMap", {}), event)
     return json.dumps(event)
+
+
+def _with_time(event: Any) -> Any:
+    """An event with its time as text; moto has seconds since 1970."""
+    if not isinstance(event["time"], int | float):
+        return event
+    time = datetime.datetime.fromtimestamp(event["time"], datetime.UTC)
+    return {**event, "time": time.isoformat(timespec="seconds").replace("+00:00", "Z")}
 
 
 def _filled(template: str, paths: dict[str, str], event: Any) -> str:

@@ -23,12 +23,12 @@ _WORDS = re.compile(r"[A-Z]+(?![a-z])\d*|[A-Z][a-z]*\d*|[a-z]+\d*")
 
 def install() -> None:
     """Patches moto's states."""
-    patch(branches_decl, "CustomErrorName", _PropagatedErrorName)
-    patch(iteration_worker, "CustomErrorName", _PropagatedErrorName)
+    patch(branches_decl, "CustomErrorName", PropagatedErrorName)
+    patch(iteration_worker, "CustomErrorName", PropagatedErrorName)
     patch(StateChoice, "_eval_state", _evaluate_choice, "self, env")
 
 
-class _PropagatedErrorName(CustomErrorName):
+class PropagatedErrorName(CustomErrorName):
     """The error with which a branch or an iteration ended: in moto those of States, such as States.Timeout, are illegal."""
 
     def __init__(self, error_name: str | None) -> None:

@@ -67,6 +67,7 @@ def install() -> None:
     patch(StringJSONata, "_eval_body", _evaluate_jsonata, "self, env")
     patch(StringVariableSample, "_eval_body", _evaluate_variable, "self, env")
     patch(States, "reset", _reset, "self, input_value")
+    patch(States, "set_result", _set_result, "self, result")
     patch(VariableStore, "get_assigned_variables", _assigned_variables, "self")
     patch(EvalComponent, "eval", _with_location(EvalComponent.eval), "self, env")
     patch(CommonStateField, "_eval_state_input", _evaluate_input, "self, env")
@@ -251,6 +252,18 @@ def _reset(self: States, input_value: Any) -> None:
     """Sets a state's input; it has no result and no error yet, which in moto are null instead of nothing."""
     self._states_data["input"] = copy.deepcopy(input_value)
     self._states_data.pop("result", None)
+    self._states_data.pop("errorOutput", None)
+
+
+def _set_result(self: States, result: Any) -> None:
+    """Sets a state's result; a state that failed has an error and no result, in moto the error twice.
+
+    `test_state/test_test_state_scenarios.py::test_state_task_catch_error`: `$states` of a Catch has no `result`.
+    """
+    if "errorOutput" in self._states_data and self._states_data["errorOutput"] == result:
+        self._states_data.pop("result", None)
+        return
+    self._states_data["result"] = copy.deepcopy(result)
     self._states_data.pop("errorOutput", None)
 
 

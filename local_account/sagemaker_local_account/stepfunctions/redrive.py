@@ -38,7 +38,8 @@ def install() -> None:
 
 def _eval_body(self: CommonStateField, env: Environment) -> None:
     # On AWS the context object always has RedriveCount; moto's lacks it.
-    env.states.context_object.context_object_data["Execution"].setdefault("RedriveCount", 0)
+    if not hasattr(env, "local_account_tested"):
+        env.states.context_object.context_object_data["Execution"].setdefault("RedriveCount", 0)
     if not env.is_frame():
         env.local_account_entered = (self, env.states.get_input())
     _moto_eval_body(self, env)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 from typing import Any
 
 from moto.core.responses import ActionResult, EmptyResult
@@ -15,6 +16,7 @@ from moto.stepfunctions.responses import StepFunctionResponse
 
 from sagemaker_local_account.core.patches import add, patch
 from sagemaker_local_account.stepfunctions import definitions
+from sagemaker_local_account.stepfunctions.single_state import SingleState
 
 # The events of a page of GetExecutionHistory, where the request says none.
 _PAGE = 100
@@ -33,6 +35,7 @@ def install() -> None:
     patch(StepFunctionResponse, "update_state_machine", _with_revision, "self")
     add(StepFunctionResponse, "redrive_execution", _redrive_execution)
     add(StepFunctionResponse, "start_sync_execution", _start_sync_execution)
+    add(StepFunctionResponse, "test_state", _test_state)
     add(StepFunctionResponse, "validate_state_machine_definition", _validate_state_machine_definition)
 
 
@@ -140,6 +143,10 @@ def _start_sync_execution(self: StepFunctionResponse) -> ActionResult:
             "billingDetails": {"billedDurationInMilliseconds": billed, "billedMemoryUsedInMB": 64},
         }
     )
+
+
+def _test_state(self: StepFunctionResponse) -> ActionResult:
+    return ActionResult(SingleState(json.loads(self.body), self.region, self.current_account).run())
 
 
 def _validate_state_machine_definition(self: StepFunctionResponse) -> ActionResult:
