@@ -431,8 +431,8 @@ def test_a_job_that_is_stopped_in_a_status_enters_no_other_but_stopping_and_stop
     request = jobs.request(program, **members.get(status, {}))
     name, entered = request["TrainingJobName"], JobStatus.change
 
-    def stopped_there(job: JobStatus, secondary: str, message: str, *, status: str | None = None) -> None:
-        entered(job, secondary, message, status=status)
+    def stopped_there(job: JobStatus, secondary: str, message: str, **options: Any) -> None:
+        entered(job, secondary, message, **options)
         # By the job itself, so that it is in the status; the first message of Starting is that of its creation.
         own = threading.current_thread().name == job.request["TrainingJobName"] == name
         if own and secondary == wanted and job.current == "InProgress":
