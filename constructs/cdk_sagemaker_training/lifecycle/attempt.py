@@ -101,6 +101,7 @@ class Attempt:
         self._watched = any(feature.watch() for feature in plan.features)
         self.counted: dict[str, Counted] = {}
         self._data = {name: value for feature in plan.features for name, value in feature.data(plan).items()}
+        self._kept = {f"{name}.$": f"{DATA}.{name}" for name in self._data}
         self._ends: dict[End, list[Mapping[str, Any]]] = defaultdict(list)
         self._followed: dict[Cause, list[Followed]] = defaultdict(list)
         self._repeated: dict[Cause, int] = {}
@@ -244,12 +245,9 @@ class Attempt:
         if self.plan.by_cause:
             self._classify()
         self._decide()
-        kept = {f"{name}.$": f"{DATA}.{name}" for name in self._data}
-        if "WaitLonger" in self.states:
-            self.states["WaitLonger"]["Parameters"] |= kept
         self.states["FirstAttempt"] = self._begin("1", {"Attempt": 1, **self._data})
         number = f"States.MathAdd({DATA}.Attempt, 1)"
-        self.states["NextAttempt"] = self._begin(number, {"Attempt.$": number, **kept})
+        self.states["NextAttempt"] = self._begin(number, {"Attempt.$": number, **self._kept})
         return _reachable(redirected(self.states, {seam: self._resolved(seam) for seam in self._heads}))
 
     def _resolved(self, seam: str) -> str:
@@ -270,7 +268,7 @@ class Attempt:
             job_id = plan.service.job_id
             self.states["Poll"] = poll_state(self.partition, plan.poller_arn, job_id, watched=self._watched)
             return
-        members = {"Attempt.$": f"{DATA}.Attempt", "JobName.$": f"{DATA}.JobName"}
+        members = {"Attempt.$": f"{DATA}.Attempt", "JobName.$": f"{DATA}.JobName", **self._kept}
         seconds = {"Seconds.$": f"States.MathAdd({DATA}.Seconds, {intervals.step})"}
         self.states["Wait"] = {"Type": "Wait", "SecondsPath": f"{DATA}.Seconds", "Next": "Describe"}
         self.states["WaitLonger"] = {

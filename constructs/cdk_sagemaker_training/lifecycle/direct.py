@@ -66,7 +66,7 @@ class DirectJobs:
     @property
     def waits_unbounded(self) -> bool:
         """Whether a job waits for the start of its training plan, which no limit counts."""
-        return any(any(True for _ in _plans(request["ResourceConfig"])) for request in self._requests)
+        return any(True for request in self._requests for _ in _plans(request["ResourceConfig"]))
 
     def states(self, attempt: Attempt) -> None:
         """Add `Create`, `Find`, `Describe` and `Stop`."""

@@ -110,7 +110,7 @@ class QueuedJobs:
             ValueError: A job has more machines than the queue's or the share's capacity, so that it would wait for ever.
         """
         self.queue = queue.queue if isinstance(queue, QueueShare) else queue
-        self.submission = submission_to(queue, requests, preemptions)
+        self.submission = _submission(queue, requests, preemptions)
         self.properties: Mapping[str, Any] = {"JobQueue": self.queue.queue_arn}
         self.needs: Sequence[Any] = (self.queue,)
 
@@ -196,8 +196,7 @@ class QueuedJobs:
 
     def newest(self, jobs: JobSet, execution: str) -> Newest:
         """Return the call that lists an execution's service jobs; the most recent are first ("sorted by the createdAt field")."""
-        names = [{"Name": "JOB_NAME", "Values.$": f"States.Array({_names(jobs, execution)})"}]
-        parameters = {"JobQueue": self.queue.queue_arn, "Filters": names}
+        parameters = _named(self.queue.queue_arn, _names(jobs, execution))
         # "for when the service job was started" (service model, ServiceJobSummary).
         began = "$.Found.List[0].StartedAt"
         return Newest("batch:listServiceJobs", parameters, "JobSummaryList", "JobName", began, True)
@@ -266,8 +265,6 @@ def submitting_states(
         "Tags": tags(_tags(request)),
         "ClientToken.$": f"{DATA}.JobName",
     }
-    names = [{"Name": "JOB_NAME", "Values.$": f"States.Array({DATA}.JobName)"}]
-    listed = {"JobQueue": to.queue_arn, "Filters": names}
     return {
         "Payload": {
             "Type": "Pass",
@@ -276,7 +273,9 @@ def submitting_states(
             "Next": "Create",
         },
         "Create": _called(partition, "submitServiceJob", submit, "Queued", "Poll", "Find"),
-        "Find": _called(partition, "listServiceJobs", listed, "Found", "IsFound", "Error"),
+        "Find": _called(
+            partition, "listServiceJobs", _named(to.queue_arn, f"{DATA}.JobName"), "Found", "IsFound", "Error"
+        ),
         "IsFound": {
             "Type": "Choice",
             "Choices": [{"Variable": f"{found}.JobId", "IsPresent": True, "Next": "Found"}],
@@ -343,6 +342,11 @@ def _names(jobs: JobSet, execution: str) -> str:
     return f"States.Format('{jobs.prefix}-{{}}-*', {execution_hash(execution)})"
 
 
+def _named(queue_arn: str, names: str) -> dict[str, Any]:
+    """The parameters of ListServiceJobs for the jobs of a name, or of a pattern of names, that an expression gives."""
+    return {"JobQueue": queue_arn, "Filters": [{"Name": "JOB_NAME", "Values.$": f"States.Array({names})"}]}
+
+
 def _describe_policy(*others: str) -> iam.PolicyStatement:
     """A statement that allows describing service jobs, which has no narrower resource, and other actions that have none."""
     return iam.PolicyStatement(actions=["batch:DescribeServiceJob", *others], resources=["*"])
@@ -376,10 +380,7 @@ def _stopping_states(queue_arn: str, job_names: str, partition: str) -> dict[str
         "List": {
             "Type": "Task",
             "Resource": f"{service}:listServiceJobs",
-            "Parameters": {
-                "JobQueue": queue_arn,
-                "Filters": [{"Name": "JOB_NAME", "Values.$": f"States.Array({job_names})"}],
-            },
+            "Parameters": _named(queue_arn, job_names),
             "ResultPath": "$.Listed",
             "Retry": [again],
             "Next": "Each",
@@ -415,19 +416,10 @@ def _stopping_states(queue_arn: str, job_names: str, partition: str) -> dict[str
     }
 
 
-def submission_to(
+def _submission(
     queue: TrainingQueue | QueueShare, requests: Sequence[Mapping[str, Any]], preemptions: int | None
 ) -> Submission:
-    """Return where a workflow's jobs wait.
-
-    Args:
-        queue: The queue, or a share of one.
-        requests: The rendered requests of the jobs.
-        preemptions: How often Batch runs a preempted job again; None for no limit.
-
-    Raises:
-        ValueError: A job has more machines than the queue's or the share's capacity, so that it would wait for ever.
-    """
+    """Where jobs wait, once the capacity has been checked."""
     if isinstance(queue, QueueShare):
         line, name = queue.queue, queue.name
         share = line.shares[name]

@@ -10,6 +10,7 @@ from cdk_sagemaker_training.lifecycle.feature import Feature
 from cdk_sagemaker_training.lifecycle.job_set import JobSet
 from cdk_sagemaker_training.lifecycle.plan import JobService, Plan
 from cdk_sagemaker_training.lifecycle.queued import QueuedJobs
+from cdk_sagemaker_training.lifecycle.states import DATA
 from cdk_sagemaker_training.lifecycle.time_limits import Runs, time_limits, time_out_advice
 from cdk_sagemaker_training.request.data import checkpoint_folder
 from cdk_sagemaker_training.request.machine import short_time_advice
@@ -57,7 +58,7 @@ def planned(
         ValueError: A prop breaks a rule, or does not go with another.
     """
     folder = checkpoint_folder(resume_from, jobs.checkpoints)
-    name = "$.Training.JobName"
+    name = f"{DATA}.JobName"
     requests = {
         request.name_suffix: jobs.request(request, job_name=name, checkpoint_folder=folder)
         for request in jobs.job_requests

@@ -217,7 +217,7 @@ class TrainingTask(tasks.CallAwsService):
         """The state in the Amazon States Language, which CDK calls when it renders the state machine.
 
         Args:
-            top_level_query_language: The query language of the state machine; the state has its own, JSONPath.
+            top_level_query_language: The query language of the state machine; the state has its own.
         """
         state = super().to_state_json(top_level_query_language)
         request = {**self._request, "Tags": self._tags}
