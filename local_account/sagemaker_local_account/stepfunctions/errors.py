@@ -45,17 +45,18 @@ def _evaluate_choice(self: StateChoice, env: Environment) -> None:
     if self.default_state is not None:
         env.stack.append(self.default_state.state_name)
         return
-    name = StatesErrorName(typ=StatesErrorNameType.StatesNoChoiceMatched)
     # "A Choice state failed to match the conditions defined in the Choice Rule and a Default transition is not specified"
     # (Handling errors in Step Functions workflows); AWS's own sentence in the history is not recorded.
     cause = f"No rule of the state '{self.name}' matches its input, and it has no Default"
-    raise FailureEventException(
-        FailureEvent(
-            env=env,
-            error_name=name,
-            event_type=HistoryEventType.ExecutionFailed,
-            event_details=EventDetails(executionFailedEventDetails={"error": name.error_name, "cause": cause}),
-        )
+    raise failure(env, StatesErrorNameType.StatesNoChoiceMatched, cause)
+
+
+def failure(env: Environment, error: StatesErrorNameType, cause: str) -> FailureEventException:
+    """Returns what a state raises to fail its execution."""
+    name = StatesErrorName(typ=error)
+    details = EventDetails(executionFailedEventDetails={"error": name.error_name, "cause": cause})
+    return FailureEventException(
+        FailureEvent(env=env, error_name=name, event_type=HistoryEventType.ExecutionFailed, event_details=details)
     )
 
 

@@ -20,11 +20,12 @@ from sagemaker_local_account.stepfunctions import redrive
 class AccountExecution(Execution):
     """An execution of moto's that sends an event for each change of its status, and that can be redriven.
 
-    ``ended`` is set once it has ended.
+    ``ended`` is set once it has ended; ``version_arn`` and ``alias_arn`` are those that it was started by.
     """
 
-    def __init__(self, **details: Any) -> None:
+    def __init__(self, *, version_arn: str | None = None, alias_arn: str | None = None, **details: Any) -> None:
         super().__init__(**details)
+        self.version_arn, self.alias_arn = version_arn, alias_arn
         self.ended = threading.Event()
         self.redrive_count = 0
         self.redrive_date: datetime.datetime | None = None
@@ -83,6 +84,8 @@ class AccountExecution(Execution):
         description = {
             "executionArn": self.exec_arn,
             "stateMachineArn": self.state_machine.arn,
+            "stateMachineVersionArn": self.version_arn,
+            "stateMachineAliasArn": self.alias_arn,
             "name": self.name,
             "status": self.status,
             "startDate": self.start_date,
@@ -107,7 +110,10 @@ class _Communication(BaseExecutionWorkerCommunication):
 
     def terminated(self) -> None:
         super().terminated()
-        state = self.execution.exec_worker.env.program_state()
+        env = self.execution.exec_worker.env
+        for endpoint in [*env.callback_pool_manager._pool.values()]:
+            endpoint.interrupt_all()
+        state = env.program_state()
         if isinstance(state, ProgramStopped):
             self.execution.error = state.error
             self.execution.cause = state.cause
