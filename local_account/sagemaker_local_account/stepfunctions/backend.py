@@ -47,8 +47,10 @@ from sagemaker_local_account.stepfunctions import (
     redrive,
     responses,
     sagemaker_tasks,
+    service_calls,
 )
-from sagemaker_local_account.stepfunctions.execution import AccountExecution
+from sagemaker_local_account.stepfunctions import execution as executions
+from sagemaker_local_account.stepfunctions.execution import AccountExecution, validate_log_group
 from sagemaker_local_account.stepfunctions.versions import CONTENT, Versions
 
 _log = logging.getLogger(__name__)
@@ -91,9 +93,11 @@ def install(client_of_role: Callable[[str, str, str, str], Any], authorizer: Aut
     callbacks.install()
     jsonata.install()
     errors.install()
+    executions.install()
     distributed_map.install(authorizer)
     redrive.install()
     sagemaker_tasks.install()
+    service_calls.install()
     responses.install()
 
 
@@ -103,7 +107,8 @@ def _replace_client_of_states(client_of_role: Callable[[str, str, str, str], Any
     def client_for(region: str, service: str, state_credentials: Any = None) -> Any:
         if state_credentials is None:
             raise NotImplementedError(f"the local account has no role with which this state calls {service}")
-        return client_of_role(service, region, state_credentials.role_arn, state_credentials.machine_arn)
+        client = client_of_role(service, region, state_credentials.role_arn, state_credentials.machine_arn)
+        return service_calls.keep_metadata(client)
 
     patch(StateTask, "_eval_state_credentials", _credentials_of_state, "self, env")
     # Each module has imported the function.
@@ -152,12 +157,14 @@ def _logging(configuration: dict[str, Any] | None) -> dict[str, Any]:
     """A LoggingConfiguration with its defaults.
 
     Raises:
-        InvalidLoggingConfiguration: it has a level and not one destination (`test_sfn_api_logs.py`).
+        InvalidLoggingConfiguration: it has a level and not one destination that exists (`test_sfn_api_logs.py`).
     """
     given = {"level": "OFF", "includeExecutionData": False, **(configuration or {})}
     destinations = given.get("destinations") or []
     if len(destinations) > 1 or (given["level"] != "OFF" and not destinations):
         raise InvalidLoggingConfiguration("Invalid Logging Configuration: Must specify exactly one Log Destination.")
+    if destinations and not validate_log_group(given):
+        raise InvalidLoggingConfiguration("Invalid Logging Configuration: Log Destination not found.")
     return given
 
 

@@ -222,6 +222,8 @@ def _start_sync_execution(self: StepFunctionResponse) -> ActionResult:
     billed = max(1, -(-int(took.total_seconds() * 1000) // 100)) * 100
     return ActionResult(
         {
+            # test_express_sync.py::test_base[BASE_RAISE_FAILURE]: also of an execution that failed.
+            "outputDetails": {"included": True},
             **{name: described[name] for name in members if name in described},
             "billingDetails": {"billedDurationInMilliseconds": billed, "billedMemoryUsedInMB": 64},
         }
