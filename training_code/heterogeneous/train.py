@@ -185,7 +185,7 @@ def evaluate(job: Job, whole: Mapping[str, Tensor], device: torch.device) -> flo
 def main() -> None:
     options, job = config(), Job.here()
     # The other cores of a host are its workers', or of the other processes that train.
-    with batches_of(job, options) as batches, process_group(job) as device:
+    with batches_of(job, options) as batches, process_group(job, groups=True) as device:
         train(job, options, batches, device, Stop())
 
 

@@ -222,7 +222,7 @@ def train(job: Job, options: argparse.Namespace, batches: Batches, device: torch
 def main() -> None:
     options, job = config(), Job.here()
     options.validation = options.validation or job.channels.get("validation")
-    with batches_of(job, options) as batches, process_group(job) as device:
+    with batches_of(job, options) as batches, process_group(job, groups=True) as device:
         train(job, options, batches, device, Stop())
 
 

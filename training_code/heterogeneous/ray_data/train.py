@@ -153,7 +153,7 @@ def main() -> None:
     context.enable_progress_bars = False
     context.execution_options.preserve_order = True  # an epoch's batches are the same each time
     job = Job.here()
-    with process_group(job) as device:
+    with process_group(job, groups=True) as device:
         train(job, options, device)
 
 

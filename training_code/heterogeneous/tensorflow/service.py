@@ -42,10 +42,10 @@ class Cluster:
     @staticmethod
     def of(job: Job, *, data_group: str, port: int) -> Cluster | None:
         """The job's cluster; None in a job without the data group. Raises ``DataServiceError`` unless one group trains."""
-        if data_group not in job.groups:
+        if data_group not in job.groups and len(job.groups) == 1:
             return None
         others = [name for name in job.groups if name != data_group]
-        if len(others) != 1:
+        if len(others) != 1 or data_group not in job.groups:
             raise DataServiceError(
                 f"groups must be {data_group} and one that trains, like ['{data_group}', 'dnn_group'], "
                 f"got {sorted(job.groups)}"
