@@ -31,7 +31,8 @@ from sagemaker_local_account.control_api import Control
 from sagemaker_local_account.core import atomic_files, clients, error_responses
 from sagemaker_local_account.core.patches import patch_item
 from sagemaker_local_account.core.state import RunningAccount
-from sagemaker_local_account.events import bus, cloudwatch, invocations, log_events, sns, targets
+from sagemaker_local_account.events import bus, cloudwatch, invocations, log_events, scheduler, sns, targets
+from sagemaker_local_account.events.schedule_timer import ScheduleTimer
 from sagemaker_local_account.faults import Faults
 from sagemaker_local_account.http import moto_limits, server
 from sagemaker_local_account.http.dispatch import MotoServices, UnknownService
@@ -141,6 +142,7 @@ class Services:
         fsx.install(file_systems)
         fsx_resources.install(file_systems)
         self._alarms = cloudwatch.AlarmScheduler()
+        self._schedules = ScheduleTimer(targets.invoke_due, scheduler.invoke_due)
         leftovers.clear(state / leftovers.BUILDS)  # of an account that was killed
         self._builds = {
             region: CodeBuild(
@@ -217,6 +219,7 @@ class Services:
             service_jobs.close()
         for jobs in self.jobs.values():
             jobs.close()
+        self._schedules.close()
         self._alarms.close()
         self._deliveries.close()
 
@@ -239,6 +242,7 @@ class Services:
         cloudwatch.install()
         sns.install(self._authorizer)
         targets.install(self._authorizer, self._deliveries)
+        scheduler.install(self._authorizer, self._deliveries)
         key_states.install()
         log_events.install()
         moto_limits.install()

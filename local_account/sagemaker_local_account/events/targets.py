@@ -7,21 +7,25 @@ state machines, functions, topics, queues, log groups and buses; PutTargets reje
 from __future__ import annotations
 
 import copy
-import datetime
 import functools
 import json
 import logging
 import re
+import uuid
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from moto.events.exceptions import ValidationException
-from moto.events.models import EventPattern, EventsBackend, Rule
+from moto.events.models import EventPattern, EventsBackend, Rule, events_backends
 from moto.events.responses import EventsHandler
 from moto.stepfunctions.parser.asl.utils.json_path import NoSuchJsonPathError, extract_json
 
+from sagemaker_local_account.core.clock import CLOCK
 from sagemaker_local_account.core.patches import patch
 from sagemaker_local_account.events import invocations, patterns
 from sagemaker_local_account.events.log_failures import log_failure
+from sagemaker_local_account.events.schedule_expressions import InvalidExpression, Rate, parsed
+from sagemaker_local_account.events.schedule_timer import Occurrences
 from sagemaker_local_account.iam.authorizer import Authorizer
 from sagemaker_local_account.iam.policies import Call
 
@@ -62,6 +66,9 @@ def install(authorizer: Authorizer, deliveries: invocations.Deliveries) -> None:
         "self, name, description, event_bus_arn, event_pattern, role_arn, scheduled_expression, state, "
         "managed_by, tags",
     )
+    # Schedules are checked in _put_rule.
+    for checked in ("_CRON_REGEX", "_RATE_REGEX"):
+        patch(EventsBackend, checked, re.compile(""))
     patch(EventsBackend, "put_targets", _put_targets, "self, name, event_bus_arn, targets")
 
 
@@ -137,14 +144,44 @@ def _check_input(target: dict[str, Any]) -> None:
 
 
 def _put_rule(self: EventsBackend, name: str, *args: Any, **details: Any) -> Rule:
-    """Rejects enabled schedules, which moto accepts and never runs."""
-    if details.get("scheduled_expression") and details.get("state") != "DISABLED":
-        raise ValidationException(
-            f"rule {name}: the local account does not support schedules; omit ScheduleExpression or set the rule's State to "
-            f"DISABLED, got {details['scheduled_expression']!r}"
-        )
+    """Refuses schedules that AWS refuses, and sets the times of others.
+
+    The messages are those of LocalStack's test_put_rule_with_invalid_schedule_rate and tests_put_rule_with_invalid_schedule_cron.
+    A rate begins when the rule is put ("Rate expressions", EventBridge's guide).
+    """
+    occurrences = None
+    if text := details.get("scheduled_expression"):
+        try:
+            expression = parsed(text)
+        except InvalidExpression:
+            raise ValidationException("Parameter ScheduleExpression is not valid.") from None
+        begin = CLOCK.now() + (expression.interval if isinstance(expression, Rate) else timedelta())
+        occurrences = Occurrences(expression, begin)
     rule: Rule = _moto_put_rule(self, name, *args, **details)
+    rule.account_occurrences = occurrences
     return rule
+
+
+def invoke_due() -> None:
+    """Delivers the event of each scheduled rule whose time has come (recorded in LocalStack's tests_schedule_rate_target_sqs)."""
+    for regions in [*events_backends.values()]:
+        for backend in [*regions.values()]:
+            for rule in [*backend.describe_event_bus("default").rules.values()]:
+                occurrences: Occurrences | None = getattr(rule, "account_occurrences", None)
+                due = occurrences.due(rule.arn) if occurrences is not None else []
+                for time in due if rule.state != "DISABLED" else ():
+                    event = {
+                        "version": "0",
+                        "id": str(uuid.uuid4()),
+                        "detail-type": "Scheduled Event",
+                        "source": "aws.events",
+                        "account": rule.account_id,
+                        "time": time.timestamp(),
+                        "region": rule.region_name,
+                        "resources": [rule.arn],
+                        "detail": {},
+                    }
+                    _Installed.deliveries.add(functools.partial(deliver_to, rule, [*rule.targets], event))
 
 
 def _put_targets(self: EventsBackend, name: str, event_bus_arn: str | None, targets: list[dict[str, Any]]) -> None:
@@ -244,7 +281,7 @@ def _with_time(event: Any) -> Any:
     """An event with its time as text; moto has seconds since 1970."""
     if not isinstance(event["time"], int | float):
         return event
-    time = datetime.datetime.fromtimestamp(event["time"], datetime.UTC)
+    time = datetime.fromtimestamp(event["time"], UTC)
     return {**event, "time": time.isoformat(timespec="seconds").replace("+00:00", "Z")}
 
 
