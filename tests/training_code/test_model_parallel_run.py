@@ -461,7 +461,8 @@ def test_smp_refuses_a_pytorch_without_the_transformers_norm(tmp_path: Path) -> 
 
 def test_smp_trains_with_a_stand_in_for_its_library_and_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
     """With a stand-in, since the library is in AWS's containers alone: the file runs, and initialises before it transforms."""
-    arguments = [*SMALL, "--precision", "fp32", "--checkpoint-every", "2", "--mp_parameters", "{}"]
+    arguments = [*SMALL, "--precision", "fp32", "--checkpoint-every", "2", "--mp_parameters", "{}", "--warm-up", "2"]
+    arguments += ["--base-batch-size", "2", "--rate-rule", "square-root"]
     script = Path(__file__).parent / "smp_stand_in.py"
     errors = tmp_path / "errors"
     runs: list[list[str]] = []
@@ -485,4 +486,5 @@ def test_smp_trains_with_a_stand_in_for_its_library_and_goes_on_from_its_checkpo
         "step 4",
     ], errors.read_text()
     assert again[3] == first[4]
+    assert [float(line.rpartition(" learning_rate ")[2]) for line in first[2:]] == [0.003, 0.006, 0.006]
     run("import sys; from exported_model import load; load(sys.argv[1])", tmp_path / "output" / "model" / "model.pt")
