@@ -96,10 +96,7 @@ MUTATIONS = {
         "data parallel: the rate",
     ),
     "the optimizer's state is not resumed": Mutation(
-        "common/checkpoints.py",
-        "dcp.load(loaded, ",
-        'dcp.load({"model": loaded["model"]}, ',
-        RESUMED,
+        "common/checkpoints.py", "dcp.load(loaded, ", 'dcp.load({"model": loaded["model"]}, ', RESUMED
     ),
     "the checkpoint's weight decay wins": Mutation(
         "common/checkpoints.py",

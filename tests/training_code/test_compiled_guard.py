@@ -84,7 +84,7 @@ def test_a_refused_step_has_not_updated_the_weights(compiled: Callable[[nn.Modul
     assert torch.equal(model.weight, before)
 
 
-def test_each_recompilation_is_a_warning_until_the_limit_which_is_an_error(
+def test_recompilations_are_warnings_until_the_limit_is_an_error(
     compiled: Callable[[nn.Module], nn.Module],
 ) -> None:
     step, guard = compiled(Scale()), guard_module().Guard(fail=False)

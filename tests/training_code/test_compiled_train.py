@@ -173,9 +173,7 @@ def test_preprocessing_workers_change_no_loss(tmp_path: Path, eager: Ended) -> N
     assert len(losses) == 5
 
 
-def test_an_evaluation_neither_fails_a_compiled_job_nor_is_part_of_its_training(
-    tmp_path: Path, cache: dict[str, str]
-) -> None:
+def test_an_evaluation_neither_fails_a_compiled_job_nor_trains_it(tmp_path: Path, cache: dict[str, str]) -> None:
     arguments = ("--steps=4", "--evaluate-every=2")
     ended = run(tmp_path, *arguments, "--compiler=inductor", **cache)
     assert ended.code == 0, ended.output
@@ -202,9 +200,7 @@ def test_a_held_out_loss_is_in_the_format_of_the_training(tmp_path: Path, short_
     assert losses[0] == pytest.approx(losses[1], abs=0.02)
 
 
-def test_a_resumed_job_of_other_data_is_refused(
-    tmp_path: Path, short_text: Path, eager_folder: Path, eager: Ended
-) -> None:
+def test_a_resume_of_other_data_is_refused(tmp_path: Path, short_text: Path, eager_folder: Path, eager: Ended) -> None:
     assert eager.code == 0, eager.output
     shutil.copytree(eager_folder / "output", tmp_path / "output")
     refused = run(tmp_path, "--steps=60", **channel(short_text)).output

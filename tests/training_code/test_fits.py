@@ -28,17 +28,9 @@ MEASURED = {  # KiB of parameters, optimizer state and activations
     layout.strip(): [int(re.sub(r"\(.*\)|,", "", cell)) for cell in cells.split("|")]
     for layout, cells in re.findall(r"^\| ([^|]+) \| (\d.*\|.*\|.*) \|$", DOCUMENT, re.M)
 }
-LLAMA = {
-    "model_type": "llama",
-    "architectures": ["LlamaForCausalLM"],
-    "hidden_size": 256,
-    "intermediate_size": 512,
-    "num_attention_heads": 8,
-    "num_key_value_heads": 8,
-    "num_hidden_layers": 2,
-    "vocab_size": 1024,
-    "tie_word_embeddings": False,
-}
+LLAMA = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 256, "intermediate_size": 512}
+LLAMA |= {"num_attention_heads": 8, "num_key_value_heads": 8, "num_hidden_layers": 2, "vocab_size": 1024}
+LLAMA |= {"tie_word_embeddings": False}
 
 
 def fits(folder: Path, *arguments: str) -> tuple[int, str]:

@@ -174,9 +174,7 @@ def test_four_ranks_have_the_losses_of_one_process(launched: Launched, layout: s
 
 
 @pytest.mark.parametrize("layout", ON_FOUR_RANKS)
-def test_the_norm_that_gradients_are_clipped_by_is_that_of_all_shards_and_stages(
-    launched: Launched, layout: str
-) -> None:
+def test_the_norm_that_gradients_are_clipped_by_is_of_all_shards_and_stages(launched: Launched, layout: str) -> None:
     """AdamW's steps, and so the losses, are nearly the same where every gradient of a rank is scaled alike."""
     alone = launched.logged(f"{layout.partition(',')[0]}, alone", "grad_norm")
     assert list(alone) == list(range(1, STEPS + 1))

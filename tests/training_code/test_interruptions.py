@@ -253,10 +253,7 @@ def test_an_interrupted_training_ends_with_the_losses_of_one_that_was_not(
 @pytest.mark.parametrize("moment", range(3))
 @pytest.mark.parametrize("name", OTHER_LAYOUTS)
 def test_an_interrupted_training_goes_on_in_another_layout(
-    uninterrupted: Callable[[str], tuple[Path, dict[str, str]]],
-    name: str,
-    moment: int,
-    tmp_path: Path,
+    uninterrupted: Callable[[str], tuple[Path, dict[str, str]]], name: str, moment: int, tmp_path: Path
 ) -> None:
     kind, chosen = KINDS[name], random.Random(f"{name} in another layout {moment}")
     inputs, expected = uninterrupted(name)

@@ -57,9 +57,8 @@ def seen(base: Path, resources: dict[str, Any], channels: tuple[str, ...] = (), 
     (folder / "hyperparameters.json").write_text("{}")
     (folder / "inputdataconfig.json").write_text(json.dumps({name: {"TrainingInputMode": "File"} for name in channels}))
     environment = {"SAGEMAKER_BASE_DIR": str(base), "PATH": "/usr/bin:/bin"}
-    printed = subprocess.run(
-        [sys.executable, "-c", TOOLKIT], env=environment, stdout=subprocess.PIPE, check=True
-    ).stdout
+    command = [sys.executable, "-c", TOOLKIT]
+    printed = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True).stdout
     return Seen(base, Job.here({**json.loads(printed.splitlines()[-1]), **variables}))
 
 
@@ -128,9 +127,8 @@ def test_a_laptop_is_one_host_of_one_group() -> None:
 def test_a_laptop_writes_below_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     job = Job.here({})
-    assert {job.model, job.output, job.checkpoints} == {
-        tmp_path / "output" / name for name in ("model", "data", "checkpoints")
-    }
+    folders = {tmp_path / "output" / name for name in ("model", "data", "checkpoints")}
+    assert {job.model, job.output, job.checkpoints} == folders
 
 
 @pytest.mark.parametrize(

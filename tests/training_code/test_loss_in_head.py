@@ -16,12 +16,14 @@ from torch import Tensor
 
 TRAINING_CODE = Path(__file__).parents[2] / "training_code"
 KIND = TRAINING_CODE / "model_parallel"
-sys.path[:0] = [str(TRAINING_CODE), str(KIND)]
+SCRIPTS = TRAINING_CODE.parent / "training_jobs" / "training_jobs" / "torch_scripts"
+sys.path[:0] = [str(TRAINING_CODE), str(KIND), str(SCRIPTS)]
 try:
     from common.loss import IGNORED, token_loss
     from head import Head
+    from memory_use import Allocations
 finally:
-    sys.path.remove(str(KIND))  # its modules' names are those of other tests' modules too
+    del sys.path[1:3]  # whose modules' names are those of other tests' modules too
 
 PROGRAM = """
 import json, sys, torch, train
@@ -122,6 +124,20 @@ def test_the_loss_and_the_gradients_of_chunks_are_those_of_all_logits_which_are_
     assert (of_chunks.grad - of_all.grad).abs().max() < 1e-6  # type: ignore[operator]
     for parameter, gradient in zip(head.parameters(), gradients, strict=True):
         assert (parameter.grad - gradient).abs().max() < 1e-6  # type: ignore[operator]
+
+
+def test_the_gradient_of_the_heads_weight_is_there_once_while_chunks_add_to_it() -> None:
+    with Allocations() as allocated:
+        head, hidden = Head(64, 4096, bias=False), torch.randn(16, 64, requires_grad=True)
+        head.targets, head.chunk, head.loss = (
+            torch.arange(16),
+            2,
+            lambda logits, targets: token_loss(logits, targets, 16),
+        )
+        allocated.reset()
+        head(hidden).backward()
+    gradients, chunk = head.weight.nbytes + hidden.nbytes, 2 * 4096 * 4
+    assert gradients < allocated.peak - gradients < gradients + 4 * chunk  # parameters take as much
 
 
 def test_a_head_without_targets_returns_logits() -> None:

@@ -89,7 +89,7 @@ def test_a_step_is_that_of_the_gradient_without_its_scale(found: dict[str, Any])
     assert found["finite"] == [True, 2.0**-24, 2.0**16]
 
 
-def test_all_ranks_leave_a_step_out_in_which_one_has_an_infinite_gradient_and_halve_the_scale(
+def test_all_ranks_skip_a_step_in_which_one_has_an_infinite_gradient_and_halve_the_scale(
     found: dict[str, Any],
 ) -> None:
     assert found["infinite"] == [False, 2.0**-24, 2.0**15]
@@ -107,7 +107,7 @@ def test_gradients_that_are_infinite_without_a_scale_are_an_error(found: dict[st
     assert found["least"] == "the gradients are not finite in fp16 even with a loss scale of 1, so no step is taken"
 
 
-def test_a_checkpoint_has_the_scale_which_a_training_in_another_format_neither_reads_nor_writes(
+def test_a_checkpoint_has_the_scale_which_other_formats_neither_read_nor_write(
     found: dict[str, Any],
 ) -> None:
     assert found["restored"] == [2.0**14, 2.0**15, 2, 2.0**16]

@@ -89,9 +89,8 @@ def test_batches_of_a_dataloader_are_measured_by_one_process_to_one_for_each_cpu
     result = found(tmp_path, LOADER.replace("{base}", base))
     assert (result["batch_size"], result["sample_bytes"]) == (8, 3 * 4 * 4 + 8)
     assert result["gradient_bytes"] == (4 * 2 + 2) * 4
-    assert [int(workers) for workers in result["scaling"]] == sorted(
-        {1, CPUS, *(2**n for n in range(CPUS.bit_length() - 1))}
-    )
+    counts = {1, CPUS, *(2**n for n in range(CPUS.bit_length() - 1))}
+    assert [int(workers) for workers in result["scaling"]] == sorted(counts)
     assert result["preprocess_seconds"] == CPUS / result["scaling"][str(CPUS)]
     assert result["step_seconds"].keys() == {"cpu"}
 

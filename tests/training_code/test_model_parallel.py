@@ -173,9 +173,8 @@ def four(tmp_path_factory: pytest.TempPathFactory) -> Launch:
 
 @pytest.fixture(scope="module")
 def more_four(tmp_path_factory: pytest.TempPathFactory) -> Launch:
-    return launch(
-        tmp_path_factory.mktemp("four"), 4, MORE_ON_FOUR_RANKS | KEPT_BY_FSDP | KEPT_BY_INTERLEAVED | MORE_RESUMED
-    )
+    layouts = MORE_ON_FOUR_RANKS | KEPT_BY_FSDP | KEPT_BY_INTERLEAVED | MORE_RESUMED
+    return launch(tmp_path_factory.mktemp("four"), 4, layouts)
 
 
 @pytest.fixture(scope="module")
@@ -343,9 +342,8 @@ def test_another_layout_goes_on_from_a_checkpoint(alone: Launch, launched: Launc
 )
 def test_the_model_is_left_as_one_plain_file(alone: Launch, launched: Launch, layout: str, tmp_path: Path) -> None:
     """It is loaded by a process that knows no mesh, and predicts as the one that a single process left."""
-    files = [
-        at.folder / folder_of(name) / "model" / "model.pt" for at, name in ((alone, "2 layers"), (launched, layout))
-    ]
+    both = (alone, "2 layers"), (launched, layout)
+    files = [at.folder / folder_of(name) / "model" / "model.pt" for at, name in both]
     program = tmp_path / "compared.py"
     program.write_text(
         "import sys, torch; from exported_model import load\n"

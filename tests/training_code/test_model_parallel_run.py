@@ -191,7 +191,7 @@ def test_another_batch_size_goes_on_at_the_sequence_where_the_data_was(resumed: 
     assert resumed["read"] == [[0, 4], [4, 4], [8, 8], [16, 8]]
 
 
-def test_random_numbers_of_a_step_are_a_function_of_seed_sequences_read_data_rank_and_stage(
+def test_a_steps_random_numbers_follow_from_seed_sequences_read_data_rank_and_stage(
     resumed: dict[str, Any],
 ) -> None:
     assert resumed["seeded"] == [[3, 0, 0, 0], [3, 4, 0, 0], [3, 8, 0, 0], [3, 16, 0, 0]]
@@ -205,14 +205,11 @@ def test_the_last_step_has_a_checkpoint(resumed: dict[str, Any]) -> None:
     assert "step-00000004" in resumed["kept"]
 
 
-def test_what_gives_a_checkpoint_another_meaning_and_a_batch_beyond_the_text_are_refused(
+def test_what_alters_a_checkpoints_meaning_and_a_batch_beyond_the_text_are_refused(
     resumed: dict[str, Any],
 ) -> None:
     beginnings = ["seed must be 3 as in", "sequences must be 1249 as in", "hidden must be 16 as in"]
-    beginnings += [
-        "sequences must be 1249 as in",
-        "batch_size must be at most the sequences of an epoch, 1249",
-    ]
+    beginnings += ["sequences must be 1249 as in", "batch_size must be at most the sequences of an epoch, 1249"]
     beginnings += ["vocabulary must be more than the text's largest byte, "]
     assert len(resumed["refused"]) == len(beginnings)
     for error, beginning in zip(resumed["refused"], beginnings, strict=True):
@@ -261,7 +258,7 @@ def test_an_automatic_cut_makes_the_dearest_stage_as_cheap_as_can_be() -> None:
     )
 
 
-def test_a_checkpoint_is_of_the_step_that_it_is_named_after_though_the_training_goes_on_meanwhile(
+def test_a_checkpoint_is_of_the_step_that_it_is_named_after_though_training_goes_on_meanwhile(
     tmp_path: Path,
 ) -> None:
     """And the two before it are kept until it is complete."""
@@ -461,7 +458,8 @@ def test_smp_refuses_a_pytorch_without_the_transformers_norm(tmp_path: Path) -> 
 
 def test_smp_trains_with_a_stand_in_for_its_library_and_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
     """With a stand-in, since the library is in AWS's containers alone: the file runs, and initialises before it transforms."""
-    arguments = [*SMALL, "--precision", "fp32", "--checkpoint-every", "2", "--mp_parameters", "{}"]
+    arguments = [*SMALL, "--precision", "fp32", "--checkpoint-every", "2", "--mp_parameters", "{}", "--warm-up", "2"]
+    arguments += ["--base-batch-size", "2", "--rate-rule", "square-root"]
     script = Path(__file__).parent / "smp_stand_in.py"
     errors = tmp_path / "errors"
     runs: list[list[str]] = []
@@ -470,9 +468,8 @@ def test_smp_trains_with_a_stand_in_for_its_library_and_goes_on_from_its_checkpo
         # PyTorch joins its ranks also where there is one.
         with start(command, cwd=tmp_path, env=environment(), store=agents_store(), errors=errors) as program:
             runs.append(program.communicate()[0].splitlines())
-        shutil.rmtree(
-            tmp_path / "output" / "checkpoints" / "step-00000003", ignore_errors=True
-        )  # of the first run's end
+        of_the_end = tmp_path / "output" / "checkpoints" / "step-00000003"
+        shutil.rmtree(of_the_end, ignore_errors=True)
     first, again = runs
     assert [line.split(" loss ")[0] for line in first] == ["init", "transform", "step 1", "step 2", "step 3"], (
         errors.read_text()
@@ -485,4 +482,5 @@ def test_smp_trains_with_a_stand_in_for_its_library_and_goes_on_from_its_checkpo
         "step 4",
     ], errors.read_text()
     assert again[3] == first[4]
+    assert [float(line.rpartition(" learning_rate ")[2]) for line in first[2:]] == [0.003, 0.006, 0.006]
     run("import sys; from exported_model import load; load(sys.argv[1])", tmp_path / "output" / "model" / "model.pt")

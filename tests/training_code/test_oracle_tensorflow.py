@@ -181,9 +181,7 @@ def test_a_run_that_cannot_train_or_go_on_ends_before_its_first_step_by_the_name
     assert not losses_of([*large.lines, *seeded.lines])
 
 
-def test_hosts_of_which_one_lacks_the_checkpoint_do_not_train(
-    packages_of: Callable[..., Path | None], tmp_path: Path
-) -> None:
+def test_no_host_trains_where_one_lacks_a_checkpoint(packages_of: Callable[..., Path | None], tmp_path: Path) -> None:
     training = Training("data_parallel", tmp_path, packages_of(KINDS["tensorflow data parallel"]))
     training.completed(Phase(1, 8, "--epochs 1", 50))
     (tmp_path / "lacks").mkdir()
@@ -194,7 +192,4 @@ def test_hosts_of_which_one_lacks_the_checkpoint_do_not_train(
     message = "all hosts must resume from the same step, like {} of this one, got 3.5 on average"
     assert [
         any(message.format(step) in line for line in host.lines) for step, host in zip((7, 0), hosts, strict=True)
-    ] == [
-        True,
-        True,
-    ], hosts
+    ] == [True, True], hosts

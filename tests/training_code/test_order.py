@@ -68,6 +68,5 @@ def test_a_dataset_without_a_sample_is_refused() -> None:
 
 def test_the_order_and_the_schedule_need_no_pytorch() -> None:
     text = "import sys; sys.modules['torch'] = None; import common.schedule, common.order"
-    subprocess.run(
-        [sys.executable, "-c", text], env={"PYTHONPATH": str(Path(common.order.__file__).parents[1])}, check=True
-    )
+    path = Path(common.order.__file__).parents[1]
+    subprocess.run([sys.executable, "-c", text], env={"PYTHONPATH": str(path)}, check=True)

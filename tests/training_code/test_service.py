@@ -260,7 +260,5 @@ def busy_loops() -> Iterator[None]:
 
 @pytest.mark.soak
 @pytest.mark.parametrize("run", range(200))
-def test_a_rank_that_stops_holds_up_no_other_on_busy_cores(
-    serve: Serve, tmp_path: Path, busy_loops: None, run: int
-) -> None:
+def test_a_stopped_rank_delays_no_other_on_busy_cores(serve: Serve, tmp_path: Path, busy_loops: None, run: int) -> None:
     test_a_rank_that_stops_bounds_what_is_made_for_it_and_holds_up_no_other(serve, tmp_path)

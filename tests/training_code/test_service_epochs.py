@@ -347,7 +347,7 @@ def test_batches_that_are_made_quickly_are_ordered_several_at_once(
 # -- Metrics
 
 
-def test_an_epoch_ends_with_a_line_that_sagemakers_expressions_read(
+def test_an_epoch_ends_with_a_line_that_metric_expressions_read(
     serve: Serve, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with BatchReader(addresses(serve()), job="job", epochs=1) as reader:
@@ -389,9 +389,7 @@ class Slow(Numbers):
         return super().__getitem__(index)
 
 
-def test_an_epoch_that_ends_before_a_heartbeat_reports_busy_workers(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_epoch_shorter_than_a_heartbeat_reports_busy_workers(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     """The finding "the wrong advice": busy seconds came with a heartbeat, so that short epochs reported 0 %."""
     monkeypatch.setattr("data_service.requester.HEARTBEAT", 1000.0)
     with BatchReader(addresses(serve(dataset=Slow())), job="job", epochs=1) as reader:

@@ -14,25 +14,8 @@ from typing import Any
 
 import psutil
 import pytest
-from hosts_and_trainers import (
-    Serve,
-    Start,
-    addresses,
-    cut,
-    eventually,
-    free_port,
-    numbers,
-    serve,
-    start,
-    suspended,
-)
-from serving import (
-    LENGTH,
-    BatchReader,
-    BatchServer,
-    Lines,
-    Numbers,
-)
+from hosts_and_trainers import Serve, Start, addresses, cut, eventually, free_port, numbers, serve, start, suspended
+from serving import LENGTH, BatchReader, BatchServer, Lines, Numbers
 
 __all__ = ["serve", "start"]
 EVERYTHING = list(range(LENGTH))
@@ -98,9 +81,7 @@ def test_no_sample_is_lost_or_comes_twice_when_workers_are_killed(serve: Serve, 
 
 @pytest.mark.usefixtures("always_restarted")
 @pytest.mark.parametrize("hosts", [pytest.param(1, marks=pytest.mark.soak), 2])
-def test_no_sample_is_lost_or_comes_twice_when_serving_processes_are_killed(
-    serve: Serve, moments: int, hosts: int
-) -> None:
+def test_no_sample_is_lost_or_comes_twice_when_servers_are_killed(serve: Serve, moments: int, hosts: int) -> None:
     servers = serve(hosts, workers=2)
     dice = random.Random(1)
     with BatchReader(addresses(servers), job="job") as reader:

@@ -9,23 +9,8 @@ from typing import Any
 
 import pytest
 import torch
-from hosts_and_trainers import (
-    Serve,
-    Start,
-    addresses,
-    forever,
-    free_port,
-    gone,
-    serve,
-    start,
-)
-from serving import (
-    LENGTH,
-    BatchReader,
-    DataHostLost,
-    DataServiceError,
-    Numbers,
-)
+from hosts_and_trainers import Serve, Start, addresses, forever, free_port, gone, serve, start
+from serving import LENGTH, BatchReader, DataHostLost, DataServiceError, Numbers
 from torch.utils.data import Dataset
 
 __all__ = ["serve", "start"]
@@ -96,10 +81,7 @@ def test_an_error_in_the_dataset_reaches_trainer_and_data_hosts_with_its_traceba
 def test_a_batch_for_which_there_is_no_memory_is_an_error_with_its_size(start: Start) -> None:
     host = start("serve", about={"side": 512}, prefix=("prlimit", f"--fsize={2**20}"))
     said = "a batch of 8388[0-9]+ bytes does not fit into shared memory"
-    with (
-        pytest.raises(DataServiceError, match=said),
-        BatchReader([f"localhost:{host.line()}"], job="job") as reader,
-    ):
+    with pytest.raises(DataServiceError, match=said), BatchReader([f"localhost:{host.line()}"], job="job") as reader:
         list(reader)
     assert "does not fit into shared memory" in host.rest()[0]
 
@@ -121,10 +103,7 @@ def test_a_data_host_whose_port_is_closed_is_named_with_it(serve: Serve, monkeyp
 def test_a_dataset_that_cannot_be_pickled_is_an_error_at_the_start(serve: Serve) -> None:
     dataset: Dataset[Any] = torch.utils.data.TensorDataset(torch.zeros(3))
     dataset.transform = lambda image: image  # type: ignore[attr-defined]
-    with pytest.raises(
-        ValueError,
-        match="go to worker processes, so they must be picklable",
-    ):
+    with pytest.raises(ValueError, match="go to worker processes, so they must be picklable"):
         serve(dataset=dataset)
 
 

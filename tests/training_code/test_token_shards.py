@@ -92,9 +92,7 @@ def test_a_file_that_is_cut_or_of_another_kind_is_refused_by_name(folder: Path) 
         TokenShards(folder, CONTEXT)
 
 
-def test_a_tokenizer_with_more_tokens_than_the_model_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_tokenizer_of_more_tokens_than_the_model_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text, output = tmp_path / "text.txt", tmp_path / "tokens"
     text.write_text("text")
     monkeypatch.setattr("sys.argv", ["", str(text), "--model", str(tmp_path), "--output", str(output)])

@@ -30,9 +30,8 @@ def started(losses: list[float], parameters: int = 7) -> dict[str, Any]:
 
 
 def test_two_trainings_with_the_same_losses_are_compared(benchmark: Any) -> None:
-    benchmark.require_same_training(
-        case_of(benchmark), {"ours": started([7.0, 6.5]), "torchtitan": started([7.0, 6.50005])}
-    )
+    both = {"ours": started([7.0, 6.5]), "torchtitan": started([7.0, 6.50005])}
+    benchmark.require_same_training(case_of(benchmark), both)
 
 
 @pytest.mark.parametrize(
@@ -44,9 +43,7 @@ def test_trainings_that_differ_are_not_compared(benchmark: Any, theirs: dict[str
         benchmark.require_same_training(case_of(benchmark), {"ours": started([7.0, 6.5]), "torchtitan": theirs})
 
 
-def test_each_rank_has_its_own_tokens_and_the_next_ones_as_targets(
-    benchmark: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_rank_has_its_own_tokens_and_as_targets_the_next(benchmark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     case = replace(case_of(benchmark), context=8)
     batches = []
     for rank in ("0", "1", "0"):
@@ -75,9 +72,7 @@ def test_both_trainings_run_in_turn_and_equal_ones_have_equal_memory_and_losses(
 
 
 @pytest.mark.soak
-def test_a_training_that_ends_at_once_is_an_error_with_what_it_wrote(
-    benchmark: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_training_that_ends_at_once_raises_what_it_wrote(benchmark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(benchmark.SCRIPTS, "ours", "no_such_script.py")
     with pytest.raises(RuntimeError, match=r"(?s)no_such_script.py ended:.*can't open file"):
         benchmark.measure(case_of(benchmark), 1, 1, sys.executable)

@@ -178,9 +178,7 @@ def test_a_killed_training_goes_on_exactly_from_its_checkpoint(start: Start, tmp
 
 
 @pytest.mark.soak  # test_interruptions.py interrupts within an epoch
-def test_a_training_that_is_killed_within_an_epoch_goes_on_exactly_there(
-    start: Start, tmp_path: Path, alone: Ended
-) -> None:
+def test_a_training_killed_within_an_epoch_goes_on_exactly_there(start: Start, tmp_path: Path, alone: Ended) -> None:
     arguments = (*SHORT, *ONE_WORKER, "--checkpoint-every", "10")
     killed = start(tmp_path, *arguments)
     killed.until("step 30 ")  # of 23 steps in an epoch; the checkpoint of step 20 is written
@@ -224,9 +222,7 @@ def test_a_resumed_training_has_the_learning_rate_of_its_own_arguments(
 
 
 @pytest.mark.soak  # test_service_epochs.py continues uneven ranks
-def test_ranks_of_an_uneven_dataset_continue_from_their_checkpoint(
-    start: Start, tmp_path: Path, two_ranks: Ended
-) -> None:
+def test_ranks_of_an_uneven_dataset_go_on_from_their_checkpoint(start: Start, tmp_path: Path, two_ranks: Ended) -> None:
     assert start(tmp_path, *UNEVEN, "--epochs", "1", "--checkpoint-every", "1", processes=2).end().code == 0
     ended = start(tmp_path, *UNEVEN, "--checkpoint-every", "1", processes=2).end()
     assert ended.losses == two_ranks.losses[1:]
@@ -239,9 +235,7 @@ def test_ranks_of_an_uneven_dataset_take_equally_many_steps_and_read_each_sample
     assert all(" batches=2 dropped_samples=0 " in line for line in epochs), epochs
 
 
-def test_two_ranks_train_exactly_alike_with_a_data_host_and_without(
-    start: Start, tmp_path: Path, two_ranks: Ended
-) -> None:
+def test_two_ranks_train_alike_with_a_data_host_and_without(start: Start, tmp_path: Path, two_ranks: Ended) -> None:
     losses = run_job(start, tmp_path, *UNEVEN, processes=2).trainer.losses
     assert losses == two_ranks.losses
     assert len(losses) == 3

@@ -31,7 +31,7 @@ def test_the_first_rank_prints_a_line_with_the_values_and_the_rate(capsys: pytes
     assert re.fullmatch(r"step 10 loss 1\.250000 tokens/s \d+\n", capsys.readouterr().out)
 
 
-def test_the_rate_has_no_part_of_the_first_step_in_which_the_model_is_compiled(
+def test_the_rate_has_no_part_of_the_first_step_which_compiles_the_model(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     log = TrainingLog(JOB, CPU)
@@ -40,9 +40,7 @@ def test_the_rate_has_no_part_of_the_first_step_in_which_the_model_is_compiled(
     assert capsys.readouterr().out == "step 1 loss 1.250000 tokens/s unknown\n"
 
 
-def test_the_rate_has_no_part_of_an_evaluation(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_rate_counts_no_evaluation(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     now = iter([0.0, 2.0, 102.0, 102.0])
     monkeypatch.setattr("time.perf_counter", lambda: next(now))
     log = TrainingLog(JOB, CPU)
@@ -97,10 +95,8 @@ def test_a_gpus_line_has_its_peak_memory_and_the_share_of_its_peak_rate(
     log.count(1000)
     log.count(1000)
     log.write(1, loss=1.0)
-    found = re.fullmatch(
-        r"step 1 loss 1\.0+ memory_gib 1\.5000+ mfu ([\d.]+) tokens/s (\d+)\n", capsys.readouterr().out
-    )
+    line = r"step 1 loss 1\.0+ memory_gib 1\.5000+ mfu ([\d.]+) tokens/s (\d+)\n"
+    found = re.fullmatch(line, capsys.readouterr().out)
     assert found is not None
-    assert float(found[1]) == pytest.approx(
-        int(found[2]) / 2, abs=1
-    )  # a token has the operations of a second, of two GPUs
+    # A token has the operations of a second, of two GPUs.
+    assert float(found[1]) == pytest.approx(int(found[2]) / 2, abs=1)

@@ -37,13 +37,8 @@ def token_loss(
         logits: [..., classes].
         targets: int64 [...], of which those that are ``IGNORED`` do not count.
     """
-    summed = F.cross_entropy(
-        logits.flatten(0, -2).float(),
-        targets.flatten(),
-        ignore_index=IGNORED,
-        reduction="sum",
-        label_smoothing=label_smoothing,
-    )
+    flat = logits.flatten(0, -2).float(), targets.flatten()
+    summed = F.cross_entropy(*flat, ignore_index=IGNORED, reduction="sum", label_smoothing=label_smoothing)
     return summed * (shares / (count.clamp(min=1) if isinstance(count, Tensor) else max(count, 1)))
 
 

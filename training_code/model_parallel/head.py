@@ -12,6 +12,8 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.autograd.graph import get_gradient_edge
+from torch.distributed.tensor import DTensor
 
 Loss = Callable[[Tensor, Tensor], Tensor]  # of logits [n, vocabulary] and targets [n], summed over both
 CHUNKS = 8  # of a microbatch, at least, as torchtitan has
@@ -45,22 +47,32 @@ class ChunkedLoss(torch.autograd.Function):
     def forward(
         context: Any, targets: Tensor, loss: Loss, size: int, backward: bool, rows: Tensor, *parameters: Tensor
     ) -> Tensor:
-        own, losses = [one.detach().requires_grad_(backward) for one in parameters], list[Tensor]()
+        losses = list[Tensor]()
         if backward:
             # Sums of many chunks, in fp32 also where the parameters are not.
-            context.sums = [torch.zeros_like(one, dtype=torch.float32) for one in own]
+            context.sums = [torch.zeros_like(one, dtype=torch.float32) for one in parameters]
             context.of_rows = torch.empty_like(rows)
+        weight, *bias = own = [one.detach() for one in parameters]
         for first in range(0, len(rows), size):
-            some = rows[first : first + size].detach().requires_grad_(backward)
+            some = rows[first : first + size].detach()
             with torch.set_grad_enabled(backward):
-                part = loss(F.linear(some, *own), targets[first : first + size])
-            if backward:
-                context.of_rows[first : first + size], *gradients = torch.autograd.grad(part, (some, *own))
-                for whole, gradient in zip(context.sums, gradients, strict=True):
-                    whole += gradient
-                del gradients, gradient
+                logits = F.linear(some.requires_grad_(backward), *own)
+                of_logits = get_gradient_edge(logits) if backward else None
+                part = loss(logits, targets[first : first + size])
             losses.append(part.detach())
-            del part
+            del logits  # which the gradient does not need
+            if of_logits is None:
+                continue
+            [gradient] = torch.autograd.grad(part, of_logits)
+            del part, of_logits
+            context.of_rows[first : first + size] = gradient @ weight
+            if weight.dtype == torch.float32 and not isinstance(weight, DTensor):
+                context.sums[0].addmm_(gradient.T, some.detach())  # without the product as a tensor of its own
+            else:
+                context.sums[0] += gradient.T @ some.detach()
+            if bias:
+                context.sums[1] += gradient.sum(0)
+            del gradient
         return torch.stack(losses).sum()
 
     @staticmethod

@@ -29,8 +29,9 @@ import torch.sagemaker as tsm
 from common.checkpoints import Checkpointer, Progress
 from common.job import Job, use_the_jobs_network
 from common.loss import batch_loss, counted, token_loss
+from common.optimization import set_learning_rate
 from common.process_group import device_of
-from common.schedule import positive
+from common.schedule import add_schedule, positive, scheduled_rate
 from common.seeding import seed_step
 from common.stopping import Stop
 from model import Block, Config, Transformer, Windows, initial, text
@@ -49,7 +50,7 @@ def config() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=positive, default=100)
     parser.add_argument("--batch-size", type=positive, default=16, help="sequences of a step, over all ranks")
-    parser.add_argument("--learning-rate", type=float, default=3e-3)
+    add_schedule(parser, peak=3e-3)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--text-bytes", type=int, default=4_000_000)
     parser.add_argument("--log-every", type=int, default=10)
@@ -95,13 +96,15 @@ def train(job: Job, options: argparse.Namespace, device: torch.device, stop: Sto
         seed_step(options.seed, progress.samples, job.rank)
         loss = token_loss(model(tokens), targets, counted(targets), shares=job.ranks)
         loss.backward()
+        rate = scheduled_rate(options, progress.steps + 1, options.steps, options.batch_size)
+        set_learning_rate([optimizer], rate)
         optimizer.step()
         optimizer.zero_grad()
         progress = Progress(progress.steps + 1, progress.samples + options.batch_size)
         if progress.steps % options.log_every == 0:
             mean = batch_loss(loss)
             if job.rank == 0:
-                print(f"step {progress.steps} loss {mean:.6f}", flush=True)
+                print(f"step {progress.steps} loss {mean:.6f} learning_rate {rate:.6g}", flush=True)
         every = options.checkpoint_every or options.steps
         if stop.check() or progress.steps % every == 0 or progress.steps == options.steps:
             checkpointer.save(progress)

@@ -30,8 +30,10 @@ import torch
 from common.checkpoints import Checkpointer
 from common.job import Job
 from common.loss import MeanLoss, token_loss
+from common.optimization import set_learning_rate
+from common.order import Order
 from common.process_group import process_group
-from common.schedule import positive
+from common.schedule import add_schedule, positive, scheduled_rate
 from common.seeding import seed_step
 from model import accuracy, held_out, network
 from preprocess import digits, prepared
@@ -45,7 +47,7 @@ def config() -> argparse.Namespace:
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("--epochs", type=positive, default=8)
     arguments.add_argument("--batch-size", type=positive, default=64)
-    arguments.add_argument("--learning-rate", type=float, default=3e-3)
+    add_schedule(arguments, peak=3e-3)
     arguments.add_argument("--seed", type=int, default=0)
     arguments.add_argument("--data-group", default="data_group", help="the instance group that preprocesses")
     arguments.add_argument("--data-tasks", type=int, help="how many run at once at most; one for each CPU by default")
@@ -111,6 +113,8 @@ def train(job: Job, options: argparse.Namespace, device: torch.device) -> None:
     stopped: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _: stopped.append(number))  # in place of the handler of ray.init()
     count, epoch_loss = len(digits(options.seed)), MeanLoss(device)
+    order = Order(count, options.batch_size, options.seed)  # of which the order itself is Ray Data's
+    steps = options.epochs * order.steps_of_an_epoch
     # Ray's blocks, and the buffer in which they are shuffled, are of whole batches.
     fixed = {"seed": options.seed, "digits": count, "batch_size": options.batch_size}
     checkpointer = Checkpointer(job, [model], [optimizer], fixed=fixed, states={"epoch_loss": epoch_loss})
@@ -119,14 +123,16 @@ def train(job: Job, options: argparse.Namespace, device: torch.device) -> None:
         epoch, read = divmod(progress.samples, count)
         hosts, began = Counter[str](), time.perf_counter()
         for batch in batches_of(data, epoch, read // options.batch_size, options):
+            rate = scheduled_rate(options, order.steps(progress.samples) + 1, steps, order.batch)
+            set_learning_rate([optimizer], rate)
             seed_step(options.seed, progress.samples, rank=0)
             loss = step(model, optimizer, batch, device)
             epoch_loss.add(loss, len(batch["label"]))
             hosts.update(batch["host"].tolist())
             progress.steps, progress.samples = progress.steps + 1, progress.samples + len(batch["label"])
             if progress.steps % 10 == 0:
-                rate = hosts.total() / (time.perf_counter() - began)
-                print(f"step {progress.steps} loss {loss.item():.6f} samples/s {rate:.0f}", flush=True)
+                speed = f"learning_rate {rate:.6g} samples/s {hosts.total() / (time.perf_counter() - began):.0f}"
+                print(f"step {progress.steps} loss {loss.item():.6f} {speed}", flush=True)
             if stopped:
                 break
         if progress.samples == (epoch + 1) * count:
