@@ -209,3 +209,59 @@ def test_a_state_in_a_map_in_jsonata_may_be_in_jsonpath(machines: Machines) -> N
         "End": True,
     }
     assert machines.output({"Map": mapping}, {"items": [1, 2]}) == [{"it": 1}, {"it": 2}]
+
+
+TASK = {"Type": "Task", "Resource": "arn:aws:states:::aws-sdk:sqs:listQueues", "End": True}
+
+
+@pytest.mark.parametrize(
+    ("state", "cause"),
+    [
+        (
+            {**TASK, "TimeoutSecondsPath": "$.none"},
+            "Invalid path '$.none' : No results for path: $['none']",
+        ),
+        ({**PASS, "InputPath": "$.no.such.path"}, "Invalid path '$.no.such.path' : Missing property in path $['no']"),
+        ({**PASS, "InputPath": "$.is.none"}, "Invalid path '$.is.none' : No results for path: $['is']['none']"),
+    ],
+)
+def test_a_path_that_is_not_there_ends_the_execution_with_one_event(
+    machines: Machines, state: dict[str, Any], cause: str
+) -> None:
+    """scenarios/test_base_scenarios.py::test_invalid_jsonpath, test_catch_states_runtime"""
+    events = run_text(machines, {"task": state}, '{"is": {}}')
+    assert [it["type"] for it in events[2:]] == ["ExecutionFailed"]
+    assert events[2]["executionFailedEventDetails"] == {
+        "cause": f"{AT} 'task' (entered at the event id #2). {cause}",
+        "error": "States.Runtime",
+    }
+
+
+def test_a_time_in_jsonata_that_is_none_is_an_error_of_its_evaluation(machines: Machines) -> None:
+    """scenarios/test_base_scenarios.py::test_wait_timestamp_jsonata[NO_T]"""
+    wait = {"Type": "Wait", "QueryLanguage": "JSONata", "Timestamp": "{% $states.input.at %}", "End": True}
+    events = run_text(machines, {"WaitState": wait}, '{"at": "2016-12-05 21:29:29Z"}')
+    assert [it["type"] for it in events[2:]] == ["EvaluationFailed", "ExecutionFailed"]
+    assert events[-1]["executionFailedEventDetails"] == {
+        "cause": f"{AT} 'WaitState' (entered at the event id #2). The Timestamp field cannot be parsed as an ISO-8601 extended "
+        "offset date-time format string: 2016-12-05 21:29:29Z",
+        "error": "States.QueryEvaluationError",
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "not some json",
+            "Unrecognized token 'not': was expecting (JSON String, Number, Array, Object or token 'null', 'true' or 'false')",
+        ),
+        ("{'not': 'json'", "Unexpected character (''' (code 39)): was expecting double-quote to start field name"),
+        ("", "Invalid execution input."),
+    ],
+)
+def test_an_input_that_is_no_json_is_refused_in_the_words_of_aws(machines: Machines, text: str, message: str) -> None:
+    """test_sfn_api.py::test_invalid_start_execution_input"""
+    with pytest.raises(machines.client.exceptions.InvalidExecutionInput) as refused:
+        machines.client.start_execution(stateMachineArn=machines.create({"Only": PASS}), input=text)
+    assert refused.value.response["Error"]["Message"] == f"Invalid State Machine Execution Input: '{message}'"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 import subprocess
 import sys
 import threading
@@ -22,8 +23,10 @@ from moto.stepfunctions.parser.asl.component.common.path.items_path import Items
 from moto.stepfunctions.parser.asl.component.common.query_language import QueryLanguageMode
 from moto.stepfunctions.parser.asl.component.common.string.string_expression import StringJSONata, StringVariableSample
 from moto.stepfunctions.parser.asl.component.eval_component import EvalComponent
+from moto.stepfunctions.parser.asl.component.state.exec.execute_state import ExecutionState
 from moto.stepfunctions.parser.asl.component.state.exec.state_map.items.items import ItemsJSONata
 from moto.stepfunctions.parser.asl.component.state.state import CommonStateField
+from moto.stepfunctions.parser.asl.component.state.wait.wait_function.timestamp import Timestamp
 from moto.stepfunctions.parser.asl.eval.environment import Environment
 from moto.stepfunctions.parser.asl.eval.event.event_detail import EventDetails
 from moto.stepfunctions.parser.asl.eval.event.event_manager import EventHistoryContext, EventManager
@@ -81,6 +84,9 @@ def install() -> None:
         _add_event,
         "self, context, event_type, event_details, timestamp, update_source_event_id",
     )
+    patch(FailureEvent, "__init__", _new_failure, "self, env, error_name, event_type, event_details")
+    patch(ExecutionState, "_from_error", _error_of_state, "self, env, ex")
+    patch(Timestamp, "_create_failure_event", _bad_timestamp, "self, env, timestamp_str")
     patch(FailureEventException, "get_execution_failed_event_details", _execution_failed, "self")
     patch(FailureEventException, "get_evaluation_failed_event_details", _recorded_failure, "self")
 
@@ -226,13 +232,71 @@ def _add_event(
     *args: Any,
     **kwargs: Any,
 ) -> int:
-    if event_details and isinstance(event_details.get("evaluationFailedEventDetails"), _Recorded):
+    if event_details and any(isinstance(details, _Recorded) for details in event_details.values()):
         return context.source_event_id
     event_id: int = _moto_add_event(self, context, event_type, event_details, *args, **kwargs)
     return event_id
 
 
 _moto_add_event = EventManager.add_event
+
+
+def _new_failure(
+    self: FailureEvent, env: Environment, error_name: Any, event_type: HistoryEventType, event_details: Any = None
+) -> None:
+    """Names the event with which the state was entered; moto names the last event, and the last name of a path alone.
+
+    `scenarios/test_base_scenarios.py::test_catch_states_runtime`: a path of which the first name is missing.
+    """
+    _moto_new_failure(self, env, error_name, event_type, event_details)
+    self.source_event_id = _entered_event(env) or self.source_event_id
+    for details in (event_details or {}).values():
+        if found := re.match(r"Invalid path '(\$\.[\w.]+)' : No results for path: ", details.get("cause") or ""):
+            details["cause"] = f"Invalid path '{found[1]}' : {_missing(found[1], env.states.get_input())}"
+
+
+_moto_new_failure = FailureEvent.__init__
+
+
+def _missing(path: str, data: Any) -> str:
+    names = path.split(".")[1:]
+    for index, name in enumerate(names[:-1]):
+        if not isinstance(data, dict) or name not in data:
+            return f"Missing property in path {_indexed(names[: index + 1])}"
+        data = data[name]
+    return f"No results for path: {_indexed(names)}"
+
+
+def _indexed(names: list[str]) -> str:
+    return "$" + "".join(f"['{name}']" for name in names)
+
+
+def _error_of_state(self: ExecutionState, env: Environment, ex: Exception) -> FailureEvent:
+    """The error of a state; one that ends the execution is no event of the state, which in moto comes first.
+
+    `scenarios/test_base_scenarios.py::test_invalid_jsonpath[ST.INVALID_JSONPATH_IN_TIMEOUTSECONDSPATH]`.
+    """
+    failure = _moto_error_of_state(self, env, ex)
+    if failure.event_type == HistoryEventType.ExecutionFailed and failure.event_details:
+        details: Any = failure.event_details
+        details["executionFailedEventDetails"] = _Recorded(details["executionFailedEventDetails"])
+    return failure
+
+
+_moto_error_of_state = ExecutionState._from_error
+
+
+def _bad_timestamp(self: Timestamp, env: Environment, timestamp_str: str) -> FailureEvent:
+    """In JSONata it is an error of the evaluation (`scenarios/test_base_scenarios.py::test_wait_timestamp_jsonata`)."""
+    if not isinstance(self.string, StringJSONata):
+        return _moto_bad_timestamp(self, env, timestamp_str)
+    cause = (
+        f"The Timestamp field cannot be parsed as an ISO-8601 extended offset date-time format string: {timestamp_str}"
+    )
+    return evaluation_failed(env, cause, "Timestamp").failure_event
+
+
+_moto_bad_timestamp = Timestamp._create_failure_event
 
 
 def _execution_failed(self: FailureEventException) -> Any:

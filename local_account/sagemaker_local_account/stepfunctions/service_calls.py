@@ -23,6 +23,9 @@ from moto.stepfunctions.parser.asl.component.state.exec.state_task.service.state
 from moto.stepfunctions.parser.asl.component.state.exec.state_task.service.state_task_service_aws_sdk import (
     StateTaskServiceAwsSdk,
 )
+from moto.stepfunctions.parser.asl.component.state.exec.state_task.service.state_task_service_lambda import (
+    StateTaskServiceLambda,
+)
 from moto.stepfunctions.parser.asl.component.state.exec.state_task.state_task_lambda import StateTaskLambda
 from moto.stepfunctions.parser.asl.eval.environment import Environment
 from moto.stepfunctions.parser.utils import camel_to_snake_case
@@ -65,6 +68,7 @@ def install() -> None:
         _normalise_response,
         "self, response, boto_service_name, service_action_name",
     )
+    patch(StateTaskServiceLambda, "_error_cause_from_client_error", staticmethod(_cause_of_lambda), "client_error")
     patch(StateTaskLambda, "_from_error", _error_of_function, "self, env, ex")
 
 
@@ -126,6 +130,13 @@ def _error_of_function(self: StateTaskLambda, env: Environment, ex: Exception) -
     return _moto_error_of_function(self, env, ex)
 
 
+def _cause_of_lambda(client_error: Any) -> Any:
+    """`lambda:invoke` calls a version, which the error names (error_handling/test_task_service_lambda.py)."""
+    error, cause = _moto_cause_of_lambda(client_error)
+    return error, re.sub(r"^(Function not found: arn:[^ ]*:function:[^: ]+) ", r"\1:$LATEST ", cause)
+
+
+_moto_cause_of_lambda = StateTaskServiceLambda._error_cause_from_client_error
 _moto_error_of_function = StateTaskLambda._from_error
 
 
