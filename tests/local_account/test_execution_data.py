@@ -8,6 +8,7 @@ import time
 from typing import Any
 
 import pytest
+from botocore.config import Config
 from running_account import Running
 from state_machines import AN_ERROR_RATHER_THAN_A_HANG, Machines
 
@@ -265,3 +266,53 @@ def test_an_input_that_is_no_json_is_refused_in_the_words_of_aws(machines: Machi
     with pytest.raises(machines.client.exceptions.InvalidExecutionInput) as refused:
         machines.client.start_execution(stateMachineArn=machines.create({"Only": PASS}), input=text)
     assert refused.value.response["Error"]["Message"] == f"Invalid State Machine Execution Input: '{message}'"
+
+
+@pytest.mark.parametrize(
+    ("resource", "error", "cause"),
+    [
+        (
+            "dynamodb:putItem",
+            "DynamoDB.AmazonDynamoDBException",
+            "(Service: AmazonDynamoDBv2; Status Code: 400; Error Code: ",
+        ),
+        (
+            "aws-sdk:dynamodb:putItem",
+            "DynamoDb.DynamoDbException",
+            "(Service: DynamoDb, Status Code: 400, Request ID: ",
+        ),
+    ],
+)
+def test_a_member_that_dynamodb_misses_is_named(machines: Machines, resource: str, error: str, cause: str) -> None:
+    """error_handling/: test_task_service_dynamodb.py::test_invalid_param, test_aws_sdk.py::test_dynamodb_invalid_param"""
+    task = {
+        "Type": "Task",
+        "Resource": f"arn:aws:states:::{resource}",
+        "Parameters": {"TableName": "table"},
+        "End": True,
+    }
+    ended = machines.ended(machines.start({"Put": task}))
+    assert ended["error"] == error
+    refused = "1 validation error detected: Value null at 'item' failed to satisfy constraint: Member must not be null "
+    assert ended["cause"].startswith(refused + cause)
+
+
+def test_a_map_tolerates_a_count_in_jsonata(machines: Machines) -> None:
+    """test_state/test_test_state_scenarios.py::test_base_map_state_inspect[TOLERATED_FAILURE_COUNT-DEBUG]"""
+    state = {
+        "Type": "Map",
+        "QueryLanguage": "JSONata",
+        "Items": [1, 2, 3],
+        "ToleratedFailureCount": "{% $variable := 1 %}",
+        "ItemProcessor": {
+            "ProcessorConfig": {"Mode": "DISTRIBUTED", "ExecutionType": "STANDARD"},
+            "StartAt": "Item",
+            "States": {"Item": PASS},
+        },
+        "End": True,
+    }
+    client = machines.running.client("stepfunctions", config=Config(inject_host_prefix=False))
+    tested = client.test_state(
+        definition=json.dumps(state), roleArn=machines.role, inspectionLevel="DEBUG", mock={"result": "[1, 1, 1]"}
+    )
+    assert tested["inspectionData"]["toleratedFailureCount"] == 1

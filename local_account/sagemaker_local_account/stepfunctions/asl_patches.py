@@ -20,6 +20,9 @@ from moto.stepfunctions.parser.asl.component.common.query_language import QueryL
 from moto.stepfunctions.parser.asl.component.common.retry import retrier_decl
 from moto.stepfunctions.parser.asl.component.eval_component import EvalComponent
 from moto.stepfunctions.parser.asl.component.program.program import Program
+from moto.stepfunctions.parser.asl.component.state.exec.state_map.tolerated_failure import (
+    ToleratedFailureCountStringJSONata,
+)
 from moto.stepfunctions.parser.asl.component.state.wait.wait_function.timestamp import Timestamp
 from moto.stepfunctions.parser.asl.component.state.wait.wait_function.wait_function import WaitFunction
 from moto.stepfunctions.parser.asl.eval.environment import Environment
@@ -104,6 +107,10 @@ class _Preprocessor(Preprocessor):
             if self._query_language_per_scope[0].query_language_mode == QueryLanguageMode.JSONata:
                 raise
             self._query_language_per_scope.append(QueryLanguage(QueryLanguageMode.JSONPath))
+
+    def visitTolerated_failure_count_string_jsonata(self, ctx: Any) -> ToleratedFailureCountStringJSONata:
+        """Has a count, where moto's is a percentage (`test_state/`, `test_base_map_state_inspect[TOLERATED_FAILURE_COUNT]`)."""
+        return ToleratedFailureCountStringJSONata(string_jsonata=self.visitString_jsonata(ctx=ctx.string_jsonata()))
 
     @staticmethod
     def _inner_string_of(parser_rule_context: Any) -> str | None:

@@ -16,12 +16,16 @@ import zlib
 from email.utils import format_datetime
 from typing import Any
 
+from botocore.exceptions import ClientError
 from botocore.model import ListShape, MapShape, Shape, StructureShape
 from moto.stepfunctions.parser.asl.component.common.error_name.failure_event import FailureEvent
 from moto.stepfunctions.parser.asl.component.state.exec.state_task.lambda_eval_utils import LambdaFunctionErrorException
 from moto.stepfunctions.parser.asl.component.state.exec.state_task.service.state_task_service import StateTaskService
 from moto.stepfunctions.parser.asl.component.state.exec.state_task.service.state_task_service_aws_sdk import (
     StateTaskServiceAwsSdk,
+)
+from moto.stepfunctions.parser.asl.component.state.exec.state_task.service.state_task_service_dynamodb import (
+    StateTaskServiceDynamoDB,
 )
 from moto.stepfunctions.parser.asl.component.state.exec.state_task.service.state_task_service_lambda import (
     StateTaskServiceLambda,
@@ -69,6 +73,7 @@ def install() -> None:
         "self, response, boto_service_name, service_action_name",
     )
     patch(StateTaskServiceLambda, "_error_cause_from_client_error", staticmethod(_cause_of_lambda), "client_error")
+    patch(StateTaskServiceDynamoDB, "_error_cause_from_client_error", staticmethod(_cause_of_dynamodb), "client_error")
     patch(StateTaskLambda, "_from_error", _error_of_function, "self, env, ex")
 
 
@@ -136,6 +141,13 @@ def _cause_of_lambda(client_error: Any) -> Any:
     return error, re.sub(r"^(Function not found: arn:[^ ]*:function:[^: ]+) ", r"\1:$LATEST ", cause)
 
 
+def _cause_of_dynamodb(client_error: Any) -> tuple[str, str]:
+    """An error that the service's model does not have is that of the SDK's client (`test_task_service_dynamodb.py`)."""
+    error, cause = _moto_cause_of_dynamodb(client_error)
+    return ("DynamoDB.AmazonDynamoDBException" if error == "DynamoDB.ValidationException" else error), cause
+
+
+_moto_cause_of_dynamodb = StateTaskServiceDynamoDB._error_cause_from_client_error
 _moto_cause_of_lambda = StateTaskServiceLambda._error_cause_from_client_error
 _moto_error_of_function = StateTaskLambda._from_error
 
@@ -162,6 +174,25 @@ def _normalise_parameters(
     shape, _ = _operation_shapes(self, boto_service_name, service_action_name)
     if isinstance(shape, StructureShape):
         self._to_boto_request(parameters, shape)
+        if missing := [name for name in shape.required_members if parameters.get(name) is None]:
+            _refuse_nulls(self, missing)
+
+
+def _refuse_nulls(self: StateTaskService, missing: list[str]) -> None:
+    """Answers as DynamoDB does where a member is missing, which the SDK for Java sends and boto3 does not.
+
+    `error_handling/`: `test_task_service_dynamodb.py::test_invalid_param`, `test_aws_sdk.py::test_dynamodb_invalid_param`.
+    """
+    if self._get_boto_service_name() != "dynamodb":
+        return
+    nulls = [
+        f"Value null at '{it[:1].lower()}{it[1:]}' failed to satisfy constraint: Member must not be null"
+        for it in missing
+    ]
+    detected = "1 validation error" if len(nulls) == 1 else f"{len(nulls)} validation errors"
+    error = {"Code": "ValidationException", "Message": f"{detected} detected: {'; '.join(nulls)}"}
+    metadata: Any = {"HTTPStatusCode": 400, "RequestId": str(uuid.uuid4())}
+    raise ClientError({"Error": error, "ResponseMetadata": metadata}, self._get_boto_service_action())
 
 
 def _normalise_response(
