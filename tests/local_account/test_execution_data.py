@@ -268,6 +268,36 @@ def test_an_input_that_is_no_json_is_refused_in_the_words_of_aws(machines: Machi
     assert refused.value.response["Error"]["Message"] == f"Invalid State Machine Execution Input: '{message}'"
 
 
+def test_a_task_that_fails_a_branch_is_aborted_after_it(machines: Machines) -> None:
+    """callback/test_callback.py::test_sqs_failure_in_wait_for_task_tok_no_error_field[SQS_PARALLEL_WAIT_FOR_TASK_TOKEN]"""
+    task = {**TASK, "Resource": "arn:aws:states:::aws-sdk:s3:listObjectsV2", "Parameters": {"Bucket": "no-such-bucket"}}
+    branch = {"StartAt": "List", "States": {"List": task}}
+    events = run_text(machines, {"Both": {"Type": "Parallel", "Branches": [branch], "End": True}}, "{}")
+    assert [(it["type"], it["previousEventId"]) for it in events[6:]] == [
+        ("TaskFailed", 6), ("TaskStateAborted", 7), ("ParallelStateFailed", 7), ("ExecutionFailed", 9),
+    ]  # fmt: skip
+
+
+def test_a_result_that_is_too_long_is_caught_by_all(machines: Machines) -> None:
+    """error_handling/test_states_errors.py::test_service_task_lambada_catch_state_all_data_limit_exceeded_on_large_utf8_response"""
+    s3 = machines.running.client("s3")
+    s3.create_bucket(Bucket="data-limit")
+    s3.put_object(Bucket="data-limit", Key="long", Body=b"a" * 2**18)
+    parameters = {"Bucket": "data-limit", "Key": "long"}
+    resource = "arn:aws:states:::aws-sdk:s3:getObject"
+    caught = {"ErrorEquals": ["States.ALL"], "Next": "Caught"}
+    states = {"Get": {**TASK, "Resource": resource, "Parameters": parameters, "Catch": [caught]}, "Caught": PASS}
+    assert machines.output(states)["Error"] == "States.DataLimitExceeded"
+
+
+def test_a_cause_within_a_branch_names_the_state_that_failed_alone(machines: Machines) -> None:
+    branch = {"StartAt": "Inner", "States": {"Inner": {**PASS, "InputPath": "$.none"}}}
+    events = run_text(machines, {"Both": {"Type": "Parallel", "Branches": [branch], "End": True}}, "{}")
+    assert events[-1]["executionFailedEventDetails"]["cause"] == (
+        f"{AT} 'Inner' (entered at the event id #4). Invalid path '$.none' : No results for path: $['none']"
+    )
+
+
 @pytest.mark.parametrize(
     ("resource", "error", "cause"),
     [

@@ -237,17 +237,19 @@ def _knowing_environment(method: Any) -> Any:
 def _error_equals(self: ErrorEqualsDecl, env: Environment) -> None:
     """Matches an error to ErrorEquals.
 
-    On AWS neither States.ALL nor States.TaskFailed matches States.Runtime or States.DataLimitExceeded, and States.TaskFailed
-    matches all others except States.Timeout. In moto States.ALL matches every error.
+    On AWS neither States.ALL nor States.TaskFailed matches States.Runtime, and States.TaskFailed matches all others except
+    States.Timeout. In moto States.ALL matches every error. The guide says that States.ALL does not match
+    States.DataLimitExceeded either; AWS as LocalStack recorded it does
+    (`error_handling/test_states_errors.py::test_task_lambda_catch_state_all_data_limit_exceeded_on_large_utf8_response`).
     """
     error_name = env.stack.pop()
     named = error_name in self.error_names
-    terminal = error_name in (
-        StatesErrorName(typ=StatesErrorNameType.StatesRuntime),
+    terminal = error_name == StatesErrorName(typ=StatesErrorNameType.StatesRuntime)
+    unnamed = error_name in (
+        StatesErrorName(typ=StatesErrorNameType.StatesTimeout),
         StatesErrorName(typ=StatesErrorNameType.StatesStatesDataLimitExceeded),
     )
-    timeout = error_name == StatesErrorName(typ=StatesErrorNameType.StatesTimeout)
     wildcard = ErrorEqualsDecl._STATE_ALL_ERROR in self.error_names or (
-        ErrorEqualsDecl._STATE_TASK_ERROR in self.error_names and not timeout
+        ErrorEqualsDecl._STATE_TASK_ERROR in self.error_names and not unnamed
     )
     env.stack.append(named or (wildcard and not terminal))

@@ -25,6 +25,8 @@ from moto.stepfunctions.parser.asl.component.common.string.string_expression imp
 from moto.stepfunctions.parser.asl.component.eval_component import EvalComponent
 from moto.stepfunctions.parser.asl.component.state.exec.execute_state import ExecutionState
 from moto.stepfunctions.parser.asl.component.state.exec.state_map.items.items import ItemsJSONata
+from moto.stepfunctions.parser.asl.component.state.exec.state_parallel.branches_decl import BranchesDecl
+from moto.stepfunctions.parser.asl.component.state.exec.state_task.state_task import StateTask
 from moto.stepfunctions.parser.asl.component.state.state import CommonStateField
 from moto.stepfunctions.parser.asl.component.state.wait.wait_function.timestamp import Timestamp
 from moto.stepfunctions.parser.asl.eval.environment import Environment
@@ -86,6 +88,7 @@ def install() -> None:
     )
     patch(FailureEvent, "__init__", _new_failure, "self, env, error_name, event_type, event_details")
     patch(ExecutionState, "_from_error", _error_of_state, "self, env, ex")
+    patch(ExecutionState, "_handle_uncaught", _handle_uncaught, "self, env, failure_event")
     patch(Timestamp, "_create_failure_event", _bad_timestamp, "self, env, timestamp_str")
     patch(FailureEventException, "get_execution_failed_event_details", _execution_failed, "self")
     patch(FailureEventException, "get_evaluation_failed_event_details", _recorded_failure, "self")
@@ -286,6 +289,22 @@ def _error_of_state(self: ExecutionState, env: Environment, ex: Exception) -> Fa
 _moto_error_of_state = ExecutionState._from_error
 
 
+def _handle_uncaught(self: ExecutionState, env: Environment, failure_event: FailureEvent) -> None:
+    """A Task that fails a branch of a Parallel is aborted after it (`callback/test_callback.py`, SQS_PARALLEL_...)."""
+    parent = parent_of(env)
+    around = vars(parent).get("local_account_components", ()) if parent else ()
+    if isinstance(self, StateTask) and any(isinstance(it, BranchesDecl) for it in around):
+        env.event_manager.add_event(
+            context=env.event_history_context,
+            event_type=HistoryEventType.TaskStateAborted,
+            update_source_event_id=False,
+        )
+    _moto_handle_uncaught(self, env, failure_event)
+
+
+_moto_handle_uncaught = ExecutionState._handle_uncaught
+
+
 def _bad_timestamp(self: Timestamp, env: Environment, timestamp_str: str) -> FailureEvent:
     """In JSONata it is an error of the evaluation (`scenarios/test_base_scenarios.py::test_wait_timestamp_jsonata`)."""
     if not isinstance(self.string, StringJSONata):
@@ -305,7 +324,11 @@ def _execution_failed(self: FailureEventException) -> Any:
     recorded = details.get("evaluationFailedEventDetails")
     if isinstance(recorded, _Recorded):
         return ExecutionFailedEventDetails(error=recorded["error"], cause=recorded["cause"])
-    return _moto_execution_failed(self)
+    told = _moto_execution_failed(self)
+    pair = self.extract_error_cause_pair()
+    if told and pair and str(pair[1]).startswith(_PREFIX):
+        told["cause"] = pair[1]  # of a state in a branch or iteration, which moto begins again with the outer state
+    return told
 
 
 _moto_execution_failed = FailureEventException.get_execution_failed_event_details
