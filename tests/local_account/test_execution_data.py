@@ -98,6 +98,20 @@ def test_an_optimized_integration_has_the_metadata_of_its_response(machines: Mac
     assert sorted(output) == ["MD5OfMessageBody", "MessageId"]
 
 
+def test_an_object_is_put_and_read_as_by_java(machines: Machines) -> None:
+    """services/test_aws_sdk_task_service.py::test_s3_put_object, test_s3_get_object"""
+    s3 = machines.running.client("s3")
+    s3.create_bucket(Bucket="data-object")
+    place = {"Bucket": "data-object", "Key": "text"}
+    put, get = (f"arn:aws:states:::aws-sdk:s3:{name}" for name in ("putObject", "getObject"))
+    output = machines.output({"Put": {**TASK, "Resource": put, "Parameters": {**place, "Body": "text data"}}})
+    assert (output["ServerSideEncryption"], output["ChecksumType"]) == ("AES256", "FULL_OBJECT")
+    assert s3.head_object(**place)["ContentType"] == "text/plain; charset=UTF-8"
+    output = machines.output({"Get": {**TASK, "Resource": get, "Parameters": place}})
+    assert (output["Body"], output["ServerSideEncryption"]) == ('"text data"', "AES256")
+    assert not [name for name in output if name.startswith("Checksum")]
+
+
 def test_a_cause_of_s3_has_both_its_ids(machines: Machines) -> None:
     """error_handling/test_aws_sdk.py::test_no_such_bucket"""
     resource = "arn:aws:states:::aws-sdk:s3:listObjectsV2"
