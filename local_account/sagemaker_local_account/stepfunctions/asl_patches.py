@@ -143,11 +143,6 @@ def _parsed_once(parse: Callable[[str], tuple[Any, Any]]) -> Callable[[str], tup
     return parse_once
 
 
-def parent_of(env: Environment) -> Environment | None:
-    """Returns the environment in which the frame of a branch or iteration was opened; None for an execution's own."""
-    return getattr(env, "local_account_parent", None)
-
-
 def _evaluate_program(self: Program, env: Environment) -> None:
     """Ends an execution soon after StopExecution or its timeout, with a complete history.
 

@@ -49,7 +49,7 @@ from moto.stepfunctions.parser.asl.utils.encoding import to_json_str
 from sagemaker_local_account.core.patches import patch
 from sagemaker_local_account.core.service_models import service_model
 from sagemaker_local_account.events.bus import with_times_in_milliseconds
-from sagemaker_local_account.stepfunctions.asl_patches import parent_of
+from sagemaker_local_account.stepfunctions.errors import parent_of
 from sagemaker_local_account.stepfunctions.service_calls import sdk_name
 
 _log = logging.getLogger(__name__)
