@@ -14,7 +14,7 @@ from running_account import Running
 from state_machines import Machines
 
 from sagemaker_local_account.core.service_models import service_model
-from sagemaker_local_account.stepfunctions.errors import sdk_name
+from sagemaker_local_account.stepfunctions.service_calls import sdk_name
 
 
 @pytest.fixture(scope="module")

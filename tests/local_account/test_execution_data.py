@@ -8,6 +8,7 @@ import time
 from typing import Any
 
 import pytest
+from botocore.config import Config
 from running_account import Running
 from state_machines import AN_ERROR_RATHER_THAN_A_HANG, Machines
 
@@ -95,6 +96,20 @@ def test_an_optimized_integration_has_the_metadata_of_its_response(machines: Mac
     assert output["SdkHttpMetadata"]["HttpStatusCode"] == 200
     output = machines.output({"Send": {**task, "Resource": "arn:aws:states:::aws-sdk:sqs:sendMessage"}})
     assert sorted(output) == ["MD5OfMessageBody", "MessageId"]
+
+
+def test_an_object_is_put_and_read_as_by_java(machines: Machines) -> None:
+    """services/test_aws_sdk_task_service.py::test_s3_put_object, test_s3_get_object"""
+    s3 = machines.running.client("s3")
+    s3.create_bucket(Bucket="data-object")
+    place = {"Bucket": "data-object", "Key": "text"}
+    put, get = (f"arn:aws:states:::aws-sdk:s3:{name}" for name in ("putObject", "getObject"))
+    output = machines.output({"Put": {**TASK, "Resource": put, "Parameters": {**place, "Body": "text data"}}})
+    assert (output["ServerSideEncryption"], output["ChecksumType"]) == ("AES256", "FULL_OBJECT")
+    assert s3.head_object(**place)["ContentType"] == "text/plain; charset=UTF-8"
+    output = machines.output({"Get": {**TASK, "Resource": get, "Parameters": place}})
+    assert (output["Body"], output["ServerSideEncryption"]) == ('"text data"', "AES256")
+    assert not [name for name in output if name.startswith("Checksum")]
 
 
 def test_a_cause_of_s3_has_both_its_ids(machines: Machines) -> None:
@@ -209,3 +224,139 @@ def test_a_state_in_a_map_in_jsonata_may_be_in_jsonpath(machines: Machines) -> N
         "End": True,
     }
     assert machines.output({"Map": mapping}, {"items": [1, 2]}) == [{"it": 1}, {"it": 2}]
+
+
+TASK = {"Type": "Task", "Resource": "arn:aws:states:::aws-sdk:sqs:listQueues", "End": True}
+
+
+@pytest.mark.parametrize(
+    ("state", "cause"),
+    [
+        (
+            {**TASK, "TimeoutSecondsPath": "$.none"},
+            "Invalid path '$.none' : No results for path: $['none']",
+        ),
+        ({**PASS, "InputPath": "$.no.such.path"}, "Invalid path '$.no.such.path' : Missing property in path $['no']"),
+        ({**PASS, "InputPath": "$.is.none"}, "Invalid path '$.is.none' : No results for path: $['is']['none']"),
+    ],
+)
+def test_a_path_that_is_not_there_ends_the_execution_with_one_event(
+    machines: Machines, state: dict[str, Any], cause: str
+) -> None:
+    """scenarios/test_base_scenarios.py::test_invalid_jsonpath, test_catch_states_runtime"""
+    events = run_text(machines, {"task": state}, '{"is": {}}')
+    assert [it["type"] for it in events[2:]] == ["ExecutionFailed"]
+    assert events[2]["executionFailedEventDetails"] == {
+        "cause": f"{AT} 'task' (entered at the event id #2). {cause}",
+        "error": "States.Runtime",
+    }
+
+
+def test_a_time_in_jsonata_that_is_none_is_an_error_of_its_evaluation(machines: Machines) -> None:
+    """scenarios/test_base_scenarios.py::test_wait_timestamp_jsonata[NO_T]"""
+    wait = {"Type": "Wait", "QueryLanguage": "JSONata", "Timestamp": "{% $states.input.at %}", "End": True}
+    events = run_text(machines, {"WaitState": wait}, '{"at": "2016-12-05 21:29:29Z"}')
+    assert [it["type"] for it in events[2:]] == ["EvaluationFailed", "ExecutionFailed"]
+    assert events[-1]["executionFailedEventDetails"] == {
+        "cause": f"{AT} 'WaitState' (entered at the event id #2). The Timestamp field cannot be parsed as an ISO-8601 extended "
+        "offset date-time format string: 2016-12-05 21:29:29Z",
+        "error": "States.QueryEvaluationError",
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "not some json",
+            "Unrecognized token 'not': was expecting (JSON String, Number, Array, Object or token 'null', 'true' or 'false')",
+        ),
+        ("{'not': 'json'", "Unexpected character (''' (code 39)): was expecting double-quote to start field name"),
+        ("", "Invalid execution input."),
+    ],
+)
+def test_an_input_that_is_no_json_is_refused_in_the_words_of_aws(machines: Machines, text: str, message: str) -> None:
+    """test_sfn_api.py::test_invalid_start_execution_input"""
+    with pytest.raises(machines.client.exceptions.InvalidExecutionInput) as refused:
+        machines.client.start_execution(stateMachineArn=machines.create({"Only": PASS}), input=text)
+    assert refused.value.response["Error"]["Message"] == f"Invalid State Machine Execution Input: '{message}'"
+
+
+def test_a_task_that_fails_a_branch_is_aborted_after_it(machines: Machines) -> None:
+    """callback/test_callback.py::test_sqs_failure_in_wait_for_task_tok_no_error_field[SQS_PARALLEL_WAIT_FOR_TASK_TOKEN]"""
+    task = {**TASK, "Resource": "arn:aws:states:::aws-sdk:s3:listObjectsV2", "Parameters": {"Bucket": "no-such-bucket"}}
+    branch = {"StartAt": "List", "States": {"List": task}}
+    events = run_text(machines, {"Both": {"Type": "Parallel", "Branches": [branch], "End": True}}, "{}")
+    assert [(it["type"], it["previousEventId"]) for it in events[6:]] == [
+        ("TaskFailed", 6), ("TaskStateAborted", 7), ("ParallelStateFailed", 7), ("ExecutionFailed", 9),
+    ]  # fmt: skip
+
+
+def test_a_result_that_is_too_long_is_caught_by_all(machines: Machines) -> None:
+    """error_handling/test_states_errors.py::test_service_task_lambada_catch_state_all_data_limit_exceeded_on_large_utf8_response"""
+    s3 = machines.running.client("s3")
+    s3.create_bucket(Bucket="data-limit")
+    s3.put_object(Bucket="data-limit", Key="long", Body=b"a" * 2**18)
+    parameters = {"Bucket": "data-limit", "Key": "long"}
+    resource = "arn:aws:states:::aws-sdk:s3:getObject"
+    caught = {"ErrorEquals": ["States.ALL"], "Next": "Caught"}
+    states = {"Get": {**TASK, "Resource": resource, "Parameters": parameters, "Catch": [caught]}, "Caught": PASS}
+    assert machines.output(states)["Error"] == "States.DataLimitExceeded"
+
+
+def test_a_cause_within_a_branch_names_the_state_that_failed_alone(machines: Machines) -> None:
+    branch = {"StartAt": "Inner", "States": {"Inner": {**PASS, "InputPath": "$.none"}}}
+    events = run_text(machines, {"Both": {"Type": "Parallel", "Branches": [branch], "End": True}}, "{}")
+    assert events[-1]["executionFailedEventDetails"]["cause"] == (
+        f"{AT} 'Inner' (entered at the event id #4). Invalid path '$.none' : No results for path: $['none']"
+    )
+
+
+@pytest.mark.parametrize(
+    ("resource", "error", "cause"),
+    [
+        (
+            "dynamodb:putItem",
+            "DynamoDB.AmazonDynamoDBException",
+            "(Service: AmazonDynamoDBv2; Status Code: 400; Error Code: ",
+        ),
+        (
+            "aws-sdk:dynamodb:putItem",
+            "DynamoDb.DynamoDbException",
+            "(Service: DynamoDb, Status Code: 400, Request ID: ",
+        ),
+    ],
+)
+def test_a_member_that_dynamodb_misses_is_named(machines: Machines, resource: str, error: str, cause: str) -> None:
+    """error_handling/: test_task_service_dynamodb.py::test_invalid_param, test_aws_sdk.py::test_dynamodb_invalid_param"""
+    task = {
+        "Type": "Task",
+        "Resource": f"arn:aws:states:::{resource}",
+        "Parameters": {"TableName": "table"},
+        "End": True,
+    }
+    ended = machines.ended(machines.start({"Put": task}))
+    assert ended["error"] == error
+    refused = "1 validation error detected: Value null at 'item' failed to satisfy constraint: Member must not be null "
+    assert ended["cause"].startswith(refused + cause)
+
+
+def test_a_map_tolerates_a_count_in_jsonata(machines: Machines) -> None:
+    """test_state/test_test_state_scenarios.py::test_base_map_state_inspect[TOLERATED_FAILURE_COUNT-DEBUG]"""
+    state = {
+        "Type": "Map",
+        "QueryLanguage": "JSONata",
+        "Items": [1, 2, 3],
+        "ToleratedFailureCount": "{% $variable := 1 %}",
+        "ItemProcessor": {
+            "ProcessorConfig": {"Mode": "DISTRIBUTED", "ExecutionType": "STANDARD"},
+            "StartAt": "Item",
+            "States": {"Item": PASS},
+        },
+        "End": True,
+    }
+    client = machines.running.client("stepfunctions", config=Config(inject_host_prefix=False))
+    tested = client.test_state(
+        definition=json.dumps(state), roleArn=machines.role, inspectionLevel="DEBUG", mock={"result": "[1, 1, 1]"}
+    )
+    assert tested["inspectionData"]["toleratedFailureCount"] == 1

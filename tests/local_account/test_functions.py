@@ -143,6 +143,14 @@ def create(running: Running, name: str, code: str) -> Any:
     return lambda_
 
 
+@pytest.mark.parametrize(("value", "payload"), [("b'\"text\"'", b'"text"'), ("{'it': b'text'}", b'{"it": "text"}')])
+def test_bytes_are_the_payload_and_text_within_it(running: Running, value: str, payload: bytes) -> None:
+    """stepfunctions/v2/assign, test_variables_in_lambda_task; within a value they are written as simplejson writes them"""
+    name = f"bytes-{len(value)}"
+    lambda_ = create(running, name, f"def handler(event, context): return {value}")
+    assert lambda_.invoke(FunctionName=name)["Payload"].read() == payload
+
+
 def test_a_function_is_invoked_and_its_error_is_the_answer(running: Running) -> None:
     lambda_ = create(running, "invoked", "def handler(event, context): return {'twice': 2 * event['number']}")
     answer = lambda_.invoke(FunctionName="invoked", Payload=b'{"number": 4}')

@@ -158,6 +158,28 @@ def test_each_attempt_has_a_token_of_its_own(machines: Machines, queue: str) -> 
     assert machines.ended(execution)["output"] == "2"
 
 
+def test_a_nested_execution_that_is_awaited_ends_by_its_token_too(machines: Machines, queue: str) -> None:
+    """test_callback.py::test_sync_with_task_token"""
+    send = {
+        "Type": "Task",
+        "Resource": "arn:aws:states:::sqs:sendMessage",
+        "Parameters": {"QueueUrl": queue, "MessageBody.$": "$.token"},
+        "Next": "Rest",
+    }
+    inner = machines.create({"Send": send, "Rest": {"Type": "Wait", "Seconds": 3600, "End": True}})
+    outer = {
+        "Type": "Task",
+        "Resource": "arn:aws:states:::states:startExecution.sync",
+        "Parameters": {"StateMachineArn": inner, "Input": {"token.$": "$$.Task.Token"}},
+        "End": True,
+    }
+    execution = machines.start({"Outer": outer})
+    machines.client.send_task_success(taskToken=token_of(machines, queue), output='"early"')
+    assert machines.ended(execution)["output"] == '"early"'
+    for nested in machines.started(inner, 1):
+        machines.client.stop_execution(executionArn=nested)
+
+
 def test_a_token_is_closed_with_its_execution(machines: Machines, queue: str) -> None:
     """test_sfn_api.py::test_start_execution_idempotent"""
     execution = machines.start({"Wait": waiting(queue)})

@@ -35,7 +35,9 @@ def main() -> int:
     try:
         module, _, name = os.environ["_HANDLER"].rpartition(".")
         handler = getattr(importlib.import_module(module.replace("/", ".")), name)
-        returned = json.dumps(handler(given["event"], Context(given["context"], given["seconds"])), default=_text)
+        value = handler(given["event"], Context(given["context"], given["seconds"]))
+        # Bytes are the payload (stepfunctions, test_variables_in_lambda_task[BASE_ASSIGN_FROM_LAMBDA_TASK_RESULT]).
+        returned = value if isinstance(value, bytes) else json.dumps(value, default=_text).encode()
     except Exception as error:
         traceback.print_exc()
         frames = [it for it in traceback.extract_tb(error.__traceback__) if it.filename != __file__]
@@ -48,7 +50,7 @@ def main() -> int:
         }
         result.write_text(json.dumps(told))
         return 1
-    result.write_text(returned)
+    result.write_bytes(returned)
     return 0
 
 

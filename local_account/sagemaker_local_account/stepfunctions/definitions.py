@@ -61,17 +61,27 @@ def _failed(message: str, location: str | None = None) -> Diagnostic:
     return one if location is None else {**one, "location": location}
 
 
+def jackson(document: str, error: json.JSONDecodeError) -> tuple[str, int]:
+    """What Jackson says of a document that is no JSON, where it is recorded, and how many characters later."""
+    rest = document[error.pos :]
+    if word := re.match(r"\w+", rest):
+        expected = "(JSON String, Number, Array, Object or token 'null', 'true' or 'false')"
+        return f"Unrecognized token '{word.group()}': was expecting {expected}", len(word.group())
+    if error.msg.startswith("Expecting property name") and rest:
+        return (
+            f"Unexpected character ('{rest[0]}' (code {ord(rest[0])})): was expecting double-quote to start field name",
+            0,
+        )
+    return error.msg, 0
+
+
 def _not_json(definition: str, error: ValueError | RecursionError) -> Diagnostic:
     """An error of JSON in the words of Jackson, where it is a word that JSON does not have."""
     line, column, text = 1, 1, "Document nesting depth exceeds the maximum allowed"
     if isinstance(error, json.JSONDecodeError):
-        line, column, text = error.lineno, error.colno, error.msg
-        if word := re.match(r"\w+", definition[error.pos :]):
-            text = (
-                f"Unrecognized token '{word.group()}': was expecting "
-                "(JSON String, Number, Array, Object or token 'null', 'true' or 'false')"
-            )
-            column += len(word.group())
+        line, column = error.lineno, error.colno
+        text, more = jackson(definition, error)
+        column += more
     source = definition if len(definition) <= 500 else f"{definition[:500]}[truncated {len(definition) - 500} chars]"
     location = f'[Source: (String)"{source}"; line: {line}, column: {column}]'
     return {

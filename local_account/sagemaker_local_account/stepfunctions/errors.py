@@ -1,20 +1,30 @@
-"""The names under which errors of branches, choices and services are matched by Retry and Catch."""
+"""Errors of states: the names under which Retry and Catch match them, their causes, and the events that they add."""
 
 from __future__ import annotations
 
-from moto.stepfunctions.parser.api import HistoryEventType
+import re
+from typing import Any
+
+from moto.stepfunctions.parser.api import ExecutionFailedEventDetails, HistoryEventType
 from moto.stepfunctions.parser.asl.component.common.error_name.custom_error_name import CustomErrorName
 from moto.stepfunctions.parser.asl.component.common.error_name.error_name import ErrorName
 from moto.stepfunctions.parser.asl.component.common.error_name.failure_event import FailureEvent, FailureEventException
 from moto.stepfunctions.parser.asl.component.common.error_name.states_error_name import StatesErrorName
 from moto.stepfunctions.parser.asl.component.common.error_name.states_error_name_type import StatesErrorNameType
 from moto.stepfunctions.parser.asl.component.state.choice.state_choice import StateChoice
+from moto.stepfunctions.parser.asl.component.state.exec.execute_state import ExecutionState
 from moto.stepfunctions.parser.asl.component.state.exec.state_map.iteration import iteration_worker
 from moto.stepfunctions.parser.asl.component.state.exec.state_parallel import branches_decl
+from moto.stepfunctions.parser.asl.component.state.exec.state_parallel.branches_decl import BranchesDecl
+from moto.stepfunctions.parser.asl.component.state.exec.state_task.state_task import StateTask
+from moto.stepfunctions.parser.asl.component.state.state import CommonStateField
 from moto.stepfunctions.parser.asl.eval.environment import Environment
 from moto.stepfunctions.parser.asl.eval.event.event_detail import EventDetails
+from moto.stepfunctions.parser.asl.eval.event.event_manager import EventHistoryContext, EventManager
 
 from sagemaker_local_account.core.patches import patch
+
+_PREFIX = "An error occurred while executing the state"
 
 
 def install() -> None:
@@ -22,6 +32,23 @@ def install() -> None:
     patch(branches_decl, "CustomErrorName", PropagatedErrorName)
     patch(iteration_worker, "CustomErrorName", PropagatedErrorName)
     patch(StateChoice, "_eval_state", _evaluate_choice, "self, env")
+    patch(CommonStateField, "_eval_state_input", _evaluate_input, "self, env")
+    patch(
+        EventManager,
+        "add_event",
+        _add_event,
+        "self, context, event_type, event_details, timestamp, update_source_event_id",
+    )
+    patch(FailureEvent, "__init__", _new_failure, "self, env, error_name, event_type, event_details")
+    patch(ExecutionState, "_from_error", _error_of_state, "self, env, ex")
+    patch(ExecutionState, "_handle_uncaught", _handle_uncaught, "self, env, failure_event")
+    patch(FailureEventException, "get_execution_failed_event_details", _execution_failed, "self")
+    patch(FailureEventException, "get_evaluation_failed_event_details", _recorded_failure, "self")
+
+
+def parent_of(env: Environment) -> Environment | None:
+    """Returns the environment in which the frame of a branch or iteration was opened; None for an execution's own."""
+    return getattr(env, "local_account_parent", None)
 
 
 class PropagatedErrorName(CustomErrorName):
@@ -54,3 +81,157 @@ def failure(env: Environment, error: StatesErrorNameType, cause: str) -> Failure
     return FailureEventException(
         FailureEvent(env=env, error_name=name, event_type=HistoryEventType.ExecutionFailed, event_details=details)
     )
+
+
+def evaluation_failed(env: Environment, cause: str, location: str = "") -> FailureEventException:
+    """Puts the event EvaluationFailed, and returns the exception States.QueryEvaluationError.
+
+    The text, the members and the event before it are those of LocalStack's recording
+    `test_assign_reference_variables.py::test_undefined_reference[BASE_UNDEFINED_OUTPUT_FIELD]`.
+    """
+    name = StatesErrorName(typ=StatesErrorNameType.StatesQueryEvaluationError)
+    state = env.states.context_object.context_object_data["State"]["Name"]
+    entered = _entered_event(env)
+    details = _Recorded(
+        cause=f"{_PREFIX} '{state}' (entered at the event id #{entered}). {cause}", error=name.error_name, state=state
+    )
+    if location:
+        details["location"] = location
+    context = env.event_history_context
+    if context.source_event_id == entered:
+        context.source_event_id = env.event_manager._history_event_list[entered - 1]["previousEventId"]
+    env.event_manager.add_event(
+        context=context,
+        event_type=HistoryEventType.EvaluationFailed,
+        event_details=EventDetails(evaluationFailedEventDetails=dict(details)),
+    )
+    return FailureEventException(
+        FailureEvent(
+            env=env,
+            error_name=name,
+            event_type=HistoryEventType.EvaluationFailed,
+            event_details=EventDetails(evaluationFailedEventDetails=details),
+        )
+    )
+
+
+class _Recorded(dict[str, Any]):
+    """The details of an event that is in the history already: moto adds it again for a Task, and not for other states."""
+
+
+def _add_event(
+    self: EventManager,
+    context: EventHistoryContext,
+    event_type: HistoryEventType,
+    event_details: Any = None,
+    *args: Any,
+    **kwargs: Any,
+) -> int:
+    if event_details and any(isinstance(details, _Recorded) for details in event_details.values()):
+        return context.source_event_id
+    event_id: int = _moto_add_event(self, context, event_type, event_details, *args, **kwargs)
+    return event_id
+
+
+_moto_add_event = EventManager.add_event
+
+
+def _new_failure(
+    self: FailureEvent, env: Environment, error_name: Any, event_type: HistoryEventType, event_details: Any = None
+) -> None:
+    """Names the event with which the state was entered; moto names the last event, and the last name of a path alone.
+
+    `scenarios/test_base_scenarios.py::test_catch_states_runtime`: a path of which the first name is missing.
+    """
+    _moto_new_failure(self, env, error_name, event_type, event_details)
+    self.source_event_id = _entered_event(env) or self.source_event_id
+    for details in (event_details or {}).values():
+        if found := re.match(r"Invalid path '(\$\.[\w.]+)' : No results for path: ", details.get("cause") or ""):
+            details["cause"] = f"Invalid path '{found[1]}' : {_missing(found[1], env.states.get_input())}"
+
+
+_moto_new_failure = FailureEvent.__init__
+
+
+def _missing(path: str, data: Any) -> str:
+    names = path.split(".")[1:]
+    for index, name in enumerate(names[:-1]):
+        if not isinstance(data, dict) or name not in data:
+            return f"Missing property in path {_indexed(names[: index + 1])}"
+        data = data[name]
+    return f"No results for path: {_indexed(names)}"
+
+
+def _indexed(names: list[str]) -> str:
+    return "$" + "".join(f"['{name}']" for name in names)
+
+
+def _error_of_state(self: ExecutionState, env: Environment, ex: Exception) -> FailureEvent:
+    """The error of a state; one that ends the execution is no event of the state, which in moto comes first.
+
+    `scenarios/test_base_scenarios.py::test_invalid_jsonpath[ST.INVALID_JSONPATH_IN_TIMEOUTSECONDSPATH]`.
+    """
+    failure = _moto_error_of_state(self, env, ex)
+    if failure.event_type == HistoryEventType.ExecutionFailed and failure.event_details:
+        details: Any = failure.event_details
+        details["executionFailedEventDetails"] = _Recorded(details["executionFailedEventDetails"])
+    return failure
+
+
+_moto_error_of_state = ExecutionState._from_error
+
+
+def _handle_uncaught(self: ExecutionState, env: Environment, failure_event: FailureEvent) -> None:
+    """A Task that fails a branch of a Parallel is aborted after it (`callback/test_callback.py`, SQS_PARALLEL_...)."""
+    parent = parent_of(env)
+    around = vars(parent).get("local_account_components", ()) if parent else ()
+    if isinstance(self, StateTask) and any(isinstance(it, BranchesDecl) for it in around):
+        env.event_manager.add_event(
+            context=env.event_history_context,
+            event_type=HistoryEventType.TaskStateAborted,
+            update_source_event_id=False,
+        )
+    _moto_handle_uncaught(self, env, failure_event)
+
+
+_moto_handle_uncaught = ExecutionState._handle_uncaught
+
+
+def _execution_failed(self: FailureEventException) -> Any:
+    """The details of ExecutionFailed: those of EvaluationFailed, whose cause moto would begin twice with the state."""
+    details = self.failure_event.event_details or {}
+    recorded = details.get("evaluationFailedEventDetails")
+    if isinstance(recorded, _Recorded):
+        return ExecutionFailedEventDetails(error=recorded["error"], cause=recorded["cause"])
+    told = _moto_execution_failed(self)
+    pair = self.extract_error_cause_pair()
+    if told and pair and str(pair[1]).startswith(_PREFIX):
+        told["cause"] = pair[1]  # of a state in a branch or iteration, which moto begins again with the outer state
+    return told
+
+
+_moto_execution_failed = FailureEventException.get_execution_failed_event_details
+
+
+def _recorded_failure(self: FailureEventException) -> Any:
+    recorded = (self.failure_event.event_details or {}).get("evaluationFailedEventDetails")
+    return recorded if isinstance(recorded, _Recorded) else _moto_evaluation_failed(self)
+
+
+_moto_evaluation_failed = FailureEventException.get_evaluation_failed_event_details
+
+
+def _evaluate_input(self: CommonStateField, env: Environment) -> None:
+    """Keeps the number of the event StateEntered, which was added just before."""
+    env.local_account_entered_event = env.event_history_context.source_event_id
+    _moto_evaluate_input(self, env)
+
+
+_moto_evaluate_input = CommonStateField._eval_state_input
+
+
+def _entered_event(env: Environment) -> int:
+    place: Environment | None = env
+    while place is not None and not hasattr(place, "local_account_entered_event"):
+        place = parent_of(place)
+    return 0 if place is None else place.local_account_entered_event

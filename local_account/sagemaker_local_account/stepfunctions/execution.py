@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import threading
-import uuid
+import zlib
 from typing import Any
 
 from moto.logs.models import logs_backends
@@ -74,11 +74,12 @@ class LogSession(CloudWatchLoggingSession):
     """
 
     def __init__(
-        self, execution: AccountExecution, configuration: CloudWatchLoggingConfiguration, machine: str
+        self, execution: AccountExecution, configuration: CloudWatchLoggingConfiguration, machine: Any
     ) -> None:
         self.execution, self.execution_arn, self.configuration = execution, execution.exec_arn, configuration
-        date = execution.start_date.strftime("%Y-%m-%d-%H-%M")
-        self.stream = f"states/{machine}/{date}/{uuid.uuid4().hex[:8]}"
+        # Executions share a stream (logs/test_logs.py::test_log_group_with_multiple_runs).
+        date, shard = machine.creation_date.strftime("%Y-%m-%d-%H-%M"), f"{zlib.crc32(machine.arn.encode()):08x}"
+        self.stream = f"states/{machine.name}/{date}/{shard}"
 
     @override
     def publish_history_log(self, history_log: Any) -> None:
@@ -133,7 +134,7 @@ class AccountExecution(Execution):
             machine.arn, machine.loggingConfiguration
         )
         if configuration is not None:
-            self._cloud_watch_logging_session = LogSession(self, configuration, machine.name)
+            self._cloud_watch_logging_session = LogSession(self, configuration, machine)
         self.ended = threading.Event()
         self.redrive_date: datetime.datetime | None = None
         self._redriven_by: set[str] = set()

@@ -14,31 +14,25 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from moto.stepfunctions.parser.api import ExecutionFailedEventDetails, HistoryEventType
-from moto.stepfunctions.parser.asl.component.common.error_name.failure_event import FailureEvent, FailureEventException
-from moto.stepfunctions.parser.asl.component.common.error_name.states_error_name import StatesErrorName
-from moto.stepfunctions.parser.asl.component.common.error_name.states_error_name_type import StatesErrorNameType
+from moto.stepfunctions.parser.asl.component.common.error_name.failure_event import FailureEvent
 from moto.stepfunctions.parser.asl.component.common.path.items_path import ItemsPath
 from moto.stepfunctions.parser.asl.component.common.query_language import QueryLanguageMode
 from moto.stepfunctions.parser.asl.component.common.string.string_expression import StringJSONata, StringVariableSample
 from moto.stepfunctions.parser.asl.component.eval_component import EvalComponent
 from moto.stepfunctions.parser.asl.component.state.exec.state_map.items.items import ItemsJSONata
-from moto.stepfunctions.parser.asl.component.state.state import CommonStateField
+from moto.stepfunctions.parser.asl.component.state.wait.wait_function.timestamp import Timestamp
 from moto.stepfunctions.parser.asl.eval.environment import Environment
-from moto.stepfunctions.parser.asl.eval.event.event_detail import EventDetails
-from moto.stepfunctions.parser.asl.eval.event.event_manager import EventHistoryContext, EventManager
 from moto.stepfunctions.parser.asl.eval.states import States
 from moto.stepfunctions.parser.asl.eval.variable_store import VariableStore
 from moto.stepfunctions.parser.asl.utils.encoding import to_json_str
 from moto.stepfunctions.parser.asl.utils.json_path import extract_json
 
 from sagemaker_local_account.core.patches import patch
-from sagemaker_local_account.stepfunctions.asl_patches import parent_of
+from sagemaker_local_account.stepfunctions.errors import evaluation_failed
 
 _WORKER = Path(__file__).with_name("jsonata_worker.py")
 # Idle processes that are kept for the next expression.
 _KEPT = 2
-_PREFIX = "An error occurred while executing the state"
 _TIMEOUT = "D1012: Expression evaluation timeout: Check for infinite loop"
 
 # The fields of the states by the components of moto's that evaluate them.
@@ -74,15 +68,7 @@ def install() -> None:
     patch(States, "set_result", _set_result, "self, result")
     patch(VariableStore, "get_assigned_variables", _assigned_variables, "self")
     patch(EvalComponent, "eval", _with_location(EvalComponent.eval), "self, env")
-    patch(CommonStateField, "_eval_state_input", _evaluate_input, "self, env")
-    patch(
-        EventManager,
-        "add_event",
-        _add_event,
-        "self, context, event_type, event_details, timestamp, update_source_event_id",
-    )
-    patch(FailureEventException, "get_execution_failed_event_details", _execution_failed, "self")
-    patch(FailureEventException, "get_evaluation_failed_event_details", _recorded_failure, "self")
+    patch(Timestamp, "_create_failure_event", _bad_timestamp, "self, env, timestamp_str")
 
 
 def close() -> None:
@@ -182,93 +168,17 @@ def _json(value: Any) -> str:
     return to_json_str(value, separators=(",", ":"))
 
 
-def evaluation_failed(env: Environment, cause: str, location: str = "") -> FailureEventException:
-    """Puts the event EvaluationFailed, and returns the exception States.QueryEvaluationError.
-
-    The text, the members and the event before it are those of LocalStack's recording
-    `test_assign_reference_variables.py::test_undefined_reference[BASE_UNDEFINED_OUTPUT_FIELD]`.
-    """
-    name = StatesErrorName(typ=StatesErrorNameType.StatesQueryEvaluationError)
-    state = env.states.context_object.context_object_data["State"]["Name"]
-    entered = _entered_event(env)
-    details = _Recorded(
-        cause=f"{_PREFIX} '{state}' (entered at the event id #{entered}). {cause}", error=name.error_name, state=state
+def _bad_timestamp(self: Timestamp, env: Environment, timestamp_str: str) -> FailureEvent:
+    """In JSONata it is an error of the evaluation (`scenarios/test_base_scenarios.py::test_wait_timestamp_jsonata`)."""
+    if not isinstance(self.string, StringJSONata):
+        return _moto_bad_timestamp(self, env, timestamp_str)
+    cause = (
+        f"The Timestamp field cannot be parsed as an ISO-8601 extended offset date-time format string: {timestamp_str}"
     )
-    if location:
-        details["location"] = location
-    context = env.event_history_context
-    if context.source_event_id == entered:
-        context.source_event_id = env.event_manager._history_event_list[entered - 1]["previousEventId"]
-    env.event_manager.add_event(
-        context=context,
-        event_type=HistoryEventType.EvaluationFailed,
-        event_details=EventDetails(evaluationFailedEventDetails=dict(details)),
-    )
-    return FailureEventException(
-        FailureEvent(
-            env=env,
-            error_name=name,
-            event_type=HistoryEventType.EvaluationFailed,
-            event_details=EventDetails(evaluationFailedEventDetails=details),
-        )
-    )
+    return evaluation_failed(env, cause, "Timestamp").failure_event
 
 
-class _Recorded(dict[str, Any]):
-    """The details of an event that is in the history already: moto adds it again for a Task, and not for other states."""
-
-
-def _add_event(
-    self: EventManager,
-    context: EventHistoryContext,
-    event_type: HistoryEventType,
-    event_details: Any = None,
-    *args: Any,
-    **kwargs: Any,
-) -> int:
-    if event_details and isinstance(event_details.get("evaluationFailedEventDetails"), _Recorded):
-        return context.source_event_id
-    event_id: int = _moto_add_event(self, context, event_type, event_details, *args, **kwargs)
-    return event_id
-
-
-_moto_add_event = EventManager.add_event
-
-
-def _execution_failed(self: FailureEventException) -> Any:
-    """The details of ExecutionFailed: those of EvaluationFailed, whose cause moto would begin twice with the state."""
-    details = self.failure_event.event_details or {}
-    recorded = details.get("evaluationFailedEventDetails")
-    if isinstance(recorded, _Recorded):
-        return ExecutionFailedEventDetails(error=recorded["error"], cause=recorded["cause"])
-    return _moto_execution_failed(self)
-
-
-_moto_execution_failed = FailureEventException.get_execution_failed_event_details
-
-
-def _recorded_failure(self: FailureEventException) -> Any:
-    recorded = (self.failure_event.event_details or {}).get("evaluationFailedEventDetails")
-    return recorded if isinstance(recorded, _Recorded) else _moto_evaluation_failed(self)
-
-
-_moto_evaluation_failed = FailureEventException.get_evaluation_failed_event_details
-
-
-def _evaluate_input(self: CommonStateField, env: Environment) -> None:
-    """Keeps the number of the event StateEntered, which was added just before."""
-    env.local_account_entered_event = env.event_history_context.source_event_id
-    _moto_evaluate_input(self, env)
-
-
-_moto_evaluate_input = CommonStateField._eval_state_input
-
-
-def _entered_event(env: Environment) -> int:
-    place: Environment | None = env
-    while place is not None and not hasattr(place, "local_account_entered_event"):
-        place = parent_of(place)
-    return 0 if place is None else place.local_account_entered_event
+_moto_bad_timestamp = Timestamp._create_failure_event
 
 
 def _evaluate_variable(self: StringVariableSample, env: Environment) -> None:

@@ -23,6 +23,8 @@ from sagemaker_local_account.stepfunctions.single_state import SingleState
 
 # The items of a page, where the request says none.
 _PAGE = 100
+# ExecutionStatus as botocore has it; AWS lists it in another order (test_sfn_api.py::test_state_machine_status_filter).
+_STATUSES = "RUNNING, SUCCEEDED, FAILED, TIMED_OUT, ABORTED, PENDING_REDRIVE"
 _ROUTES = "self, routing_configuration"
 _DATA = ("input", "output")
 
@@ -57,7 +59,8 @@ def _authenticate(self: StepFunctionResponse, resource: str) -> None:
     try:
         check(self._get_action(), json.loads(self.body or "{}"), "stepfunctions")
     except ServiceError as error:
-        raise AWSError(error.message, error.code) from None
+        message = error.message.replace(_STATUSES, "SUCCEEDED, TIMED_OUT, PENDING_REDRIVE, ABORTED, FAILED, RUNNING")
+        raise AWSError(message, error.code) from None
 
 
 _moto_authenticate = StepFunctionResponse._authenticate_and_authorize_normal_action

@@ -6,6 +6,7 @@ like other clients.
 
 from __future__ import annotations
 
+import json
 import logging
 import time
 from collections.abc import Callable
@@ -35,6 +36,11 @@ from moto.stepfunctions.parser.asl.component.state.exec.state_task.service.state
 from moto.stepfunctions.parser.asl.component.state.exec.state_task.service.state_task_service_sfn import (
     StateTaskServiceSfn,
 )
+from moto.stepfunctions.parser.asl.eval.callback.callback import (
+    CallbackOutcomeFailure,
+    CallbackOutcomeFailureError,
+    CallbackOutcomeSuccess,
+)
 from moto.stepfunctions.parser.asl.eval.environment import Environment
 from moto.stepfunctions.parser.asl.eval.event.event_detail import EventDetails
 from moto.stepfunctions.parser.asl.utils.boto_client import boto_client_for
@@ -43,7 +49,7 @@ from moto.stepfunctions.parser.asl.utils.encoding import to_json_str
 from sagemaker_local_account.core.patches import patch
 from sagemaker_local_account.core.service_models import service_model
 from sagemaker_local_account.events.bus import with_times_in_milliseconds
-from sagemaker_local_account.stepfunctions.asl_patches import parent_of
+from sagemaker_local_account.stepfunctions.errors import parent_of
 from sagemaker_local_account.stepfunctions.service_calls import sdk_name
 
 _log = logging.getLogger(__name__)
@@ -216,7 +222,10 @@ class TrainingTask(_SyncTask):
 
 
 class NestedExecution(_SyncTask, StateTaskServiceSfn):
-    """`states:startExecution`: moto's, but the nested execution is stopped with its parent."""
+    """`states:startExecution`: moto's, but the nested execution is stopped with its parent.
+
+    With `.sync` the task also ends by its token (`callback/test_callback.py::test_sync_with_task_token`).
+    """
 
     def _build_sync_resolver(self, env: Environment, *args: Any, **kwargs: Any) -> Callable[[], Any]:
         return self._stopping_with(env, super()._build_sync_resolver, *args, **kwargs)
@@ -237,7 +246,25 @@ class NestedExecution(_SyncTask, StateTaskServiceSfn):
             service="stepfunctions", region=resource_runtime_part.region, state_credentials=state_credentials
         )
         look = build(env, resource_runtime_part, normalised_parameters, state_credentials)
-        return lambda: _until_over(env, look, lambda: client.stop_execution(executionArn=execution_arn))
+        endpoint = env.callback_pool_manager.get(env.states.context_object.context_object_data["Task"]["Token"])
+
+        def look_or_answer() -> tuple[Any] | None:
+            answer = endpoint.get_outcome()
+            if isinstance(answer, CallbackOutcomeFailure):
+                raise CallbackOutcomeFailureError(answer)
+            if isinstance(answer, CallbackOutcomeSuccess):
+                return (json.loads(answer.output),)
+            found = look()
+            return None if found is None else (found,)
+
+        def until_over() -> Any:
+            try:
+                over = _until_over(env, look_or_answer, lambda: client.stop_execution(executionArn=execution_arn))
+                return over and over[0]
+            finally:
+                endpoint.interrupt_all()
+
+        return until_over
 
 
 class PutEvents(StateTaskServiceEvents):

@@ -16,12 +16,19 @@ import zlib
 from email.utils import format_datetime
 from typing import Any
 
+from botocore.exceptions import ClientError
 from botocore.model import ListShape, MapShape, Shape, StructureShape
 from moto.stepfunctions.parser.asl.component.common.error_name.failure_event import FailureEvent
 from moto.stepfunctions.parser.asl.component.state.exec.state_task.lambda_eval_utils import LambdaFunctionErrorException
 from moto.stepfunctions.parser.asl.component.state.exec.state_task.service.state_task_service import StateTaskService
 from moto.stepfunctions.parser.asl.component.state.exec.state_task.service.state_task_service_aws_sdk import (
     StateTaskServiceAwsSdk,
+)
+from moto.stepfunctions.parser.asl.component.state.exec.state_task.service.state_task_service_dynamodb import (
+    StateTaskServiceDynamoDB,
+)
+from moto.stepfunctions.parser.asl.component.state.exec.state_task.service.state_task_service_lambda import (
+    StateTaskServiceLambda,
 )
 from moto.stepfunctions.parser.asl.component.state.exec.state_task.state_task_lambda import StateTaskLambda
 from moto.stepfunctions.parser.asl.eval.environment import Environment
@@ -65,6 +72,8 @@ def install() -> None:
         _normalise_response,
         "self, response, boto_service_name, service_action_name",
     )
+    patch(StateTaskServiceLambda, "_error_cause_from_client_error", staticmethod(_cause_of_lambda), "client_error")
+    patch(StateTaskServiceDynamoDB, "_error_cause_from_client_error", staticmethod(_cause_of_dynamodb), "client_error")
     patch(StateTaskLambda, "_from_error", _error_of_function, "self, env, ex")
 
 
@@ -126,6 +135,20 @@ def _error_of_function(self: StateTaskLambda, env: Environment, ex: Exception) -
     return _moto_error_of_function(self, env, ex)
 
 
+def _cause_of_lambda(client_error: Any) -> Any:
+    """`lambda:invoke` calls a version, which the error names (error_handling/test_task_service_lambda.py)."""
+    error, cause = _moto_cause_of_lambda(client_error)
+    return error, re.sub(r"^(Function not found: arn:[^ ]*:function:[^: ]+) ", r"\1:$LATEST ", cause)
+
+
+def _cause_of_dynamodb(client_error: Any) -> tuple[str, str]:
+    """An error that the service's model does not have is that of the SDK's client (`test_task_service_dynamodb.py`)."""
+    error, cause = _moto_cause_of_dynamodb(client_error)
+    return ("DynamoDB.AmazonDynamoDBException" if error == "DynamoDB.ValidationException" else error), cause
+
+
+_moto_cause_of_dynamodb = StateTaskServiceDynamoDB._error_cause_from_client_error
+_moto_cause_of_lambda = StateTaskServiceLambda._error_cause_from_client_error
 _moto_error_of_function = StateTaskLambda._from_error
 
 
@@ -151,6 +174,37 @@ def _normalise_parameters(
     shape, _ = _operation_shapes(self, boto_service_name, service_action_name)
     if isinstance(shape, StructureShape):
         self._to_boto_request(parameters, shape)
+        if self._get_boto_service_name(boto_service_name) == "s3":
+            _as_java_asks_s3(self._get_boto_service_action(service_action_name), parameters)
+        if missing := [name for name in shape.required_members if parameters.get(name) is None]:
+            _refuse_nulls(self, missing)
+
+
+def _as_java_asks_s3(action: str, parameters: dict[str, Any]) -> None:
+    """What the SDK for Java sends with a body that is a text, and that it asks for no checksum, as boto3 does.
+
+    `services/test_aws_sdk_task_service.py::test_s3_put_object`, `test_s3_get_object`.
+    """
+    _call.unasked = "Checksum" if action == "get_object" and "ChecksumMode" not in parameters else None
+    if action == "put_object" and "Body" in parameters:
+        parameters.setdefault("ContentType", "text/plain; charset=UTF-8")
+
+
+def _refuse_nulls(self: StateTaskService, missing: list[str]) -> None:
+    """Answers as DynamoDB does where a member is missing, which the SDK for Java sends and boto3 does not.
+
+    `error_handling/`: `test_task_service_dynamodb.py::test_invalid_param`, `test_aws_sdk.py::test_dynamodb_invalid_param`.
+    """
+    if self._get_boto_service_name() != "dynamodb":
+        return
+    nulls = [
+        f"Value null at '{it[:1].lower()}{it[1:]}' failed to satisfy constraint: Member must not be null"
+        for it in missing
+    ]
+    detected = "1 validation error" if len(nulls) == 1 else f"{len(nulls)} validation errors"
+    error = {"Code": "ValidationException", "Message": f"{detected} detected: {'; '.join(nulls)}"}
+    metadata: Any = {"HTTPStatusCode": 400, "RequestId": str(uuid.uuid4())}
+    raise ClientError({"Error": error, "ResponseMetadata": metadata}, self._get_boto_service_action())
 
 
 def _normalise_response(
@@ -166,8 +220,9 @@ def _normalise_response(
     _, shape = _operation_shapes(self, boto_service_name, service_action_name)
     if isinstance(response, dict):
         plain = as_state_data(response, shape)
+        unasked, _call.unasked = getattr(_call, "unasked", None), None
         response.clear()
-        response.update(plain)
+        response.update({name: it for name, it in plain.items() if not (unasked and name.startswith(unasked))})
         if service_action_name is None and not isinstance(self, StateTaskServiceAwsSdk):
             response.update(_sdk_metadata(self._get_boto_service_name()))
 
