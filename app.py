@@ -102,7 +102,7 @@ class CompiledTraining(cdk.Stack):
 
 
 class ModelParallelTraining(cdk.Stack):
-    """Two machines with two GPUs each train one transformer on text: matrices shared in a machine, state sharded across."""
+    """One machine with four GPUs trains one transformer on text: two share each matrix, and two such pairs the state."""
 
     def __init__(self, scope: Construct, id: str) -> None:
         super().__init__(scope, id)
@@ -111,7 +111,7 @@ class ModelParallelTraining(cdk.Stack):
             self,
             "Training",
             job=ModelParallelJob(
-                InstanceGroup("ml.g7e.12xlarge", 2), parallelism=NativeParallelism(data_shard=2, tensor=2)
+                InstanceGroup("ml.g7e.24xlarge"), parallelism=NativeParallelism(data_shard=2, tensor=2)
             ),
             image=TrainingImage.from_asset(
                 self, "Image", directory=training_code_path(), file="model_parallel/Dockerfile"
@@ -124,7 +124,7 @@ class ModelParallelTraining(cdk.Stack):
                 "loss": r"step \d+ loss ([0-9.]+)",
                 "tokens/s": r"tokens/s ([0-9.]+)",
             },
-            # ml.g7e.12xlarge has EFA, whose packets this network's security group lets pass between the machines.
+            # Of several machines, this network's security group lets EFA's packets pass between them.
             network=TrainingNetwork(self, "Network"),
             retries=1,
             max_runtime=cdk.Duration.hours(1),

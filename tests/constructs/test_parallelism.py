@@ -128,7 +128,15 @@ def test_a_count_that_only_the_deployment_knows_is_not_held_against_the_degrees(
 
 
 def test_a_good_layout_has_nothing_to_advise() -> None:
-    assert advice_of(ModelParallelJob(TWO_OF_TWO, NativeParallelism(data_shard=2, tensor=2))) == {}
+    one, largest = InstanceGroup("ml.g7e.24xlarge"), InstanceGroup("ml.p4d.24xlarge", 2)
+    assert advice_of(ModelParallelJob(one, NativeParallelism(data_shard=2, tensor=2))) == {}
+    assert advice_of(ModelParallelJob(largest, NativeParallelism(data_shard=2, tensor=8))) == {}
+
+
+def test_two_machines_where_one_larger_one_has_as_many_accelerators_are_advised_against() -> None:
+    """Scale up before out: AWS's "Scaling training"."""
+    text = advice_of(ModelParallelJob(TWO_OF_TWO, NativeParallelism(data_shard=2, tensor=2)))["scale-up-first"]
+    assert "where one ml.g7e.24xlarge has 4" in text
 
 
 def test_tensor_parallel_across_machines_is_advised_against() -> None:
@@ -157,9 +165,9 @@ def test_stages_with_nothing_to_do_are_advised_against() -> None:
 def test_advice_becomes_warnings_of_the_construct_that_runs_the_job() -> None:
     stack = UserStack()
     stack.workflow(job=ModelParallelJob(TWO_OF_TWO, NativeParallelism(tensor=4)))
-    [warning] = Annotations.from_stack(stack).find_warning("/Stack/Training", Match.any_value())
-    assert "tensor=4 does not divide" in str(warning.entry.data)
-    assert "cdk-sagemaker-training:tensor-across-machines" in str(warning.entry.data)
+    warnings = Annotations.from_stack(stack).find_warning("/Stack/Training", Match.any_value())
+    [warning] = [str(one.entry.data) for one in warnings if "tensor-across-machines" in str(one.entry.data)]
+    assert "tensor=4 does not divide" in warning
 
 
 def test_a_model_parallel_job_can_be_the_group_that_trains() -> None:

@@ -28,11 +28,13 @@ NAMES = sorted(folder.name for folder in EXAMPLES.iterdir() if folder.is_dir())
 MACHINES = {
     "compiled": {"": "ml.g5.xlarge"},
     "digits": {"data_group": "ml.c5.xlarge", "dnn_group": "ml.g5.xlarge"},
+    "huggingface-trainer": {"": "ml.g5.xlarge"},
     "images": {"data_group": "ml.c5.xlarge", "dnn_group": "ml.g5.xlarge"},
     "llama": {"": "ml.g7e.12xlarge"},
     "own-script": {"": "ml.m5.xlarge"},
     "own-state-machine": {"": "ml.m5.xlarge"},
     "pipeline": {"": "ml.m5.xlarge"},
+    "resnet-tensorflow": {"data_group": "ml.c5.18xlarge", "dnn_group": "ml.p4d.24xlarge"},
     "sweep": {"": "ml.m5.xlarge"},
     "tensorflow": {"": "ml.m5.xlarge"},
 }
@@ -71,8 +73,9 @@ def test_each_example_has_the_files_of_an_app_and_a_line_in_the_list() -> None:
         assert {"README.md", "app.py", "cdk.json"} <= files
         # A script of its own, or the library's.
         assert ("src/train.py" in files) != ("training_code_path()" in (EXAMPLES / name / "app.py").read_text())
-        # What it prints; CDK Pipelines needs AWS.
-        assert ("![" in (EXAMPLES / name / "README.md").read_text()) == ("output.svg" in files) == (name != "accounts")
+        # What it prints; CDK Pipelines needs AWS, Horovod its container.
+        pictured = name not in ("accounts", "huggingface-trainer", "resnet-tensorflow")
+        assert ("![" in (EXAMPLES / name / "README.md").read_text()) == ("output.svg" in files) == pictured
         assert f"[{name}]({name})" in (EXAMPLES / "README.md").read_text()
 
 
@@ -93,10 +96,11 @@ def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AccountUnderTe
         yield under_test
 
 
-def deployed(account: AccountUnderTest, name: str, stack: str, tmp_path: Path) -> dict[str, str]:
+def deployed(account: AccountUnderTest, name: str, stack: str, tmp_path: Path, *options: str) -> dict[str, str]:
     """The outputs of an example's stack, which is deployed as its user does."""
     command = f"{sys.executable} {EXAMPLES / name / 'app.py'}"
-    account.cdk("deploy", "--app", command, "--output", str(tmp_path / "cdk.out"), "--require-approval", "never")
+    output = ("--output", str(tmp_path / "cdk.out"), "--require-approval", "never")
+    account.cdk("deploy", "--app", command, *output, *options)
     [described] = account.client("cloudformation").describe_stacks(StackName=stack)["Stacks"]
     return {one["OutputKey"]: one["OutputValue"] for one in described["Outputs"]}
 
@@ -218,6 +222,28 @@ def test_the_compiled_step_trains(account: AccountUnderTest, tmp_path: Path) -> 
     losses = metric("loss", printed)
     assert losses[-1] < losses[0]
     assert metric("compile time", printed)[0] > 0
+
+
+@pytest.mark.soak  # deploys, and runs a job that compiles
+@pytest.mark.timeout(900)
+def test_hugging_faces_trainer_compiles_once(account: AccountUnderTest, tmp_path: Path) -> None:
+    outputs = deployed(account, "huggingface-trainer", "HuggingFaceTrainer", tmp_path)
+    _, printed = trained(account, "huggingface-trainer", outputs)
+    losses = metric("loss", printed)
+    assert losses[-1] < losses[0]
+    assert metric("compile time", printed)[0] > 0
+
+
+@pytest.mark.soak  # deploys, and runs a job of three hosts that import TensorFlow
+@pytest.mark.timeout(1200)
+def test_resnet_trains_on_what_tf_data_service_prepares(account: AccountUnderTest, tmp_path: Path) -> None:
+    """In one process: there is neither Horovod nor mpirun here."""
+    outputs = deployed(account, "resnet-tensorflow", "ResnetTensorFlow", tmp_path, "--context", "horovod=false")
+    _, printed = trained(account, "resnet-tensorflow", outputs)
+    assert printed.count("of data_group runs tf.data service") == 2
+    assert "rank 0 of 1 on" in printed
+    assert len(metric("step_ms", printed)) == 2
+    assert metric("loss", printed)[-1] < 10  # log 10 is 2.3
 
 
 @pytest.mark.soak  # deploys, and runs a job of two hosts that import TensorFlow

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -19,19 +20,24 @@ from cdk_sagemaker_training import (
     ParameterServer,
     PyTorchDdp,
     SmDdp,
+    SmpV1,
+    SmpV2,
     Torchrun,
     unlisted,
 )
+from cdk_sagemaker_training.jobs.smp import parameters_of
 from training_jobs import TrainingError
 from training_jobs.adopt import Adopted, adopted_stack
 from training_jobs.adopt.export import sdk_call
 from training_jobs.adopt.from_sdk import request_of_script
 from training_jobs.adopt.launchers import decoded, launcher_of
+from training_jobs.adopt.parallelism import MPI_OPTIONS, V1, V2, Smp
 from training_jobs.adopt.python_source import Call, Name, source
 
 ALL = [path.stem for path in sorted((SDK_REQUESTS / "recorded").glob("*.json")) if "request" in recorded(path.stem)]
 MEMBERS = [case for case in ALL if case.startswith("members_")]
-OTHERS = [case for case in ALL if not case.startswith("members_")]
+NOTEBOOKS = [case for case in ALL if case.startswith("notebook_")]
+OTHERS = [case for case in ALL if not case.startswith(("members_", "notebook_"))]
 # What the service refuses too, of what the SDK sends.
 REFUSED = {
     "loose_augmented_manifest": "attribute_names must ",
@@ -47,6 +53,16 @@ REFUSED = {
     "loose_spot_wait": "spot.max_wait must ",
     "loose_spot_warm_pool": "warm_pool must ",
     "loose_volume_key": "volume_key must ",
+    # What the SDK does not check of compilers and SMP, and the classes do.
+    "smp_v1_other_version": "parameters must be those of SMP v1",
+    "smp_v1_product": "parallelism must have degrees whose product divides 16 processes",
+    "smp_v1_zero_tensor": "tensor_parallel_degree must be a whole number of at least 1",
+    "smp_v2_library_version": "image_uri must be of a version, CUDA and Python that AWS has",
+    "smp_v2_negative": "hybrid_shard_degree must be a whole number of at least 0",
+    "smp_v2_other_version": "parameters must be those of SMP v2",
+    "smp_v2_product": "parallelism must have degrees whose product divides 32 processes",
+    "smtc_tensorflow_2.12": "image must be a container with the job's compiler",
+    "smtc_tensorflow_xla": "image must be a container with the job's compiler",
 }
 ALWAYS = {"TrainingJobName", "Tags[StepFunctionsExecution]"}
 # Hyperparameters whose text is another, from which SageMaker's toolkit reads the same.
@@ -97,6 +113,70 @@ def test_stacks_send_the_requests_of_jobs_with_each_member_of_the_sdks() -> None
 def test_stacks_send_the_requests_of_launchers_compilers_and_what_the_service_refuses() -> None:
     assert len(OTHERS) == 80
     assert_sends_the_request(OTHERS)
+
+
+def test_stacks_of_awss_notebooks_send_their_requests() -> None:
+    assert len(NOTEBOOKS) == 13
+    assert_sends_the_request(NOTEBOOKS)
+
+
+# Of a notebook's job, as the source has it without spaces.
+JOBS = {
+    "notebook_compiler_bert": 'CompiledJob(InstanceGroup("ml.p3.2xlarge"), compiler=TrainingCompiler())',
+    "notebook_compiler_language_modeling": 'CompiledJob(InstanceGroup("ml.p4d.24xlarge", 2), launcher=PyTorchXla(), '
+    "compiler=TrainingCompiler())",
+    "notebook_smp_v1_tensorflow": 'ModelParallelJob(InstanceGroup("ml.p3.16xlarge"), parallelism=SmpV1(partitions=2, '
+    'microbatches=2, pipeline="interleaved", optimize="memory", custom_mpi_options="-verbose -x orte_base_help_aggregate=0 "), '
+    "processes_per_host=2)",
+    "notebook_smp_v2_gpt_neox": 'ModelParallelJob(InstanceGroup("ml.p4d.24xlarge"), parallelism=SmpV2(hybrid_shard_degree=4, '
+    "sm_activation_offloading=True, activation_loading_horizon=2, tensor_parallel_degree=2))",
+    "notebook_smp_v2_mixtral": 'ModelParallelJob(InstanceGroup("ml.p4d.24xlarge", 8), parallelism=SmpV2(hybrid_shard_degree=32, '
+    "sm_activation_offloading=False, activation_loading_horizon=2, expert_parallel_degree=2))",
+    "notebook_groups_pytorch": 'HeterogeneousJob(groups={"data_group": InstanceGroup("ml.c5.9xlarge")}, '
+    'train=DataParallelJob(InstanceGroup("ml.p3.2xlarge")), train_group="dnn_group")',
+    "smtc_tensorflow_own_image": 'DataParallelJob(InstanceGroup("ml.p3.2xlarge"))',
+    "smp_v2_unknown": 'ModelParallelJob(InstanceGroup("ml.p5.48xlarge", 4), parallelism=SmpV2(more={unlisted("foo"): 1}))',
+    "smp_v1_other_type": 'ModelParallelJob(InstanceGroup(unlisted("ml.g5.48xlarge"), 2), parallelism=SmpV1('
+    "pipeline_parallel_degree=2, microbatches=2), processes_per_host=8)",
+    "trainium": 'CompiledJob(InstanceGroup("ml.trn1.32xlarge", 2), launcher=Torchrun(), '
+    'compiler=Neuron(cache=S3Prefix(bucket, "neuron-cache/"), compile_ahead=False))',
+    "xla": 'CompiledJob(InstanceGroup("ml.p4d.24xlarge", 2), launcher=Torchrun(), compiler=TorchXla())',
+    "xla_tensorflow": 'CompiledJob(InstanceGroup("ml.p3.2xlarge"), compiler=TensorFlowXla())',
+}
+
+
+@pytest.mark.parametrize("case", JOBS)
+def test_compilers_and_parallelism_are_values_and_no_hyperparameters(case: str) -> None:
+    [(_, adopted)] = adopted_of([case]).values()
+    job = re.search(r"    job=(.*?),\n    image=", adopted.source, re.DOTALL)
+    assert job
+    assert (
+        re.sub(r"([({])\s+|,?\s+(?=[)}])|\s+", lambda space: space[1] or (" " if space[0].isspace() else ""), job[1])
+        == JOBS[case]
+    )
+    typed = ("mp_parameters", "sagemaker_training_compiler_enabled", "TRAINING_COMPILER", "NEURON_COMPILE")
+    assert case == "smtc_tensorflow_own_image" or not any(
+        name in adopted.source.split("TrainingWorkflow(")[1] for name in typed
+    )
+
+
+def test_a_job_with_torch_compile_is_a_compiled_job() -> None:
+    variables = {
+        "TRAINING_COMPILER": "inductor",
+        "TRAINING_COMPILER_MODE": "max-autotune",
+        "TRAINING_COMPILER_DYNAMIC": "false",
+        "TORCHINDUCTOR_CACHE_DIR": "/opt/ml/checkpoints/compiler-cache",
+    }
+    adopted = adopted_stack({**REQUEST, "Environment": {"MODE": "fast", **variables}}, region="us-east-1")
+    assert 'compiler=TorchCompile(mode="max-autotune")' in adopted.source
+    assert 'environment={"MODE": "fast"}' in adopted.source
+
+
+@pytest.mark.parametrize(("ours", "theirs"), [(V1, SmpV1), (V2, SmpV2)])
+def test_the_parameters_and_types_of_smp_are_those_of_the_classes(ours: Smp, theirs: Any) -> None:
+    assert (ours.parameters, ours.types) == (tuple(parameters_of(theirs)), theirs._types)
+    default = next((field.default for field in fields(theirs) if field.name == "custom_mpi_options"), MPI_OPTIONS)
+    assert default == MPI_OPTIONS
 
 
 def test_a_launcher_in_several_groups_is_listed() -> None:

@@ -10,7 +10,7 @@ from cdk_sagemaker_training.core.checks import at_least
 from cdk_sagemaker_training.core.errors import must
 from cdk_sagemaker_training.core.tokens import is_unresolved
 from cdk_sagemaker_training.facts.instance_facts import InstanceFacts, instance_facts
-from cdk_sagemaker_training.jobs.advice import Advice, advice, efa_advice
+from cdk_sagemaker_training.jobs.advice import Advice, advice, efa_advice, scale_up_advice
 from cdk_sagemaker_training.jobs.instance_group import InstanceGroup
 from cdk_sagemaker_training.jobs.kinds import Compiler, JobRequest, compiled, on_each_type
 from cdk_sagemaker_training.jobs.launchers import ProcessesPerHost
@@ -187,7 +187,12 @@ class ModelParallelJob:
             resource_config=group.resource_config(),
             hyperparameters=self.parallelism.hyperparameters(group, self.processes_per_host),
             environment=self.parallelism.environment(),
-            advice=(*efa_advice(group), *self.parallelism.advice(group, self.processes_per_host), *memory),
+            advice=(
+                *scale_up_advice(group),
+                *efa_advice(group),
+                *self.parallelism.advice(group, self.processes_per_host),
+                *memory,
+            ),
             alone_because=self.parallelism.alone_because,
         )
         return compiled(request, self.compiler)

@@ -1,29 +1,53 @@
-"""The kind of job of a request: its machines, and the launcher that its hyperparameters configure."""
+"""The kind of job of a request: its machines, and its launcher, compiler or parallelism, by hyperparameters and environment."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
+from training_jobs.adopt.compilers import compiler_of
+from training_jobs.adopt.existing import Existing
 from training_jobs.adopt.launchers import decoded, launcher_of
 from training_jobs.adopt.members import Members
+from training_jobs.adopt.parallelism import model_parallel_job
 from training_jobs.adopt.python_source import Call
 from training_jobs.facts.instance_facts import instance_facts
 
 # The toolkit launches in these groups only (``sagemaker_distribution_instance_groups`` of the SDK, version 2).
 _LAUNCHING_GROUPS = "sagemaker_distribution_instance_groups"
+_TYPE = "sagemaker_instance_type"
 
 
 class NoMachinesError(ValueError):
     """A request that names no machines."""
 
 
-def job_of(members: Members, hyperparameters: dict[str, str]) -> Call:
+@dataclass(frozen=True)
+class Script:
+    """What a request says to its script, of which the job's own part is removed.
+
+    Attributes:
+        hyperparameters: The request's.
+        environment: The request's.
+        image: The URI of the image.
+        profiled: Whether SageMaker's profiler is on.
+    """
+
+    hyperparameters: dict[str, str]
+    environment: dict[str, str]
+    image: str
+    profiled: bool
+
+
+def job_of(members: Members, existing: Existing, script: Script) -> Call:
     """Return the job as an expression.
 
     Args:
         members: The request, from which the machines are taken.
-        hyperparameters: Those of the request, from which those of the job are removed.
+        existing: The resources that the stack imports.
+        script: What the request says to its script.
 
     Raises:
         NoMachinesError: The request has no machines.
@@ -31,9 +55,9 @@ def job_of(members: Members, hyperparameters: dict[str, str]) -> Call:
     groups = members.take("ResourceConfig.InstanceGroups") or []
     if groups:
         members.take("ResourceConfig.InstanceCount")  # DescribeTrainingJob may answer 0 beside groups
-        return _heterogeneous(members, groups, hyperparameters)
+        return _heterogeneous(members, existing, groups, script)
     group, first = _group(members)
-    return _on_group(group, first, hyperparameters, alone=True)
+    return _on_group(members, existing, group, first, script, alone=True)
 
 
 def _group(members: Members) -> tuple[Call, dict[str, Any]]:
@@ -66,17 +90,41 @@ def _type(name: str) -> Any:
     return Call("unlisted", (name,)) if instance_facts(name) is None else name
 
 
-def _on_group(group: Call, machines: Mapping[str, Any], hyperparameters: dict[str, str], *, alone: bool) -> Call:
-    """The job on a group; the hyperparameters that its launcher sets are removed."""
-    found = launcher_of(machines["InstanceType"], hyperparameters, alone=alone)
+def _on_group(
+    members: Members, existing: Existing, group: Call, machines: Mapping[str, Any], script: Script, *, alone: bool
+) -> Call:
+    """The job on a group; what its parallelism, its launcher and its compiler set is removed."""
+    texts, of_one_type = script.hyperparameters, group.arguments[:1] == (machines["InstanceType"],)
+    if of_one_type and (job := model_parallel_job(members, machines, texts, alone=alone)) is not None:
+        return job
+    if texts.get(_TYPE) == "null":  # the SDK's text of a job with groups
+        texts[_TYPE] = json.dumps(machines["InstanceType"])
+        members.differs(
+            f"HyperParameters.{_TYPE}", "null", f"sent as {texts[_TYPE]!r}, the type of the group that launches"
+        )
+    found = launcher_of(machines["InstanceType"], texts, alone=alone)
+    launcher = found[0] if found else None
     for name in found[1] if found else ():
-        del hyperparameters[name]
-    return Call("DataParallelJob", (group,), {"launcher": found[0] if found else None})
+        del texts[name]
+    compiler = compiler_of(
+        machines,
+        launcher.function if launcher else "",
+        texts,
+        script.environment,
+        existing,
+        image=script.image,
+        profiled=script.profiled,
+        alone=alone,
+    )
+    if compiler is None:
+        return Call("DataParallelJob", (group,), {"launcher": launcher})
+    default = compiler == Call("TorchCompile", (), dict.fromkeys(compiler.keywords))
+    return Call("CompiledJob", (group,), {"launcher": launcher, "compiler": None if default else compiler})
 
 
-def _heterogeneous(members: Members, groups: list[dict[str, Any]], hyperparameters: dict[str, str]) -> Call:
+def _heterogeneous(members: Members, existing: Existing, groups: list[dict[str, Any]], script: Script) -> Call:
     by_name = {it["InstanceGroupName"]: it for it in groups}
-    text = hyperparameters.pop(_LAUNCHING_GROUPS, None)
+    text = script.hyperparameters.pop(_LAUNCHING_GROUPS, None)
     launching = decoded(text) if text is not None else None
     member = f"HyperParameters.{_LAUNCHING_GROUPS}"
     known = [name for name in launching if name in by_name] if isinstance(launching, list) else []
@@ -96,7 +144,7 @@ def _heterogeneous(members: Members, groups: list[dict[str, Any]], hyperparamete
         (),
         {
             "groups": {name: _machines(it["InstanceType"], it["InstanceCount"]) for name, it in others.items()},
-            "train": _on_group(group, machines, hyperparameters, alone=False),
+            "train": _on_group(members, existing, group, machines, script, alone=False),
             "train_group": train_group,
             "order": None if order == [*others, train_group] else order,
         },

@@ -77,6 +77,8 @@ def _launchers(
         yield Call("SmDdp", (), {"launch_by": "torchrun"}), {**smddp, _SMDDP_OPTIONS: "", **torchrun}
     if one_each:
         yield Call("PyTorchDdp", (), per_host), {"sagemaker_pytorch_ddp_enabled": True, **of_type, **processes}
+    if alone and facts.kind == "gpu" and values.get("sagemaker_training_compiler_enabled") is True:
+        yield Call("PyTorchXla"), {"sagemaker_pytorch_xla_multi_worker_enabled": True}
     if alone and facts.kind != "neuron":
         yield Call("MultiWorkerMirrored"), {"sagemaker_multi_worker_mirrored_strategy_enabled": True}
         yield Call("ParameterServer"), {"sagemaker_parameter_server_enabled": True}

@@ -10,7 +10,7 @@ from typing import Any
 
 from training_jobs.adopt.channels import channels_of
 from training_jobs.adopt.existing import Existing
-from training_jobs.adopt.jobs import job_of
+from training_jobs.adopt.jobs import Script, job_of
 from training_jobs.adopt.launchers import decoded
 from training_jobs.adopt.members import Members
 from training_jobs.adopt.monitoring import monitoring_of
@@ -57,7 +57,9 @@ def props_of(members: Members, existing: Existing, subnets: Subnets) -> dict[str
     Raises:
         ValueError: There can be no such stack.
     """
-    hyperparameters = dict(members.take("HyperParameters") or {})
+    hyperparameters, environment = (dict(members.take(name) or {}) for name in ("HyperParameters", "Environment"))
+    image, monitoring = members.take("AlgorithmSpecification.TrainingImage"), monitoring_of(members, existing)
+    profiled = (profiler := monitoring["profiler"]) is not None and not profiler.keywords.get("disable")
     name = str(members.take("TrainingJobName") or "training")
     members.differs("TrainingJobName", name, "each execution has a job name of its own, which begins with this")
     groups = members.take("VpcConfig.SecurityGroupIds") or []
@@ -66,13 +68,13 @@ def props_of(members: Members, existing: Existing, subnets: Subnets) -> dict[str
     if re.fullmatch(r"s3://[^/]+", output):
         members.differs("OutputDataConfig.S3OutputPath", output, "sent with a slash after the bucket")
     props = {
-        "job": job_of(members, hyperparameters),
-        "image": existing.image(members.take("AlgorithmSpecification.TrainingImage")),
+        "job": job_of(members, existing, Script(hyperparameters, environment, image, profiled)),
+        "image": existing.image(image),
         "private_registry": _registry(members, existing),
         "container_entrypoint": members.take("AlgorithmSpecification.ContainerEntrypoint") or None,
         "container_arguments": members.take("AlgorithmSpecification.ContainerArguments") or None,
         "hyperparameters": _hyperparameters(members, hyperparameters),
-        "environment": members.take("Environment") or None,
+        "environment": environment or None,
         "channels": channels_of(members, existing, groups, mode) or None,
         "output": existing.prefix(output),
         "output_compression": _unless(members.take("OutputDataConfig.CompressionType"), "GZIP"),
@@ -87,7 +89,7 @@ def props_of(members: Members, existing: Existing, subnets: Subnets) -> dict[str
         "remote_debug": members.take("RemoteDebugConfig.EnableRemoteDebug") or None,
         "metric_definitions": _metrics(members),
         "metrics_time_series": members.take("AlgorithmSpecification.EnableSageMakerMetricsTimeSeries"),
-        **monitoring_of(members, existing),
+        **monitoring,
         "tags": _tags(members),
         "job_name_prefix": name_prefix(name),
     }

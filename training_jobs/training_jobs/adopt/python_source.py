@@ -37,7 +37,7 @@ class Call:
 
     function: str
     arguments: tuple[Any, ...] = ()
-    keywords: Mapping[str, Any] = field(default_factory=dict)
+    keywords: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
 
 def source(value: Any, indent: int = 0, reserved: int = 0) -> str:
@@ -68,6 +68,9 @@ def functions(value: Any) -> Iterator[str]:
     if isinstance(value, Call | dict | list):
         for _, item in _items(value):
             yield from functions(item)
+    if isinstance(value, dict):
+        for name in value:
+            yield from functions(name)
 
 
 def _one_line(value: Any) -> str:
@@ -95,7 +98,7 @@ def _items(value: Call | dict[str, Any] | list[Any]) -> Iterator[tuple[str, Any]
         yield from (("", item) for item in value.arguments)
         yield from ((f"{name}=", item) for name, item in value.keywords.items() if item is not None)
     elif isinstance(value, dict):
-        yield from ((f"{_text(name)}: ", item) for name, item in value.items())
+        yield from ((f"{_one_line(name)}: ", item) for name, item in value.items())
     else:
         yield from (("", item) for item in value)
 

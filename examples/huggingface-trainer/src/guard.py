@@ -1,0 +1,1 @@
+../../../training_code/compiled/guard.py

@@ -1,0 +1,1 @@
+../../../../training_code/common/schedule.py

@@ -1,0 +1,1 @@
+../../../training_code/heterogeneous/tensorflow/end.py
