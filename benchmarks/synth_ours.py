@@ -22,7 +22,7 @@ class Stack(cdk.Stack):
     def __init__(self, scope: Construct, id: str, workflows: int) -> None:
         super().__init__(scope, id, env=cdk.Environment(account="123456789012", region="us-east-1"))
         bucket = s3.Bucket(self, "Bucket")
-        image = TrainingImage.from_dlc(self, "Image", "pytorch-training", "2.6.0-gpu-py312", account_id="763104351884")
+        image = TrainingImage.from_dlc(self, "Image", "pytorch-training", "2.6.0-gpu-py312", account_id="123456789012")
         for number in range(workflows):
             TrainingWorkflow(
                 self,

@@ -27,6 +27,7 @@ HANDLER = Path(__file__).parents[1] / "constructs" / "cdk_sagemaker_training" / 
 LEFT = "A training job whose execution has ended may still run: it could not be stopped for an hour"
 UNDELIVERED = "A training job may still run: the end of its execution was not delivered to what stops the job"
 NAME = {"TrainingJobName.$": "$.Training.JobName"}
+ERRORS = [f"SageMaker.{name}" for name in ("AmazonSageMakerException", "SageMakerException", "SdkClientException")]
 
 
 class Stack(cdk.Stack):
@@ -36,7 +37,7 @@ class Stack(cdk.Stack):
         repository = ecr.Repository.from_repository_attributes(
             self,
             "Repository",
-            repository_arn="arn:aws:ecr:us-east-1:763104351884:repository/pytorch-training",
+            repository_arn="arn:aws:ecr:us-east-1:123456789012:repository/pytorch-training",
             repository_name="pytorch-training",
         )
         for number in range(workflows):
@@ -93,11 +94,13 @@ class Training(Construct):
             "FirstAttempt",
             {
                 "Type": "Pass",
-                "Parameters": {"Attempt": 1, "JobName.$": name, "Seconds": 2},
+                "Parameters": {"Attempt": 1, "JobName.$": name, "Seconds": 2, "Repeated": {"Wait": 2}},
                 "ResultPath": "$.Training",
             },
         )
-        create = state("Create", call("createTrainingJob", request, "$.Training.Created", 5))
+        creating = call("createTrainingJob", request, "$.Training.Created", 0)
+        del creating["Retry"]
+        create = state("Create", creating)
         find = state("Find", call("describeTrainingJob", NAME, "$.Training.Job", 3))
         wait = state("Wait", {"Type": "Wait", "SecondsPath": "$.Training.Seconds"})
         describe = state("Describe", call("describeTrainingJob", NAME, "$.Training.Job", 10))
@@ -126,7 +129,20 @@ class Training(Construct):
             .when(sfn.Condition.number_less_than("$.Training.Seconds", 36), longer)
             .otherwise(wait)
         )
-        create.add_catch(find, errors=["States.ALL"], result_path="$.Training.Error")
+        repeated = "$.Training.Repeated.Wait"
+        doubled = {"Wait.$": f"States.MathAdd({repeated}, {repeated})"}
+        repeat = state("Repeat", {"Type": "Pass", "Parameters": doubled, "ResultPath": "$.Training.Repeated"})
+        repeat.next(state("WaitToRepeat", {"Type": "Wait", "SecondsPath": repeated})).next(create)
+        unnamed = sfn.Condition.or_(*(sfn.Condition.string_equals("$.Training.Error.Error", name) for name in ERRORS))
+        invalid = sfn.Condition.string_matches("$.Training.Error.Cause", "*validation error* detected:*")
+        often = sfn.Condition.number_less_than(repeated, 16)
+        refused = (
+            sfn.Choice(states, "IsRefused")
+            .when(sfn.Condition.and_(unnamed, invalid), stop)
+            .when(sfn.Condition.and_(unnamed, often), repeat)
+            .otherwise(find)
+        )
+        create.add_catch(refused, errors=["States.ALL"], result_path="$.Training.Error")
         find.add_catch(stop, errors=["States.ALL"], result_path="$.Training.Missing")
         describe.add_catch(stop, errors=["States.ALL"], result_path="$.Training.Error")
         stop.add_catch(error, errors=["States.ALL"], result_path="$.Training.Stopped")
@@ -399,13 +415,12 @@ def request(role: iam.Role, bucket: s3.IBucket, repository: ecr.IRepository) -> 
 
 
 def call(action: str, parameters: dict[str, Any], result_path: str, attempts: int) -> dict[str, Any]:
-    errors = [f"SageMaker.{name}" for name in ("AmazonSageMakerException", "SageMakerException", "SdkClientException")]
     return {
         "Type": "Task",
         "Resource": f"{SDK}:sagemaker:{action}",
         "Parameters": parameters,
         "ResultPath": result_path,
-        "Retry": [retry(errors, attempts)],
+        "Retry": [retry(ERRORS, attempts)],
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import aws_cdk as cdk
@@ -18,6 +19,7 @@ from cdk_sagemaker_training import (
     DataParallelJob,
     InstanceGroup,
     S3Prefix,
+    TrainingCode,
     TrainingImage,
     TrainingTask,
     TrainingWorkflow,
@@ -25,6 +27,7 @@ from cdk_sagemaker_training import (
 
 ENVIRONMENT = cdk.Environment(account="123456789012", region="us-east-1")
 ON_ONE_GPU = DataParallelJob(InstanceGroup("ml.g5.xlarge"))
+CODE = TrainingCode(str(Path(__file__).parents[2] / "examples" / "own-script" / "src"))
 IMAGE_URI = "123456789012.dkr.ecr.us-east-1.amazonaws.com/images:1"
 
 
@@ -54,18 +57,21 @@ class UserStack(cdk.Stack):
 
     def workflow(self, id: str = "Training", **props: Any) -> TrainingWorkflow:
         """A workflow of a job on one GPU, unless ``props`` say otherwise."""
-        return TrainingWorkflow(self, id, **{**self._least_props(), **props})
+        return TrainingWorkflow(self, id, **self._complete(props))
 
     def task(self, id: str = "Train", **props: Any) -> TrainingTask:
         """A task state of a job on one GPU, unless ``props`` say otherwise; in the template by ``machine_of`` it."""
-        return TrainingTask(self, id, **{**self._least_props(), **props})
+        return TrainingTask(self, id, **self._complete(props))
 
     def machine_of(self, chain: sfn.IChainable, **props: Any) -> sfn.StateMachine:
         """A state machine of the user's own, named ``Machine``."""
         return sfn.StateMachine(self, "Machine", definition_body=sfn.DefinitionBody.from_chainable(chain), **props)
 
-    def _least_props(self) -> dict[str, Any]:
-        return {"job": ON_ONE_GPU, "image": self.image, "output": self.place("models/")}
+    def _complete(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Props with the least that a job needs, code among it where one of AWS's containers has no other."""
+        props = {"job": ON_ONE_GPU, "image": self.image, "output": self.place("models/"), **given}
+        own = {"container_entrypoint"} & props.keys() or not getattr(props["image"], "is_container", False)
+        return props if own else {"code": CODE, **props}
 
     def template(self) -> dict[str, Any]:
         return dict(Template.from_stack(self).to_json())

@@ -23,7 +23,8 @@ class Walk:
 
     Failed ones have ``reason``, and the time for which they ran where it is ``billed``; ``watched`` ones train all the while;
     ``look`` answers the poller's function, of its payload, None where it fails; ``limits`` are their MaxRuntimeInSeconds, where
-    an execution computes it. The first ``refused`` calls that create a job fail with ``refusal``, a pair of error and message.
+    an execution computes it. The first ``refused`` calls that create a job fail with ``refusal``, a pair of error and message;
+    each stands for all calls that are repeated at once, unless it ``repeats``.
     """
 
     workflow: Mapping[str, Any]
@@ -33,6 +34,7 @@ class Walk:
     reason: str = ""
     refusal: tuple[str, str] = ("", "")
     refused: int = 0
+    repeats: bool = False
     billed: bool = False
     watched: bool = False
     look: Callable[[Any], dict[str, Any] | None] = lambda given: {"Because": "", "State": given["State"]}
@@ -86,6 +88,8 @@ class Walk:
             self.refused -= 1
             self.ends.pop()
             _put(data, state["Catch"][0]["ResultPath"], dict(zip(("Error", "Cause"), self.refusal, strict=True)))
+            if not self.repeats and "Repeated" in data["Training"]:
+                data["Training"]["Repeated"] = {"Wait": 16}
             self._missing = True
             return True
         if "createTrainingJob" in state["Resource"]:

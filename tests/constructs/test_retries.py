@@ -143,10 +143,27 @@ def test_the_code_with_which_sagemaker_throttles_is_one_of_botocores() -> None:
 
 
 @pytest.mark.parametrize("integration", INTEGRATIONS)
-def test_a_call_that_breaks_a_rule_is_not_repeated(integration: str) -> None:
+@pytest.mark.parametrize("error", ["SageMaker.SageMakerException", "SageMaker.AmazonSageMakerException"])
+def test_a_request_that_breaks_the_services_model_is_not_repeated(integration: str, error: str) -> None:
+    text = "1 validation error detected: Value 'ml.g5.3xlarge' at 'resourceConfig.instanceType' failed to satisfy constraint: ..."
+    refusal = (error, REFUSED_SDK.format(text, 400))
+    visited = walk(rendered(integration), refusal=refusal, refused=99, repeats=True).visited
+    assert visited == ["FirstAttempt", "Create", "IsRefused", "WhyRefused", "Stop", "Error"]
+
+
+@pytest.mark.parametrize("integration", INTEGRATIONS)
+def test_a_refusal_that_may_pass_is_repeated_three_times_in_half_a_minute(integration: str) -> None:
     refusal = ("SageMaker.SageMakerException", REFUSED_SDK.format("Could not assume role", 400))
-    visited = walk(rendered(integration), refusal=refusal, refused=99).visited
-    assert visited == ["FirstAttempt", "Create", "Find", "WhyRefused", "Stop", "Error"]
+    walked = walk(rendered(integration), refusal=refusal, refused=99, repeats=True)
+    assert (walked.visited.count("Create"), walked.now) == (4, 4 + 8 + 16)
+    assert walked.visited[-5:] == ["IsRefused", "Find", "WhyRefused", "Stop", "Error"]
+
+
+@pytest.mark.parametrize("integration", INTEGRATIONS)
+def test_a_job_that_exists_already_is_looked_for_at_once(integration: str) -> None:
+    refusal = ("SageMaker.ResourceInUseException", REFUSED_SDK.format("Training job name must be unique", 400))
+    walked = walk(rendered(integration), refusal=refusal, refused=1, repeats=True)
+    assert walked.visited[:4] == ["FirstAttempt", "Create", "IsRefused", "Find"]
 
 
 def test_a_full_quota_is_waited_for_a_day_and_then_the_error_is_awss() -> None:

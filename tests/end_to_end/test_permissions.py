@@ -212,6 +212,8 @@ def without_retries(definition: Any) -> Any:
         return [without_retries(item) for item in definition]
     if isinstance(definition, dict):
         made = {name: without_retries(item) for name, item in definition.items() if name != "Retry"}
+        if "Repeated" in made:
+            made["Repeated"] = {"Wait": 16}  # as after the last
         return {**made, "Seconds": 0} if definition.get("Type") == "Wait" and "Seconds" in definition else made
     return definition
 

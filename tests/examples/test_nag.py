@@ -27,6 +27,7 @@ from cdk_nag import (
 )
 from constructs import Construct
 from rendered import OF_CDKS_WAY, linted
+from stacks import CODE
 
 from cdk_sagemaker_training import (
     Approval,
@@ -147,6 +148,7 @@ class Plain(cdk.Stack):
             "Training",
             job=DataParallelJob(InstanceGroup("ml.g5.xlarge")),
             image=TrainingImage.from_dlc(self, "Image", "pytorch-training", "2.6.0-gpu-py312"),
+            code=CODE,
             output=S3Prefix(TrainingBucket(self, "Bucket"), "models/"),
             network=TrainingNetwork(self, "Network"),
         )
@@ -203,6 +205,7 @@ class Managed(cdk.Stack):
             "Training",
             job=DataParallelJob(InstanceGroup(["ml.p5.48xlarge", "ml.p4d.24xlarge"], 2), launcher=Torchrun()),
             image=TrainingImage.from_dlc(self, "Image", "pytorch-training", "2.6.0-gpu-py312"),
+            code=CODE,
             output=S3Prefix(bucket, "models/"),
             checkpoints=S3Prefix(bucket, "checkpoints/"),
             metric_definitions={"loss": "loss=([0-9.]+)"},
@@ -274,6 +277,7 @@ class Reading(cdk.Stack):
             "Training",
             job=DataParallelJob(InstanceGroup("ml.g5.xlarge")),
             image=TrainingImage.from_dlc(self, "Image", "pytorch-training", "2.6.0-gpu-py312"),
+            code=CODE,
             channels={"images": S3Channel(bucket, "images/")},
             output=S3Prefix(bucket, "models/"),
             role=own,
@@ -294,6 +298,7 @@ class Piping(cdk.Stack):
         common: dict[str, Any] = {
             "job": DataParallelJob(InstanceGroup("ml.g5.xlarge")),
             "image": TrainingImage.from_dlc(self, "Image", "pytorch-training", "2.6.0-gpu-py312"),
+            "code": CODE,
             "metric_definitions": {"accuracy": "accuracy=([0-9.]+)"},
         }
         first = TrainingWorkflow(self, "Pretraining", output=S3Prefix(bucket, "first/"), **common)

@@ -12,6 +12,7 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sns as sns
 from aws_cdk import aws_stepfunctions as sfn
+from stacks import CODE
 from statements import Held, statements
 from test_nag import RECOMMENDED, Everything, Members, Piping, Reading, example_stacks
 
@@ -87,6 +88,7 @@ class Writing(cdk.Stack):
             "Training",
             job=DataParallelJob(InstanceGroup("ml.trn1.2xlarge"), Torchrun(), compiler),
             image=TrainingImage.from_dlc(self, "Image", "pytorch-training-neuronx", "2.1.2-neuronx-py310"),
+            code=CODE,
             output=S3Prefix(bucket, "models/"),
             job_metrics=True,
         )
@@ -103,6 +105,7 @@ class Sweeping(cdk.Stack):
             "Training",
             job=DataParallelJob(InstanceGroup("ml.g5.xlarge")),
             image=TrainingImage.from_dlc(self, "Image", "pytorch-training", "2.6.0-gpu-py312"),
+            code=CODE,
             output=S3Prefix(bucket, "models/"),
             input_fields={"learning_rate": NumberField(0, 1)},
         )

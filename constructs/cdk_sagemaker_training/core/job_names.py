@@ -5,7 +5,10 @@ from __future__ import annotations
 import hashlib
 import re
 
+from aws_cdk import Stack
 from constructs import IConstruct
+
+from cdk_sagemaker_training.core.errors import must
 
 _LONGEST_PREFIX = 26
 _TAKEN = (
@@ -29,7 +32,7 @@ def default_prefix(scope: IConstruct) -> str:
     if not path.isascii() or not 1 <= len(name) <= _LONGEST_PREFIX:
         kept = name[: _LONGEST_PREFIX - 9].rstrip("-")
         name = f"{kept}-{digest}" if kept else digest
-    if any(_collide(name, other) for other in _taken(scope)):
+    if any(_collide(name, other) for _, other in _taken(scope)):
         # Without a hyphen, so that no pattern of another prefix and a hyphen matches it.
         name = f"{name.replace('-', '')[: _LONGEST_PREFIX - 8]}{digest}"
     return name
@@ -41,12 +44,21 @@ def reserve_prefix(scope: IConstruct, prefix: str) -> None:
     Args:
         scope: The construct.
         prefix: The prefix.
+
+    Raises:
+        ValueError: Another construct of the stack has it: permissions, and a deletion, would be of the jobs of both.
     """
-    scope.node.root.node.add_metadata(_TAKEN, prefix)
+    for path, other in _taken(scope):
+        if other == prefix.lower() and f"{path}/".startswith(f"{Stack.of(scope).node.path}/"):
+            rule = "be another one for each workflow and task of a stack"
+            raise must("job_name_prefix", rule, repr(f"{prefix}-2"), f"{prefix!r}, which {path} has")
+    scope.node.root.node.add_metadata(_TAKEN, f"{scope.node.path}:{prefix}")
 
 
-def _taken(scope: IConstruct) -> list[str]:
-    return [str(entry.data).lower() for entry in scope.node.root.node.metadata if entry.type == _TAKEN]
+def _taken(scope: IConstruct) -> list[tuple[str, str]]:
+    """The paths of constructs and their prefixes, in lower case as SageMaker's ARNs were."""
+    entries = [str(entry.data).rpartition(":") for entry in scope.node.root.node.metadata if entry.type == _TAKEN]
+    return [(path, prefix.lower()) for path, _, prefix in entries]
 
 
 def _collide(one: str, other: str) -> bool:

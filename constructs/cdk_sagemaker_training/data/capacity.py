@@ -31,7 +31,7 @@ def _keep_alive(prop: str, value: Duration | int, example: str) -> None:
 
 @kind("Spot(S3Prefix(bucket, 'checkpoints/'), max_wait=Duration.hours(12))")
 @dataclass(frozen=True)
-class Spot:
+class Spot(Value):
     """Managed spot training: discounted machines that AWS may interrupt at any time.
 
     Args:
@@ -79,7 +79,7 @@ class WarmPool(Value):
 
 @kind("UltraServers([18])")
 @dataclass(frozen=True)
-class UltraServers:
+class UltraServers(Value):
     """Placement of a job's machines on UltraServers, each of which connects the accelerators of several machines.
 
     Args:

@@ -10,7 +10,7 @@ from typing import Annotated
 
 from cdk_sagemaker_training.core.errors import must
 from cdk_sagemaker_training.props.prop import Known, Prop, kind
-from cdk_sagemaker_training.props.prop_types import check_fields
+from cdk_sagemaker_training.props.prop_types import Value, check_fields
 
 # What no training script needs, and what changes without the code.
 _EXCLUDED = ("__pycache__", "*.pyc", ".*", "cdk.out", "node_modules")
@@ -21,7 +21,7 @@ _READ = Known("synth", "since the folder is read")
 
 @kind("TrainingCode('src', entry_point='train.py')")
 @dataclass(frozen=True)
-class TrainingCode:
+class TrainingCode(Value):
     """A folder with the training script, for an image whose toolkit fetches it, such as one of AWS's containers.
 
     The deployment uploads the folder as an asset, and SageMaker's toolkit unpacks it into ``/opt/ml/code`` and starts the

@@ -21,7 +21,7 @@ ContentType = Annotated[str, Prop(known=IN_INPUT, rule=not_empty, example="'appl
 
 
 @dataclass(frozen=True)
-class FsxLustreChannel:
+class FsxLustreChannel(Value):
     """A channel on FSx for Lustre: a directory of a file system, mounted at ``/opt/ml/input/data/<channel>``.
 
     Nothing is copied before the job starts. The job needs ``network=`` with a route to the file system.

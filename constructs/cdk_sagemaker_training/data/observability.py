@@ -80,7 +80,7 @@ class DebuggerRule(Value):
 
 @kind("Debugger(S3Prefix(bucket, 'tensors/'))")
 @dataclass(frozen=True)
-class Debugger:
+class Debugger(Value):
     """SageMaker Debugger: stores tensors of the script in S3 and evaluates rules on them.
 
     Args:
@@ -124,7 +124,7 @@ class Debugger:
 
 @kind("Profiler(interval_milliseconds=500)")
 @dataclass(frozen=True)
-class Profiler:
+class Profiler(Value):
     """SageMaker's profiler: samples utilization of the machines and the framework's operations into S3.
 
     Args:
@@ -194,7 +194,7 @@ class TensorBoard(Value):
 
 @kind("Experiment('digits')")
 @dataclass(frozen=True)
-class Experiment:
+class Experiment(Value):
     """Association of the job with SageMaker Experiments; at least one name is required.
 
     Args:

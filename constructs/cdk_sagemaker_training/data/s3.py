@@ -115,7 +115,7 @@ class S3AccessPoint(Value):
 
 @kind("S3Prefix(bucket, 'models/')")
 @dataclass(frozen=True)
-class S3Prefix:
+class S3Prefix(Value):
     """A location in S3: all objects whose key begins with a prefix, like ``S3Prefix(bucket, "models/")``.
 
     Args:
@@ -143,7 +143,7 @@ class S3Prefix:
 
 
 @dataclass(frozen=True)
-class S3Channel:
+class S3Channel(Value):
     """An input channel in S3: objects under a prefix, available to the job's hosts at ``/opt/ml/input/data/<channel>``.
 
     The rules are those of the API's pages Channel and S3DataSource (botocore's documentation of the members).

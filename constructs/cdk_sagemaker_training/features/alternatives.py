@@ -15,7 +15,7 @@ from cdk_sagemaker_training.lifecycle.causes import Cause
 from cdk_sagemaker_training.lifecycle.feature import Feature
 from cdk_sagemaker_training.lifecycle.states import DATA, RETRIED, create_name
 from cdk_sagemaker_training.props.prop import VALUES_IN_INPUT, Known, Prop, kind
-from cdk_sagemaker_training.props.prop_types import check_fields
+from cdk_sagemaker_training.props.prop_types import Value, check_fields
 from cdk_sagemaker_training.request.machine import instance_types
 from cdk_sagemaker_training.resources.image_advice import accelerator_of
 
@@ -31,7 +31,7 @@ _TURN = f"{DATA}.Turn"
 
 @kind("Alternative(DataParallelJob(InstanceGroup('ml.p4d.24xlarge')))")
 @dataclass(frozen=True)
-class Alternative:
+class Alternative(Value):
     """A job that runs when AWS has no capacity for the ones before it, with what differs on its machines.
 
     Args:

@@ -14,7 +14,7 @@ from cdk_sagemaker_training.lifecycle.attempt import Attempt, Seam
 from cdk_sagemaker_training.lifecycle.feature import Feature
 from cdk_sagemaker_training.lifecycle.states import DATA, fail, status_is
 from cdk_sagemaker_training.props.prop import LITERAL, Prop, kind
-from cdk_sagemaker_training.props.prop_types import check_fields
+from cdk_sagemaker_training.props.prop_types import Value, check_fields
 
 if TYPE_CHECKING:
     from aws_cdk import Duration
@@ -29,7 +29,7 @@ _LEFT = f"{_BUDGET}.SecondsLeft"
 
 @kind("Budget(hours=48)")
 @dataclass(frozen=True)
-class Budget(Feature):
+class Budget(Value, Feature):
     """What all attempts of an execution may take together: hours for which jobs run, or dollars that they cost.
 
     An attempt runs at most for what is left. What counts is BillableTimeInSeconds, by which AWS bills each machine of a job (API,

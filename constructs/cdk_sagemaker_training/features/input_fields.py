@@ -15,7 +15,7 @@ from cdk_sagemaker_training.jobs.advice import Advice, advice
 from cdk_sagemaker_training.lifecycle.feature import Feature
 from cdk_sagemaker_training.props.jsonpath import quoted
 from cdk_sagemaker_training.props.prop import LITERAL, Prop, kind
-from cdk_sagemaker_training.props.prop_types import check_fields
+from cdk_sagemaker_training.props.prop_types import Value, check_fields
 
 if TYPE_CHECKING:
     from cdk_sagemaker_training.lifecycle.plan import Plan
@@ -26,7 +26,7 @@ _TAKEN = "Training"  # the workflow's own data
 
 @kind("NumberField(minimum=0, maximum=1)")
 @dataclass(frozen=True)
-class NumberField:
+class NumberField(Value):
     """A number in an execution's input.
 
     Args:
@@ -83,7 +83,7 @@ class NumberField:
 
 @kind("ChoiceField(['ml.g5.xlarge', 'ml.g5.2xlarge'])")
 @dataclass(frozen=True)
-class ChoiceField:
+class ChoiceField(Value):
     """One of several values in an execution's input, such as an instance type or a number of machines.
 
     Args:
@@ -135,7 +135,7 @@ class ChoiceField:
 
 @kind("TextField('images-*')")
 @dataclass(frozen=True)
-class TextField:
+class TextField(Value):
     """Text in an execution's input, such as the name of a data set.
 
     Args:

@@ -14,7 +14,7 @@ from cdk_sagemaker_training.lifecycle.feature import Feature
 from cdk_sagemaker_training.lifecycle.states import DATA, RETRIED, status_is
 from cdk_sagemaker_training.lifecycle.time_limits import MOST_RETRIES, Runs
 from cdk_sagemaker_training.props.prop import Known, Prop, kind
-from cdk_sagemaker_training.props.prop_types import check_fields
+from cdk_sagemaker_training.props.prop_types import Value, check_fields
 
 if TYPE_CHECKING:
     from aws_cdk import Duration
@@ -36,7 +36,7 @@ _WAITS = Known("synth", "since the waits are listed in the state machine")
 
 @kind("Retry(attempts=3, first_wait=Duration.minutes(5))")
 @dataclass(frozen=True)
-class Retry:
+class Retry(Value):
     """How a job that did not complete for a cause is run again: after waits that grow, until the last of them.
 
     Args:

@@ -16,7 +16,7 @@ from cdk_sagemaker_training.lifecycle.feature import Feature
 from cdk_sagemaker_training.lifecycle.polling import Watch
 from cdk_sagemaker_training.lifecycle.states import DATA, fail, status_is
 from cdk_sagemaker_training.props.prop import LITERAL, Prop, kind
-from cdk_sagemaker_training.props.prop_types import check_fields
+from cdk_sagemaker_training.props.prop_types import Value, check_fields
 from cdk_sagemaker_training.resources.handler_function import stack_function
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ _METRIC = Prop(known=LITERAL, rule=not_empty, example="'loss'")
 
 @kind("Silence(Duration.hours(2))")
 @dataclass(frozen=True)
-class Silence:
+class Silence(Value):
     """Stops a job of which no host has logged a line for a time, as one that hangs.
 
     Args:
@@ -69,7 +69,7 @@ class Silence:
 
 @kind("MetricLimit('loss', above=10.0, readings=3)")
 @dataclass(frozen=True)
-class MetricLimit:
+class MetricLimit(Value):
     """Stops a job of which a metric is out of bounds, such as a loss that diverges.
 
     CloudWatch takes no NaN and no infinity (API, MetricDatum), so a metric that is NaN has no readings: ``Silence`` does not see
@@ -110,7 +110,7 @@ class MetricLimit:
 
 @kind("Plateau('loss', patience=Duration.hours(1), min_delta=0.01)")
 @dataclass(frozen=True)
-class Plateau:
+class Plateau(Value):
     """Stops a job of which a metric has not improved for a time, such as a loss that falls no more, or is NaN.
 
     CloudWatch takes no NaN and no infinity (API, MetricDatum), so a metric that is NaN has no new readings, and does not improve.

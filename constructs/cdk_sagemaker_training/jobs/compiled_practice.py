@@ -12,13 +12,13 @@ from typing import Annotated, Literal
 from cdk_sagemaker_training.core.checks import at_least
 from cdk_sagemaker_training.core.errors import must
 from cdk_sagemaker_training.props.prop import Prop
-from cdk_sagemaker_training.props.prop_types import checked
+from cdk_sagemaker_training.props.prop_types import Value, checked
 
 _BatchSize = Annotated[int, Prop(rule=at_least(1), example="64")]
 
 
 @dataclass(frozen=True)
-class SuggestedBatchSize:
+class SuggestedBatchSize(Value):
     """The largest batch that fit into the memory of one device in AWS's tests, with and without the Training Compiler.
 
     ``compiled`` is smaller than ``native`` in 57 of the 235 rows: a compiler does not always reduce memory.

@@ -13,7 +13,7 @@ from cdk_sagemaker_training.jobs.instance_group import InstanceGroup
 from cdk_sagemaker_training.jobs.kinds import JobRequest, TrainingJob
 from cdk_sagemaker_training.jobs.ray import check_group_names
 from cdk_sagemaker_training.props.prop import NAMED, Prop
-from cdk_sagemaker_training.props.prop_types import check_fields
+from cdk_sagemaker_training.props.prop_types import Value, check_fields
 
 _MOST_GROUPS = 5  # ResourceConfig.InstanceGroups of the service model
 _LONGEST_GROUP_NAME = 64  # InstanceGroupName of the service model
@@ -21,7 +21,7 @@ _EXAMPLE = "DataParallelJob(InstanceGroup('ml.g5.xlarge'))"
 
 
 @dataclass(frozen=True)
-class HeterogeneousJob:
+class HeterogeneousJob(Value):
     """A job on several instance groups, such as CPU machines that preprocess data for the GPU machines that train.
 
     Every host runs the same image and script, which finds the name of its own group in ``SM_CURRENT_INSTANCE_GROUP``. The

@@ -132,7 +132,7 @@ def compiled(request: JobRequest, compiler: Compiler | None) -> Sequence[JobRequ
 
 
 @dataclass(frozen=True)
-class DataParallelJob:
+class DataParallelJob(Value):
     """A job whose processes each hold the whole model and train on their own share of the data.
 
     Synthesis warns of several machines where one larger machine of the family has as many accelerators, and of several machines

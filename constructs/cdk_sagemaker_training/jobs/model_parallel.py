@@ -147,7 +147,7 @@ class Parallelism(Protocol):
 
 
 @dataclass(frozen=True)
-class ModelParallelJob:
+class ModelParallelJob(Value):
     """A job whose processes together hold one or several copies of a model.
 
     Args:

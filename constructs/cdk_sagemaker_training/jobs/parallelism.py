@@ -18,7 +18,7 @@ from cdk_sagemaker_training.jobs.advice import Advice, advice
 from cdk_sagemaker_training.jobs.instance_group import InstanceGroup
 from cdk_sagemaker_training.jobs.launchers import Torchrun
 from cdk_sagemaker_training.props.prop import IN_JSON, SHAPING, Prop
-from cdk_sagemaker_training.props.prop_types import check_fields
+from cdk_sagemaker_training.props.prop_types import Value, check_fields
 
 Schedule = Literal["gpipe", "1f1b", "interleaved"]
 Precision = Literal["fp32", "bf16", "fp16"]
@@ -26,7 +26,7 @@ _Count = Annotated[int, Prop(known=IN_JSON, rule=at_least(1))]
 
 
 @dataclass(frozen=True)
-class NativeParallelism:
+class NativeParallelism(Value):
     """A layout with PyTorch's own FSDP2, tensor parallelism and pipeline stages, each by its degree.
 
     The product of the four degrees must be the number of processes of the job. The script reads the layout from the environment

@@ -21,7 +21,7 @@ from cdk_sagemaker_training.jobs.instance_group import InstanceGroup
 from cdk_sagemaker_training.jobs.launchers import Mpi, MpiOptions, Torchrun
 from cdk_sagemaker_training.jobs.parallelism import check_degrees, idle_stages_advice, processes_of
 from cdk_sagemaker_training.props.prop import IN_JSON, Prop
-from cdk_sagemaker_training.props.prop_types import check_fields, check_props_of, table_of
+from cdk_sagemaker_training.props.prop_types import Value, check_fields, check_props_of, table_of
 
 # AWS's archived page "Supported frameworks and AWS Regions" of SMP v1.
 _TYPES_OF_V1 = ("ml.g4dn.12xlarge", "ml.p3.16xlarge", "ml.p3dn.24xlarge", "ml.p4d.24xlarge", "ml.p4de.24xlarge")
@@ -61,7 +61,7 @@ _Degree = Annotated[int | None, Parameter(1, least=1)]
 _More = Annotated[Mapping[str, Any] | None, IN_JSON]
 
 
-class _Smp(ABC):
+class _Smp(Value, ABC):
     """What both versions share. Their fields are the library's parameters, but ``more`` and ``custom_mpi_options``."""
 
     _version: ClassVar[int]

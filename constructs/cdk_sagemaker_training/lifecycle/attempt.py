@@ -1,7 +1,8 @@
 """The attempts of one job as a graph of states with seams, at which features put theirs; it knows none of them.
 
-If `Create` fails, `Find` describes the job, because the response may have been lost, the job itself may have failed, or the state
-may run again after a redrive. From there on all ways to create a job and to wait for its end are the same.
+If `Create` fails, it is repeated unless the request is wrong, and then `Find` describes the job, because the response may have
+been lost, the job itself may have failed, or the state may run again after a redrive. From there on all ways to create a job and
+to wait for its end are the same.
 """
 
 from __future__ import annotations
@@ -84,6 +85,7 @@ class Attempt:
         requests: Requests of the job and of its alternatives, as they are sent.
         is_last: Whether no other job of the execution follows on it.
         states: All states, by name.
+        begins: Members of the execution data with which each attempt begins.
         counted: The states before which a metric is counted, by what leads to them.
     """
 
@@ -100,6 +102,7 @@ class Attempt:
         self.requests = [plan.as_sent(request) for request in requests]
         self._watched = any(feature.watch() for feature in plan.features)
         self.counted: dict[str, Counted] = {}
+        self.begins: dict[str, Any] = {"Polled": NOT_LOOKED} if self._watched else {}
         self._data = {name: value for feature in plan.features for name, value in feature.data(plan).items()}
         self._kept = {f"{name}.$": f"{DATA}.{name}" for name in self._data}
         self._ends: dict[End, list[Mapping[str, Any]]] = defaultdict(list)
@@ -257,9 +260,7 @@ class Attempt:
     def _begin(self, number: str, data: Mapping[str, Any]) -> dict[str, Any]:
         name = job_name(self.plan.jobs.prefix, number, self._suffix)
         members = {**data, "JobName.$": name, "Seconds": self.plan.limits.intervals.first}
-        if self._watched:
-            members["Polled"] = NOT_LOOKED
-        return {"Type": "Pass", "Parameters": members, "ResultPath": DATA, "Next": Seam.CREATE}
+        return {"Type": "Pass", "Parameters": {**members, **self.begins}, "ResultPath": DATA, "Next": Seam.CREATE}
 
     def _wait(self) -> None:
         """Add the states between two polls: an execution of the poller, or a wait."""

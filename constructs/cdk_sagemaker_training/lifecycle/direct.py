@@ -12,11 +12,20 @@ from cdk_sagemaker_training.core.tokens import is_unresolved
 from cdk_sagemaker_training.lifecycle.attempt import Attempt, Seam
 from cdk_sagemaker_training.lifecycle.job_set import JobSet
 from cdk_sagemaker_training.lifecycle.plan import Call, Newest, Plan
-from cdk_sagemaker_training.lifecycle.states import DATA, catch, create_name, execution_hash, retry
+from cdk_sagemaker_training.lifecycle.states import DATA, OF_SAGEMAKER, catch, create_name, execution_hash, retry
 from cdk_sagemaker_training.lifecycle.stopping import stopping_states
 from cdk_sagemaker_training.request.sync import check_sync_takes, sync_takes
 
 Integration = Literal["sync", "poll"]
+# A retrier knows a call's error by its name alone, which is one for throttling and for a request that breaks the service's model.
+# Of the latter AWS says "1 validation error detected: Value '...' at '...' failed to satisfy constraint: ..."
+# (aws-samples/aws-sagemaker-heart-disease-prediction 1, aws-samples/sagemaker-ml-workflow-with-apache-airflow 3). What else is
+# refused may pass: roles and policies are known to all of AWS only after a while (IAM's guide, "Changes that I make are not
+# always immediately visible").
+_INVALID = {"Variable": f"{DATA}.Error.Cause", "StringMatches": "*validation error* detected:*"}
+_UNNAMED = {"Or": [{"Variable": f"{DATA}.Error.Error", "StringEquals": name} for name in OF_SAGEMAKER]}
+_WAIT = f"{DATA}.Repeated.Wait"
+_LONGEST_WAIT = 16  # after 4 and 8 seconds
 _ON_JOBS = ("CreateTrainingJob", "DescribeTrainingJob", "StopTrainingJob", "AddTags")
 
 
@@ -69,7 +78,7 @@ class DirectJobs:
         return any(True for request in self._requests for _ in _plans(request["ResourceConfig"]))
 
     def states(self, attempt: Attempt) -> None:
-        """Add `Create`, `Find`, `Describe` and `Stop`."""
+        """Add `Create`, what repeats it, `Find`, `Describe` and `Stop`."""
         service = f"arn:{attempt.partition}:states:::aws-sdk:sagemaker"
 
         def called(
@@ -85,8 +94,24 @@ class DirectJobs:
                 "Next": following,
             }
 
+        attempt.begins["Repeated"] = {"Wait": 2}
         attempt.states |= {
             **{create_name(number): self._create(attempt, one) for number, one in enumerate(attempt.requests)},
+            "IsRefused": {
+                "Type": "Choice",
+                "Choices": [
+                    {"And": [_UNNAMED, _INVALID], "Next": Seam.REFUSED},
+                    {"And": [_UNNAMED, {"Variable": _WAIT, "NumericLessThan": _LONGEST_WAIT}], "Next": "Repeat"},
+                ],
+                "Default": "Find",
+            },
+            "Repeat": {
+                "Type": "Pass",
+                "Parameters": {"Wait.$": f"States.MathAdd({_WAIT}, {_WAIT})"},
+                "ResultPath": f"{DATA}.Repeated",
+                "Next": "WaitToRepeat",
+            },
+            "WaitToRepeat": {"Type": "Wait", "SecondsPath": _WAIT, "Next": Seam.CREATE},
             "Find": called("describeTrainingJob", "Job", 3, catch(Seam.REFUSED, f"{DATA}.Missing"), "IsOver"),
             "Describe": called("describeTrainingJob", "Job", 10, catch("Stop"), "IsOver"),
             "Stop": called("stopTrainingJob", "Stopped", 3, catch("Error", f"{DATA}.Stopped"), "Error"),
@@ -99,8 +124,7 @@ class DirectJobs:
             "Resource": f"arn:{attempt.partition}:states:::aws-sdk:sagemaker:createTrainingJob",
             "Parameters": {**request, "Tags": attempt.plan.jobs.tags.listed(request["Tags"])},
             "ResultPath": f"{DATA}.Created",
-            "Retry": [retry(5)],
-            "Catch": [catch("Find")],
+            "Catch": [catch("IsRefused")],
             "Next": attempt.plan.wait_state,
         }
         if self.polls:

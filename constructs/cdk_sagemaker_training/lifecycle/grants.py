@@ -10,6 +10,7 @@ from aws_cdk import aws_iam as iam
 from cdk_sagemaker_training.data.file_systems import EfsChannel, allow_lustre
 from cdk_sagemaker_training.data.s3 import S3Channel
 from cdk_sagemaker_training.request.props import TrainingProps
+from cdk_sagemaker_training.resources.efs import check_policy, check_zone
 from cdk_sagemaker_training.resources.role import TrainingRole
 
 if TYPE_CHECKING:
@@ -36,13 +37,16 @@ def grant_channels(role: TrainingRole, props: TrainingProps) -> None:
         props: The props of the jobs.
     """
     network = props.get("network")
-    for channel in (props.get("channels") or {}).values():
+    for name, channel in (props.get("channels") or {}).items():
         if isinstance(channel, S3Channel):
             role.grant_read(channel.bucket, channel.prefix)
             if channel.objects is not None:
                 role.grant_read(channel.objects.bucket, channel.objects.prefix)
             continue
         _grant_file_system(role, channel)
+        if isinstance(channel, EfsChannel) and network is not None:
+            check_zone(name, channel, network)
+            check_policy(name, channel)
         if network is not None:
             _connect(channel, network.connections)
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from aws_cdk import Names, RemovalPolicy
+from aws_cdk import Names, RemovalPolicy, Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_logs as logs
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
+from cdk_sagemaker_training.core.errors import must
 from cdk_sagemaker_training.core.nag import Reasons, Suppressions
 
 _REASONS: Reasons = {
@@ -17,6 +20,7 @@ _REASONS: Reasons = {
     "AwsSolutions-SQS3": "it is the dead-letter queue of a rule, and has an alarm",
     "AwsSolutions-SF2": "an execution waits for one job, whose hosts do not emit traces",
 }
+_LONGEST_DEFINITION = 1_048_576
 _WHY_EXECUTIONS = "an execution's name is chosen when it starts; the state machine belongs to this workflow only"
 _WHY_JOBS = "a job's name is computed when an execution starts; its prefix belongs to this workflow only"
 _WHY_CAPACITY = "the capacity that a training plan reserves has a random name; the plan is listed too, if it is known"
@@ -40,17 +44,29 @@ def default_logs(scope: Construct) -> sfn.LogOptions:
     return sfn.LogOptions(destination=group, level=sfn.LogLevel.ALL, include_execution_data=False)
 
 
-def make_state_machine(scope: Construct, definition: str, log_options: sfn.LogOptions) -> sfn.StateMachine:
+def make_state_machine(
+    scope: Construct, definition: Mapping[str, Any] | str, log_options: sfn.LogOptions
+) -> sfn.StateMachine:
     """Create the state machine of a definition, with the id "StateMachine".
 
     Args:
         scope: The parent construct.
-        definition: The definition, as JSON.
+        definition: The definition; as JSON where it is small, and has tokens within text alone.
         log_options: Log options of the executions.
+
+    Raises:
+        ValueError: The definition is too long.
     """
-    return sfn.StateMachine(
-        scope, "StateMachine", definition_body=sfn.DefinitionBody.from_string(definition), logs=log_options
-    )
+    text = definition if isinstance(definition, str) else json.dumps(definition, default=lambda token: "")
+    if (size := len(text.encode())) > _LONGEST_DEFINITION:
+        rule = (
+            f"have a definition of at most {_LONGEST_DEFINITION:,} bytes (service model of Step Functions, Definition)"
+        )
+        example = "fewer alternatives, or a file in a channel in place of hyperparameters"
+        raise must(scope.node.path, rule, example, f"{size:,} bytes")
+    rendered = definition if isinstance(definition, str) else Stack.of(scope).to_json_string(definition)
+    body = sfn.DefinitionBody.from_string(rendered)
+    return sfn.StateMachine(scope, "StateMachine", definition_body=body, logs=log_options)
 
 
 def events_role(state_machine: sfn.StateMachine, account: str) -> iam.Role:

@@ -10,7 +10,7 @@ DATA = "$.Training"
 # Of the events that state machines put; those of executions are Step Functions' own ("Automating Step Functions event delivery").
 SOURCE, RETRIED = "cdk-sagemaker-training", "Training Job Retried"
 
-_OF_SAGEMAKER = (
+OF_SAGEMAKER = (
     "SageMaker.AmazonSageMakerException",
     "SageMaker.SageMakerException",
     "SageMaker.SdkClientException",
@@ -28,7 +28,7 @@ def retry(times: int, *errors: str) -> dict[str, Any]:
             errors.
     """
     return {
-        "ErrorEquals": list(errors or _OF_SAGEMAKER),
+        "ErrorEquals": list(errors or OF_SAGEMAKER),
         "IntervalSeconds": 1,
         "BackoffRate": 2,
         "MaxAttempts": times,

@@ -12,12 +12,12 @@ from cdk_sagemaker_training.core.checks import not_empty
 from cdk_sagemaker_training.features.input_fields import InputField
 from cdk_sagemaker_training.handlers import sweep as sweep_handler
 from cdk_sagemaker_training.props.prop import GRANTED, LITERAL, Known, Prop, kind
-from cdk_sagemaker_training.props.prop_types import check_fields
+from cdk_sagemaker_training.props.prop_types import Value, check_fields
 
 if TYPE_CHECKING:
     from aws_cdk.aws_s3 import IBucket
 
-Value = str | float
+Scalar = str | float
 
 
 _ROWS = Known("synth", "since the rows are checked and uploaded")
@@ -25,7 +25,7 @@ _ROWS = Known("synth", "since the rows are checked and uploaded")
 
 @kind("Grid({'learning_rate': [0.1, 0.01]})")
 @dataclass(frozen=True)
-class Grid:
+class Grid(Value):
     """All combinations of values, such as ``Grid({"learning_rate": [0.1, 0.01], "batch_size": [32]})``.
 
     Args:
@@ -35,7 +35,7 @@ class Grid:
         ValueError: There is no field, or a field without values.
     """
 
-    values: Annotated[Mapping[str, Sequence[Value]], Prop(known=_ROWS, example="{'learning_rate': [0.1, 0.01]}")]
+    values: Annotated[Mapping[str, Sequence[Scalar]], Prop(known=_ROWS, example="{'learning_rate': [0.1, 0.01]}")]
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -51,7 +51,7 @@ class Grid:
 
 @kind("Rows([{'learning_rate': 0.1}])")
 @dataclass(frozen=True)
-class Rows:
+class Rows(Value):
     """Rows that are listed, such as ``Rows([{"learning_rate": 0.1}, {"learning_rate": 0.01}])``.
 
     Args:
@@ -61,7 +61,7 @@ class Rows:
         ValueError: There are no rows.
     """
 
-    values: Annotated[Sequence[Mapping[str, Value]], Prop(known=_ROWS, example="[{'learning_rate': 0.1}]")]
+    values: Annotated[Sequence[Mapping[str, Scalar]], Prop(known=_ROWS, example="[{'learning_rate': 0.1}]")]
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -75,7 +75,7 @@ class Rows:
 
 @kind("RowsFile(bucket, 'rows.csv')")
 @dataclass(frozen=True)
-class RowsFile:
+class RowsFile(Value):
     """Rows in an object in S3, which each execution reads and checks before it starts a job.
 
     Args:
@@ -98,7 +98,7 @@ class RowsFile:
 
 @kind("Objective('loss', 'Minimize')")
 @dataclass(frozen=True)
-class Objective:
+class Objective(Value):
     """The metric by which the best row is chosen, such as ``Objective("validation:loss", "Minimize")``.
 
     Args:

@@ -24,7 +24,7 @@ from cdk_sagemaker_training.orchestration.jobs_principal import JobsPrincipal
 from cdk_sagemaker_training.orchestration.register_model import RegisterModel
 from cdk_sagemaker_training.orchestration.step_results import result_path
 from cdk_sagemaker_training.orchestration.training_step import TrainingStep
-from cdk_sagemaker_training.props.prop_types import check_fields, checked
+from cdk_sagemaker_training.props.prop_types import Value, check_fields, checked
 from cdk_sagemaker_training.workflow.training_workflow import TrainingWorkflow
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ _WHY_VERSIONS = "a version of a model package has a number of the group's"
 
 
 @dataclass(frozen=True)
-class ParallelSteps:
+class ParallelSteps(Value):
     """Steps of a pipeline that run at the same time; the pipeline goes on when all have ended.
 
     Where one fails, the others are stopped and the execution fails, as of a Parallel state.

@@ -116,10 +116,9 @@ class TrainingSweep(StateMachineBase, Construct):
             concurrency=concurrency,
             tolerance=tolerance,
         )
-        definition = stack.to_json_string(states.definition())
         self.workflow = workflow
         self.role = workflow.role
-        self.state_machine: sfn.StateMachine = make_state_machine(self, definition, logs or default_logs(self))
+        self.state_machine: sfn.StateMachine = make_state_machine(self, states.definition(), logs or default_logs(self))
         self._allow_machine(function.get_att("Arn").to_string(), results)
         reading = [iam.PolicyStatement(actions=["s3:GetObject"], resources=[bucket.arn_for_objects(key)])]
         writing = [*_list(results), *_objects(results, ["s3:GetObject"], "rows/*")]

@@ -10,11 +10,23 @@ import difflib
 import functools
 import importlib
 import inspect
+from abc import ABCMeta
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import cache
 from types import NoneType
-from typing import Any, ClassVar, Literal, NamedTuple, ParamSpec, TypeVar, get_args, get_origin, get_type_hints
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Literal,
+    NamedTuple,
+    ParamSpec,
+    TypeVar,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from cdk_sagemaker_training.core.errors import must
 from cdk_sagemaker_training.core.tokens import is_unresolved
@@ -50,7 +62,24 @@ def check_fields(value: Any) -> None:
     check_props_of(type(value), {field.name: getattr(value, field.name) for field in fields(value)})
 
 
-class Value:
+if TYPE_CHECKING:
+    _Named = ABCMeta  # of which a type checker knows what a class is called with
+else:
+
+    class _Named(ABCMeta):
+        """Calls a class with arguments whose names exist, and all that it needs."""
+
+        def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+            _bound(cls, cls.__name__, args, kwargs)
+            return super().__call__(*args, **kwargs)
+
+        @property
+        def __signature__(cls) -> inspect.Signature:  # which inspect would otherwise take from `__call__`
+            signature = _signature(cls.__init__)
+            return signature.replace(parameters=list(signature.parameters.values())[1:])
+
+
+class Value(metaclass=_Named):
     """A dataclass that checks its fields against their annotations."""
 
     def __post_init__(self) -> None:
@@ -66,23 +95,51 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
     Returns:
         A function that raises ``ValueError`` for the first argument that is not what its annotation says.
     """
-    signature = inspect.signature(function)
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        try:
-            arguments = signature.bind(*args, **kwargs).arguments
-        except TypeError:
-            arguments = {}
-            for name in kwargs:
-                if near := did_you_mean(name, signature.parameters):
-                    text = f"{function.__qualname__}() got an unexpected keyword argument {name!r}{near}"
-                    raise TypeError(text) from None
-            # The call below raises the other errors in Python's own words.
-        check_props_of(function, arguments)
+        check_props_of(function, _bound(function, function.__qualname__.removesuffix(".__init__"), args, kwargs))
         return function(*args, **kwargs)
 
     return call
+
+
+_signature = cache(inspect.signature)
+
+
+def _bound(annotated: Any, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The arguments of a call by their names; a ``TypeError`` says what was meant, or what the missing one is like."""
+    signature = _signature(annotated)
+    try:
+        return signature.bind(*args, **kwargs).arguments
+    except TypeError as error:
+        parameters = signature.parameters
+        if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
+            for given in kwargs:
+                if given not in parameters:
+                    text = f"{name}() got an unexpected keyword argument {given!r}{did_you_mean(given, parameters)}"
+                    raise TypeError(text) from None
+        found = signature.bind_partial(*args[: len(parameters)], **kwargs).arguments
+        for missing, parameter in parameters.items():
+            required = parameter.default is parameter.empty and parameter.kind not in (
+                parameter.VAR_KEYWORD,
+                parameter.VAR_POSITIONAL,
+            )
+            if required and missing not in found and missing != "self":
+                text = f"{name}() missing required argument {missing!r}{_like(annotated, missing)}"
+                raise TypeError(text) from None
+        raise TypeError(f"{name}() {error!s}") from None
+
+
+def _like(annotated: Any, missing: str) -> str:
+    hints = annotations_of(annotated)
+    if missing not in hints:
+        return ""
+    hint, record = declared(hints[missing])
+    option = declared(options_of(hint)[0])[0]
+    known = kind_of(get_origin(option) or option)
+    example = record.example or (known.example if known else _PLAIN[option][1] if option in _PLAIN else "")
+    return f", like {missing}={example}" if example else ""
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:

@@ -164,8 +164,25 @@ def _check_image(image: TrainingImage, context: JobContext) -> None:
     _check_platform(image, context)
     check_contents(image, context.job_request)
     image.check_files(context.job_request.files)
+    _check_script(image, context)
     if context.job_request.environment.get("PJRT_DEVICE") == "CUDA":
         image.check_xla_has_cuda()
+
+
+def _check_script(image: TrainingImage, context: JobContext) -> None:
+    """The toolkit starts what variables or hyperparameters name, or exits (environment.py of sagemaker-training)."""
+    props, program = context.props, context.job_request.environment.get("SAGEMAKER_PROGRAM")
+    if not image.is_container or props.get("container_entrypoint") is not None:
+        return
+    if program is not None:
+        example = (
+            "TrainingImage.from_asset(self, 'Image', training_code_path(), file='heterogeneous/ray_data/Dockerfile')"
+        )
+        raise must("image", f"have {program!r}, which the job's launcher starts", example, f"{image.base!r}")
+    named = {*(props.get("environment") or ()), *(props.get("hyperparameters") or ())}
+    if props.get("code") is None and not named & {"SAGEMAKER_SUBMIT_DIRECTORY", "sagemaker_submit_directory"}:
+        rule = "be given with one of AWS's containers, in which there is no training script"
+        raise must("code", rule, "TrainingCode('src', entry_point='train.py')", f"None with {image.base!r}")
 
 
 def _check_platform(image: TrainingImage, context: JobContext) -> None:

@@ -339,13 +339,26 @@ def max_runtime_seconds(max_runtime: Duration | int | None) -> int:
 
 
 def _check_max_runtime(max_runtime: Duration | int, context: JobContext) -> None:
+    check_unit("max_runtime", max_runtime)
     seconds = max_runtime_seconds(max_runtime)
     if not is_unresolved(seconds) and seconds > _LONGEST_RUNTIME:
         raise must("max_runtime", "be between 1 second and 28 days", "Duration.hours(6)", f"{seconds} seconds")
 
 
+def check_unit(prop: str, value: Any) -> None:
+    """Check that a plain number is not one of hours or minutes, such as ``2``: no job trains in so few seconds.
+
+    Args:
+        prop: Name of the prop.
+        value: The time, as a Duration or in seconds.
+    """
+    if isinstance(value, int | float) and not is_unresolved(value) and 0 < value < _SHORT_SECONDS:
+        rule = f"be a Duration, or at least {_SHORT_SECONDS} where it is a plain number, which is in seconds"
+        raise must(prop, rule, f"Duration.hours({value:g})", repr(value))
+
+
 def short_time_advice(prop: str, value: Any) -> Iterator[Advice]:
-    """Warn of a time that is too short for any training, such as ``2`` that was meant as hours.
+    """Warn of a time that is too short for any training.
 
     Args:
         prop: Name of the prop.
@@ -355,8 +368,8 @@ def short_time_advice(prop: str, value: Any) -> Iterator[Advice]:
     if seconds is not None and not is_unresolved(seconds) and seconds < _SHORT_SECONDS:
         yield from advice(
             f"short-{prop.replace('_', '-')}",
-            f"{prop} is {seconds} seconds, hardly more than a container needs to start; then the job is stopped. A plain "
-            f"number is in seconds, so write hours like {prop}=Duration.hours({min(seconds, 28 * 24)}).",
+            f"{prop} is {seconds} seconds, hardly more than a container needs to start; then the job is stopped: use "
+            f"a longer one, like {prop}=Duration.hours(2).",
         )
 
 

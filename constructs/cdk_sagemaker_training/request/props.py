@@ -7,6 +7,7 @@ the members of the request, what `.sync` takes, what an execution's input may de
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from cdk_sagemaker_training.props.prop import Member, Prop, declared, is_required
@@ -48,12 +49,13 @@ def prop_names() -> Mapping[str, str]:
     }
 
 
-def check_props(construct: str, props: Mapping[str, Any]) -> None:
+def check_props(construct: str, props: Mapping[str, Any], others: Mapping[str, Any] = MappingProxyType({})) -> None:
     """Check that props exist, are complete and of the right types.
 
     Args:
         construct: The construct's class, for the message.
         props: Values by the props' names.
+        others: Props of the construct that are none of a job, by their names.
 
     Raises:
         TypeError: As for any function's arguments, for a prop that is not there and for one that is missing.
@@ -62,7 +64,9 @@ def check_props(construct: str, props: Mapping[str, Any]) -> None:
     hints = annotations_of(TrainingProps)
     for name in props:
         if name not in hints:
-            raise TypeError(f"{construct} got an unexpected keyword argument {name!r}{did_you_mean(name, hints)}")
+            raise TypeError(
+                f"{construct} got an unexpected keyword argument {name!r}{did_you_mean(name, [*hints, *others])}"
+            )
     for name, hint in hints.items():
         if is_required(hint) and name not in props:
             known = kind_of(declared(hint)[0])

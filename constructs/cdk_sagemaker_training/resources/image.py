@@ -63,6 +63,7 @@ class TrainingImage(Construct):
         image_uri: URI of the image, as in CreateTrainingJob; contains tokens.
         repository: The image's repository; None for a registry other than ECR, or if it is unknown at synthesis.
         base: `repository:tag` of the image that it is built from, or of itself if it is one of AWS's; None if unknown.
+        is_container: Whether it is one of AWS's containers itself, in which there is no training script.
         platform: The platform that it is built for, like ``"linux/amd64"``; None for an existing image.
         provides: What it has by ``provides=``, versions by name.
         asset: CDK's asset of ``from_asset``; None otherwise.
@@ -73,6 +74,7 @@ class TrainingImage(Construct):
     asset: ecr_assets.DockerImageAsset | None = None
     build: ContainerImageBuild | None = None
     base: str | None
+    is_container: bool = False
     platform: str | None = None
     provides: Mapping[str, str] = MappingProxyType({})
     repository: ecr.IRepository | None
@@ -237,11 +239,11 @@ class TrainingImage(Construct):
         Raises:
             ValueError: AWS has no such repository or tag, or the account of the stack's region is unknown.
         """
-        if account_id is None or is_aws_account(account_id):
+        stack, image = Stack.of(scope), _Image(scope, id)
+        image.is_container = account_id is None or is_aws_account(account_id)
+        if image.is_container:
             check_repository("repository", repository, repository)
             check_tag("tag", tag, unlisted_if(f"{repository}:{tag}", repository))
-        stack = Stack.of(scope)
-        image = _Image(scope, id)
         account = account_id or account_in(stack)
         image._use(
             ecr.Repository.from_repository_attributes(
@@ -368,6 +370,7 @@ class TrainingImage(Construct):
         image = _Image(scope, id, provides)
         own = None if container is None else unlisted_if(container, image_uri)
         image.base, image.image_uri, image.repository = base or own, image_uri, None
+        image.is_container = container is not None
         found = repositories_of(Stack.of(scope), image_uri)
         if found is not None and found.name is not None:
             image.repository = ecr.Repository.from_repository_attributes(

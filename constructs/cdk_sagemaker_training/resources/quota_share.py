@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from cdk_sagemaker_training.core.tokens import is_unresolved
 from cdk_sagemaker_training.facts.instance_types import check_training_instance_type
 from cdk_sagemaker_training.props.prop import Known, Prop, kind
-from cdk_sagemaker_training.props.prop_types import check_fields
+from cdk_sagemaker_training.props.prop_types import Value, check_fields
 
 Sharing = Literal["RESERVE", "LEND", "LEND_AND_BORROW"]  # QuotaShareResourceSharingStrategy
 # "a maximum of 5 capacity limits", "A maximum of 20 can be attached to any job queue" (AWS Batch guide, "Quota shares").
@@ -23,7 +23,7 @@ _QUEUE = Known("synth", "since the queue is made with it")
 
 @kind("QuotaShare({'ml.p5.48xlarge': 4})")
 @dataclass(frozen=True)
-class QuotaShare:
+class QuotaShare(Value):
     """The machines that the jobs of one team may use, by type: a share of ``TrainingQueue(shares=...)``.
 
     It is AWS Batch's quota share (AWS Batch guide, "Quota shares"): a share of numbers of machines, where a number in ``shares``

@@ -13,7 +13,7 @@ from cdk_sagemaker_training.lifecycle.queued import QueuedJobs
 from cdk_sagemaker_training.lifecycle.states import DATA
 from cdk_sagemaker_training.lifecycle.time_limits import Runs, time_limits, time_out_advice
 from cdk_sagemaker_training.request.data import checkpoint_folder
-from cdk_sagemaker_training.request.machine import short_time_advice
+from cdk_sagemaker_training.request.machine import check_unit, short_time_advice
 from cdk_sagemaker_training.request.props import TrainingProps
 from cdk_sagemaker_training.resources.queue import QueueShare, TrainingQueue
 from cdk_sagemaker_training.resources.quota_share import QuotaShare
@@ -66,6 +66,7 @@ def planned(
     others = jobs.alternatives(job_name=name, checkpoint_folder=folder)
     service = _service(queue, integration, [*requests.values(), *others], features, props)
     jobs.advise_unlisted(integration)
+    check_unit("timeout", timeout)
     jobs.advise(short_time_advice("timeout", timeout))
     jobs.advise(time_out_advice(timeout, jobs.max_runtime_seconds))
     runs = Runs()

@@ -17,7 +17,7 @@ from cdk_sagemaker_training.lifecycle.direct import machine_policies
 from cdk_sagemaker_training.lifecycle.job_set import JobSet
 from cdk_sagemaker_training.props import jsonata, jsonpath
 from cdk_sagemaker_training.props.prop import IN_INPUT, Prop
-from cdk_sagemaker_training.props.prop_types import checked
+from cdk_sagemaker_training.props.prop_types import annotations_of, checked, did_you_mean
 from cdk_sagemaker_training.props.query_language import QueryLanguage
 from cdk_sagemaker_training.request.overrides import OVERRIDES
 from cdk_sagemaker_training.request.props import TrainingProps, table
@@ -254,6 +254,10 @@ def _check_state(language: QueryLanguage, unique_by: str | None, props: Mapping[
     if language.is_other(unique_by):
         rule = f"be in {language.NAME}, as the state is"
         raise must("unique_by", rule, language.EXAMPLE, "one of another language")
+    for name in props:
+        if name not in (known := {**annotations_of(TaskProps), **annotations_of(JsonataTaskProps)}):
+            near = did_you_mean(name, {*known, *annotations_of(TrainingTask.__init__)})
+            raise TypeError(f"TrainingTask got an unexpected keyword argument {name!r}{near}")
     for name, instead in (_OF_JSONPATH if language is jsonata else _OF_JSONATA).items():
         if name in props:
             raise must(name, f"be left out of a state in {language.NAME}", instead, repr(props[name]))

@@ -32,7 +32,7 @@ from cdk_sagemaker_training.lifecycle.queued import QueuedJobs
 from cdk_sagemaker_training.lifecycle.state_machines import default_logs, make_state_machine, suppress_findings
 from cdk_sagemaker_training.lifecycle.stopping import Stopper
 from cdk_sagemaker_training.props.prop import GRANTED, IN_INPUT, Known, Prop
-from cdk_sagemaker_training.props.prop_types import checked
+from cdk_sagemaker_training.props.prop_types import annotations_of, checked
 from cdk_sagemaker_training.request.overrides import OVERRIDES
 from cdk_sagemaker_training.request.props import TrainingProps, check_props
 from cdk_sagemaker_training.resources.queue import QueueShare, TrainingQueue
@@ -187,7 +187,7 @@ class TrainingWorkflow(WorkflowMetrics, Resource):
             ValueError: For a prop that breaks a rule, with its name.
         """
         super().__init__(scope, id)
-        check_props("TrainingWorkflow", props)
+        check_props("TrainingWorkflow", props, annotations_of(TrainingWorkflow.__init__))
         props = in_vpc(self, props, vpc, vpc_subnets, security_groups)
         features = in_order(
             InputFields(input_fields) if input_fields else None,
@@ -206,8 +206,7 @@ class TrainingWorkflow(WorkflowMetrics, Resource):
         plan = planned(jobs, features, props, resume_from, queue=queue, integration=integration, timeout=timeout)
         log_options = logs or default_logs(self)
         poller = _poller(self, plan, log_options)
-        definition = jobs.stack.to_json_string(training_definition(plan))
-        self.state_machine: sfn.StateMachine = make_state_machine(self, definition, log_options)
+        self.state_machine: sfn.StateMachine = make_state_machine(self, training_definition(plan), log_options)
         self.node.default_child = self.state_machine.node.default_child
         of_features = (statement for feature in features for statement in feature.statements(plan))
         for statement in (*plan.service.statements(plan), *of_features):
