@@ -66,7 +66,7 @@ class LocalAccount:
         port: the port on 127.0.0.1; 0 for a free one.
         devices: accelerators per instance type instead of the type's own, such as {"ml.p4d.24xlarge": 2}; also for instance types
             that the account lacks.
-        fidelity: "strict" sets host names that do not resolve, as on AWS's machines, instead of "algo-1" and so on.
+        fidelity: "strict" sets host names as on AWS's machines, which do not resolve; "relaxed" sets "algo-1" and so on.
         limits: the memory, processes and disk of each host of a job (docs/local-account.md).
         enforce_iam: evaluate the permissions of roles and users (docs/permissions.md).
         regions: such as ["eu-west-1", "us-east-1"]; the first is the default of clients. Requests for other regions are rejected.
@@ -79,7 +79,7 @@ class LocalAccount:
         state: Path = DEFAULT_STATE,
         port: int = 0,
         devices: Mapping[str, int] | None = None,
-        fidelity: Fidelity = "default",
+        fidelity: Fidelity = "strict",
         limits: Limits | None = None,
         enforce_iam: bool = False,
         regions: Sequence[str] = (REGION,),

@@ -93,7 +93,8 @@ Devices = Annotated[
     ),
 ]
 HowAlike = Annotated[
-    Fidelity, typer.Option(help="strict: host names that do not resolve, as on AWS's machines, instead of algo-1.")
+    Fidelity,
+    typer.Option(help="strict: a host's own name is as on AWS's machines, and does not resolve; relaxed: algo-1."),
 ]
 HostMemory = Annotated[
     str, typer.Option(help="The memory limit of each host of a job: a share of this machine's, or a size like 8GiB.")
@@ -133,7 +134,7 @@ def start(
     state: State = None,
     port: Port = 0,
     devices: Devices = None,
-    fidelity: HowAlike = "default",
+    fidelity: HowAlike = "strict",
     host_memory: HostMemory = Limits.memory,
     host_processes: HostProcesses = Limits.processes,
     host_disk: HostDisk = Limits.disk,

@@ -28,7 +28,6 @@ from cdk_sagemaker_training import (
 )
 from sagemaker_local_account.faults import Interruption
 
-FIDELITY = "strict"  # hosts are called as AWS's are
 # One data host with torchrun, since each imports PyTorch three times; test_destroy.py has the job of app.py with two.
 TORCHRUN, RAY = (
     HeterogeneousJob(

@@ -10,6 +10,7 @@ from typing import Any
 
 from sagemaker_local_account.core.image_names import ImageError
 from sagemaker_local_account.faults import FullDisk, LateHost
+from sagemaker_local_account.images.container_start import renames_host
 from sagemaker_local_account.runtime.devices import DEVICES_PATH, Accelerators, accelerators
 from sagemaker_local_account.runtime.spec import ContainerSpec, Fidelity, PodSpec
 from sagemaker_local_account.sagemaker.job_context import JobContext
@@ -87,7 +88,7 @@ def pod_spec(
     endpoint_port: int | None,
     environment: Mapping[str, str],
     devices: Mapping[str, int],
-    fidelity: Fidelity = "default",
+    fidelity: Fidelity = "strict",
 ) -> PodSpec:
     """Returns the specification of a job's containers, ``algo-1`` and on, in the order of its instance groups.
 
@@ -98,9 +99,10 @@ def pod_spec(
         endpoint_port: the port of the account's endpoint; None isolates the network.
         environment: the platform's variables: region, endpoint, and the role's credentials.
         devices: accelerators per instance type, instead of the type's own.
-        fidelity: "strict" sets host names like those of AWS's machines.
+        fidelity: "strict" sets host names like those of AWS's machines, unless the container's start renames its host.
     """
-    name = request["TrainingJobName"]
+    name, command = request["TrainingJobName"], _command(request, image)
+    renamed = fidelity == "relaxed" or renames_host(command)
     machines = [
         (group, instance_type, count) for group, instance_type, count in groups_of(request) for _ in range(count)
     ]
@@ -120,9 +122,9 @@ def pod_spec(
                 environment=_environment(
                     request, image, {**environment, **_without_cuda(accelerators(instance_type, devices))}
                 ),
-                command=_command(request, image),
+                command=command,
                 working_directory=image.workdir or "/",
-                hostname=_unresolved(name, number) if fidelity == "strict" else None,
+                hostname=None if renamed else _unresolved(name, number),
             )
             for number, (group, instance_type, count) in enumerate(machines, start=1)
         ),
