@@ -340,6 +340,18 @@ def test_of_several_hosts_that_fail_the_first_is_named(jobs: Jobs) -> None:
     assert job["FailureReason"] == "AlgorithmError: the command on algo-1 of one ended, exit code: 5"
 
 
+def test_a_script_that_takes_algo_1_for_a_host_of_the_first_group_fails_where_a_seed_deals_it_to_another(
+    jobs: Jobs,
+) -> None:
+    first = HOSTNAME + "test $(hostname) != algo-1 || grep -q 'current_group_name.: .first' /opt/ml/input/config/res*"
+    assert jobs.run(first, ResourceConfig=groups(first=1, second=1))["TrainingJobStatus"] == "Completed"
+    jobs.running.account.jobs.host_seed = 1
+    try:
+        assert jobs.run(first, ResourceConfig=groups(first=1, second=1))["TrainingJobStatus"] == "Failed"
+    finally:
+        jobs.running.account.jobs.host_seed = None
+
+
 def test_a_host_that_fails_ends_the_others(jobs: Jobs) -> None:
     job = jobs.run(HOSTNAME + "test $(hostname) = algo-1 && exit 1; sleep 1000", ResourceConfig=groups(one=1, two=1))
     assert job["TrainingJobStatus"] == "Failed"

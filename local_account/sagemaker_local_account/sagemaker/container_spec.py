@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import random
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -64,6 +65,7 @@ def specification(context: JobContext, request: Mapping[str, Any], arn: str) -> 
         },
         devices=context.devices,
         fidelity=context.fidelity,
+        host_seed=context.host_seed,
     )
     return dataclasses.replace(spec, hosts=tuple(_limited(context, request, spec, host) for host in spec.hosts))
 
@@ -89,8 +91,9 @@ def pod_spec(
     environment: Mapping[str, str],
     devices: Mapping[str, int],
     fidelity: Fidelity = "strict",
+    host_seed: int | None = None,
 ) -> PodSpec:
-    """Returns the specification of a job's containers, ``algo-1`` and on, in the order of its instance groups.
+    """Returns the specification of a job's containers, in the order of its instance groups.
 
     Args:
         request: CreateTrainingJob's.
@@ -99,12 +102,20 @@ def pod_spec(
         endpoint_port: the port of the account's endpoint; None isolates the network.
         environment: the platform's variables: region, endpoint, and the role's credentials.
         devices: accelerators per instance type, instead of the type's own.
+        host_seed: deals the numbers of hosts to the groups, as the service does ("You need to figure out from the logs which
+            nodes are in which group": "Configure a training job with a heterogeneous cluster"); None for the groups' order.
         fidelity: "strict" sets host names like those of AWS's machines, unless the container's start renames its host.
     """
     name, command = request["TrainingJobName"], _command(request, image)
     renamed = fidelity == "relaxed" or renames_host(command)
+    groups = groups_of(request)
+    numbers = list(range(1, sum(count for _, _, count in groups) + 1))
+    if host_seed is not None:
+        random.Random(host_seed).shuffle(numbers)
     machines = [
-        (group, instance_type, count) for group, instance_type, count in groups_of(request) for _ in range(count)
+        (number, group, instance_type, count)
+        for group, instance_type, count in groups
+        for number in sorted(numbers.pop(0) for _ in range(count))
     ]
     return PodSpec(
         name,
@@ -126,7 +137,7 @@ def pod_spec(
                 working_directory=image.workdir or "/",
                 hostname=None if renamed else _unresolved(name, number),
             )
-            for number, (group, instance_type, count) in enumerate(machines, start=1)
+            for number, group, instance_type, count in machines
         ),
         endpoint_port,
         folder,
