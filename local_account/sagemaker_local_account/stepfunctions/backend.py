@@ -281,6 +281,9 @@ class Backend(StepFunctionsParserBackend):
         execution_input = "{}" if execution_input is None else execution_input
         try:
             json.loads(execution_input)
+        except RecursionError:
+            text = "Document nesting depth exceeds the maximum allowed"
+            raise InvalidExecutionInput(f"Invalid State Machine Execution Input: '{text}'") from None
         except ValueError as error:
             raise InvalidExecutionInput(f"Invalid State Machine Execution Input: '{error}'") from None
         if name is not None and machine.type != "EXPRESS":
