@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from sagemaker_local_account.core.clock import CLOCK, Clock
+from sagemaker_local_account.core.fidelity import ASSUMPTIONS
 from sagemaker_local_account.core.state import (
     CONFIG,
     DEFAULT_STATE,
@@ -66,7 +67,9 @@ class LocalAccount:
         port: the port on 127.0.0.1; 0 for a free one.
         devices: accelerators per instance type instead of the type's own, such as {"ml.p4d.24xlarge": 2}; also for instance types
             that the account lacks.
-        fidelity: "strict" sets host names that do not resolve, as on AWS's machines, instead of "algo-1" and so on.
+        fidelity: "strict" sets host names as on AWS's machines, which do not resolve; "relaxed" sets "algo-1" and so on.
+        host_seed: deals the numbers of hosts, algo-1 and on, to instance groups, as the service does at random; None for the
+            order of the groups. `jobs.host_seed` sets it later.
         limits: the memory, processes and disk of each host of a job (docs/local-account.md).
         enforce_iam: evaluate the permissions of roles and users (docs/permissions.md).
         regions: such as ["eu-west-1", "us-east-1"]; the first is the default of clients. Requests for other regions are rejected.
@@ -79,7 +82,8 @@ class LocalAccount:
         state: Path = DEFAULT_STATE,
         port: int = 0,
         devices: Mapping[str, int] | None = None,
-        fidelity: Fidelity = "default",
+        fidelity: Fidelity = "strict",
+        host_seed: int | None = None,
         limits: Limits | None = None,
         enforce_iam: bool = False,
         regions: Sequence[str] = (REGION,),
@@ -91,6 +95,7 @@ class LocalAccount:
         self._port = port
         self._devices = dict(devices or {})
         self._fidelity = fidelity
+        self._host_seed = host_seed
         self._limits = limits or Limits()
         self._enforce_iam = enforce_iam
         self._web = web
@@ -178,6 +183,7 @@ class LocalAccount:
 
         patches.undo_all()
         CLOCK.reset()
+        ASSUMPTIONS.forget()
         self._threads_before = frozenset(threading.enumerate())
         self._log_handler = server.log_to(self.state / "account.log")
         self.lost = leftovers.losses(self.state)
@@ -212,6 +218,7 @@ class LocalAccount:
                 faults=self.faults,
                 devices=self._devices,
                 fidelity=self._fidelity,
+                host_seed=self._host_seed,
                 limits=self._limits,
                 enforce_iam=self._enforce_iam,
                 environment=self.environment,

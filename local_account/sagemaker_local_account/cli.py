@@ -40,6 +40,7 @@ class Options:
     port: int
     devices: dict[str, int]
     fidelity: Fidelity
+    host_seed: int | None
     limits: Limits
     enforce_iam: bool
     regions: list[str]
@@ -54,6 +55,7 @@ class Options:
             port=self.port,
             devices=self.devices,
             fidelity=self.fidelity,
+            host_seed=self.host_seed,
             limits=self.limits,
             enforce_iam=self.enforce_iam,
             regions=self.regions,
@@ -66,6 +68,7 @@ app.add_typer(cli_faults.app, name="break")
 app.command("mend")(cli_faults.mend)
 app.command("faults")(cli_faults.faults)
 app.command("advance")(cli_faults.advance)
+app.command("fidelity")(cli_lifecycle.fidelity)
 for _command in (
     cli_lifecycle.up,
     cli_lifecycle.status,
@@ -93,7 +96,14 @@ Devices = Annotated[
     ),
 ]
 HowAlike = Annotated[
-    Fidelity, typer.Option(help="strict: host names that do not resolve, as on AWS's machines, instead of algo-1.")
+    Fidelity,
+    typer.Option(help="strict: a host's own name is as on AWS's machines, and does not resolve; relaxed: algo-1."),
+]
+HostSeed = Annotated[
+    int | None,
+    typer.Option(
+        help="Deals algo-1, algo-2, ... to instance groups by this seed, as SageMaker does at random; by default in their order."
+    ),
 ]
 HostMemory = Annotated[
     str, typer.Option(help="The memory limit of each host of a job: a share of this machine's, or a size like 8GiB.")
@@ -133,7 +143,8 @@ def start(
     state: State = None,
     port: Port = 0,
     devices: Devices = None,
-    fidelity: HowAlike = "default",
+    fidelity: HowAlike = "strict",
+    host_seed: HostSeed = None,
     host_memory: HostMemory = Limits.memory,
     host_processes: HostProcesses = Limits.processes,
     host_disk: HostDisk = Limits.disk,
@@ -159,6 +170,7 @@ def start(
         f"--host-processes={host_processes}",
     ]
     given += [f"--host-disk={host_disk}", *(["--enforce-iam"] if enforce_iam else [])]
+    given += [] if host_seed is None else [f"--host-seed={host_seed}"]
     given += [] if web else ["--no-web"]
     given += [f"--devices={it}" for it in devices or []] + [f"--region={it}" for it in region or []]
     context.obj = Options(
@@ -168,6 +180,7 @@ def start(
         port,
         _devices(devices),
         fidelity,
+        host_seed,
         limits,
         enforce_iam,
         region or [REGION],

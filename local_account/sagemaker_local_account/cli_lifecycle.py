@@ -16,6 +16,7 @@ from typing import Annotated
 import psutil
 import typer
 
+from sagemaker_local_account.core.fidelity import as_text
 from sagemaker_local_account.core.state import BIN, AccountError, RunningAccount, environment_of, lock, running_account
 
 OUTPUT = "output.log"  # what a detached account prints
@@ -31,6 +32,11 @@ _UNSET = (
     "unset AWS_PROFILE AWS_DEFAULT_PROFILE AWS_SESSION_TOKEN AWS_SECURITY_TOKEN "
     "$(env | sed -n 's/^\\(AWS_ENDPOINT_URL_[^=]*\\)=.*/\\1/p')"
 )
+
+
+def fidelity() -> None:
+    """Print how far the account's answers can be trusted: recorded on AWS, documented, or assumed."""
+    print(as_text())
 
 
 def env(context: typer.Context) -> None:

@@ -1,4 +1,4 @@
-"""Generates docs/resource-types.md and docs/create-training-job.md from the code: `make docs`."""
+"""Generates docs/resource-types.md, docs/create-training-job.md and docs/fidelity.md from the code: `make docs`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 
 from sagemaker_local_account.cloudformation import resource_registry
 from sagemaker_local_account.cloudformation.support_matrix import TYPES, ResourceType
+from sagemaker_local_account.core import fidelity
 from sagemaker_local_account.sagemaker import unsupported_fields
 
 _PRINTED = "<!-- Written by `make docs`; a test holds it against the code. -->"
@@ -39,9 +40,30 @@ except `S3Prefix` and `ManifestFile`, are rejected.
 |---|---|---|"""
 
 
+_FIDELITY = f"""# How far an answer can be trusted
+
+{_PRINTED}
+
+What the local account answers, by service, and on what basis. `local-account fidelity` prints the same, and the web page shows
+it; an execution that used an assumed behavior says so once in the account's log.
+
+- **recorded**: others ran it on AWS and published the answers; so many of them are equal here.
+- **documented**: AWS's pages or service models have it, and the account does what they say.
+- **assumed**: neither. [What AWS does not document](unknowns.md) has the assumptions that the constructs depend on, with tests
+  that run in an account of yours."""
+
+
 def pages() -> dict[str, str]:
     """Returns the text of each page, by file name."""
-    return {"create-training-job.md": _members(), "resource-types.md": _resource_types()}
+    return {"create-training-job.md": _members(), "fidelity.md": _fidelity(), "resource-types.md": _resource_types()}
+
+
+def _fidelity() -> str:
+    parts = [_FIDELITY]
+    for service, rows in fidelity.services().items():
+        parts += [f"\n## {service}\n", "| feature | basis | |", "|---|---|---|"]
+        parts += [f"| {row.feature} | {row.kind} | {row.basis} |" for row in rows]
+    return "\n".join(parts) + "\n"
 
 
 def _members() -> str:

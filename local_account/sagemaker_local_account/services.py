@@ -70,6 +70,7 @@ class Services:
         faults: the faults to inject.
         devices: accelerators per instance type, instead of the type's own.
         fidelity: how closely hosts resemble AWS's.
+        host_seed: deals the numbers of hosts to instance groups; None for the order of the groups.
         limits: the memory, processes and disk of hosts.
         enforce_iam: whether to evaluate permissions.
         environment: returns the environment of the account's clients.
@@ -83,6 +84,7 @@ class Services:
         faults: Faults,
         devices: Mapping[str, int],
         fidelity: Fidelity,
+        host_seed: int | None,
         limits: Limits,
         enforce_iam: bool,
         environment: Callable[[], Mapping[str, str]],
@@ -126,6 +128,7 @@ class Services:
                 on_change=functools.partial(self._training_job_changed, region),
                 devices=devices,
                 fidelity=fidelity,
+                host_seed=host_seed,
                 limits=limits,
                 faults=faults,
             )

@@ -16,15 +16,14 @@ from sagemaker_local_account.account import LocalAccount
 
 @pytest.fixture(scope="module")
 def deployed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
-    """Its hosts are called as AWS's are where the module says ``FIDELITY = "strict"``; ``REGIONS`` are its regions."""
+    """``REGIONS`` of the module are its regions."""
     state = tmp_path_factory.mktemp("account")
     if request.config.getoption("--aws"):
         with closing(OnAws(AwsAccount(state))) as on_aws:
             yield on_aws
         return
-    fidelity = getattr(request.module, "FIDELITY", "default")
     regions = getattr(request.module, "REGIONS", ("us-east-1",))
-    with LocalAccount(state=state, fidelity=fidelity, enforce_iam=True, regions=regions) as account:
+    with LocalAccount(state=state, enforce_iam=True, regions=regions) as account:
         deployed = Deployed(account)
         deployed.bootstrap()
         yield deployed

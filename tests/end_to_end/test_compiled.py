@@ -31,7 +31,6 @@ from cdk_sagemaker_training import (
 )
 from sagemaker_local_account.faults import Interruption
 
-FIDELITY = "strict"  # hosts are called as AWS's are
 # g++ compiles 18 files for the first job, others install TensorFlow, and each host imports it or PyTorch: minutes of two cores.
 # `make test` has no compiled job in an account, but interruptions, kept code, caught shapes and two ranks in
 # test_compiled_train.py. The first test of a fixture waits for all of its jobs, which a busy machine makes long.

@@ -26,7 +26,6 @@ from cdk_sagemaker_training import (
     training_code_path,
 )
 
-FIDELITY = "strict"  # hosts are called as AWS's are
 # It installs TensorFlow, which nine processes import: minutes of a core. In `make test`, test_heterogeneous_tensorflow.py of
 # training_code has how such a job ends, test_training_code.py the faults of such groups.
 pytestmark = pytest.mark.soak

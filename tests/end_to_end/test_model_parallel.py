@@ -29,7 +29,6 @@ from cdk_sagemaker_training import (
 )
 from sagemaker_local_account.faults import Interruption
 
-FIDELITY = "strict"  # hosts are called as AWS's are
 AN_MPI_JOB = Path(__file__).parent / "an_mpi_job"
 TWO_DEVICES = "ml.g7e.12xlarge"
 SIZES = {"layers": 2, "width": 32, "heads": 8, "hidden": 64, "context": 16, "batch-size": 8, "log-every": 1}

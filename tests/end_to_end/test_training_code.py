@@ -28,7 +28,6 @@ from cdk_sagemaker_training import (
 )
 from sagemaker_local_account.faults import Interruption
 
-FIDELITY = "strict"  # hosts are called as AWS's are
 # One data host with torchrun, since each imports PyTorch three times; test_destroy.py has the job of app.py with two.
 TORCHRUN, RAY = (
     HeterogeneousJob(
@@ -73,6 +72,7 @@ def machines(deployed: Deployed, tmp_path_factory: pytest.TempPathFactory) -> di
         "Endless": {"epochs": FOREVER, "heartbeat-timeout": 90},
         "Broken": {"epochs": 1, "batch-size": -1},
         "Spot": {"epochs": 3},
+        "Short": {"epochs": 1},
     }
     app = cdk.App(outdir=str(tmp_path_factory.mktemp("assembly")))
     return deployed.deploy(Trainings(app, "Digits", TORCHRUN, "heterogeneous/Dockerfile", workflows))
@@ -111,6 +111,24 @@ def stopped_at(said: list[str]) -> list[int]:
 def steps_of(said: list[str]) -> list[int]:
     """The steps that the job's logs have, in their order."""
     return [int(found[1]) for line in said if (found := re.search(r"step (\d+) loss", line))]
+
+
+@pytest.mark.soak
+def test_eight_seeds_of_host_numbers_have_the_same_losses(deployed: Deployed, machines: dict[str, str]) -> None:
+    losses, training_hosts = [], set()
+    for seed in range(8):
+        deployed.account.jobs.host_seed = seed
+        execution = deployed.start(machines["ShortArn"])
+        assert deployed.ended(execution)["status"] == "SUCCEEDED"
+        said = deployed.said(deployed.the_job_of(execution)["TrainingJobName"])
+        losses.append(
+            sorted({found[0] for line in said if (found := re.search(r"(step|epoch) \d+ loss [\d.]+", line))})
+        )
+        training_hosts.update(found[1] for line in said if (found := re.search(r"host (algo-\d) of dnn_group", line)))
+    deployed.account.jobs.host_seed = None
+    assert losses[0]
+    assert [other for other in losses if other != losses[0]] == []
+    assert training_hosts == {"algo-1", "algo-2"}
 
 
 @pytest.mark.soak  # test_faults.py has a lost host, test_service_reasons.py what is said of a lost data host

@@ -17,6 +17,8 @@ from sagemaker_local_account.images.image_store import ImageStore
 IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/shell:1"
 BUCKET = "shell-bucket"
 AN_ERROR_RATHER_THAN_A_HANG = 120
+# The shell's `hostname` says the name of the host in its job, as resourceconfig.json begins with it; gethostname(2) has another.
+HOSTNAME = "hostname() { grep -o 'algo-[0-9]*' /opt/ml/input/config/res* | head -n1; }; "
 
 
 def client_of(environment: Mapping[str, str], service: str) -> Any:

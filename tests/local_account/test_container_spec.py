@@ -48,6 +48,31 @@ def test_hosts_are_in_the_order_of_text_among_all_and_in_their_own_order_in_a_gr
     assert (group["instance_group_name"], group["hosts"][:3]) == ("homogeneousCluster", ["algo-1", "algo-2", "algo-3"])
 
 
+def test_a_seed_deals_the_numbers_of_hosts_to_the_groups() -> None:
+    """ "Configure a training job with a heterogeneous cluster", SageMaker's developer guide"""
+    groups = [
+        {"InstanceGroupName": name, "InstanceType": "ml.m5.large", "InstanceCount": count}
+        for name, count in (("data_group", 2), ("dnn_group", 1))
+    ]
+    given = request(ResourceConfig={"InstanceGroups": groups})
+
+    def dealt(seed: int | None) -> list[tuple[str, str | None]]:
+        spec = pod_spec(
+            given, image=IMAGE, folder=Path("job"), endpoint_port=1, environment={}, devices={}, host_seed=seed
+        )
+        for host in spec.hosts:
+            config = config_files(spec, host, given)["resourceconfig.json"]
+            assert (config["current_host"], config["current_group_name"]) == (host.name, host.group)
+            assert config["hosts"] == ["algo-1", "algo-2", "algo-3"]
+            assert all(group["hosts"] == sorted(group["hosts"]) for group in config["instance_groups"])
+        assert len({host.address for host in spec.hosts}) == 3
+        return [(host.name, host.group) for host in spec.hosts]
+
+    assert dealt(None) == [("algo-1", "data_group"), ("algo-2", "data_group"), ("algo-3", "dnn_group")]
+    assert {dealt(seed)[-1] for seed in range(20)} == {(f"algo-{n}", "dnn_group") for n in (1, 2, 3)}
+    assert dealt(7) == dealt(7)
+
+
 def test_each_host_has_an_address_of_its_own_and_no_host_the_bridges() -> None:
     given = request(ResourceConfig={"InstanceType": "ml.m5.large", "InstanceCount": 501})
     addresses = [host.address for host in spec_of(given).hosts]

@@ -39,8 +39,8 @@ print("met", len(heard))
 
 # Processes each in a session of its own, as torchrun's workers are, with the host's name in their command lines.
 SESSIONS = """
-import socket, subprocess
-host = socket.gethostname()
+import json, subprocess
+host = json.load(open("/opt/ml/input/config/resourceconfig.json"))["current_host"]
 workers = [
     subprocess.Popen(["sh", "-c", "sleep 1000 && true", "of-" + host], start_new_session=True)
     for _ in range({"algo-1": 8, "algo-2": 1}[host])

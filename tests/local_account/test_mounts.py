@@ -9,7 +9,7 @@ import pytest
 from botocore.exceptions import ClientError, WaiterError
 from cdk_stacks import deploy, destroy, reasons
 from running_account import Running
-from shell_jobs import ShellJobs, channel
+from shell_jobs import HOSTNAME, ShellJobs, channel
 
 from sagemaker_local_account.account import LocalAccount
 from sagemaker_local_account.faults import FullDisk
@@ -161,7 +161,9 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Files]:
 
 def test_all_hosts_of_a_job_have_the_same_folder(files: Files) -> None:
     said = files.run(
-        "touch $(hostname); until [ -e algo-1 -a -e algo-2 ]; do sleep 0.1; done; echo met", files.source("Efs"), 2
+        HOSTNAME + "touch $(hostname); until [ -e algo-1 -a -e algo-2 ]; do sleep 0.1; done; echo met",
+        files.source("Efs"),
+        2,
     )
     assert said == {"algo-1": ["met"], "algo-2": ["met"]}
 

@@ -54,8 +54,10 @@ cron(15 12 ? * -1 *)|cron(*/60 * * * ? *)|at(2027-01-01T00:00:00)
 """  # the last line: winglang/wing 7115, aws/aws-sdk-js 4212, and the guide
 ACCEPTED_BY_BOTH = """
 rate(1 minute)|cron(0 2 ? * SAT *)|cron(0 12 * * ? *)|cron(5,35 14 * * ? *)|cron(15 10 ? * 6L 2002-2005)|cron(0 2 ? * SAT#3 *)
-cron(* * ? * SAT#3 *)|cron(0/5 5 ? JAN 1-5 2022)|cron(0 8 1 * ? *)|cron(0/15 * * * ? *)|cron(0/5 8-17 ? * MON-FRI *)
-cron(0-15/1 8-8 ? * 2,3,4,5,6,7 *)|cron(30-30 13-13 ? * 2,4,6 *)|cron(1-31/30 1-1 ? * 1,7 *)|cron(0-59/10 0-23/2 ? * * *)
+cron(* * ? * SAT#3 *)|cron(0/5 5 ? JAN 1-5 2022)|cron(0 10 * * ? *)|cron(15 12 * * ? *)|cron(0 18 ? * MON-FRI *)|cron(0 8 1 * ? *)
+cron(0/15 * * * ? *)|cron(0/10 * ? * MON-FRI *)|cron(0/5 8-17 ? * MON-FRI *)|cron(0/30 20-23 ? * MON-FRI *)
+cron(0/30 0-2 ? * MON-FRI *)|cron(0-15/1 8-8 ? * 2,3,4,5,6,7 *)|cron(30-30 13-13 ? * 2,4,6 *)|cron(1-31/30 1-1 ? * 1,7 *)
+cron(*/15 * * * ? *)|cron(0-59/10 0-23/2 ? * * *)
 """
 
 

@@ -227,6 +227,51 @@ def test_a_bad_definition_is_refused_at_creation(machines: Machines) -> None:
     )
 
 
+def test_a_transition_to_a_state_that_does_not_exist_is_refused_at_its_place(machines: Machines) -> None:
+    """localstack/localstack 11978, serverless-operations/serverless-step-functions 250, floci-io/floci 2786"""
+
+    def said(states: dict[str, Any], start: str = "A") -> list[tuple[str, str, str | None]]:
+        definition = json.dumps({"StartAt": start, "States": states})
+        found = machines.client.validate_state_machine_definition(definition=definition)["diagnostics"]
+        return [(one["code"], one["message"], one.get("location")) for one in found]
+
+    def missing(target: str, place: str) -> tuple[str, str, str]:
+        return "MISSING_TRANSITION_TARGET", f"Missing 'Next' target: {target}", place
+
+    def unreachable(name: str) -> tuple[str, str, str]:
+        return "MISSING_TRANSITION_TARGET", f'State "{name}" is not reachable.', f"/States/{name}"
+
+    endless = ("MISSING_END_STATE", "Workflow has no terminal state", None)
+    end, to_b, to_a = {"Type": "Pass", "End": True}, {"Type": "Pass", "Next": "B"}, {"Type": "Pass", "Next": "A"}
+    assert said({"pass1": {"Type": "Pass", "Next": "pass3"}, "pass2": end}, "pass1") == [
+        missing("pass3", "/States/pass1/Next"),
+        unreachable("pass2"),
+    ]
+    assert said({"run": end}, "own.run") == [missing("own.run", "/StartAt"), unreachable("run")]
+    assert said({"A": to_b, "B": to_a}) == [endless]
+    assert said({"A": to_b, "B": to_a, "C": to_a}) == [endless]
+    assert said({"A": to_b, "B": to_a, "C": end}) == [unreachable("C")]
+    assert said({"A": {"Type": "Pass", "Next": "NOPE"}}) == [missing("NOPE", "/States/A/Next"), endless]
+    rule = {"Variable": "$.a", "IsPresent": True, "Next": "NOPE"}
+    task = {"Type": "Task", "Resource": "arn:aws:states:::aws-sdk:sagemaker:listTrainingJobs", "End": True}
+    caught = {**task, "Catch": [{"ErrorEquals": ["States.ALL"], "Next": "NOPE"}]}
+    assert said({"A": {"Type": "Choice", "Choices": [rule], "Default": "NO"}, "T": caught})[:3] == [
+        missing("NO", "/States/A/Default"),
+        missing("NOPE", "/States/A/Choices[0]/Next"),
+        missing("NOPE", "/States/T/Catch[0]/Next"),
+    ]
+    # The states of a branch are those of the branch alone.
+    branch = {"StartAt": "B", "States": {"B": {**task, "Catch": [{"ErrorEquals": ["States.ALL"], "Next": "Out"}]}}}
+    parallel = {"Type": "Parallel", "Branches": [branch], "Next": "Out"}
+    assert said({"A": parallel, "Out": end}) == [missing("Out", "/States/A/Branches[0]/States/B/Catch[0]/Next")]
+    create = machines.client.create_state_machine
+    definition = json.dumps({"StartAt": "A", "States": {"A": to_b, "B": to_a}})
+    assert refusal(create, name="endless", definition=definition, roleArn=machines.role) == (
+        "InvalidDefinition",
+        "Invalid State Machine Definition: 'MISSING_END_STATE: Workflow has no terminal state at null'",
+    )
+
+
 @pytest.mark.parametrize("depth", [1_000, 300_000])
 def test_a_definition_of_nothing_but_nesting_is_refused(machines: Machines, depth: int) -> None:
     nested = "[" * depth + "]" * depth
@@ -234,10 +279,27 @@ def test_a_definition_of_nothing_but_nesting_is_refused(machines: Machines, dept
     assert code in {"InvalidDefinition", "ValidationException"}
 
 
-def test_a_definition_cut_anywhere_is_refused(machines: Machines) -> None:
+def test_a_definition_cut_anywhere_is_refused_and_the_next_execution_runs(machines: Machines) -> None:
     for end in range(0, len(DEFINITION), 10):
         validated = machines.client.validate_state_machine_definition(definition=DEFINITION[:end] or " ")
         assert validated["result"] == "FAIL", DEFINITION[:end]
+    for end in range(50, len(DEFINITION), 50):
+        create = machines.client.create_state_machine
+        code, message = refusal(create, name="cut", definition=DEFINITION[:end], roleArn=machines.role)
+        assert (code, "INVALID_JSON_DESCRIPTION" in message) == ("InvalidDefinition", True)
+    assert machines.output({"Only": {"Type": "Succeed"}}) == {}
+
+
+def test_an_input_of_nothing_but_nesting_is_refused_and_the_next_execution_runs(machines: Machines) -> None:
+    machine = machines.create({"Only": {"Type": "Succeed"}})
+    for nested in ("[" * 262_144, "[" * 131_072 + "]" * 131_072, '{"a":' * 50_000):
+        code, _ = refusal(machines.client.start_execution, stateMachineArn=machine, input=nested)
+        assert code == "InvalidExecutionInput"
+    for depth in (300, 600, 900):
+        nested = "[" * depth + "]" * depth
+        execution = machines.client.start_execution(stateMachineArn=machine, input=nested)["executionArn"]
+        assert machines.ended(execution)["status"] in ("SUCCEEDED", "FAILED")
+    assert machines.output({"Only": {"Type": "Succeed"}}) == {}
 
 
 @pytest.fixture(scope="module")

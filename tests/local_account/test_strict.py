@@ -1,4 +1,4 @@
-"""Hosts whose own names nobody resolves, as AWS's machines have them (``--fidelity strict``)."""
+"""Hosts whose own names nobody resolves, as AWS's machines have them, and which images rename them."""
 
 import shutil
 from pathlib import Path
@@ -36,11 +36,9 @@ except RuntimeError as error:
 """
 
 
-def hostnames(fidelity: Fidelity) -> list[str | None]:
-    image = Image("x", Path("root"), {}, ["train"], [], "/", Path("python"), [])
-    plan = pod_spec(
-        REQUEST, image=image, folder=Path("job"), endpoint_port=1, environment={}, devices={}, fidelity=fidelity
-    )
+def hostnames(*entrypoint: str, **options: Fidelity) -> list[str | None]:
+    image = Image("x", Path("root"), {}, [*entrypoint], [], "/", Path("python"), [])
+    plan = pod_spec(REQUEST, image=image, folder=Path("job"), endpoint_port=1, environment={}, devices={}, **options)
     return [host.hostname for host in plan.hosts]
 
 
@@ -82,14 +80,23 @@ def sums(folder: Path, before: str) -> list[str]:
 
 
 def test_hosts_have_names_like_awss_each_its_own() -> None:
-    first, second = hostnames("strict")
+    first, second = hostnames("python", "main.py")
     assert first is not None
     assert first.startswith("ip-10-0-")
     assert first != second
 
 
-def test_by_default_hosts_are_called_as_their_peers_call_them() -> None:
-    assert hostnames("default") == [None, None]
+def test_relaxed_hosts_are_called_as_their_peers_call_them() -> None:
+    assert hostnames("python", "main.py", fidelity="relaxed") == [None, None]
+
+
+def test_a_container_that_starts_as_awss_pytorch_containers_do_has_its_name_in_the_job() -> None:
+    """docs/pytorch/deployment/sagemaker.md of aws/deep-learning-containers"""
+    start = ("bash", "-m", "start_with_right_hostname.sh")
+    assert hostnames(*start) == [None, None]
+    assert hostnames("/usr/local/bin/sagemaker_entrypoint.sh") == [None, None]
+    assert None not in hostnames("python", "/usr/local/bin/entrypoint.py", *start)
+    assert None not in hostnames("bash", "-m", "/usr/local/bin/entrypoint.sh")
 
 
 def test_a_hosts_own_name_resolves_to_nothing_and_its_peers_names_to_their_addresses(tmp_path: Path) -> None:

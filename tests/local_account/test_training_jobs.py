@@ -16,6 +16,7 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
 from running_account import NEWER_TYPE, Running
+from shell_jobs import HOSTNAME
 
 from sagemaker_local_account.faults import Capacity, Interruption, LostHost, Quota, ScheduledPlan
 from sagemaker_local_account.images.image_store import ImageStore
@@ -168,7 +169,7 @@ def test_of_an_empty_model_folder_nothing_is_uploaded_and_its_place_is_described
 
 
 def test_all_hosts_models_are_one_artefact(jobs: Jobs) -> None:
-    job = jobs.run("echo $(hostname) > /opt/ml/model/$(hostname)", ResourceConfig=groups(one=1, two=2))
+    job = jobs.run(HOSTNAME + "echo $(hostname) > /opt/ml/model/$(hostname)", ResourceConfig=groups(one=1, two=2))
     assert jobs.archive(job["ModelArtifacts"]["S3ModelArtifacts"]) == {
         f"algo-{number}": f"algo-{number}\n" for number in (1, 2, 3)
     }
@@ -193,7 +194,7 @@ def test_a_sharded_channel_is_dealt_out_to_the_hosts_that_get_it(jobs: Jobs) -> 
     for number in range(4):
         jobs.put(f"shards/{number}", str(number))
     job = jobs.run(
-        "echo $(hostname) $(ls /opt/ml/input/data/shards || true)",
+        HOSTNAME + "echo $(hostname) $(ls /opt/ml/input/data/shards || true)",
         ResourceConfig=groups(one=2, two=1),
         InputDataConfig=[
             channel("shards", "shards/", S3DataDistributionType="ShardedByS3Key", InstanceGroupNames=["one"])
@@ -314,7 +315,8 @@ def test_a_line_without_text_is_a_space_in_the_log(jobs: Jobs) -> None:
 
 def test_a_host_that_fails_without_a_message_is_named_with_its_exit_code_and_last_lines(jobs: Jobs) -> None:
     job = jobs.run(
-        "test $(hostname) = algo-1 && sleep 1000; for n in $(seq 30); do echo step $n; done; echo no digits >&2; exit 9",
+        HOSTNAME
+        + "test $(hostname) = algo-1 && sleep 1000; for n in $(seq 30); do echo step $n; done; echo no digits >&2; exit 9",
         ResourceConfig=groups(one=1, two=1),
     )
     first, *lines, last = job["FailureReason"].split("\n")
@@ -333,13 +335,25 @@ def test_a_host_that_a_signal_ends_is_named_with_the_signal(jobs: Jobs) -> None:
 
 def test_of_several_hosts_that_fail_the_first_is_named(jobs: Jobs) -> None:
     # algo-2 ends by what the failure of algo-1 brings about.
-    program = "test $(hostname) = algo-1 && exit 5; trap 'exit 6' TERM; while :; do sleep 0.1; done"
+    program = HOSTNAME + "test $(hostname) = algo-1 && exit 5; trap 'exit 6' TERM; while :; do sleep 0.1; done"
     job = jobs.run(program, ResourceConfig=groups(one=1, two=1))
     assert job["FailureReason"] == "AlgorithmError: the command on algo-1 of one ended, exit code: 5"
 
 
+def test_a_script_that_takes_algo_1_for_a_host_of_the_first_group_fails_where_a_seed_deals_it_to_another(
+    jobs: Jobs,
+) -> None:
+    first = HOSTNAME + "test $(hostname) != algo-1 || grep -q 'current_group_name.: .first' /opt/ml/input/config/res*"
+    assert jobs.run(first, ResourceConfig=groups(first=1, second=1))["TrainingJobStatus"] == "Completed"
+    jobs.running.account.jobs.host_seed = 1
+    try:
+        assert jobs.run(first, ResourceConfig=groups(first=1, second=1))["TrainingJobStatus"] == "Failed"
+    finally:
+        jobs.running.account.jobs.host_seed = None
+
+
 def test_a_host_that_fails_ends_the_others(jobs: Jobs) -> None:
-    job = jobs.run("test $(hostname) = algo-1 && exit 1; sleep 1000", ResourceConfig=groups(one=1, two=1))
+    job = jobs.run(HOSTNAME + "test $(hostname) = algo-1 && exit 1; sleep 1000", ResourceConfig=groups(one=1, two=1))
     assert job["TrainingJobStatus"] == "Failed"
 
 
@@ -350,7 +364,7 @@ def test_the_other_hosts_have_a_sigterm_and_three_seconds_before_they_are_killed
     monkeypatch.setattr(attempt, "PEERS_SECONDS", AN_ERROR_RATHER_THAN_A_HANG)
     first = f"{UNTIL_GO}; exit 1"
     second = f"trap 'echo notice' TERM; echo ready; {UNTIL_GO}; touch /opt/ml/model/saved"
-    program = f"if test $(hostname) = algo-1; then {first}; else {second}; fi"
+    program = f"if grep -q 't_host\": \"algo-1' /opt/ml/input/config/res*; then {first}; else {second}; fi"
     name = jobs.create(program, ResourceConfig=groups(one=1, two=1))
     jobs.until(name, lambda job: _has_said(jobs, name, "ready"))
     jobs.go(name, "algo-1")

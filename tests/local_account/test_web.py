@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import http.client
 import json
 import re
@@ -15,6 +16,7 @@ import pytest
 from shell_jobs import BUCKET, ShellJobs
 
 from sagemaker_local_account.account import LocalAccount
+from sagemaker_local_account.core import fidelity
 from sagemaker_local_account.web.graph import graph_of, states_of
 
 HOSTILE = "<script>alert(1)</script>&\"'"
@@ -135,8 +137,14 @@ def test_it_lists_stacks_executions_jobs_and_buckets(page: Page) -> None:
 
 def test_its_links_lead_to_pages(page: Page) -> None:
     links = {link for link in re.findall(r'href="([^"]+)"', page.shown("")) if link != page.address.path}
-    assert len(links) == 4
+    assert len(links) == 5
     assert [link for link in links if page.get(link)[0] != 200] == []
+
+
+def test_it_shows_how_far_each_answer_can_be_trusted(page: Page) -> None:
+    body = page.shown("fidelity")
+    for row in (row for rows in fidelity.services().values() for row in rows):
+        assert f"<td>{html.escape(row.feature, quote=False)}</td><td>{row.kind}</td>" in body.replace("&#39;", "'")
 
 
 def test_a_job_has_its_phases_configuration_and_the_lines_of_each_host(page: Page) -> None:

@@ -6,7 +6,7 @@ and b872b74994 (February and July 2026). docs/container.md describes them; a tes
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 # Set by all of AWS's training containers.
@@ -113,6 +113,15 @@ HUGGING_FACE = Start(
         "/usr/local/bin/sagemaker_entrypoint.sh": f'#!/usr/bin/env bash\nexec {" ".join(_PYTORCH_ENTRY)} "$@"\n',
     },
 )
+
+
+def renames_host(command: Sequence[str]) -> bool:
+    """Whether a container's command is the start of AWS's PyTorch containers, with which gethostname(2) returns ``algo-N``.
+
+    Source: docs/pytorch/deployment/sagemaker.md and scripts/docker/pytorch/changehostname.c of that repository. docs/container.md
+    has what speaks against it for PyTorch 2.11 and newer.
+    """
+    return tuple(command) in ((*_PYTORCH_ENTRY, "train"), (*HUGGING_FACE.entrypoint, "train"))
 
 
 def start_of(repository: str, version: tuple[int, int]) -> Start:

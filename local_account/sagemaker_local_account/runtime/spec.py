@@ -11,9 +11,8 @@ from typing import Any, Literal
 from sagemaker_local_account.runtime.limits import HostLimits
 
 # How closely a host resembles AWS's. "strict": gethostname(2) returns a name such as AWS's machines have (NCCL's lines in
-# ultralytics/yolov5 issue 12811 begin with `ip-10-0-103-105`), which does not resolve; by default `algo-1`, which is more
-# readable.
-Fidelity = Literal["default", "strict"]
+# ultralytics/yolov5 issue 12811 begin with `ip-10-0-103-105`), which does not resolve; "relaxed": `algo-1`, in every image.
+Fidelity = Literal["strict", "relaxed"]
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import random
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from sagemaker_local_account.core.image_names import ImageError
 from sagemaker_local_account.faults import FullDisk, LateHost
+from sagemaker_local_account.images.container_start import renames_host
 from sagemaker_local_account.runtime.devices import DEVICES_PATH, Accelerators, accelerators
 from sagemaker_local_account.runtime.spec import ContainerSpec, Fidelity, PodSpec
 from sagemaker_local_account.sagemaker.job_context import JobContext
@@ -63,6 +65,7 @@ def specification(context: JobContext, request: Mapping[str, Any], arn: str) -> 
         },
         devices=context.devices,
         fidelity=context.fidelity,
+        host_seed=context.host_seed,
     )
     return dataclasses.replace(spec, hosts=tuple(_limited(context, request, spec, host) for host in spec.hosts))
 
@@ -87,9 +90,10 @@ def pod_spec(
     endpoint_port: int | None,
     environment: Mapping[str, str],
     devices: Mapping[str, int],
-    fidelity: Fidelity = "default",
+    fidelity: Fidelity = "strict",
+    host_seed: int | None = None,
 ) -> PodSpec:
-    """Returns the specification of a job's containers, ``algo-1`` and on, in the order of its instance groups.
+    """Returns the specification of a job's containers, in the order of its instance groups.
 
     Args:
         request: CreateTrainingJob's.
@@ -98,11 +102,20 @@ def pod_spec(
         endpoint_port: the port of the account's endpoint; None isolates the network.
         environment: the platform's variables: region, endpoint, and the role's credentials.
         devices: accelerators per instance type, instead of the type's own.
-        fidelity: "strict" sets host names like those of AWS's machines.
+        host_seed: deals the numbers of hosts to the groups, as the service does ("You need to figure out from the logs which
+            nodes are in which group": "Configure a training job with a heterogeneous cluster"); None for the groups' order.
+        fidelity: "strict" sets host names like those of AWS's machines, unless the container's start renames its host.
     """
-    name = request["TrainingJobName"]
+    name, command = request["TrainingJobName"], _command(request, image)
+    renamed = fidelity == "relaxed" or renames_host(command)
+    groups = groups_of(request)
+    numbers = list(range(1, sum(count for _, _, count in groups) + 1))
+    if host_seed is not None:
+        random.Random(host_seed).shuffle(numbers)
     machines = [
-        (group, instance_type, count) for group, instance_type, count in groups_of(request) for _ in range(count)
+        (number, group, instance_type, count)
+        for group, instance_type, count in groups
+        for number in sorted(numbers.pop(0) for _ in range(count))
     ]
     return PodSpec(
         name,
@@ -120,11 +133,11 @@ def pod_spec(
                 environment=_environment(
                     request, image, {**environment, **_without_cuda(accelerators(instance_type, devices))}
                 ),
-                command=_command(request, image),
+                command=command,
                 working_directory=image.workdir or "/",
-                hostname=_unresolved(name, number) if fidelity == "strict" else None,
+                hostname=None if renamed else _unresolved(name, number),
             )
-            for number, (group, instance_type, count) in enumerate(machines, start=1)
+            for number, group, instance_type, count in machines
         ),
         endpoint_port,
         folder,

@@ -28,6 +28,7 @@ class JobContext:
         credentials: returns the AWS_* variables of a role for a job's ARN.
         devices: accelerators per instance type, instead of the type's own.
         fidelity: how closely hosts resemble AWS's.
+        host_seed: deals the numbers of hosts to instance groups; None for the order of the groups.
         limits: the memory, processes and disk of hosts.
         faults: the faults to inject.
         on_change: called with the description after each change of status.
@@ -42,6 +43,7 @@ class JobContext:
     credentials: Callable[[str, str], Mapping[str, str]]
     devices: Mapping[str, int]
     fidelity: Fidelity
+    host_seed: int | None
     limits: Limits
     faults: Faults
     on_change: Callable[[dict[str, Any]], None]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import dataclasses
 import threading
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -48,6 +49,7 @@ class TrainingJobs:
         on_change: called with a job's description after each change of its status.
         devices: accelerators per instance type, instead of the type's own.
         fidelity: how closely hosts resemble AWS's.
+        host_seed: deals the numbers of hosts to instance groups; None for the order of the groups.
         limits: the memory, processes and disk of hosts.
         faults: the faults to inject.
     """
@@ -67,6 +69,7 @@ class TrainingJobs:
         on_change: Callable[[dict[str, Any]], None],
         devices: Mapping[str, int],
         fidelity: Fidelity,
+        host_seed: int | None,
         limits: Limits,
         faults: Faults,
     ) -> None:
@@ -92,10 +95,20 @@ class TrainingJobs:
             credentials=lambda role, job: sessions.credentials(role, SERVICE, job),
             devices=devices,
             fidelity=fidelity,
+            host_seed=host_seed,
             limits=limits,
             faults=faults,
             on_change=on_change,
         )
+
+    @property
+    def host_seed(self) -> int | None:
+        """The seed of the host numbers of jobs that are created from now on."""
+        return self._context.host_seed
+
+    @host_seed.setter
+    def host_seed(self, seed: int | None) -> None:
+        self._context = dataclasses.replace(self._context, host_seed=seed)
 
     def create(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """CreateTrainingJob."""

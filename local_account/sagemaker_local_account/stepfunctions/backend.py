@@ -323,8 +323,9 @@ class Backend(callbacks.Callbacks, Versions):
             # test_sfn_api.py::test_invalid_start_execution_input
             text = definitions.jackson(execution_input, error)[0] if execution_input else "Invalid execution input."
             raise InvalidExecutionInput(f"Invalid State Machine Execution Input: '{text}'") from None
-        except RecursionError as error:
-            raise InvalidExecutionInput(f"Invalid State Machine Execution Input: '{error}'") from None
+        except RecursionError:
+            text = "Document nesting depth exceeds the maximum allowed"
+            raise InvalidExecutionInput(f"Invalid State Machine Execution Input: '{text}'") from None
         if name is not None and machine.type != "EXPRESS":
             existing = machine._handle_name_input_idempotency(name, execution_input)
             if isinstance(existing, AccountExecution):

@@ -14,15 +14,18 @@ from typing import Any
 from moto.stepfunctions.parser.api import InvalidDefinition
 from moto.stepfunctions.parser.models import StepFunctionsParserBackend
 
+from sagemaker_local_account.stepfunctions import transitions
+
 Diagnostic = dict[str, str]
 
 
-def diagnostics(definition: str, kind: str = "STANDARD") -> list[Diagnostic]:
+def diagnostics(definition: str, kind: str = "STANDARD", *, whole: bool = True) -> list[Diagnostic]:
     """Returns the errors of a definition.
 
     Args:
         definition: its text.
         kind: STANDARD or EXPRESS.
+        whole: it has every state that its transitions lead to.
     """
     try:
         parsed = json.loads(definition) if definition.strip() else None
@@ -39,17 +42,25 @@ def diagnostics(definition: str, kind: str = "STANDARD") -> list[Diagnostic]:
         StepFunctionsParserBackend._validate_definition(definition)
     except InvalidDefinition as error:
         return [_failed(str(error.message))]
-    return []
+    return [
+        {"severity": "ERROR", "code": code, "message": message, **({} if place is None else {"location": place})}
+        for code, message, place in (transitions.findings(parsed) if whole else ())
+    ]
 
 
-def check(definition: str, kind: str) -> None:
+def check(definition: str, kind: str, *, whole: bool = True) -> None:
     """Raises InvalidDefinition for what moto's parser accepts, or refuses with another text than AWS.
 
     Args:
         definition: its text.
         kind: STANDARD or EXPRESS.
+        whole: it has every state that its transitions lead to.
     """
-    for one in diagnostics(definition, kind):
+    found = diagnostics(definition, kind, whole=whole)
+    if found and found[0]["code"].startswith("MISSING_"):
+        texts = [f"{one['code']}: {one['message']} at {one.get('location', 'null')}" for one in found]
+        raise InvalidDefinition(f"Invalid State Machine Definition: '{', '.join(texts)}'")
+    for one in found:
         if one["message"].startswith(("Error=", "ASLParserException")):
             raise InvalidDefinition(one["message"])
         where = f" at {one['location']}" if one["code"] == "SCHEMA_VALIDATION_FAILED" and "location" in one else ""

@@ -46,6 +46,7 @@ from moto.stepfunctions.parser.asl.eval.event.event_detail import EventDetails
 from moto.stepfunctions.parser.asl.utils.boto_client import boto_client_for
 from moto.stepfunctions.parser.asl.utils.encoding import to_json_str
 
+from sagemaker_local_account.core.fidelity import ASSUMPTIONS
 from sagemaker_local_account.core.patches import patch
 from sagemaker_local_account.core.service_models import service_model
 from sagemaker_local_account.events.bus import with_times_in_milliseconds
@@ -175,6 +176,7 @@ class TrainingTask(_SyncTask):
             service="sagemaker", region=resource_runtime_part.region, state_credentials=state_credentials
         )
         if self.resource.condition == ResourceCondition.Sync:
+            _assumed(env, "sync-list-tags")
             _look_at_tags(client, resource_runtime_part, str(normalised_parameters.get("TrainingJobName")))
         response = client.create_training_job(**normalised_parameters)
         response.pop("ResponseMetadata", None)
@@ -276,6 +278,7 @@ class PutEvents(StateTaskServiceEvents):
 
     def _from_error(self, env: Environment, ex: Exception) -> FailureEvent:
         if isinstance(ex, ClientError):
+            _assumed(env, "put-events-error")
             return _failed(self, env, CustomErrorName("EventBridge.AmazonEventBridgeException"), str(ex)).failure_event
         return super()._from_error(env=env, ex=ex)
 
@@ -330,7 +333,13 @@ def _until_over(env: Environment, look: Callable[[], Any], stop: Callable[[], An
             stop()
         except ClientError as error:
             _log.warning("the job or execution of a stopped execution was not stopped: %s", error)
+    else:
+        _assumed(env, "state-timeout")
     return None
+
+
+def _assumed(env: Environment, id: str) -> None:
+    ASSUMPTIONS.used(env.states.context_object.context_object_data["Execution"]["Id"], id)
 
 
 def _exception_name(code: str) -> str:
@@ -338,6 +347,7 @@ def _exception_name(code: str) -> str:
 
 
 def _unknown_field(task: Any, env: Environment, name: str) -> FailureEventException:
+    _assumed(env, "unknown-field")
     return _failed(
         task,
         env,

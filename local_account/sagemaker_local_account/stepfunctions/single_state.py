@@ -140,7 +140,7 @@ class SingleState:
             raise ValidationException(f"State type '{kind}' is not supported when a mock is specified")
         if not mock and kind == "Task" and not self._request.get("roleArn"):
             raise ValidationException("RoleArn must be specified when testing a Task state")
-        definitions.check(json.dumps(self._machine), "STANDARD")
+        definitions.check(json.dumps(self._machine), "STANDARD", whole=False)
 
     def _mocked_result(self) -> Any:
         if "result" not in self._mock:

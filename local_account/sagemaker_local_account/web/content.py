@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from sagemaker_local_account.core import fidelity
 from sagemaker_local_account.web.graph import graph_of, states_of
 
 LOG_GROUP = "/aws/sagemaker/TrainingJobs"
@@ -37,6 +38,7 @@ class Content:
             "execution": (self._execution, 1),
             "job": (self._job, 2),
             "bucket": (self._bucket, 1),
+            "fidelity": (lambda query: {"services": fidelity.services()}, 0),
         }
 
     def page(self, name: str, names: Sequence[str], query: Mapping[str, str]) -> dict[str, Any]:

@@ -32,6 +32,7 @@ def report():
         import torch
         import torch.distributed
 
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", os.environ["SM_NETWORK_INTERFACE_NAME"])
         torch.distributed.init_process_group("gloo")
         total = torch.ones(1)
         torch.distributed.all_reduce(total)
