@@ -44,13 +44,12 @@ class Cluster:
         """The job's cluster; None in a job without the data group. Raises ``DataServiceError`` unless one group trains."""
         if data_group not in job.groups and len(job.groups) == 1:
             return None
-        others = [name for name in job.groups if name != data_group]
-        if len(others) != 1 or data_group not in job.groups:
+        others = set(job.groups) - {data_group}
+        if len(others) != 1 or len(job.groups) != 2:
             raise DataServiceError(
-                f"groups must be {data_group} and one that trains, like ['{data_group}', 'dnn_group'], "
-                f"got {sorted(job.groups)}"
+                f"groups must be {data_group} and one that trains, like 'dnn_group', got {sorted(job.groups)}"
             )
-        return Cluster(job.groups[data_group], job.groups[others[0]], port)
+        return Cluster(job.groups[data_group], job.groups[others.pop()], port)
 
     @property
     def dispatcher(self) -> str:

@@ -1,0 +1,1 @@
+"""File systems that jobs mount: who may, from which subnets, and Lustre volumes."""
