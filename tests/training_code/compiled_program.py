@@ -18,15 +18,8 @@ from preloaded import start
 TRAINING_CODE = Path(__file__).parents[2] / "training_code"
 FOLDER = TRAINING_CODE / "compiled"
 SECONDS = 600  # until a test that would hang fails
-SMALL = (
-    "--batch-size=4",
-    "--sequence=32",
-    "--width=32",
-    "--layers=1",
-    "--heads=2",
-    "--preprocessing-workers=0",
-    "--log-every=1",
-)
+SMALL = ["--batch-size=4", "--sequence=32", "--width=32", "--layers=1", "--heads=2"]
+SMALL += ["--preprocessing-workers=0", "--log-every=1"]
 
 
 @dataclass(frozen=True)

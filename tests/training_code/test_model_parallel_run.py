@@ -471,16 +471,10 @@ def test_smp_trains_with_a_stand_in_for_its_library_and_goes_on_from_its_checkpo
         of_the_end = tmp_path / "output" / "checkpoints" / "step-00000003"
         shutil.rmtree(of_the_end, ignore_errors=True)
     first, again = runs
-    assert [line.split(" loss ")[0] for line in first] == ["init", "transform", "step 1", "step 2", "step 3"], (
-        errors.read_text()
-    )
-    assert [line.split(" loss ")[0] for line in again] == [
-        "init",
-        "transform",
-        "resumes at step 2, sample 16",
-        "step 3",
-        "step 4",
-    ], errors.read_text()
+    said = [[line.split(" loss ")[0] for line in lines] for lines in runs]
+    resumed = ["resumes at step 2, sample 16", "step 3", "step 4"]
+    began = ["init", "transform"]
+    assert said == [[*began, "step 1", "step 2", "step 3"], [*began, *resumed]], errors.read_text()
     assert again[3] == first[4]
     assert [float(line.rpartition(" learning_rate ")[2]) for line in first[2:]] == [0.003, 0.006, 0.006]
     run("import sys; from exported_model import load; load(sys.argv[1])", tmp_path / "output" / "model" / "model.pt")
