@@ -59,12 +59,14 @@ def test_a_literal_is_the_text_that_json_says(machines: Machines, member: str) -
     assert machines.output(states) == literal
 
 
+@pytest.mark.parametrize("language", ["JSONPath", "JSONata"])
 @pytest.mark.parametrize(("given", "shown"), [(True, "true"), (None, "null"), ("a", '"a"'), ({"a": 1}, '{"a":1}')])
-def test_a_map_of_no_list_fails_with_its_value(machines: Machines, given: Any, shown: str) -> None:
+def test_a_map_of_no_list_fails_with_its_value(machines: Machines, given: Any, shown: str, language: str) -> None:
     """scenarios/test_base_scenarios.py::test_map_state_items_input_types"""
     processor = {"StartAt": "Item", "States": {"Item": PASS}}
-    state = {"Type": "Map", "ItemsPath": "$.items", "ItemProcessor": processor, "End": True}
-    events = run_text(machines, {"Start": {"Type": "Pass", "Next": "Map"}, "Map": state}, json.dumps({"items": given}))
+    state = {"Type": "Map", "QueryLanguage": language, "ItemProcessor": processor, "End": True}
+    start = {"Type": "Pass", "OutputPath": "$.items", "Next": "Map"}
+    events = run_text(machines, {"Start": start, "Map": state}, json.dumps({"items": given}))
     cause = f"{AT} 'Map' (entered at the event id #4). Map state input must be an array but was: {shown}"
     assert events[4]["evaluationFailedEventDetails"]["cause"] == cause
     assert events[-1]["executionFailedEventDetails"] == {"cause": cause, "error": "States.QueryEvaluationError"}
