@@ -362,3 +362,18 @@ def test_a_map_tolerates_a_count_in_jsonata(machines: Machines) -> None:
         definition=json.dumps(state), roleArn=machines.role, inspectionLevel="DEBUG", mock={"result": "[1, 1, 1]"}
     )
     assert tested["inspectionData"]["toleratedFailureCount"] == 1
+
+
+def test_the_results_of_a_map_run_are_written(machines: Machines) -> None:
+    """test_sfn_api_map_run.py::TestSnfApiMapRun::test_list_map_runs_and_describe_map_run"""
+    processor = {
+        "ProcessorConfig": {"Mode": "DISTRIBUTED", "ExecutionType": "STANDARD"},
+        "StartAt": "Item",
+        "States": {"Item": PASS},
+    }
+    execution = machines.start({"Map": {"Type": "Map", "ItemProcessor": processor, "End": True}}, ["Hello", "World"])
+    machines.ended(execution)
+    run = machines.client.list_map_runs(executionArn=execution)["mapRuns"][0]["mapRunArn"]
+    described = machines.client.describe_map_run(mapRunArn=run)
+    for counts in (described["itemCounts"], described["executionCounts"]):
+        assert {name: it for name, it in counts.items() if it} == {"resultsWritten": 2, "succeeded": 2, "total": 2}
