@@ -258,7 +258,10 @@ def test_a_time_in_jsonata_that_is_none_is_an_error_of_its_evaluation(machines: 
     """scenarios/test_base_scenarios.py::test_wait_timestamp_jsonata[NO_T]"""
     wait = {"Type": "Wait", "QueryLanguage": "JSONata", "Timestamp": "{% $states.input.at %}", "End": True}
     events = run_text(machines, {"WaitState": wait}, '{"at": "2016-12-05 21:29:29Z"}')
-    assert [it["type"] for it in events[2:]] == ["EvaluationFailed", "ExecutionFailed"]
+    assert [(it["type"], it["previousEventId"]) for it in events[2:]] == [
+        ("EvaluationFailed", 2),
+        ("ExecutionFailed", 3),
+    ]
     assert events[-1]["executionFailedEventDetails"] == {
         "cause": f"{AT} 'WaitState' (entered at the event id #2). The Timestamp field cannot be parsed as an ISO-8601 extended "
         "offset date-time format string: 2016-12-05 21:29:29Z",
@@ -377,3 +380,22 @@ def test_the_results_of_a_map_run_are_written(machines: Machines) -> None:
     described = machines.client.describe_map_run(mapRunArn=run)
     for counts in (described["itemCounts"], described["executionCounts"]):
         assert {name: it for name, it in counts.items() if it} == {"resultsWritten": 2, "succeeded": 2, "total": 2}
+
+
+@pytest.mark.parametrize(
+    "time", ["2016-12-05 21:29:29Z", "2016-12-05T21:29:29", "12-05-2016T25:29:29Z", "{% $now() %}"]
+)
+def test_a_literal_time_is_checked_at_creation(machines: Machines, time: str) -> None:
+    """scenarios/test_base_scenarios.py::test_wait_timestamp_invalid"""
+    with pytest.raises(machines.client.exceptions.InvalidDefinition) as refused:
+        machines.create({"WaitUntil": {"Type": "Wait", "Timestamp": time, "End": True}})
+    assert refused.value.response["Error"]["Message"] == (
+        "Invalid State Machine Definition: 'SCHEMA_VALIDATION_FAILED: String does not match RFC3339 timestamp at "
+        "/States/WaitUntil/Timestamp'"
+    )
+
+
+def test_a_path_finds_a_name_with_escapes(machines: Machines) -> None:
+    """scenarios/test_base_scenarios.py::test_escape_sequence_parsing[ESCAPE_SEQUENCES_JSONPATH]"""
+    states = {"Only": {**PASS, "Parameters": {"value.$": '$[\'Test\\""Name"\']'}}}
+    assert machines.output(states, {'Test\\""Name"': 'Value"\\'}) == {"value": 'Value"\\'}

@@ -190,7 +190,7 @@ def _bad_timestamp(self: Timestamp, env: Environment, timestamp_str: str) -> Fai
     cause = (
         f"The Timestamp field cannot be parsed as an ISO-8601 extended offset date-time format string: {timestamp_str}"
     )
-    return evaluation_failed(env, cause, "Timestamp").failure_event
+    return evaluation_failed(env, cause, "Timestamp", waits=True).failure_event
 
 
 _moto_bad_timestamp = Timestamp._create_failure_event
