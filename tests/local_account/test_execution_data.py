@@ -346,6 +346,23 @@ def test_a_member_that_dynamodb_misses_is_named(machines: Machines, resource: st
     assert ended["cause"].startswith(refused + cause)
 
 
+def test_the_capacity_that_an_update_consumed_is_told_on_demand(machines: Machines) -> None:
+    """services/test_aws_sdk_task_service.py::test_dynamodb_put_update_get_item"""
+    key = [{"AttributeName": "id", "KeyType": "HASH"}]
+    machines.running.client("dynamodb").create_table(
+        TableName="capacity",
+        KeySchema=key,
+        AttributeDefinitions=[{"AttributeName": "id", "AttributeType": "S"}],
+        BillingMode="PAY_PER_REQUEST",
+    )
+    resource = "arn:aws:states:::aws-sdk:dynamodb:updateItem"
+    for more, found in (({}, False), ({"ReturnConsumedCapacity": "TOTAL"}, True)):
+        change = {"UpdateExpression": "SET it = :it", "ExpressionAttributeValues": {":it": {"S": "2"}}}
+        parameters = {"TableName": "capacity", "Key": {"id": {"S": "1"}}, **change, **more}
+        output = machines.output({"Update": {**TASK, "Resource": resource, "Parameters": parameters}})
+        assert ("ConsumedCapacity" in output) == found
+
+
 def test_a_map_tolerates_a_count_in_jsonata(machines: Machines) -> None:
     """test_state/test_test_state_scenarios.py::test_base_map_state_inspect[TOLERATED_FAILURE_COUNT-DEBUG]"""
     state = {
