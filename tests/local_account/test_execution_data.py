@@ -59,12 +59,14 @@ def test_a_literal_is_the_text_that_json_says(machines: Machines, member: str) -
     assert machines.output(states) == literal
 
 
+@pytest.mark.parametrize("language", ["JSONPath", "JSONata"])
 @pytest.mark.parametrize(("given", "shown"), [(True, "true"), (None, "null"), ("a", '"a"'), ({"a": 1}, '{"a":1}')])
-def test_a_map_of_no_list_fails_with_its_value(machines: Machines, given: Any, shown: str) -> None:
+def test_a_map_of_no_list_fails_with_its_value(machines: Machines, given: Any, shown: str, language: str) -> None:
     """scenarios/test_base_scenarios.py::test_map_state_items_input_types"""
     processor = {"StartAt": "Item", "States": {"Item": PASS}}
-    state = {"Type": "Map", "ItemsPath": "$.items", "ItemProcessor": processor, "End": True}
-    events = run_text(machines, {"Start": {"Type": "Pass", "Next": "Map"}, "Map": state}, json.dumps({"items": given}))
+    state = {"Type": "Map", "QueryLanguage": language, "ItemProcessor": processor, "End": True}
+    start = {"Type": "Pass", "OutputPath": "$.items", "Next": "Map"}
+    events = run_text(machines, {"Start": start, "Map": state}, json.dumps({"items": given}))
     cause = f"{AT} 'Map' (entered at the event id #4). Map state input must be an array but was: {shown}"
     assert events[4]["evaluationFailedEventDetails"]["cause"] == cause
     assert events[-1]["executionFailedEventDetails"] == {"cause": cause, "error": "States.QueryEvaluationError"}
@@ -256,7 +258,10 @@ def test_a_time_in_jsonata_that_is_none_is_an_error_of_its_evaluation(machines: 
     """scenarios/test_base_scenarios.py::test_wait_timestamp_jsonata[NO_T]"""
     wait = {"Type": "Wait", "QueryLanguage": "JSONata", "Timestamp": "{% $states.input.at %}", "End": True}
     events = run_text(machines, {"WaitState": wait}, '{"at": "2016-12-05 21:29:29Z"}')
-    assert [it["type"] for it in events[2:]] == ["EvaluationFailed", "ExecutionFailed"]
+    assert [(it["type"], it["previousEventId"]) for it in events[2:]] == [
+        ("EvaluationFailed", 2),
+        ("ExecutionFailed", 3),
+    ]
     assert events[-1]["executionFailedEventDetails"] == {
         "cause": f"{AT} 'WaitState' (entered at the event id #2). The Timestamp field cannot be parsed as an ISO-8601 extended "
         "offset date-time format string: 2016-12-05 21:29:29Z",
@@ -341,6 +346,23 @@ def test_a_member_that_dynamodb_misses_is_named(machines: Machines, resource: st
     assert ended["cause"].startswith(refused + cause)
 
 
+def test_the_capacity_that_an_update_consumed_is_told_on_demand(machines: Machines) -> None:
+    """services/test_aws_sdk_task_service.py::test_dynamodb_put_update_get_item"""
+    key = [{"AttributeName": "id", "KeyType": "HASH"}]
+    machines.running.client("dynamodb").create_table(
+        TableName="capacity",
+        KeySchema=key,
+        AttributeDefinitions=[{"AttributeName": "id", "AttributeType": "S"}],
+        BillingMode="PAY_PER_REQUEST",
+    )
+    resource = "arn:aws:states:::aws-sdk:dynamodb:updateItem"
+    for more, found in (({}, False), ({"ReturnConsumedCapacity": "TOTAL"}, True)):
+        change = {"UpdateExpression": "SET it = :it", "ExpressionAttributeValues": {":it": {"S": "2"}}}
+        parameters = {"TableName": "capacity", "Key": {"id": {"S": "1"}}, **change, **more}
+        output = machines.output({"Update": {**TASK, "Resource": resource, "Parameters": parameters}})
+        assert ("ConsumedCapacity" in output) == found
+
+
 def test_a_map_tolerates_a_count_in_jsonata(machines: Machines) -> None:
     """test_state/test_test_state_scenarios.py::test_base_map_state_inspect[TOLERATED_FAILURE_COUNT-DEBUG]"""
     state = {
@@ -360,3 +382,37 @@ def test_a_map_tolerates_a_count_in_jsonata(machines: Machines) -> None:
         definition=json.dumps(state), roleArn=machines.role, inspectionLevel="DEBUG", mock={"result": "[1, 1, 1]"}
     )
     assert tested["inspectionData"]["toleratedFailureCount"] == 1
+
+
+def test_the_results_of_a_map_run_are_written(machines: Machines) -> None:
+    """test_sfn_api_map_run.py::TestSnfApiMapRun::test_list_map_runs_and_describe_map_run"""
+    processor = {
+        "ProcessorConfig": {"Mode": "DISTRIBUTED", "ExecutionType": "STANDARD"},
+        "StartAt": "Item",
+        "States": {"Item": PASS},
+    }
+    execution = machines.start({"Map": {"Type": "Map", "ItemProcessor": processor, "End": True}}, ["Hello", "World"])
+    machines.ended(execution)
+    run = machines.client.list_map_runs(executionArn=execution)["mapRuns"][0]["mapRunArn"]
+    described = machines.client.describe_map_run(mapRunArn=run)
+    for counts in (described["itemCounts"], described["executionCounts"]):
+        assert {name: it for name, it in counts.items() if it} == {"resultsWritten": 2, "succeeded": 2, "total": 2}
+
+
+@pytest.mark.parametrize(
+    "time", ["2016-12-05 21:29:29Z", "2016-12-05T21:29:29", "12-05-2016T25:29:29Z", "{% $now() %}"]
+)
+def test_a_literal_time_is_checked_at_creation(machines: Machines, time: str) -> None:
+    """scenarios/test_base_scenarios.py::test_wait_timestamp_invalid"""
+    with pytest.raises(machines.client.exceptions.InvalidDefinition) as refused:
+        machines.create({"WaitUntil": {"Type": "Wait", "Timestamp": time, "End": True}})
+    assert refused.value.response["Error"]["Message"] == (
+        "Invalid State Machine Definition: 'SCHEMA_VALIDATION_FAILED: String does not match RFC3339 timestamp at "
+        "/States/WaitUntil/Timestamp'"
+    )
+
+
+def test_a_path_finds_a_name_with_escapes(machines: Machines) -> None:
+    """scenarios/test_base_scenarios.py::test_escape_sequence_parsing[ESCAPE_SEQUENCES_JSONPATH]"""
+    states = {"Only": {**PASS, "Parameters": {"value.$": '$[\'Test\\""Name"\']'}}}
+    assert machines.output(states, {'Test\\""Name"': 'Value"\\'}) == {"value": 'Value"\\'}

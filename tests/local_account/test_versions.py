@@ -131,6 +131,16 @@ def test_a_version_is_not_updated(machine: Machine) -> None:
     assert refused == ("StateMachineDoesNotExist", f"State Machine Does Not Exist: '{version}'")
 
 
+def test_a_version_has_no_tags(machine: Machine) -> None:
+    """test_sfn_api_tagging.py::TestSnfApiTagging::test_tag_state_machine_version"""
+    tags = [{"key": "a", "value": "b"}]
+    machine.client.tag_resource(resourceArn=machine.arn, tags=tags)
+    assert machine.client.list_tags_for_resource(resourceArn=machine.arn)["tags"] == tags
+    version = machine.version("1")
+    refused = refusal(machine.client.tag_resource, resourceArn=version, tags=tags)
+    assert refused == ("ResourceNotFound", f"Resource not found: '{version}'")
+
+
 def test_an_alias_routes_executions_by_weight(machine: Machine) -> None:
     """test_base_lifecycle_create_invoke_describe_list, test_base_lifecycle_create_update_describe"""
     first, second = (machine.version(it) for it in "12")

@@ -18,8 +18,10 @@ from moto.stepfunctions.parser.asl.component.common.error_name.states_error_name
 from moto.stepfunctions.parser.asl.component.common.error_name.states_error_name_type import StatesErrorNameType
 from moto.stepfunctions.parser.asl.component.common.query_language import QueryLanguage, QueryLanguageMode
 from moto.stepfunctions.parser.asl.component.common.retry import retrier_decl
+from moto.stepfunctions.parser.asl.component.common.string.string_expression import StringJsonPath
 from moto.stepfunctions.parser.asl.component.eval_component import EvalComponent
 from moto.stepfunctions.parser.asl.component.program.program import Program
+from moto.stepfunctions.parser.asl.component.state.exec.state_map.label import Label
 from moto.stepfunctions.parser.asl.component.state.exec.state_map.tolerated_failure import (
     ToleratedFailureCountStringJSONata,
 )
@@ -107,6 +109,14 @@ class _Preprocessor(Preprocessor):
             if self._query_language_per_scope[0].query_language_mode == QueryLanguageMode.JSONata:
                 raise
             self._query_language_per_scope.append(QueryLanguage(QueryLanguageMode.JSONPath))
+
+    def visitString_jsonpath(self, ctx: Any) -> StringJsonPath:
+        """Has the literal's own text: moto's paths decode the escapes (`test_escape_sequence_parsing`)."""
+        return StringJsonPath(json_path=ctx.getText()[1:-1])
+
+    def visitLabel_decl(self, ctx: Any) -> Label:
+        """Has the literal's own text: moto's label decodes the escapes."""
+        return Label(label=ctx.string_literal().getText()[1:-1])
 
     def visitTolerated_failure_count_string_jsonata(self, ctx: Any) -> ToleratedFailureCountStringJSONata:
         """Has a count, where moto's is a percentage (`test_state/`, `test_base_map_state_inspect[TOLERATED_FAILURE_COUNT]`)."""

@@ -19,7 +19,7 @@ from typing import Any
 
 from moto.core.exceptions import AWSError
 from moto.stepfunctions import models as stepfunctions_models
-from moto.stepfunctions.exceptions import ExecutionDoesNotExist, InvalidArn, InvalidExecutionInput
+from moto.stepfunctions.exceptions import ExecutionDoesNotExist, InvalidArn, InvalidExecutionInput, ResourceNotFound
 from moto.stepfunctions.models import StateMachine
 from moto.stepfunctions.parser import api as parser_api
 from moto.stepfunctions.parser.api import (
@@ -234,6 +234,13 @@ class Backend(callbacks.Callbacks, Versions):
         )
         machine.sm_type = machine.type
         return machine
+
+    @override
+    def tag_resource(self, arn: str, tags: dict[str, str]) -> None:
+        """Tags a state machine or activity; a version has no tags (`test_sfn_api_tagging.py::test_tag_state_machine_version`)."""
+        if arn not in self.activities and arn not in [machine.arn for machine in self.state_machines]:
+            raise ResourceNotFound(arn)
+        super().tag_resource(arn, tags)
 
     @override
     def list_state_machines(self) -> list[StateMachine]:

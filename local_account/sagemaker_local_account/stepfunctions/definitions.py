@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from moto.stepfunctions.parser.api import InvalidDefinition
+from moto.stepfunctions.parser.asl.component.state.wait.wait_function.timestamp import Timestamp
 from moto.stepfunctions.parser.models import StepFunctionsParserBackend
 
 from sagemaker_local_account.stepfunctions import transitions
@@ -118,6 +119,11 @@ def _of_states(program: dict[str, Any], path: str, kind: str, language: Any) -> 
         if isinstance(credentials, dict) and not {"RoleArn", "RoleArn.$"} & credentials.keys():
             # credentials/test_credentials_base.py::test_invalid_credentials_field
             yield _failed("The field 'RoleArn' is required but was missing", f"{here}/Credentials")
+        timestamp = state.get("Timestamp") if state.get("Type") == "Wait" else None
+        in_jsonata = state.get("QueryLanguage", language) == "JSONata" and str(timestamp).startswith("{%")
+        if isinstance(timestamp, str) and not in_jsonata and Timestamp._from_timestamp_string(timestamp) is None:
+            # scenarios/test_base_scenarios.py::test_wait_timestamp_invalid
+            yield _failed("String does not match RFC3339 timestamp", f"{here}/Timestamp")
         resource = state.get("Resource")
         if kind == "EXPRESS" and isinstance(resource, str) and (refused := _not_express(resource)):
             yield _failed(f"Express state machine does not support {refused}", f"{here}/Resource")

@@ -116,6 +116,8 @@ class _MapRun:
             counter.running.offset(-1)
             if isinstance(state, ProgramEnded):
                 counter.succeeded.count()
+                # Also without a ResultWriter (test_sfn_api_map_run.py::test_list_map_runs_and_describe_map_run).
+                counter.results_written.count()
             elif isinstance(state, ProgramStopped):
                 counter.aborted.count()
             else:

@@ -83,8 +83,12 @@ def failure(env: Environment, error: StatesErrorNameType, cause: str) -> Failure
     )
 
 
-def evaluation_failed(env: Environment, cause: str, location: str = "") -> FailureEventException:
+def evaluation_failed(
+    env: Environment, cause: str, location: str = "", *, waits: bool = False
+) -> FailureEventException:
     """Puts the event EvaluationFailed, and returns the exception States.QueryEvaluationError.
+
+    The event before it is the one before the state was entered, and of a Wait (``waits``) that with which it was entered.
 
     The text, the members and the event before it are those of LocalStack's recording
     `test_assign_reference_variables.py::test_undefined_reference[BASE_UNDEFINED_OUTPUT_FIELD]`.
@@ -98,7 +102,7 @@ def evaluation_failed(env: Environment, cause: str, location: str = "") -> Failu
     if location:
         details["location"] = location
     context = env.event_history_context
-    if context.source_event_id == entered:
+    if context.source_event_id == entered and not waits:
         context.source_event_id = env.event_manager._history_event_list[entered - 1]["previousEventId"]
     env.event_manager.add_event(
         context=context,

@@ -20,6 +20,7 @@ from moto.stepfunctions.parser.asl.component.common.query_language import QueryL
 from moto.stepfunctions.parser.asl.component.common.string.string_expression import StringJSONata, StringVariableSample
 from moto.stepfunctions.parser.asl.component.eval_component import EvalComponent
 from moto.stepfunctions.parser.asl.component.state.exec.state_map.items.items import ItemsJSONata
+from moto.stepfunctions.parser.asl.component.state.exec.state_map.state_map import StateMap
 from moto.stepfunctions.parser.asl.component.state.wait.wait_function.timestamp import Timestamp
 from moto.stepfunctions.parser.asl.eval.environment import Environment
 from moto.stepfunctions.parser.asl.eval.states import States
@@ -62,6 +63,7 @@ def install() -> None:
     """Patches moto's expressions."""
     patch(StringJSONata, "_eval_body", _evaluate_jsonata, "self, env")
     patch(StringVariableSample, "_eval_body", _evaluate_variable, "self, env")
+    patch(StateMap, "_eval_execution", _evaluate_map, "self, env")
     patch(ItemsPath, "_eval_body", _evaluate_items_path, "self, env")
     patch(ItemsJSONata, "_eval_body", _evaluate_items, "self, env")
     patch(States, "reset", _reset, "self, input_value")
@@ -145,8 +147,21 @@ def _evaluate_jsonata(self: StringJSONata, env: Environment) -> None:
 
 
 def _evaluate_items_path(self: ItemsPath, env: Environment) -> None:
-    """Refuses what is no list with its value; moto has its Python type, and another event before EvaluationFailed."""
     self.string_sampler.eval(env=env)
+    _check_items(env)
+
+
+def _evaluate_map(self: StateMap, env: Environment) -> None:
+    if not (self.item_reader or self.items_path or self.items):
+        _check_items(env)
+    _moto_evaluate_map(self, env)
+
+
+_moto_evaluate_map = StateMap._eval_execution
+
+
+def _check_items(env: Environment) -> None:
+    """Refuses what is no list with its value; moto has its Python type, and another event before EvaluationFailed."""
     if not isinstance(env.stack[-1], list):
         raise evaluation_failed(env, f"Map state input must be an array but was: {_json(env.stack[-1])}")
 
@@ -175,7 +190,7 @@ def _bad_timestamp(self: Timestamp, env: Environment, timestamp_str: str) -> Fai
     cause = (
         f"The Timestamp field cannot be parsed as an ISO-8601 extended offset date-time format string: {timestamp_str}"
     )
-    return evaluation_failed(env, cause, "Timestamp").failure_event
+    return evaluation_failed(env, cause, "Timestamp", waits=True).failure_event
 
 
 _moto_bad_timestamp = Timestamp._create_failure_event

@@ -176,6 +176,9 @@ def _normalise_parameters(
         self._to_boto_request(parameters, shape)
         if self._get_boto_service_name(boto_service_name) == "s3":
             _as_java_asks_s3(self._get_boto_service_action(service_action_name), parameters)
+        elif parameters.get("ReturnConsumedCapacity") in (None, "NONE"):
+            # moto's UpdateItem has it always (services/test_aws_sdk_task_service.py::test_dynamodb_put_update_get_item).
+            _call.unasked = "ConsumedCapacity"
         if missing := [name for name in shape.required_members if parameters.get(name) is None]:
             _refuse_nulls(self, missing)
 

@@ -18,6 +18,7 @@ from moto.stepfunctions.parser.api import HistoryEventType, InvalidDefinition, S
 from moto.stepfunctions.parser.asl.component.common.catch.catch_outcome import CatchOutcome
 from moto.stepfunctions.parser.asl.component.common.error_name.failure_event import FailureEvent, FailureEventException
 from moto.stepfunctions.parser.asl.component.common.parargs import Parameters
+from moto.stepfunctions.parser.asl.component.state.exec.state_task.state_task_lambda import StateTaskLambda
 from moto.stepfunctions.parser.asl.eval.environment import Environment
 from moto.stepfunctions.parser.asl.eval.evaluation_details import AWSExecutionDetails
 from moto.stepfunctions.parser.asl.eval.event.event_detail import EventDetails
@@ -281,6 +282,8 @@ class SingleState:
                 self._record(state.input_path, "afterInputPath", "afterParameters", "afterResultSelector")
             else:
                 self._record(state.parameters, "afterParameters", "afterResultSelector")
+        elif kind == "Task" and json_path and isinstance(state, StateTaskLambda) and state.parargs is None:
+            self._record(state.input_path, "afterInputPath", "afterParameters")  # test_base_lambda_task_state
         elif kind == "Task" and state.parargs is not None:
             self._record(
                 state.parargs, "afterParameters" if isinstance(state.parargs, Parameters) else "afterArguments"
