@@ -35,7 +35,9 @@ workflow = TrainingWorkflow(
     output=S3Prefix(bucket, "models/"),
     checkpoints=S3Prefix(bucket, "checkpoints/"),
     # The article's batch is 1,024 over eight processes: 500 steps of an epoch, ten times.
-    hyperparameters={"steps": 5_000, "batch-size": 128} if launcher else {"steps": 20, "batch-size": 8},
+    hyperparameters={"steps": 5_000, "batch-size": 128}
+    if launcher
+    else {"steps": 20, "batch-size": 8, "learning-rate": 0.001},
     metric_definitions={"loss": r"step \d+ loss ([0-9.]+)", "step_ms": r"step_ms ([0-9.]+)"},
     network=TrainingNetwork(stack, "Network"),
     max_runtime=cdk.Duration.hours(2),

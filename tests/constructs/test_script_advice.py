@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 from aws_cdk import Duration
-from stacks import UserStack
+from stacks import ON_ONE_GPU, UserStack
 
 from cdk_sagemaker_training import (
     CompiledJob,
     DataParallelJob,
+    Debugger,
     HeterogeneousJob,
     InstanceGroup,
     S3Channel,
@@ -88,3 +89,10 @@ def test_the_packaged_images_have_none(kind: str) -> None:
         job=COMPILED if kind == "compiled" else ON_GROUPS, image=image, spot=Spot(max_wait=Duration.hours(30))
     )
     assert [name for name in stack.warned() if name.startswith("script-")] == []
+
+
+@pytest.mark.parametrize(("job", "warned"), [(COMPILED, ["debugger-beside-compiler"]), (ON_ONE_GPU, [])])
+def test_debugger_beside_a_compiler_is_a_warning(job: Any, warned: list[str]) -> None:
+    stack = UserStack()
+    stack.workflow(job=job, debugger=Debugger(stack.place("tensors/")))
+    assert [name for name in stack.warned() if name.startswith("debugger")] == warned

@@ -18,6 +18,7 @@ from cdk_sagemaker_training.jobs.advice import Advice, advice
 from cdk_sagemaker_training.props.prop import VALUES_IN_INPUT, Known, Member, Prop
 from cdk_sagemaker_training.request.context import JobContext, RequestContext, flag, optional
 from cdk_sagemaker_training.request.machine import instance_count
+from cdk_sagemaker_training.request.script_advice import debugger_advice
 
 if TYPE_CHECKING:
     from aws_cdk import aws_iam as iam
@@ -85,6 +86,7 @@ class MonitoringProps(TypedDict, total=False):
                 name="debugger.rules",
             ),
             check=_check_rule_names,
+            advice=debugger_advice,
         ),
     ]
     """Saves tensors of the training, and evaluates rules on them. Default: none."""

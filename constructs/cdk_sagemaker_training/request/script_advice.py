@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cdk_sagemaker_training.data.code import TrainingCode
+from cdk_sagemaker_training.data.observability import Debugger
 from cdk_sagemaker_training.jobs.advice import Advice, advice
 from cdk_sagemaker_training.request.context import JobContext
 
@@ -39,16 +40,38 @@ def copied_code_advice(image: TrainingImage, context: JobContext) -> Iterator[Ad
     yield from _advice(root, (script.relative_to(root) for script in scripts), context)
 
 
+def debugger_advice(debugger: Debugger, context: JobContext) -> Iterator[Advice]:
+    """Warn of Debugger beside a compiler, whose hook reads tensors of the steps that it saves.
+
+    AWS's pages on enabling the Training Compiler set ``debugger_hook_config=False``, and its notebooks do.
+
+    Args:
+        debugger: Debugger's settings.
+        context: Its job.
+    """
+    if any(_compilers(context)):
+        yield from advice(
+            "debugger-beside-compiler",
+            "Debugger's hook reads tensors in the steps that it saves, which ends the compiled graph and makes the host wait: "
+            "leave debugger out of a compiled job, like debugger=None, or save every few hundred steps.",
+        )
+
+
+def _compilers(context: JobContext) -> tuple[bool, bool]:
+    """Whether a compiler of the job's own is named, and whether one has devices of XLA."""
+    environment, parameters = context.job_request.environment, context.job_request.hyperparameters
+    xla = "NEURON_COMPILE_CACHE_URL" in environment or parameters.get("sagemaker_training_compiler_enabled") == "true"
+    return "TRAINING_COMPILER" in environment, xla or "PJRT_DEVICE" in environment
+
+
 def _advice(root: Path, files: Iterable[Path], context: JobContext) -> Iterator[Advice]:
     from training_jobs.lint import Job, lint_folder  # here, since most jobs have no folder
 
-    request = context.job_request
-    compiler, neuron = request.environment.get("TRAINING_COMPILER"), "NEURON_COMPILE_CACHE_URL" in request.environment
-    aws = request.hyperparameters.get("sagemaker_training_compiler_enabled") == "true"
+    request, compilers = context.job_request, _compilers(context)
     job = Job(
-        compiled=compiler is not None or neuron or aws,
+        compiled=any(compilers),
         dynamic=request.environment.get("TRAINING_COMPILER_DYNAMIC") == "true",
-        xla="PJRT_DEVICE" in request.environment or neuron or aws,
+        xla=compilers[1],
         spot=context.props.get("spot") is not None,
         groups=request.group_names,
     )

@@ -108,10 +108,12 @@ def tokenizer_of(sentences: Sentences, options: argparse.Namespace) -> Any:
 
 
 def model_of(tokenizer: Any, options: argparse.Namespace) -> Any:
+    # Else the first forward sets it, by the labels, and a second one is compiled again: the guard says so.
+    fixed = {"problem_type": "single_label_classification"}
     if options.model:
-        return AutoModelForSequenceClassification.from_pretrained(options.model)
+        return AutoModelForSequenceClassification.from_pretrained(options.model, **fixed)
     sizes = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 128}
-    small = BertConfig(vocab_size=len(tokenizer), max_position_embeddings=options.length, **sizes)
+    small = BertConfig(vocab_size=len(tokenizer), max_position_embeddings=options.length, **sizes, **fixed)
     return AutoModelForSequenceClassification.from_config(small)
 
 

@@ -23,7 +23,6 @@ import time
 from dataclasses import replace
 from typing import Any
 
-import keras
 import numpy as np
 import tensorflow as tf
 from common.job import Job
@@ -106,12 +105,12 @@ def augmented(images: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
 # -- Model ------------------------------------------------------------------------------------------------------------
 
 
-def build(options: argparse.Namespace) -> tuple[keras.Model, Any]:
-    keras.utils.set_random_seed(options.seed)
-    model = keras.applications.ResNet50(
+def build(options: argparse.Namespace) -> tuple[tf.keras.Model, Any]:
+    tf.keras.utils.set_random_seed(options.seed)
+    model = tf.keras.applications.ResNet50(
         weights=None, input_shape=(SIDE, SIDE, 3), classes=CLASSES, classifier_activation=None
     )
-    optimizer = keras.optimizers.SGD(options.learning_rate, momentum=0.9)
+    optimizer = tf.keras.optimizers.SGD(options.learning_rate, momentum=0.9)
     optimizer.build(model.trainable_variables)
     return model, optimizer
 
@@ -119,10 +118,10 @@ def build(options: argparse.Namespace) -> tuple[keras.Model, Any]:
 # -- Step -------------------------------------------------------------------------------------------------------------
 
 
-def step_of(model: keras.Model, optimizer: Any) -> Any:
+def step_of(model: tf.keras.Model, optimizer: Any) -> Any:
     """The step on a batch, as one graph: the mean loss over all ranks."""
 
-    @tf.function
+    @tf.function(autograph=False)  # whose zip has no strict=
     def step(images: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
         with tf.GradientTape() as tape:
             logits = model(images, training=True)

@@ -269,7 +269,7 @@ def _mark_step(scripts: Sequence[Script], job: Job) -> Found:
 
 @_rule("debugger")
 def _debugger(scripts: Sequence[Script], job: Job) -> Found:
-    """Compiler: "turn off Debugger", whose hook saves tensors, which breaks the graph (page "Enable", SDK and bring your own)."""
+    """Debugger's hook reads tensors, which ends the graph; AWS's notebooks of its compiler set ``debugger_hook_config=False``."""
     for script in _compiled(scripts, job):
         for call in script.calls:
             hook = "smdebug" in script.imports and name_of(call) in (
