@@ -85,6 +85,7 @@ class MonitoringProps(TypedDict, total=False):
                 name="debugger.rules",
             ),
             check=_check_rule_names,
+            advice=_compiled_advice,
         ),
     ]
     """Saves tensors of the training, and evaluates rules on them. Default: none."""
@@ -197,6 +198,17 @@ def _check_rule_names(watcher: Debugger | Profiler, context: JobContext) -> None
     for name in names:
         if names.count(name) > 1:
             raise must("rules", "have distinct names", "'LossNotDecreasing'", f"{name!r} twice")
+
+
+def _compiled_advice(debugger: Debugger, context: JobContext) -> Iterator[Advice]:
+    """The guide's "SageMaker Training Compiler Best Practices and Considerations", on what evaluates tensors explicitly."""
+    request = context.job_request
+    if "TRAINING_COMPILER" in request.environment or "sagemaker_training_compiler_enabled" in request.hyperparameters:
+        yield from advice(
+            "debugger-beside-compiler",
+            "debugger reads tensors of a compiled step, for which it is evaluated and may be compiled anew each time: leave "
+            "it out of a job with a compiler unless you are debugging.",
+        )
 
 
 def _profiler_config(profiler: Profiler | None, context: RequestContext) -> dict[str, Any]:
