@@ -154,4 +154,4 @@ def _item(text: str) -> list[str]:
 def _has_several_hosts(machines: Mapping[str, Any]) -> bool:
     groups = machines.get("InstanceGroups") or [machines]
     counts = [one.get("InstanceCount", 1) for one in machines.get("InstancePreferences", ())]
-    return max(sum(group.get("InstanceCount", 1) for group in groups), *counts, 1) > 1
+    return bool(max(sum(group.get("InstanceCount", 1) for group in groups), *counts, 1) > 1)
