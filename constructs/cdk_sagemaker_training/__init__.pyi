@@ -200,7 +200,7 @@ from cdk_sagemaker_training.request.props import TrainingProps as TrainingProps
 from cdk_sagemaker_training.resources.bucket import TrainingBucket as TrainingBucket
 from cdk_sagemaker_training.resources.functions import TrainingFunctions as TrainingFunctions
 from cdk_sagemaker_training.resources.image import TrainingImage as TrainingImage
-from cdk_sagemaker_training.resources.file_systems.lustre import LustreFileSystem as LustreFileSystem
+from cdk_sagemaker_training.resources.lustre import LustreFileSystem as LustreFileSystem
 from cdk_sagemaker_training.resources.networking.network import TrainingNetwork as TrainingNetwork
 from cdk_sagemaker_training.resources.queue import (
     ITrainingQueue as ITrainingQueue,

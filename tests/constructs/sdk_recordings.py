@@ -18,6 +18,8 @@ HYPERPARAMETERS_OF_THE_SCRIPT = {
     "sagemaker_region": "in AWS_REGION, which SageMaker sets",
     "sagemaker_submit_directory": "the image holds the script",
 }
+# What ours name beside: the network interface of several hosts, which the SDK leaves to each script.
+BETWEEN_HOSTS = {"GLOO_SOCKET_IFNAME": "eth0", "NCCL_SOCKET_IFNAME": "eth0"}
 # The tag that says which execution started a job.
 EXECUTION_TAG = "StepFunctionsExecution"
 
@@ -45,9 +47,9 @@ def cases_of(module: str) -> set[str]:
 def canonical(request: dict[str, Any]) -> dict[str, Any]:
     """A request as the service reads it, each member as the other side says it too.
 
-    Left out are the job's name, which ours have from their execution, and what tells the toolkit where the script lies.
-    Hyperparameters are as the toolkit decodes them; a channel without a mode has the job's; of the checkpoints' place it is the
-    part that the user gave, below which each execution of ours has a folder.
+    Left out are the job's name, which ours have from their execution, what tells the toolkit where the script lies, and the
+    network interface between hosts. Hyperparameters are as the toolkit decodes them; a channel without a mode has the job's; of
+    the checkpoints' place it is the part that the user gave, below which each execution of ours has a folder.
     """
     members = {
         key.removesuffix(".$"): value for key, value in request.items() if key.removesuffix(".$") != "TrainingJobName"
@@ -60,6 +62,7 @@ def canonical(request: dict[str, Any]) -> dict[str, Any]:
     }
     compared = {
         **members,
+        "Environment": dict(members.get("Environment", {}).items() - BETWEEN_HOSTS.items()),
         "CheckpointConfig": _checkpoints(members.get("CheckpointConfig", {})),
         "HyperParameters": decoded,
         "InputDataConfig": [{"InputMode": mode, **channel} for channel in members.get("InputDataConfig", [])],

@@ -66,7 +66,7 @@ def test_a_job_that_compiles_ahead_runs_before_the_one_that_trains(neuron: dict[
 def test_every_state_of_a_job_leads_to_its_own_states(neuron: dict[str, Any]) -> None:
     states = neuron["States"]
     assert states["CompileCreate"]["Next"] == "CompileIsOver"
-    assert states["CompileCreate"]["Catch"][0]["Next"] == "CompileFind"
+    assert states["CompileCreate"]["Catch"][0]["Next"] == "CompileIsRefused"
     assert {choice["Next"] for choice in states["CompileIsOver"]["Choices"]} == {
         "CompileCompleted",
         "CompileNextAttempt",

@@ -14,12 +14,16 @@ from stacks import CODE, ON_ONE_GPU, UserStack, message_of
 
 from cdk_sagemaker_training import (
     Budget,
+    CompiledJob,
     DataParallelJob,
+    Debugger,
     EfsChannel,
+    HeterogeneousJob,
     InstanceGroup,
     Ray,
     S3Channel,
     SmpV2,
+    TorchCompile,
     Torchrun,
     TrainingImage,
     TrainingNetwork,
@@ -204,3 +208,34 @@ def test_a_prop_that_is_misspelt_or_missing_says_what_is_meant(make: Callable[[]
     with pytest.raises(TypeError) as raised:
         make()
     assert str(raised.value).endswith(end)
+
+
+def test_debugger_beside_a_compiler_is_warned_of() -> None:
+    stack = UserStack()
+    compiled = CompiledJob(InstanceGroup("ml.g5.xlarge"), compiler=TorchCompile())
+    stack.workflow("Compiled", job=compiled, debugger=Debugger(stack.place("tensors/")))
+    assert stack.warned() == ["debugger-beside-compiler"]
+    other = UserStack()
+    other.workflow(debugger=Debugger(other.place("tensors/")))
+    assert other.warned() == []
+
+
+@pytest.mark.parametrize(
+    ("count", "environment", "sent"),
+    [
+        (1, None, None),
+        (2, None, {"GLOO_SOCKET_IFNAME": "eth0", "NCCL_SOCKET_IFNAME": "eth0"}),
+        (2, {"NCCL_SOCKET_IFNAME": "^lo"}, {"GLOO_SOCKET_IFNAME": "eth0", "NCCL_SOCKET_IFNAME": "^lo"}),
+    ],
+)
+def test_several_hosts_are_told_the_network_interface_between_them(count: int, environment: Any, sent: Any) -> None:
+    stack = UserStack()
+    stack.workflow(job=DataParallelJob(InstanceGroup("ml.m5.xlarge", count)), environment=environment)
+    assert stack.request().get("Environment") == sent
+
+
+def test_hosts_of_several_groups_are_told_the_network_interface_between_them() -> None:
+    stack = UserStack()
+    groups = {"data_group": InstanceGroup("ml.c5.xlarge")}
+    stack.workflow(job=HeterogeneousJob(groups=groups, train=ON_ONE_GPU, train_group="dnn_group"))
+    assert stack.request()["Environment"]["GLOO_SOCKET_IFNAME"] == "eth0"

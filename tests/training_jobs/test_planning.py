@@ -17,7 +17,9 @@ from xml.etree import ElementTree
 import boto3
 import pytest
 
+from training_jobs import TrainingError
 from training_jobs.cli.main import main
+from training_jobs.client.workflows import check_name
 from training_jobs.facts.instance_facts import instance_facts
 from training_jobs.planning import step_time as model
 from training_jobs.planning.configurations import Market, best, plan
@@ -386,3 +388,16 @@ def test_the_advice_is_data_parallel_where_a_step_fits_an_accelerator_and_model_
     assert "batches are 8 times the measured one: learning rate x 8 (sgd), after a warm-up" in fits
     (does_not,) = lines(90)
     assert does_not.startswith("model parallel: a step takes 90 GiB, more than each type's accelerator has")
+
+
+@pytest.mark.parametrize("name", ["run(1)", "it's", "a b", "50€", "क्ष", "x" * 81, ""])
+def test_a_name_of_an_execution_that_no_job_could_have_as_a_tag_is_refused(name: str) -> None:
+    with pytest.raises(
+        TrainingError, match=r"^name must be 1 to 80 letters, digits and '_\.=\+-@', .* like 'monday-2'"
+    ):
+        check_name(name)
+
+
+@pytest.mark.parametrize("name", ["monday-2", "größe_1.5", "me@home=1+1"])
+def test_a_name_of_an_execution_that_jobs_have_as_a_tag_is_taken(name: str) -> None:
+    check_name(name)

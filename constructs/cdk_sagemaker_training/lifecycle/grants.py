@@ -9,8 +9,8 @@ from aws_cdk import aws_iam as iam
 
 from cdk_sagemaker_training.data.file_systems import EfsChannel, allow_lustre
 from cdk_sagemaker_training.data.s3 import S3Channel
+from cdk_sagemaker_training.request.efs import check_policy, check_zone
 from cdk_sagemaker_training.request.props import TrainingProps
-from cdk_sagemaker_training.resources.file_systems.efs import check_policy, check_zone
 from cdk_sagemaker_training.resources.role import TrainingRole
 
 if TYPE_CHECKING:

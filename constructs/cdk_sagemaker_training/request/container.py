@@ -22,9 +22,13 @@ from cdk_sagemaker_training.jobs.hyperparameters import hyperparameters
 from cdk_sagemaker_training.props.prop import IN_INPUT, VALUES_IN_INPUT, Known, Member, Prop
 from cdk_sagemaker_training.request.context import JobContext, RequestContext, optional
 from cdk_sagemaker_training.request.image_contents import check_contents, contents_advice, idle_gpus_advice
-from cdk_sagemaker_training.request.machine import instance_types
+from cdk_sagemaker_training.request.machine import instance_count, instance_types
 from cdk_sagemaker_training.request.script_advice import code_advice, copied_code_advice
 from cdk_sagemaker_training.resources.image_advice import image_advice
+
+# Without it gloo takes the address of the host's own name, which nothing resolves (docs/container.md); the toolkit sets
+# NCCL's for some launchers. "eth0 is the default network interface defined by SageMaker" (environment.py of sagemaker-training).
+_BETWEEN_HOSTS = {"GLOO_SOCKET_IFNAME": "eth0", "NCCL_SOCKET_IFNAME": "eth0"}
 
 if TYPE_CHECKING:
     from cdk_sagemaker_training.resources.image import TrainingImage
@@ -118,13 +122,21 @@ class ContainerProps(TypedDict, total=False):
     environment: Annotated[
         Mapping[str, str] | None,
         Prop(
-            Member("Environment", _environment, sync=True, docs="`environment`, and the job's compiler"),
+            Member(
+                "Environment",
+                _environment,
+                sync=True,
+                docs="`environment`, the job's compiler, and of several hosts their network interface",
+            ),
             check=_check_environment,
             known=VALUES_IN_INPUT,
             example="{'NCCL_DEBUG': 'INFO'}",
         ),
     ]
-    """Environment variables of the container, at most 100 with those of the job (service model). Default: the job's."""
+    """Environment variables of the container, at most 100 with those of the job (service model). Default: the job's.
+
+    Hosts of a job with several find each other by ``GLOO_SOCKET_IFNAME`` and ``NCCL_SOCKET_IFNAME``, ``eth0`` unless given here.
+    """
 
     hyperparameters: Annotated[
         Mapping[str, Any] | None,
@@ -172,7 +184,7 @@ def _check_image(image: TrainingImage, context: JobContext) -> None:
 def _check_script(image: TrainingImage, context: JobContext) -> None:
     """The toolkit starts what variables or hyperparameters name, or exits (environment.py of sagemaker-training)."""
     props, program = context.props, context.job_request.environment.get("SAGEMAKER_PROGRAM")
-    if not image.is_container or props.get("container_entrypoint") is not None:
+    if not getattr(image, "is_container", False) or props.get("container_entrypoint") is not None:
         return
     if program is not None:
         example = (
@@ -283,7 +295,8 @@ def _check_private_registry(private_registry: PrivateRegistry, context: JobConte
 
 
 def _environment(variables: Mapping[str, str] | None, context: RequestContext) -> dict[str, str]:
-    return {**(variables or {}), **context.job_request.environment}
+    of_hosts = {} if instance_count(context.job_request) == 1 else _BETWEEN_HOSTS
+    return {**of_hosts, **(variables or {}), **context.job_request.environment}
 
 
 def _check_environment(environment: Mapping[str, str], context: JobContext) -> None:

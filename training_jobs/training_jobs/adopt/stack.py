@@ -56,6 +56,10 @@ def adopted_stack(
     of_network = request.get("VpcConfig", {}).get("Subnets", [])
     placeholder = Subnets("vpc-0123456789abcdef0", (f"{region}a",) * len(of_network))
     props = props_of(members, existing, subnets or placeholder)
+    if _has_several_hosts(request["ResourceConfig"]):
+        for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
+            if name not in request.get("Environment", {}):
+                members.differs(f"Environment.{name}", None, "'eth0', the network interface between hosts")
     name = str(request.get("TrainingJobName") or "training")
     stack = Call(
         "cdk.Stack",
@@ -145,3 +149,9 @@ def _item(text: str) -> list[str]:
         break_long_words=False,
         break_on_hyphens=False,
     )
+
+
+def _has_several_hosts(machines: Mapping[str, Any]) -> bool:
+    groups = machines.get("InstanceGroups") or [machines]
+    counts = [one.get("InstanceCount", 1) for one in machines.get("InstancePreferences", ())]
+    return bool(max(sum(group.get("InstanceCount", 1) for group in groups), *counts, 1) > 1)

@@ -117,6 +117,8 @@ class Workflow:
         Raises:
             TrainingError: The input lacks what the request takes of it.
         """
+        if name is not None:
+            check_name(name)
         chosen = name or uuid.uuid4().hex[:12]
         complete = copy.deepcopy(dict(input or {}))
         resume = self.resume_path()
@@ -144,7 +146,7 @@ class Workflow:
             alternatives: Whether to include those of jobs that run only where AWS has no capacity for the first.
 
         Raises:
-            TrainingError: The input lacks what the request takes of it.
+            TrainingError: The input lacks what the request takes of it, or a job cannot have a tag with the name.
         """
         chosen, complete = self.prepare(input, name)
         known = {**complete, "Training": self.first_values()}
@@ -235,3 +237,18 @@ def _expressions(value: Any) -> Iterator[str]:
 
 def _of_own(path: str) -> bool:
     return path == _OWN or path.startswith(f"{_OWN}.")
+
+
+def check_name(name: str) -> None:
+    """Check that jobs can have an execution's ARN as a tag (TagValue of SageMaker's service model; StartExecution, ``name``).
+
+    Args:
+        name: The execution's name.
+
+    Raises:
+        TrainingError: It has characters that tags or executions do not take.
+    """
+    if not re.fullmatch(r"[\w.=+\-@]{1,80}", name):
+        raise TrainingError(
+            f"name must be 1 to 80 letters, digits and '_.=+-@', which tags of jobs take, like 'monday-2', got {name!r}"
+        )

@@ -1,1 +1,0 @@
-"""File systems that jobs mount: who may, from which subnets, and Lustre volumes."""
