@@ -277,6 +277,10 @@ class Services:
             return error_responses.error(
                 environ, start_response, "400 Bad Request", "UnknownOperationException", message
             )
+        except RecursionError:
+            # Of a document in the request; clients would retry a 500.
+            message = "the request has a document that is nested too deeply"
+            return error_responses.error(environ, start_response, "400 Bad Request", "ValidationException", message)
         except Exception as error:
             if atomic_files.is_disk_full(error):
                 return server.disk_full(environ, start_response, self._state, error)

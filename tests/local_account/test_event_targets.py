@@ -123,17 +123,45 @@ def test_a_target_that_nothing_is_delivered_to_fails_the_deployment_and_is_named
             {"InputTransformer": {"InputPathsMap": {"a": "$.detail"}, "InputTemplate": '{"n": <b>}'}},
             "InputTemplate for target it contains invalid placeholder b.",
         ),
+        (
+            {"Id": "!@#$"},
+            "1 validation error detected: Value '!@#$' at 'targets.1.member.id' failed to satisfy constraint: Member must "
+            "satisfy regular expression pattern: [\\.\\-_A-Za-z0-9]+",
+        ),
+        (
+            {"Id": "a" * 65},
+            f"1 validation error detected: Value '{'a' * 65}' at 'targets.1.member.id' failed to satisfy constraint: Member must "
+            "have length less than or equal to 64",
+        ),
     ],
 )
-def test_a_target_whose_input_aws_refuses_is_refused_with_its_message(
+def test_a_target_that_aws_refuses_is_refused_with_its_message(
     running: Running, targets: dict[str, str], members: dict[str, Any], message: str
 ) -> None:
-    """test_put_event_input_path_and_input_transformer, test_put_events_with_input_transformer_missing_keys"""
+    """test_put_event_input_path_and_input_transformer, test_put_events_with_input_transformer_missing_keys,
+    test_put_target_id_validation"""
     with pytest.raises(ClientError) as refused:
         running.client("events").put_targets(
             Rule=targets["Rule"], Targets=[{"Id": "it", "Arn": targets["Topic"], **members}]
         )
     assert refused.value.response["Error"] == {"Code": "ValidationException", "Message": message}
+
+
+def test_a_rule_has_at_most_five_targets_and_a_name_of_few_characters(
+    running: Running, targets: dict[str, str]
+) -> None:
+    """test_add_exceed_fife_targets_per_rule"""
+    rules = running.client("events")
+    many = [{"Id": f"more-{n}", "Arn": targets["Topic"]} for n in range(3)]
+    with pytest.raises(ClientError) as refused:
+        rules.put_targets(Rule=targets["Rule"], Targets=many)
+    assert refused.value.response["Error"] == {
+        "Code": "LimitExceededException",
+        "Message": "The requested resource exceeds the maximum number allowed.",
+    }
+    assert len(rules.list_targets_by_rule(Rule=targets["Rule"])["Targets"]) == 3
+    with pytest.raises(ClientError, match="Value 'a b' at 'name' failed to satisfy constraint"):
+        rules.put_rule(Name="a b", EventPattern=json.dumps(PATTERN))
 
 
 def test_rules_that_fail_or_start_their_own_cause_fail_neither_executions_nor_other_rules(

@@ -356,6 +356,8 @@ def test_a_schedule_that_aws_refuses_is_refused_with_its_message(scheduled: Sche
         "ValidationException",
         "The execution role you provide must allow AWS EventBridge Scheduler to assume the role.",
     )
+    long = "a" * 65
+    assert f"Value '{long}' at 'name' failed to satisfy" in refused(lambda: scheduled.create(long, "rate(1 day)"))[1]
     assert refused(lambda: scheduled.create("a", "rate(1 day)", GroupName="none"))[0] == "ResourceNotFoundException"
     assert refused(lambda: scheduled.schedules.create_schedule_group(Name="mine"))[0] == "ConflictException"
     zone = refused(lambda: scheduled.create("a", "rate(1 day)", ScheduleExpressionTimezone="Berlin"))

@@ -290,7 +290,9 @@ def test_a_definition_cut_anywhere_is_refused_and_the_next_execution_runs(machin
     assert machines.output({"Only": {"Type": "Succeed"}}) == {}
 
 
-def test_an_input_of_nothing_but_nesting_is_refused_and_the_next_execution_runs(machines: Machines) -> None:
+def test_an_input_of_nothing_but_nesting_is_refused_and_the_next_execution_runs(
+    machines: Machines, unprefixed: Any
+) -> None:
     machine = machines.create({"Only": {"Type": "Succeed"}})
     for nested in ("[" * 262_144, "[" * 131_072 + "]" * 131_072, '{"a":' * 50_000):
         code, _ = refusal(machines.client.start_execution, stateMachineArn=machine, input=nested)
@@ -299,6 +301,18 @@ def test_an_input_of_nothing_but_nesting_is_refused_and_the_next_execution_runs(
         nested = "[" * depth + "]" * depth
         execution = machines.client.start_execution(stateMachineArn=machine, input=nested)["executionArn"]
         assert machines.ended(execution)["status"] in ("SUCCEEDED", "FAILED")
+    nested = "[" * 100_000 + "]" * 100_000
+    for call in (
+        lambda: unprefixed.test_state(definition='{"Type": "Pass", "End": true}', input=nested),
+        lambda: unprefixed.test_state(definition=nested),
+        lambda: machines.running.client("events").put_events(
+            Entries=[{"Source": "a", "DetailType": "b", "Detail": f'{{"a": {nested}}}'}]
+        ),
+        lambda: machines.running.client("events").test_event_pattern(EventPattern='{"a": ["b"]}', Event=nested),
+    ):
+        with pytest.raises(ClientError) as refused:
+            call()
+        assert refused.value.response["ResponseMetadata"]["HTTPStatusCode"] == 400
     assert machines.output({"Only": {"Type": "Succeed"}}) == {}
 
 

@@ -24,6 +24,7 @@ from sagemaker_local_account.events import invocations
 from sagemaker_local_account.events.log_failures import log_failure
 from sagemaker_local_account.events.schedule_expressions import At, InvalidExpression, Rate, parsed, zone_of
 from sagemaker_local_account.events.schedule_timer import Occurrences
+from sagemaker_local_account.events.targets import check_as_moto
 from sagemaker_local_account.iam.authorizer import Authorizer
 from sagemaker_local_account.iam.policies import Call
 
@@ -169,6 +170,17 @@ def _checked(backend: EventBridgeSchedulerBackend, members: dict[str, Any]) -> O
         ValidationException: AWS refuses the schedule, or the account does not support it. The message for an expression is that
             of LocalStack's tests_create_schedule_with_invalid_schedule_expression, that for a role of aws-sdk-js-v3 6494.
     """
+    names = {
+        "Name": members["name"],
+        "GroupName": members["group_name"],
+        "Description": members["description"],
+        "ScheduleExpression": members["schedule_expression"],
+        "ScheduleExpressionTimezone": members["schedule_expression_timezone"],
+        "State": members["state"],
+        "FlexibleTimeWindow": {"Mode": members["flexible_time_window"].get("Mode")},
+        "Target": {name: members["target"].get(name) for name in ("Arn", "RoleArn")},
+    }
+    check_as_moto("CreateSchedule", names, "scheduler")
     group = backend.get_schedule_group(members["group_name"])
     text, zone_name = members["schedule_expression"], members["schedule_expression_timezone"] or "UTC"
     try:

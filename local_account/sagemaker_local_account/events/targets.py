@@ -15,6 +15,7 @@ import uuid
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from moto.core.exceptions import JsonRESTError
 from moto.events.exceptions import ValidationException
 from moto.events.models import EventPattern, EventsBackend, Rule, events_backends
 from moto.events.responses import EventsHandler
@@ -22,6 +23,7 @@ from moto.stepfunctions.parser.asl.utils.json_path import NoSuchJsonPathError, e
 
 from sagemaker_local_account.core.clock import CLOCK
 from sagemaker_local_account.core.patches import patch
+from sagemaker_local_account.core.service_errors import ServiceError, check
 from sagemaker_local_account.events import invocations, patterns
 from sagemaker_local_account.events.log_failures import log_failure
 from sagemaker_local_account.events.schedule_expressions import InvalidExpression, Rate, parsed
@@ -42,6 +44,7 @@ _SUPPORTED = {
 }  # fmt: skip
 
 
+MOST_TARGETS = 5  # of a rule (EventBridge's guide, "Quotas")
 _PLACEHOLDERS = re.compile(r"<([^<>]+)>")
 
 
@@ -113,6 +116,10 @@ def check_targets(rule: str, targets: list[dict[str, Any]]) -> None:
         rule: the rule's name.
         targets: PutTargets' members.
     """
+    if targets:  # a template may have none
+        check_as_moto("PutTargets", {"Rule": rule, "Targets": targets}, "events")
+    if len({target["Id"] for target in targets}) > MOST_TARGETS:
+        raise _too_many()
     for target in targets:
         if not invocations.is_target(target["Arn"]) and not _by_moto(target["Arn"]):
             raise ValidationException(
@@ -125,6 +132,19 @@ def check_targets(rule: str, targets: list[dict[str, Any]]) -> None:
                 f"rule {rule}: target {target['Id']}: the local account does not support {', '.join(unsupported)}"
             )
         _check_input(target)
+
+
+def check_as_moto(operation: str, request: dict[str, Any], service: str) -> None:
+    """Raises the ValidationException of a request that the service model does not allow, as moto raises it."""
+    try:
+        check(operation, {name: value for name, value in request.items() if value is not None}, service)
+    except ServiceError as error:
+        raise JsonRESTError(error.code, error.message) from None
+
+
+def _too_many() -> JsonRESTError:
+    """Recorded in LocalStack's test_add_exceed_fife_targets_per_rule."""
+    return JsonRESTError("LimitExceededException", "The requested resource exceeds the maximum number allowed.")
 
 
 def _check_input(target: dict[str, Any]) -> None:
@@ -149,6 +169,9 @@ def _put_rule(self: EventsBackend, name: str, *args: Any, **details: Any) -> Rul
     The messages are those of LocalStack's test_put_rule_with_invalid_schedule_rate and tests_put_rule_with_invalid_schedule_cron.
     A rate begins when the rule is put ("Rate expressions", EventBridge's guide).
     """
+    pattern, role = details.get("event_pattern"), details.get("role_arn")
+    request = {"Name": name, "Description": details.get("description"), "EventPattern": pattern, "RoleArn": role}
+    check_as_moto("PutRule", {**request, "State": details.get("state")}, "events")
     occurrences = None
     if text := details.get("scheduled_expression"):
         try:
@@ -186,6 +209,10 @@ def invoke_due() -> None:
 
 def _put_targets(self: EventsBackend, name: str, event_bus_arn: str | None, targets: list[dict[str, Any]]) -> None:
     check_targets(name, targets)
+    rule = self.describe_event_bus(event_bus_arn or "default").rules.get(name)
+    known = [] if rule is None else rule.targets
+    if len({target["Id"] for target in (*known, *targets)}) > MOST_TARGETS:
+        raise _too_many()
     _moto_put_targets(self, name, event_bus_arn, targets)
 
 
