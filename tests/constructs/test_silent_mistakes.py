@@ -14,16 +14,13 @@ from stacks import CODE, ON_ONE_GPU, UserStack, message_of
 
 from cdk_sagemaker_training import (
     Budget,
-    CompiledJob,
     DataParallelJob,
-    Debugger,
     EfsChannel,
     HeterogeneousJob,
     InstanceGroup,
     Ray,
     S3Channel,
     SmpV2,
-    TorchCompile,
     Torchrun,
     TrainingImage,
     TrainingNetwork,
@@ -208,16 +205,6 @@ def test_a_prop_that_is_misspelt_or_missing_says_what_is_meant(make: Callable[[]
     with pytest.raises(TypeError) as raised:
         make()
     assert str(raised.value).endswith(end)
-
-
-def test_debugger_beside_a_compiler_is_warned_of() -> None:
-    stack = UserStack()
-    compiled = CompiledJob(InstanceGroup("ml.g5.xlarge"), compiler=TorchCompile())
-    stack.workflow("Compiled", job=compiled, debugger=Debugger(stack.place("tensors/")))
-    assert stack.warned() == ["debugger-beside-compiler"]
-    other = UserStack()
-    other.workflow(debugger=Debugger(other.place("tensors/")))
-    assert other.warned() == []
 
 
 @pytest.mark.parametrize(
