@@ -54,7 +54,7 @@ class ChunkedLoss(torch.autograd.Function):
             context.of_rows = torch.empty_like(rows)
         weight, *bias = own = [one.detach().requires_grad_(backward) for one in parameters]
         for first in range(0, len(rows), size):
-            some = rows[first : first + size]
+            some = rows[first : first + size].detach().requires_grad_(backward)
             with torch.set_grad_enabled(backward):
                 logits = F.linear(some, *own)
                 of_logits = get_gradient_edge(logits) if backward else None
