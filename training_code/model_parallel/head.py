@@ -52,11 +52,11 @@ class ChunkedLoss(torch.autograd.Function):
             # Sums of many chunks, in fp32 also where the parameters are not.
             context.sums = [torch.zeros_like(one, dtype=torch.float32) for one in parameters]
             context.of_rows = torch.empty_like(rows)
-        weight, *bias = own = [one.detach() for one in parameters]
+        weight, *bias = own = [one.detach().requires_grad_(backward) for one in parameters]
         for first in range(0, len(rows), size):
-            some = rows[first : first + size].detach()
+            some = rows[first : first + size].detach().requires_grad_(backward)
             with torch.set_grad_enabled(backward):
-                logits = F.linear(some.requires_grad_(backward), *own)
+                logits = F.linear(some, *own)
                 of_logits = get_gradient_edge(logits) if backward else None
                 part = loss(logits, targets[first : first + size])
             losses.append(part.detach())
@@ -67,9 +67,9 @@ class ChunkedLoss(torch.autograd.Function):
             del part, of_logits
             context.of_rows[first : first + size] = gradient @ weight
             if weight.dtype == torch.float32 and not isinstance(weight, DTensor):
-                context.sums[0].addmm_(gradient.T, some.detach())  # without the product as a tensor of its own
+                context.sums[0].addmm_(gradient.T, some)  # without the product as a tensor of its own
             else:
-                context.sums[0] += gradient.T @ some.detach()
+                context.sums[0] += gradient.T @ some
             if bias:
                 context.sums[1] += gradient.sum(0)
             del gradient
