@@ -133,6 +133,11 @@ def _add_event(
 ) -> int:
     if event_details and any(isinstance(details, _Recorded) for details in event_details.values()):
         return context.source_event_id
+    if event_type == HistoryEventType.ExecutionFailed and event_details:
+        event_details = {
+            kind: {name: it for name, it in details.items() if it is not None}
+            for kind, details in event_details.items()
+        }
     event_id: int = _moto_add_event(self, context, event_type, event_details, *args, **kwargs)
     return event_id
 
@@ -209,8 +214,11 @@ def _execution_failed(self: FailureEventException) -> Any:
         return ExecutionFailedEventDetails(error=recorded["error"], cause=recorded["cause"])
     told = _moto_execution_failed(self)
     pair = self.extract_error_cause_pair()
-    if told and pair and str(pair[1]).startswith(_PREFIX):
+    if told is not None and pair and str(pair[1]).startswith(_PREFIX):
         told["cause"] = pair[1]  # of a state in a branch or iteration, which moto begins again with the outer state
+    if told is not None and pair == (None, None) and any("error" in it for it in details.values()):
+        # SendTaskFailure said neither: a Catch around the branch has nulls (callback/test_callback.py, SQS_PARALLEL_...).
+        told.update(error=None, cause=None)
     return told
 
 
