@@ -416,3 +416,18 @@ def test_a_path_finds_a_name_with_escapes(machines: Machines) -> None:
     """scenarios/test_base_scenarios.py::test_escape_sequence_parsing[ESCAPE_SEQUENCES_JSONPATH]"""
     states = {"Only": {**PASS, "Parameters": {"value.$": '$[\'Test\\""Name"\']'}}}
     assert machines.output(states, {'Test\\""Name"': 'Value"\\'}) == {"value": 'Value"\\'}
+
+
+def test_an_event_that_is_refused_fails_its_task(machines: Machines) -> None:
+    """services/test_events_task_service.py::TestTaskServiceEvents::test_put_events_malformed_detail"""
+    entries = [{"Detail": "no json", "DetailType": "type", "Source": "test"}]
+    task = {
+        "Type": "Task",
+        "Resource": "arn:aws:states:::events:putEvents",
+        "Parameters": {"Entries": entries},
+        "End": True,
+    }
+    ended = machines.ended(machines.start({"Put": task}))
+    assert ended["error"] == "EventBridge.FailedEntry"
+    entry = {"ErrorCode": "MalformedDetail", "ErrorMessage": "Detail is malformed."}
+    assert json.loads(ended["cause"]) == {"Entries": [entry], "FailedEntryCount": 1}

@@ -21,6 +21,7 @@ from moto.stepfunctions.parser.asl.component.state.state import CommonStateField
 from moto.stepfunctions.parser.asl.eval.environment import Environment
 from moto.stepfunctions.parser.asl.eval.event.event_detail import EventDetails
 from moto.stepfunctions.parser.asl.eval.event.event_manager import EventHistoryContext, EventManager
+from moto.stepfunctions.parser.asl.utils.encoding import to_json_str
 
 from sagemaker_local_account.core.patches import patch
 
@@ -155,6 +156,9 @@ def _new_failure(
     _moto_new_failure(self, env, error_name, event_type, event_details)
     self.source_event_id = _entered_event(env) or self.source_event_id
     for details in (event_details or {}).values():
+        if isinstance(details.get("cause"), dict):
+            # JSON, not Python's text of it (services/test_events_task_service.py::test_put_events_malformed_detail).
+            details["cause"] = to_json_str(details["cause"], separators=(",", ":"))
         if found := re.match(r"Invalid path '(\$\.[\w.]+)' : No results for path: ", details.get("cause") or ""):
             details["cause"] = f"Invalid path '{found[1]}' : {_missing(found[1], env.states.get_input())}"
 
