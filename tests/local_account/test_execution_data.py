@@ -100,6 +100,13 @@ def test_an_optimized_integration_has_the_metadata_of_its_response(machines: Mac
     assert sorted(output) == ["MD5OfMessageBody", "MessageId"]
 
 
+def test_put_events_has_no_metadata(machines: Machines) -> None:
+    """services/test_events_task_service.py::TestTaskServiceEvents::test_put_events_base"""
+    entries = [{"Detail": {"a": 1}, "DetailType": "type", "Source": "test"}]
+    task = {**TASK, "Resource": "arn:aws:states:::events:putEvents", "Parameters": {"Entries": entries}}
+    assert sorted(machines.output({"Put": task})) == ["Entries", "FailedEntryCount"]
+
+
 def test_an_object_is_put_and_read_as_by_java(machines: Machines) -> None:
     """services/test_aws_sdk_task_service.py::test_s3_put_object, test_s3_get_object"""
     s3 = machines.running.client("s3")

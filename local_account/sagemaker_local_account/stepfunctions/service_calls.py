@@ -42,9 +42,11 @@ _call = threading.local()
 _UUID_LENGTH = 36
 
 # The headers of each service's responses as LocalStack recorded them (callback/test_callback.py, services/), besides
-# Content-Length, Content-Type, Date and x-amzn-RequestId; None: computed.
+# Content-Length, Content-Type, Date and x-amzn-RequestId; None: computed. `events:putEvents` was recorded without metadata; of
+# services that are not here nothing was recorded.
 _HEADERS: dict[str, dict[str, str | None]] = {
     "dynamodb": {"Connection": "keep-alive", "Server": "Server", "x-amz-crc32": None},
+    "ecs": {},
     "lambda": {
         "Connection": "keep-alive",
         "X-Amz-Executed-Version": "$LATEST",
@@ -96,7 +98,7 @@ def _keep(http_response: Any, parsed: dict[str, Any], event_name: str, **_: Any)
 def _sdk_metadata(service: str) -> dict[str, Any]:
     """`SdkHttpMetadata` and `SdkResponseMetadata` of the call that this thread made last."""
     metadata = getattr(_call, "metadata", None)
-    if metadata is None:
+    if metadata is None or service not in _HEADERS:
         return {}
     model = service_model(service).metadata
     length = metadata["HTTPHeaders"].get("content-length", "0")
@@ -114,7 +116,7 @@ def _sdk_metadata(service: str) -> dict[str, Any]:
     }
     always = ("Content-Length", "Content-Type", "Date", "x-amzn-RequestId")
     sent = {name: headers[name] for name in always}
-    sent |= {name: value or headers[name] for name, value in _HEADERS.get(service, {}).items()}
+    sent |= {name: value or headers[name] for name, value in _HEADERS[service].items()}
     return {
         "SdkHttpMetadata": {
             "AllHttpHeaders": {name: [value] for name, value in sent.items()},
