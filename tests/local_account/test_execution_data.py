@@ -353,7 +353,7 @@ def test_a_member_that_dynamodb_misses_is_named(machines: Machines, resource: st
     assert ended["cause"].startswith(refused + cause)
 
 
-def test_the_capacity_that_an_update_consumed_is_told_on_demand(machines: Machines) -> None:
+def test_the_capacity_that_an_update_consumed_is_in_the_output_on_request(machines: Machines) -> None:
     """services/test_aws_sdk_task_service.py::test_dynamodb_put_update_get_item"""
     key = [{"AttributeName": "id", "KeyType": "HASH"}]
     machines.running.client("dynamodb").create_table(

@@ -216,14 +216,14 @@ def _execution_failed(self: FailureEventException) -> Any:
     recorded = details.get("evaluationFailedEventDetails")
     if isinstance(recorded, _Recorded):
         return ExecutionFailedEventDetails(error=recorded["error"], cause=recorded["cause"])
-    told = _moto_execution_failed(self)
+    failed = _moto_execution_failed(self)
     pair = self.extract_error_cause_pair()
-    if told is not None and pair and str(pair[1]).startswith(_PREFIX):
-        told["cause"] = pair[1]  # of a state in a branch or iteration, which moto begins again with the outer state
-    if told is not None and pair == (None, None) and any("error" in it for it in details.values()):
-        # SendTaskFailure said neither: a Catch around the branch has nulls (callback/test_callback.py, SQS_PARALLEL_...).
-        told.update(error=None, cause=None)
-    return told
+    if failed is not None and pair and str(pair[1]).startswith(_PREFIX):
+        failed["cause"] = pair[1]  # of a state in a branch or iteration, which moto begins again with the outer state
+    if failed is not None and pair == (None, None) and any("error" in it for it in details.values()):
+        # SendTaskFailure had neither: a Catch around the branch has nulls (callback/test_callback.py, SQS_PARALLEL_...).
+        failed.update(error=None, cause=None)
+    return failed
 
 
 _moto_execution_failed = FailureEventException.get_execution_failed_event_details

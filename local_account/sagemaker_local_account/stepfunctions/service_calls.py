@@ -177,20 +177,20 @@ def _normalise_parameters(
     if isinstance(shape, StructureShape):
         self._to_boto_request(parameters, shape)
         if self._get_boto_service_name(boto_service_name) == "s3":
-            _as_java_asks_s3(self._get_boto_service_action(service_action_name), parameters)
+            _with_java_defaults(self._get_boto_service_action(service_action_name), parameters)
         elif parameters.get("ReturnConsumedCapacity") in (None, "NONE"):
             # moto's UpdateItem has it always (services/test_aws_sdk_task_service.py::test_dynamodb_put_update_get_item).
-            _call.unasked = "ConsumedCapacity"
+            _call.omitted = "ConsumedCapacity"
         if missing := [name for name in shape.required_members if parameters.get(name) is None]:
             _refuse_nulls(self, missing)
 
 
-def _as_java_asks_s3(action: str, parameters: dict[str, Any]) -> None:
-    """What the SDK for Java sends with a body that is a text, and that it asks for no checksum, as boto3 does.
+def _with_java_defaults(action: str, parameters: dict[str, Any]) -> None:
+    """The content type that the SDK for Java sends with a body; it requests no checksum, and boto3 does.
 
     `services/test_aws_sdk_task_service.py::test_s3_put_object`, `test_s3_get_object`.
     """
-    _call.unasked = "Checksum" if action == "get_object" and "ChecksumMode" not in parameters else None
+    _call.omitted = "Checksum" if action == "get_object" and "ChecksumMode" not in parameters else None
     if action == "put_object" and "Body" in parameters:
         parameters.setdefault("ContentType", "text/plain; charset=UTF-8")
 
@@ -225,9 +225,9 @@ def _normalise_response(
     _, shape = _operation_shapes(self, boto_service_name, service_action_name)
     if isinstance(response, dict):
         plain = as_state_data(response, shape)
-        unasked, _call.unasked = getattr(_call, "unasked", None), None
+        omitted, _call.omitted = getattr(_call, "omitted", None), None
         response.clear()
-        response.update({name: it for name, it in plain.items() if not (unasked and name.startswith(unasked))})
+        response.update({name: it for name, it in plain.items() if not (omitted and name.startswith(omitted))})
         if service_action_name is None and not isinstance(self, StateTaskServiceAwsSdk):
             response.update(_sdk_metadata(self._get_boto_service_name()))
 
