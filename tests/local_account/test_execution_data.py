@@ -100,6 +100,13 @@ def test_an_optimized_integration_has_the_metadata_of_its_response(machines: Mac
     assert sorted(output) == ["MD5OfMessageBody", "MessageId"]
 
 
+def test_put_events_has_no_metadata(machines: Machines) -> None:
+    """services/test_events_task_service.py::TestTaskServiceEvents::test_put_events_base"""
+    entries = [{"Detail": {"a": 1}, "DetailType": "type", "Source": "test"}]
+    task = {**TASK, "Resource": "arn:aws:states:::events:putEvents", "Parameters": {"Entries": entries}}
+    assert sorted(machines.output({"Put": task})) == ["Entries", "FailedEntryCount"]
+
+
 def test_an_object_is_put_and_read_as_by_java(machines: Machines) -> None:
     """services/test_aws_sdk_task_service.py::test_s3_put_object, test_s3_get_object"""
     s3 = machines.running.client("s3")
@@ -346,7 +353,7 @@ def test_a_member_that_dynamodb_misses_is_named(machines: Machines, resource: st
     assert ended["cause"].startswith(refused + cause)
 
 
-def test_the_capacity_that_an_update_consumed_is_told_on_demand(machines: Machines) -> None:
+def test_the_capacity_that_an_update_consumed_is_in_the_output_on_request(machines: Machines) -> None:
     """services/test_aws_sdk_task_service.py::test_dynamodb_put_update_get_item"""
     key = [{"AttributeName": "id", "KeyType": "HASH"}]
     machines.running.client("dynamodb").create_table(
@@ -416,3 +423,18 @@ def test_a_path_finds_a_name_with_escapes(machines: Machines) -> None:
     """scenarios/test_base_scenarios.py::test_escape_sequence_parsing[ESCAPE_SEQUENCES_JSONPATH]"""
     states = {"Only": {**PASS, "Parameters": {"value.$": '$[\'Test\\""Name"\']'}}}
     assert machines.output(states, {'Test\\""Name"': 'Value"\\'}) == {"value": 'Value"\\'}
+
+
+def test_an_event_that_is_refused_fails_its_task(machines: Machines) -> None:
+    """services/test_events_task_service.py::TestTaskServiceEvents::test_put_events_malformed_detail"""
+    entries = [{"Detail": "no json", "DetailType": "type", "Source": "test"}]
+    task = {
+        "Type": "Task",
+        "Resource": "arn:aws:states:::events:putEvents",
+        "Parameters": {"Entries": entries},
+        "End": True,
+    }
+    ended = machines.ended(machines.start({"Put": task}))
+    assert ended["error"] == "EventBridge.FailedEntry"
+    entry = {"ErrorCode": "MalformedDetail", "ErrorMessage": "Detail is malformed."}
+    assert json.loads(ended["cause"]) == {"Entries": [entry], "FailedEntryCount": 1}

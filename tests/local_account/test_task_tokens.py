@@ -136,13 +136,26 @@ def test_a_task_with_a_token_waits_for_its_answer(machines: Machines, queue: str
     assert refused == ("InvalidToken", "Invalid Token: 'Invalid token'")
 
 
-def test_a_failure_without_error_and_cause_is_caught_as_nulls(machines: Machines, queue: str) -> None:
+@pytest.mark.parametrize("within", [False, True])
+def test_a_failure_without_error_and_cause_is_caught_as_nulls(machines: Machines, queue: str, within: bool) -> None:
     """test_callback.py::test_sqs_failure_in_wait_for_task_tok_no_error_field"""
-    states = {"Wait": waiting(queue, Catch=CATCH), "Caught": {"Type": "Pass", "End": True}}
-    execution = machines.start(states, {"x": 1})
+    caught = {"Caught": {"Type": "Pass", "End": True}}
+    branch = {"StartAt": "Wait", "States": {"Wait": waiting(queue)}}
+    parallel = {"Type": "Parallel", "Branches": [branch], "Catch": CATCH, "End": True}
+    states = {"Both": parallel} if within else {"Wait": waiting(queue, Catch=CATCH)}
+    execution = machines.start({**states, **caught}, {"x": 1})
     machines.client.send_task_failure(taskToken=token_of(machines, queue))
     ended = machines.ended(execution)
     assert json.loads(ended["output"]) == {"x": 1, "error": {"Error": None, "Cause": None}}
+
+
+def test_a_failure_without_error_and_cause_that_is_not_caught_has_neither(machines: Machines, queue: str) -> None:
+    execution = machines.start({"Wait": waiting(queue)})
+    machines.client.send_task_failure(taskToken=token_of(machines, queue))
+    assert not {"error", "cause"} & machines.ended(execution).keys()
+    last = machines.client.get_execution_history(executionArn=execution, reverseOrder=True)["events"][0]
+    assert last["type"] == "ExecutionFailed"
+    assert not last.get("executionFailedEventDetails")
 
 
 def test_each_attempt_has_a_token_of_its_own(machines: Machines, queue: str) -> None:

@@ -276,3 +276,11 @@ def test_a_given_context_and_variables_are_read(client: Any) -> None:
     )
     assert answer["output"] == {"of": "test data", "next": 2}
     assert answer["inspectionData"]["variables"] == {"count": 1}
+
+
+def test_a_map_of_no_list_names_its_path(client: Any) -> None:
+    """test_state_context_object.py::TestStateContextObject::test_state_map_context_object[EXECUTION_INPUT]"""
+    processor = {"StartAt": "Inner", "States": {"Inner": PASS}}
+    state = {"Type": "Map", "ItemsPath": "$.values", "ItemProcessor": processor, "End": True}
+    answer = answer_of(client, state, {"values": {"a": 1}}, mock={"result": "[]"})
+    assert (answer["error"], answer["cause"]) == ("States.Runtime", 'Reference path "$.values" must point to array.')

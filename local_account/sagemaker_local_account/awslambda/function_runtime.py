@@ -42,13 +42,13 @@ def main() -> int:
         traceback.print_exc()
         frames = [it for it in traceback.extract_tb(error.__traceback__) if it.filename != __file__]
         # The members of awslambdaric's make_error, as LocalStack recorded them (stepfunctions, test_raise_exception).
-        told = {
+        details = {
             "errorMessage": str(error),
             "errorType": type(error).__name__,
             "requestId": given["context"]["aws_request_id"],
             "stackTrace": traceback.format_list(frames),
         }
-        result.write_text(json.dumps(told))
+        result.write_text(json.dumps(details))
         return 1
     result.write_bytes(returned)
     return 0

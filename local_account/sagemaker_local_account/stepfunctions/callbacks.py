@@ -1,4 +1,4 @@
-"""Activities and task tokens: what a worker outside of an execution is given, and how it answers.
+"""Activities and task tokens, by which a worker outside of an execution receives tasks and sends their results.
 
 moto has the states that wait, but no GetActivityTask, and accepts the answer to a task that has ended.
 """

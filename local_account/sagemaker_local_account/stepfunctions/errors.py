@@ -21,6 +21,7 @@ from moto.stepfunctions.parser.asl.component.state.state import CommonStateField
 from moto.stepfunctions.parser.asl.eval.environment import Environment
 from moto.stepfunctions.parser.asl.eval.event.event_detail import EventDetails
 from moto.stepfunctions.parser.asl.eval.event.event_manager import EventHistoryContext, EventManager
+from moto.stepfunctions.parser.asl.utils.encoding import to_json_str
 
 from sagemaker_local_account.core.patches import patch
 
@@ -133,6 +134,11 @@ def _add_event(
 ) -> int:
     if event_details and any(isinstance(details, _Recorded) for details in event_details.values()):
         return context.source_event_id
+    if event_type == HistoryEventType.ExecutionFailed and event_details:
+        event_details = {
+            kind: {name: it for name, it in details.items() if it is not None}
+            for kind, details in event_details.items()
+        }
     event_id: int = _moto_add_event(self, context, event_type, event_details, *args, **kwargs)
     return event_id
 
@@ -150,6 +156,9 @@ def _new_failure(
     _moto_new_failure(self, env, error_name, event_type, event_details)
     self.source_event_id = _entered_event(env) or self.source_event_id
     for details in (event_details or {}).values():
+        if isinstance(details.get("cause"), dict):
+            # JSON, not Python's text of it (services/test_events_task_service.py::test_put_events_malformed_detail).
+            details["cause"] = to_json_str(details["cause"], separators=(",", ":"))
         if found := re.match(r"Invalid path '(\$\.[\w.]+)' : No results for path: ", details.get("cause") or ""):
             details["cause"] = f"Invalid path '{found[1]}' : {_missing(found[1], env.states.get_input())}"
 
@@ -207,11 +216,14 @@ def _execution_failed(self: FailureEventException) -> Any:
     recorded = details.get("evaluationFailedEventDetails")
     if isinstance(recorded, _Recorded):
         return ExecutionFailedEventDetails(error=recorded["error"], cause=recorded["cause"])
-    told = _moto_execution_failed(self)
+    failed = _moto_execution_failed(self)
     pair = self.extract_error_cause_pair()
-    if told and pair and str(pair[1]).startswith(_PREFIX):
-        told["cause"] = pair[1]  # of a state in a branch or iteration, which moto begins again with the outer state
-    return told
+    if failed is not None and pair and str(pair[1]).startswith(_PREFIX):
+        failed["cause"] = pair[1]  # of a state in a branch or iteration, which moto begins again with the outer state
+    if failed is not None and pair == (None, None) and any("error" in it for it in details.values()):
+        # SendTaskFailure had neither: a Catch around the branch has nulls (callback/test_callback.py, SQS_PARALLEL_...).
+        failed.update(error=None, cause=None)
+    return failed
 
 
 _moto_execution_failed = FailureEventException.get_execution_failed_event_details

@@ -42,9 +42,11 @@ _call = threading.local()
 _UUID_LENGTH = 36
 
 # The headers of each service's responses as LocalStack recorded them (callback/test_callback.py, services/), besides
-# Content-Length, Content-Type, Date and x-amzn-RequestId; None: computed.
+# Content-Length, Content-Type, Date and x-amzn-RequestId; None: computed. `events:putEvents` was recorded without metadata; of
+# services that are not here nothing was recorded.
 _HEADERS: dict[str, dict[str, str | None]] = {
     "dynamodb": {"Connection": "keep-alive", "Server": "Server", "x-amz-crc32": None},
+    "ecs": {},
     "lambda": {
         "Connection": "keep-alive",
         "X-Amz-Executed-Version": "$LATEST",
@@ -96,7 +98,7 @@ def _keep(http_response: Any, parsed: dict[str, Any], event_name: str, **_: Any)
 def _sdk_metadata(service: str) -> dict[str, Any]:
     """`SdkHttpMetadata` and `SdkResponseMetadata` of the call that this thread made last."""
     metadata = getattr(_call, "metadata", None)
-    if metadata is None:
+    if metadata is None or service not in _HEADERS:
         return {}
     model = service_model(service).metadata
     length = metadata["HTTPHeaders"].get("content-length", "0")
@@ -114,7 +116,7 @@ def _sdk_metadata(service: str) -> dict[str, Any]:
     }
     always = ("Content-Length", "Content-Type", "Date", "x-amzn-RequestId")
     sent = {name: headers[name] for name in always}
-    sent |= {name: value or headers[name] for name, value in _HEADERS.get(service, {}).items()}
+    sent |= {name: value or headers[name] for name, value in _HEADERS[service].items()}
     return {
         "SdkHttpMetadata": {
             "AllHttpHeaders": {name: [value] for name, value in sent.items()},
@@ -175,20 +177,20 @@ def _normalise_parameters(
     if isinstance(shape, StructureShape):
         self._to_boto_request(parameters, shape)
         if self._get_boto_service_name(boto_service_name) == "s3":
-            _as_java_asks_s3(self._get_boto_service_action(service_action_name), parameters)
+            _with_java_defaults(self._get_boto_service_action(service_action_name), parameters)
         elif parameters.get("ReturnConsumedCapacity") in (None, "NONE"):
             # moto's UpdateItem has it always (services/test_aws_sdk_task_service.py::test_dynamodb_put_update_get_item).
-            _call.unasked = "ConsumedCapacity"
+            _call.omitted = "ConsumedCapacity"
         if missing := [name for name in shape.required_members if parameters.get(name) is None]:
             _refuse_nulls(self, missing)
 
 
-def _as_java_asks_s3(action: str, parameters: dict[str, Any]) -> None:
-    """What the SDK for Java sends with a body that is a text, and that it asks for no checksum, as boto3 does.
+def _with_java_defaults(action: str, parameters: dict[str, Any]) -> None:
+    """The content type that the SDK for Java sends with a body; it requests no checksum, and boto3 does.
 
     `services/test_aws_sdk_task_service.py::test_s3_put_object`, `test_s3_get_object`.
     """
-    _call.unasked = "Checksum" if action == "get_object" and "ChecksumMode" not in parameters else None
+    _call.omitted = "Checksum" if action == "get_object" and "ChecksumMode" not in parameters else None
     if action == "put_object" and "Body" in parameters:
         parameters.setdefault("ContentType", "text/plain; charset=UTF-8")
 
@@ -223,9 +225,9 @@ def _normalise_response(
     _, shape = _operation_shapes(self, boto_service_name, service_action_name)
     if isinstance(response, dict):
         plain = as_state_data(response, shape)
-        unasked, _call.unasked = getattr(_call, "unasked", None), None
+        omitted, _call.omitted = getattr(_call, "omitted", None), None
         response.clear()
-        response.update({name: it for name, it in plain.items() if not (unasked and name.startswith(unasked))})
+        response.update({name: it for name, it in plain.items() if not (omitted and name.startswith(omitted))})
         if service_action_name is None and not isinstance(self, StateTaskServiceAwsSdk):
             response.update(_sdk_metadata(self._get_boto_service_name()))
 
