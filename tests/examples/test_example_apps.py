@@ -224,8 +224,8 @@ def test_the_compiled_step_trains(account: AccountUnderTest, tmp_path: Path) -> 
     assert metric("compile time", printed)[0] > 0
 
 
-@pytest.mark.soak  # deploys, and runs a job that compiles
-@pytest.mark.timeout(900)
+@pytest.mark.soak  # deploys, installs another PyTorch, and runs a job that compiles
+@pytest.mark.timeout(1800)
 def test_hugging_faces_trainer_compiles_once(account: AccountUnderTest, tmp_path: Path) -> None:
     outputs = deployed(account, "huggingface-trainer", "HuggingFaceTrainer", tmp_path)
     _, printed = trained(account, "huggingface-trainer", outputs)
@@ -235,7 +235,7 @@ def test_hugging_faces_trainer_compiles_once(account: AccountUnderTest, tmp_path
 
 
 @pytest.mark.soak  # deploys, and runs a job of three hosts that import TensorFlow
-@pytest.mark.timeout(1200)
+@pytest.mark.timeout(1800)
 def test_resnet_trains_on_what_tf_data_service_prepares(account: AccountUnderTest, tmp_path: Path) -> None:
     """In one process: there is neither Horovod nor mpirun here."""
     outputs = deployed(account, "resnet-tensorflow", "ResnetTensorFlow", tmp_path, "--context", "horovod=false")
