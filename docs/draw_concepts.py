@@ -22,6 +22,9 @@ STATE, STEP = (130, 34), (190, 66)
 PLACES = {
     "FirstAttempt": (1, 0),
     "Create": (1, 1),
+    "IsRefused": (2, 1),
+    "Repeat": (3, 1),
+    "WaitToRepeat": (3, 0),
     "Wait": (1, 2),
     "Find": (2, 2),
     "Describe": (1, 3),
