@@ -31,7 +31,8 @@ from sagemaker_local_account.control_api import Control
 from sagemaker_local_account.core import atomic_files, clients, error_responses
 from sagemaker_local_account.core.patches import patch_item
 from sagemaker_local_account.core.state import RunningAccount
-from sagemaker_local_account.events import bus, cloudwatch, log_events, sns, targets
+from sagemaker_local_account.events import bus, cloudwatch, invocations, log_events, scheduler, sns, targets
+from sagemaker_local_account.events.schedule_timer import ScheduleTimer
 from sagemaker_local_account.faults import Faults
 from sagemaker_local_account.http import moto_limits, server
 from sagemaker_local_account.http.dispatch import MotoServices, UnknownService
@@ -100,6 +101,7 @@ class Services:
             "AWS_ACCESS_KEY_ID": account.access_key_id,
             "AWS_SECRET_ACCESS_KEY": account.secret_access_key,
         }
+        self._deliveries = invocations.Deliveries()
         self._complete_moto()
         file_systems = FileSystems(
             state / leftovers.FILE_SYSTEMS,
@@ -140,6 +142,7 @@ class Services:
         fsx.install(file_systems)
         fsx_resources.install(file_systems)
         self._alarms = cloudwatch.AlarmScheduler()
+        self._schedules = ScheduleTimer(targets.invoke_due, scheduler.invoke_due)
         leftovers.clear(state / leftovers.BUILDS)  # of an account that was killed
         self._builds = {
             region: CodeBuild(
@@ -209,14 +212,16 @@ class Services:
         )
 
     def close(self) -> None:
-        """Ends all builds and jobs, and the evaluation of alarms."""
+        """Ends all builds and jobs, the evaluation of alarms and the delivery of events."""
         for builds in self._builds.values():
             builds.close()
         for service_jobs in self._service_jobs.values():
             service_jobs.close()
         for jobs in self.jobs.values():
             jobs.close()
+        self._schedules.close()
         self._alarms.close()
+        self._deliveries.close()
 
     def _training_job_changed(self, region: str, job: dict[str, Any]) -> None:
         bus.training_job_changed(job)
@@ -236,7 +241,8 @@ class Services:
         engine.install()
         cloudwatch.install()
         sns.install(self._authorizer)
-        targets.install(self._authorizer)
+        targets.install(self._authorizer, self._deliveries)
+        scheduler.install(self._authorizer, self._deliveries)
         key_states.install()
         log_events.install()
         moto_limits.install()

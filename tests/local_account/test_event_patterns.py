@@ -241,17 +241,3 @@ def test_a_rule_with_a_bad_pattern_is_refused_and_executions_start(running: Runn
     assert raised.value.response["Error"]["Code"] == "InvalidEventPatternException"
     machines = Machines(running, "patterns")
     assert machines.output({"Only": {"Type": "Succeed"}}) == {}
-
-
-def test_a_rule_that_fails_fails_no_execution(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    events = running.client("events")
-    events.put_rule(Name="defective", EventPattern='{"source": ["aws.states"]}')
-
-    def matches(*_: Any) -> bool:
-        raise RuntimeError("a defect of the matcher")
-
-    monkeypatch.setattr(patterns.Pattern, "matches", matches)
-    machines = Machines(running, "defective")
-    assert machines.output({"Only": {"Type": "Succeed"}}) == {}
-    monkeypatch.undo()
-    events.delete_rule(Name="defective")

@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError, WaiterError
 from cdk_stacks import deploy, destroy, ids, reasons
+from moto.events.models import EventPattern
 from running_account import Running
+from state_machines import Machines
 from test_alarms import until
 
 PATTERN = {"source": ["mine"]}
@@ -101,13 +103,74 @@ def test_an_event_that_cannot_be_delivered_goes_to_the_dead_letter_queue(
 
 
 def test_a_target_that_nothing_is_delivered_to_fails_the_deployment_and_is_named(running: Running) -> None:
-    function = "arn:aws:lambda:us-east-1:123456789012:function:mine"
-    rule = {"EventPattern": PATTERN, "Targets": [{"Id": "function", "Arn": function}]}
+    stream = "arn:aws:kinesis:us-east-1:123456789012:stream/mine"
+    rule = {"EventPattern": PATTERN, "Targets": [{"Id": "stream", "Arn": stream}]}
     with pytest.raises((ClientError, WaiterError)):
-        deploy(running, "lambda", {"Rule": {"Type": "AWS::Events::Rule", "Properties": rule}})
-    assert function in reasons(running, "lambda")
-    assert "Rule" in reasons(running, "lambda")
-    assert running.client("events").list_rules(NamePrefix="lambda-")["Rules"] == []
+        deploy(running, "kinesis", {"Rule": {"Type": "AWS::Events::Rule", "Properties": rule}})
+    assert stream in reasons(running, "kinesis")
+    assert "Rule" in reasons(running, "kinesis")
+    assert running.client("events").list_rules(NamePrefix="kinesis-")["Rules"] == []
+
+
+@pytest.mark.parametrize(
+    ("members", "message"),
+    [
+        (
+            {"InputPath": "$.detail", "InputTransformer": {"InputTemplate": "{}"}},
+            "Only one of Input, InputPath, or InputTransformer must be provided for target it.",
+        ),
+        (
+            {"InputTransformer": {"InputPathsMap": {"a": "$.detail"}, "InputTemplate": '{"n": <b>}'}},
+            "InputTemplate for target it contains invalid placeholder b.",
+        ),
+    ],
+)
+def test_a_target_whose_input_aws_refuses_is_refused_with_its_message(
+    running: Running, targets: dict[str, str], members: dict[str, Any], message: str
+) -> None:
+    """test_put_event_input_path_and_input_transformer, test_put_events_with_input_transformer_missing_keys"""
+    with pytest.raises(ClientError) as refused:
+        running.client("events").put_targets(
+            Rule=targets["Rule"], Targets=[{"Id": "it", "Arn": targets["Topic"], **members}]
+        )
+    assert refused.value.response["Error"] == {"Code": "ValidationException", "Message": message}
+
+
+def test_rules_that_fail_or_start_their_own_cause_fail_neither_executions_nor_other_rules(
+    running: Running, targets: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machines, rules = Machines(running, "caller"), running.client("events")
+    machine = machines.create({"Only": {"Type": "Succeed"}})
+    pattern = json.dumps({"source": ["aws.states"], "detail": {"status": ["SUCCEEDED"], "stateMachineArn": [machine]}})
+    url = running.client("sqs").create_queue(QueueName="of-the-good-rule")["QueueUrl"]
+    queue = running.client("sqs").get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])
+    role = running.role("OfRules", "events.amazonaws.com")
+    endless = {"Id": "endless", "Arn": machine, "RoleArn": role, "Input": "{}"}
+    not_json = {"Id": "text", "Arn": machine, "RoleArn": role, "InputTransformer": {"InputTemplate": "no JSON"}}
+    for name, targeted in {
+        "a-defective": {"Id": "it", "Arn": targets["Topic"]},
+        "b-endless": endless,
+        "c-not-json": not_json,
+        "d-good": {"Id": "queue", "Arn": queue["Attributes"]["QueueArn"], "Input": '"delivered"'},
+    }.items():
+        rules.put_rule(Name=name, EventPattern=pattern)
+        rules.put_targets(Rule=name, Targets=[targeted])
+    matches = EventPattern.matches_event
+    defects: Queue[bool] = Queue()
+
+    def defective(self: EventPattern, event: Any) -> bool:
+        if defects.empty() and event["source"] == "aws.states":
+            defects.put(True)
+            raise RuntimeError("a defect of the matcher")
+        return matches(self, event)
+
+    monkeypatch.setattr(EventPattern, "matches_event", defective)
+    execution = machines.client.start_execution(stateMachineArn=machine)["executionArn"]
+    assert machines.ended(execution)["status"] == "SUCCEEDED"
+    assert taken(running, url) == '"delivered"'
+    for name in ("b-endless", "a-defective", "c-not-json", "d-good"):
+        rules.disable_rule(Name=name)
+    assert defects.get_nowait()
 
 
 def test_the_custom_resource_of_a_log_group_target_makes_its_policy(running: Running) -> None:
@@ -126,11 +189,6 @@ def test_the_custom_resource_of_a_log_group_target_makes_its_policy(running: Run
     assert [found["policyName"] for found in logs.describe_resource_policies()["resourcePolicies"]] == ["OfRules"]
     destroy(running, "policy")
     assert logs.describe_resource_policies()["resourcePolicies"] == []
-
-
-def test_a_schedule_is_refused(running: Running) -> None:
-    with pytest.raises(ClientError, match="does not support schedules"):
-        running.client("events").put_rule(Name="nightly", ScheduleExpression="rate(1 day)")
 
 
 def test_a_changed_rule_has_its_new_pattern_and_targets_and_its_name(running: Running, targets: dict[str, str]) -> None:

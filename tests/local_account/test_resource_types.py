@@ -397,6 +397,43 @@ EXAMPLES: dict[str, Example] = {
         {"Name": "/mine", "Type": "String", "Value": "a"},
         lambda client, ids: client("ssm").get_parameter(Name=ids["It"])["Parameter"],
     ),
+    "AWS::Lambda::Permission": Example(
+        {"FunctionName": ref("Code"), "Action": "lambda:InvokeFunction", "Principal": "events.amazonaws.com"},
+        lambda client, ids: json.loads(client("lambda").get_policy(FunctionName=ids["Code"])["Policy"])["Statement"],
+        {
+            "Role": ROLE,
+            "Code": of(
+                "AWS::Lambda::Function",
+                Code={"ZipFile": "def handler(event, context): pass"},
+                Handler="index.handler",
+                Role=att("Role", "Arn"),
+                Runtime="python3.13",
+            ),
+        },
+    ),
+    "AWS::Scheduler::Schedule": Example(
+        {
+            "FlexibleTimeWindow": {"Mode": "OFF"},
+            "ScheduleExpression": "rate(365 days)",
+            "StartDate": "2126-01-01T00:00:00Z",
+            "Target": {"Arn": att("Queue", "Arn"), "RoleArn": att("Role", "Arn")},
+        },
+        lambda client, ids: client("scheduler").get_schedule(Name=ids["It"])["Target"],
+        {
+            "Queue": QUEUE,
+            "Role": of(
+                "AWS::IAM::Role",
+                AssumeRolePolicyDocument={
+                    "Version": "2012-10-17",
+                    "Statement": [{**TRUST["Statement"][0], "Principal": {"Service": "scheduler.amazonaws.com"}}],
+                },
+            ),
+        },
+    ),
+    "AWS::Scheduler::ScheduleGroup": Example(
+        {"Name": "mine", "Tags": [{"Key": "a", "Value": "b"}]},
+        lambda client, ids: client("scheduler").get_schedule_group(Name=ids["It"])["Arn"],
+    ),
     "AWS::SageMaker::ModelPackageGroup": Example(
         {"ModelPackageGroupName": "mine"},
         lambda client, ids: client("sagemaker").describe_model_package_group(ModelPackageGroupName="mine"),

@@ -125,8 +125,8 @@ TYPES: dict[str, ResourceType] = {
     ),
     "AWS::Events::EventBus": _real("matches events to its rules", "Name"),
     "AWS::Events::Rule": _real(
-        "delivers to state machines, topics, queues, log groups and buses; other targets, and a ScheduleExpression unless the "
-        "State is DISABLED, are rejected",
+        "delivers to state machines, functions, topics, queues, log groups and buses, also on a schedule by the account's clock; "
+        "other targets are rejected",
         "Description EventBusName EventPattern Name RoleArn ScheduleExpression State Tags Targets",
     ),
     "AWS::FSx::DataRepositoryAssociation": _real(
@@ -161,6 +161,10 @@ TYPES: dict[str, ResourceType] = {
         "runs in the account's own Python, with boto3, with the function's role; other languages, and properties other than "
         "Architectures, Code (inline or in S3), Description, Environment, FunctionName, Handler, LoggingConfig, MemorySize, "
         "Role, Runtime, Tags and Timeout are rejected, except for functions of the custom resources in this table",
+    ),
+    "AWS::Lambda::Permission": _real(
+        "a statement of the function's policy; evaluated with --enforce-iam",
+        "Action FunctionName Principal SourceAccount SourceArn",
     ),
     "AWS::Logs::LogGroup": _real(
         "stores log events, without encryption and retention",
@@ -197,6 +201,13 @@ TYPES: dict[str, ResourceType] = {
         "holds the versions of models that are registered in it; with versions it cannot be deleted",
         "ModelPackageGroupDescription ModelPackageGroupName Tags",
     ),
+    "AWS::Scheduler::Schedule": _real(
+        "invokes state machines, functions, topics and queues by the account's clock, at the start of a flexible time window and "
+        "without a second attempt; other targets are rejected",
+        "Description EndDate FlexibleTimeWindow GroupName KmsKeyArn Name ScheduleExpression ScheduleExpressionTimezone StartDate "
+        "State Target",
+    ),
+    "AWS::Scheduler::ScheduleGroup": _real("holds schedules, which are deleted with it", "Name Tags"),
     "AWS::StepFunctions::StateMachine": _real(
         "runs; executions are logged in the account's log only",
         "Definition DefinitionString DefinitionSubstitutions LoggingConfiguration RoleArn StateMachineName "

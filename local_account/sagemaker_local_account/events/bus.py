@@ -8,16 +8,11 @@ from __future__ import annotations
 
 import copy
 import datetime
-import logging
 import uuid
 from typing import Any
 
 from moto.cloudwatch.models import cloudwatch_backends
 from moto.events.models import events_backends
-
-from sagemaker_local_account.events.log_failures import log_failure
-
-_log = logging.getLogger(__name__)
 
 # The metric that counts an execution with a status, in the namespace AWS/States.
 _METRICS = {
@@ -124,8 +119,4 @@ def put_event(resource: str, source: str, detail_type: str, detail: dict[str, An
         "detail": detail,
     }
     for rule in list(backend.describe_event_bus("default").rules.values()):
-        try:
-            rule.send_to_targets(copy.deepcopy(event))
-        except Exception as error:
-            # What a rule does never fails what the event tells of.
-            log_failure(_log, error, "rule %s: event not delivered", rule.name)
+        rule.send_to_targets(copy.deepcopy(event))

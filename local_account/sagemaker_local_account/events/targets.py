@@ -1,34 +1,31 @@
 """Delivers matched events to rule targets.
 
 moto delivers to log groups, queues and other buses, ignores other targets, and lacks Input and InputPath. Here rules deliver to
-state machines, topics, queues, log groups and buses; PutTargets rejects any other target.
+state machines, functions, topics, queues, log groups and buses; PutTargets rejects any other target.
 """
 
 from __future__ import annotations
 
 import copy
-import datetime
 import functools
 import json
 import logging
 import re
-import time
 import uuid
-from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from moto.events.exceptions import ValidationException
-from moto.events.models import EventPattern, EventsBackend, Rule
+from moto.events.models import EventPattern, EventsBackend, Rule, events_backends
 from moto.events.responses import EventsHandler
-from moto.logs.models import logs_backends
-from moto.sns.models import sns_backends
-from moto.sqs.models import sqs_backends
 from moto.stepfunctions.parser.asl.utils.json_path import NoSuchJsonPathError, extract_json
-from moto.stepfunctions.parser.models import stepfunctions_parser_backends
 
+from sagemaker_local_account.core.clock import CLOCK
 from sagemaker_local_account.core.patches import patch
-from sagemaker_local_account.events import patterns
+from sagemaker_local_account.events import invocations, patterns
 from sagemaker_local_account.events.log_failures import log_failure
+from sagemaker_local_account.events.schedule_expressions import InvalidExpression, Rate, parsed
+from sagemaker_local_account.events.schedule_timer import Occurrences
 from sagemaker_local_account.iam.authorizer import Authorizer
 from sagemaker_local_account.iam.policies import Call
 
@@ -45,15 +42,19 @@ _SUPPORTED = {
 }  # fmt: skip
 
 
+_PLACEHOLDERS = re.compile(r"<([^<>]+)>")
+
+
 class _Installed:
-    """The authorizer of the running account, which evaluates the permissions of deliveries."""
+    """The authorizer of the running account, which evaluates the permissions of deliveries, and what delivers."""
 
     authorizer: Authorizer
+    deliveries: invocations.Deliveries
 
 
-def install(authorizer: Authorizer) -> None:
+def install(authorizer: Authorizer, deliveries: invocations.Deliveries) -> None:
     """Patches moto's EventBridge."""
-    _Installed.authorizer = authorizer
+    _Installed.authorizer, _Installed.deliveries = authorizer, deliveries
     patch(EventPattern, "load", _load_pattern, "cls, raw_pattern")
     patch(EventPattern, "matches_event", _matches_event, "self, event")
     patch(EventsHandler, "test_event_pattern", _test_event_pattern, "self")
@@ -65,6 +66,9 @@ def install(authorizer: Authorizer) -> None:
         "self, name, description, event_bus_arn, event_pattern, role_arn, scheduled_expression, state, "
         "managed_by, tags",
     )
+    # Schedules are checked in _put_rule.
+    for checked in ("_CRON_REGEX", "_RATE_REGEX"):
+        patch(EventsBackend, checked, re.compile(""))
     patch(EventsBackend, "put_targets", _put_targets, "self, name, event_bus_arn, targets")
 
 
@@ -110,27 +114,74 @@ def check_targets(rule: str, targets: list[dict[str, Any]]) -> None:
         targets: PutTargets' members.
     """
     for target in targets:
-        if _delivery(target["Arn"]) is None and not _by_moto(target["Arn"]):
+        if not invocations.is_target(target["Arn"]) and not _by_moto(target["Arn"]):
             raise ValidationException(
-                f"rule {rule}: target {target['Id']} must be a state machine, an SNS topic, an SQS queue, a log group or an "
-                f"event bus in the local account, got {target['Arn']!r}"
+                f"rule {rule}: target {target['Id']} must be a state machine, a Lambda function, an SNS topic, an SQS queue, a "
+                f"log group or an event bus in the local account, got {target['Arn']!r}"
             )
         unsupported = sorted(name for name in target if name not in _SUPPORTED)
         if unsupported:
             raise ValidationException(
                 f"rule {rule}: target {target['Id']}: the local account does not support {', '.join(unsupported)}"
             )
+        _check_input(target)
+
+
+def _check_input(target: dict[str, Any]) -> None:
+    """Refuses what AWS refuses, with its messages.
+
+    Recorded in LocalStack's test_put_event_input_path_and_input_transformer and
+    test_put_events_with_input_transformer_missing_keys.
+    """
+    if len(target.keys() & {"Input", "InputPath", "InputTransformer"}) > 1:
+        raise ValidationException(
+            f"Only one of Input, InputPath, or InputTransformer must be provided for target {target['Id']}."
+        )
+    transformer = target.get("InputTransformer", {})
+    for name in _PLACEHOLDERS.findall(transformer.get("InputTemplate", "")):
+        if name not in transformer.get("InputPathsMap", {}) and not name.startswith("aws.events."):
+            raise ValidationException(f"InputTemplate for target {target['Id']} contains invalid placeholder {name}.")
 
 
 def _put_rule(self: EventsBackend, name: str, *args: Any, **details: Any) -> Rule:
-    """Rejects enabled schedules, which moto accepts and never runs."""
-    if details.get("scheduled_expression") and details.get("state") != "DISABLED":
-        raise ValidationException(
-            f"rule {name}: the local account does not support schedules; omit ScheduleExpression or set the rule's State to "
-            f"DISABLED, got {details['scheduled_expression']!r}"
-        )
+    """Refuses schedules that AWS refuses, and sets the times of others.
+
+    The messages are those of LocalStack's test_put_rule_with_invalid_schedule_rate and tests_put_rule_with_invalid_schedule_cron.
+    A rate begins when the rule is put ("Rate expressions", EventBridge's guide).
+    """
+    occurrences = None
+    if text := details.get("scheduled_expression"):
+        try:
+            expression = parsed(text)
+        except InvalidExpression:
+            raise ValidationException("Parameter ScheduleExpression is not valid.") from None
+        begin = CLOCK.now() + (expression.interval if isinstance(expression, Rate) else timedelta())
+        occurrences = Occurrences(expression, begin)
     rule: Rule = _moto_put_rule(self, name, *args, **details)
+    rule.account_occurrences = occurrences
     return rule
+
+
+def invoke_due() -> None:
+    """Delivers the event of each scheduled rule whose time has come (recorded in LocalStack's tests_schedule_rate_target_sqs)."""
+    for regions in [*events_backends.values()]:
+        for backend in [*regions.values()]:
+            for rule in [*backend.describe_event_bus("default").rules.values()]:
+                occurrences: Occurrences | None = getattr(rule, "account_occurrences", None)
+                due = occurrences.due(rule.arn) if occurrences is not None else []
+                for time in due if rule.state != "DISABLED" else ():
+                    event = {
+                        "version": "0",
+                        "id": str(uuid.uuid4()),
+                        "detail-type": "Scheduled Event",
+                        "source": "aws.events",
+                        "account": rule.account_id,
+                        "time": time.timestamp(),
+                        "region": rule.region_name,
+                        "resources": [rule.arn],
+                        "detail": {},
+                    }
+                    _Installed.deliveries.add(functools.partial(deliver_to, rule, [*rule.targets], event))
 
 
 def _put_targets(self: EventsBackend, name: str, event_bus_arn: str | None, targets: list[dict[str, Any]]) -> None:
@@ -139,27 +190,49 @@ def _put_targets(self: EventsBackend, name: str, event_bus_arn: str | None, targ
 
 
 def _send_to_targets(self: Rule, original_event: Any, transform_input: bool = True) -> None:
-    """Delivers an event to each target; what cannot be delivered goes to the target's dead-letter queue and is logged.
+    """Delivers an event to the rule's targets after this call, which fails for nothing that a rule does.
 
     moto also delivers for disabled rules, treats a schedule as a pattern that matches every event, and stops at the first unknown
     target.
     """
     if self.state == "DISABLED" or (self.scheduled_expression and not self.event_pattern.get_pattern()):
         return
-    if not self.event_pattern.matches_event(original_event):
-        return
-    for target in list(self.targets):
+    targets = list(self.targets)
+
+    def deliver() -> None:
         try:
-            deliver = _delivery(target["Arn"])
-            if deliver is not None:
-                deliver(self.arn, target, _target_input(target, original_event))
-            else:
-                alone = copy.copy(self)
-                alone.targets = [target]
-                _moto_send_to_targets(alone, original_event, transform_input)
+            matches = self.event_pattern.matches_event(original_event)
         except Exception as error:
-            log_failure(_log, error, "rule %s: event not delivered to %s", self.name, target["Arn"])
-            _to_dead_letters(self.arn, target, original_event)
+            log_failure(_log, error, "rule %s: event not matched", self.name)
+            return
+        if matches:
+            deliver_to(self, targets, original_event, transform_input)
+
+    _Installed.deliveries.add(deliver)
+
+
+def deliver_to(rule: Rule, targets: list[dict[str, Any]], event: Any, transform_input: bool = True) -> None:
+    """Delivers an event to targets; what cannot be delivered goes to the target's dead-letter queue and is logged.
+
+    Args:
+        rule: moto's.
+        targets: those of the rule.
+        event: as moto has it.
+        transform_input: moto's, for what moto delivers.
+    """
+    for target in targets:
+        try:
+            if _by_moto(target["Arn"]):
+                alone = copy.copy(rule)
+                alone.targets = [target]
+                _moto_send_to_targets(alone, event, transform_input)
+            else:
+                group_id = target.get("SqsParameters", {}).get("MessageGroupId")
+                permit = functools.partial(_permit, rule.arn, target)
+                invocations.invoke(target["Arn"], _target_input(target, event), permit, group_id)
+        except Exception as error:
+            log_failure(_log, error, "rule %s: event not delivered to %s", rule.name, target["Arn"])
+            _to_dead_letters(rule.arn, target, event)
 
 
 def _by_moto(arn: str) -> bool:
@@ -167,62 +240,25 @@ def _by_moto(arn: str) -> bool:
     return ":events:" in arn and (":event-bus/" in arn or arn.endswith(":::"))
 
 
-def _delivery(arn: str) -> Callable[[str, dict[str, Any], str], None] | None:
-    service = f"{arn}:::".split(":")[2]
-    if service == "states":
-        return _to_state_machine if ":stateMachine:" in arn else None
-    return {"sqs": _to_queue, "sns": _to_topic, "logs": _to_log_group}.get(service)
-
-
-def _to_state_machine(rule_arn: str, target: dict[str, Any], text: str) -> None:
-    region, account = _place(target["Arn"])
+def _permit(rule_arn: str, target: dict[str, Any], call: Call) -> None:
+    """A state machine is started with the target's role; other targets allow it by their own policies, log groups' aside."""
     authorizer = _Installed.authorizer
-    if authorizer.enforced:
-        # A missing permission is a failed invocation of the rule on AWS, and a line in the account's log here.
+    service = invocations.service_of(call.resource)
+    if service == "states" and authorizer.enforced:
         authorizer.check_trust(target["RoleArn"], SERVICE, rule_arn)
-        role = authorizer.role(target["RoleArn"], "events")
-        authorizer.check(role, Call("states:StartExecution", target["Arn"]))
-    execution = stepfunctions_parser_backends[account][region].start_execution(target["Arn"], execution_input=text)
-    _log.info("%s started by an event", execution.execution_arn)
-
-
-def _to_topic(rule_arn: str, target: dict[str, Any], text: str) -> None:
-    region, account = _place(target["Arn"])
-    _Installed.authorizer.check_service(SERVICE, Call("sns:Publish", target["Arn"]), rule_arn)
-    sns_backends[account][region].publish(text, target["Arn"])
-
-
-def _to_queue(rule_arn: str, target: dict[str, Any], text: str) -> None:
-    region, account = _place(target["Arn"])
-    _Installed.authorizer.check_service(SERVICE, Call("sqs:SendMessage", target["Arn"]), rule_arn)
-    sqs_backends[account][region].send_message(
-        queue_name=target["Arn"].rpartition(":")[2],
-        message_body=text,
-        group_id=target.get("SqsParameters", {}).get("MessageGroupId"),
-    )
-
-
-def _to_log_group(rule_arn: str, target: dict[str, Any], text: str) -> None:
-    region, account = _place(target["Arn"])
-    group = target["Arn"].split(":log-group:")[1].removesuffix(":*")
-    logs = logs_backends[account][region]
-    stream = str(uuid.uuid4())
-    logs.create_log_stream(group, stream)
-    logs.put_log_events(group, stream, [{"timestamp": round(time.time() * 1000), "message": text}])
+        authorizer.check(authorizer.role(target["RoleArn"], "events"), call)
+    elif service != "logs" and service != "states":
+        authorizer.check_service(SERVICE, call, rule_arn)
 
 
 def _to_dead_letters(rule_arn: str, target: dict[str, Any], event: Any) -> None:
     queue = target.get("DeadLetterConfig", {}).get("Arn")
     if queue:
         try:
-            _to_queue(rule_arn, {"Arn": queue}, _target_input({}, event))
+            permit = functools.partial(_permit, rule_arn, target)
+            invocations.invoke(queue, _target_input({}, event), permit)
         except Exception as error:
             log_failure(_log, error, "event not delivered to the dead-letter queue %s", queue)
-
-
-def _place(arn: str) -> tuple[str, str]:
-    _, _, _, region, account, *_ = arn.split(":")
-    return region, account
 
 
 def _target_input(target: dict[str, Any], event: Any) -> str:
@@ -245,7 +281,7 @@ def _with_time(event: Any) -> Any:
     """An event with its time as text; moto has seconds since 1970."""
     if not isinstance(event["time"], int | float):
         return event
-    time = datetime.datetime.fromtimestamp(event["time"], datetime.UTC)
+    time = datetime.fromtimestamp(event["time"], UTC)
     return {**event, "time": time.isoformat(timespec="seconds").replace("+00:00", "Z")}
 
 
@@ -260,7 +296,7 @@ def _filled(template: str, paths: dict[str, str], event: Any) -> str:
             values[name] = extract_json(path, event)
         except NoSuchJsonPathError:
             values[name] = None
-    parts = re.split(r"<([^<>]+)>", template)
+    parts = _PLACEHOLDERS.split(template)
     filled = parts[0]
     for name, following in zip(parts[1::2], parts[2::2], strict=True):
         within_string = len(re.findall(r'(?<!\\)"', filled)) % 2 == 1

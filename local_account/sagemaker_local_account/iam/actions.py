@@ -17,6 +17,16 @@ BATCH_OPERATIONS = {
         *("DescribeServiceJob", "ListServiceJobs", "SubmitServiceJob", "TerminateServiceJob"),
     )
 }
+# The operations of EventBridge Scheduler by the method and the first part of their path (service model).
+SCHEDULER_OPERATIONS = {
+    ("DELETE", "schedules"): "DeleteSchedule",
+    ("GET", "schedules"): "GetSchedule",
+    ("POST", "schedules"): "CreateSchedule",
+    ("PUT", "schedules"): "UpdateSchedule",
+    ("DELETE", "schedule-groups"): "DeleteScheduleGroup",
+    ("GET", "schedule-groups"): "GetScheduleGroup",
+    ("POST", "schedule-groups"): "CreateScheduleGroup",
+}
 _STACKS = """
 CancelUpdateStack ContinueUpdateRollback CreateChangeSet CreateStack CreateStackRefactor DeleteChangeSet DeleteStack
 DescribeChangeSet DescribeChangeSetHooks DescribeEvents DescribeStackEvents DescribeStackRefactor DescribeStackResource

@@ -17,7 +17,14 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from sagemaker_local_account.iam import s3_actions
-from sagemaker_local_account.iam.actions import BATCH_OPERATIONS, ON_KEYS, ON_REPOSITORIES, ON_ROLES, ON_STACKS
+from sagemaker_local_account.iam.actions import (
+    BATCH_OPERATIONS,
+    ON_KEYS,
+    ON_REPOSITORIES,
+    ON_ROLES,
+    ON_STACKS,
+    SCHEDULER_OPERATIONS,
+)
 from sagemaker_local_account.iam.policies import Call
 
 if TYPE_CHECKING:
@@ -74,6 +81,8 @@ RESOURCES: dict[str, str] = {
     "sagemaker:DescribeTrainingJob": "training-job/{TrainingJobName.lower}",
     "sagemaker:ListTags": "{ResourceArn}",
     "sagemaker:StopTrainingJob": "training-job/{TrainingJobName.lower}",
+    **{f"scheduler:{name}": "schedule/{GroupName}/{Name}" for name in SCHEDULER_OPERATIONS.values() if name[-1] == "e"},
+    **{f"scheduler:{name}": "schedule-group/{Name}" for name in SCHEDULER_OPERATIONS.values() if name[-1] == "p"},
     "sns:Publish": "{TopicArn|TargetArn}",
     "sqs:SendMessage": "{QueueUrl.after_slash}",
     "ssm:GetParameter": "parameter/{Name.without_slash}",
@@ -117,6 +126,8 @@ WITHOUT_RESOURCE = frozenset(
         "logs:DescribeLogGroups",
         "s3:ListAllMyBuckets",
         "sagemaker:ListTrainingJobs",
+        "scheduler:ListScheduleGroups",
+        "scheduler:ListSchedules",
         "states:ListStateMachines",
         "sts:GetCallerIdentity",
     }
@@ -131,6 +142,8 @@ PASSED_ROLES = {
     "events:PutTargets": ("RoleArn", "events.amazonaws.com"),
     "lambda:CreateFunction": ("Role", "lambda.amazonaws.com"),
     "sagemaker:CreateTrainingJob": ("RoleArn", "sagemaker.amazonaws.com"),
+    "scheduler:CreateSchedule": ("RoleArn", "scheduler.amazonaws.com"),
+    "scheduler:UpdateSchedule": ("RoleArn", "scheduler.amazonaws.com"),
     "states:CreateStateMachine": ("roleArn", "states.amazonaws.com"),
     "states:UpdateStateMachine": ("roleArn", "states.amazonaws.com"),
 }
@@ -172,6 +185,8 @@ def calls_of(environ: WSGIEnvironment, service: str, location: Location) -> list
 def _operation(environ: WSGIEnvironment, service: str) -> tuple[str, dict[str, Any]]:
     """The operation and its members, of the protocols JSON and Query, and of Batch; else the method and path, without members."""
     target = environ.get("HTTP_X_AMZ_TARGET", "")
+    if service == "scheduler":
+        return _of_scheduler(environ)
     if service == "batch":
         name = environ["PATH_INFO"].rpartition("/")[2]
         target = BATCH_OPERATIONS.get(name, name)
@@ -190,6 +205,24 @@ def _operation(environ: WSGIEnvironment, service: str) -> tuple[str, dict[str, A
     if invoked := _INVOCATION.fullmatch(path):
         return "InvokeFunction", {"FunctionName": invoked[1]}
     return f"{environ['REQUEST_METHOD']} {path}", {}
+
+
+def _of_scheduler(environ: WSGIEnvironment) -> tuple[str, dict[str, Any]]:
+    """An operation of EventBridge Scheduler: its name and group are in the path, the query or the body."""
+    path = unquote(urlsplit(environ["REQUEST_URI"]).path)
+    _, kind, name, *_ = [*path.split("/"), "", ""]
+    query = {key: values[0] for key, values in parse_qs(environ.get("QUERY_STRING", "")).items()}
+    try:
+        members = json.loads(body_of(environ) or b"{}")
+    except ValueError:
+        members = {}
+    members = members if isinstance(members, dict) else {}
+    role = (members.get("Target") or {}).get("RoleArn")
+    group = members.get("GroupName") or query.get("groupName") or "default"
+    if not name and environ["REQUEST_METHOD"] == "GET":
+        return {"schedules": "ListSchedules", "schedule-groups": "ListScheduleGroups"}.get(kind, kind), {}
+    operation = SCHEDULER_OPERATIONS.get((environ["REQUEST_METHOD"], kind), f"{environ['REQUEST_METHOD']} {path}")
+    return operation, {"Name": name, "GroupName": group, "RoleArn": role}
 
 
 def body_of(environ: WSGIEnvironment) -> bytes:

@@ -16,12 +16,10 @@ _KEY_ACTIONS = {
 
 
 def of(arn: str, location: Location) -> Document | None:
-    """Returns the policy of a bucket (also for its objects), repository, key, topic or queue; None without one."""
+    """Returns the policy of a bucket (also for its objects), function, repository, key, topic or queue; None without one."""
     service = arn.split(":")[2:3]
     location = Location(location.account, region_of(arn) or location.region)
-    find = {"s3": _of_bucket, "ecr": _of_repository, "kms": _of_key, "sns": _of_topic, "sqs": _of_queue}.get(
-        service[0] if service else ""
-    )
+    find = _FINDERS.get(service[0] if service else "")
     found = find(arn, location) if find else None
     return json.loads(found) if isinstance(found, str | bytes) else found
 
@@ -126,3 +124,23 @@ def _of_queue(arn: str, location: Location) -> Any:
 
     queue = sqs_backends[location.account][location.region].queues.get(arn.rpartition(":")[2])
     return None if queue is None else queue.policy
+
+
+def _of_function(arn: str, location: Location) -> Any:
+    from moto.awslambda.models import lambda_backends
+
+    functions = lambda_backends[location.account][location.region].list_functions()
+    found = next((function for function in functions if function.function_arn == arn), None)
+    if found is None or not found.policy.statements:
+        return None
+    return {"Version": "2012-10-17", "Statement": found.policy.statements}
+
+
+_FINDERS = {
+    "ecr": _of_repository,
+    "kms": _of_key,
+    "lambda": _of_function,
+    "s3": _of_bucket,
+    "sns": _of_topic,
+    "sqs": _of_queue,
+}
