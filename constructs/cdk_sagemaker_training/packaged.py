@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from cdk_sagemaker_training.core.errors import must
 from cdk_sagemaker_training.props.prop_types import checked
 
 _INSTALLED = Path(__file__).parent / "training_code"
@@ -26,7 +27,5 @@ def training_code_path(kind: str | None = None) -> str:
         return str(root)
     kinds = sorted(dockerfile.parent.name for dockerfile in root.glob("*/Dockerfile"))
     if kind not in kinds:
-        raise ValueError(
-            f"kind must be one whose training code is packaged, like {kinds[0]!r} of {kinds}, got {kind!r}"
-        )
+        raise must("kind", "be one whose training code is packaged", f"{kinds[0]!r} of {kinds}", repr(kind))
     return str(root / kind)

@@ -12,7 +12,7 @@ from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 from member_cases import RULES_IMAGE, Stack
 from rendered import lint
-from stacks import reads
+from stacks import CODE, reads
 from takers import NEEDED, NUMBERS, TAKERS, annotations, is_whole
 
 from cdk_sagemaker_training import (
@@ -60,6 +60,7 @@ PUT: dict[str, Any] = {
     "Neuron": lambda value: {
         "job": DataParallelJob(InstanceGroup("ml.trn1.32xlarge"), TAKERS["Torchrun"](), compiler=value),
         "image": TrainingImage.from_neuron(Construct(STACK, "Neuron"), "Image"),
+        "code": CODE,
     },
     "Profiler": lambda value: {"profiler": value},
     "PyTorchDdp": lambda value: {"job": DataParallelJob(GROUP, launcher=value)},
@@ -69,7 +70,7 @@ PUT: dict[str, Any] = {
     "SmpV1": lambda value: {"job": ModelParallelJob(GROUP, value)},
     "Spot": lambda value: {"spot": value},
     "TensorBoard": lambda value: {"tensorboard": value},
-    "TrainingImage.from_dlc": lambda value: {"image": value},
+    "TrainingImage.from_dlc": lambda value: {"image": value, "code": CODE},
     "TrainingImage.from_ecr_repository": lambda value: {"image": value},
     "TrainingImage.from_uri": lambda value: {"image": value},
     "WarmPool": lambda value: {"warm_pool": value},
@@ -193,7 +194,7 @@ def test_text_around_a_place_in_the_input_and_lists_with_one_are_made_by_the_sta
             "Around",
         )
     )
-    assert request["Environment"] == {"DATA.$": r"States.Format('s3://it\'s/{}/\{x\}', $.place)"}
+    assert request["Environment"]["DATA.$"] == r"States.Format('s3://it\'s/{}/\{x\}', $.place)"
     assert request["AlgorithmSpecification"]["ContainerArguments.$"] == (
         "States.Array('--data', $.place, States.Format('--at={}', $.place))"
     )

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from aws_cdk import aws_stepfunctions_tasks as tasks
+from sdk_recordings import BETWEEN_HOSTS
 from whole_requests import (
     BUCKET,
     EFS,
@@ -171,7 +172,7 @@ def test_a_request_of_every_member() -> None:
         ],
         "EnableInterContainerTrafficEncryption": True,
         "EnableNetworkIsolation": True,
-        "Environment": {"A": "1"},
+        "Environment": {"A": "1", **BETWEEN_HOSTS},
         "ExperimentConfig": {
             "ExperimentName": "digits",
             "TrialName": "one",

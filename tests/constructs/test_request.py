@@ -41,6 +41,7 @@ def test_a_heterogeneous_request_has_groups_and_neither_type_nor_count() -> None
             "TrainingInputMode": "File",
             "MetricDefinitions": [{"Name": "loss", "Regex": "loss ([0-9.]+)"}],
         },
+        "Environment": {"GLOO_SOCKET_IFNAME": "eth0", "NCCL_SOCKET_IFNAME": "eth0"},
         "HyperParameters": {
             "epochs": "3",
             "sagemaker_distribution_instance_groups": '["dnn_group"]',

@@ -69,5 +69,5 @@ def test_what_is_said_of_a_job_is_in_its_request() -> None:
         "off": "false",
         "none": "[]",
     }
-    assert request["Environment"] == {"EMPTY": ""}
+    assert request["Environment"]["EMPTY"] == ""
     assert request["StoppingCondition"] == {"MaxRuntimeInSeconds": 60}

@@ -77,7 +77,7 @@ def test_the_state_holds_the_whole_request() -> None:
                     "States.Format('{}/{}', $$.Execution.Name, $$.State.Name))"
                 )
             },
-            "Environment": {"LOG": "debug"},
+            "Environment": {"GLOO_SOCKET_IFNAME": "eth0", "LOG": "debug", "NCCL_SOCKET_IFNAME": "eth0"},
             "HyperParameters": {"epochs": "4", "sagemaker_torch_distributed_enabled": "true"},
             "InputDataConfig": [
                 {

@@ -147,7 +147,7 @@ def test_the_request_is_that_of_the_state_in_jsonpath() -> None:
     )
     assert found["CheckpointConfig"] == {"S3Uri": "s3://bucket/checkpoints/monday/Train/3/"}
     assert found["ResourceConfig"]["InstanceCount"] == 2
-    assert found["Environment"] == {"WHO": "it's O'Neill, {}"}
+    assert found["Environment"]["WHO"] == "it's O'Neill, {}"
 
 
 def test_the_state_has_arguments_and_no_member_of_a_state_in_jsonpath() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
+from cdk_sagemaker_training.core.errors import must
 from cdk_sagemaker_training.core.tokens import is_unresolved
 from cdk_sagemaker_training.facts.instance_facts import instance_facts, processor
 from cdk_sagemaker_training.jobs.hyperparameters import encode_hyperparameter
@@ -82,16 +83,21 @@ def props_of(alternatives: Sequence[TrainingJob | Alternative], props: TrainingP
         ValueError: There are too many, one makes several jobs, or its machines need another image than it has.
     """
     if len(alternatives) > MOST_ALTERNATIVES:
-        raise ValueError(
-            f"alternatives must be at most {MOST_ALTERNATIVES}, like [Alternative(DataParallelJob(...))], got {len(alternatives)}"
+        raise must(
+            "alternatives",
+            f"be at most {MOST_ALTERNATIVES}",
+            "[Alternative(DataParallelJob(...))]",
+            f"{len(alternatives)}",
         )
     found = [(one if isinstance(one, Alternative) else Alternative(one)).props(props) for one in alternatives]
     for number, own in enumerate(found):
         first, other = props["job"].requests(), own["job"].requests()
         if len(first) > 1 or len(other) > 1:
-            raise ValueError(
-                "alternatives must be of jobs that make one request, and beside one, like DataParallelJob(InstanceGroup("
-                f"'ml.p4d.24xlarge')), got {len(other)} of alternatives[{number}] beside {len(first)}"
+            raise must(
+                "alternatives",
+                "be of jobs that make one request, and beside one",
+                "DataParallelJob(InstanceGroup('ml.p4d.24xlarge'))",
+                f"{len(other)} of alternatives[{number}] beside {len(first)}",
             )
         _check_image(number, own, other[0], props, first[0])
     return found
@@ -118,9 +124,11 @@ def _check_image(number: int, own: TrainingProps, request: JobRequest, props: Tr
     ):
         got = f"{base!r}"
     if got is not None:
-        raise ValueError(
-            f"alternatives[{number}].image must be an image for the processors and accelerators of {', '.join(machines)}, like "
-            f"TrainingImage.from_dlc(...) of such a tag, got {got}"
+        raise must(
+            f"alternatives[{number}].image",
+            f"be an image for the processors and accelerators of {', '.join(machines)}",
+            "TrainingImage.from_dlc(...) of such a tag",
+            f"{got}",
         )
 
 
@@ -141,8 +149,11 @@ def check_distinct(requests: Sequence[Mapping[str, Any]]) -> None:
     for number, request in enumerate(requests[1:]):
         if request in requests[: number + 1]:
             same = "job" if request == requests[0] else f"alternatives[{requests.index(request) - 1}]"
-            raise ValueError(
-                f"alternatives[{number}] must differ from the jobs before it, like another instance type, got one equal to {same}"
+            raise must(
+                f"alternatives[{number}]",
+                "differ from the jobs before it",
+                "another instance type",
+                f"one equal to {same}",
             )
 
 

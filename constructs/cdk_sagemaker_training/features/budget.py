@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from cdk_sagemaker_training.core.checks import seconds_of
+from cdk_sagemaker_training.core.errors import must
 from cdk_sagemaker_training.core.tokens import is_unresolved
 from cdk_sagemaker_training.facts.instance_types import check_training_instance_type
 from cdk_sagemaker_training.jobs.instance_group import machines_of
@@ -61,20 +62,20 @@ class Budget(Value, Feature):
     def __post_init__(self) -> None:
         check_fields(self)
         if self.hours is None and self.dollars is None:
-            raise ValueError(f"hours of a Budget must be set unless dollars is, like Budget(hours=24), got {self!r}")
+            raise must("hours of a Budget", "be set unless dollars is", "Budget(hours=24)", repr(self))
         if self.dollars is not None and not self.prices:
-            raise ValueError(
-                f"prices must be set where dollars is, like {{'ml.g5.xlarge': 1.41}}, got {self.prices!r} with {self.dollars}"
+            raise must(
+                "prices", "be set where dollars is", "{'ml.g5.xlarge': 1.41}", f"{self.prices!r} with {self.dollars}"
             )
         numbers = {"hours": self.hours, "dollars": self.dollars, "least": seconds_of("least", self.least)}
         numbers |= {f"prices[{name!r}]": price for name, price in (self.prices or {}).items()}
         for name in self.prices or {}:
             check_training_instance_type(name, "prices")
         if not 0 < self.nearly_used < 1:
-            raise ValueError(f"nearly_used must be a share between 0 and 1, like 0.8, got {self.nearly_used}")
+            raise must("nearly_used", "be a share between 0 and 1", "0.8", f"{self.nearly_used}")
         for name, number in numbers.items():
             if number is not None and number <= 0:
-                raise ValueError(f"{name} must be a number above 0, like 24, got {number}")
+                raise must(name, "be a number above 0", "24", f"{number}")
 
     def seconds(self, requests: Sequence[Mapping[str, Any]]) -> int:
         """Return the seconds for which jobs may run.
@@ -90,9 +91,11 @@ class Budget(Value, Feature):
             limits.append(self.dollars / max(self._hourly(one["ResourceConfig"]) for one in requests) * 3_600)
         seconds, least = int(min(limits)), seconds_of("least", self.least)
         if seconds < least:
-            raise ValueError(
-                f"budget must be at least one attempt of {least} seconds, like Budget(hours=24), got {seconds} seconds "
-                f"of {self!r}"
+            raise must(
+                "budget",
+                f"be at least one attempt of {least} seconds",
+                "Budget(hours=24)",
+                f"{seconds} seconds of {self!r}",
             )
         return seconds
 
@@ -104,12 +107,14 @@ class Budget(Value, Feature):
     def _price(self, group: Mapping[str, Any]) -> float:
         kind, count = group.get("InstanceType"), group.get("InstanceCount")
         if kind is None or count is None or is_unresolved(kind) or is_unresolved(count):
-            raise ValueError(
-                "dollars must be left out where an execution's input has the machines, like Budget(hours=24), "
-                f"got {self.dollars}"
+            raise must(
+                "dollars",
+                "be left out where an execution's input has the machines",
+                "Budget(hours=24)",
+                f"{self.dollars}",
             )
         if kind not in (self.prices or {}):
-            raise ValueError(f"prices must have each type of the job, like {{{kind!r}: 1.41}}, got {self.prices!r}")
+            raise must("prices", "have each type of the job", f"{{{kind!r}: 1.41}}", repr(self.prices))
         return float((self.prices or {})[kind]) * int(count)
 
     def events(self) -> Mapping[str, str]:
@@ -123,14 +128,14 @@ class Budget(Value, Feature):
             ValueError: The job makes several requests, how long one runs is not known, or what ``seconds`` raises.
         """
         if len(plan.requests) > 1:
-            raise ValueError(
-                "budget must be left out of a job that makes several requests, like one compiled ahead of time, got "
-                f"{len(plan.requests)} of job with {self!r}"
+            raise must(
+                "budget",
+                "be left out of a job that makes several requests",
+                "one compiled ahead of time",
+                f"{len(plan.requests)} of job with {self!r}",
             )
         if is_unresolved(plan.jobs.max_runtime_seconds):
-            raise ValueError(
-                "max_runtime must be known at synth where a budget is given, like Duration.hours(6), got a token"
-            )
+            raise must("max_runtime", "be known at synth where a budget is given", "Duration.hours(6)", "a token")
         self.seconds(plan.all_requests)
 
     def data(self, plan: Plan) -> Mapping[str, Any]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cdk_sagemaker_training.core.checks import at_least
+from cdk_sagemaker_training.core.errors import must
 from cdk_sagemaker_training.facts.instance_types import check_training_instance_type
 from cdk_sagemaker_training.facts.service_model import input_places, problem_of, shape_type
 from cdk_sagemaker_training.handlers.sweep import allows
@@ -47,7 +48,7 @@ class NumberField(Value):
     def __post_init__(self) -> None:
         check_fields(self)
         if self.minimum is not None and self.maximum is not None and self.minimum > self.maximum:
-            raise ValueError(f"minimum must be at most maximum, like 0 and 1, got {self.minimum} and {self.maximum}")
+            raise must("minimum", "be at most maximum", "0 and 1", f"{self.minimum} and {self.maximum}")
         _check_default(self)
 
     @property
@@ -100,9 +101,7 @@ class ChoiceField(Value):
     def __post_init__(self) -> None:
         check_fields(self)
         if not self.values:
-            raise ValueError(
-                f"values must be at least one, like ['ml.g5.xlarge', 'ml.g5.2xlarge'], got {self.values!r}"
-            )
+            raise must("values", "be at least one", "['ml.g5.xlarge', 'ml.g5.2xlarge']", repr(self.values))
         _check_default(self)
 
     @property
@@ -216,12 +215,14 @@ def check_input_fields(fields: Mapping[str, InputField]) -> None:
     seen: set[str] = set()
     for name in fields:
         if not re.fullmatch(_NAME, name) or name == _TAKEN:
-            raise ValueError(
-                "input_fields must be by names of letters, digits and underscores, other than 'Training', like "
-                f"'learning_rate', got {name!r}"
+            raise must(
+                "input_fields",
+                "be by names of letters, digits and underscores, other than 'Training'",
+                "'learning_rate'",
+                repr(name),
             )
         if _state(name) in seen:
-            raise ValueError(f"input_fields must be by names that differ by more than case, like 'steps', got {name!r}")
+            raise must("input_fields", "be by names that differ by more than case", "'steps'", repr(name))
         seen.add(_state(name))
 
 
@@ -301,7 +302,7 @@ def _defaults_states(defaults: Mapping[str, Any]) -> dict[str, Any]:
 
 def _check_default(field: InputField) -> None:
     if field.default is not None and not allows(field.limits(), field.default):
-        raise ValueError(f"default must be {field.rule}, like None, got {field.default!r}")
+        raise must("default", f"be {field.rule}", "None", repr(field.default))
 
 
 def _fail(cause: str) -> dict[str, Any]:
@@ -356,14 +357,19 @@ def _check_type(name: str, field: InputField, member: str, shape: str) -> None:
     text = isinstance(field, TextField) or (bool(given) and all(isinstance(value, str) for value in given))
     whole = all(isinstance(value, int) for value in given) if given else isinstance(field, NumberField) and field.whole
     if kind in ("integer", "long") and not whole:
-        raise ValueError(
-            f"input_fields[{name!r}] must be whole numbers, which {member} takes, like NumberField(1, 8, whole=True), got "
-            f"{field!r}"
+        raise must(
+            f"input_fields[{name!r}]",
+            f"be whole numbers, which {member} takes",
+            "NumberField(1, 8, whole=True)",
+            repr(field),
         )
     if kind == "string" and not text:
-        raise ValueError(
-            f"{member} must be text, as which the number input_fields[{name!r}] is formatted like "
-            f"sfn.JsonPath.format('{{}}', sfn.JsonPath.string_at('$.{name}')), got '$.{name}' of {field!r}"
+        raise must(
+            member,
+            f"be text, as which the number input_fields[{name!r}] is formatted like sfn.JsonPath.format('{{}}', "
+            f"sfn.JsonPath.string_at('$.{name}'))",
+            "",
+            f"'$.{name}' of {field!r}",
         )
 
 

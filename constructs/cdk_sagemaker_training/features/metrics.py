@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from aws_cdk import aws_iam as iam
 
+from cdk_sagemaker_training.core.errors import must
 from cdk_sagemaker_training.features.budget import BUDGETS_NEARLY_USED
 from cdk_sagemaker_training.lifecycle.attempt import FAILED_ATTEMPTS, UNKNOWN, Attempt, Seam
 from cdk_sagemaker_training.lifecycle.causes import Cause
@@ -96,7 +97,7 @@ class WorkflowMetrics(StateMachineBase):
             ValueError: The workflow has no ``job_metrics``, or the cause is none.
         """
         if cause not in (None, UNKNOWN, *Cause):
-            raise ValueError(f"cause must be a Cause or 'unknown', like Cause.CAPACITY, got {cause!r}")
+            raise must("cause", "be a Cause or 'unknown'", "Cause.CAPACITY", repr(cause))
         dimensions = {} if cause is None else {CAUSE: str(cause)}
         return self._of_jobs(FAILED_ATTEMPTS, "Sum", options, dimensions)
 
@@ -137,8 +138,8 @@ class WorkflowMetrics(StateMachineBase):
         self, name: str, statistic: str, options: dict[str, Any], dimensions: dict[str, str] | None = None
     ) -> cloudwatch.Metric:
         if not self.job_metrics:
-            raise ValueError(
-                f"job_metrics must be True for the metric {name}, like TrainingWorkflow(..., job_metrics=True), got False"
+            raise must(
+                "job_metrics", f"be True for the metric {name}", "TrainingWorkflow(..., job_metrics=True)", "False"
             )
         from aws_cdk import aws_cloudwatch as cloudwatch
 

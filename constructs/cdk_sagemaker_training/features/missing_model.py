@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 from aws_cdk import aws_iam as iam
 
+from cdk_sagemaker_training.core.errors import must
 from cdk_sagemaker_training.core.tokens import is_unresolved
 from cdk_sagemaker_training.data.s3 import S3Prefix
 from cdk_sagemaker_training.lifecycle.attempt import Attempt, Seam
@@ -108,8 +109,11 @@ def model_check(missing_model: MissingModel, output: S3Prefix) -> ModelCheck | N
     if output.subfolder is None and not unknown:
         return ModelCheck(output, fails=missing_model == "fail")
     if missing_model == "fail":
-        raise ValueError(
-            "missing_model must be 'warn' or 'ignore' if the location of the model depends on the execution, or output a prefix "
-            f"like S3Prefix(bucket, 'models/'), got 'fail' with {output.prefix!r} and subfolder={output.subfolder!r}"
+        raise must(
+            "missing_model",
+            "be 'warn' or 'ignore' if the location of the model depends on the execution, or output a prefix like "
+            "S3Prefix(bucket, 'models/')",
+            "",
+            f"'fail' with {output.prefix!r} and subfolder={output.subfolder!r}",
         )
     return None

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cdk_sagemaker_training.core.checks import seconds_of
+from cdk_sagemaker_training.core.errors import must
 from cdk_sagemaker_training.lifecycle.attempt import FAILED_ATTEMPTS, Attempt, Seam
 from cdk_sagemaker_training.lifecycle.causes import REFUSALS, Cause
 from cdk_sagemaker_training.lifecycle.feature import Feature
@@ -60,29 +61,34 @@ class Retry(Value):
     def __post_init__(self) -> None:
         check_fields(self)
         if self.attempts is not None and not 0 <= self.attempts <= MOST_RETRIES:
-            raise ValueError(
-                f"attempts of a Retry must be a number of retries from 0 to {MOST_RETRIES}, like 3, got {self.attempts}"
+            raise must(
+                "attempts of a Retry", f"be a number of retries from 0 to {MOST_RETRIES}", "3", f"{self.attempts}"
             )
         if self.attempts is None and (self.until is None or self.first_wait is None):
-            raise ValueError(
-                "attempts of a Retry must be set unless first_wait and until are, like "
-                f"Retry(first_wait=Duration.minutes(5), until=Duration.hours(24)), got {self!r}"
+            raise must(
+                "attempts of a Retry",
+                "be set unless first_wait and until are",
+                "Retry(first_wait=Duration.minutes(5), until=Duration.hours(24))",
+                repr(self),
             )
         if self.backoff < 1:
-            raise ValueError(f"backoff must be a factor of at least 1, like 2, got {self.backoff}")
+            raise must("backoff", "be a factor of at least 1", "2", f"{self.backoff}")
         if self.first_wait is not None and seconds_of("first_wait", self.first_wait) > seconds_of(
             "max_wait", self.max_wait
         ):
-            raise ValueError(
-                "first_wait must be at most max_wait, like first_wait=Duration.minutes(5) and max_wait=Duration.minutes(30), "
-                f"got {seconds_of('first_wait', self.first_wait)} and {seconds_of('max_wait', self.max_wait)} seconds"
+            raise must(
+                "first_wait",
+                "be at most max_wait",
+                "first_wait=Duration.minutes(5) and max_wait=Duration.minutes(30)",
+                f"{seconds_of('first_wait', self.first_wait)} and {seconds_of('max_wait', self.max_wait)} seconds",
             )
         waits = self.waits()
         if self.attempts != 0 and not 1 <= len(waits) <= MOST_RETRIES:
-            raise ValueError(
-                f"until must be as long as 1 to {MOST_RETRIES} waits, like until=Duration.hours(24) with "
-                f"first_wait=Duration.minutes(5), got {seconds_of('until', self.until)} seconds, "
-                f"which {'no wait fits into' if not waits else 'are more'}"
+            raise must(
+                "until",
+                f"be as long as 1 to {MOST_RETRIES} waits",
+                "until=Duration.hours(24) with first_wait=Duration.minutes(5)",
+                f"{seconds_of('until', self.until)} seconds, which {('no wait fits into' if not waits else 'are more')}",
             )
 
     def waits(self) -> list[int]:
@@ -135,17 +141,15 @@ class RetriedFailures(Feature):
             ValueError: There are too many, or none.
         """
         if not 1 <= times <= _MOST_RETRIES_AT_ONCE:
-            raise ValueError(
-                f"retries must be by cause, or a whole number from 1 to {_MOST_RETRIES_AT_ONCE}, like 2, got {times!r}"
-            )
+            raise must("retries", f"be by cause, or a whole number from 1 to {_MOST_RETRIES_AT_ONCE}", "2", repr(times))
         self.times = times
 
     def check(self, plan: Plan) -> None:
         """Check that no other feature needs to know the cause."""
         beside = next((feature.prop for feature in plan.features if feature.by_cause), None)
         if beside is not None:
-            raise ValueError(
-                f"retries must be by cause where {beside} are given, like retries=default_retries(), got {self.times!r}"
+            raise must(
+                "retries", f"be by cause where {beside} are given", "retries=default_retries()", repr(self.times)
             )
 
     def runs(self, runs: Runs) -> None:
@@ -175,12 +179,14 @@ class Retries(Feature):
         """
         for cause, why in _NEVER.items():
             if cause in retries:
-                raise ValueError(f"retries must be of causes that pass, like Cause.CAPACITY, got {cause!s}: {why}")
+                raise must("retries", "be of causes that pass", "Cause.CAPACITY", f"{cause!s}: {why}")
         preempted = retries.get(Cause.PREEMPTED)
         if preempted is not None and any(preempted.waits()):
-            raise ValueError(
-                "retries of Cause.PREEMPTED must be a number of attempts, since AWS Batch itself runs the job again, like "
-                f"Retry(attempts=3), got {preempted!r}"
+            raise must(
+                "retries of Cause.PREEMPTED",
+                "be a number of attempts, since AWS Batch itself runs the job again",
+                "Retry(attempts=3)",
+                repr(preempted),
             )
         self.preemptions = None if preempted is None else len(preempted.waits())
         self.waits = {cause: retry.waits() for cause, retry in retries.items() if cause is not Cause.PREEMPTED}
@@ -194,9 +200,11 @@ class Retries(Feature):
         """Check that only jobs that are stopped when silent are run again for it."""
         if Cause.SILENT in self.waits and not any(Cause.SILENT in feature.stops_for for feature in plan.features):
             given = [feature for feature in plan.features if feature.prop == "stop_when"]
-            raise ValueError(
-                "stop_when must have a Silence where retries have Cause.SILENT, like [Silence(Duration.hours(2))], got "
-                f"{given[0] if given else 'none'}"
+            raise must(
+                "stop_when",
+                "have a Silence where retries have Cause.SILENT",
+                "[Silence(Duration.hours(2))]",
+                f"{(given[0] if given else 'none')}",
             )
 
     def runs(self, runs: Runs) -> None:

@@ -10,6 +10,7 @@ from aws_cdk import CfnResource, Stack
 from aws_cdk import aws_iam as iam
 
 from cdk_sagemaker_training.core.checks import not_empty, seconds_of
+from cdk_sagemaker_training.core.errors import must
 from cdk_sagemaker_training.lifecycle.attempt import FAILED_ATTEMPTS, Attempt
 from cdk_sagemaker_training.lifecycle.causes import Cause
 from cdk_sagemaker_training.lifecycle.feature import Feature
@@ -56,9 +57,11 @@ class Silence(Value):
     def __post_init__(self) -> None:
         check_fields(self)
         if seconds_of("after", self.after) < _LEAST_SILENCE:
-            raise ValueError(
-                f"after must be at least {_LEAST_SILENCE} seconds, since CloudWatch Logs may know of a line as late, like "
-                f"Duration.hours(2), got {seconds_of('after', self.after)} seconds"
+            raise must(
+                "after",
+                f"be at least {_LEAST_SILENCE} seconds, since CloudWatch Logs may know of a line as late",
+                "Duration.hours(2)",
+                f"{seconds_of('after', self.after)} seconds",
             )
 
     def rendered(self) -> dict[str, Any]:
@@ -94,9 +97,9 @@ class MetricLimit(Value):
     def __post_init__(self) -> None:
         check_fields(self)
         if self.above is None and self.below is None:
-            raise ValueError(f"above must be set unless below is, like 10.0, got {self.above!r} and {self.below!r}")
+            raise must("above", "be set unless below is", "10.0", f"{self.above!r} and {self.below!r}")
         if not 1 <= self.readings <= _MOST_READINGS:
-            raise ValueError(f"readings must be a number from 1 to {_MOST_READINGS}, like 3, got {self.readings}")
+            raise must("readings", f"be a number from 1 to {_MOST_READINGS}", "3", f"{self.readings}")
 
     def rendered(self) -> dict[str, Any]:
         """Return the rule as the function takes it."""
@@ -134,12 +137,14 @@ class Plateau(Value):
     def __post_init__(self) -> None:
         check_fields(self)
         if seconds_of("patience", self.patience) < _LEAST_PATIENCE:
-            raise ValueError(
-                f"patience must be at least {_LEAST_PATIENCE} seconds, in which there are two readings, like "
-                f"Duration.hours(1), got {seconds_of('patience', self.patience)} seconds"
+            raise must(
+                "patience",
+                f"be at least {_LEAST_PATIENCE} seconds, in which there are two readings",
+                "Duration.hours(1)",
+                f"{seconds_of('patience', self.patience)} seconds",
             )
         if self.min_delta < 0:
-            raise ValueError(f"min_delta must be a number of at least 0, like 0.01, got {self.min_delta}")
+            raise must("min_delta", "be a number of at least 0", "0.01", f"{self.min_delta}")
 
     def rendered(self) -> dict[str, Any]:
         """Return the rule as the function takes it."""
@@ -170,14 +175,18 @@ def check_stop_rules(rules: Sequence[StopRule], metrics: Mapping[str, Any] | Non
     of_metrics = [rule for rule in rules if isinstance(rule, MetricLimit | Plateau)]
     for rule in of_metrics:
         if rule.metric not in (metrics or {}):
-            raise ValueError(
-                f"metric of a {type(rule).__name__} must be a name in metric_definitions, like {{'loss': 'loss=([0-9.]+)'}}, got "
-                f"{rule.metric!r} of {sorted(metrics or {})}"
+            raise must(
+                f"metric of a {type(rule).__name__}",
+                "be a name in metric_definitions",
+                "{'loss': 'loss=([0-9.]+)'}",
+                f"{rule.metric!r} of {sorted(metrics or {})}",
             )
     if len(of_metrics) > _MOST_LIMITS or len(rules) - len(of_metrics) > 1:
-        raise ValueError(
-            f"stop_when must be at most one Silence and {_MOST_LIMITS} rules of metrics, like [Silence(Duration.hours(2))], got "
-            f"{list(rules)!r}"
+        raise must(
+            "stop_when",
+            f"be at most one Silence and {_MOST_LIMITS} rules of metrics",
+            "[Silence(Duration.hours(2))]",
+            repr(list(rules)),
         )
 
 

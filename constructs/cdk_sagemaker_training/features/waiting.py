@@ -14,6 +14,7 @@ from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
 from cdk_sagemaker_training.core.checks import seconds_of
+from cdk_sagemaker_training.core.errors import must
 from cdk_sagemaker_training.lifecycle.causes import REFUSALS, Cause
 from cdk_sagemaker_training.lifecycle.feature import Feature, Parts
 from cdk_sagemaker_training.lifecycle.plan import Plan
@@ -48,12 +49,12 @@ class WaitingLongerThan(Feature):
         self.seconds = seconds_of(self.prop, longest)
         if self.seconds > LONGEST:
             rule = "at most a year, as long as an execution runs"
-            raise ValueError(f"waiting_longer_than must be {rule}, like Duration.hours(2), got {longest!r}")
+            raise must("waiting_longer_than", f"be {rule}", "Duration.hours(2)", repr(longest))
 
     def check(self, plan: Plan) -> None:
         """Check that there is a topic."""
         if not plan.notifies:
-            raise ValueError("notify must have a topic with waiting_longer_than, like notify=[topic], got []")
+            raise must("notify", "have a topic with waiting_longer_than", "notify=[topic]", "[]")
 
     def events(self) -> Mapping[str, str]:
         """Return that of an execution that waits."""

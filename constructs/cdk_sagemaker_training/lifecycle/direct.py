@@ -8,6 +8,7 @@ from typing import Any, Literal
 from aws_cdk import Stack
 from aws_cdk import aws_iam as iam
 
+from cdk_sagemaker_training.core.errors import must
 from cdk_sagemaker_training.core.tokens import is_unresolved
 from cdk_sagemaker_training.lifecycle.attempt import Attempt, Seam
 from cdk_sagemaker_training.lifecycle.job_set import JobSet
@@ -60,9 +61,11 @@ class DirectJobs:
             ValueError: The integration does not take a request, or does not look at a running job as ``stop_when`` needs.
         """
         if watched and integration not in (None, "poll"):
-            raise ValueError(
-                "integration must be 'poll' with stop_when, since `.sync` says nothing of a job until it ends, like "
-                f"integration='poll', got {integration!r}"
+            raise must(
+                "integration",
+                "be 'poll' with stop_when, since `.sync` says nothing of a job until it ends",
+                "integration='poll'",
+                repr(integration),
             )
         chosen = "poll" if watched else integration or ("sync" if all(map(sync_takes, requests)) else "poll")
         if chosen == "sync":

@@ -256,9 +256,11 @@ def _check_suffixes(requests: Sequence[JobRequest]) -> None:
     # A digit would make the first attempt of one job the eleventh of another.
     words = all(re.fullmatch(r"([a-z][a-z0-9]*)?", suffix) for suffix in suffixes)
     if not words or len({suffix[:1] for suffix in suffixes}) != len(suffixes):
-        raise ValueError(
-            "name_suffix values of a job's requests must be lower-case letters and digits, with distinct first letters, or one "
-            f"empty, like ['compile', ''], got {suffixes}"
+        raise must(
+            "name_suffix values of a job's requests",
+            "be lower-case letters and digits, with distinct first letters, or one empty",
+            "['compile', '']",
+            f"{suffixes}",
         )
 
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from aws_cdk import aws_iam as iam
 
+from cdk_sagemaker_training.core.errors import must
 from cdk_sagemaker_training.core.tokens import is_unresolved
 from cdk_sagemaker_training.jobs.instance_group import machines_of
 from cdk_sagemaker_training.lifecycle.attempt import FAILED_ATTEMPTS, Attempt, Seam
@@ -444,9 +445,11 @@ def _check_quota(queue: TrainingQueue, name: str, share: QuotaShare, requests: S
         for kind, count in machines.items():
             most = share.most(kind, queue.capacity.get(kind, 0))
             if count > most:
-                raise ValueError(
-                    f"capacity of the share {name!r} of {queue.node.path} must be at least the machines of one job, like "
-                    f"{{{kind!r}: {count}}}, got {most} of {kind!r}"
+                raise must(
+                    f"capacity of the share {name!r} of {queue.node.path}",
+                    "be at least the machines of one job",
+                    f"{{{kind!r}: {count}}}",
+                    f"{most} of {kind!r}",
                 )
 
 
@@ -459,7 +462,9 @@ def _check_capacity(queue: TrainingQueue, requests: Sequence[Mapping[str, Any]])
         known = [count for count in counts if isinstance(count, int) and not is_unresolved(count)]
         machines = max(known, default=0) if config.get("InstancePreferences") else sum(known)
         if not is_unresolved(queue.capacity) and machines > queue.capacity:
-            raise ValueError(
-                f"capacity of {queue.node.path} must be at least the machines of one job, like capacity={machines}, got "
-                f"{queue.capacity}"
+            raise must(
+                f"capacity of {queue.node.path}",
+                "be at least the machines of one job",
+                f"capacity={machines}",
+                f"{queue.capacity}",
             )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from cdk_sagemaker_training.core.checks import seconds_of
+from cdk_sagemaker_training.core.errors import must
 from cdk_sagemaker_training.core.tokens import is_unresolved
 from cdk_sagemaker_training.jobs.advice import Advice, advice
 from cdk_sagemaker_training.lifecycle.job_set import JobSet
@@ -73,10 +74,11 @@ class Runs:
         """
         number, alternatives = self.others + self.refused + self.without_capacity, self.jobs_in_a_round - 1
         if number > MOST_RETRIES:
-            raise ValueError(
-                f"retries must be at most {MOST_RETRIES} of all causes together, which an execution's history has room for, like "
-                f"Retry(attempts=20, first_wait=Duration.minutes(5)) for each, got {number}"
-                f"{f' with {alternatives} alternatives' if alternatives else ''}"
+            raise must(
+                "retries",
+                f"be at most {MOST_RETRIES} of all causes together, which an execution's history has room for",
+                "Retry(attempts=20, first_wait=Duration.minutes(5)) for each",
+                f"{number}{(f' with {alternatives} alternatives' if alternatives else '')}",
             )
 
 

@@ -12,6 +12,7 @@ from aws_cdk import aws_stepfunctions_tasks as tasks
 from constructs import Construct
 
 from cdk_sagemaker_training.core.checks import seconds_of
+from cdk_sagemaker_training.core.errors import must
 from cdk_sagemaker_training.orchestration.step_results import result_path
 from cdk_sagemaker_training.props.jsonpath import path
 from cdk_sagemaker_training.props.prop_types import checked
@@ -62,7 +63,7 @@ class Approval(sfn.StateMachineFragment):
         super().__init__(scope, id)
         seconds = seconds_of("timeout", timeout)
         if not 1 <= seconds <= _MOST_SECONDS:
-            raise ValueError(f"timeout must be from 1 second to 365 days, like Duration.days(7), got {seconds} seconds")
+            raise must("timeout", "be from 1 second to 365 days", "Duration.days(7)", f"{seconds} seconds")
         success, failure = "aws stepfunctions send-task-success", "aws stepfunctions send-task-failure"
         token = "--task-token {}', $$.Task.Token)"
         text = {

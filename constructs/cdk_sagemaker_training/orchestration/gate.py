@@ -8,6 +8,7 @@ import jsii
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
+from cdk_sagemaker_training.core.errors import must
 from cdk_sagemaker_training.orchestration.step_results import MetricReader, check_metrics, job_path
 from cdk_sagemaker_training.props.jsonpath import quoted
 from cdk_sagemaker_training.props.prop_types import checked
@@ -57,24 +58,24 @@ class Gate(sfn.StateMachineFragment):
         """
         super().__init__(scope, id)
         if at_least is None and at_most is None:
-            raise ValueError(f"at_least must be set unless at_most is, like 0.9, got {at_least!r} and {at_most!r}")
+            raise must("at_least", "be set unless at_most is", "0.9", f"{at_least!r} and {at_most!r}")
         if at_least is not None and at_most is not None and at_least > at_most:
-            raise ValueError(f"at_least must be at most at_most, like 0.9 and 1, got {at_least!r} and {at_most!r}")
+            raise must("at_least", "be at most at_most", "0.9 and 1", f"{at_least!r} and {at_most!r}")
         check_metrics("a Gate", "metric", workflow, [metric])
         self.workflow = workflow
         reader = MetricReader(self, id, workflow, [metric])
         value = reader.value(metric)
         bounds = [sfn.Condition.number_greater_than_equals(value, at_least)] if at_least is not None else []
         bounds += [sfn.Condition.number_less_than_equals(value, at_most)] if at_most is not None else []
-        must = [f"at least {at_least:g}"] if at_least is not None else []
-        must += [f"at most {at_most:g}"] if at_most is not None else []
+        limits = [f"at least {at_least:g}"] if at_least is not None else []
+        limits += [f"at most {at_most:g}"] if at_most is not None else []
         refused = otherwise or sfn.Fail(
             self,
             "NotPassed",
             state_name=f"{id}NotPassed",
             error="GateNotPassed",
             cause_path=(
-                f"States.Format('{{}}: {{}} must be {' and '.join(must)}, and is {{}}', {job_path(workflow)}.TrainingJobName, "
+                f"States.Format('{{}}: {{}} must be {' and '.join(limits)}, and is {{}}', {job_path(workflow)}.TrainingJobName, "
                 f"{quoted(metric)}, {value})"
             ),
         )

@@ -13,6 +13,7 @@ from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk import aws_stepfunctions_tasks as tasks
 from constructs import Construct
 
+from cdk_sagemaker_training.core.errors import must
 from cdk_sagemaker_training.core.tokens import is_unresolved
 from cdk_sagemaker_training.orchestration.step_results import MetricReader, check_metrics, job_path, result_path
 from cdk_sagemaker_training.props.jsonpath import path, quoted
@@ -77,13 +78,15 @@ class RegisterModel(sfn.StateMachineFragment):
         """
         super().__init__(scope, id)
         if not is_unresolved(group) and not _GROUP.fullmatch(group):
-            raise ValueError(f"group must be the name of a model package group, like 'digits', got {group!r}")
+            raise must("group", "be the name of a model package group", "'digits'", repr(group))
         check_metrics("RegisterModel", "metrics", workflow, metrics)
         for name in metrics:
             if not _KEY.fullmatch(name):
-                raise ValueError(
-                    "metrics of RegisterModel must be letters, digits, spaces and '_.:/=+-@', at most 128, like "
-                    f"['accuracy'], got {name!r}"
+                raise must(
+                    "metrics of RegisterModel",
+                    "be letters, digits, spaces and '_.:/=+-@', at most 128",
+                    "['accuracy']",
+                    repr(name),
                 )
         self.workflow = workflow
         self.versions = _arns(Stack.of(self), group)[1:]

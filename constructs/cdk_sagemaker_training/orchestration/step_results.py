@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
+from cdk_sagemaker_training.core.errors import must
 from cdk_sagemaker_training.props.jsonpath import quoted
 from cdk_sagemaker_training.workflow.training_workflow import TrainingWorkflow
 
@@ -24,9 +25,11 @@ def result_path(step: str) -> str:
         ValueError: The id has characters that a path does not take.
     """
     if not _ID.fullmatch(step):
-        raise ValueError(
-            "id of a step must be letters, digits and underscores, since it is part of the path of its result, like "
-            f"'Pretraining', got {step!r}"
+        raise must(
+            "id of a step",
+            "be letters, digits and underscores, since it is part of the path of its result",
+            "'Pretraining'",
+            repr(step),
         )
     return f"$.Steps.{step}"
 
@@ -55,9 +58,11 @@ def check_metrics(owner: str, prop: str, workflow: TrainingWorkflow, names: Sequ
     defined = workflow.props.get("metric_definitions") or {}
     for name in names:
         if name not in defined or re.search(r"['\\]", name):
-            raise ValueError(
-                f"{prop} of {owner} must be a name in metric_definitions of its workflow, without quotes and backslashes, "
-                f"like {{'accuracy': 'accuracy=([0-9.]+)'}}, got {name!r} of {sorted(defined)}"
+            raise must(
+                f"{prop} of {owner}",
+                "be a name in metric_definitions of its workflow, without quotes and backslashes",
+                "{'accuracy': 'accuracy=([0-9.]+)'}",
+                f"{name!r} of {sorted(defined)}",
             )
 
 

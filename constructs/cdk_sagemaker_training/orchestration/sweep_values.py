@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cdk_sagemaker_training.core.checks import not_empty
+from cdk_sagemaker_training.core.errors import must
 from cdk_sagemaker_training.features.input_fields import InputField
 from cdk_sagemaker_training.handlers import sweep as sweep_handler
 from cdk_sagemaker_training.props.prop import GRANTED, LITERAL, Known, Prop, kind
@@ -40,8 +41,8 @@ class Grid(Value):
     def __post_init__(self) -> None:
         check_fields(self)
         if not self.values or not all(self.values.values()):
-            raise ValueError(
-                f"values must be at least one for each field, like {{'learning_rate': [0.1, 0.01]}}, got {dict(self.values)!r}"
+            raise must(
+                "values", "be at least one for each field", "{'learning_rate': [0.1, 0.01]}", repr(dict(self.values))
             )
 
     def rows(self) -> list[dict[str, Any]]:
@@ -66,7 +67,7 @@ class Rows(Value):
     def __post_init__(self) -> None:
         check_fields(self)
         if not self.values:
-            raise ValueError(f"values must be at least one row, like [{{'learning_rate': 0.1}}], got {self.values!r}")
+            raise must("values", "be at least one row", "[{'learning_rate': 0.1}]", repr(self.values))
 
     def rows(self) -> list[dict[str, Any]]:
         """The rows."""
@@ -93,7 +94,7 @@ class RowsFile(Value):
     def __post_init__(self) -> None:
         check_fields(self)
         if not self.key.endswith((".csv", ".jsonl")):
-            raise ValueError(f"key must end with .csv or .jsonl, like 'sweeps/rows.csv', got {self.key!r}")
+            raise must("key", "end with .csv or .jsonl", "'sweeps/rows.csv'", repr(self.key))
 
 
 @kind("Objective('loss', 'Minimize')")
@@ -142,7 +143,7 @@ def checked_rows(over: Grid | Rows, fields: Mapping[str, InputField]) -> str:
     try:
         rows = sweep_handler.by_key(over.rows(), rules_of(fields)).values()
     except sweep_handler.InvalidInput as error:
-        raise ValueError(
-            f"over must be rows of the workflow's input_fields, like Grid({{'learning_rate': [0.1, 0.01]}}), got {error}"
+        raise must(
+            "over", "be rows of the workflow's input_fields", "Grid({'learning_rate': [0.1, 0.01]})", f"{error}"
         ) from None
     return "".join(f"{json.dumps(row)}\n" for row in rows)

@@ -8,6 +8,7 @@ from aws_cdk import Duration
 from constructs import Construct
 
 from cdk_sagemaker_training.core.checks import seconds_of
+from cdk_sagemaker_training.core.errors import must
 from cdk_sagemaker_training.lifecycle.attempt import UNKNOWN
 from cdk_sagemaker_training.lifecycle.causes import Cause
 from cdk_sagemaker_training.props.prop import LITERAL
@@ -66,7 +67,7 @@ class TrainingDashboard(Construct):
 
         if dollars_per_hour is not None and (dollars_per_hour <= 0 or not workflow.job_metrics):
             rule = "left out of a workflow without job_metrics" if dollars_per_hour > 0 else "a number above 0"
-            raise ValueError(f"dollars_per_hour must be {rule}, like 25.25, got {dollars_per_hour}")
+            raise must("dollars_per_hour", f"be {rule}", "25.25", f"{dollars_per_hour}")
         self._cloudwatch = cloudwatch
         self._every = Duration.seconds(seconds_of("period", period))
         self.dashboard = cloudwatch.Dashboard(self, "Dashboard", dashboard_name=dashboard_name)

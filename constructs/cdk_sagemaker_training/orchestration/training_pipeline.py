@@ -13,6 +13,7 @@ from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
 from cdk_sagemaker_training.core.checks import seconds_of
+from cdk_sagemaker_training.core.errors import must
 from cdk_sagemaker_training.core.nag import Suppressions
 from cdk_sagemaker_training.features.notify import Notices
 from cdk_sagemaker_training.lifecycle.state_machine_base import StateMachineBase
@@ -61,9 +62,8 @@ class ParallelSteps(Value):
     def __post_init__(self) -> None:
         check_fields(self)
         if len(self.branches) < 2 or not all(self.branches):
-            raise ValueError(
-                "branches must be at least two lists of steps, like [[vision], [language, gate]], got "
-                f"{self.branches!r}"
+            raise must(
+                "branches", "be at least two lists of steps", "[[vision], [language, gate]]", repr(self.branches)
             )
 
 
@@ -113,7 +113,7 @@ class TrainingPipeline(StateMachineBase, Construct):
         """
         super().__init__(scope, id)
         if not steps:
-            raise ValueError(f"steps must be at least one, like [pretraining, finetuning], got {steps!r}")
+            raise must("steps", "be at least one", "[pretraining, finetuning]", repr(steps))
         self._made = 0
         self._workflows: list[TrainingWorkflow] = []
         self._resources: dict[str, str] = {}
@@ -184,9 +184,11 @@ class TrainingPipeline(StateMachineBase, Construct):
         if isinstance(step, Gate | RegisterModel | Approval):
             return step, (step.node.id,)
         if not hasattr(type(step), "start_state"):
-            raise ValueError(
-                "steps must be workflows, gates, approvals, registrations, ParallelSteps or states, like [pretraining, "
-                f"finetuning], got {step!r}"
+            raise must(
+                "steps",
+                "be workflows, gates, approvals, registrations, ParallelSteps or states",
+                "[pretraining, finetuning]",
+                repr(step),
             )
         return step, ()
 
@@ -212,14 +214,16 @@ class TrainingPipeline(StateMachineBase, Construct):
 
 def _check_new(name: str, before: Sequence[str]) -> None:
     if name in before:
-        raise ValueError(f"steps must have ids that are unique, like 'Pretraining', got {name!r} twice")
+        raise must("steps", "have ids that are unique", "'Pretraining'", f"{name!r} twice")
 
 
 def _check_before(owner: str, workflow: TrainingWorkflow, before: Sequence[str]) -> None:
     if workflow.node.id not in before:
-        raise ValueError(
-            f"steps must have the workflow of {owner} before it, like [training, gate], got {workflow.node.id!r} after "
-            f"{list(before)}"
+        raise must(
+            "steps",
+            f"have the workflow of {owner} before it",
+            "[training, gate]",
+            f"{workflow.node.id!r} after {list(before)}",
         )
 
 

@@ -14,6 +14,7 @@ from aws_cdk import aws_s3_assets as s3_assets
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
+from cdk_sagemaker_training.core.errors import must
 from cdk_sagemaker_training.core.nag import acknowledge, acknowledge_policies
 from cdk_sagemaker_training.data.s3 import S3Prefix, check_no_subfolder
 from cdk_sagemaker_training.lifecycle.state_machine_base import StateMachineBase
@@ -199,28 +200,30 @@ def _list(results: S3Prefix) -> list[iam.PolicyStatement]:
 
 def _check(workflow: TrainingWorkflow, results: S3Prefix, concurrency: int, objective: Objective | None) -> None:
     if not workflow.input_fields:
-        raise ValueError(
-            "workflow must have input_fields, of which a sweep's rows are values, like "
-            f"TrainingWorkflow(..., input_fields={{'learning_rate': NumberField(0, 1)}}), got none of {workflow.node.path}"
+        raise must(
+            "workflow",
+            "have input_fields, of which a sweep's rows are values",
+            "TrainingWorkflow(..., input_fields={'learning_rate': NumberField(0, 1)})",
+            f"none of {workflow.node.path}",
         )
     check_no_subfolder("results", results)
     if not results.prefix.endswith("/"):
-        raise ValueError(
-            f"results must be a prefix that ends with a slash, like 'sweeps/rate/', got {results.prefix!r}"
-        )
+        raise must("results", "be a prefix that ends with a slash", "'sweeps/rate/'", repr(results.prefix))
     if not 1 <= concurrency <= _MOST_AT_ONCE:
-        raise ValueError(f"concurrency must be 1 to {_MOST_AT_ONCE}, like 8, got {concurrency}")
+        raise must("concurrency", f"be 1 to {_MOST_AT_ONCE}", "8", f"{concurrency}")
     if objective is not None and objective.metric not in workflow.metric_names:
-        raise ValueError(
-            f"objective.metric must be one of the workflow's metric_definitions, {', '.join(workflow.metric_names) or 'none'}, "
-            f"like Objective('loss', 'Minimize'), got {objective.metric!r}"
+        raise must(
+            "objective.metric",
+            f"be one of the workflow's metric_definitions, {', '.join(workflow.metric_names) or 'none'}",
+            "Objective('loss', 'Minimize')",
+            repr(objective.metric),
         )
 
 
 def _tolerance(count: int | None, percentage: float | None) -> dict[str, float]:
     if count is not None and count < 0:
-        raise ValueError(f"tolerated_failure_count must be 0 or more, like 5, got {count}")
+        raise must("tolerated_failure_count", "be 0 or more", "5", f"{count}")
     if percentage is not None and not 0 <= percentage <= 100:
-        raise ValueError(f"tolerated_failure_percentage must be 0 to 100, like 5, got {percentage}")
+        raise must("tolerated_failure_percentage", "be 0 to 100", "5", f"{percentage}")
     given = {"ToleratedFailureCount": count, "ToleratedFailurePercentage": percentage}
     return {name: value for name, value in given.items() if value is not None}

@@ -13,6 +13,7 @@ from aws_cdk import aws_ecr as ecr
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
+from cdk_sagemaker_training.core.errors import must
 from cdk_sagemaker_training.core.image_uri import IN_ECR, repository_arn
 from cdk_sagemaker_training.core.nag import Reasons, acknowledge, acknowledge_policies, compliance_reasons
 from cdk_sagemaker_training.resources.functions import function_reasons, place_in_vpc
@@ -55,9 +56,11 @@ def check_installed() -> None:
         ValueError: It is not installed.
     """
     if find_spec("deploy_time_build") is None:
-        raise ValueError(
-            "TrainingImage.from_codebuild must have the package deploy-time-build, like pip install "
-            "'cdk-sagemaker-training[codebuild]', or be TrainingImage.from_asset, got no such package"
+        raise must(
+            "TrainingImage.from_codebuild",
+            "have the package deploy-time-build",
+            "pip install 'cdk-sagemaker-training[codebuild]', or be TrainingImage.from_asset",
+            "no such package",
         )
 
 
@@ -77,7 +80,7 @@ def image_repository(
         ValueError: ``max_images`` is out of range.
     """
     if isinstance(max_images, bool) or not isinstance(max_images, int) or not 1 <= max_images <= _MOST_IMAGES:
-        raise ValueError(f"max_images must be a whole number from 1 to {_MOST_IMAGES}, like 10, got {max_images!r}")
+        raise must("max_images", f"be a whole number from 1 to {_MOST_IMAGES}", "10", repr(max_images))
     return ecr.Repository(
         scope,
         id,

@@ -13,6 +13,8 @@ from typing import Any
 
 from dockerfile_parse import DockerfileParser
 
+from cdk_sagemaker_training.core.errors import must
+
 
 def copied_sources(directory: Path, file: str) -> list[str] | None:
     """Return the sources of a Dockerfile's COPY and ADD instructions in the build context.
@@ -37,9 +39,11 @@ def copied_sources(directory: Path, file: str) -> list[str] | None:
         if path == "." or "$" in path:
             return None
         if not glob.glob(str(PurePosixPath(glob.escape(str(directory))) / path)):
-            raise ValueError(
-                f"directory must contain what its Dockerfile copies, like 'train.py', "
-                f"got {str(directory)!r} without {source!r} (line {line} of {file})"
+            raise must(
+                "directory",
+                "contain what its Dockerfile copies",
+                "'train.py'",
+                f"{str(directory)!r} without {source!r} (line {line} of {file})",
             )
         sources[path] = None
     return list(sources)
@@ -59,9 +63,11 @@ def check_copied(directory: Path, sources: list[str] | None, file: str) -> None:
     taken = [directory] if sources is None else [path for one in sources for path in directory.glob(one)]
     name = PurePosixPath(file).name
     if not any(path.name == name or any(path.rglob(name)) for path in taken):
-        raise ValueError(
-            f"image must copy {file} of training_code_path(), which the job's launcher starts on every host, like "
-            f"'COPY {file} /opt/ml/code/{PurePosixPath(file).parent}/', got a Dockerfile in {str(directory)!r} that does not"
+        raise must(
+            "image",
+            f"copy {file} of training_code_path(), which the job's launcher starts on every host",
+            f"'COPY {file} /opt/ml/code/{PurePosixPath(file).parent}/'",
+            f"a Dockerfile in {str(directory)!r} that does not",
         )
 
 

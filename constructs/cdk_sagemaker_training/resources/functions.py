@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from aws_cdk import aws_iam as iam
 from constructs import Construct, IConstruct
 
+from cdk_sagemaker_training.core.errors import must
 from cdk_sagemaker_training.core.nag import Reasons, acknowledge, compliance_reasons
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ class TrainingFunctions:
         """
         made = [child.node.path for child in self._scope.node.find_all() if getattr(child, _IS_FUNCTION, False)]
         if made:
-            raise ValueError(f"in_vpc must go before what has functions, like the first workflow, got {made[0]!r}")
+            raise must("in_vpc", "go before what has functions", "the first workflow", repr(made[0]))
         setattr(self._scope, _PLACE, _Place(vpc, vpc_subnets, security_groups))
 
 

@@ -12,6 +12,7 @@ from aws_cdk import aws_ecr as ecr
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
+from cdk_sagemaker_training.core.errors import must
 from cdk_sagemaker_training.core.image_uri import (
     IN_ECR,
     Repositories,
@@ -197,9 +198,11 @@ class TrainingImage(Construct):
         own = {"removal_policy": removal_policy, "encryption_key": encryption_key, "max_images": max_images}
         for name, value in own.items():
             if repository is not None and value is not None:
-                raise ValueError(
-                    f"{name} must be left out with an existing repository, like {name}=None, got it with "
-                    f"repository={repository.node.path!r}"
+                raise must(
+                    f"{name}",
+                    "be left out with an existing repository",
+                    f"{name}=None",
+                    f"it with repository={repository.node.path!r}",
                 )
         image = _Image(scope, id, provides)
         source, parents = image._read(directory, file, build_args or {}, platform)
@@ -354,14 +357,18 @@ class TrainingImage(Construct):
             ValueError: ``image_uri`` has no registry, or names an unknown repository or tag of AWS's containers.
         """
         if not is_image_uri(image_uri):
-            raise ValueError(
-                "image_uri must be an image with its registry, "
-                f"like '123456789012.dkr.ecr.us-east-1.amazonaws.com/jobs:1', got {image_uri!r}"
+            raise must(
+                "image_uri",
+                "be an image with its registry",
+                "'123456789012.dkr.ecr.us-east-1.amazonaws.com/jobs:1'",
+                repr(image_uri),
             )
         if (in_ecr := IN_ECR.match(image_uri)) and not is_repository_name(in_ecr["repository"]):
-            raise ValueError(
-                "image_uri must have a repository in lower case, like '123456789012.dkr.ecr.us-east-1.amazonaws.com/jobs:1', got "
-                f"{image_uri!r}"
+            raise must(
+                "image_uri",
+                "have a repository in lower case",
+                "'123456789012.dkr.ecr.us-east-1.amazonaws.com/jobs:1'",
+                repr(image_uri),
             )
         container = aws_container(image_uri)
         if container is not None:
@@ -483,11 +490,9 @@ class _Image(TrainingImage):
 
 def _check_dockerfile(directory: str, file: str) -> None:
     if is_unresolved(directory) or not Path(directory).is_dir():
-        raise ValueError(f"directory must be a folder with a Dockerfile, like 'training_code', got {directory!r}")
+        raise must("directory", "be a folder with a Dockerfile", "'training_code'", repr(directory))
     if Path(directory, file).is_file():
         return
     below = sorted(str(path.relative_to(directory)) for path in Path(directory).glob("*/Dockerfile"))
     example = f"file={below[0]!r}" if below else "'training_code' with file='heterogeneous/Dockerfile'"
-    raise ValueError(
-        f"directory must contain the Dockerfile that file names, like {example}, got {directory!r} without {file!r}"
-    )
+    raise must("directory", "contain the Dockerfile that file names", f"{example}", f"{directory!r} without {file!r}")

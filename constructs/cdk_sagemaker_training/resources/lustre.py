@@ -11,6 +11,7 @@ from aws_cdk import aws_fsx as fsx
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
+from cdk_sagemaker_training.core.errors import must
 from cdk_sagemaker_training.core.tokens import is_unresolved
 from cdk_sagemaker_training.data.file_systems import allow_lustre
 from cdk_sagemaker_training.data.s3 import check_no_subfolder
@@ -165,19 +166,21 @@ def _check_network(network: TrainingNetwork) -> None:
     subnets = network.subnets.subnets
     # The number is known once the CLI has looked up the VPC.
     if len(subnets) != 1 and not network.subnets.is_pending_lookup:
-        raise ValueError(
-            "network must be in one availability zone for a file system of FSx for Lustre, "
-            f"like TrainingNetwork(self, 'Network', max_azs=1), got one with {len(subnets)} subnets"
+        raise must(
+            "network",
+            "be in one availability zone for a file system of FSx for Lustre",
+            "TrainingNetwork(self, 'Network', max_azs=1)",
+            f"one with {len(subnets)} subnets",
         )
 
 
 def _check_size(storage_gib: int, throughput: int) -> None:
     if not is_unresolved(throughput) and throughput not in _THROUGHPUTS:
-        raise ValueError(
-            f"throughput must be one of {', '.join(map(str, _THROUGHPUTS))} MB/s for each TiB, like 125, got {throughput!r}"
+        raise must(
+            "throughput", f"be one of {', '.join(map(str, _THROUGHPUTS))} MB/s for each TiB", "125", repr(throughput)
         )
     if is_unresolved(storage_gib):
         return
     # StorageCapacity of AWS::FSx::FileSystem, of PERSISTENT_2 on SSD.
     if not (storage_gib == 1_200 or (storage_gib > 0 and storage_gib % 2_400 == 0)):
-        raise ValueError(f"storage_gib must be 1200 or a multiple of 2400, like 2_400, got {storage_gib!r}")
+        raise must("storage_gib", "be 1200 or a multiple of 2400", "2_400", repr(storage_gib))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from aws_cdk import Resource, Stack
 
+from cdk_sagemaker_training.core.errors import must
 from cdk_sagemaker_training.core.tokens import is_unresolved
 
 if TYPE_CHECKING:
@@ -28,14 +29,14 @@ def check_owner(owner_account: str | None, *, new: bool) -> None:
     if owner_account is None:
         return
     if new:
-        raise ValueError(
-            "owner_account must be left out with a new VPC, which is in the stack's account, like owner_account=None, "
-            f"got {owner_account!r}"
+        raise must(
+            "owner_account",
+            "be left out with a new VPC, which is in the stack's account",
+            "owner_account=None",
+            repr(owner_account),
         )
     if not is_unresolved(owner_account) and not re.fullmatch(r"\d{12}", owner_account):
-        raise ValueError(
-            f"owner_account must be an AWS account of 12 digits, like '123456789012', got {owner_account!r}"
-        )
+        raise must("owner_account", "be an AWS account of 12 digits", "'123456789012'", repr(owner_account))
 
 
 def owner_of(vpc: ec2.IVpc, stack: Stack) -> str:

@@ -13,6 +13,7 @@ from aws_cdk import aws_iam as iam
 from constructs import Construct, Node
 
 from cdk_sagemaker_training.core.checks import seconds_of
+from cdk_sagemaker_training.core.errors import must
 from cdk_sagemaker_training.core.tokens import is_unresolved
 from cdk_sagemaker_training.props.prop import GRANTED, LITERAL, Known, Prop, kind
 from cdk_sagemaker_training.props.prop_types import check_fields, checked
@@ -139,9 +140,11 @@ class TrainingQueue(Resource):
 
         quotas, parts = _sorted(shares or {})
         if quotas and not hasattr(batch, "CfnQuotaShare"):
-            raise ValueError(
-                "shares must be numbers with an aws-cdk-lib older than 2.245, which has no AWS::Batch::QuotaShare, like "
-                f"{{'vision': 2}}, got {shares!r}"
+            raise must(
+                "shares",
+                "be numbers with an aws-cdk-lib older than 2.245, which has no AWS::Batch::QuotaShare",
+                "{'vision': 2}",
+                repr(shares),
             )
         environment = batch.CfnServiceEnvironment(
             self,
@@ -272,13 +275,15 @@ class _ImportedQueue(TrainingQueue):
     ) -> None:
         known = not is_unresolved(queue_arn)
         if known and not re.fullmatch(r"arn:[^:]+:batch:[^:]+:[^:]+:job-queue/[^/]+", queue_arn):
-            raise ValueError(f"queue_arn must be the ARN of a job queue, like {_ARN!r}, got {queue_arn!r}")
+            raise must("queue_arn", "be the ARN of a job queue", repr(_ARN), repr(queue_arn))
         quotas, _ = _sorted(shares or {})
         _check(capacity, shares, None)
         if quota_share_arns.keys() != quotas.keys():
-            raise ValueError(
-                "quota_share_arns must have the ARN of each quota share, like "
-                f"{{'vision': '{_ARN}/quota-share/vision'}}, got {dict(quota_share_arns)!r}"
+            raise must(
+                "quota_share_arns",
+                "have the ARN of each quota share",
+                f"{{'vision': '{_ARN}/quota-share/vision'}}",
+                repr(dict(quota_share_arns)),
             )
         Resource.__init__(self, scope, id, environment_from_arn=queue_arn)
         self.queue_arn = queue_arn
@@ -309,13 +314,9 @@ class QueueShare:
         check_fields(self)
         if self.name not in self.queue.shares:
             names = ", ".join(map(repr, self.queue.shares)) or "none: it has no shares"
-            raise ValueError(
-                f"name must be a share of {self.queue.node.path} ({names}), like 'vision', got {self.name!r}"
-            )
+            raise must("name", f"be a share of {self.queue.node.path} ({names})", "'vision'", repr(self.name))
         if not 0 <= self.priority <= _MOST_PRIORITY:
-            raise ValueError(
-                f"priority must be a whole number from 0 to {_MOST_PRIORITY}, like 10, got {self.priority!r}"
-            )
+            raise must("priority", f"be a whole number from 0 to {_MOST_PRIORITY}", "10", repr(self.priority))
 
 
 def _sorted(shares: Mapping[str, float | QuotaShare]) -> tuple[dict[str, QuotaShare], dict[str, float]]:
@@ -354,41 +355,37 @@ def _check(
 ) -> None:
     quotas, parts = _sorted(shares or {})
     if quotas and parts:
-        raise ValueError(
-            f"shares must be quota shares or numbers, like {{'vision': 2, 'speech': 1}}, got {shares!r}, which has both"
-        )
+        raise must("shares", "be quota shares or numbers", "{'vision': 2, 'speech': 1}", f"{shares!r}, which has both")
     if isinstance(capacity, Mapping):
         check_machines("capacity", capacity)
         if not quotas:
-            raise ValueError(
-                "capacity must be a number of machines without quota shares, like 8, or shares quota shares, got "
-                f"{dict(capacity)!r}"
+            raise must(
+                "capacity",
+                "be a number of machines without quota shares",
+                "8, or shares quota shares",
+                repr(dict(capacity)),
             )
         check_quota_shares(quotas, capacity)
     elif quotas:
-        raise ValueError(
-            f"capacity must be machines by type with quota shares, like {{'ml.p5.48xlarge': 8}}, got {capacity!r}"
-        )
+        raise must("capacity", "be machines by type with quota shares", "{'ml.p5.48xlarge': 8}", repr(capacity))
     elif not is_unresolved(capacity) and capacity < 1:
-        raise ValueError(f"capacity must be a number of machines from 1, like 8, got {capacity!r}")
+        raise must("capacity", "be a number of machines from 1", "8", repr(capacity))
     _check_fair_shares(parts)
     if shares is not None and not shares:
-        raise ValueError("shares must have a share, like {'vision': 2, 'speech': 1}, or be left out, got {}")
+        raise must("shares", "have a share", "{'vision': 2, 'speech': 1}, or be left out", "{}")
     if share_decay is None:
         return
     if not parts:
-        raise ValueError(
-            "share_decay must be left out without shares that are numbers, like share_decay=None, got a time"
-        )
+        raise must("share_decay", "be left out without shares that are numbers", "share_decay=None", "a time")
     seconds = seconds_of("share_decay", share_decay)
     if not is_unresolved(seconds) and not 1 <= seconds <= _LONGEST_DECAY:
-        raise ValueError(f"share_decay must be 1 second to 7 days, like Duration.days(1), got {seconds} seconds")
+        raise must("share_decay", "be 1 second to 7 days", "Duration.days(1)", f"{seconds} seconds")
 
 
 def _check_fair_shares(parts: Mapping[str, float]) -> None:
     for name, part in parts.items():
         # "The string is limited to 255 alphanumeric characters" (service model, ShareAttributes.shareIdentifier).
         if not re.fullmatch(r"[A-Za-z0-9]{1,255}", name):
-            raise ValueError(f"shares must have names of 1 to 255 letters and digits, like 'teamA', got {name!r}")
+            raise must("shares", "have names of 1 to 255 letters and digits", "'teamA'", repr(name))
         if not 1 / _MOST_WEIGHT <= part <= 1 / _LEAST_WEIGHT:
-            raise ValueError(f"shares[{name!r}] must be a number from 0.0011 to 10000, like 2, got {part!r}")
+            raise must(f"shares[{name!r}]", "be a number from 0.0011 to 10000", "2", repr(part))

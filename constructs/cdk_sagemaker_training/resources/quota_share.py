@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
+from cdk_sagemaker_training.core.errors import must
 from cdk_sagemaker_training.core.tokens import is_unresolved
 from cdk_sagemaker_training.facts.instance_types import check_training_instance_type
 from cdk_sagemaker_training.props.prop import Known, Prop, kind
@@ -51,18 +52,18 @@ class QuotaShare(Value):
         check_fields(self)
         check_machines("capacity", self.capacity)
         if len(self.capacity) > _MOST_TYPES:
-            raise ValueError(
-                f"capacity must have 1 to {_MOST_TYPES} types, like {{'ml.p5.48xlarge': 4}}, got {len(self.capacity)}"
-            )
+            raise must("capacity", f"have 1 to {_MOST_TYPES} types", "{'ml.p5.48xlarge': 4}", f"{len(self.capacity)}")
         if self.borrow_limit is None:
             return
         if self.sharing != "LEND_AND_BORROW":
-            raise ValueError(
-                f"borrow_limit must be left out unless sharing is 'LEND_AND_BORROW', like borrow_limit=None, got "
-                f"{self.borrow_limit!r} with {self.sharing!r}"
+            raise must(
+                "borrow_limit",
+                "be left out unless sharing is 'LEND_AND_BORROW'",
+                "borrow_limit=None",
+                f"{self.borrow_limit!r} with {self.sharing!r}",
             )
         if self.borrow_limit < 0:
-            raise ValueError(f"borrow_limit must be a percentage from 0, like 100, got {self.borrow_limit!r}")
+            raise must("borrow_limit", "be a percentage from 0", "100", repr(self.borrow_limit))
 
     def most(self, instance_type: str, of_queue: int) -> int:
         """Return the most machines of a type that one job of the share can have.
@@ -88,11 +89,11 @@ def check_machines(prop: str, machines: Mapping[str, int]) -> None:
         ValueError: There is none, a type is not one of SageMaker's, or a number is less than 1.
     """
     if not machines:
-        raise ValueError(f"{prop} must have a type, like {{'ml.p5.48xlarge': 4}}, got {{}}")
+        raise must(prop, "have a type", "{'ml.p5.48xlarge': 4}", "{}")
     for instance_type, count in machines.items():
         check_training_instance_type(instance_type, prop)
         if not is_unresolved(count) and count < 1:
-            raise ValueError(f"{prop}[{instance_type!r}] must be a number of machines from 1, like 4, got {count!r}")
+            raise must(f"{prop}[{instance_type!r}]", "be a number of machines from 1", "4", repr(count))
 
 
 def check_quota_shares(shares: Mapping[str, QuotaShare], capacity: Mapping[str, int]) -> None:
@@ -106,17 +107,19 @@ def check_quota_shares(shares: Mapping[str, QuotaShare], capacity: Mapping[str, 
         ValueError: There are too many, a name is none that Batch takes, or a type is not in the queue.
     """
     if len(shares) > _MOST_SHARES:
-        raise ValueError(f"shares must be at most {_MOST_SHARES} quota shares, like 3, got {len(shares)}")
+        raise must("shares", f"be at most {_MOST_SHARES} quota shares", "3", f"{len(shares)}")
     for name, share in shares.items():
         # "up to 128 characters long ... uppercase and lowercase letters, numbers, hyphens (-), and underscores (_)" (service
         # model, CreateQuotaShare.quotaShareName).
         if not re.fullmatch(r"[A-Za-z0-9_-]{1,128}", name):
-            raise ValueError(
-                f"shares must have names of 1 to 128 letters, digits, hyphens and underscores, like 'vision', got {name!r}"
+            raise must(
+                "shares", "have names of 1 to 128 letters, digits, hyphens and underscores", "'vision'", repr(name)
             )
         for instance_type in share.capacity:
             if instance_type not in capacity:
-                raise ValueError(
-                    f"shares[{name!r}] must have types of the queue's capacity ({', '.join(map(repr, capacity))}), like "
-                    f"{next(iter(capacity))!r}, got {instance_type!r}"
+                raise must(
+                    f"shares[{name!r}]",
+                    f"have types of the queue's capacity ({', '.join(map(repr, capacity))})",
+                    repr(next(iter(capacity))),
+                    repr(instance_type),
                 )

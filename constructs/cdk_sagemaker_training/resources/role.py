@@ -12,6 +12,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
+from cdk_sagemaker_training.core.errors import must
 from cdk_sagemaker_training.core.nag import Suppressions
 from cdk_sagemaker_training.data.s3 import S3AccessPoint
 from cdk_sagemaker_training.props.prop_types import checked
@@ -77,9 +78,11 @@ class TrainingRole(Resource):
             ValueError: Both ``role`` and ``permissions_boundary`` are set.
         """
         if role is not None and permissions_boundary is not None:
-            raise ValueError(
-                "permissions_boundary must be left out with an existing role, like permissions_boundary=None, "
-                f"got {permissions_boundary.node.path if hasattr(permissions_boundary, 'node') else permissions_boundary!r}"
+            raise must(
+                "permissions_boundary",
+                "be left out with an existing role",
+                "permissions_boundary=None",
+                repr(permissions_boundary.node.path if hasattr(permissions_boundary, "node") else permissions_boundary),
             )
         super().__init__(scope, id, **({} if role is None else _environment_of(role)))
         self.role = role or iam.Role(

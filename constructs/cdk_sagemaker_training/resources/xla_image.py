@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from cdk_sagemaker_training.core.errors import must
 from cdk_sagemaker_training.core.tokens import is_unresolved
 from cdk_sagemaker_training.core.unlisted import is_unlisted
 from cdk_sagemaker_training.resources.image_advice import accelerator_of
@@ -29,9 +30,11 @@ def check_xla_has_cuda(base: str | None, copied: tuple[Path, list[str] | None] |
     if base is not None and is_unlisted(base):
         return
     for found in (*_in_base(base), *_in_requirements(copied)):
-        raise ValueError(
-            "image must have PyTorch/XLA with CUDA, so 2.7 or older, for compiler=TorchXla() on GPUs, like a base image "
-            f"'pytorch-training:2.7.1-gpu-py312' with torch_xla==2.7.0, or compiler=TorchCompile(), got {found}"
+        raise must(
+            "image",
+            "have PyTorch/XLA with CUDA, so 2.7 or older, for compiler=TorchXla() on GPUs",
+            "a base image 'pytorch-training:2.7.1-gpu-py312' with torch_xla==2.7.0, or compiler=TorchCompile()",
+            f"{found}",
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from cdk_sagemaker_training.core.errors import must
 from cdk_sagemaker_training.lifecycle.direct import DirectJobs, Integration
 from cdk_sagemaker_training.lifecycle.feature import Feature
 from cdk_sagemaker_training.lifecycle.job_set import JobSet
@@ -90,32 +91,43 @@ def _service(
     """By which service jobs are created."""
     if queue is None:
         if any(feature.preemptions is not None for feature in features):
-            raise ValueError(
-                "queue must be given where retries have Cause.PREEMPTED, since no other job is preempted, like "
-                "queue.share('vision'), got None"
+            raise must(
+                "queue",
+                "be given where retries have Cause.PREEMPTED, since no other job is preempted",
+                "queue.share('vision')",
+                "None",
             )
         watched = any(feature.watch() for feature in features)
         return DirectJobs(integration, requests, props, watched=watched)
     if isinstance(queue, TrainingQueue) and queue.shares:
-        raise ValueError(
-            f"queue must be one of the shares of {queue.node.path}, like queue.share({next(iter(queue.shares))!r}), got the queue"
+        raise must(
+            "queue",
+            f"be one of the shares of {queue.node.path}",
+            f"queue.share({next(iter(queue.shares))!r})",
+            "the queue",
         )
     if integration not in (None, "poll"):
-        raise ValueError(
-            "integration must be 'poll' with a queue, since `.sync` creates a job at once, like integration=None, got "
-            f"{integration!r}"
+        raise must(
+            "integration",
+            "be 'poll' with a queue, since `.sync` creates a job at once",
+            "integration=None",
+            repr(integration),
         )
     for feature in features:
         if feature.not_queued:
-            raise ValueError(
-                f"{feature.prop} must be left out with a queue, since {feature.not_queued}, like {feature.prop}=[], got "
-                f"{feature!r}"
+            raise must(
+                f"{feature.prop}",
+                f"be left out with a queue, since {feature.not_queued}",
+                f"{feature.prop}=[]",
+                repr(feature),
             )
     limits = [feature.preemptions for feature in features if feature.preemptions is not None]
     of_quotas = isinstance(queue, QueueShare) and isinstance(queue.queue.shares[queue.name], QuotaShare)
     if limits and not of_quotas:
-        raise ValueError(
-            "queue must be a QuotaShare of a TrainingQueue where retries have Cause.PREEMPTED, since no other job is preempted, "
-            f"like queue.share('vision'), got {queue!r}"
+        raise must(
+            "queue",
+            "be a QuotaShare of a TrainingQueue where retries have Cause.PREEMPTED, since no other job is preempted",
+            "queue.share('vision')",
+            repr(queue),
         )
     return QueuedJobs(queue, requests, *limits)

@@ -140,9 +140,11 @@ class TrainingTask(tasks.CallAwsService):
         of_job = in_vpc(self, of_job, vpc, vpc_subnets, security_groups)
         launch = JobSet(self, of_job, overrides=request_overrides, language=language)
         if len(launch.job_requests) != 1:
-            raise ValueError(
-                "job must be one that makes one request, like DataParallelJob(InstanceGroup('ml.g5.xlarge')), "
-                f"got {type(props['job']).__name__} with {len(launch.job_requests)}: use TrainingWorkflow(...).as_task(...)"
+            raise must(
+                "job",
+                "be one that makes one request",
+                "DataParallelJob(InstanceGroup('ml.g5.xlarge'))",
+                f"{type(props['job']).__name__} with {len(launch.job_requests)}: use TrainingWorkflow(...).as_task(...)",
             )
         name, folder = (_jsonata_names if self._in_jsonata else _jsonpath_names)(launch.prefix, unique_by)
         self._request = launch.request(launch.job_requests[0], job_name=name, checkpoint_folder=folder)

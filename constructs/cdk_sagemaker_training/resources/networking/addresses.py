@@ -6,6 +6,7 @@ import ipaddress
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from cdk_sagemaker_training.core.errors import must
 from cdk_sagemaker_training.core.tokens import is_unresolved
 from cdk_sagemaker_training.facts.instance_facts import instance_facts
 from cdk_sagemaker_training.jobs.instance_group import machines_of
@@ -35,9 +36,11 @@ def check_cidr(cidr: str | None) -> None:
     except ValueError:
         prefix = 0
     if not _WIDEST <= prefix <= _NARROWEST or "/" not in cidr:
-        raise ValueError(
-            f"cidr must be a block of IPv4 addresses with a netmask from /{_WIDEST} to /{_NARROWEST}, like '10.0.0.0/16', "
-            f"got {cidr!r}"
+        raise must(
+            "cidr",
+            f"be a block of IPv4 addresses with a netmask from /{_WIDEST} to /{_NARROWEST}",
+            "'10.0.0.0/16'",
+            repr(cidr),
         )
 
 
@@ -103,9 +106,11 @@ def check_addresses(resource_config: Mapping[str, Any], cidrs: Sequence[str] | N
     if needed > free:
         enough = 32 - (needed + _RESERVED - 1).bit_length()
         machines = sum(group["InstanceCount"] for group in groups)
-        raise ValueError(
-            f"network must have a subnet with addresses for all machines, {_ADDRESSES} each, {_ADDRESSES_WITH_EFA} with EFA, "
-            f"like a /{enough} for {needed}, got {free} in {largest} for {machines} machines"
+        raise must(
+            "network",
+            f"have a subnet with addresses for all machines, {_ADDRESSES} each, {_ADDRESSES_WITH_EFA} with EFA",
+            f"a /{enough} for {needed}",
+            f"{free} in {largest} for {machines} machines",
         )
 
 

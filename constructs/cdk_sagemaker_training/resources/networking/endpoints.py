@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from cdk_sagemaker_training.core.errors import must
 from cdk_sagemaker_training.core.unlisted import check_listed, is_unlisted, unlisted_warning
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def add_interface_endpoint(
         Annotations.of(scope).add_warning_v2(*unlisted_warning(service))
     name = "".join(part.capitalize() for part in service.split("."))
     if scope.node.try_find_child(f"{name}Endpoint"):
-        raise ValueError(f"endpoints must list each service once, like ['sts'], got {service!r} twice")
+        raise must("endpoints", "list each service once", "['sts']", f"{service!r} twice")
     group = ec2.SecurityGroup(
         scope,
         f"{name}EndpointSecurityGroup",

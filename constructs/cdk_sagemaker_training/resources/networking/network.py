@@ -99,7 +99,7 @@ class TrainingNetwork(Construct):
         new = {"max_azs": max_azs, "cidr": cidr, "flow_logs": flow_logs}
         for name, value in new.items():
             if vpc is not None and value is not None:
-                raise ValueError(f"{name} must be left out with an existing vpc, like {name}=None, got {value!r}")
+                raise must(name, "be left out with an existing vpc", f"{name}=None", repr(value))
         self.vpc: ec2.IVpc = vpc or private_vpc(
             self, max_azs=max_azs, zones=availability_zones, cidr=cidr, flow_logs=flow_logs is not False
         )
@@ -114,9 +114,11 @@ class TrainingNetwork(Construct):
             self.subnets = self.vpc.select_subnets()
         self._owner_account = Stack.of(self).account if vpc is None else owner_account or owner_of(vpc, Stack.of(self))
         if security_groups is not None and not 1 <= len(security_groups) <= _MOST_GROUPS:
-            raise ValueError(
-                f"security_groups must list 1 to {_MOST_GROUPS} security groups, not their ids, "
-                f"like [ec2.SecurityGroup(self, 'Group', vpc=vpc)], got {security_groups!r}"
+            raise must(
+                "security_groups",
+                f"list 1 to {_MOST_GROUPS} security groups, not their ids",
+                "[ec2.SecurityGroup(self, 'Group', vpc=vpc)]",
+                repr(security_groups),
             )
         self.security_groups: tuple[ec2.ISecurityGroup, ...] = tuple(security_groups or (self._security_group(),))
         self._allow_internally("Everything", ec2.Port.all_traffic(), "hosts of a job reach each other")
@@ -334,7 +336,7 @@ def network_of(
     rule = "without vpc" if network is None else "with network"
     for name, value in {"vpc": vpc, "vpc_subnets": vpc_subnets, "security_groups": security_groups}.items():
         if value is not None:
-            raise ValueError(f"{name} must be left out {rule}, like {name}=None, got {_shown(value)}")
+            raise must(name, f"be left out {rule}", f"{name}=None", _shown(value))
     return network
 
 

@@ -9,6 +9,7 @@ from aws_cdk import RemovalPolicy, Stack
 from aws_cdk import aws_ec2 as ec2
 from constructs import Construct
 
+from cdk_sagemaker_training.core.errors import must
 from cdk_sagemaker_training.core.tokens import is_pending_zone, is_unresolved
 from cdk_sagemaker_training.resources.networking.addresses import subnets_of_all_zones
 
@@ -26,17 +27,15 @@ def check_zones(max_azs: int | None, zones: Sequence[str] | None) -> None:
         ValueError: Both are set, or one is invalid.
     """
     if max_azs is not None and zones is not None:
-        raise ValueError(
-            f"max_azs must be left out with availability_zones, like max_azs=None, got {max_azs!r} with {list(zones)}"
-        )
+        raise must("max_azs", "be left out with availability_zones", "max_azs=None", f"{max_azs!r} with {list(zones)}")
     if max_azs is not None and not 1 <= max_azs <= _MOST_ZONES:
-        raise ValueError(f"max_azs must be a whole number from 1 to {_MOST_ZONES}, like 1, got {max_azs!r}")
+        raise must("max_azs", f"be a whole number from 1 to {_MOST_ZONES}", "1", repr(max_azs))
     if zones is None or is_unresolved(zones):
         return
     if not zones or not all(
         is_pending_zone(zone) or re.fullmatch(r"[a-z]{2}(-[a-z]+)+-\d[a-z]", zone) for zone in zones
     ):
-        raise ValueError(f"availability_zones must list names of zones, like ['us-east-1a'], got {zones!r}")
+        raise must("availability_zones", "list names of zones", "['us-east-1a']", repr(zones))
 
 
 def private_vpc(
