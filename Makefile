@@ -1,5 +1,5 @@
-# demo (KIND=compiled or model-parallel for another) | test | test-fast | soak | test-aws | check | synth | bench | moto | matrix | docs | site |
-# release-check; each sets up what it needs, once.
+# demo (KIND=compiled or model-parallel for another) | test | test-fast | snapshots | soak | test-aws | check | synth | bench | moto | matrix | docs |
+# site | release-check; each sets up what it needs, once.
 PYTHON ?= python3
 KIND ?= heterogeneous
 REPOSITORY ?= https://example.com/cdk-sagemaker-training
@@ -11,7 +11,7 @@ export NODE_COMPILE_CACHE := $(CURDIR)/node_modules/.compile-cache
 
 PIP_INSTALL := $(VENV)/bin/pip install --disable-pip-version-check
 
-.PHONY: demo test suite test-fast soak test-aws check synth bench gpu-smoke moto matrix docs site release-check setup clean
+.PHONY: demo test suite test-fast snapshots soak test-aws check synth bench gpu-smoke moto matrix docs site release-check setup clean
 
 setup: $(VENV)/.installed node_modules/.installed
 
@@ -53,6 +53,11 @@ $(VENV)/.rewritten: $(wildcard tests/*/*.py) $(VENV)/.installed node_modules/.in
 # The constructs and the command line alone.
 test-fast: setup
 	python -m pytest --numprocesses 2 --dist loadfile -m "not soak" tests/constructs tests/training_jobs
+
+# The templates of app.py and of the examples: the diff is read in review.
+snapshots: setup
+	rm -f tests/examples/snapshots/*.yaml
+	UPDATE_SNAPSHOTS=1 python -m pytest --quiet tests/examples/test_snapshots.py
 
 # What takes longer than every change can wait for; before each release.
 soak: setup

@@ -22,7 +22,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-CODE = Path(__file__).parents[1] / "training_code"
+ROOT = Path(__file__).parents[1]
+CODE = ROOT / "training_code"
 CLOSE = 0.15
 EPOCH = re.compile(r"data_service epoch=(\d+) batches=(\d+) .*?epoch_seconds=([0-9.]+)")
 
@@ -84,7 +85,12 @@ def row(example: str, workers: int, expected: list[float], found: list[float]) -
 
 
 def measure(command: list[str], seconds: float, folder: str) -> dict[str, Any]:
-    words = [str(CODE / "measure" / "measure.py"), "--seconds", f"{seconds:g}", "--json"]
+    words = [
+        str(ROOT / "training_jobs" / "training_jobs" / "torch_scripts" / "measure.py"),
+        "--seconds",
+        f"{seconds:g}",
+        "--json",
+    ]
     return dict(json.loads(program([*words, *command], folder).stdout))
 
 

@@ -23,6 +23,7 @@ from typing import Any
 
 HERE = Path(__file__).parent
 TRAINING_CODE = HERE.parent / "training_code"
+SCRIPTS = HERE.parent / "training_jobs" / "training_jobs" / "torch_scripts"
 RANKS = 4
 MOST_OFF = 0.10
 MODEL = "--layers 12 --width 128 --heads 8 --hidden 352 --context 64 --batch-size 16 --text-bytes 200000"
@@ -90,7 +91,7 @@ def measured(train: Any, job: Any, options: argparse.Namespace, device: Any) -> 
 
 def launch() -> dict[str, list[dict[str, int]]]:
     torchrun = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={RANKS}"]
-    paths = os.pathsep.join(map(str, (TRAINING_CODE, TRAINING_CODE / "model_parallel")))
+    paths = os.pathsep.join(map(str, (TRAINING_CODE, TRAINING_CODE / "model_parallel", SCRIPTS)))
     environment = {
         "PATH": os.environ["PATH"],
         "PYTHONPATH": paths,

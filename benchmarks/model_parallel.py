@@ -29,7 +29,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-TRAINING_CODE = Path(__file__).parent.parent / "training_code"
+ROOT = Path(__file__).parent.parent
+TRAINING_CODE = ROOT / "training_code"
+SCRIPTS = ROOT / "training_jobs" / "training_jobs" / "torch_scripts"
 MOST = 1.03
 STEPS = 5  # of each at a time, twice a round
 SMALL = "--layers 4 --width 128 --heads 8 --hidden 352 --context 128 --text-bytes 200000"
@@ -45,7 +47,7 @@ def measure(rounds: int) -> None:
     from common.checkpoints import Progress
     from common.job import Job
     from common.process_group import freeze_objects, process_group
-    from measure.measure import keep_memory_of_steps
+    from measure import keep_memory_of_steps
     from microbatches import batches
     from watch import Watch
 
@@ -130,7 +132,7 @@ def plain(training: Any, options: argparse.Namespace, device: Any, batches: list
 
 def launch(ranks: int, rounds: int) -> dict[str, Any]:
     torchrun = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
-    paths = os.pathsep.join(map(str, (TRAINING_CODE, TRAINING_CODE / "model_parallel")))
+    paths = os.pathsep.join(map(str, (TRAINING_CODE, TRAINING_CODE / "model_parallel", SCRIPTS)))
     environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore::UserWarning"}
     command = [sys.executable, *torchrun, __file__, "--measure", "--rounds", str(rounds)]
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)

@@ -20,8 +20,9 @@ import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
-CODE = Path(__file__).parents[1] / "training_code"
-sys.path[:0] = [str(CODE / "model_parallel"), str(CODE)]
+ROOT = Path(__file__).parents[1]
+CODE = ROOT / "training_code"
+sys.path[:0] = map(str, (ROOT / "training_jobs" / "training_jobs" / "torch_scripts", CODE / "model_parallel", CODE))
 
 import fits  # noqa: E402, which is found there
 

@@ -117,8 +117,9 @@ def report(**values: Any) -> None:
 
 
 def allocations() -> Any:
-    """memory_use.Allocations of the training code, without its folder on the path."""
-    spec = importlib.util.spec_from_file_location("memory_use", TRAINING_CODE / "model_parallel" / "memory_use.py")
+    """memory_use.Allocations of `training-jobs fits`, without its folder on the path."""
+    scripts = TRAINING_CODE.parent / "training_jobs" / "training_jobs" / "torch_scripts"
+    spec = importlib.util.spec_from_file_location("memory_use", scripts / "memory_use.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -6,6 +6,8 @@ import json
 import re
 from typing import Any
 
+import yaml
+
 PSEUDO_PARAMETERS = {
     "AWS::AccountId": "123456789012",
     "AWS::Partition": "aws",
@@ -22,26 +24,28 @@ OF_CDKS_WAY = {
 }
 
 
-def resolved(value: Any) -> Any:
+def resolved(value: Any, pseudo: dict[str, str] = PSEUDO_PARAMETERS) -> Any:
     """``value`` with its intrinsic functions filled in; what deployment would fill in is named in braces."""
     if isinstance(value, list):
-        return [resolved(item) for item in value]
+        return [resolved(item, pseudo) for item in value]
     if not isinstance(value, dict):
         return value
     if len(value) == 1:
         [(function, argument)] = value.items()
         match function:
             case "Ref":
-                return PSEUDO_PARAMETERS.get(argument, f"{{{argument}}}")
+                return pseudo.get(argument, f"{{{argument}}}")
             case "Fn::GetAtt" | "Fn::FindInMap":
-                return f"{{{'.'.join(resolved(argument))}}}"
+                return f"{{{'.'.join(resolved(argument, pseudo))}}}"
+            case "Fn::Select" | "Fn::Split":
+                return f"{{{' '.join([function, *(str(part) for part in resolved(argument, pseudo))])}}}"
             case "Fn::Join":
-                return argument[0].join(resolved(argument[1]))
+                return argument[0].join(resolved(argument[1], pseudo))
             case "Fn::Sub":
-                for name, text in PSEUDO_PARAMETERS.items():
+                for name, text in pseudo.items():
                     argument = argument.replace(f"${{{name}}}", text)
                 return argument
-    return {key: resolved(item) for key, item in value.items()}
+    return {key: resolved(item, pseudo) for key, item in value.items()}
 
 
 def definitions(template: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -51,6 +55,19 @@ def definitions(template: dict[str, Any]) -> dict[str, dict[str, Any]]:
         for name, resource in template["Resources"].items()
         if resource["Type"] == "AWS::StepFunctions::StateMachine"
     }
+
+
+def snapshot(template: dict[str, Any]) -> str:
+    """A whole template as text whose diff is read in review: definitions of state machines as such, hashes of assets masked."""
+    shown = resolved(template, {})
+    for resource in shown["Resources"].values():
+        properties = resource.get("Properties", {})
+        if resource["Type"] == "AWS::StepFunctions::StateMachine":
+            properties["DefinitionString"] = json.loads(properties["DefinitionString"])
+        elif "ZipFile" in properties.get("Code", ()):
+            properties["Code"]["ZipFile"] = "{inline code}"  # which is a file of its own
+    text: str = yaml.safe_dump(shown, sort_keys=False, default_flow_style=None, width=140, allow_unicode=True)
+    return re.sub(r"\b[0-9a-f]{64}\b", "{hash}", text)
 
 
 def create_requests(template: dict[str, Any]) -> dict[str, Any]:

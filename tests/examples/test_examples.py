@@ -1,4 +1,4 @@
-"""The example stacks of app.py: what they ask of AWS, recorded, and what each synthesis has to hold."""
+"""The example stacks of app.py: what each synthesis has to hold."""
 
 import filecmp
 import json
@@ -14,7 +14,6 @@ from rendered import OF_CDKS_WAY, create_requests, definitions, lint, linted
 from sagemaker_local_account.cloudformation.support_matrix import TYPES, unsupported
 
 ROOT = Path(__file__).parents[2]
-SNAPSHOTS = Path(__file__).parent / "snapshots"
 STACKS = ["HeterogeneousTraining", "CompiledTraining", "ModelParallelTraining"]
 RECOMMENDED = json.loads((ROOT / "cdk.json").read_text())["context"]
 
@@ -51,28 +50,6 @@ def assembly(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def template(assembly: Path, stack: str) -> dict[str, Any]:
     return dict(json.loads((assembly / f"{stack}.template.json").read_text()))
-
-
-def recorded(name: str, value: Any) -> Any:
-    """The snapshot of that name. UPDATE_SNAPSHOTS=1 writes ``value`` as the new one, to be read in the diff."""
-    file = SNAPSHOTS / name
-    if os.environ.get("UPDATE_SNAPSHOTS"):
-        file.parent.mkdir(exist_ok=True)
-        file.write_text(json.dumps(value, indent=2) + "\n")
-    return json.loads(file.read_text())
-
-
-@pytest.mark.parametrize("stack", STACKS)
-def test_the_training_request_is_the_recorded_one(assembly: Path, stack: str) -> None:
-    requests = create_requests(template(assembly, stack))
-    assert requests == recorded(f"{stack}.requests.json", requests)
-
-
-@pytest.mark.parametrize("stack", STACKS)
-def test_the_logical_ids_are_the_recorded_ones(assembly: Path, stack: str) -> None:
-    resources = template(assembly, stack)["Resources"]
-    ids = sorted(f"{name}: {resource['Type']}" for name, resource in resources.items())
-    assert ids == recorded(f"{stack}.logical_ids.json", ids)
 
 
 @pytest.mark.parametrize("stack", STACKS)
@@ -180,9 +157,12 @@ def without_flags(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("stack", STACKS)
-def test_the_training_request_is_the_same_without_any_feature_flag(without_flags: Path, stack: str) -> None:
-    requests = create_requests(template(without_flags, stack))
-    assert requests == recorded(f"{stack}.requests.json", requests)
+def test_the_training_request_is_the_same_without_any_feature_flag(
+    assembly: Path, without_flags: Path, stack: str
+) -> None:
+    requests = create_requests(template(assembly, stack))
+    assert requests
+    assert create_requests(template(without_flags, stack)) == requests
 
 
 @pytest.mark.parametrize("stack", STACKS)

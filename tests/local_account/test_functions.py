@@ -149,7 +149,10 @@ def test_a_function_is_invoked_and_its_error_is_the_answer(running: Running) -> 
     assert json.load(answer["Payload"]) == {"twice": 8}
     answer = lambda_.invoke(FunctionName="invoked", Payload=b"{}")
     assert answer["FunctionError"] == "Unhandled"
-    assert json.load(answer["Payload"])["errorType"] == "KeyError"
+    told = json.load(answer["Payload"])
+    assert told["errorType"] == "KeyError"
+    assert told["requestId"]
+    assert told["stackTrace"][0].startswith('  File "/var/task/')
 
 
 LOOK = """

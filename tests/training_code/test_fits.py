@@ -15,7 +15,9 @@ from preloaded import start
 
 ROOT = Path(__file__).parents[2]
 TRAINING_CODE = ROOT / "training_code"
-sys.path.insert(0, str(TRAINING_CODE / "model_parallel"))
+SCRIPTS = ROOT / "training_jobs" / "training_jobs" / "torch_scripts"
+PATHS = os.pathsep.join(map(str, (TRAINING_CODE, TRAINING_CODE / "model_parallel", SCRIPTS)))
+sys.path.insert(0, str(SCRIPTS))
 try:
     from fits_search import smallest_layout
 finally:
@@ -42,9 +44,8 @@ LLAMA = {
 def fits(folder: Path, *arguments: str) -> tuple[int, str]:
     """The exit code, and what it printed."""
     errors = folder / "errors"
-    settings = {"PATH": os.environ["PATH"], "PYTHONPATH": str(TRAINING_CODE)}
-    script = TRAINING_CODE / "model_parallel" / "fits.py"
-    with start([script, *arguments], cwd=folder, env=settings, errors=errors) as program:
+    settings = {"PATH": os.environ["PATH"], "PYTHONPATH": PATHS}
+    with start([SCRIPTS / "fits.py", *arguments], cwd=folder, env=settings, errors=errors) as program:
         printed, _ = program.communicate()
         return program.wait(), printed + errors.read_text()
 
@@ -116,8 +117,7 @@ print(json.dumps([predict(4, arguments).peak for arguments in json.loads(sys.arg
 def peaks(folder: Path, layouts: dict[str, str]) -> tuple[dict[str, float], dict[str, float]]:
     """The peaks that four real ranks have measured in these layouts, and those that are predicted."""
     (folder / "predict.py").write_text(PREDICT)
-    paths = os.pathsep.join(map(str, (TRAINING_CODE, TRAINING_CODE / "model_parallel")))
-    found, settings = [], {"PATH": os.environ["PATH"], "PYTHONPATH": paths}
+    found, settings = [], {"PATH": os.environ["PATH"], "PYTHONPATH": PATHS}
     arguments = json.dumps([layout.split() for layout in layouts.values()])
     for script, ranks in ((Path(__file__).parent / "peaks.py", 4), (folder / "predict.py", 1)):
         errors = folder / "errors"

@@ -220,6 +220,12 @@ def test_two_groups_that_both_train_are_refused() -> None:
         service.Cluster.of(job, data_group="data_group", port=6000)
 
 
+def test_groups_of_which_none_serves_are_refused() -> None:
+    job = job_of({"reader": ("algo-1",), "dnn_group": TWO})
+    with pytest.raises(end.DataServiceError, match=r"groups must be data_group and one that trains, .* 'reader'"):
+        service.Cluster.of(job, data_group="data_group", port=6000)
+
+
 KEEPER = """
 import sys, threading
 from service import KeptAlive, end_with_the_host

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from preloaded import start
 
-TRAINING_CODE = Path(__file__).parents[2] / "training_code"
+ROOT = Path(__file__).parents[2]
 CPUS = len(os.sched_getaffinity(0))
 LOADER = """
 import torch
@@ -70,8 +70,9 @@ def measured(folder: Path, text: str, *options: str) -> tuple[int, str, str]:
     """The exit code of measuring a script of this text, and what was printed to each stream."""
     script, errors = folder / "train.py", folder / "errors"
     script.write_text(text)
-    settings = {"PATH": os.environ["PATH"], "PYTHONPATH": str(TRAINING_CODE)}
-    command = [TRAINING_CODE / "measure" / "measure.py", "--seconds", "0.1", "--steps", "2", *options, script]
+    settings = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT / "training_code")}
+    program = ROOT / "training_jobs" / "training_jobs" / "torch_scripts" / "measure.py"
+    command = [program, "--seconds", "0.1", "--steps", "2", *options, script]
     with start(command, cwd=folder, env=settings, errors=errors) as program:
         printed, _ = program.communicate()
         return program.wait(), printed, errors.read_text()

@@ -79,6 +79,12 @@ def test_at_most_five_lines_of_the_script_change() -> None:
     assert 0 < len(changed) <= 5
 
 
+def test_a_script_whose_data_group_is_none_of_the_jobs_ends_with_an_error(host: Host) -> None:
+    lost = host(AFTER.replace("workers=8", "data_group='reader', workers=8"), "data_group")
+    assert "data_group must be a group of the job, of which each would train by itself" in lost.communicate()[1]
+    assert lost.returncode == 1
+
+
 @pytest.mark.soak  # trains twice; test_train.py trains on data hosts and without
 def test_the_pages_script_trains_on_a_laptop_as_in_a_job(host: Host) -> None:
     serving, training, alone = host(AFTER, "data_group"), host(AFTER, "dnn_group"), host(AFTER)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from training_jobs.facts.instance_facts import instance_facts
 
 Use = Mapping[str, float]  # shares from 0 to 1
-P4D, G5, C5 = "ml.p4d.24xlarge", "ml.g5.xlarge", "ml.c5.18xlarge"
+P4D, G5, C5, TRN1 = "ml.p4d.24xlarge", "ml.g5.xlarge", "ml.c5.18xlarge", "ml.trn1.32xlarge"
 
 
 @dataclass(frozen=True)
@@ -22,6 +24,8 @@ class Case:
     lines: Sequence[tuple[float, str]] = ()
     hyperparameters: Mapping[str, str] = field(default_factory=dict)
     change: str = ""
+    reports: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    advice: str = ""
 
     @property
     def hosts(self) -> list[tuple[str, str, str]]:
@@ -54,6 +58,13 @@ def line(wait: float, hosts: int, busy: float, local: float = 0.0, network: floa
 
 def gpu(busy: float, cpu: float, memory: float = 0.7) -> Use:
     return {"gpu": busy, "cpu": cpu, "gpu_memory": memory}
+
+
+def cores(*busy: float) -> tuple[float, str]:
+    """A report of neuron-monitor, of cores' utilization in percent."""
+    in_use = {str(number): {"neuroncore_utilization": value} for number, value in enumerate(busy)}
+    counters = {"period": 1.0, "neuroncores_in_use": in_use, "error": ""}
+    return 0.0, json.dumps({"neuron_runtime_data": [{"pid": 9, "report": {"neuroncore_counters": counters}}]})
 
 
 BESIDE = {"dnn_group": (P4D, 1)}
@@ -106,6 +117,65 @@ CASES = (
         {**BESIDE, "data_group": (C5, 3)},
         [gpu(0.5, 0.3), {"cpu": 0.6}, {"cpu": 0.99}, {"cpu": 0.58}],
         [line(25, 3, 72)],
+    ),
+    Case(
+        "half-starved GPU: the article's example",
+        "data_cpu",
+        {"": ("ml.g5.xlarge", 1)},
+        [gpu(0.7, 0.98)],
+        change='+job=DataParallelJob(InstanceGroup("ml.g5.2xlarge")),',
+        advice="ml.g5.2xlarge, 8 vCPUs in place of 4, $1.515 an hour in place of $1.4084 an hour), then preprocessing on the GPU "
+        "(NVIDIA DALI: decoding and augmentation), then data hosts (ml.c5.18xlarge, $3.672 an hour)",
+    ),
+    Case(
+        "no larger member of the family",
+        "data_cpu",
+        {"": ("ml.p3.2xlarge", 1)},
+        [gpu(0.65, 0.99)],
+        change='+    groups={"data_group": InstanceGroup("ml.c5.18xlarge")},',
+        advice="no type of the family has more vCPUs for as many accelerators as ml.p3.2xlarge: preprocessing on the GPU",
+    ),
+    Case("vCPUs full beside busy GPUs", "accelerator", {"": (G5, 1)}, [gpu(0.95, 0.98)]),
+    Case("vCPUs at 80 % beside GPUs at 74 %", None, {"": (P4D, 1)}, [gpu(0.74, 0.8)]),
+    Case(
+        "Trainium that waits for vCPUs",
+        "data_cpu",
+        {"": (TRN1, 1)},
+        [{"cpu": 0.96}],
+        [cores(40, 44, 0), cores(40, 44, 0)],
+        advice="prepare ahead of the training",
+    ),
+    Case(
+        "Trainium of which only vCPUs are known",
+        "data_cpu",
+        {"": (TRN1, 1)},
+        [{"cpu": 0.97}],
+        [(0.0, '{"neuroncores_in_use": cut off')],
+        advice="more workers behind a device loader",
+    ),
+    Case("busy Trainium", "accelerator", {"": (TRN1, 1)}, [{"cpu": 0.5}], [cores(95, 93)]),
+    Case("Trainium with free vCPUs", None, {"": (TRN1, 1)}, [{"cpu": 0.5}], [cores(70, 75)]),
+    Case(
+        "the profiler's report alone",
+        "data_cpu",
+        {"": (G5, 1)},
+        [{}],
+        change='+job=DataParallelJob(InstanceGroup("ml.g5.2xlarge")),',
+        reports={
+            "OverallSystemUsage": {"Details": {"CPU": {"algo-1": {"p50": 99.0}}, "GPU": {"algo-1": {"p50": 30.0}}}},
+            "CPUBottleneck": {"RuleTriggered": 4, "Violations": 4, "Datapoints": 90, "Details": {}},
+        },
+    ),
+    Case(
+        "what the profiler's rules found",
+        "profiler",
+        {"": (G5, 1)},
+        [gpu(0.75, 0.5)],
+        reports={
+            "IOBottleneck": {"RuleTriggered": 2, "Violations": 2, "Datapoints": 50, "Details": {}},
+            "BatchSize": {"RuleTriggered": 0, "Violations": 0, "Datapoints": 50, "Details": {}},
+        },
+        advice="GPUs idle while vCPUs wait for input: input_mode='FastFile'",
     ),
     Case("busy GPUs", "accelerator", {"": (G5, 1)}, [gpu(0.97, 0.4)]),
     Case(

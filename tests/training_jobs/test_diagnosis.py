@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import json
 import sys
@@ -23,6 +24,7 @@ from training_jobs.facts.instance_facts import instance_facts, next_with_more_vc
 from training_jobs.planning.diagnosis import diagnose
 from training_jobs.planning.evidence import Evidence, HostUse, read_log
 from training_jobs.planning.picture import utilization_picture
+from training_jobs.planning.prices import snapshot_price
 
 BEGAN = datetime(2026, 1, 31, 10, tzinfo=UTC)
 
@@ -47,6 +49,8 @@ class RecordedJob:
             "SecondaryStatusTransitions": [{"Status": "Training", "StartTime": BEGAN}],
             "ResourceConfig": {"InstanceGroups": groups} if len(groups) > 1 else one,
             "HyperParameters": dict(self.case.hyperparameters),
+            "OutputDataConfig": {"S3OutputPath": "s3://bucket/models/"},
+            "ProfilerRuleConfigurations": [{"RuleConfigurationName": "ProfilerReport"}] if self.case.reports else [],
         }
 
     def hosts(self) -> list[Host]:
@@ -61,8 +65,23 @@ class RecordedJob:
         return SimpleNamespace(read=lambda: lines)
 
     def client(self, service: str) -> Any:
+        if service == "s3":
+            pages = SimpleNamespace(paginate=self._objects)
+            return SimpleNamespace(get_paginator=lambda name: pages, get_object=self._object)
         assert service == "cloudwatch"
         return SimpleNamespace(get_paginator=lambda name: SimpleNamespace(paginate=self._metric_data))
+
+    def _objects(self, Bucket: str, Prefix: str) -> Iterator[Any]:
+        """The keys as AWS's notebooks list them."""
+        folder = f"{Prefix}/ProfilerReport/profiler-output"
+        reports = [f"{folder}/profiler-reports/{rule}.json" for rule in self.case.reports]
+        yield {"Contents": [{"Key": key} for key in (f"{folder}/profiler-report.html", *reports)]}
+        yield {}
+
+    def _object(self, Bucket: str, Key: str) -> Any:
+        assert (Bucket, Key.partition("/ProfilerReport/")[0]) == ("bucket", "models/job/rule-output")
+        report = self.case.reports[Key.rpartition("/")[2].removesuffix(".json")]
+        return {"Body": io.BytesIO(json.dumps(report).encode())}
 
     def _metric_data(self, MetricDataQueries: list[Any], **times: datetime) -> Iterator[Any]:
         published = self.case.published()
@@ -97,6 +116,7 @@ def test_what_bounds_a_job_is_named_with_the_change(
     printed, _ = said(case, monkeypatch, capsys, "--json")
     findings = json.loads(printed)["findings"]
     assert (findings[0]["bound"] if findings else None) == case.bound
+    assert case.advice in (findings[0]["advice"] if findings else "")
     if case.change:
         assert case.change in findings[0]["change"].splitlines()
 
@@ -114,6 +134,19 @@ def test_the_command_prints_hosts_bound_advice_change_and_chart(
     ElementTree.parse(tmp_path / "chart.svg")
     printed, _ = said(CASES[-1], monkeypatch, capsys)
     assert "bound     nothing stands out" in printed
+
+
+def test_what_is_found_by_the_profiler_and_here_is_said_of_both(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    [case] = [case for case in CASES if case.name == "the profiler's report alone"]
+    printed, _ = said(case, monkeypatch, capsys)
+    assert "bound     data_cpu: GPUs are 30% busy, vCPUs 99%" in printed
+    assert "also      profiler: SageMaker's profiler reports CPUBottleneck 4 times of 90" in printed
+
+
+def test_the_article_prices_its_data_host_and_a_type_without_a_price_has_none() -> None:
+    assert (snapshot_price("ml.c5.18xlarge"), snapshot_price("ml.p6-b200.48xlarge")) == (3.672, None)
 
 
 def test_a_job_of_which_nothing_is_known_is_not_called_fine(

@@ -210,9 +210,8 @@ def newest(folder: Path) -> Path | None:
     # A write that was interrupted has left no .metadata.
     broken = {name: fault for name, fault in faults.items() if ".metadata does not exist" not in fault}
     if broken:
-        raise ValueError(
-            f"no checkpoint in {folder} is complete: {broken}. Restore the file, or begin with an empty folder"
-        )
+        cure = "Restore the file, or begin with an empty folder"
+        raise ValueError(f"no checkpoint in {folder} is complete: {broken}. {cure}")
     return None
 
 

@@ -23,15 +23,24 @@ def device_of(job: Job) -> torch.device:
 
 
 @contextmanager
-def process_group(job: Job, timeout: float = 300.0, smddp: bool = False) -> Iterator[torch.device]:
+def process_group(
+    job: Job, timeout: float = 300.0, smddp: bool = False, groups: bool = False
+) -> Iterator[torch.device]:
     """The process group of all ranks; without torchrun, of this process alone. Yields this rank's device.
 
     A collective fails after ``timeout`` seconds. It is not bound to the device (``device_id``), since groups of gloo beside it,
     as for checkpoints, then fail with some releases (https://github.com/deepspeedai/DeepSpeed/pull/7542).
 
+    ``groups`` says that the script has something to do for the hosts of other instance groups, which start it too.
+
     ``smddp`` takes the backend of SageMaker's data parallel library, which is in AWS's containers only, for tensors on GPUs.
     See https://docs.aws.amazon.com/sagemaker/latest/dg/model-parallel-core-features-v2-smddp-allgather.html.
     """
+    if len(job.groups) > 1 and not groups:
+        raise ValueError(
+            "groups must be one, since the hosts of each would train by themselves; heterogeneous/train.py has data hosts, "
+            f"got {sorted(job.groups)}"
+        )
     use_the_jobs_network()
     device = device_of(job)
     torch.set_num_threads(1)  # the other cores are those of the other ranks and of the workers that read data

@@ -71,10 +71,10 @@ class TrainingLog:
             return {}
         name = torch.cuda.get_device_name(self._device)
         peak = next((flops for part, flops in PEAK_FLOPS.items() if part in name), None)
-        memory = {"memory_gib": torch.cuda.max_memory_allocated(self._device) / 2**30}
-        return memory | (
-            {"mfu": rate * self._flops / (self._job.ranks * peak)} if peak and self._flops and rate else {}
-        )
+        found = {"memory_gib": torch.cuda.max_memory_allocated(self._device) / 2**30}
+        if peak and self._flops and rate:
+            found["mfu"] = rate * self._flops / (self._job.ranks * peak)
+        return found
 
 
 def profile(job: Job, first: int, steps: int = 3) -> AbstractContextManager[Any]:

@@ -15,7 +15,7 @@ before it kills a job, it saves a checkpoint after the current step.
 
 from __future__ import annotations
 
-import argparse
+from argparse import ArgumentParser, Namespace
 from contextlib import nullcontext
 
 import numpy as np
@@ -44,8 +44,8 @@ PRECISIONS = {"auto": "auto", "float32": "fp32", "bfloat16": "bf16", "float16": 
 # -- Config -----------------------------------------------------------------------------------------------------------
 
 
-def config() -> argparse.Namespace:
-    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def config() -> Namespace:
+    arguments = ArgumentParser(description=__doc__.splitlines()[0])
     add = arguments.add_argument
     add_workload(arguments)
     add("--microbatches", type=positive, default=1, help="a batch's equal parts, whose gradients are added")
@@ -66,7 +66,7 @@ def config() -> argparse.Namespace:
 # -- Data -------------------------------------------------------------------------------------------------------------
 
 
-def held_out(text: Text, options: argparse.Namespace) -> int:
+def held_out(text: Text, options: Namespace) -> int:
     """How many samples, the last ones, no step trains on. No function of ranks or batch, which a resumed job may change."""
     return min(MOST_HELD_OUT, 1 + len(text) // 10) if options.evaluate_every else 0
 
@@ -74,7 +74,7 @@ def held_out(text: Text, options: argparse.Namespace) -> int:
 # -- Model ------------------------------------------------------------------------------------------------------------
 
 
-def parallel(model: nn.Module, job: Job, options: argparse.Namespace) -> nn.Module:
+def parallel(model: nn.Module, job: Job, options: Namespace) -> nn.Module:
     """The model for the step: compiled, and data parallel over all ranks."""
     if options.compiler == "inductor":
         # Model and loss are one graph, and their backward another; a graph break is an error. Within DDP, the compiler splits
@@ -93,7 +93,7 @@ def step(
     precision: Precision,
     batch: tuple[Tensor, Tensor],
     shares: Tensor,
-    options: argparse.Namespace,
+    options: Namespace,
 ) -> Tensor:
     """Tokens, and the number of targets over all ranks, to this rank's part of the loss; without reading a value."""
     tokens, count = batch
@@ -117,9 +117,7 @@ def step(
 
 
 @torch.no_grad()
-def evaluate(
-    model: nn.Module, precision: Precision, text: Text, order: Order, job: Job, options: argparse.Namespace
-) -> float:
+def evaluate(model: nn.Module, precision: Precision, text: Text, order: Order, job: Job, options: Namespace) -> float:
     """The mean loss of the held-out text over all ranks, in the format of the training. The model is not compiled for it."""
     device = next(model.parameters()).device
     numbers = np.arange(order.length, len(text))
@@ -135,21 +133,17 @@ def evaluate(
 # -- Run --------------------------------------------------------------------------------------------------------------
 
 
-def train(job: Job, options: argparse.Namespace, device: torch.device, stop: Stop) -> None:
+def train(job: Job, options: Namespace, device: torch.device, stop: Stop) -> None:
     text, compiled = Text(job.channels.get("text"), options.sequence), options.compiler == "inductor"
     order = Order(len(text) - held_out(text, options), options.batch_size * job.ranks, options.seed)
     whole = build(options).to(device)
     # Fused: one kernel, which need not be compiled, and does not read the scaler's result.
     optimizer = torch.optim.AdamW(parameter_groups(whole, options.weight_decay), lr=options.learning_rate, fused=True)
     precision, log = Precision(PRECISIONS[options.precision], device), Log(job, options, device)
-    checkpointer = Checkpointer(
-        job,
-        [whole],
-        [optimizer],
-        fixed={name: getattr(options, name) for name in FIXED} | {"samples": order.length},
-        free={name: getattr(options, name) for name in ("batch_size", "microbatches", "precision")},
-        states={"scaler": precision.scaler, "loss": log.loss},
-    )
+    fixed = {name: getattr(options, name) for name in FIXED} | {"samples": order.length}
+    free = {name: getattr(options, name) for name in ("batch_size", "microbatches", "precision")}
+    states = {"scaler": precision.scaler, "loss": log.loss}
+    checkpointer = Checkpointer(job, [whole], [optimizer], fixed=fixed, free=free, states=states)
     progress = checkpointer.restore()
     first = progress.steps + 1
     if job.local_rank == 0:
@@ -158,9 +152,8 @@ def train(job: Job, options: argparse.Namespace, device: torch.device, stop: Sto
     if compiled:
         compiler_cache.load(job)
     model, guard = parallel(whole, job, options), Guard(fail=options.on_recompile == "fail")
-    shares = torch.tensor(
-        job.ranks, device=device
-    )  # no constant of the graph, which other ranks then find in the cache
+    # No constant of the graph, which other numbers of ranks then find in the cache.
+    shares = torch.tensor(job.ranks, device=device)
     length = options.sequence if options.pad == "sequence" else None
     data = batches_from(progress.samples, text, order, job, options, length)
     freeze_objects()

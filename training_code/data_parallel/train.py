@@ -122,14 +122,9 @@ def train(
     precision, epoch_loss = Precision(options.precision, device), MeanLoss(device, job.ranks)
     inputs, labels = data = tuple(tensor.to(device) for tensor in points(job.channels.get("points")))
     order = Order(len(labels), options.batch_size * job.ranks, options.seed)
-    checkpointer = Checkpointer(
-        job,
-        [whole],
-        [optimizer],
-        fixed={"seed": options.seed, "points": order.length},
-        free={"batch_size": options.batch_size},
-        states={"scaler": precision.scaler, "epoch_loss": epoch_loss},
-    )
+    fixed, free = {"seed": options.seed, "points": order.length}, {"batch_size": options.batch_size}
+    states = {"scaler": precision.scaler, "epoch_loss": epoch_loss}
+    checkpointer = Checkpointer(job, [whole], [optimizer], fixed=fixed, free=free, states=states)
     progress = checkpointer.restore()
     freeze_objects()
     while progress.samples < options.epochs * order.length:

@@ -146,6 +146,11 @@ def read_batches(
             "read_batches must be called under `if __name__ == '__main__':`, since worker processes import the script"
         )
     job = _Job.here()
+    if len(job.groups) > 1 and data_group not in job.groups:
+        raise DataServiceError(
+            f"data_group must be a group of the job, of which each would train by itself, like {min(job.groups)!r} of "
+            f"{sorted(job.groups)}, got {data_group!r}"
+        )
     data_hosts = job.groups.get(data_group, [])
     cpus = len(os.sched_getaffinity(0))
     shards = shards or (workers or SHARDS) * (len(data_hosts) or job.ranks)

@@ -89,16 +89,13 @@ class Encoder:
             return self._place(node, node.tensors[0].dtype, (len(node.tensors), *node.tensors[0].shape))
         if isinstance(node, Tensor):
             if node.is_quantized or node.is_nested or node.layout not in PARTS:
-                raise TypeError(
-                    f"a batch's tensors must be dense or sparse, got {node.layout}, {node.dtype} at batch{path}"
-                )
+                what = f"{node.layout}, {node.dtype} at batch{path}"
+                raise TypeError(f"a batch's tensors must be dense or sparse, got {what}")
             if PARTS[node.layout]:
                 parts = [self._describe(getattr(node, name)(), path) for name in PARTS[node.layout]]
                 coalesced = node.layout == torch.sparse_coo and node.is_coalesced()
-                return {
-                    "sparse": [str(node.layout).removeprefix("torch."), list(node.shape), coalesced],
-                    "parts": parts,
-                }
+                about = [str(node.layout).removeprefix("torch."), list(node.shape), coalesced]
+                return {"sparse": about, "parts": parts}
             return self._place(node, node.dtype, tuple(node.shape))
         if isinstance(node, np.ndarray | np.generic) and not node.dtype.hasobject and not node.dtype.names:
             array = np.asarray(node)
@@ -139,9 +136,8 @@ def _flattened(node: Any, path: str) -> tuple[type, Any, Iterable[Any], Sequence
             if not isinstance(key, str | int | float | None):
                 raise TypeError(f"a batch's keys must be text or numbers like 'image', got {key!r} at batch{path}")
         # What a mapping has beside its items, like the encodings of a BatchEncoding, travels where it is text or a number.
-        more = {
-            name: value for name, value in getattr(node, "__dict__", {}).items() if isinstance(value, str | int | float)
-        }
+        beside = getattr(node, "__dict__", {})
+        more = {name: value for name, value in beside.items() if isinstance(value, str | int | float)}
         return dict if kind.__module__ == "builtins" else kind, [list(node), more], node, list(node.values())
     if isinstance(node, list | tuple):
         made = kind if hasattr(node, "_fields") else tuple if isinstance(node, tuple) else list

@@ -125,9 +125,8 @@ class Plan:
             return [self._share(rank, ranks, samples)]
         assert self.shards is not None
         if self.shards < ranks:
-            raise ValueError(
-                f"shards of an iterable dataset must be at least one for each rank, got {self.shards} for {ranks}"
-            )
+            least = "at least one for each rank"
+            raise ValueError(f"shards of an iterable dataset must be {least}, got {self.shards} for {ranks}")
         dealt = list(range(self.shards))
         if self.shuffle or ranks > 1:
             dealt = permuted(np.arange(self.shards, dtype=np.uint64), self.shards, (self.seed, epoch)).tolist()

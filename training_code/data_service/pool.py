@@ -332,6 +332,5 @@ class WorkerPool:
         if order.shard is None:
             of = f"samples {self._plan.samples(order.epoch, order.first, order.size)}"
             of = f"places {order.first} to {order.first + order.size - 1} of the sampler" if self._plan.sampler else of
-        return (
-            f"{describe(order)} ended {MAX_DEATHS} worker processes in a row, of which the last {ended}; it is of {of}"
-        )
+        last = f"of which the last {ended}; it is of {of}"
+        return f"{describe(order)} ended {MAX_DEATHS} worker processes in a row, {last}"

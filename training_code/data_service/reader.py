@@ -143,9 +143,7 @@ class BatchReader:
         gather: Callable[[Any], list[Any]] | None = None,
     ) -> None:
         if not servers and (local is None or plan is None):
-            raise ValueError(
-                "servers must name at least one data host like 'algo-1:6000' where there are no local workers"
-            )
+            raise ValueError("servers must name a data host, like 'algo-1:6000', where there are no local workers")
         self._rank, self._ranks, self._ordered = rank, ranks, ordered
         self._epochs, self._gather = math.inf if epochs is None else epochs, gather or _gather_by_torch
         self._closed = False
@@ -411,9 +409,8 @@ class BatchReader:
         total = sum(dropped.values())
         if self.plan.shards is not None and not read and (agrees or self._ranks == 1):
             left = f", of {total} samples that are too few for all {self._ranks} ranks" if total else ""
-            raise DataServiceError(
-                f"the dataset must have a batch in each epoch, got none in epoch {tracker.epoch}{left}"
-            )
+            none = f"got none in epoch {tracker.epoch}{left}"
+            raise DataServiceError(f"the dataset must have a batch in each epoch, {none}")
         if total and self._rank == 0:
             named = ", ".join(f"{count} of {name}" for name, count in dropped.most_common(MOST_NAMED))
             more = f" and {len(dropped) - MOST_NAMED} more" if len(dropped) > MOST_NAMED else ""

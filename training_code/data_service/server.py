@@ -159,9 +159,8 @@ class BatchServer:
                 self._deaths.append(time.monotonic())
                 ended = f"the serving process {describe_exit(self._process.exitcode)}"
                 if len(self._deaths) == MAX_DEATHS and self._deaths[-1] - self._deaths[0] < WITHIN:
-                    self._fail(
-                        DataServiceError(f"{ended}, {len(self._deaths)} times without a batch, and is not restarted")
-                    )
+                    often = f"{len(self._deaths)} times without a batch"
+                    self._fail(DataServiceError(f"{ended}, {often}, and is not restarted"))
                     return
                 print(f"{ended}; another is started", flush=True)
                 self._start()
@@ -319,10 +318,8 @@ class _Server:
             return f"it serves {self._ranks} ranks, got rank {rank} of {ranks} on {host}"
         for other in self._peers:
             if other.rank == rank and other.reader != message["reader"]:
-                return (
-                    f"rank {rank} is a process on {other.host}, and another on {host}: "
-                    "only one group of hosts can train"
-                )
+                processes = f"a process on {other.host}, and another on {host}"
+                return f"rank {rank} is {processes}: only one group of hosts can train"
         return None
 
     def _request(self, peer: _Peer, request: int, order: Order) -> None:

@@ -171,9 +171,8 @@ class Worker:
                     try:
                         os.posix_fallocate(file.fileno(), 0, size)
                     except OSError as error:
-                        raise MemoryError(
-                            f"a batch of {size} bytes does not fit into shared memory: {error}"
-                        ) from error
+                        what = f"a batch of {size} bytes does not fit into shared memory"
+                        raise MemoryError(f"{what}: {error}") from error
                 found = self._mapped[path] = mmap.mmap(file.fileno(), max(length, size))
         return found
 
@@ -230,15 +229,13 @@ class _Shard:
             what = f"state_dict of an iterable dataset must be JSON, like {{'line': 7}}, got {about['state']!r}"
             raise TypeError(what) from error
         if len(text) > MAX_STATE:
-            raise ValueError(
-                f"state_dict of an iterable dataset must have at most {MAX_STATE} bytes as JSON, got {len(text)}"
-            )
+            most = f"at most {MAX_STATE} bytes as JSON"
+            raise ValueError(f"state_dict of an iterable dataset must have {most}, got {len(text)}")
         return text
 
     def _prepare(self) -> None:
-        _prepare(
-            self._dataset, self._number, self._plan.shards or 1, self._plan.seed_of(self.epoch, self._number, self.at)
-        )
+        seed = self._plan.seed_of(self.epoch, self._number, self.at)
+        _prepare(self._dataset, self._number, self._plan.shards or 1, seed)
 
 
 def describe(order: Order) -> str:

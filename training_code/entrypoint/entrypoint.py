@@ -105,10 +105,8 @@ def forward(command: int, signalled: set[tuple[int, int]]) -> None:
     for process in receivers(processes(), command):
         if (process.pid, process.started) not in signalled:
             signalled.add((process.pid, process.started))
-            print(
-                f"entrypoint: forwards SIGTERM to process {process.pid}: {' '.join(process.arguments)[:200]}",
-                flush=True,
-            )
+            named = " ".join(process.arguments)[:200]
+            print(f"entrypoint: forwards SIGTERM to process {process.pid}: {named}", flush=True)
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process.pid, signal.SIGTERM)
 
@@ -143,9 +141,8 @@ def run(arguments: list[str]) -> int:
     # ones.
     signal.pthread_sigmask(signal.SIG_BLOCK, awaited)
     try:
-        command = os.posix_spawnp(
-            arguments[0], arguments, environment(), setsigmask=(), setsigdef=(signal.SIGPIPE, signal.SIGXFSZ)
-        )
+        reset = (signal.SIGPIPE, signal.SIGXFSZ)
+        command = os.posix_spawnp(arguments[0], arguments, environment(), setsigmask=(), setsigdef=reset)
     except OSError as error:  # the exit codes of shells and Docker
         print(f"entrypoint: {arguments[0]}: {error.strerror}", file=sys.stderr)
         return 127 if isinstance(error, FileNotFoundError) else 126
@@ -163,7 +160,5 @@ def run(arguments: list[str]) -> int:
 
 if __name__ == "__main__":
     if len(sys.argv) < 2:
-        sys.exit(
-            "entrypoint: needs the command to start, like: entrypoint.py bash -m start_with_right_hostname.sh train"
-        )
+        sys.exit("entrypoint: needs the command to start, like: entrypoint.py bash -m start_with_right_hostname.sh")
     sys.exit(run(sys.argv[1:]))

@@ -129,14 +129,9 @@ def train(job: Job, options: argparse.Namespace, batches: Batches, device: torch
     assert batches.plan is not None
     digits, batch_size = batches.plan.length or 0, options.batch_size * job.ranks
     check_batch(digits, batch_size)
-    checkpointer = Checkpointer(
-        job,
-        [model],
-        [optimizer],
-        fixed={"seed": options.seed, "digits": digits},
-        free={"batch_size": options.batch_size},
-        states={"data": batches, "scaler": precision.scaler, "epoch_loss": epoch_loss},
-    )
+    fixed, free = {"seed": options.seed, "digits": digits}, {"batch_size": options.batch_size}
+    states = {"data": batches, "scaler": precision.scaler, "epoch_loss": epoch_loss}
+    checkpointer = Checkpointer(job, [model], [optimizer], fixed=fixed, free=free, states=states)
     progress, log = checkpointer.restore(), TrainingLog(job, device, unit="samples")
     first, total = batches.state_dict()["epoch"], options.epochs * len(batches)
     if job.local_rank == 0:
@@ -190,7 +185,7 @@ def evaluate(job: Job, whole: Mapping[str, Tensor], device: torch.device) -> flo
 def main() -> None:
     options, job = config(), Job.here()
     # The other cores of a host are its workers', or of the other processes that train.
-    with batches_of(job, options) as batches, process_group(job) as device:
+    with batches_of(job, options) as batches, process_group(job, groups=True) as device:
         train(job, options, batches, device, Stop())
 
 

@@ -107,9 +107,8 @@ class Degrees:
     def _check_microbatches(self) -> None:
         """The rules of torch.distributed.pipelining.schedules, checked before the model is built."""
         if self.schedule == "1F1B" and self.microbatches < self.pipeline:
-            raise ValueError(
-                f"microbatches must be at least pipeline with 1F1B, got {self.microbatches} and {self.pipeline}"
-            )
+            got = f"got {self.microbatches} and {self.pipeline}"
+            raise ValueError(f"microbatches must be at least pipeline with 1F1B, {got}")
         rounds = max(1, self.microbatches // self.pipeline)
         if self.schedule == "Interleaved1F1B" and self.microbatches % rounds:
             raise ValueError(

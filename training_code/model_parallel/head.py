@@ -48,10 +48,8 @@ class ChunkedLoss(torch.autograd.Function):
         own, losses = [one.detach().requires_grad_(backward) for one in parameters], list[Tensor]()
         if backward:
             # Sums of many chunks, in fp32 also where the parameters are not.
-            context.of_rows, context.sums = (
-                torch.empty_like(rows),
-                [torch.zeros_like(one, dtype=torch.float32) for one in own],
-            )
+            context.sums = [torch.zeros_like(one, dtype=torch.float32) for one in own]
+            context.of_rows = torch.empty_like(rows)
         for first in range(0, len(rows), size):
             some = rows[first : first + size].detach().requires_grad_(backward)
             with torch.set_grad_enabled(backward):

@@ -94,9 +94,8 @@ class Microbatches:
         if self._head is not None:
             self._head.chunk = options.loss_chunk
         if self.pipeline is not None:
-            self._stages, self.schedule = schedule_of(
-                degrees, mesh, stage_modules, self._of_output, device, self._head, self.each
-            )
+            given = degrees, mesh, stage_modules, self._of_output, device, self._head, self.each
+            self._stages, self.schedule = schedule_of(*given)
 
     @property
     def parameters(self) -> list[nn.Parameter]:
@@ -119,9 +118,7 @@ class Microbatches:
         """Set the loss of the step's batch, by the number of its targets that count."""
         self._of_targets = partial(token_loss, count=counted(targets), shares=dist.get_world_size())
         if self._head is not None:
-            self._head.loss = (
-                self._scaled
-            )  # whose gradients are computed with the loss, and would be 0 without the scale
+            self._head.loss = self._scaled  # its gradients, computed with the loss, would be 0 without the scale
 
     def of_microbatch(self, model: nn.Module, tokens: Tensor, targets: Tensor) -> Tensor:
         """The scaled loss of one, of a model with its last stage."""

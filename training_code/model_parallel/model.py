@@ -86,9 +86,8 @@ class Attention(nn.Module):
         self.out = nn.Linear(config.width, config.width, bias=False)
 
     def forward(self, x: Tensor, rotation: Tensor) -> Tensor:
-        query, key, value = (
-            projected(x).unflatten(-1, (-1, self._per_head)) for projected in (self.query, self.key, self.value)
-        )
+        projected = (of(x) for of in (self.query, self.key, self.value))
+        query, key, value = (one.unflatten(-1, (-1, self._per_head)) for one in projected)
         query, key = rotated(query, rotation), rotated(key, rotation)
         # Transposed after the rotation, so that the result has its layout, and transposed back is not copied.
         heads = (part.transpose(1, 2) for part in (query, key, value))

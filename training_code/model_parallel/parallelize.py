@@ -243,14 +243,9 @@ def shard(model: nn.Module, plan: Plan, degrees: Degrees, mesh: DeviceMesh, resh
     """
     data = mesh["data_replicate", "data_shard"] if degrees.data_replicate > 1 else mesh["data_shard"]
     dtype = DTYPES.get(degrees.precision)
-    policies = {
-        "mp_policy": MixedPrecisionPolicy(param_dtype=dtype, reduce_dtype=torch.float32)
-        if dtype
-        else MixedPrecisionPolicy(),
-        "offload_policy": CPUOffloadPolicy(pin_memory=mesh.device_type == "cuda")
-        if degrees.cpu_offload
-        else OffloadPolicy(),
-    }
+    low = MixedPrecisionPolicy(param_dtype=dtype, reduce_dtype=torch.float32) if dtype else MixedPrecisionPolicy()
+    offload = CPUOffloadPolicy(pin_memory=mesh.device_type == "cuda") if degrees.cpu_offload else OffloadPolicy()
+    policies = {"mp_policy": low, "offload_policy": offload}
     reshard = reshard and degrees.pipeline == 1
     for layer in plan.named_layers(model).values():
         fully_shard(layer, mesh=data, reshard_after_forward=reshard, **policies)
@@ -421,7 +416,5 @@ def whole_weights(modules: Iterable[nn.Module], mesh: DeviceMesh) -> dict[str, T
 
 def optimizer_bytes(optimizers: list[torch.optim.Optimizer]) -> int:
     """The bytes of the optimizers' state on this rank."""
-    states = [
-        local(value) for optimizer in optimizers for state in optimizer.state.values() for value in state.values()
-    ]
+    states = [local(value) for one in optimizers for state in one.state.values() for value in state.values()]
     return sum(value.numel() * value.element_size() for value in states)

@@ -29,6 +29,7 @@ import torch.sagemaker as tsm
 from common.checkpoints import Checkpointer, Progress
 from common.job import Job, use_the_jobs_network
 from common.loss import batch_loss, counted, token_loss
+from common.process_group import device_of
 from common.schedule import positive
 from common.seeding import seed_step
 from common.stopping import Stop
@@ -84,15 +85,10 @@ def train(job: Job, options: argparse.Namespace, device: torch.device, stop: Sto
     if options.batch_size > len(corpus) or options.batch_size % job.ranks:
         allowed = f"a multiple of the ranks, {job.ranks}, and at most the sequences of the text, {len(corpus)}"
         raise ValueError(f"batch_size must be {allowed}, got {options.batch_size}")
+    fixed = {"seed": options.seed, "sequences of the text": len(corpus), **sizes}
+    free = {"batch_size": options.batch_size}
     # FSDP1's shards are ShardedTensors, of which dcp.async_save cannot make the copy that it writes (_state_dict_stager.py).
-    checkpointer = Checkpointer(
-        job,
-        [model],
-        [optimizer],
-        fixed={"seed": options.seed, "sequences of the text": len(corpus), **sizes},
-        free={"batch_size": options.batch_size},
-        write=dcp.save,
-    )
+    checkpointer = Checkpointer(job, [model], [optimizer], fixed=fixed, free=free, write=dcp.save)
     progress, share = checkpointer.restore(), options.batch_size // job.ranks
     while progress.steps < options.steps:
         tokens, targets = (part.to(device) for part in corpus.batch(progress.samples + job.rank * share, share))
@@ -115,24 +111,18 @@ def train(job: Job, options: argparse.Namespace, device: torch.device, stop: Sto
             return
     checkpointer.wait()
     with FullyShardedDataParallel.summon_full_params(model, writeback=False):
-        state = {plain_name(name): value.detach().cpu().clone() for name, value in model.named_parameters()}
+        parameters = {name.replace("_fsdp_wrapped_module.", ""): value for name, value in model.named_parameters()}
+        state = {name: value.detach().cpu().clone() for name, value in parameters.items()}
     if job.rank == 0:
         job.model.mkdir(parents=True, exist_ok=True)
         torch.save({"config": sizes, "model": state}, job.model / "model.pt")
 
 
-def plain_name(name: str) -> str:
-    return name.replace("_fsdp_wrapped_module.", "")
-
-
 def main() -> None:
     options, job = config(), Job.here()
     use_the_jobs_network()
-    cuda = torch.cuda.is_available()
-    device = torch.device("cuda", job.local_rank) if cuda else torch.device("cpu")
-    if cuda:
-        torch.cuda.set_device(device)
-    dist.init_process_group("nccl" if cuda else "gloo")
+    device = device_of(job)
+    dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
     tsm.init()
     train(job, options, device, Stop())
     dist.destroy_process_group()

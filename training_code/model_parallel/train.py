@@ -104,18 +104,11 @@ class Training:
             reshard=options.sharded == "parameters",
             compilation=compilation_of(options),
         )
-        decay = options.weight_decay
-        self.optimizers = [
-            torch.optim.AdamW(
-                module.parameters() if decay is None else parameter_groups(module, decay),
-                lr=options.learning_rate,
-                fused=True,
-            )
-            for module in self.stage_modules.values()
-        ]
-        self.microbatches = Microbatches(
-            self.stage_modules, degrees, self.mesh, device, LossScale(degrees.precision), options
-        )
+        decay, modules = options.weight_decay, self.stage_modules.values()
+        groups = [one.parameters() if decay is None else parameter_groups(one, decay) for one in modules]
+        self.optimizers = [torch.optim.AdamW(group, lr=options.learning_rate, fused=True) for group in groups]
+        scale = LossScale(degrees.precision)
+        self.microbatches = Microbatches(self.stage_modules, degrees, self.mesh, device, scale, options)
 
     def describe(self, job: Job) -> str:
         numbers, size = (sum(pair) for pair in zip(*map(local_size, self.stage_modules.values()), strict=True))

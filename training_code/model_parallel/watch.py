@@ -95,9 +95,8 @@ class Watch:
                         continue
                     now = self._store.add(f"alive/{self._next}", 0)
             except dist.DistError:
-                self._end(
-                    f"rank {self._job.rank} on {self._job.host}: the first host of the job was lost, and its store"
-                )
+                who = f"rank {self._job.rank} on {self._job.host}"
+                self._end(f"{who}: the first host of the job was lost, and its store")
             if now != seen:
                 seen, since = now, time.monotonic()
             elif time.monotonic() - since > self._heartbeat_timeout:

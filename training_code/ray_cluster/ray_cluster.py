@@ -112,13 +112,11 @@ class Node:
     def start_ray(self) -> None:
         """Start Ray's processes, which outlive the command. Raises ``ClusterError`` with what it printed where it fails."""
         try:
-            started = subprocess.run(
-                self.start_command(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
-            )
+            output = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+            started = subprocess.run(self.start_command(), **output, text=True, check=False)
         except FileNotFoundError:
-            raise ClusterError(
-                "the image has no Ray; install it in the Dockerfile, like RUN pip install 'ray[data]'"
-            ) from None
+            install = "install it in the Dockerfile, like RUN pip install 'ray[data]'"
+            raise ClusterError(f"the image has no Ray; {install}") from None
         if started.returncode:
             raise ClusterError(f"Ray did not start on {self.host} of {self.group}:\n{started.stdout}")
         print(f"ray_cluster: {self.host} of {self.group} is a node with {self.cpus} CPUs, {self.gpus} GPUs", flush=True)
@@ -247,9 +245,8 @@ def attend(node: Node, head: socket.socket, check: Callable[[], object] = lambda
         if select.select([head], [], [], LOOK_SECONDS)[0]:
             received = _receive(head)
             if not received:
-                raise ClusterError(
-                    f"{node.head}, the head of the cluster, was lost before it reported the end of the script"
-                )
+                before = "before it reported the end of the script"
+                raise ClusterError(f"{node.head}, the head of the cluster, was lost {before}")
             line += received
         else:
             check()

@@ -9,6 +9,9 @@ from pathlib import Path
 
 from training_jobs.client.errors import TrainingError
 
+# Of ``fits`` and ``measure``: they import torch and the training code, and run in processes of their own.
+SCRIPTS = Path(__file__).parent / "torch_scripts"
+
 
 def training_code() -> Path:
     """Return the folder that contains the training code of all kinds of job.

@@ -23,6 +23,7 @@ from cdk_sagemaker_training.props.prop import IN_INPUT, VALUES_IN_INPUT, Known, 
 from cdk_sagemaker_training.request.context import JobContext, RequestContext, optional
 from cdk_sagemaker_training.request.image_contents import check_contents, contents_advice, idle_gpus_advice
 from cdk_sagemaker_training.request.machine import instance_types
+from cdk_sagemaker_training.request.script_advice import code_advice, copied_code_advice
 from cdk_sagemaker_training.resources.image_advice import image_advice
 
 if TYPE_CHECKING:
@@ -52,7 +53,12 @@ class ContainerProps(TypedDict, total=False):
 
     code: Annotated[
         TrainingCode | None,
-        Prop(check=_check_code, known=Known("synth"), example="TrainingCode('src', entry_point='train.py')"),
+        Prop(
+            check=_check_code,
+            known=Known("synth"),
+            example="TrainingCode('src', entry_point='train.py')",
+            advice=code_advice,
+        ),
     ]
     """The folder with the training script, which each host fetches from S3 when it starts. Default: the code is in the image."""
 
@@ -178,6 +184,7 @@ def _image_advice(image: TrainingImage, context: JobContext) -> Iterator[Advice]
     yield from image_advice(image.base, instance_types(context.job_request), entrypoint)
     yield from contents_advice(image, context.job_request)
     yield from idle_gpus_advice(image, context.job_request, entrypoint)
+    yield from copied_code_advice(image, context)
 
 
 def _check_code(code: TrainingCode, context: JobContext) -> None:

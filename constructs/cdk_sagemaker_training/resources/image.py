@@ -67,6 +67,7 @@ class TrainingImage(Construct):
         provides: What it has by ``provides=``, versions by name.
         asset: CDK's asset of ``from_asset``; None otherwise.
         build: deploy-time-build's construct of ``from_codebuild``; None otherwise.
+        copied: The build context, and the sources that are copied from it, None for all; None for an existing image.
     """
 
     asset: ecr_assets.DockerImageAsset | None = None
@@ -78,7 +79,7 @@ class TrainingImage(Construct):
     image_uri: str
     _repositories: Repositories | None = None  # set if the image may be in one of several
     _dockerfile: Path | None = None
-    _copied: tuple[Path, list[str] | None] | None = None  # the build context and the sources that are copied from it
+    copied: tuple[Path, list[str] | None] | None = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         """Refuse to be called; the static methods make images.
@@ -395,11 +396,11 @@ class TrainingImage(Construct):
         Raises:
             ValueError: A file is not copied by the Dockerfile.
         """
-        if self._copied is not None and files:
+        if self.copied is not None and files:
             from cdk_sagemaker_training.resources.dockerfile import check_copied
 
             for file in files:
-                check_copied(*self._copied, file)
+                check_copied(*self.copied, file)
 
     def check_xla_has_cuda(self) -> None:
         """Check that neither tag nor requirements show that the image has no PyTorch/XLA with CUDA.
@@ -409,7 +410,7 @@ class TrainingImage(Construct):
         """
         from cdk_sagemaker_training.resources.xla_image import check_xla_has_cuda
 
-        check_xla_has_cuda(self.base, self._copied)
+        check_xla_has_cuda(self.base, self.copied)
 
     def own_script(self) -> str | None:
         """The line of the Dockerfile by which the image has a training script of its own; None without one, or if unknown."""
@@ -453,7 +454,7 @@ class _Image(TrainingImage):
 
         _check_dockerfile(directory, file)
         sources = copied_sources(Path(directory), file)
-        self._copied, self._dockerfile = (Path(directory), sources), Path(directory, file)
+        self.copied, self._dockerfile = (Path(directory), sources), Path(directory, file)
         self.base = unlisted_if(base_image(Path(directory), file, build_args), file)
         parents = parent_images(Path(directory), file, build_args)
         for parent in parents:

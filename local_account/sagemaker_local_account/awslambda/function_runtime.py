@@ -35,13 +35,28 @@ def main() -> int:
     try:
         module, _, name = os.environ["_HANDLER"].rpartition(".")
         handler = getattr(importlib.import_module(module.replace("/", ".")), name)
-        returned = json.dumps(handler(given["event"], Context(given["context"], given["seconds"])))
+        returned = json.dumps(handler(given["event"], Context(given["context"], given["seconds"])), default=_text)
     except Exception as error:
         traceback.print_exc()
-        result.write_text(json.dumps({"errorMessage": str(error), "errorType": type(error).__name__}))
+        frames = [it for it in traceback.extract_tb(error.__traceback__) if it.filename != __file__]
+        # The members of awslambdaric's make_error, as LocalStack recorded them (stepfunctions, test_raise_exception).
+        told = {
+            "errorMessage": str(error),
+            "errorType": type(error).__name__,
+            "requestId": given["context"]["aws_request_id"],
+            "stackTrace": traceback.format_list(frames),
+        }
+        result.write_text(json.dumps(told))
         return 1
     result.write_text(returned)
     return 0
+
+
+def _text(value: object) -> str:
+    """Encodes bytes as simplejson does, with which Lambda's runtime for Python writes results."""
+    if isinstance(value, bytes):
+        return value.decode()
+    raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")
 
 
 if __name__ == "__main__":

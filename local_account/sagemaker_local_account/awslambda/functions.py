@@ -257,6 +257,7 @@ def _invoke(self: LambdaFunction, body: str | bytes, request_headers: Any, respo
         called = _account_functions.call(self, json.loads(body or "{}"))
     except LookupError as error:
         raise JsonRESTError("AccessDeniedException", str(error)) from None
+    response_headers["x-amz-executed-version"] = "$LATEST"
     if called.failed:
         response_headers["x-amz-function-error"] = "Unhandled"
     return called.payload

@@ -69,7 +69,7 @@ def _problems(shape: Shape, value: Any, path: str) -> Iterator[str]:
             f"{shape.type_name}, got {value!r}",
         )
     for constraint in _constraints(shape, value):
-        yield f"Value '{value}' at '{path}' failed to satisfy constraint: Member must {constraint}"
+        yield f"Value '{_text(shape, value)}' at '{path}' failed to satisfy constraint: Member must {constraint}"
     if isinstance(shape, StructureShape):
         for name in shape.required_members:
             if value.get(name) is None:
@@ -86,6 +86,16 @@ def _problems(shape: Shape, value: Any, path: str) -> Iterator[str]:
         for key, item in value.items():
             yield from _problems(shape.key, key, f"{path}.{key}")
             yield from _problems(shape.value, item, f"{path}.{key}")
+
+
+def _text(shape: Shape, value: Any) -> str:
+    """A value as the service's own classes print it: `[RoutingConfigurationListItem(weight=100)]`."""
+    if isinstance(shape, ListShape):
+        return f"[{', '.join(_text(shape.member, item) for item in value)}]"
+    if isinstance(shape, StructureShape):
+        members = (f"{name}={_text(shape.members[name], it)}" for name, it in value.items() if name in shape.members)
+        return f"{shape.name}({', '.join(members)})"
+    return str(value)
 
 
 def _token(value: Any) -> str:

@@ -7,31 +7,30 @@ from __future__ import annotations
 
 import datetime
 import functools
+import json
 import re
 import threading
 from collections.abc import Callable
 from typing import Any
 
-from botocore.model import ListShape, MapShape, Shape, StructureShape
 from moto.stepfunctions.parser.asl.component.common.error_name.error_equals_decl import ErrorEqualsDecl
 from moto.stepfunctions.parser.asl.component.common.error_name.states_error_name import StatesErrorName
 from moto.stepfunctions.parser.asl.component.common.error_name.states_error_name_type import StatesErrorNameType
+from moto.stepfunctions.parser.asl.component.common.query_language import QueryLanguage, QueryLanguageMode
 from moto.stepfunctions.parser.asl.component.common.retry import retrier_decl
 from moto.stepfunctions.parser.asl.component.eval_component import EvalComponent
 from moto.stepfunctions.parser.asl.component.program.program import Program
-from moto.stepfunctions.parser.asl.component.state.exec.state_task.service.state_task_service import StateTaskService
 from moto.stepfunctions.parser.asl.component.state.wait.wait_function.timestamp import Timestamp
 from moto.stepfunctions.parser.asl.component.state.wait.wait_function.wait_function import WaitFunction
 from moto.stepfunctions.parser.asl.eval.environment import Environment
 from moto.stepfunctions.parser.asl.eval.program_state import ProgramRunning
-from moto.stepfunctions.parser.asl.parse import asl_parser
+from moto.stepfunctions.parser.asl.parse import asl_parser, preprocessor
 from moto.stepfunctions.parser.asl.parse.preprocessor import Preprocessor
 from moto.stepfunctions.parser.asl.utils import json_path
-from moto.stepfunctions.parser.utils import camel_to_snake_case
 
 from sagemaker_local_account.core.clock import CLOCK
 from sagemaker_local_account.core.patches import patch
-from sagemaker_local_account.core.service_models import service_model
+from sagemaker_local_account.stepfunctions.errors import failure
 
 # How often a wait polls whether its execution has ended.
 POLL_SECONDS = 0.2
@@ -42,12 +41,15 @@ UNWIND_SECONDS = 2.0
 # moto's grammar takes only a percentage with a decimal point.
 _WHOLE_PERCENTAGE = re.compile(r'("ToleratedFailurePercentage"\s*:\s*\d+)(?=\s*[,}])')
 
+_MOST_SECONDS = 2**31 - 1
+
 _environment = threading.local()
 
 
 def install() -> None:
     """Patches moto's interpreter."""
     patch(asl_parser, "Preprocessor", _Preprocessor)
+    patch(preprocessor, "from_string_literal", _text_of, "parser_rule_context")
     parser = asl_parser.AmazonStateLanguageParser
     patch(parser, "parse", staticmethod(_parsed_once(parser.parse)), "definition")
     patch(Program, "eval", _evaluate_program, "self, env")
@@ -67,18 +69,6 @@ def install() -> None:
     patch(retrier_decl.RetrierDecl, "_eval_body", _knowing_environment(evaluate_retrier), "self, env")
     patch(ErrorEqualsDecl, "_eval_body", _error_equals, "self, env")
     patch(json_path, "_contains_slice_or_wildcard_array", _finds_a_list, "path")
-    patch(
-        StateTaskService,
-        "_normalise_parameters",
-        _normalise_parameters,
-        "self, parameters, boto_service_name, service_action_name",
-    )
-    patch(
-        StateTaskService,
-        "_normalise_response",
-        _normalise_response,
-        "self, response, boto_service_name, service_action_name",
-    )
 
 
 def _finds_a_list(path: str) -> bool:
@@ -102,6 +92,31 @@ class _Preprocessor(Preprocessor):
     def __init__(self) -> None:
         super().__init__()
         self._query_language_per_scope: list[Any] = []
+
+    def _open_query_language_scope(self, parse_tree: Any) -> None:
+        """Lets a state in a Map in JSONata be in JSONPath, unless the state machine is in JSONata.
+
+        `test_sfn_api_validation.py::test_validate_state_machine_definition_type_standard[VALID_QUERY_LANGUAGE_PASS]`.
+        """
+        try:
+            super()._open_query_language_scope(parse_tree)
+        except ValueError:
+            if self._query_language_per_scope[0].query_language_mode == QueryLanguageMode.JSONata:
+                raise
+            self._query_language_per_scope.append(QueryLanguage(QueryLanguageMode.JSONPath))
+
+    @staticmethod
+    def _inner_string_of(parser_rule_context: Any) -> str | None:
+        return _text_of(parser_rule_context)
+
+
+def _text_of(parser_rule_context: Any) -> str | None:
+    r"""The value of a literal of JSON: moto's has no escapes decoded, or as those of Python: `{"text": "\"a\""}`.
+
+    `assign/test_assign_reference_variables.py::test_reference_assign[BASE_REFERENCE_IN_INTRINSIC_FUNCTION]`.
+    """
+    text = parser_rule_context.getText()
+    return json.loads(text, strict=False) if text.startswith('"') or text == "null" else text
 
 
 def _parsed_once(parse: Callable[[str], tuple[Any, Any]]) -> Callable[[str], tuple[Any, Any]]:
@@ -169,7 +184,13 @@ def _with_parent(make_frame: Any) -> Any:
 
 
 def _wait_interval(self: WaitFunction, env: Environment, wait_seconds: float) -> None:
-    """Waits; moto's misses a stop that comes before the wait, and waits up to a second too long."""
+    """Waits; moto's misses a stop that comes before the wait, and waits up to a second too long.
+
+    Raises:
+        FailureEventException: the seconds are more than 32 bits (`base/test_wait.py::test_timestamp_too_far_in_future_boundary`).
+    """
+    if wait_seconds > _MOST_SECONDS:
+        raise failure(env, StatesErrorNameType.StatesRuntime, "Wait state delay is too long.")
     _sleep(env, wait_seconds)
 
 
@@ -223,58 +244,3 @@ def _error_equals(self: ErrorEqualsDecl, env: Environment) -> None:
         ErrorEqualsDecl._STATE_TASK_ERROR in self.error_names and not timeout
     )
     env.stack.append(named or (wildcard and not terminal))
-
-
-def _operation_shapes(self: StateTaskService, service: str | None, action: str | None) -> tuple[Any, Any]:
-    service_name = self._get_boto_service_name(service)
-    model = service_model(service_name)
-    snake_cased = self._get_boto_service_action(action)
-    for name in model.operation_names:
-        if camel_to_snake_case(name) == snake_cased:
-            operation = model.operation_model(name)
-            return operation.input_shape, operation.output_shape
-    return None, None
-
-
-def _normalise_parameters(
-    self: StateTaskService,
-    parameters: dict[str, Any],
-    boto_service_name: str | None = None,
-    service_action_name: str | None = None,
-) -> None:
-    """Converts PascalCase parameters to the service's case (StateMachineArn to stateMachineArn), which moto omits."""
-    shape, _ = _operation_shapes(self, boto_service_name, service_action_name)
-    if isinstance(shape, StructureShape):
-        self._to_boto_request(parameters, shape)
-
-
-def _normalise_response(
-    self: StateTaskService,
-    response: Any,
-    boto_service_name: str | None = None,
-    service_action_name: str | None = None,
-) -> None:
-    """Converts a response to PascalCase fields and times as strings; moto returns boto3's response with datetimes."""
-    _, shape = _operation_shapes(self, boto_service_name, service_action_name)
-    if isinstance(response, dict):
-        plain = as_state_data(response, shape)
-        response.clear()
-        response.update(plain)
-
-
-def as_state_data(value: Any, shape: Shape | None = None) -> Any:
-    """Converts a boto3 response to a state's data: fields in PascalCase, times as ISO 8601 strings in UTC, streams as text."""
-    if isinstance(value, datetime.datetime):
-        return value.astimezone(datetime.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    if isinstance(value, list):
-        member = shape.member if isinstance(shape, ListShape) else None
-        return [as_state_data(item, member) for item in value]
-    if isinstance(value, dict) and isinstance(shape, StructureShape):
-        members = shape.members
-        return {name[:1].upper() + name[1:]: as_state_data(item, members.get(name)) for name, item in value.items()}
-    if isinstance(value, dict):
-        member = shape.value if isinstance(shape, MapShape) else None
-        return {name: as_state_data(item, member) for name, item in value.items()}
-    if hasattr(value, "read"):
-        return value.read().decode()
-    return value

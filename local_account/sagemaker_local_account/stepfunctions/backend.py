@@ -31,7 +31,7 @@ from moto.stepfunctions.parser.api import (
 from moto.stepfunctions.parser.asl.component.state.exec.state_task.credentials import StateCredentials
 from moto.stepfunctions.parser.asl.component.state.exec.state_task.state_task import StateTask
 from moto.stepfunctions.parser.asl.eval.environment import Environment
-from moto.stepfunctions.parser.models import StepFunctionsParserBackend, stepfunctions_parser_backends
+from moto.stepfunctions.parser.models import stepfunctions_parser_backends
 from typing_extensions import override
 
 from sagemaker_local_account.core.patches import patch
@@ -39,6 +39,7 @@ from sagemaker_local_account.iam.authorizer import AccessDenied, Authorizer
 from sagemaker_local_account.iam.policies import Call
 from sagemaker_local_account.stepfunctions import (
     asl_patches,
+    callbacks,
     definitions,
     distributed_map,
     errors,
@@ -46,8 +47,11 @@ from sagemaker_local_account.stepfunctions import (
     redrive,
     responses,
     sagemaker_tasks,
+    service_calls,
 )
-from sagemaker_local_account.stepfunctions.execution import AccountExecution
+from sagemaker_local_account.stepfunctions import execution as executions
+from sagemaker_local_account.stepfunctions.execution import AccountExecution, validate_log_group
+from sagemaker_local_account.stepfunctions.versions import CONTENT, Versions
 
 _log = logging.getLogger(__name__)
 
@@ -86,11 +90,14 @@ def install(client_of_role: Callable[[str, str, str, str], Any], authorizer: Aut
         if error.__module__ == parser_api.__name__:
             patch(error, "TYPE", error.__name__)
     asl_patches.install()
+    callbacks.install()
     jsonata.install()
     errors.install()
+    executions.install()
     distributed_map.install(authorizer)
     redrive.install()
     sagemaker_tasks.install()
+    service_calls.install()
     responses.install()
 
 
@@ -100,7 +107,8 @@ def _replace_client_of_states(client_of_role: Callable[[str, str, str, str], Any
     def client_for(region: str, service: str, state_credentials: Any = None) -> Any:
         if state_credentials is None:
             raise NotImplementedError(f"the local account has no role with which this state calls {service}")
-        return client_of_role(service, region, state_credentials.role_arn, state_credentials.machine_arn)
+        client = client_of_role(service, region, state_credentials.role_arn, state_credentials.machine_arn)
+        return service_calls.keep_metadata(client)
 
     patch(StateTask, "_eval_state_credentials", _credentials_of_state, "self, env")
     # Each module has imported the function.
@@ -149,16 +157,23 @@ def _logging(configuration: dict[str, Any] | None) -> dict[str, Any]:
     """A LoggingConfiguration with its defaults.
 
     Raises:
-        InvalidLoggingConfiguration: it has a level and not one destination (`test_sfn_api_logs.py`).
+        InvalidLoggingConfiguration: it has a level and not one destination that exists (`test_sfn_api_logs.py`).
     """
     given = {"level": "OFF", "includeExecutionData": False, **(configuration or {})}
     destinations = given.get("destinations") or []
     if len(destinations) > 1 or (given["level"] != "OFF" and not destinations):
         raise InvalidLoggingConfiguration("Invalid Logging Configuration: Must specify exactly one Log Destination.")
+    if destinations and not validate_log_group(given):
+        raise InvalidLoggingConfiguration("Invalid Logging Configuration: Log Destination not found.")
     return given
 
 
-class Backend(StepFunctionsParserBackend):
+def _revised(machine: StateMachine) -> tuple[Any, ...]:
+    """What makes a new revision where it changes."""
+    return machine.definition, machine.roleArn, machine.loggingConfiguration, machine.tracingConfiguration
+
+
+class Backend(callbacks.Callbacks, Versions):
     """moto's executing backend with AWS's rules for names, roles, stopping and deleted state machines."""
 
     authorizer: Authorizer
@@ -221,20 +236,43 @@ class Backend(StepFunctionsParserBackend):
         return machine
 
     @override
+    def list_state_machines(self) -> list[StateMachine]:
+        # By name (test_sfn_api.py::test_list_sms_pagination).
+        return sorted(self.state_machines, key=lambda machine: machine.name)
+
+    @override
+    def list_executions(self, state_machine_arn: str, status_filter: str | None = None) -> list[AccountExecution]:
+        """The executions of a state machine, or of one of its versions or aliases, the latest first."""
+        machine, version, alias = self.machine_of(state_machine_arn)
+        if machine.type == "EXPRESS":
+            raise StateMachineTypeNotSupported("This operation is not supported by this type of state machine")
+        found = [
+            it
+            for it in machine.executions
+            if (status_filter in (None, it.status))
+            and (alias is None or it.alias_arn == alias.arn)
+            and (alias is not None or version is None or it.version_arn == version.arn)
+        ]
+        return sorted(found, key=lambda it: it.start_date, reverse=True)
+
+    @override
     def update_state_machine(
         self, arn: str, definition: str | None = None, role_arn: str | None = None, **kwargs: Any
     ) -> StateMachine:
-        existing = self.describe_state_machine(arn)
+        existing = self.own_machine(arn)
         if definition is not None:
             definitions.check(definition, existing.type)
         if kwargs.get("logging_configuration"):
             kwargs["logging_configuration"] = _logging(kwargs["logging_configuration"])
         self._check_role(arn, definition or existing.definition, role_arn or existing.roleArn)
-        before = (existing.definition, existing.roleArn)
+        publish, description = kwargs.pop("publish", None), kwargs.pop("version_description", None)
+        before = _revised(existing)
         machine: StateMachine = super().update_state_machine(arn, definition=definition, role_arn=role_arn, **kwargs)
-        if before != (machine.definition, machine.roleArn):
+        if before != _revised(machine):
             # test_sfn_api.py::test_create_update_state_machine_same_parameters: the same values are the same revision.
             machine.revision_id = str(uuid.uuid4())
+        if publish:
+            machine.latest_version = self.publish(machine, description)
         return machine
 
     @override
@@ -277,7 +315,7 @@ class Backend(StepFunctionsParserBackend):
         """Starts an execution; without a name it gets a random one, as on AWS (in moto None)."""
         if name is not None:
             self._validate_name(name)
-        machine = self.describe_state_machine(state_machine_arn)
+        machine, version, alias = self.machine_of(state_machine_arn)
         execution_input = "{}" if execution_input is None else execution_input
         try:
             json.loads(execution_input)
@@ -296,6 +334,8 @@ class Backend(StepFunctionsParserBackend):
             arn = arn.replace(":execution:", ":express:") + f":{uuid.uuid4()}"
         # The execution keeps the definition it started with, without a copy of the executions and the backend.
         snapshot = copy.deepcopy(machine, {id(machine.executions): [], id(machine.backend): machine.backend})
+        if version is not None:
+            vars(snapshot).update({name: getattr(version, name, None) for name in (*CONTENT, "revision_id")})
         execution = AccountExecution(
             name=name,
             sm_type=snapshot.sm_type,
@@ -308,7 +348,9 @@ class Backend(StepFunctionsParserBackend):
             cloud_watch_logging_session=None,
             input_data=execution_input,
             trace_header=trace_header,
-            activity_store={},
+            activity_store=self.activities,
+            version_arn=version and version.arn,
+            alias_arn=alias and alias.arn,
         )
         machine.executions.append(execution)
         execution.start()
@@ -316,7 +358,7 @@ class Backend(StepFunctionsParserBackend):
 
     def start_sync_execution(self, arn: str, name: str | None, execution_input: str | None) -> AccountExecution:
         """Runs an express state machine to its end; raises StateMachineTypeNotSupported for others."""
-        if self.describe_state_machine(arn).type != "EXPRESS":
+        if self.machine_of(arn)[0].type != "EXPRESS":
             raise StateMachineTypeNotSupported("This operation is not supported by this type of state machine")
         execution = self.start_execution(arn, name, execution_input)
         execution.ended.wait(EXPRESS_SECONDS)

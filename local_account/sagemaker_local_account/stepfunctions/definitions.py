@@ -104,6 +104,10 @@ def _of_states(program: dict[str, Any], path: str, kind: str, language: Any) -> 
                 "'QueryLanguage' can not be 'JSONPath' if set to 'JSONata' for whole state machine",
                 here,
             )
+        credentials = state.get("Credentials")
+        if isinstance(credentials, dict) and not {"RoleArn", "RoleArn.$"} & credentials.keys():
+            # credentials/test_credentials_base.py::test_invalid_credentials_field
+            yield _failed("The field 'RoleArn' is required but was missing", f"{here}/Credentials")
         resource = state.get("Resource")
         if kind == "EXPRESS" and isinstance(resource, str) and (refused := _not_express(resource)):
             yield _failed(f"Express state machine does not support {refused}", f"{here}/Resource")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from moto.stepfunctions.parser.api import HistoryEventType
 from moto.stepfunctions.parser.asl.component.common.error_name.custom_error_name import CustomErrorName
 from moto.stepfunctions.parser.asl.component.common.error_name.error_name import ErrorName
@@ -17,8 +15,6 @@ from moto.stepfunctions.parser.asl.eval.environment import Environment
 from moto.stepfunctions.parser.asl.eval.event.event_detail import EventDetails
 
 from sagemaker_local_account.core.patches import patch
-
-_WORDS = re.compile(r"[A-Z]+(?![a-z])\d*|[A-Z][a-z]*\d*|[a-z]+\d*")
 
 
 def install() -> None:
@@ -45,24 +41,16 @@ def _evaluate_choice(self: StateChoice, env: Environment) -> None:
     if self.default_state is not None:
         env.stack.append(self.default_state.state_name)
         return
-    name = StatesErrorName(typ=StatesErrorNameType.StatesNoChoiceMatched)
     # "A Choice state failed to match the conditions defined in the Choice Rule and a Default transition is not specified"
     # (Handling errors in Step Functions workflows); AWS's own sentence in the history is not recorded.
     cause = f"No rule of the state '{self.name}' matches its input, and it has no Default"
-    raise FailureEventException(
-        FailureEvent(
-            env=env,
-            error_name=name,
-            event_type=HistoryEventType.ExecutionFailed,
-            event_details=EventDetails(executionFailedEventDetails={"error": name.error_name, "cause": cause}),
-        )
+    raise failure(env, StatesErrorNameType.StatesNoChoiceMatched, cause)
+
+
+def failure(env: Environment, error: StatesErrorNameType, cause: str) -> FailureEventException:
+    """Returns what a state raises to fail its execution."""
+    name = StatesErrorName(typ=error)
+    details = EventDetails(executionFailedEventDetails={"error": name.error_name, "cause": cause})
+    return FailureEventException(
+        FailureEvent(env=env, error_name=name, event_type=HistoryEventType.ExecutionFailed, event_details=details)
     )
-
-
-def sdk_name(service_id: str) -> str:
-    """The name of a service at the beginning of the errors of `aws-sdk` tasks: that of its client in the SDK for Java 2.
-
-    The SDK joins the words of the service's id with one capital each: "DynamoDB" is DynamoDb, "SFN" Sfn, "Secrets Manager"
-    SecretsManager (LocalStack's recordings of `services/test_aws_sdk_task_service.py`).
-    """
-    return "".join(word.capitalize() for word in _WORDS.findall(service_id))

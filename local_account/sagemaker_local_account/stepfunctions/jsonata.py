@@ -18,9 +18,11 @@ from moto.stepfunctions.parser.api import ExecutionFailedEventDetails, HistoryEv
 from moto.stepfunctions.parser.asl.component.common.error_name.failure_event import FailureEvent, FailureEventException
 from moto.stepfunctions.parser.asl.component.common.error_name.states_error_name import StatesErrorName
 from moto.stepfunctions.parser.asl.component.common.error_name.states_error_name_type import StatesErrorNameType
+from moto.stepfunctions.parser.asl.component.common.path.items_path import ItemsPath
 from moto.stepfunctions.parser.asl.component.common.query_language import QueryLanguageMode
 from moto.stepfunctions.parser.asl.component.common.string.string_expression import StringJSONata, StringVariableSample
 from moto.stepfunctions.parser.asl.component.eval_component import EvalComponent
+from moto.stepfunctions.parser.asl.component.state.exec.state_map.items.items import ItemsJSONata
 from moto.stepfunctions.parser.asl.component.state.state import CommonStateField
 from moto.stepfunctions.parser.asl.eval.environment import Environment
 from moto.stepfunctions.parser.asl.eval.event.event_detail import EventDetails
@@ -66,6 +68,8 @@ def install() -> None:
     """Patches moto's expressions."""
     patch(StringJSONata, "_eval_body", _evaluate_jsonata, "self, env")
     patch(StringVariableSample, "_eval_body", _evaluate_variable, "self, env")
+    patch(ItemsPath, "_eval_body", _evaluate_items_path, "self, env")
+    patch(ItemsJSONata, "_eval_body", _evaluate_items, "self, env")
     patch(States, "reset", _reset, "self, input_value")
     patch(States, "set_result", _set_result, "self, result")
     patch(VariableStore, "get_assigned_variables", _assigned_variables, "self")
@@ -78,6 +82,7 @@ def install() -> None:
         "self, context, event_type, event_details, timestamp, update_source_event_id",
     )
     patch(FailureEventException, "get_execution_failed_event_details", _execution_failed, "self")
+    patch(FailureEventException, "get_evaluation_failed_event_details", _recorded_failure, "self")
 
 
 def close() -> None:
@@ -153,6 +158,30 @@ def _evaluate_jsonata(self: StringJSONata, env: Environment) -> None:
     env.stack.append(value)
 
 
+def _evaluate_items_path(self: ItemsPath, env: Environment) -> None:
+    """Refuses what is no list with its value; moto has its Python type, and another event before EvaluationFailed."""
+    self.string_sampler.eval(env=env)
+    if not isinstance(env.stack[-1], list):
+        raise evaluation_failed(env, f"Map state input must be an array but was: {_json(env.stack[-1])}")
+
+
+_TYPES = {bool: "boolean", int: "number", float: "number", str: "string", dict: "object", type(None): "null"}
+
+
+def _evaluate_items(self: ItemsJSONata, env: Environment) -> None:
+    self.string_jsonata.eval(env=env)
+    if not isinstance(items := env.stack[-1], list):
+        cause = (
+            f"The JSONata expression '{self.string_jsonata.literal_value}' specified for the field 'Items' returned an "
+            f"unexpected result type. Expected 'array', but was '{_TYPES[type(items)]}' for value: {_json(items)}"
+        )
+        raise evaluation_failed(env, cause, "Items")
+
+
+def _json(value: Any) -> str:
+    return to_json_str(value, separators=(",", ":"))
+
+
 def evaluation_failed(env: Environment, cause: str, location: str = "") -> FailureEventException:
     """Puts the event EvaluationFailed, and returns the exception States.QueryEvaluationError.
 
@@ -218,6 +247,14 @@ def _execution_failed(self: FailureEventException) -> Any:
 _moto_execution_failed = FailureEventException.get_execution_failed_event_details
 
 
+def _recorded_failure(self: FailureEventException) -> Any:
+    recorded = (self.failure_event.event_details or {}).get("evaluationFailedEventDetails")
+    return recorded if isinstance(recorded, _Recorded) else _moto_evaluation_failed(self)
+
+
+_moto_evaluation_failed = FailureEventException.get_evaluation_failed_event_details
+
+
 def _evaluate_input(self: CommonStateField, env: Environment) -> None:
     """Keeps the number of the event StateEntered, which was added just before."""
     env.local_account_entered_event = env.event_history_context.source_event_id
@@ -269,7 +306,7 @@ def _set_result(self: States, result: Any) -> None:
 
 def _assigned_variables(self: VariableStore) -> dict[str, str]:
     """The variables that a state set, as JSON; moto's strings are not escaped."""
-    return {name: to_json_str(self.get(name), separators=(",", ":")) for name in self._declaration_tracing}
+    return {name: _json(self.get(name)) for name in self._declaration_tracing}
 
 
 def _with_location(evaluate_component: Any) -> Any:

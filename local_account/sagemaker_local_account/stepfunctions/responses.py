@@ -2,29 +2,41 @@
 
 from __future__ import annotations
 
+import base64
 import datetime
 import json
+from collections.abc import Sequence
 from typing import Any
 
+from moto.core.exceptions import AWSError
 from moto.core.responses import ActionResult, EmptyResult
 from moto.stepfunctions.exceptions import InvalidToken
-from moto.stepfunctions.parser.api import StateMachineTypeNotSupported
 from moto.stepfunctions.parser.asl.static_analyser.variable_references_static_analyser import (
     VariableReferencesStaticAnalyser,
 )
 from moto.stepfunctions.responses import StepFunctionResponse
 
 from sagemaker_local_account.core.patches import add, patch
+from sagemaker_local_account.core.service_errors import ServiceError, check
 from sagemaker_local_account.stepfunctions import definitions
 from sagemaker_local_account.stepfunctions.single_state import SingleState
 
-# The events of a page of GetExecutionHistory, where the request says none.
+# The items of a page, where the request says none.
 _PAGE = 100
+_ROUTES = "self, routing_configuration"
 _DATA = ("input", "output")
 
 
 def install() -> None:
     """Patches moto, which drops StopExecution's error and cause, SendTaskFailure's cause, and the stop date of a time-out."""
+    patch(StepFunctionResponse, "_authenticate_and_authorize_normal_action", _authenticate, "self, resource")
+    patch(StepFunctionResponse, "_validate_routing_configuration", lambda self, routes: None, _ROUTES)
+    patch(StepFunctionResponse, "list_state_machines", _list_state_machines, "self")
+    patch(StepFunctionResponse, "list_state_machine_aliases", _list_state_machine_aliases, "self")
+    add(StepFunctionResponse, "list_state_machine_versions", _list_state_machine_versions)
+    add(StepFunctionResponse, "publish_state_machine_version", _publish_state_machine_version)
+    add(StepFunctionResponse, "delete_state_machine_version", _delete_state_machine_version)
+    add(StepFunctionResponse, "get_activity_task", _get_activity_task)
     patch(StepFunctionResponse, "stop_execution", _stop_execution, "self")
     patch(StepFunctionResponse, "describe_execution", _describe_execution, "self")
     patch(StepFunctionResponse, "list_executions", _list_executions, "self")
@@ -37,6 +49,81 @@ def install() -> None:
     add(StepFunctionResponse, "start_sync_execution", _start_sync_execution)
     add(StepFunctionResponse, "test_state", _test_state)
     add(StepFunctionResponse, "validate_state_machine_definition", _validate_state_machine_definition)
+
+
+def _authenticate(self: StepFunctionResponse, resource: str) -> None:
+    """Validates each request against the service's model, which moto does not."""
+    _moto_authenticate(self, resource)
+    try:
+        check(self._get_action(), json.loads(self.body or "{}"), "stepfunctions")
+    except ServiceError as error:
+        raise AWSError(error.message, error.code) from None
+
+
+_moto_authenticate = StepFunctionResponse._authenticate_and_authorize_normal_action
+
+
+def _page(self: StepFunctionResponse, items: Sequence[Any]) -> tuple[Sequence[Any], str | None]:
+    """The page of a list that a request names, and the token of the next one."""
+    given = self._get_param("nextToken")
+    starts = {_token(start): start for start in range(len(items))} if given else {None: 0}
+    if given not in starts:
+        raise InvalidToken("'Invalid token'")
+    start = starts[given]
+    end = start + (self._get_int_param("maxResults") or _PAGE)
+    return items[start:end], _token(end) if end < len(items) else None
+
+
+def _token(start: int) -> str:
+    return base64.b64encode(f"the items from {start}".encode()).decode()
+
+
+def _list_state_machines(self: StepFunctionResponse) -> ActionResult:
+    machines, token = _page(self, self.stepfunction_backend.list_state_machines())
+    items = [
+        {"creationDate": it.creation_date, "name": it.name, "stateMachineArn": it.arn, "type": it.type}
+        for it in machines
+    ]
+    return ActionResult({"stateMachines": items, "nextToken": token})
+
+
+def _list_state_machine_versions(self: StepFunctionResponse) -> ActionResult:
+    versions, token = _page(self, self.stepfunction_backend.list_versions(self._get_param("stateMachineArn")))
+    return ActionResult({"stateMachineVersions": [_version(it) for it in versions], "nextToken": token})
+
+
+def _version(version: Any) -> dict[str, Any]:
+    return {"stateMachineVersionArn": version.arn, "creationDate": version.creation_date}
+
+
+def _publish_state_machine_version(self: StepFunctionResponse) -> ActionResult:
+    backend = self.stepfunction_backend
+    machine = backend.own_machine(self._get_param("stateMachineArn"))
+    return ActionResult(
+        _version(backend.publish(machine, self._get_param("description"), self._get_param("revisionId")))
+    )
+
+
+def _delete_state_machine_version(self: StepFunctionResponse) -> ActionResult:
+    self.stepfunction_backend.delete_version(self._get_param("stateMachineVersionArn"))
+    return EmptyResult()
+
+
+def _list_state_machine_aliases(self: StepFunctionResponse) -> ActionResult:
+    machine, version, _ = self.stepfunction_backend.machine_of(self._get_param("stateMachineArn"))
+    aliases = [
+        it
+        for it in machine.aliases.values()
+        if version is None or version.arn in [route["stateMachineVersionArn"] for route in it.routing_configuration]
+    ]
+    page, token = _page(self, aliases)
+    items = [{"stateMachineAliasArn": it.arn, "creationDate": it.creation_date} for it in page]
+    return ActionResult({"stateMachineAliases": items, "nextToken": token})
+
+
+def _get_activity_task(self: StepFunctionResponse) -> ActionResult:
+    task = self.stepfunction_backend.get_activity_task(self._get_param("activityArn"), self._get_param("workerName"))
+    return EmptyResult() if task is None else ActionResult({"taskToken": task.task_token, "input": task.task_input})
 
 
 def _stop_execution(self: StepFunctionResponse) -> ActionResult:
@@ -72,12 +159,8 @@ def _get_execution_history(self: StepFunctionResponse) -> ActionResult:
         events = events[::-1]
     if self._get_param("includeExecutionData") is False:
         events = [_without_data(event) for event in events]
-    token = self._get_param("nextToken")
-    if token is not None and not (token.isdecimal() and int(token) <= len(events)):
-        raise InvalidToken("'Invalid token'")
-    start = int(token or 0)
-    end = start + (self._get_int_param("maxResults") or _PAGE)
-    return ActionResult({"events": events[start:end], "nextToken": str(end) if end < len(events) else None})
+    page, token = _page(self, events)
+    return ActionResult({"events": page, "nextToken": token})
 
 
 def _without_data(event: dict[str, Any]) -> dict[str, Any]:
@@ -139,6 +222,8 @@ def _start_sync_execution(self: StepFunctionResponse) -> ActionResult:
     billed = max(1, -(-int(took.total_seconds() * 1000) // 100)) * 100
     return ActionResult(
         {
+            # test_express_sync.py::test_base[BASE_RAISE_FAILURE]: also of an execution that failed.
+            "outputDetails": {"included": True},
             **{name: described[name] for name in members if name in described},
             "billingDetails": {"billedDurationInMilliseconds": billed, "billedMemoryUsedInMB": 64},
         }
@@ -158,25 +243,15 @@ def _validate_state_machine_definition(self: StepFunctionResponse) -> ActionResu
 
 
 def _list_executions(self: StepFunctionResponse) -> ActionResult:
-    if self.stepfunction_backend.describe_state_machine(self._get_param("stateMachineArn")).type == "EXPRESS":
-        raise StateMachineTypeNotSupported("This operation is not supported by this type of state machine")
-    executions, next_token = self.stepfunction_backend.list_executions(
-        self._get_param("stateMachineArn"),
-        status_filter=self._get_param("statusFilter"),
-        max_results=self._get_int_param("maxResults"),
-        next_token=self._get_param("nextToken"),
+    executions, token = _page(
+        self,
+        self.stepfunction_backend.list_executions(self._get_param("stateMachineArn"), self._get_param("statusFilter")),
     )
     members = (
-        "executionArn",
-        "stateMachineArn",
-        "name",
-        "status",
-        "startDate",
-        "stopDate",
-        "redriveCount",
-        "redriveDate",
-    )
+        "executionArn", "stateMachineArn", "stateMachineVersionArn", "stateMachineAliasArn", "name", "status", "startDate",
+        "stopDate", "redriveCount", "redriveDate",
+    )  # fmt: skip
     items = [
         {name: value for name, value in execution.described().items() if name in members} for execution in executions
     ]
-    return ActionResult({"executions": items, "nextToken": next_token})
+    return ActionResult({"executions": items, "nextToken": token})

@@ -20,9 +20,8 @@ def sequences(folder: Path | None, length: int) -> np.ndarray:
     """
     files = sorted(folder.rglob("*")) if folder else sorted(Path(sysconfig.get_paths()["stdlib"]).glob("*.py"))
     text = b"\n\n".join(file.read_bytes() for file in files if file.is_file())
-    rows = [
-        part[start : start + length + 1] for part in text.split(b"\n\n") for start in range(0, len(part) - 1, length)
-    ]
+    parts = text.split(b"\n\n")
+    rows = [part[start : start + length + 1] for part in parts for start in range(0, len(part) - 1, length)]
     if not rows:
         raise ValueError(f"the channel text must have text files, like 'os.py', got none in {folder}")
     return np.stack([np.frombuffer(row.ljust(length + 1, bytes([PADDING])), np.uint8) for row in [*rows, b""]])

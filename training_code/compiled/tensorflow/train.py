@@ -161,11 +161,8 @@ def train(job: Job, options: argparse.Namespace) -> None:
     checkpointer = Checkpointer(job, model, optimizer, fixed=fixed, free=free)
     progress = checkpointer.restore()
     check_same_step(strategy, progress.steps)
-    print(
-        f"host {job.host} of {job.group} trains with compiler {options.compiler} on {devices} devices "
-        f"of {len(job.group_hosts)} hosts, from step {progress.steps}",
-        flush=True,
-    )
+    where = f"{devices} devices of {len(job.group_hosts)} hosts, from step {progress.steps}"
+    print(f"host {job.host} of {job.group} trains with compiler {options.compiler} on {where}", flush=True)
     step, compilations = compiled_step(strategy, model, optimizer, options.compiler)
     guard = CompilationGuard(compilations, options.on_recompile)
     times: list[float] = []
@@ -190,20 +187,18 @@ def train(job: Job, options: argparse.Namespace) -> None:
             return
         times.append(time.perf_counter() - began)
         began = time.perf_counter()
-    report(times, compilations(), options, strategy)
+    report(times, compilations(), options, devices)
     if checkpointer.chief:
         job.model.mkdir(parents=True, exist_ok=True)
         model.save(job.model / "model.keras")
 
 
-def report(
-    times: list[float], compilations: int, options: argparse.Namespace, strategy: tf.distribute.Strategy
-) -> None:
+def report(times: list[float], compilations: int, options: argparse.Namespace, devices: int) -> None:
     """Print the lines of the job's metric definitions."""
     if len(times) < 2:
         return
     steady = float(np.median(times[1:]))
-    tokens = options.batch_size * options.sequence * strategy.num_replicas_in_sync
+    tokens = options.batch_size * options.sequence * devices
     print(f"steady step {1000 * steady:.3f} ms, tokens/s {tokens / steady:.0f}")
     if options.compiler != "none":
         print(f"compile time {max(times[0] - steady, 0):.3f} s")

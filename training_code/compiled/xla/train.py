@@ -32,6 +32,7 @@ from measures import Log, process_peak_mib
 from model import build
 from text import FIXED, Text, add_workload, batches_from, inputs_and_targets
 from torch import Tensor, nn
+from torch.optim import Optimizer
 from torch_xla import runtime
 from torch_xla.core import xla_model
 from torch_xla.debug import metrics
@@ -70,9 +71,7 @@ def check_world(xla_world: int, ranks: int) -> None:
 # -- Step -------------------------------------------------------------------------------------------------------------
 
 
-def compiled_step(
-    model: nn.Module, optimizer: torch.optim.Optimizer, precision: Precision, clip: float, ranks: int
-) -> Step:
+def compiled_step(model: nn.Module, optimizer: Optimizer, precision: Precision, clip: float, ranks: int) -> Step:
     """Tokens, and the number of targets over all ranks, to this rank's part of the loss; all on the device."""
 
     def step(tokens: Tensor, count: Tensor) -> Tensor:
@@ -107,20 +106,13 @@ def train(job: Job, options: argparse.Namespace, stop: Stop) -> None:
     # Capturable: the number of steps is a tensor, and not read back, which would break the graph.
     groups = parameter_groups(model, options.weight_decay)
     optimizer = torch.optim.AdamW(groups, lr=options.learning_rate, capturable=True)
-    checkpointer = Checkpointer(
-        job,
-        [model],
-        [optimizer],
-        fixed={name: getattr(options, name) for name in FIXED} | {"samples": order.length},
-        free={"batch_size": options.batch_size},
-        states={"loss": log.loss},
-        on_host=True,
-    )
+    fixed = {name: getattr(options, name) for name in FIXED} | {"samples": order.length}
+    free, states = {"batch_size": options.batch_size}, {"loss": log.loss}
+    checkpointer = Checkpointer(job, [model], [optimizer], fixed=fixed, free=free, states=states, on_host=True)
     progress = checkpointer.restore()
     first, compiled = progress.steps + 1, 0
-    print(
-        f"host {job.host} trains on XLA, {job.local_ranks} of {job.ranks} processes, from step {first - 1}", flush=True
-    )
+    where = f"host {job.host} trains on XLA, {job.local_ranks} of {job.ranks} processes"
+    print(f"{where}, from step {first - 1}", flush=True)
     step = compiled_step(model, optimizer, Precision(PRECISIONS[options.precision], device), options.clip, job.ranks)
     data = batches_from(progress.samples, text, order, job, options, options.sequence)
     freeze_objects()
@@ -133,9 +125,8 @@ def train(job: Job, options: argparse.Namespace, stop: Stop) -> None:
         loss = step(tokens.to(device), targets)
         compiled += compilations() - before
         if done >= first + WARM_UP and compilations() > before:
-            raise RuntimeError(
-                f"step {done} compiled again, {compilations()} graphs after {before}: keep shapes static"
-            )
+            graphs = f"{compilations()} graphs after {before}"
+            raise RuntimeError(f"step {done} compiled again, {graphs}: keep shapes static")
         progress.steps, progress.samples = done, progress.samples + samples
         log.add(done, loss, targets, rate)
         torch_xla.sync()  # what the log computes is no part of the next step's graph

@@ -61,9 +61,8 @@ def coordinate(job: Job, options: argparse.Namespace, cluster: tf.train.ClusterS
     """Train, on the first host."""
     received: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _: received.append(number))
-    resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
-        cluster, task_type="chief", task_id=0, rpc_layer="grpc"
-    )
+    kind = tf.distribute.cluster_resolver.SimpleClusterResolver
+    resolver = kind(cluster, task_type="chief", task_id=0, rpc_layer="grpc")
     strategy = tf.distribute.ParameterServerStrategy(resolver)
     workers = tf.distribute.coordinator.ClusterCoordinator(strategy)
     with strategy.scope():

@@ -107,13 +107,9 @@ def train(job: Job, options: argparse.Namespace) -> None:
         model, optimizer = build(options)
     data, devices = points(job.channels.get("points")), strategy.num_replicas_in_sync
     order = Order(len(data[1]), options.batch_size * devices, options.seed)
-    checkpointer = Checkpointer(
-        job,
-        model,
-        optimizer,
-        fixed={"seed": options.seed, "points": order.length},
-        free={"batch_size": options.batch_size, "devices": devices},
-    )
+    fixed = {"seed": options.seed, "points": order.length}
+    free = {"batch_size": options.batch_size, "devices": devices}
+    checkpointer = Checkpointer(job, model, optimizer, fixed=fixed, free=free)
     progress = checkpointer.restore()
     check_same_step(strategy, progress.steps)
     step = step_of(strategy, model, optimizer, data)

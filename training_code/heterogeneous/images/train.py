@@ -172,22 +172,15 @@ def train(job: Job, options: argparse.Namespace, batches: Batches, device: torch
     files, batch_size = batches.plan.length or 0, options.batch_size * job.ranks
     check_batch(files, batch_size)
     loss_of_epoch = MeanLoss(device, job.ranks)
-    checkpointer = Checkpointer(
-        job,
-        [model],
-        [optimizer],
-        fixed={"seed": options.seed, "files": files},
-        free={"batch_size": options.batch_size},
-        states={"data": batches, "scaler": precision.scaler, "loss": loss_of_epoch},
-    )
+    fixed, free = {"seed": options.seed, "files": files}, {"batch_size": options.batch_size}
+    states = {"data": batches, "scaler": precision.scaler, "loss": loss_of_epoch}
+    checkpointer = Checkpointer(job, [model], [optimizer], fixed=fixed, free=free, states=states)
     progress = checkpointer.restore()
     first, total = batches.state_dict()["epoch"], options.epochs * len(batches)
     options.warm_up = options.warm_up or min(options.warm_up_epochs, options.epochs // 2) * len(batches)
     if job.local_rank == 0:
-        where = (
-            f"host {job.host} trains on {device.type} in {precision.name}, {job.local_ranks} of {job.ranks} processes"
-        )
-        print(f"{where}, from step {progress.steps} in epoch {first}", flush=True)
+        where = f"host {job.host} trains on {device.type} in {precision.name}, {job.local_ranks} of {job.ranks}"
+        print(f"{where} processes, from step {progress.steps} in epoch {first}", flush=True)
     log = TrainingLog(job, device, unit="images")
     freeze_objects()
     for epoch in range(first, options.epochs):
@@ -229,7 +222,7 @@ def train(job: Job, options: argparse.Namespace, batches: Batches, device: torch
 def main() -> None:
     options, job = config(), Job.here()
     options.validation = options.validation or job.channels.get("validation")
-    with batches_of(job, options) as batches, process_group(job) as device:
+    with batches_of(job, options) as batches, process_group(job, groups=True) as device:
         train(job, options, batches, device, Stop())
 
 

@@ -35,7 +35,8 @@ from common.schedule import positive
 from common.seeding import seed_step
 from model import accuracy, held_out, network
 from preprocess import digits, prepared
-from torch import nn
+from torch import Tensor, nn
+from torch.optim import Optimizer
 
 # -- Config -----------------------------------------------------------------------------------------------------------
 
@@ -84,7 +85,7 @@ def batches_of(
 # -- Model ------------------------------------------------------------------------------------------------------------
 
 
-def build(options: argparse.Namespace, device: torch.device) -> tuple[nn.Module, torch.optim.Optimizer]:
+def build(options: argparse.Namespace, device: torch.device) -> tuple[nn.Module, Optimizer]:
     torch.manual_seed(options.seed)
     model = network().to(device)
     return model, torch.optim.Adam(model.parameters(), lr=options.learning_rate)
@@ -93,9 +94,7 @@ def build(options: argparse.Namespace, device: torch.device) -> tuple[nn.Module,
 # -- Step -------------------------------------------------------------------------------------------------------------
 
 
-def step(
-    model: nn.Module, optimizer: torch.optim.Optimizer, batch: dict[str, Any], device: torch.device
-) -> torch.Tensor:
+def step(model: nn.Module, optimizer: Optimizer, batch: dict[str, Any], device: torch.device) -> Tensor:
     images, labels = (torch.tensor(batch[name]).to(device, non_blocking=True) for name in ("image", "label"))
     loss = token_loss(model(images), labels, len(labels))
     optimizer.zero_grad()
@@ -154,7 +153,7 @@ def main() -> None:
     context.enable_progress_bars = False
     context.execution_options.preserve_order = True  # an epoch's batches are the same each time
     job = Job.here()
-    with process_group(job) as device:
+    with process_group(job, groups=True) as device:
         train(job, options, device)
 
 

@@ -42,10 +42,10 @@ class Cluster:
     @staticmethod
     def of(job: Job, *, data_group: str, port: int) -> Cluster | None:
         """The job's cluster; None in a job without the data group. Raises ``DataServiceError`` unless one group trains."""
-        if data_group not in job.groups:
+        if data_group not in job.groups and len(job.groups) == 1:
             return None
         others = [name for name in job.groups if name != data_group]
-        if len(others) != 1:
+        if len(others) != 1 or data_group not in job.groups:
             raise DataServiceError(
                 f"groups must be {data_group} and one that trains, like ['{data_group}', 'dnn_group'], "
                 f"got {sorted(job.groups)}"
@@ -69,9 +69,8 @@ class Cluster:
 def serve(cluster: Cluster, job: Job, *, heartbeat_timeout: float) -> None:
     """Serve until every training host has finished. Raises ``DataServiceError`` where one fails or sends no heartbeats."""
     with contextlib.ExitStack() as stack:
-        end = stack.enter_context(
-            End(cluster.training, job.arn, heartbeat_timeout=heartbeat_timeout, port=cluster.end_port)
-        )
+        end = End(cluster.training, job.arn, heartbeat_timeout=heartbeat_timeout, port=cluster.end_port)
+        stack.enter_context(end)
         if job.host == cluster.serving[0]:
             # On this host's disk: the job fails with the host.
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="dispatcher-"))
@@ -167,10 +166,9 @@ def _work(dispatcher: str, host: str, port: int) -> None:
 
     while not _answers(dispatcher):
         time.sleep(LOOK_SECONDS)
+    at, here, heartbeat = dispatcher.partition("://")[2], f"{host}:{port}", 1000  # ms
     # Also the delay after which a restarted dispatcher assigns the remaining splits.
-    config = WorkerConfig(
-        dispatcher.partition("://")[2], worker_address=f"{host}:{port}", port=port, heartbeat_interval_ms=1000
-    )
+    config = WorkerConfig(at, worker_address=here, port=port, heartbeat_interval_ms=heartbeat)
     WorkerServer(config).join()
 
 

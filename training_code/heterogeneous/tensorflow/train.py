@@ -160,11 +160,8 @@ def train(job: Job, cluster: Cluster | None, options: argparse.Namespace) -> Non
     checkpointer = Checkpointer(job, model, optimizer, fixed=fixed, free=free)
     progress = checkpointer.restore()
     check_same_step(strategy, progress.steps)
-    print(
-        f"host {job.host} of {job.group} trains on {devices} devices of {len(job.group_hosts)} hosts, "
-        f"from epoch {progress.samples // order.length}",
-        flush=True,
-    )
+    where = f"host {job.host} of {job.group} trains on {devices} devices of {len(job.group_hosts)} hosts"
+    print(f"{where}, from epoch {progress.samples // order.length}", flush=True)
     step = None
     while (epoch := progress.samples // order.length) < options.epochs:
         begin, end, stopped = epoch * order.length, (epoch + 1) * order.length, False
@@ -195,11 +192,8 @@ def train(job: Job, cluster: Cluster | None, options: argparse.Namespace) -> Non
             loss = progress.epoch_loss()
             if checkpointer.chief:
                 right = accuracy(model, *held_out(job.channels.get("digits")))
-                print(
-                    f"epoch {epoch} loss {loss:.6f} accuracy on held-out digits {right:.4f}, "
-                    f"{seen} of {order.length} samples",
-                    flush=True,
-                )
+                found = f"loss {loss:.6f} accuracy on held-out digits {right:.4f}"
+                print(f"epoch {epoch} {found}, {seen} of {order.length} samples", flush=True)
         checkpointer.save()
         if stopped:
             print(f"stopped by SIGTERM with the checkpoint of step {progress.steps}", flush=True)

@@ -44,9 +44,8 @@ def check(vocabulary: int, model: Path) -> None:
 
     size = AutoConfig.from_pretrained(model).get_text_config().vocab_size
     if vocabulary > size:
-        raise ValueError(
-            f"tokenizer must have at most the model's tokens, vocab_size {size} in {model}, got {vocabulary}"
-        )
+        most = f"at most the model's tokens, vocab_size {size} in {model}"
+        raise ValueError(f"tokenizer must have {most}, got {vocabulary}")
 
 
 def write(texts: Iterator[str], tokenizer: Path | None, folder: Path, shard_tokens: int = SHARD_TOKENS) -> list[Path]:

@@ -28,9 +28,8 @@ class TokenShards:
         self, folder: Path, context: int, seed: int = 0, vocabulary: int | None = None, positions: int | None = None
     ) -> None:
         if positions and context > positions:
-            raise ValueError(
-                f"context must be at most the model's positions, {positions} in config.json, got {context}"
-            )
+            most = f"at most the model's positions, {positions} in config.json"
+            raise ValueError(f"context must be {most}, got {context}")
         self._files, self._vocabulary = sorted(folder.glob("*.npy")), vocabulary
         self._shards = [opened(file) for file in self._files]
         for number, shard in enumerate(self._shards):
@@ -40,9 +39,8 @@ class TokenShards:
         self._ends = np.cumsum(counts)
         self._context = context
         if sum(counts) == 0:
-            raise ValueError(
-                f"the channel tokens must have files like tokens-00000.npy with more than {context} tokens, got {folder}"
-            )
+            files = f"files like tokens-00000.npy with more than {context} tokens"
+            raise ValueError(f"the channel tokens must have {files}, got {folder}")
         self._order = Order(sum(counts), 1, seed)
 
     def __len__(self) -> int:

@@ -43,12 +43,10 @@ class InitialWeights(TorchDispatchMode):
     def __call__(self, name: str, shape: torch.Size) -> Tensor:
         random = torch.Generator().manual_seed(zlib.crc32(f"{self._seed}/{name}".encode()))
         value, operations = torch.empty(shape), self._operations.get(name, [])
-        if not operations or any(
-            isinstance(one, Tensor) and one.is_meta for _, _, rest, _ in operations for one in rest
-        ):
-            raise ValueError(
-                f"the channel model must have weights, since {name} has no initial value without them, got none"
-            )
+        others = [one for _, _, rest, _ in operations for one in rest]
+        if not operations or any(isinstance(one, Tensor) and one.is_meta for one in others):
+            why = f"since {name} has no initial value without them"
+            raise ValueError(f"the channel model must have weights, {why}, got none")
         for function, view, rest, named in operations:
             if any(argument.name == "generator" for argument in function._schema.arguments):
                 named = {**named, "generator": random}

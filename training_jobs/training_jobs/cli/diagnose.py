@@ -33,7 +33,8 @@ def diagnose(
 ) -> None:
     """Find what bounds a job: data, network, accelerators, compilation, a slow host, checkpoints, start-up; and what to change.
 
-    It reads the utilization of the hosts in CloudWatch, and the lines of the packaged training code where a log has them.
+    It reads the utilization of the hosts in CloudWatch, the report of SageMaker's profiler where the job has its rules, and lines
+    of the packaged training code and of neuron-monitor where a log has them.
     """
     from training_jobs.planning.diagnosis import diagnose as found_in
     from training_jobs.planning.picture import utilization_picture
@@ -89,12 +90,18 @@ def evidence_of(account: Account, job: Job, described: Mapping[str, Any]) -> Evi
     """
     from training_jobs.client.utilization import shares, utilization
     from training_jobs.planning.evidence import Evidence, HostUse, read_log
+    from training_jobs.planning.profiler_report import ProfilerReport, read_profiler_report
 
     hosts = job.hosts()
     used = utilization(account.client("cloudwatch"), described, [it.name for it in hosts])
+    watched = bool(described.get("ProfilerRuleConfigurations"))
+    profiler = read_profiler_report(account.client("s3"), described) if watched else ProfilerReport()
     uses = []
     for host in hosts:
-        known = shares(host.instance_type, used.get(host.name, {}))
+        known = {
+            **{name: of[host.name] for name, of in (("cpu", profiler.cpu), ("gpu", profiler.gpu)) if host.name in of},
+            **shares(host.instance_type, used.get(host.name, {})),
+        }
         uses.append(HostUse(host.name, host.group, host.instance_type, **known))
     created, start = described["CreationTime"], described.get("TrainingStartTime")
     end = described.get("TrainingEndTime") or datetime.now(UTC)
@@ -106,6 +113,7 @@ def evidence_of(account: Account, job: Job, described: Mapping[str, Any]) -> Evi
         startup_seconds=(began - created).total_seconds() if began else 0.0,
         training_seconds=max((end - began).total_seconds(), 0.0) if began and start else 0.0,
         log=read_log(lines),
+        profiler=profiler,
     )
 
 

@@ -19,12 +19,12 @@ def fits(
 ) -> None:
     """Predict the memory of each GPU for a model and a layout; exit code 1 if it does not fit.
 
-    Further arguments are those of training_code/model_parallel/fits.py: --model FOLDER (with a config.json of transformers),
+    Further arguments: --model FOLDER (with a config.json of transformers),
     --module FILE.py:FUNCTION (your own), --largest-batch, --smallest-layout (of machines of this type), and the arguments of its
     train.py, such as --tensor 8 --precision bf16 --batch-size 64. Needs torch, and for --model transformers.
     """
     from training_jobs.facts.instance_facts import instance_facts, nearest_with_gpus
-    from training_jobs.training_code import training_code
+    from training_jobs.training_code import SCRIPTS, training_code
 
     facts = instance_facts(instance_type)
     if facts is None or facts.kind != "gpu":
@@ -35,6 +35,6 @@ def fits(
     if importlib.util.find_spec("torch") is None:
         raise typer.BadParameter("fits needs torch, which this Python does not have: pip install torch transformers")
     code = training_code()
-    command = [sys.executable, f"{code}/model_parallel/fits.py", "--ranks", str(facts.devices * instance_count)]
+    command = [sys.executable, f"{SCRIPTS}/fits.py", "--ranks", str(facts.devices * instance_count)]
     command += ["--gpu-memory", f"{facts.memory_gib:g}", *context.args]
-    os.execve(sys.executable, command, {**os.environ, "PYTHONPATH": str(code)})
+    os.execve(sys.executable, command, {**os.environ, "PYTHONPATH": f"{code}{os.pathsep}{code}/model_parallel"})

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from training_jobs.cli import adopt, fits, init, local, measure, show, start, stop, watch
+from training_jobs.cli import adopt, fits, init, lint, local, measure, show, start, stop, watch
 from training_jobs.cli.context import Options
 from training_jobs.cli.diagnose import diagnose
 from training_jobs.cli.doctor import doctor
@@ -48,6 +48,7 @@ app.command("ssh", short_help="Open a shell on a host of a running job.")(ssh)
 app.command("fits", short_help="Predict whether a model fits the memory of GPUs.", context_settings=fits.SETTINGS)(
     fits.fits
 )
+app.command("lint", short_help="Find mistakes in training scripts.")(lint.lint)
 app.command("diagnose", short_help="Find what bounds a job, and what to change.")(diagnose)
 app.command("open", short_help="Print links to a job in AWS's console.")(show.open_links)
 app.command("report", short_help="Write a job, or two side by side, as one HTML page.")(report)

@@ -26,14 +26,14 @@ def measure(
     It runs on this machine up to its first loop over a DataLoader, or over data_service.read_batches. Needs torch.
     """
     from training_jobs.facts.instance_facts import accelerator_names
-    from training_jobs.training_code import training_code
+    from training_jobs.training_code import SCRIPTS, training_code
 
     if not script.is_file():
         raise typer.BadParameter(f"must be a file, like train.py, got {str(script)!r}", param_hint="SCRIPT")
     if importlib.util.find_spec("torch") is None:
         raise typer.BadParameter("measure needs torch, which this Python does not have: pip install torch")
     code = training_code()
-    command = [sys.executable, f"{code}/measure/measure.py", "--seconds", f"{seconds:g}", "--steps", str(steps)]
+    command = [sys.executable, f"{SCRIPTS}/measure.py", "--seconds", f"{seconds:g}", "--steps", str(steps)]
     command += ["--to", str(to), "--accelerators", ",".join(accelerator_names()), *(["--json"] if as_json else [])]
     path = os.pathsep.join(part for part in (str(code), os.environ.get("PYTHONPATH")) if part)
     os.execve(sys.executable, [*command, str(script), *context.args], {**os.environ, "PYTHONPATH": path})

@@ -12,11 +12,13 @@ from dataclasses import dataclass
 
 from training_jobs.facts.instance_facts import instance_facts, next_with_more_vcpus
 from training_jobs.planning.evidence import Evidence, HostUse, mean
+from training_jobs.planning.prices import snapshot_price
+from training_jobs.planning.profiler_report import ADVICE
 from training_jobs.planning.step_time import Configuration, Machines
 
 WAITS = 0.05  # of the time: from which waiting for batches counts
 BUSY, GPU_BUSY, GPU_IDLE = 0.80, 0.90, 0.60  # AWS's example has its vCPUs "close to 80%" busy with GPUs at 74 %
-FULL = 0.95  # of the accelerators' memory
+FULL = 0.95  # of the accelerators' memory; of vCPUs beside accelerators that are not busy
 MINUTE = 60.0
 LOST = 0.10  # of the training: compilations, checkpoints
 SLOWER = 0.25  # of its group's median: a host whose utilization differs by more
@@ -29,7 +31,7 @@ class Finding:
 
     Attributes:
         bound: ``data_cpu``, ``network``, ``input``, ``accelerator``, ``accelerator_memory``, ``compilation``, ``slow_host``,
-            ``checkpoints``, ``start_up``, ``idle_data_group`` or ``small_batch``.
+            ``checkpoints``, ``start_up``, ``idle_data_group``, ``small_batch`` or ``profiler``.
         evidence: What shows it.
         advice: What to do, in order.
         change: The machines to take instead; None where they are not the matter.
@@ -121,37 +123,29 @@ def _accelerator_memory(evidence: Evidence, configuration: Configuration | None)
 
 
 def _data(evidence: Evidence, configuration: Configuration | None) -> Finding | None:
-    """Steps wait for batches: because of vCPUs, the network, or storage and too few workers."""
-    log, gpu = evidence.log, mean(evidence.training, "gpu")
+    """Steps wait for batches: because of vCPUs, the network, or storage and too few workers.
+
+    Without lines that say so, accelerators that are below 60 % busy wait where vCPUs are at 80 %, and such below 90 % where vCPUs
+    are full: the article's PyTorch example has its vCPUs at 98 to 100 % and its GPU half idle.
+    """
+    log, busy_cores, cores = evidence.log, mean(evidence.training, "gpu"), "GPUs"
+    if busy_cores is None and _on_neuron(evidence):
+        busy_cores, cores = log.neuron, "NeuronCores"
     here, there = mean(evidence.training, "cpu"), mean(evidence.preparing, "cpu")
     busy = log.hosts_busy if log.hosts_busy is not None else there
     waiting = log.wait_share is not None and log.wait_share >= WAITS
-    starved = log.wait_share is None and gpu is not None and gpu < GPU_IDLE
-    if not waiting and not (starved and max(busy or 0.0, 0.0 if evidence.preparing else here or 0.0) >= BUSY):
+    prepares = (busy or 0.0) if evidence.preparing else (here or 0.0)
+    starved = busy_cores is not None and busy_cores < GPU_IDLE and max(busy or 0.0, prepares) >= BUSY
+    half_starved = busy_cores is not None and busy_cores < GPU_BUSY and not evidence.preparing and prepares >= FULL
+    unseen = busy_cores is None and _on_neuron(evidence) and not evidence.preparing and prepares >= FULL
+    if not waiting and (log.wait_share is not None or not (starved or half_starved or unseen)):
         return None
     seen = [f"steps wait for batches {log.wait_share:.0%} of the time"] if log.wait_share is not None else []
-    seen += [f"GPUs are {gpu:.0%} busy"] if gpu is not None else []
+    seen += [f"{cores} are {busy_cores:.0%} busy"] if busy_cores is not None else []
     if evidence.preparing:
-        if busy is None:
-            return Finding(
-                "input",
-                ", ".join(seen),
-                "whether the data hosts' vCPUs or the network are the limit was not measured: look at their CPUUtilization, or "
-                "let an epoch take longer",
-            )
-        seen += [f"data hosts' workers {busy:.0%}"]
-        if busy < BUSY:
-            seen += [f"a rank receives {log.network_mb_per_second:.0f} MB/s"] if log.network_mb_per_second else []
-            return Finding(
-                "network",
-                ", ".join(seen),
-                "data hosts of a type with more network, smaller samples (uint8 in place of float32, decoded on the GPU), or a "
-                "higher look_ahead",
-                _with_network(configuration),
-            )
-        more = "more data hosts, after faster preprocessing (DALI on the GPU where it is not the limit)"
-        return Finding("data_cpu", ", ".join(seen), more, _with_data_hosts(configuration, gpu, log.wait_share))
+        return _data_hosts(evidence, configuration, seen, busy, busy_cores)
     seen += [f"vCPUs {here:.0%}"] if here is not None else []
+    seen += ["NeuronCores unknown, since CloudWatch does not have them: log `neuron-monitor`"] if unseen else []
     local = log.local_busy if log.local_busy is not None else here
     if local is not None and local < BUSY:
         return Finding(
@@ -159,11 +153,74 @@ def _data(evidence: Evidence, configuration: Configuration | None) -> Finding | 
             ", ".join(seen),
             'more worker processes (num_workers), or faster input: input_mode="FastFile", FsxLustreChannel, larger files',
         )
+    if _on_neuron(evidence):
+        ahead = "prepare ahead of the training (tokens or decoded samples in S3), more workers behind a device loader"
+        return Finding("data_cpu", ", ".join(seen), f"{ahead} (MpDeviceLoader), then more vCPUs for each NeuronCore")
+    change = _scaled_up(configuration) or _with_data_hosts(configuration, busy_cores, log.wait_share)
+    return Finding("data_cpu", ", ".join(seen), _cpu_advice(configuration), change)
+
+
+def _data_hosts(
+    evidence: Evidence, configuration: Configuration | None, seen: list[str], busy: float | None, gpu: float | None
+) -> Finding:
+    log = evidence.log
+    if busy is None:
+        return Finding(
+            "input",
+            ", ".join(seen),
+            "whether the data hosts' vCPUs or the network are the limit was not measured: look at their CPUUtilization, or "
+            "let an epoch take longer",
+        )
+    seen += [f"data hosts' workers {busy:.0%}"]
+    if busy < BUSY:
+        seen += [f"a rank receives {log.network_mb_per_second:.0f} MB/s"] if log.network_mb_per_second else []
+        return Finding(
+            "network",
+            ", ".join(seen),
+            "data hosts of a type with more network, smaller samples (uint8 in place of float32, decoded on the GPU), or a "
+            "higher look_ahead",
+            _with_network(configuration),
+        )
+    more = "more data hosts, after faster preprocessing (DALI on the GPU where it is not the limit)"
+    return Finding("data_cpu", ", ".join(seen), more, _with_data_hosts(configuration, gpu, log.wait_share))
+
+
+def _cpu_advice(configuration: Configuration | None) -> str:
+    """The article's order, with the family's larger member and what each costs an hour, where that is known."""
+    dali = "then preprocessing on the GPU (NVIDIA DALI: decoding and augmentation)"
+    hosts = f"then data hosts ({DATA_TYPE}{_price(DATA_TYPE)})"
+    larger = _scaled_up(configuration)
+    if configuration is None:
+        return f"first a larger type of the family with as many accelerators, {dali}, {hosts}"
+    own = configuration.train
+    if larger is None:
+        return (
+            f"no type of the family has more vCPUs for as many accelerators as {own.instance_type}: {dali[5:]}, {hosts}"
+        )
+    kind = larger.train.instance_type
+    vcpus = f"{larger.train.facts.vcpus} vCPUs in place of {own.facts.vcpus}"
+    beside = f"{kind}, {vcpus}{_price(kind)}{_price(own.instance_type, ' in place of')}"
+    return f"first the family's larger type with as many accelerators ({beside}), {dali}, {hosts}"
+
+
+def _price(instance_type: str, before: str = ",") -> str:
+    dollars = snapshot_price(instance_type)
+    return "" if dollars is None else f"{before} ${dollars:g} an hour"
+
+
+def _on_neuron(evidence: Evidence) -> bool:
+    facts = [instance_facts(host.instance_type) for host in evidence.training]
+    return bool(facts) and all(one is not None and one.kind == "neuron" for one in facts)
+
+
+def _profiler(evidence: Evidence, configuration: Configuration | None) -> Finding | None:
+    """What the rules of SageMaker's profiler found beside what others found here."""
+    found = {name: counts for name, counts in evidence.profiler.triggered.items() if name in ADVICE}
+    if not found:
+        return None
+    seen = (f"{name} {count} times" + (f" of {points}" if points else "") for name, (count, points) in found.items())
     return Finding(
-        "data_cpu",
-        ", ".join(seen),
-        "first a larger type of the family with as many accelerators, then preprocessing on the GPU (DALI), then data hosts",
-        _scaled_up(configuration) or _with_data_hosts(configuration, gpu, log.wait_share),
+        "profiler", f"SageMaker's profiler reports {', '.join(seen)}", "; ".join(ADVICE[name] for name in found)
     )
 
 
@@ -200,12 +257,14 @@ def _small_batch(evidence: Evidence, configuration: Configuration | None) -> Fin
 
 
 def _accelerator(evidence: Evidence, configuration: Configuration | None) -> Finding | None:
-    gpu = mean(evidence.training, "gpu")
+    gpu, cores = mean(evidence.training, "gpu"), "GPUs"
+    if gpu is None and _on_neuron(evidence):
+        gpu, cores = evidence.log.neuron, "NeuronCores"
     if gpu is None or gpu < GPU_BUSY:
         return None
     return Finding(
         "accelerator",
-        f"GPUs are {gpu:.0%} busy: the machines are used for what they cost",
+        f"{cores} are {gpu:.0%} busy: the machines are used for what they cost",
         "to be faster: bf16, TorchCompile(), a newer accelerator, then more of them (one machine before several)",
     )
 
@@ -220,6 +279,7 @@ _RULES: Sequence[Callable[[Evidence, Configuration | None], Finding | None]] = (
     _accelerator_memory,
     _idle_data_group,
     _small_batch,
+    _profiler,
     _accelerator,
 )
 _NAMES = {"gpu": "GPUs", "cpu": "vCPUs"}

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import json
 import re
 import statistics
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from training_jobs.planning.profiler_report import ProfilerReport
 
 # Lines of the packaged training code; a user's own script has them where it uses the same parts.
 _DATA_SERVICE = re.compile(r"data_service (epoch=.*?):")
@@ -60,6 +63,7 @@ class FromLog:
         steps: Logged steps.
         step_seconds: Of a step, by the logged steps' median pace; None where fewer than two were logged.
         stall_share: Share of the time in which logged steps took more than twice their median; None where few were logged.
+        neuron: The mean utilization of NeuronCores, by the lines of ``neuron-monitor``; None without them.
     """
 
     wait_share: float | None = None
@@ -73,6 +77,7 @@ class FromLog:
     steps: int = 0
     step_seconds: float | None = None
     stall_share: float | None = None
+    neuron: float | None = None
 
 
 @dataclass(frozen=True)
@@ -85,6 +90,7 @@ class Evidence:
         startup_seconds: Before the training began: machines, image, download.
         training_seconds: Of the training so far.
         log: What its lines say.
+        profiler: What the rules of SageMaker's profiler found.
     """
 
     hosts: Sequence[HostUse]
@@ -92,6 +98,7 @@ class Evidence:
     startup_seconds: float = 0.0
     training_seconds: float = 0.0
     log: FromLog = FromLog()
+    profiler: ProfilerReport = field(default_factory=ProfilerReport)
 
     @property
     def training(self) -> list[HostUse]:
@@ -125,6 +132,7 @@ def read_log(lines: Iterable[tuple[float, str]]) -> FromLog:
     steps: list[tuple[float, int]] = []
     numbers: dict[str, float] = {}
     recompiled, checkpoints = 0, 0.0
+    cores: list[float] = []
     for time, line in lines:
         if found := _DATA_SERVICE.search(line):
             epochs.append({name: float(value) for name, value in _PAIR.findall(found.group(1))})
@@ -136,6 +144,8 @@ def read_log(lines: Iterable[tuple[float, str]]) -> FromLog:
         recompiled += bool(_RECOMPILED.search(line))
         if found := _CHECKPOINT.search(line):
             checkpoints += float(found.group(1))
+        if '"neuroncores_in_use"' in line:
+            cores += _core_use(line)
     last = epochs[-1] if epochs else {}
     pairs = list(itertools.pairwise(steps))
     paces = [(after[0] - before[0]) / (after[1] - before[1]) for before, after in pairs]
@@ -161,4 +171,15 @@ def read_log(lines: Iterable[tuple[float, str]]) -> FromLog:
         steps=len(steps),
         step_seconds=median,
         stall_share=stalls,
+        neuron=statistics.fmean(cores) if cores else None,
     )
+
+
+def _core_use(line: str) -> list[float]:
+    """Each NeuronCore's utilization in a report of ``neuron-monitor``, one line of JSON (Neuron Monitor User Guide)."""
+    try:
+        report = json.loads(line[line.index("{") :])
+        runtimes = [one["report"]["neuroncore_counters"]["neuroncores_in_use"] for one in report["neuron_runtime_data"]]
+    except (KeyError, TypeError, ValueError):  # no report, or cut off by the log
+        return []
+    return [core["neuroncore_utilization"] / 100 for cores in runtimes for core in cores.values()]

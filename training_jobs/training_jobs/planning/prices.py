@@ -44,6 +44,15 @@ def snapshot_prices(measurement: Measurement) -> dict[str, Price]:
     return found
 
 
+def snapshot_price(instance_type: str) -> float | None:
+    """Return the dollars an hour of a type in ``prices.json``, on demand; None if it is not there.
+
+    Args:
+        instance_type: The type.
+    """
+    return _table(SNAPSHOT)[1].get(instance_type)
+
+
 def table_prices(file: Path) -> dict[str, Price]:
     """Return the prices of the user's table, with its members ``_source`` and ``_date`` where it has them.
 

@@ -5,7 +5,8 @@
     python fits.py --ranks 8 --gpu-memory 80 --module model.py:build --precision bf16 --batch-size 64
     python fits.py --ranks 8 --gpu-memory 80 --model llama/ --precision bf16 --context 8192 --smallest-layout
 
-The other arguments are those of train.py, or with ``--model``, a folder with a config.json of transformers, those of
+``training-jobs fits`` runs this with training_code and training_code/model_parallel on Python's path. The other arguments are
+those of model_parallel/train.py, or with ``--model``, a folder with a config.json of transformers, those of
 huggingface/train.py, or with ``--module`` those of own_module.py. The model is built and takes a step with PyTorch's
 FakeTensorMode, whose tensors have no memory, and its fake process group of any number of ranks, in one process. In a pipeline
 each rank's stages are run in the schedule's order.
@@ -18,6 +19,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import inspect
 import json
 import multiprocessing
 import sys
@@ -45,7 +47,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.pipelining.schedules import PipelineScheduleMulti
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
-HERE = Path(__file__).parent
+MODEL_PARALLEL = Path(inspect.getfile(Degrees)).parent
 GIB = 2**30
 
 
@@ -126,10 +128,10 @@ class Ranks:
 
 
 def script_of(folder: Path | None) -> ModuleType:
-    """train.py of this folder, or that of Hugging Face's models, or own_module.py."""
+    """train.py of model_parallel, or that of Hugging Face's models, or own_module.py."""
     if folder is not None and folder.suffix == ".py":
         return loaded(folder)
-    return loaded(HERE / "huggingface" / "train.py" if folder else HERE / "train.py")
+    return loaded(MODEL_PARALLEL / ("huggingface/train.py" if folder else "train.py"))
 
 
 def predict_rank(
@@ -247,7 +249,7 @@ def main() -> None:
     parser.add_argument("--module", metavar="FILE.py:FUNCTION", help="a module of your own; see own_module.py")
     options, arguments = parser.parse_known_args()
     if options.module:
-        options.model, arguments = HERE / "own_module.py", ["--module", options.module, *arguments]
+        options.model, arguments = Path(__file__).with_name("own_module.py"), ["--module", options.module, *arguments]
     searching = options.largest_batch or options.smallest_layout
     if searching and options.gpu_memory is None:
         parser.error("--largest-batch and --smallest-layout need --gpu-memory, like --gpu-memory 80")

@@ -1,0 +1,61 @@
+"""Warnings about the training scripts of ``code`` and of an image's Dockerfile, by the rules of ``training-jobs lint``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cdk_sagemaker_training.data.code import TrainingCode
+from cdk_sagemaker_training.jobs.advice import Advice, advice
+from cdk_sagemaker_training.request.context import JobContext
+
+if TYPE_CHECKING:
+    from cdk_sagemaker_training.resources.image import TrainingImage
+
+_MOST = 3  # of one rule, in one warning
+
+
+def code_advice(code: TrainingCode, context: JobContext) -> Iterator[Advice]:
+    """Warn of mistakes in a folder's scripts, with their lines.
+
+    Args:
+        code: The folder.
+        context: Its job.
+    """
+    yield from _advice(Path(code.directory), code.files(), context)
+
+
+def copied_code_advice(image: TrainingImage, context: JobContext) -> Iterator[Advice]:
+    """Warn of mistakes in the scripts that a Dockerfile copies; nothing where it copies what its text does not name.
+
+    Args:
+        image: The image.
+        context: Its job.
+    """
+    root, sources = image.copied or (Path(), None)
+    found = (path for source in sources or () for path in root.glob(source))
+    scripts = (script for path in found for script in (path.rglob("*.py") if path.is_dir() else [path]))
+    yield from _advice(root, (script.relative_to(root) for script in scripts), context)
+
+
+def _advice(root: Path, files: Iterable[Path], context: JobContext) -> Iterator[Advice]:
+    from training_jobs.lint import Job, lint_folder  # here, since most jobs have no folder
+
+    request = context.job_request
+    compiler, neuron = request.environment.get("TRAINING_COMPILER"), "NEURON_COMPILE_CACHE_URL" in request.environment
+    aws = request.hyperparameters.get("sagemaker_training_compiler_enabled") == "true"
+    job = Job(
+        compiled=compiler is not None or neuron or aws,
+        dynamic=request.environment.get("TRAINING_COMPILER_DYNAMIC") == "true",
+        xla="PJRT_DEVICE" in request.environment or neuron or aws,
+        spot=context.props.get("spot") is not None,
+        groups=request.group_names,
+    )
+    by_rule: dict[str, list[str]] = {}
+    for found in lint_folder(root, job, files):
+        by_rule.setdefault(found.rule, []).append(f"{root / found.path}:{found.line}: {found.reason}")
+    for rule, texts in by_rule.items():
+        more = [f"and {len(texts) - _MOST} more"] if len(texts) > _MOST else []
+        off = f"a comment `# training-jobs: allow {rule}` switches this off"
+        yield from advice(f"script-{rule}", "; ".join((*texts[:_MOST], *more, off)))

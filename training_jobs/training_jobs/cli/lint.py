@@ -1,0 +1,44 @@
+"""The command ``lint``: mistakes of training scripts, by their syntax."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from training_jobs.cli.context import AsJson
+from training_jobs.cli.errors import JOB_FAILED
+from training_jobs.cli.output import print_json
+
+
+def lint(
+    path: Annotated[Path, typer.Argument(help="A folder, or one script.")] = Path("."),
+    compiler: Annotated[
+        Literal["inductor", "xla"] | None,
+        typer.Option(help="The job's compiler: TorchCompile(), or one with XLA devices."),
+    ] = None,
+    dynamic: Annotated[bool, typer.Option("--dynamic", help="The compiler takes batches of any shape.")] = False,
+    spot: Annotated[bool, typer.Option("--spot", help="The job can be interrupted.")] = False,
+    group: Annotated[list[str] | None, typer.Option(help="The name of each of the job's instance groups.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Find mistakes in training scripts that cost time or end a job; exit code 1 if there are any. Nothing is run.
+
+    `cdk synth` warns of the same for the folders of TrainingImage and TrainingCode, with what it knows of their jobs. A comment
+    `# training-jobs: allow RULE` switches a rule off: on its line, on the one above it, or above the first statement for a file.
+    """
+    from training_jobs.lint import Job, lint_folder
+
+    if not path.exists():
+        raise typer.BadParameter(f"must be a folder or a script, like src, got {str(path)!r}", param_hint="PATH")
+    job = Job(compiler is not None, dynamic, compiler == "xla", spot, tuple(group or ()))
+    found = lint_folder(path, job)
+    if as_json:
+        print_json([asdict(one) for one in found])
+    else:
+        for one in found:
+            typer.echo(str(one))
+    if found:
+        raise typer.Exit(JOB_FAILED)

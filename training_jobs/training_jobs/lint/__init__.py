@@ -1,0 +1,10 @@
+"""Finds mistakes in training scripts that cost time or end a job, by their syntax alone: nothing is imported or run.
+
+Each rule has its source in its docstring. A comment ``# training-jobs: allow RULE`` switches a rule off, on the line that is
+found or the one above it, and above the file's first statement for the whole file. The standard library is all that this needs.
+"""
+
+from training_jobs.lint.checks import Finding as Finding
+from training_jobs.lint.checks import lint as lint
+from training_jobs.lint.checks import lint_folder as lint_folder
+from training_jobs.lint.script import Job as Job

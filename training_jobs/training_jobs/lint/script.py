@@ -1,0 +1,268 @@
+"""A training script as the rules see it: its calls, what runs at each step, and which names hold tensors of the step."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+
+_ALLOW = re.compile(r"#\s*training-jobs:\s*allow\s+([\w-]+(?:\s*,\s*[\w-]+)*)")
+_OPTIMIZER = re.compile(r"(?:^|[._])(?:optim\w*|opt|adam\w*|sgd|scaler|grad_scaler)(?:\[.*\])?$", re.IGNORECASE)
+_STEPS = ("optimizer_step", "apply_gradients", "train_on_batch")
+_ONE_RANK = re.compile(r"rank\b|is_master|master_process|is_main_process|is_local_main|main_process|master_ordinal")
+_MODELS = ("model", "net", "network", "forward", "criterion", "loss_fn", "cross_entropy", "engine")
+Loop = ast.For | ast.AsyncFor | ast.While
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is known of the job that runs a script.
+
+    Attributes:
+        compiled: Whether a compiler compiles the step. A script that calls one itself is compiled in any case.
+        dynamic: Whether the compiler takes batches of any shape.
+        xla: Whether the device is XLA's. A script that imports torch_xla has it in any case.
+        spot: Whether the job can be interrupted.
+        groups: Names of its instance groups; empty where there are none, or they are not known.
+    """
+
+    compiled: bool = False
+    dynamic: bool = False
+    xla: bool = False
+    spot: bool = False
+    groups: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Script:
+    """One parsed file.
+
+    Attributes:
+        path: As it is shown.
+        text: Its text.
+    """
+
+    path: str
+    text: str
+    tree: ast.Module = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "tree", ast.parse(self.text))
+
+    @cached_property
+    def nodes(self) -> list[ast.AST]:
+        """All nodes."""
+        return list(ast.walk(self.tree))
+
+    @cached_property
+    def calls(self) -> list[ast.Call]:
+        """All calls, in the order of the file."""
+        found = [node for node in self.nodes if isinstance(node, ast.Call)]
+        return sorted(found, key=lambda call: (call.lineno, call.col_offset))
+
+    @cached_property
+    def parents(self) -> dict[ast.AST, ast.AST]:
+        """The parent of each node."""
+        return {child: node for node in self.nodes for child in ast.iter_child_nodes(node)}
+
+    @cached_property
+    def imports(self) -> set[str]:
+        """The top-level names of the packages that it imports."""
+        names = [node.module or "" for node in self.nodes if isinstance(node, ast.ImportFrom) and not node.level]
+        names += [alias.name for node in self.nodes if isinstance(node, ast.Import) for alias in node.names]
+        return {name.partition(".")[0] for name in names}
+
+    @cached_property
+    def allowed(self) -> dict[int, set[str]]:
+        """The rules that comments switch off, by line; those of the whole file by line 0."""
+        first = next((node.lineno for node in self.tree.body if not _is_text(node)), 1)
+        found: dict[int, set[str]] = {}
+        for number, line in enumerate(self.text.splitlines(), start=1):
+            if comment := _ALLOW.search(line):
+                rules = {name.strip() for name in comment[1].split(",")}
+                alone = line.lstrip().startswith("#")
+                lines = [0] if alone and number < first else [number, number + 1] if alone else [number]
+                for affected in lines:
+                    found.setdefault(affected, set()).update(rules)
+        return found
+
+    def ancestors(self, node: ast.AST) -> Iterator[ast.AST]:
+        """The nodes around a node, the innermost first."""
+        while node in self.parents:
+            node = self.parents[node]
+            yield node
+
+    @cached_property
+    def functions(self) -> dict[str, Function]:
+        """The functions and methods by name."""
+        return {node.name: node for node in self.nodes if isinstance(node, Function)}
+
+    def called_here(self, call: ast.Call) -> str | None:
+        """Return the name of the function of this file that a call calls, as ``f()`` or ``self.f()``."""
+        function = call.func
+        if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name) and function.value.id == "self":
+            name = function.attr
+        else:
+            name = function.id if isinstance(function, ast.Name) else ""
+        return name if name in self.functions else None
+
+    @cached_property
+    def step_loops(self) -> list[Loop]:
+        """The loops of which each pass is a training step: the innermost ones around the optimizer's step."""
+        stepping: set[str] = set()
+        loops: dict[Loop, None] = {}
+
+        def steps(node: ast.AST) -> bool:
+            found = [
+                steps(child) for child in ast.iter_child_nodes(node) if not isinstance(child, Function | ast.ClassDef)
+            ]
+            if isinstance(node, ast.Call) and (_is_step(node) or self.called_here(node) in stepping):
+                return True
+            if isinstance(node, Loop) and any(found):
+                loops[node] = None
+                return False
+            return any(found)
+
+        while True:
+            before = set(stepping)
+            steps(self.tree)
+            for node in (node for node in self.nodes if isinstance(node, ast.ClassDef)):
+                steps(node)
+            stepping |= {name for name, function in self.functions.items() if steps(function)}
+            if stepping == before:
+                return list(loops)
+
+    @cached_property
+    def each_step(self) -> list[ast.AST]:
+        """The nodes that run in every step: not those below a condition, other than which rank it is or the step's own."""
+        found: dict[ast.AST, None] = {}
+        visited: set[str] = set()
+        # Several loops may be steps, as an epoch's and its batches', of which the inner one is.
+        for loop in self.step_loops:
+            for node in self._unconditional(loop.body):
+                found[node] = None
+        pending = [node for node in found if isinstance(node, ast.Call)]
+        while pending:
+            name = self.called_here(pending.pop())
+            if name is None or name in visited or _is_property(self.functions[name]):
+                continue
+            visited.add(name)
+            for node in self._unconditional(self.functions[name].body):
+                found[node] = None
+                if isinstance(node, ast.Call):
+                    pending.append(node)
+        return list(found)
+
+    def _unconditional(self, body: list[ast.stmt]) -> Iterator[ast.AST]:
+        for number, statement in enumerate(body):
+            if isinstance(statement, Function | ast.ClassDef):
+                continue
+            if isinstance(statement, ast.If):
+                inner = statement.body
+                if self._holds_step(inner) or (
+                    _ONE_RANK.search(ast.unparse(statement.test)) and "%" not in ast.unparse(statement.test)
+                ):
+                    yield from self._unconditional(inner)
+                elif isinstance(inner[-1], ast.Return | ast.Continue) and not self._holds_step(body[number + 1 :]):
+                    return  # what follows is conditional
+                continue
+            blocks = [getattr(statement, name, []) for name in ("body", "finalbody")]
+            if not any(blocks):
+                yield from _walk(statement)
+                continue
+            for part in ast.iter_child_nodes(statement):
+                if isinstance(part, ast.expr | ast.withitem):
+                    yield from _walk(part)
+            for block in blocks:
+                yield from self._unconditional(block)
+
+    def _holds_step(self, body: list[ast.stmt]) -> bool:
+        return any(isinstance(node, ast.Call) and _is_step(node) for one in body for node in ast.walk(one))
+
+    @cached_property
+    def tensors(self) -> set[str]:
+        """The names of the step's tensors: losses that are differentiated, and what a model returns."""
+        found: set[str] = set()
+        for call in self.calls:
+            if name_of(call) == "backward":
+                texts = [call.func.value] if isinstance(call.func, ast.Attribute) else []
+                found |= {
+                    one.id for part in (*texts, *call.args) for one in ast.walk(part) if isinstance(one, ast.Name)
+                }
+        for node in self.nodes:
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and name_of(node.value) in _MODELS:
+                targets = [one for target in node.targets for one in ast.walk(target)]
+                found |= {one.id for one in targets if isinstance(one, ast.Name)}
+        return found - {
+            "self",
+            "accelerator",
+            "scaler",
+            "torch",
+            "model",
+            "engine",
+            "model_engine",
+            "optimizer",
+            "xm",
+            "smp",
+        }
+
+    @cached_property
+    def differentiated(self) -> set[str]:
+        """The names on which ``backward()`` is called."""
+        return {
+            call.func.value.id
+            for call in self.calls
+            if isinstance(call.func, ast.Attribute)
+            and call.func.attr == "backward"
+            and isinstance(call.func.value, ast.Name)
+        }
+
+
+def name_of(call: ast.Call) -> str:
+    """The last part of what is called, like ``save`` of ``torch.save(...)``."""
+    function = call.func
+    return (
+        function.attr if isinstance(function, ast.Attribute) else function.id if isinstance(function, ast.Name) else ""
+    )
+
+
+def whole_name(call: ast.Call) -> str:
+    """What is called, like ``torch.save``."""
+    return ast.unparse(call.func)
+
+
+def keyword(call: ast.Call, name: str) -> ast.expr | None:
+    """The value of a keyword argument; None without it."""
+    return next((one.value for one in call.keywords if one.arg == name), None)
+
+
+def constant(node: ast.AST | None) -> object:
+    """The value of a literal; None for anything else."""
+    return node.value if isinstance(node, ast.Constant) else None
+
+
+def _is_step(call: ast.Call) -> bool:
+    name = name_of(call)
+    if name in _STEPS:
+        return True
+    owner = call.func.value if isinstance(call.func, ast.Attribute) else None
+    return name == "step" and owner is not None and _OPTIMIZER.search(ast.unparse(owner)) is not None
+
+
+def _is_text(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+
+
+def _is_property(function: Function) -> bool:
+    return any("property" in ast.unparse(one) for one in function.decorator_list)
+
+
+def _walk(node: ast.AST) -> Iterator[ast.AST]:
+    """A node and those below it, but for conditional expressions and functions, which may not run."""
+    if not isinstance(node, ast.IfExp | ast.Lambda):
+        yield node
+        for child in ast.iter_child_nodes(node):
+            yield from _walk(child)
