@@ -58,6 +58,7 @@ def test_the_request_of_a_heterogeneous_job(poll: RenderedWorkflow) -> None:
             "MetricDefinitions": [{"Name": "loss", "Regex": "loss=([0-9.]+)"}],
         },
         "CheckpointConfig": {"S3Uri.$": "States.Format('{}{}/', 's3://bucket/checkpoints/', $$.Execution.Name)"},
+        "Environment": {"GLOO_SOCKET_IFNAME": "eth0", "NCCL_SOCKET_IFNAME": "eth0"},
         "HyperParameters": {
             "sagemaker_distribution_instance_groups": '["dnn_group"]',
             "sagemaker_torch_distributed_enabled": "true",
