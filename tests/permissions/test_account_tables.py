@@ -78,10 +78,13 @@ def scheduler_call(action: str, members: dict[str, Any]) -> dict[str, Any]:
     """As botocore's serializer writes it: the name is in the path, the group in the query or the body."""
     operation = action.partition(":")[2]
     method, kind = next(key for key, name in api_calls.SCHEDULER_OPERATIONS.items() if name == operation)
-    body = json.dumps({"GroupName": members.get("GroupName")}).encode()
+    group = members.get("GroupName", "")
+    in_query = method in ("GET", "DELETE")
+    body = b"" if in_query else json.dumps({"GroupName": group}).encode()
     return {
         "REQUEST_METHOD": method,
         "REQUEST_URI": f"/{kind}/{members['Name']}",
+        "QUERY_STRING": f"groupName={group}" if in_query and group else "",
         "CONTENT_LENGTH": str(len(body)),
         "wsgi.input": io.BytesIO(body),
     }
@@ -98,6 +101,16 @@ def test_a_call_of_an_api_is_of_an_action_and_a_resource_that_iam_has(action: st
     service = action.partition(":")[0]
     request = (scheduler_call if service == "scheduler" else json_call)(action, members)
     assert wrong(api_calls.calls_of(request, service, PLACE)) == []
+
+
+@pytest.mark.parametrize("operation", ["CreateSchedule", "DeleteSchedule", "GetSchedule", "UpdateSchedule"])
+def test_a_call_about_a_schedule_is_of_the_schedule_in_its_group(operation: str) -> None:
+    request = scheduler_call(f"scheduler:{operation}", {"Name": "train", "GroupName": "nightly"})
+    [call] = api_calls.calls_of(request, "scheduler", PLACE)
+    assert (call.action, call.resource) == (
+        f"scheduler:{operation}",
+        "arn:aws:scheduler:us-east-1:123456789012:schedule/nightly/train",
+    )
 
 
 @pytest.mark.parametrize("action", sorted(api_calls.WITHOUT_RESOURCE))
