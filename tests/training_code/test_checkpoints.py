@@ -186,6 +186,32 @@ def test_a_step_has_one_checkpoint_which_is_not_written_over(job: Job) -> None:
     assert checkpointer(job, *trained()).restore() == checkpoints().Progress(3, 30)
 
 
+def test_a_stager_that_closes_itself_after_each_use_as_that_of_pytorch_2_11_does_takes_each_checkpoint(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """torch/distributed/checkpoint/staging.py of 2.11.0: `_stage` ends with `self._state_dict_stager.close()`."""
+    staging = importlib.import_module("torch.distributed.checkpoint.staging")
+
+    class Closing(staging.DefaultStager):  # type: ignore[misc, name-defined]
+        def _stage(self, states: Any, **options: Any) -> Any:
+            staged = super()._stage(states, **options)
+            self._state_dict_stager.close()
+            return staged
+
+    options = staging.StagingOptions
+    monkeypatch.setattr(staging, "DefaultStager", Closing)
+    monkeypatch.setattr(
+        staging, "StagingOptions", lambda *_: options(False, False, False, False)
+    )  # pins no memory here
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    model, optimizer = trained(3)
+    writing = checkpointer(job, model, optimizer)
+    for steps in (3, 4, 5):
+        writing.save(checkpoints().Progress(steps, steps))
+    writing.wait()
+    assert checkpointer(job, *trained()).restore() == checkpoints().Progress(5, 5)
+
+
 def damaged_file(job: Job) -> str:
     a_file_of(job.checkpoints, "step-00000003").unlink()
     return "__0_0.distcp has 0 of"

@@ -104,8 +104,7 @@ class Checkpointer:
             self._writing.result()
         self._writing = None
         older = sorted(self._folder.glob("step-*"))[:-1] if self._job.local_rank == 0 else []
-        in_s3 = [old for old in older if old.name <= self._restored or is_uploaded(old)]
-        for old in in_s3[:-1]:
+        for old in [old for old in older if old.name <= self._restored or is_uploaded(old)][:-1]:
             shutil.rmtree(old, ignore_errors=True)  # SageMaker may leave a marker meanwhile
 
     def restore(self) -> Progress:
@@ -175,16 +174,18 @@ def background_save() -> Any:
     """A function like dcp.save that returns once the tensors are copied, those of a GPU to pinned memory."""
     if not hasattr(dcp, "async_save"):  # before PyTorch 2.3, which makes no writer of a folder either
         return lambda states, checkpoint_id, **group: dcp.save(states, dcp.FileSystemWriter(checkpoint_id), **group)
-    stager: dict[str, Any] = {}
-    if torch.cuda.is_available():
+    kept: dict[str, Any] = {}
+
+    def write(states: Any, **where: Any) -> Any:
         with contextlib.suppress(ImportError):  # before PyTorch 2.9, to memory that is not pinned
             from torch.distributed.checkpoint.staging import DefaultStager, StagingOptions
 
-            pinned = StagingOptions(
-                use_pinned_memory=True, use_shared_memory=False, use_async_staging=False, use_non_blocking_copy=True
-            )
-            stager = {"async_stager": DefaultStager(pinned)}
-    return lambda states, **where: dcp.async_save(states, **where, **stager)
+            # Its memory is used again, but in PyTorch 2.11, where a stager closes itself after each use.
+            if torch.cuda.device_count() and not (kept and kept["async_stager"]._state_dict_stager._deepcopy_dispatch):
+                kept["async_stager"] = DefaultStager(StagingOptions(True, False, False, True))
+        return dcp.async_save(states, **where, **kept)
+
+    return write
 
 
 def on_the_host(states: Any) -> Any:
@@ -208,8 +209,7 @@ def newest(folder: Path) -> Path | None:
             return folder / name
         faults[name] = fault
     # A write that was interrupted has left no .metadata.
-    broken = {name: fault for name, fault in faults.items() if ".metadata does not exist" not in fault}
-    if broken:
+    if broken := {name: fault for name, fault in faults.items() if ".metadata does not exist" not in fault}:
         cure = "Restore the file, or begin with an empty folder"
         raise ValueError(f"no checkpoint in {folder} is complete: {broken}. {cure}")
     return None
