@@ -5,7 +5,7 @@ The names in a checkpoint are those of the whole model, and each host writes its
 file, and a machine may fail in between. Besides weights and optimizer state it has the run's record: steps, samples and settings.
 """
 
-# ran: sharded checkpoints in the background; resuming in another layout | test_model_parallel | test_model_parallel | no | no
+# ran: sharded checkpoints in the background, in another layout | test_model_parallel | test_model_parallel | saved, one H200 | no
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The number format of a step's matrix products, and the loss's scale where it is fp16."""
 
-# ran: fp16 with a gradient scaler, bf16 by autocast | test_precision | no | no | no
+# ran: fp16 with a gradient scaler, bf16 by autocast | test_precision | no | one H200 | no
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ It resumes from the last checkpoint; on a laptop, remove ``./output`` to start o
 before it kills a job, it saves a checkpoint after the current step.
 """
 
-# ran: `compiled/train.py`, inductor | test_compiled_train | test_compiled | one H100 | no
+# ran: `compiled/train.py`, inductor | test_compiled_train | test_compiled | one H100, one H200 | no
 
 from __future__ import annotations
 

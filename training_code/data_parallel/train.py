@@ -8,7 +8,7 @@ It resumes from its last checkpoint; on a laptop, remove ``./output`` to start o
 current step.
 """
 
-# ran: `data_parallel/train.py`, DDP | test_interruptions | test_training_code (soak) | no | no
+# ran: `data_parallel/train.py`, DDP | test_interruptions | test_training_code (soak) | fp16, one H200 | no
 # ran: ... `--backend smddp` | stand-in: test_interruptions (soak) | no | no | no
 
 from __future__ import annotations

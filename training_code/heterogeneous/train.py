@@ -11,7 +11,7 @@ It resumes from the last checkpoint; on a laptop, remove ``./output`` to start o
 current step.
 """
 
-# ran: `heterogeneous/train.py`, DDP and FSDP2 | test_train | test_training_code | one H100 | no
+# ran: `heterogeneous/train.py`, DDP and FSDP2 | test_train | test_training_code | one H100, one H200 | no
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ data. All layouts train equally: with the same batches, from the same weights. I
 on a laptop, remove ``./output`` to start over.
 """
 
-# ran: the transformer, every degree, up to 8 ranks | test_model_parallel | test_model_parallel | one H100, one rank | no
+# ran: the transformer, every degree, up to 8 ranks | test_model_parallel | test_model_parallel | one H200, one rank | no
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """``CompiledJob``, and compilers of the training step, as values: PyTorch's inductor, open XLA, AWS Neuron."""
 
-# ran: `TorchCompile()` | request: test_compilers | test_compiled | one H100 | no
+# ran: `TorchCompile()` | request: test_compilers | test_compiled | one H100, one H200 | no
 # ran: `TorchXla()` | request: test_compilers | test_compiled (soak) | no | no
 # ran: `TensorFlowXla()` | request: test_compilers | test_compiled | no | no
 # ran: `Neuron()` | request: test_compilers | no | no | no

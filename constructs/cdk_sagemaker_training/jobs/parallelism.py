@@ -1,6 +1,6 @@
 """``NativeParallelism``: a model layout with PyTorch's own FSDP2, tensor parallelism and pipeline stages."""
 
-# ran: `NativeParallelism()` | request: test_model_parallel_requests | test_model_parallel | one H100, one rank | no
+# ran: `NativeParallelism()` | request: test_model_parallel_requests | test_model_parallel | one H100, one H200, one rank | no
 
 from __future__ import annotations
 
