@@ -8,11 +8,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import aws_cdk as cdk
 import pytest
 from aws_cdk import aws_sns as sns
 from stacks import RenderedWorkflow, UserStack
-from state_walk import ENTERED_AND_EXITED, OF_A_CALL, OF_AN_EXECUTION, Walk
+from state_walk import Walk
 
 from cdk_sagemaker_training import (
     Alternative,
@@ -23,7 +22,6 @@ from cdk_sagemaker_training import (
     MetricLimit,
     Retry,
     Silence,
-    TrainingQueue,
     default_retries,
 )
 
@@ -94,25 +92,6 @@ def definitions(workflow: RenderedWorkflow) -> str:
     return " and ".join(f"{len(one['States'])}, {len(json.dumps(one)):,}" for one in machines)
 
 
-def waiting(*, queued: bool) -> str:
-    """The cells of what looks for two hours whether an execution waits, where each look finds a job that has not trained."""
-    stack = UserStack()
-    topics, hours = [sns.Topic(stack, "Topic")], cdk.Duration.hours(2)
-    queue = TrainingQueue(stack, "Queue", capacity=4) if queued else None
-    workflow = RenderedWorkflow(stack, notify=topics, waiting_longer_than=hours, queue=queue)
-    [definition] = [one for one in workflow.machines.values() if "HasWaited" in one["States"]]
-    states = definition["States"]
-    [enough] = states["HasWaited"]["Choices"]
-    looks = {name: enough["NumericGreaterThanEquals"] for name in states if name not in ("First", "Tell", "Done")}
-    entered = {name: looks.get(name, 1) for name in states}
-    events = sum(
-        times * (ENTERED_AND_EXITED + (OF_A_CALL if states[name]["Type"] == "Task" else 0))
-        for name, times in entered.items()
-    )
-    size = f"{len(states)}, {len(json.dumps(definition)):,}"
-    return f"{size} | {events + OF_AN_EXECUTION}, {sum(entered.values())}"
-
-
 def computed() -> str:
     rows = ["| state machine | states, bytes | events, transitions of an execution |", "|---|---|---|"]
     for name, (states, size) in AWSS_EXAMPLES.items():
@@ -130,8 +109,6 @@ def computed() -> str:
     rows.append(
         f"| retries, two alternatives, a budget, six rules, a topic, `job_metrics`; and its poller | {definitions(managed())} | |"
     )
-    rows.append(f"| `waiting_longer_than=Duration.hours(2)` | {waiting(queued=False)} |")
-    rows.append(f"| the same of jobs in a queue | {waiting(queued=True)} |")
     rows += ["", "| each retry after | `sync`: events, transitions | `poll` |", "|---|---|---|"]
     for cause in (*REFUSALS, *REASONS):
         cells = []

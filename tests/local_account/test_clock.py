@@ -81,6 +81,16 @@ def test_a_wait_of_a_day_ends_when_a_day_has_passed_and_not_before(timed: Timed)
     assert (timed.ended(execution), timed.ended(short)) == ("SUCCEEDED", "SUCCEEDED")
 
 
+def test_the_dates_of_an_execution_are_by_the_accounts_clock(timed: Timed) -> None:
+    timed.account.clock.advance(A_DAY)
+    before = timed.account.clock.now()
+    execution = timed.start(StartAt="Done", States={"Done": {"Type": "Succeed"}})
+    timed.ended(execution)
+    described = timed.states.describe_execution(executionArn=execution)
+    # Dates are of whole milliseconds.
+    assert before.replace(microsecond=0) <= described["startDate"] <= described["stopDate"] <= timed.account.clock.now()
+
+
 def test_a_retry_is_made_when_its_interval_has_passed(timed: Timed) -> None:
     timed.account.faults.add(Throttling("ListTrainingJobs"))
     retry = {"ErrorEquals": ["States.ALL"], "IntervalSeconds": AN_HOUR, "MaxAttempts": 1}

@@ -17,7 +17,7 @@ NAMED_OTHERWISE = {"s3:ListObjectsV2": "s3:ListBucket"}
 # What an optimised integration stands for: whose list of which source.
 INTEGRATIONS = {
     "sagemaker:createTrainingJob.sync": ("sagemaker-iam", "machine"),
-    "events:putEvents": ("events-iam", "waiter"),
+    "events:putEvents": ("events-iam", "machine"),
     "lambda:invoke": ("lambda-iam", "sweep"),
     "sns:publish.waitForTaskToken": ("sns-iam", "pipeline"),
     "states:startExecution.sync:2": ("stepfunctions-iam", "caller"),

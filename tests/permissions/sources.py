@@ -68,7 +68,7 @@ RECORDED: Mapping[str, Mapping[str, Iterable[str]]] = {
     "lambda-iam": dict.fromkeys(("sweep", "poller"), ("lambda:InvokeFunction",)),
     # "IAM policies for calling Amazon SNS".
     "sns-iam": {"pipeline": ("sns:Publish",)},
-    "events-iam": {"machine": ("events:PutEvents",), "waiter": ("events:PutEvents",)},
+    "events-iam": {"machine": ("events:PutEvents",)},
     "events-resources": {"topic": ("sns:Publish",)},
     "lustre-s3-encryption": {
         "FSx": ("kms:Encrypt", "kms:Decrypt", "kms:ReEncrypt*", "kms:GenerateDataKey*", "kms:DescribeKey")

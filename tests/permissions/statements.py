@@ -47,8 +47,9 @@ MACHINES = {
     "Poller": "poller",
     "Stopper": "stopper",
     "Sweep": "sweep",
-    "WaitingState": "waiter",
 }
+# A role of Lambda besides.
+WAITER = ("WaitingHandler", "waiter")
 POLICIES = {
     "AWS::KMS::Key": ("KeyPolicy", "key"),
     "AWS::S3::BucketPolicy": ("PolicyDocument", "bucket"),
@@ -108,6 +109,8 @@ def _holder(template: Mapping[str, Any], role: Mapping[str, Any]) -> str:
         service = str(filled_in(template, statement["Principal"]).get("Service", "")).partition(".")[0]
         if service == "states":
             return next((holder for part, holder in MACHINES.items() if part in name), ROLES[service])
+        if service == "lambda" and WAITER[0] in name:
+            return WAITER[1]
         if service in ROLES:
             return ROLES[service]
     raise ValueError(f"whose role is {name}? Say so in ROLES of {__name__}, by the service that it trusts: {trusted}")

@@ -28,6 +28,7 @@ REASONS: Mapping[Finding, str] = {
     ),
     ("*", "RESOURCE_MISMATCH", "states:DescribeExecution"): "on executions that are no express ones",
     ("handler", "RESOURCE_MISMATCH", "states:ListExecutions"): "on a state machine, not the runs of a distributed Map",
+    ("waiter", "RESOURCE_MISMATCH", "states:ListExecutions"): "the same",
     (
         "build",
         "RESOURCE_MISMATCH",

@@ -12,8 +12,8 @@ from cdk_sagemaker_training.core.errors import must
 from cdk_sagemaker_training.core.tokens import is_unresolved
 from cdk_sagemaker_training.lifecycle.attempt import Attempt, Seam
 from cdk_sagemaker_training.lifecycle.job_set import JobSet
-from cdk_sagemaker_training.lifecycle.plan import Call, Newest, Plan
-from cdk_sagemaker_training.lifecycle.states import DATA, OF_SAGEMAKER, catch, create_name, execution_hash, retry
+from cdk_sagemaker_training.lifecycle.plan import Call, Plan
+from cdk_sagemaker_training.lifecycle.states import DATA, OF_SAGEMAKER, catch, create_name, retry
 from cdk_sagemaker_training.lifecycle.stopping import stopping_states
 from cdk_sagemaker_training.request.sync import check_sync_takes, sync_takes
 
@@ -139,18 +139,6 @@ class DirectJobs:
         """Return the states that stop an execution's jobs by their names, one after the other."""
         suffixes = [request.name_suffix for request in jobs.job_requests]
         return stopping_states(jobs.prefix, suffixes, jobs.partition)
-
-    def newest(self, jobs: JobSet, execution: str) -> Newest:
-        """Return the call that lists the jobs of an execution, the newest first."""
-        parameters = {
-            "NameContains.$": execution_hash(execution),
-            "SortBy": "CreationTime",
-            "SortOrder": "Descending",
-            "MaxResults": 1,
-        }
-        # "the time when the training job starts on training instances" (service model, DescribeTrainingJobResponse).
-        began = "$.Described.TrainingStartTime"
-        return Newest("sagemaker:listTrainingJobs", parameters, "TrainingJobSummaries", "TrainingJobName", began, False)
 
     def arns(self, jobs: JobSet) -> list[str]:
         """Return the ARN patterns of the jobs."""

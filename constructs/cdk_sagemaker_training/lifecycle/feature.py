@@ -47,7 +47,7 @@ class Feature:
         retried: Causes for which it runs jobs again.
         preemptions: How often AWS Batch runs a preempted job again; None for no limit.
         notifies: Whether it wants events.
-        event_source: ARN of the state machine that puts its events; None for the workflow's own.
+        event_source: ARN of the resource that its events name; None for the workflow's state machine, which puts them itself.
     """
 
     prop: ClassVar[str] = "features"

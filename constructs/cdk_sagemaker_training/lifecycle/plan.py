@@ -30,26 +30,6 @@ class Call(NamedTuple):
     result: str
 
 
-class Newest(NamedTuple):
-    """A call of a service that lists jobs, the newest first.
-
-    Attributes:
-        operation: The service and operation, as an aws-sdk integration has them.
-        parameters: Its parameters.
-        result: The member of its response that is the list.
-        name: The member of a job in the list that has its name.
-        began: JSONPath of the time at which a job began to train, in ``$.Found.List`` or in its description.
-        is_described: Whether the list has that time, so that the job need not be described.
-    """
-
-    operation: str
-    parameters: Mapping[str, Any]
-    result: str
-    name: str
-    began: str
-    is_described: bool
-
-
 class JobService(Protocol):
     """By which service a workflow's jobs are created, described, listed and stopped: SageMaker, or a queue of AWS Batch.
 
@@ -60,7 +40,7 @@ class JobService(Protocol):
         ended: The statuses of a job that has ended.
         errors: Errors of its calls that are retried; none for those of SageMaker.
         polls: Whether an execution polls its jobs.
-        properties: Properties of the custom resource that stops jobs when the workflow is deleted.
+        properties: Members that tell a function of this library where the jobs are.
         needs: Constructs that must outlive the jobs.
     """
 
@@ -91,14 +71,6 @@ class JobService(Protocol):
 
         Args:
             jobs: The jobs.
-        """
-
-    def newest(self, jobs: JobSet, execution: str) -> Newest:
-        """Return the call that lists the jobs of an execution, the newest first.
-
-        Args:
-            jobs: The jobs.
-            execution: JSONPath of the execution's ARN.
         """
 
     def arns(self, jobs: JobSet) -> list[str]:
@@ -138,7 +110,7 @@ class JobService(Protocol):
         """
 
     def listing_statements(self, jobs: JobSet) -> Iterator[iam.PolicyStatement]:
-        """Yield what ``newest``, and describing a job, need.
+        """Yield what listing jobs, and seeing when one began to train, needs.
 
         Args:
             jobs: The jobs.

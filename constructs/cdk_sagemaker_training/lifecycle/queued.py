@@ -23,7 +23,7 @@ from cdk_sagemaker_training.jobs.instance_group import machines_of
 from cdk_sagemaker_training.lifecycle.attempt import FAILED_ATTEMPTS, Attempt, Seam
 from cdk_sagemaker_training.lifecycle.causes import Cause
 from cdk_sagemaker_training.lifecycle.job_set import JobSet
-from cdk_sagemaker_training.lifecycle.plan import Call, Newest, Plan
+from cdk_sagemaker_training.lifecycle.plan import Call, Plan
 from cdk_sagemaker_training.lifecycle.states import DATA, OF_BATCH, catch, execution_hash, fail, retry
 from cdk_sagemaker_training.resources.queue import QueueShare, TrainingQueue
 from cdk_sagemaker_training.resources.quota_share import QuotaShare
@@ -193,14 +193,7 @@ class QueuedJobs:
 
     def stopping_states(self, jobs: JobSet) -> Mapping[str, Any]:
         """Return the states that terminate the service jobs of an execution, found by their names."""
-        return _stopping_states(self.queue.queue_arn, _names(jobs, "$.executionArn"), jobs.partition)
-
-    def newest(self, jobs: JobSet, execution: str) -> Newest:
-        """Return the call that lists an execution's service jobs; the most recent are first ("sorted by the createdAt field")."""
-        parameters = _named(self.queue.queue_arn, _names(jobs, execution))
-        # "for when the service job was started" (service model, ServiceJobSummary).
-        began = "$.Found.List[0].StartedAt"
-        return Newest("batch:listServiceJobs", parameters, "JobSummaryList", "JobName", began, True)
+        return _stopping_states(self.queue.queue_arn, _names(jobs), jobs.partition)
 
     def arns(self, jobs: JobSet) -> list[str]:
         """Return the ARN patterns of the service jobs, whose ids are random, and of the training jobs that Batch creates."""
@@ -338,9 +331,9 @@ def _tags(request: Mapping[str, Any]) -> dict[str, Any]:
     return tags
 
 
-def _names(jobs: JobSet, execution: str) -> str:
+def _names(jobs: JobSet) -> str:
     """The intrinsic function of the pattern of the names of an execution's jobs."""
-    return f"States.Format('{jobs.prefix}-{{}}-*', {execution_hash(execution)})"
+    return f"States.Format('{jobs.prefix}-{{}}-*', {execution_hash('$.executionArn')})"
 
 
 def _named(queue_arn: str, names: str) -> dict[str, Any]:

@@ -2,8 +2,8 @@
 
 Its timers are those of Step Functions (Wait, Retry, an execution's TimeoutSeconds), of training jobs (MaxRuntimeInSeconds,
 MaxWaitTimeInSeconds, MaxPendingTimeInSeconds, the end of an interruption), of EventBridge's rules and schedules, and of
-CloudWatch's alarms; the times of jobs are its own too. What clients and hosts time themselves, signatures, credentials, and the
-timestamps of logs and histories are the machine's.
+CloudWatch's alarms; the times of jobs and of executions are its own too. What clients and hosts time themselves, signatures,
+credentials, and the timestamps of logs and histories are the machine's.
 """
 
 from __future__ import annotations

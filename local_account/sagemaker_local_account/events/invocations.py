@@ -108,5 +108,5 @@ def _call(function: Any, text: str) -> None:
     except Exception as error:
         log_failure(_log, error, "%s not invoked", function.function_arn)
         return
-    if answered:
+    if "x-amz-function-error" in answered:
         _log.warning("%s failed: %s", function.function_arn, answer)

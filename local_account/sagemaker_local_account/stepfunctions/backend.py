@@ -9,7 +9,6 @@ execution without a name gets one, and each change of status is an event on the 
 from __future__ import annotations
 
 import copy
-import datetime
 import json
 import logging
 import sys
@@ -34,6 +33,7 @@ from moto.stepfunctions.parser.asl.eval.environment import Environment
 from moto.stepfunctions.parser.models import stepfunctions_parser_backends
 from typing_extensions import override
 
+from sagemaker_local_account.core.clock import CLOCK
 from sagemaker_local_account.core.patches import patch
 from sagemaker_local_account.iam.authorizer import AccessDenied, Authorizer
 from sagemaker_local_account.iam.policies import Call
@@ -353,7 +353,7 @@ class Backend(callbacks.Callbacks, Versions):
             account_id=self.account_id,
             region_name=self.region_name,
             state_machine=snapshot,
-            start_date=datetime.datetime.now(datetime.UTC),
+            start_date=CLOCK.now(),
             cloud_watch_logging_session=None,
             input_data=execution_input,
             trace_header=trace_header,

@@ -10,7 +10,6 @@ from __future__ import annotations
 import threading
 import uuid
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from typing import Any
 
 from botocore.exceptions import ClientError
@@ -29,6 +28,7 @@ from moto.stepfunctions.parser.asl.eval.event.event_detail import EventDetails
 from moto.stepfunctions.parser.asl.eval.program_state import ProgramEnded, ProgramStopped
 from moto.stepfunctions.parser.asl.eval.states import ItemData, MapData
 
+from sagemaker_local_account.core.clock import CLOCK
 from sagemaker_local_account.core.patches import patch
 from sagemaker_local_account.iam.authorizer import AccessDenied, Authorizer
 from sagemaker_local_account.iam.policies import Call
@@ -160,7 +160,7 @@ class _MapRun:
             allowed.append(len(self.items) * percentage / 100)
         if self.failures > min(allowed) and not self.exceeded:
             self.exceeded = True
-            self.frame.set_stop(stop_date=datetime.now(UTC), cause=None, error=None)
+            self.frame.set_stop(stop_date=CLOCK.now(), cause=None, error=None)
 
 
 def _check_permission(env: Environment) -> None:

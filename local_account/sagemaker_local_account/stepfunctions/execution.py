@@ -24,6 +24,7 @@ from moto.stepfunctions.parser.backend import execution_worker
 from moto.stepfunctions.parser.backend.execution import BaseExecutionWorkerCommunication, Execution
 from typing_extensions import override
 
+from sagemaker_local_account.core.clock import CLOCK
 from sagemaker_local_account.core.patches import patch
 from sagemaker_local_account.events import bus
 from sagemaker_local_account.stepfunctions import redrive
@@ -164,7 +165,7 @@ class AccountExecution(Execution):
             if client_token is not None:
                 self._redriven_by.add(client_token)
             self.redrive_count += 1
-            self.redrive_date = datetime.datetime.now(datetime.UTC)
+            self.redrive_date = CLOCK.now()
             self.ended.clear()
             self.error = self.cause = self.stop_date = None
             former: Any = vars(self)["exec_worker"]
@@ -181,7 +182,7 @@ class AccountExecution(Execution):
         while worker is not None and worker.env is None and not self.ended.wait(0.01):
             pass
         if worker is not None and worker.env is not None:
-            worker.env.set_stop(stop_date=datetime.datetime.now(datetime.UTC), cause=cause, error=error)
+            worker.env.set_stop(stop_date=CLOCK.now(), cause=cause, error=error)
 
     def _get_start_execution_worker_comm(self) -> BaseExecutionWorkerCommunication:
         return _Communication(self)
@@ -215,6 +216,12 @@ class AccountExecution(Execution):
 
 class _Communication(BaseExecutionWorkerCommunication):
     execution: AccountExecution
+
+    @override
+    def _reflect_execution_status(self) -> None:
+        super()._reflect_execution_status()
+        execution: Any = self.execution
+        execution.stop_date = CLOCK.now()  # moto's is the machine's
 
     def terminated(self) -> None:
         super().terminated()

@@ -15,6 +15,7 @@ from moto.stepfunctions.parser.asl.component.state.state import CommonStateField
 from moto.stepfunctions.parser.asl.eval.environment import Environment
 from moto.stepfunctions.parser.backend.execution_worker import ExecutionWorker
 
+from sagemaker_local_account.core.clock import CLOCK
 from sagemaker_local_account.core.patches import patch
 from sagemaker_local_account.events import bus
 
@@ -59,7 +60,7 @@ def not_redrivable_reason(execution: Any) -> str | None:
     state, _ = worker.env.local_account_entered
     if state.state_type.name in _WITH_BRANCHES:
         return f"the local account cannot redrive {state.state_type.name} states such as {state.name!r}"
-    if datetime.datetime.now(datetime.UTC) - execution.stop_date > datetime.timedelta(days=DAYS):
+    if CLOCK.now() - execution.stop_date > datetime.timedelta(days=DAYS):
         return f"Execution has exceeded the redrivable period of {DAYS} days"
     if len(worker.env.event_manager.get_event_history()) >= MOST_EVENTS:
         return f"Execution history size is {MOST_EVENTS} events or more"
@@ -93,7 +94,7 @@ class RedrivenWorker(ExecutionWorker):
         env.states.reset(given)
         execution = env.states.context_object.context_object_data["Execution"]
         execution["RedriveCount"] = self._count
-        execution["RedriveTime"] = bus.iso(datetime.datetime.now(datetime.UTC))
+        execution["RedriveTime"] = bus.iso(CLOCK.now())
         return env
 
     def _execution_logic(self) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import datetime
 import json
 from collections.abc import Sequence
 from typing import Any
@@ -16,6 +15,7 @@ from moto.stepfunctions.parser.asl.static_analyser.variable_references_static_an
 )
 from moto.stepfunctions.responses import StepFunctionResponse
 
+from sagemaker_local_account.core.clock import CLOCK
 from sagemaker_local_account.core.patches import add, patch
 from sagemaker_local_account.core.service_errors import ServiceError, check
 from sagemaker_local_account.stepfunctions import definitions
@@ -133,7 +133,7 @@ def _stop_execution(self: StepFunctionResponse) -> ActionResult:
     execution = self.stepfunction_backend.stop_execution(
         self._get_param("executionArn"), error=self._get_param("error"), cause=self._get_param("cause")
     )
-    return ActionResult({"stopDate": execution.stop_date or datetime.datetime.now(datetime.UTC)})
+    return ActionResult({"stopDate": execution.stop_date or CLOCK.now()})
 
 
 def _send_task_failure(self: StepFunctionResponse) -> ActionResult:
