@@ -193,7 +193,6 @@ from cdk_sagemaker_training.orchestration.training_pipeline import (
 from cdk_sagemaker_training.orchestration.training_pipeline import (
     TrainingPipeline as TrainingPipeline,
 )
-from cdk_sagemaker_training.orchestration.training_step import TrainingStep as TrainingStep
 from cdk_sagemaker_training.orchestration.training_sweep import TrainingSweep as TrainingSweep
 from cdk_sagemaker_training.packaged import training_code_path as training_code_path
 from cdk_sagemaker_training.request.props import TrainingProps as TrainingProps

@@ -112,7 +112,6 @@ NEEDED: dict[str, dict[str, Any]] = {
         "results": PLACE,
         "concurrency": 4,
     },
-    "TrainingStep": {**SCOPED, "workflow": MEASURED},
     "TrainingTask": {**SCOPED, **WORKFLOW},
     "TrainingWorkflow": {**SCOPED, **WORKFLOW},
     "TrainingWorkflow.from_state_machine_arn": {**SCOPED, "state_machine_arn": MACHINE_ARN},

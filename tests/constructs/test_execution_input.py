@@ -42,7 +42,7 @@ ROWS = [tuple(name.rsplit(".", 1)) for name in KNOWN]
 # Text that reaches no request, such as a construct's id, and what kinds of job make of it.
 NO_ROWS = {"Advice", "JobRequest", "efa_environment", "rescaled_learning_rate", "suggested_batch_sizes"}
 # Of the steps of a pipeline only the channel reaches a job, by the props of `S3Channel`.
-NO_ROWS |= {"Approval", "ArtifactOf", "Gate", "ParallelSteps", "RegisterModel", "TrainingPipeline", "TrainingStep"}
+NO_ROWS |= {"Approval", "ArtifactOf", "Gate", "ParallelSteps", "RegisterModel", "TrainingPipeline"}
 NO_ROWS |= {"Attempt", "Feature", "training_code_path", "unlisted", "TrainingBucket", "TrainingRole"}
 STATES = ("TrainingWorkflow", "TrainingTask")
 # Where a value goes in a job's props.

@@ -23,7 +23,6 @@ from cdk_sagemaker_training import (
     ParallelSteps,
     RegisterModel,
     TrainingPipeline,
-    TrainingStep,
     TrainingWorkflow,
 )
 
@@ -268,7 +267,7 @@ def test_the_definitions_pass_the_check_of_amazon_states_language() -> None:
 def test_the_steps_drop_into_a_state_machine_of_ones_own() -> None:
     stack = Pipeline()
     own = sfn.Pass(stack, "Mine")
-    chain = TrainingStep(stack, "Train", stack.first).next(stack.gate()).next(stack.registration())
+    chain = stack.first.as_task(stack, "Train", keeps_job=True).next(stack.gate()).next(stack.registration())
     approval = Approval(stack, "Release", topic=sns.Topic(stack, "Topic"))
     stack.machine_of(chain.next(approval).next(own))
     [found] = [one for name, one in stack.machines().items() if name.startswith("Machine")]

@@ -92,7 +92,6 @@ def test_the_public_names_are_these() -> None:
         "TrainingProps",
         "TrainingQueue",
         "TrainingRole",
-        "TrainingStep",
         "TrainingSweep",
         "TrainingTask",
         "TrainingWorkflow",

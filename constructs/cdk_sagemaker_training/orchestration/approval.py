@@ -13,8 +13,7 @@ from constructs import Construct
 
 from cdk_sagemaker_training.core.checks import seconds_of
 from cdk_sagemaker_training.core.errors import must
-from cdk_sagemaker_training.orchestration.step_results import result_path
-from cdk_sagemaker_training.props.jsonpath import path
+from cdk_sagemaker_training.props.jsonpath import path, result_path
 from cdk_sagemaker_training.props.prop_types import checked
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ class ArtifactOf(S3Channel):
     """A channel with the model of an earlier workflow's job: its ``model.tar.gz``, or the files where it is not compressed.
 
     The S3 URI is ModelArtifacts.S3ModelArtifacts of the job's description in the input of the execution, which
-    ``TrainingPipeline`` and ``TrainingStep`` put there. Jobs get read permission on the output's prefix.
+    ``TrainingPipeline`` and ``as_task(keeps_job=True)`` put there. Jobs get read permission on the output's prefix.
 
     Attributes:
         workflow: The earlier workflow.

@@ -23,7 +23,7 @@ class Gate(sfn.StateMachineFragment):
 
     Otherwise the execution fails with the error ``GateNotPassed``, or goes on with ``otherwise``. Where the job logged no value
     of the metric, the execution fails with the error ``MetricMissing``. It is a fragment of a state machine, for
-    ``TrainingPipeline`` or a state machine of your own in which a ``TrainingStep`` comes before it.
+    ``TrainingPipeline``, or for a state machine of your own after ``as_task(keeps_job=True)`` of the workflow.
 
     Attributes:
         workflow: The workflow whose job has the metric.

@@ -15,8 +15,8 @@ from constructs import Construct
 
 from cdk_sagemaker_training.core.errors import must
 from cdk_sagemaker_training.core.tokens import is_unresolved
-from cdk_sagemaker_training.orchestration.step_results import MetricReader, check_metrics, job_path, result_path
-from cdk_sagemaker_training.props.jsonpath import path, quoted
+from cdk_sagemaker_training.orchestration.step_results import MetricReader, check_metrics, job_path
+from cdk_sagemaker_training.props.jsonpath import path, quoted, result_path
 from cdk_sagemaker_training.props.prop_types import checked
 from cdk_sagemaker_training.resources.role import policy_targets
 from cdk_sagemaker_training.workflow.training_workflow import TrainingWorkflow
@@ -35,7 +35,7 @@ class RegisterModel(sfn.StateMachineFragment):
     ``{"training_metrics": {"accuracy": {"value": 0.93}}}``, the form of an evaluation report of SageMaker Pipelines) and as text
     (CustomerMetadataProperties), and the ARN of the job (MetadataProperties.GeneratedBy). A call that is repeated makes no
     second version (ClientToken). Its result is ``Steps.<id>.ModelPackageArn``. It is a fragment of a state machine, for
-    ``TrainingPipeline`` or a state machine of your own in which a ``TrainingStep`` comes before it.
+    ``TrainingPipeline``, or for a state machine of your own after ``as_task(keeps_job=True)`` of the workflow.
 
     Attributes:
         workflow: The workflow whose job has the model.

@@ -9,29 +9,8 @@ from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
 from cdk_sagemaker_training.core.errors import must
-from cdk_sagemaker_training.props.jsonpath import quoted
+from cdk_sagemaker_training.props.jsonpath import quoted, result_path
 from cdk_sagemaker_training.workflow.training_workflow import TrainingWorkflow
-
-_ID = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-
-
-def result_path(step: str) -> str:
-    """Return the JSONPath of a step's result.
-
-    Args:
-        step: The step's id; of a workflow, that of the workflow.
-
-    Raises:
-        ValueError: The id has characters that a path does not take.
-    """
-    if not _ID.fullmatch(step):
-        raise must(
-            "id of a step",
-            "be letters, digits and underscores, since it is part of the path of its result",
-            "'Pretraining'",
-            repr(step),
-        )
-    return f"$.Steps.{step}"
 
 
 def job_path(workflow: TrainingWorkflow) -> str:

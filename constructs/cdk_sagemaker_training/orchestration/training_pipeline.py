@@ -23,8 +23,7 @@ from cdk_sagemaker_training.orchestration.artifact import ArtifactOf
 from cdk_sagemaker_training.orchestration.gate import Gate
 from cdk_sagemaker_training.orchestration.jobs_principal import JobsPrincipal
 from cdk_sagemaker_training.orchestration.register_model import RegisterModel
-from cdk_sagemaker_training.orchestration.step_results import result_path
-from cdk_sagemaker_training.orchestration.training_step import TrainingStep
+from cdk_sagemaker_training.orchestration.workflow_step import WorkflowStep
 from cdk_sagemaker_training.props.prop_types import Value, check_fields, checked
 from cdk_sagemaker_training.workflow.training_workflow import TrainingWorkflow
 
@@ -169,14 +168,12 @@ class TrainingPipeline(StateMachineBase, Construct):
 
     def _step(self, step: Any, before: tuple[str, ...]) -> tuple[Any, tuple[str, ...]]:
         if isinstance(step, TrainingWorkflow):
-            result_path(step.node.id)
             _check_new(step.node.id, before)
             _check_sources(step, before)
-            step = TrainingStep(self, step.node.id, step)
-        if isinstance(step, TrainingStep):
-            self._resources[step.executions_arn] = _WHY_EXECUTIONS
-            self._workflows.append(step.workflow)
-            return step, (step.workflow.node.id,)
+            state = WorkflowStep(self, step.node.id, step)
+            self._resources[state.executions_arn] = _WHY_EXECUTIONS
+            self._workflows.append(step)
+            return state, (step.node.id,)
         if isinstance(step, Gate | RegisterModel):
             _check_before(type(step).__name__, step.workflow, before)
         if isinstance(step, RegisterModel):

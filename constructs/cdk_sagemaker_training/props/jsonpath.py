@@ -9,6 +9,7 @@ from typing import Any
 
 from aws_cdk import aws_stepfunctions as sfn
 
+from cdk_sagemaker_training.core.errors import must
 from cdk_sagemaker_training.core.tokens import JSONATA, is_unresolved
 from cdk_sagemaker_training.props.execution_input import is_jsonpath
 
@@ -16,6 +17,7 @@ NAME = "JSONPath"
 EXAMPLE = "sfn.JsonPath.string_at('$.value')"
 EXECUTION_ID = "$$.Execution.Id"
 
+_ID = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _TOKEN = re.compile(r"(\$\{Token\[[^\]]*\]\})")
 
 
@@ -125,3 +127,22 @@ def _formatted(text: str) -> str:
 
 def _escaped(literal: str) -> str:
     return re.sub(r"([\\'{}])", r"\\\1", literal)
+
+
+def result_path(step: str) -> str:
+    """Return the JSONPath at which an execution of several jobs keeps the result of a step.
+
+    Args:
+        step: The step's id; of a workflow, that of the workflow.
+
+    Raises:
+        ValueError: The id has characters that a path does not take.
+    """
+    if not _ID.fullmatch(step):
+        raise must(
+            "id of a step",
+            "be letters, digits and underscores, since it is part of the path of its result",
+            "'Pretraining'",
+            repr(step),
+        )
+    return f"$.Steps.{step}"

@@ -31,6 +31,7 @@ from cdk_sagemaker_training.lifecycle.polling import Poller
 from cdk_sagemaker_training.lifecycle.queued import QueuedJobs
 from cdk_sagemaker_training.lifecycle.state_machines import default_logs, make_state_machine, suppress_findings
 from cdk_sagemaker_training.lifecycle.stopping import Stopper
+from cdk_sagemaker_training.props.jsonpath import result_path
 from cdk_sagemaker_training.props.prop import GRANTED, IN_INPUT, Known, Prop
 from cdk_sagemaker_training.props.prop_types import annotations_of, checked
 from cdk_sagemaker_training.request.overrides import OVERRIDES
@@ -275,6 +276,25 @@ class TrainingWorkflow(WorkflowMetrics, Resource):
         """
         return ImportedWorkflow(scope, id, state_machine_arn, role, job_metrics)
 
+    def as_task(self, scope: Construct, id: str, *, keeps_job: bool = False, **task_state: Any) -> sfn.TaskStateBase:
+        """One state of another machine that starts an execution, waits for its end, and stops it with its own.
+
+        As of ``ITrainingWorkflow``.
+
+        Args:
+            scope: The construct that the state is part of.
+            id: Its id among that construct's children, and its name.
+            keeps_job: Whether the execution gets the state's whole input, and the state keeps the job's description in
+                ``Steps.<id of the workflow>.Job`` of its output, where an ``ArtifactOf``, a ``Gate`` or a ``RegisterModel`` of
+                the workflow after it finds that.
+            task_state: Props of CDK's ``StepFunctionsStartExecution``, such as ``comment`` and ``task_timeout``.
+
+        Raises:
+            ValueError: The id of a workflow whose job is kept has characters that a path does not take.
+        """
+        kept = keeping_job(self.node.id) if keeps_job else {}
+        return super().as_task(scope, id, **kept, **task_state)
+
     def metric_stopper_failed(self, **options: Any) -> cloudwatch.Metric:
         """How often a job whose execution had ended could not be stopped for an hour; ``alarms`` has an alarm of it.
 
@@ -287,6 +307,19 @@ class TrainingWorkflow(WorkflowMetrics, Resource):
     def alarms(self) -> list[cloudwatch.Alarm]:
         """In alarm while a job may run whose execution has ended; give each what it shall do, such as an ``SnsAction``."""
         return self.stopper.alarms
+
+
+def keeping_job(workflow: str) -> dict[str, Any]:
+    """Return the props of a state that runs a workflow and keeps the description of its job for the states after it.
+
+    Args:
+        workflow: The workflow's id.
+    """
+    return {
+        "input": sfn.TaskInput.from_json_path_at("$"),
+        "result_selector": {"Job.$": "$.Output"},
+        "result_path": result_path(workflow),
+    }
 
 
 def _poller(workflow: Construct, plan: Plan, log_options: sfn.LogOptions) -> Poller | None:
