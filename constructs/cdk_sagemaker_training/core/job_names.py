@@ -61,6 +61,6 @@ def _taken(scope: IConstruct) -> list[tuple[str, str]]:
     return [(path, prefix.lower()) for path, _, prefix in entries]
 
 
-def _collide(one: str, other: str) -> bool:
+def _collide(prefix: str, other: str) -> bool:
     """Whether the pattern of one prefix's job names matches the other's."""
-    return f"{one}-".startswith(f"{other}-") or f"{other}-".startswith(f"{one}-")
+    return f"{prefix}-".startswith(f"{other}-") or f"{other}-".startswith(f"{prefix}-")

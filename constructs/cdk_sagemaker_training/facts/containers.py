@@ -90,15 +90,15 @@ def training_compiler_images(frameworks: tuple[str, ...]) -> tuple[str, ...]:
     A tag may leave the patch release out, as those that the SDK resolves do: ``1.11-transformers4.21-gpu-py38``.
     """
     return tuple(
-        f"{one.repository}:{'.'.join(one.version.split('.')[:2])}[.-]*gpu*"
-        for one in _containers()
-        if one.compiler == "training-compiler" and one.framework in frameworks
+        f"{container.repository}:{'.'.join(container.version.split('.')[:2])}[.-]*gpu*"
+        for container in _containers()
+        if container.compiler == "training-compiler" and container.framework in frameworks
     )
 
 
 def neuron_container() -> Container:
     """Return the last public container in which Neuron trains with PyTorch/XLA."""
-    return next(one for one in _containers() if one.compiler == "neuron")
+    return next(container for container in _containers() if container.compiler == "neuron")
 
 
 def account_of(container: Container, region: str) -> str | None:

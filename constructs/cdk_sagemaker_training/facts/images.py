@@ -76,7 +76,9 @@ class Need:
 
     def is_met(self, contents: Contents) -> bool:
         """Whether an image has it, as far as is known."""
-        unknown = contents.framework is None or (not contents.whole and all(one in LIBRARIES for one in self.any_of))
+        unknown = contents.framework is None or (
+            not contents.whole and all(library in LIBRARIES for library in self.any_of)
+        )
         return unknown or any(
             name in contents.versions and not _older(contents.versions[name], least)
             for name, least in self.any_of.items()
@@ -181,7 +183,7 @@ def _contents(base: str) -> Contents | None:
     repository = repository_in(base)
     found = _matching(_rows(repository), tag) if tag is not None else []
     if tag is None or not found:
-        others = next((one for pattern in _OF_OTHERS if (one := pattern.match(base))), None)
+        others = next((match for pattern in _OF_OTHERS if (match := pattern.match(base))), None)
         return None if others is None else Contents(others.groupdict(), whole=False)
     _, versions, _, cudas, on_gpus, elsewhere = found[0]
     version = tag["version"] if tag["version"] in versions else versions[-1]
@@ -216,7 +218,7 @@ def _matching(rows: list[Any], tag: re.Match[str]) -> list[Any]:
 def _is_newer(repository: str, rows: list[Any], version: str) -> bool:
     if repository not in _images()["continued"]:
         return False
-    newest, given = max(_numbers(one) for row in rows for one in row[1]), _numbers(version)
+    newest, given = max(_numbers(listed) for row in rows for listed in row[1]), _numbers(version)
     return given[0] == newest[0] and newest[1] < given[1] <= newest[1] + _MOST_MINORS_AHEAD
 
 

@@ -65,11 +65,11 @@ class Alternative(Value):
         Args:
             of_workflow: The props of the workflow's first job.
         """
-        own: dict[str, Any] = {**of_workflow, "job": self.job, "image": self.image or of_workflow["image"]}
+        props: dict[str, Any] = {**of_workflow, "job": self.job, "image": self.image or of_workflow["image"]}
         for name, values in (("hyperparameters", self.hyperparameters), ("environment", self.environment)):
             if values:
-                own[name] = {**(own.get(name) or {}), **values}
-        return cast("TrainingProps", own)
+                props[name] = {**(props.get(name) or {}), **values}
+        return cast("TrainingProps", props)
 
 
 def props_of(alternatives: Sequence[TrainingJob | Alternative], props: TrainingProps) -> list[TrainingProps]:
@@ -89,9 +89,12 @@ def props_of(alternatives: Sequence[TrainingJob | Alternative], props: TrainingP
             "[Alternative(DataParallelJob(...))]",
             f"{len(alternatives)}",
         )
-    found = [(one if isinstance(one, Alternative) else Alternative(one)).props(props) for one in alternatives]
-    for number, own in enumerate(found):
-        first, other = props["job"].requests(), own["job"].requests()
+    found = [
+        (alternative if isinstance(alternative, Alternative) else Alternative(alternative)).props(props)
+        for alternative in alternatives
+    ]
+    for number, replaced in enumerate(found):
+        first, other = props["job"].requests(), replaced["job"].requests()
         if len(first) > 1 or len(other) > 1:
             raise must(
                 "alternatives",
@@ -99,17 +102,19 @@ def props_of(alternatives: Sequence[TrainingJob | Alternative], props: TrainingP
                 "DataParallelJob(InstanceGroup('ml.p4d.24xlarge'))",
                 f"{len(other)} of alternatives[{number}] beside {len(first)}",
             )
-        _check_image(number, own, other[0], props, first[0])
+        _check_image(number, replaced, other[0], props, first[0])
     return found
 
 
-def _check_image(number: int, own: TrainingProps, request: JobRequest, props: TrainingProps, first: JobRequest) -> None:
+def _check_image(
+    number: int, replaced: TrainingProps, request: JobRequest, props: TrainingProps, first: JobRequest
+) -> None:
     """Check that the machines of an alternative can run its image."""
     machines, before = instance_types(request), instance_types(first)
-    accelerators, base = _accelerators(machines), own["image"].base
+    accelerators, base = _accelerators(machines), replaced["image"].base
     needs = set(map(processor, machines)), accelerators
     got = None
-    if own["image"] is props["image"] and needs != (set(map(processor, before)), _accelerators(before)):
+    if replaced["image"] is props["image"] and needs != (set(map(processor, before)), _accelerators(before)):
         got = f"the image of {', '.join(before)}"
     elif (
         base is not None
@@ -134,7 +139,7 @@ def _check_image(number: int, own: TrainingProps, request: JobRequest, props: Tr
 
 def _accelerators(machines: Sequence[str]) -> set[str]:
     facts = [instance_facts(name) for name in machines]
-    return {one.kind for one in facts if one is not None and one.kind is not None}
+    return {fact.kind for fact in facts if fact is not None and fact.kind is not None}
 
 
 def check_distinct(requests: Sequence[Mapping[str, Any]]) -> None:

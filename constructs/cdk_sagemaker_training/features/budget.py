@@ -88,7 +88,7 @@ class Budget(Value, Feature):
         """
         limits = [] if self.hours is None else [self.hours * 3_600]
         if self.dollars is not None:
-            limits.append(self.dollars / max(self._hourly(one["ResourceConfig"]) for one in requests) * 3_600)
+            limits.append(self.dollars / max(self._hourly(request["ResourceConfig"]) for request in requests) * 3_600)
         seconds, least = int(min(limits)), seconds_of("least", self.least)
         if seconds < least:
             raise must(

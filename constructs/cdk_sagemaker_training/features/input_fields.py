@@ -54,7 +54,7 @@ class NumberField(Value):
     @property
     def listed(self) -> tuple[float, ...]:
         """Values that are allowed: the bounds and the default."""
-        return tuple(one for one in (self.minimum, self.maximum, self.default) if one is not None)
+        return tuple(number for number in (self.minimum, self.maximum, self.default) if number is not None)
 
     @property
     def rule(self) -> str:

@@ -47,9 +47,9 @@ class JobMetrics(Feature):
         put = _put(attempt.partition, Seam.OVER, *data)
         attempt.before(Seam.OVER, "WasBilled", {"WasBilled": was_billed, "PutTimes": put})
         for seam, counted in attempt.counted.items():
-            one: dict[str, Any] = {"MetricName": counted.metric, "Value": 1, "Unit": "Count"}
-            by_cause = [{**one, "Dimensions": [{"Name": CAUSE, "Value": counted.cause}]}] if counted.cause else []
-            attempt.before(seam, counted.id, {counted.id: _put(attempt.partition, seam, one, *by_cause)})
+            datum: dict[str, Any] = {"MetricName": counted.metric, "Value": 1, "Unit": "Count"}
+            by_cause = [{**datum, "Dimensions": [{"Name": CAUSE, "Value": counted.cause}]}] if counted.cause else []
+            attempt.before(seam, counted.id, {counted.id: _put(attempt.partition, seam, datum, *by_cause)})
 
     def statements(self, plan: Plan) -> Iterator[iam.PolicyStatement]:
         """Yield the statement that allows it; the action has no resource ("Actions ... for Amazon CloudWatch")."""

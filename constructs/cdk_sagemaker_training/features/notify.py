@@ -40,7 +40,7 @@ class Notify(Feature):
             state_machine=parts.state_machine,
             topics=self.topics,
             alarms=parts.stopper.alarms,
-            own={
+            put={
                 id: (detail_type, feature.event_source or arn)
                 for feature in plan.features
                 for id, detail_type in feature.events().items()
@@ -64,7 +64,7 @@ class Notices(Construct):
         state_machine: sfn.StateMachine,
         topics: Sequence[sns.ITopic],
         alarms: Sequence[cloudwatch.IAlarm] = (),
-        own: Mapping[str, tuple[str, str]] | None = None,
+        put: Mapping[str, tuple[str, str]] | None = None,
     ) -> None:
         """Create the rules, and let the state machine put its events.
 
@@ -75,7 +75,7 @@ class Notices(Construct):
             topics: The topics, which must allow EventBridge to publish, and their keys to use them; those of the same app do
                 then.
             alarms: The alarms that a job may still run whose execution has ended.
-            own: The detail types of events that state machines of the workflow put, with the ARN of which, by the rules' ids.
+            put: The detail types of events that state machines of the workflow put, with the ARN of which, by the rules' ids.
         """
         super().__init__(scope, id)
         # Not above, since it takes long to import.
@@ -91,9 +91,9 @@ class Notices(Construct):
         }
         # The optimised integration adds the state machine to the event's resources ("Add EventBridge events with Step
         # Functions").
-        for name, (detail_type, source) in (own or {}).items():
+        for name, (detail_type, source) in (put or {}).items():
             patterns[name] = events.EventPattern(source=[SOURCE], detail_type=[detail_type], resources=[source])
-        if any(source == arn for _, source in (own or {}).values()):
+        if any(source == arn for _, source in (put or {}).values()):
             bus = Stack.of(self).format_arn(service="events", resource="event-bus", resource_name="default")
             state_machine.add_to_role_policy(iam.PolicyStatement(actions=["events:PutEvents"], resources=[bus]))
         # By events and not by the alarms' actions: the policy that lets EventBridge publish replaces the topic's default one,

@@ -59,8 +59,8 @@ class Sweep:
         found: dict[str, set[str]] = {}
         pages = self.s3.get_paginator("list_objects_v2").paginate(Bucket=self.bucket, Prefix=f"{self.prefix}rows/")
         for page in pages:
-            for one in page.get("Contents", ()):
-                _, key, name = one["Key"].rsplit("/", 2)
+            for item in page.get("Contents", ()):
+                _, key, name = item["Key"].rsplit("/", 2)
                 found.setdefault(key, set()).add(name)
         return found
 
@@ -90,7 +90,9 @@ class Sweep:
         row = self.rows[key]
         if COMPLETED in results:
             job = self.result(key, COMPLETED)["Job"]
-            metrics = {f"Metrics.{one['MetricName']}": one["Value"] for one in job.get("FinalMetricDataList", ())}
+            metrics = {
+                f"Metrics.{metric['MetricName']}": metric["Value"] for metric in job.get("FinalMetricDataList", ())
+            }
             return {
                 **row,
                 "Status": "Completed",

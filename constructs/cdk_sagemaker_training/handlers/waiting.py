@@ -38,7 +38,7 @@ def handler(event: dict[str, Any], context: Any) -> None:
     long. A call that is repeated has the time of the first.
     """
     now = datetime.fromisoformat(event["Time"])
-    too_long, every = timedelta(seconds=event["Seconds"]), timedelta(seconds=event["Every"])
+    too_long, between = timedelta(seconds=event["Seconds"]), timedelta(seconds=event["Every"])
     started = {arn: start for arn, start in running(event["StateMachineArn"]) if now - start >= too_long}
     if not started:
         return
@@ -48,7 +48,7 @@ def handler(event: dict[str, Any], context: Any) -> None:
     for arn, start in started.items():
         prefix = f"{event['JobNamePrefix']}-{hashlib.md5(arn.encode()).hexdigest()}-"
         since = waits_since(start, (job() for name, job in named if name.startswith(prefix)))
-        if since is not None and too_long <= now - since < too_long + every:
+        if since is not None and too_long <= now - since < too_long + between:
             print(f"{arn} has waited since {since.isoformat()}")
             waiting.append(arn)
     put_events(event, waiting)

@@ -69,13 +69,13 @@ def check(
     """Return whether a job should be stopped by one rule, and the rule's next state."""
     if rule["Kind"] == "MetricLimit":
         newest = found[: rule["Readings"]]
-        return len(newest) == rule["Readings"] and all(is_out(rule, one) for one in newest), {}
+        return len(newest) == rule["Readings"] and all(is_out(rule, reading) for reading in newest), {}
     seen = before.get("Seen")
     if rule["Kind"] == "Silence":
         progress: list[Any] = [found] if found != seen else []
     else:
         sign = 1 if rule["Mode"] == "min" else -1
-        progress = [one for one in found[:1] if seen is None or sign * (seen - one) > rule["MinDelta"]]
+        progress = [reading for reading in found[:1] if seen is None or sign * (seen - reading) > rule["MinDelta"]]
     if progress:
         return False, {"Seen": progress[0], "Seconds": 0}
     waited = before.get("Seconds", 0) + seconds
@@ -115,5 +115,5 @@ def readings(job: str, names: Sequence[str]) -> dict[str, list[float]]:
         EndTime=end,
         ScanBy="TimestampDescending",
     )
-    results = [one for one in answer["MetricDataResults"] if one["StatusCode"] in ("Complete", "PartialData")]
-    return {names[int(one["Id"][1:])]: one["Values"] for one in results}
+    results = [result for result in answer["MetricDataResults"] if result["StatusCode"] in ("Complete", "PartialData")]
+    return {names[int(result["Id"][1:])]: result["Values"] for result in results}

@@ -142,7 +142,7 @@ class InstanceGroup:
         each = self.preferences[0].instance_count is not None
         return {
             "InstanceCount": None if each else self.instance_count,
-            "InstancePreferences": [one.config() for one in self.preferences],
+            "InstancePreferences": [preference.config() for preference in self.preferences],
         }
 
 

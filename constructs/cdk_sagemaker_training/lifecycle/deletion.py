@@ -59,7 +59,7 @@ def stop_jobs_on_deletion(
         },
     )
     outer = set(map(id, workflow.node.scopes))
-    for construct in {id(one): one for one in _constructs([*needed, *service.needs])}.values():
+    for construct in {id(construct): construct for construct in _constructs([*needed, *service.needs])}.values():
         # Resources of another stack that this one refers to are deleted after it anyway.
         if id(construct) not in outer and Stack.of(construct) is jobs.stack:
             resource.node.add_dependency(construct)

@@ -99,7 +99,7 @@ class DirectJobs:
 
         attempt.begins["Repeated"] = {"Wait": 2}
         attempt.states |= {
-            **{create_name(number): self._create(attempt, one) for number, one in enumerate(attempt.requests)},
+            **{create_name(number): self._create(attempt, request) for number, request in enumerate(attempt.requests)},
             "IsRefused": {
                 "Type": "Choice",
                 "Choices": [

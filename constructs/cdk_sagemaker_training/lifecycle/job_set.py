@@ -106,12 +106,15 @@ class JobSet:
         self._scope, self._props, self._advised = scope, props, set[Advice]()
         self._overrides, self.language = overrides or {}, language
         self.tags = JobTags(scope)
-        self._all = [(props, self.job_requests), *((one, tuple(one["job"].requests())) for one in alternatives)]
-        for own, requests in self._all:
-            check_regions(self.stack, own)
-            for one in requests:
-                self.advise((*one.advice, *request_advice(JobContext(own, one))))
-                self.advise(region_advice(self.stack, instance_types(one), own))
+        self._all = [
+            (props, self.job_requests),
+            *((alternative, tuple(alternative["job"].requests())) for alternative in alternatives),
+        ]
+        for of_job, requests in self._all:
+            check_regions(self.stack, of_job)
+            for request in requests:
+                self.advise((*request.advice, *request_advice(JobContext(of_job, request))))
+                self.advise(region_advice(self.stack, instance_types(request), of_job))
         self._code = self._upload_code(props)
         self._grant(props)
 
@@ -122,7 +125,7 @@ class JobSet:
             job_name: The job's name, as an expression of the query language.
             checkpoint_folder: A place below ``checkpoints``, without its last slash, as an expression.
         """
-        return [self._request(own, one, job_name, checkpoint_folder) for own, [one] in self._all[1:]]
+        return [self._request(of_job, request, job_name, checkpoint_folder) for of_job, [request] in self._all[1:]]
 
     def request(self, job_request: JobRequest, *, job_name: str, checkpoint_folder: str) -> Mapping[str, Any]:
         """The Parameters of a state that creates a job, or in JSONata its Arguments.
@@ -206,10 +209,10 @@ class JobSet:
         Args:
             advice: Their ids and texts; what was warned of before is not repeated.
         """
-        for one in advice:
-            if one not in self._advised:
-                self._advised.add(one)
-                Annotations.of(self._scope).add_warning_v2(one.id, one.text)
+        for item in advice:
+            if item not in self._advised:
+                self._advised.add(item)
+                Annotations.of(self._scope).add_warning_v2(item.id, item.text)
 
     def _checkpoint_uri(self, folder: str) -> str | None:
         if self.checkpoints is None:
@@ -228,7 +231,7 @@ class JobSet:
         return CodeLocation(code.entry_point, archive, asset.s3_object_url)
 
     def _grant(self, props: TrainingProps) -> None:
-        images = {id(own["image"]): own["image"] for own, _ in self._all}
+        images = {id(of_job["image"]): of_job["image"] for of_job, _ in self._all}
         for image in images.values():
             image.grant_pull(self.role.role)
         grant_channels(self.role, props)
@@ -236,7 +239,7 @@ class JobSet:
         self.role.grant_write(output.bucket, output.prefix)
         if self.checkpoints is not None:
             self.role.grant_checkpoints(self.checkpoints.bucket, self.checkpoints.prefix)
-        values = (value for own, _ in self._all for value in (own.get("hyperparameters") or {}).values())
+        values = (value for of_job, _ in self._all for value in (of_job.get("hyperparameters") or {}).values())
         of_scripts = (value for value in values if isinstance(value, S3Prefix))
         of_jobs = (place for _, requests in self._all for request in requests for place in request.storage)
         for place in dict.fromkeys((*of_jobs, *of_scripts)):

@@ -354,8 +354,8 @@ def _training_jobs(jobs: JobSet) -> list[str]:
     """The ARN patterns of the training jobs that Batch creates, as they are named and in lower case: see ``job_arns``."""
     name = f"AWSBatch{name_in_payload(jobs.prefix)}*"
     return [
-        jobs.stack.format_arn(service="sagemaker", resource="training-job", resource_name=one)
-        for one in (name, name.lower())
+        jobs.stack.format_arn(service="sagemaker", resource="training-job", resource_name=resource_name)
+        for resource_name in (name, name.lower())
     ]
 
 
@@ -368,7 +368,7 @@ def _stopping_states(queue_arn: str, job_names: str, partition: str) -> dict[str
         partition: Partition of ARNs.
     """
     service = f"arn:{partition}:states:::aws-sdk:batch"
-    again = retry(112, "States.ALL")  # for about an hour
+    for_an_hour = retry(112, "States.ALL")  # for about an hour
     return {
         # Of many jobs the most recent are first, and an execution has one at a time.
         "List": {
@@ -376,7 +376,7 @@ def _stopping_states(queue_arn: str, job_names: str, partition: str) -> dict[str
             "Resource": f"{service}:listServiceJobs",
             "Parameters": _named(queue_arn, job_names),
             "ResultPath": "$.Listed",
-            "Retry": [again],
+            "Retry": [for_an_hour],
             "Next": "Each",
         },
         "Each": {
@@ -398,7 +398,7 @@ def _stopping_states(queue_arn: str, job_names: str, partition: str) -> dict[str
                         "Type": "Task",
                         "Resource": f"{service}:terminateServiceJob",
                         "Parameters": {"JobId.$": "$.JobId", "Reason": "its execution has ended"},
-                        "Retry": [again],
+                        "Retry": [for_an_hour],
                         "Next": "Ended",
                     },
                     "Ended": {"Type": "Pass", "Result": {}, "End": True},
@@ -415,13 +415,15 @@ def _submission(
 ) -> Submission:
     """Where jobs wait, once the capacity has been checked."""
     if isinstance(queue, QueueShare):
-        line, name = queue.queue, queue.name
-        share = line.shares[name]
+        training_queue, name = queue.queue, queue.name
+        share = training_queue.shares[name]
         if isinstance(share, QuotaShare):
-            _check_quota(line, name, share, requests)
+            _check_quota(training_queue, name, share, requests)
         else:
-            _check_capacity(line, requests)
-        return Submission(line.queue_arn, name, queue.priority, line.quota_share_arns.get(name), preemptions)
+            _check_capacity(training_queue, requests)
+        return Submission(
+            training_queue.queue_arn, name, queue.priority, training_queue.quota_share_arns.get(name), preemptions
+        )
     _check_capacity(queue, requests)
     return Submission(queue.queue_arn, None, 0)
 

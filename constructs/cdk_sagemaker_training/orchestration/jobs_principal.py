@@ -37,7 +37,7 @@ class JobsPrincipal:
     @jsii.member(jsii_name="policyFragment")
     def policy_fragment(self) -> iam.PrincipalPolicyFragment:
         """The principals in the policy of a resource."""
-        arns = [arn for one in self._principals for arn in one.policy_fragment.principal_json["AWS"]]
+        arns = [arn for principal in self._principals for arn in principal.policy_fragment.principal_json["AWS"]]
         return iam.PrincipalPolicyFragment({"AWS": arns})
 
     @property
@@ -56,8 +56,9 @@ class JobsPrincipal:
         Returns:
             Whether it was added to all of them, and what to depend on.
         """
-        added = [one.add_to_principal_policy(statement) for one in self._principals]
-        policies = [one.policy_dependable for one in added if one.policy_dependable is not None]
+        added = [principal.add_to_principal_policy(statement) for principal in self._principals]
+        policies = [result.policy_dependable for result in added if result.policy_dependable is not None]
         return iam.AddToPrincipalPolicyResult(
-            statement_added=all(one.statement_added for one in added), policy_dependable=DependencyGroup(*policies)
+            statement_added=all(result.statement_added for result in added),
+            policy_dependable=DependencyGroup(*policies),
         )

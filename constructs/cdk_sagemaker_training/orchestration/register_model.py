@@ -90,7 +90,7 @@ class RegisterModel(sfn.StateMachineFragment):
                 )
         self.workflow = workflow
         self.versions = _arns(Stack.of(self), group)[1:]
-        self.written = [one for statement in (_writes(workflow) if metrics else []) for one in statement.resources]
+        self.written = [arn for statement in (_writes(workflow) if metrics else []) for arn in statement.resources]
         job = job_path(workflow)
         reader = MetricReader(self, id, workflow, metrics) if metrics else None
         texts = {name: f"States.Format('{{}}', {reader.value(name)})" for name in metrics} if reader else {}

@@ -69,7 +69,7 @@ class TrainingDashboard(Construct):
             rule = "left out of a workflow without job_metrics" if dollars_per_hour > 0 else "a number above 0"
             raise must("dollars_per_hour", f"be {rule}", "25.25", f"{dollars_per_hour}")
         self._cloudwatch = cloudwatch
-        self._every = Duration.seconds(seconds_of("period", period))
+        self._period = Duration.seconds(seconds_of("period", period))
         self.dashboard = cloudwatch.Dashboard(self, "Dashboard", dashboard_name=dashboard_name)
         rows = [
             cloudwatch.AlarmStatusWidget(
@@ -84,44 +84,44 @@ class TrainingDashboard(Construct):
             self.dashboard.add_widgets(*rows[first : first + 2])
 
     def _executions(self, workflow: TrainingWorkflow) -> list[Any]:
-        every = {"period": self._every}
+        period = {"period": self._period}
         counts = (
-            workflow.metric_started(**every),
-            workflow.metric_succeeded(**every),
-            workflow.metric_failed(**every),
-            workflow.metric_aborted(**every),
-            workflow.metric_timed_out(**every),
+            workflow.metric_started(**period),
+            workflow.metric_succeeded(**period),
+            workflow.metric_failed(**period),
+            workflow.metric_aborted(**period),
+            workflow.metric_timed_out(**period),
         )
-        times = [workflow.metric_time(**every, statistic=name, label=name) for name in ("Average", "Maximum")]
+        times = [workflow.metric_time(**period, statistic=name, label=name) for name in ("Average", "Maximum")]
         return [self._graph("Executions", *counts), self._graph("Duration of executions, ms", *times)]
 
     def _jobs(self, workflow: TrainingWorkflow, dollars_per_hour: float | None) -> list[Any]:
-        every = {"period": self._every}
+        period = {"period": self._period}
         causes = [
-            workflow.metric_failed_attempts(cause, period=self._every, label=str(cause)) for cause in (*Cause, UNKNOWN)
+            workflow.metric_failed_attempts(cause, period=self._period, label=str(cause)) for cause in (*Cause, UNKNOWN)
         ]
-        trained = workflow.metric_training_time(**every, label="training")
-        billed = workflow.metric_billable_time(**every, label="billed, each machine")
+        trained = workflow.metric_training_time(**period, label="training")
+        billed = workflow.metric_billable_time(**period, label="billed, each machine")
         beside = self._cloudwatch.MathExpression(
             expression="executions / 1000 - training",
             using_metrics={
                 "executions": workflow.metric_time(statistic="Sum"),
                 "training": workflow.metric_training_time(),
             },
-            period=self._every,
+            period=self._period,
             label="not training: waits, machines, downloads, uploads",
         )
         graphs = [
             self._graph("Attempts that did not complete, by cause", *causes, stacked=True),
             self._graph("Seconds of jobs and executions that ended", trained, beside, billed),
-            self._graph("Budgets nearly used", workflow.metric_budgets_nearly_used(**every)),
+            self._graph("Budgets nearly used", workflow.metric_budgets_nearly_used(**period)),
         ]
         if dollars_per_hour is None:
             return graphs
         cost = self._cloudwatch.MathExpression(
             expression=f"billed * {dollars_per_hour / _HOUR!r}",
             using_metrics={"billed": workflow.metric_billable_time()},
-            period=self._every,
+            period=self._period,
             label="dollars",
         )
         return [*graphs, self._graph(f"Cost at {dollars_per_hour} dollars an hour", cost)]

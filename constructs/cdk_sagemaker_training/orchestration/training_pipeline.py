@@ -113,7 +113,7 @@ class TrainingPipeline(StateMachineBase, Construct):
         super().__init__(scope, id)
         if not steps:
             raise must("steps", "be at least one", "[pretraining, finetuning]", repr(steps))
-        self._made = 0
+        self._parallels = 0
         self._workflows: list[TrainingWorkflow] = []
         self._resources: dict[str, str] = {}
         chain, _ = self._chain(steps, ())
@@ -190,19 +190,19 @@ class TrainingPipeline(StateMachineBase, Construct):
         return step, ()
 
     def _parallel(self, step: ParallelSteps, before: tuple[str, ...]) -> tuple[sfn.State, tuple[str, ...]]:
-        self._made += 1
+        self._parallels += 1
         branches = [self._chain(branch, before) for branch in step.branches]
         results = {name: f"$[0].Steps.{name}" for name in before}
         added: list[str] = []
         for number, (_, after) in enumerate(branches):
-            own = after[len(before) :]
-            for name in own:
+            ids = after[len(before) :]
+            for name in ids:
                 _check_new(name, added)
-            results |= {name: f"$[{number}].Steps.{name}" for name in own}
-            added += own
+            results |= {name: f"$[{number}].Steps.{name}" for name in ids}
+            added += ids
         parallel = sfn.Parallel(
             self,
-            f"Parallel{self._made}",
+            f"Parallel{self._parallels}",
             result_selector={f"{name}.$": place for name, place in results.items()},
             result_path="$.Steps",
         )

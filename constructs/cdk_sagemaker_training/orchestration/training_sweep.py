@@ -164,14 +164,16 @@ class TrainingSweep(StateMachineBase, Construct):
             *_objects(results, ["s3:GetObject"], "runs/*"),
         ):
             machine.add_to_role_policy(statement)
-        own = stack.format_arn(service="states", resource=f"execution:{machine.state_machine_name}*")
+        executions = stack.format_arn(service="states", resource=f"execution:{machine.state_machine_name}*")
         iam.Policy(
             self,
             "MapPolicy",
             roles=[machine.role],
             statements=[
                 iam.PolicyStatement(actions=["states:StartExecution"], resources=[machine.state_machine_arn]),
-                iam.PolicyStatement(actions=["states:DescribeExecution", "states:StopExecution"], resources=[own]),
+                iam.PolicyStatement(
+                    actions=["states:DescribeExecution", "states:StopExecution"], resources=[executions]
+                ),
             ],
         )
 

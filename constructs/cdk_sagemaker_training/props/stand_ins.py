@@ -74,5 +74,5 @@ def stand_ins() -> Mapping[str, Any]:
 
 def kind_of(annotated: type) -> Kind | None:
     """Return the kind of a class or a stand-in; None for a class that declares none (``prop.kind``)."""
-    own: Kind | None = getattr(annotated, "_kind", None)
-    return own or _KINDS.get(annotated.__name__)
+    declared: Kind | None = getattr(annotated, "_kind", None)
+    return declared or _KINDS.get(annotated.__name__)

@@ -34,10 +34,10 @@ def check_zone(name: str, channel: EfsChannel, network: TrainingNetwork) -> None
     if zone is None:
         return
     stack = Stack.of(network)
-    one, zones = stack.resolve(zone), stack.resolve(network.subnets.availability_zones)
-    if any(isinstance(other, type(one)) and other != one for other in zones):
+    own_zone, zones = stack.resolve(zone), stack.resolve(network.subnets.availability_zones)
+    if any(isinstance(other, type(own_zone)) and other != own_zone for other in zones):
         rule = f"be in the zone of the One Zone file system of channels[{name!r}] alone"
-        known = repr(one) if isinstance(one, str) else "vpc.availability_zones[0]"
+        known = repr(own_zone) if isinstance(own_zone, str) else "vpc.availability_zones[0]"
         example = f"TrainingNetwork.from_vpc(self, 'Network', vpc, availability_zones=[{known}])"
         raise must("network", rule, example, f"one in {zones}")
 

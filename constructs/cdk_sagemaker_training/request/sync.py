@@ -74,6 +74,6 @@ def _unknown(value: Any, known: Mapping[str, Any], path: tuple[str, ...] = ()) -
                 yield from _unknown(item, known[name], (*path, name))
 
 
-def _overlap(one: str, other: str) -> bool:
+def _overlap(path: str, other: str) -> bool:
     """Whether two paths are the same, or one lies below the other."""
-    return f"{one}.".startswith(f"{other}.") or f"{other}.".startswith(f"{one}.")
+    return f"{path}.".startswith(f"{other}.") or f"{other}.".startswith(f"{path}.")

@@ -60,7 +60,7 @@ def check_copied(directory: Path, sources: list[str] | None, file: str) -> None:
     Raises:
         ValueError: No source is, or contains, a file of that name.
     """
-    taken = [directory] if sources is None else [path for one in sources for path in directory.glob(one)]
+    taken = [directory] if sources is None else [path for pattern in sources for path in directory.glob(pattern)]
     name = PurePosixPath(file).name
     if not any(path.name == name or any(path.rglob(name)) for path in taken):
         raise must(
@@ -108,7 +108,7 @@ def _parents(directory: Path, file: str, build_args: Mapping[str, str]) -> tuple
     """The image of each FROM in order, and the image of each stage by the stage's name."""
     content: Any = io.BytesIO((directory / file).read_bytes())  # its type stub has text, its code accepts bytes only
     parser = DockerfileParser(fileobj=content, build_args=dict(build_args))
-    froms = [one["value"] for one in parser.structure if one["instruction"] == "FROM"]
+    froms = [instruction["value"] for instruction in parser.structure if instruction["instruction"] == "FROM"]
     stages: dict[str, str] = {
         str(name.group(1)): parent
         for text, parent in zip(froms, parser.parent_images, strict=True)
@@ -129,15 +129,15 @@ def script_line(file: Path) -> str | None:
     """
     content: Any = io.BytesIO(file.read_bytes())  # its type stub has text, its code accepts bytes only
     folder = PurePosixPath("/")
-    for one in DockerfileParser(fileobj=content).structure:
-        line, value = str(one["content"]).strip(), one["value"]
-        if one["instruction"] == "FROM":
+    for instruction in DockerfileParser(fileobj=content).structure:
+        line, value = str(instruction["content"]).strip(), instruction["value"]
+        if instruction["instruction"] == "FROM":
             folder = PurePosixPath("/")
-        elif one["instruction"] == "WORKDIR":
+        elif instruction["instruction"] == "WORKDIR":
             folder /= value.strip("\"'")
-        elif one["instruction"] == "ENV" and re.search(r"\bSAGEMAKER_PROGRAM\b", value):
+        elif instruction["instruction"] == "ENV" and re.search(r"\bSAGEMAKER_PROGRAM\b", value):
             return line
-        elif one["instruction"] in ("COPY", "ADD"):
+        elif instruction["instruction"] in ("COPY", "ADD"):
             destination = folder / _operands(value)[1][-1]
             if destination.is_relative_to("/opt/ml/code"):
                 return line
@@ -151,13 +151,13 @@ def ignore_lines(kept: list[str], directory: Path) -> list[str]:
         kept: The paths to keep, relative to ``directory``.
         directory: The build context, whose own .dockerignore still applies.
     """
-    own = directory / ".dockerignore"
+    ignored = directory / ".dockerignore"
     return [
         "**",
         *(f"!{path}" for path in kept),
         "**/__pycache__",
         # CDK reads the directory's own lines too, but puts them first, so that the lines above would override them.
-        *(own.read_text().splitlines() if own.is_file() else []),
+        *(ignored.read_text().splitlines() if ignored.is_file() else []),
     ]
 
 

@@ -83,9 +83,9 @@ class TrainingFunctions:
         Raises:
             ValueError: There is a function below the scope already.
         """
-        made = [child.node.path for child in self._scope.node.find_all() if getattr(child, _IS_FUNCTION, False)]
-        if made:
-            raise must("in_vpc", "go before what has functions", "the first workflow", repr(made[0]))
+        functions = [child.node.path for child in self._scope.node.find_all() if getattr(child, _IS_FUNCTION, False)]
+        if functions:
+            raise must("in_vpc", "go before what has functions", "the first workflow", repr(functions[0]))
         setattr(self._scope, _PLACE, _Place(vpc, vpc_subnets, security_groups))
 
 

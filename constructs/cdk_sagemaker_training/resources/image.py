@@ -195,8 +195,8 @@ class TrainingImage(Construct):
         from cdk_sagemaker_training.resources.codebuild import build_in_codebuild, check_installed, image_repository
 
         check_installed()
-        own = {"removal_policy": removal_policy, "encryption_key": encryption_key, "max_images": max_images}
-        for name, value in own.items():
+        of_repository = {"removal_policy": removal_policy, "encryption_key": encryption_key, "max_images": max_images}
+        for name, value in of_repository.items():
             if repository is not None and value is not None:
                 raise must(
                     f"{name}",
@@ -375,8 +375,8 @@ class TrainingImage(Construct):
             check_repository("image_uri", image_uri, repository_in(container))
             check_tag("image_uri", image_uri, container)
         image = _Image(scope, id, provides)
-        own = None if container is None else unlisted_if(container, image_uri)
-        image.base, image.image_uri, image.repository = base or own, image_uri, None
+        listed = None if container is None else unlisted_if(container, image_uri)
+        image.base, image.image_uri, image.repository = base or listed, image_uri, None
         image.is_container = container is not None
         found = repositories_of(Stack.of(scope), image_uri)
         if found is not None and found.name is not None:

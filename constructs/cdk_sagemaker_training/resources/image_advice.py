@@ -32,7 +32,7 @@ def image_advice(base: str | None, instance_types: tuple[str, ...], entrypoint: 
     if base is None or is_unresolved(base) or is_unlisted(base):
         return
     facts = [instance_facts(name) for name in instance_types]
-    known = [one for one in facts if one is not None]
+    known = [fact for fact in facts if fact is not None]
     if len(known) == len(facts) and known:
         yield from _accelerator_advice(base, instance_types, known)
     if not entrypoint:
@@ -51,17 +51,17 @@ def accelerator_of(base: str) -> str | None:
 def _accelerator_advice(base: str, instance_types: tuple[str, ...], facts: list[InstanceFacts]) -> Iterator[Advice]:
     """Warn if none of the groups has the accelerators that the image is for; all groups share the image."""
     image_for = accelerator_of(base)
-    kinds = {one.kind for one in facts}
+    kinds = {fact.kind for fact in facts}
     if image_for is None or image_for in kinds or (image_for == "cpu" and kinds == {None}):
         return
-    name = next(name for name, one in zip(instance_types, facts, strict=True) if image_for != "cpu" or one.kind)
-    one = facts[instance_types.index(name)]
-    has = f"{one.devices} {one.name}" if one.kind else "no accelerator"
-    idle = "which are billed and not used" if one.kind else "so that it trains on CPUs, if at all"
+    name = next(name for name, fact in zip(instance_types, facts, strict=True) if image_for != "cpu" or fact.kind)
+    fact = facts[instance_types.index(name)]
+    has = f"{fact.devices} {fact.name}" if fact.kind else "no accelerator"
+    idle = "which are billed and not used" if fact.kind else "so that it trains on CPUs, if at all"
     yield from advice(
         "image-for-other-machines",
         f"image {base!r} is for machines with {_MACHINES[image_for]}, and {name!r} has {has}, {idle}: use an image "
-        f"{_example(one)}, or machines with {_MACHINES[image_for]}.",
+        f"{_example(fact)}, or machines with {_MACHINES[image_for]}.",
     )
 
 

@@ -35,7 +35,7 @@ class JobTags(Construct):
         """
         super().__init__(scope, "JobTags")
         self._manager = TagManager(TagType.KEY_VALUE, _RESOURCE_TYPE)
-        self._own: set[str] = set()
+        self._requested: set[str] = set()
         self.node.add_validation(self)
 
     @property
@@ -44,27 +44,27 @@ class JobTags(Construct):
         """What CDK's tags are added to."""
         return self._manager
 
-    def listed(self, own: Sequence[Mapping[str, str]]) -> IResolvable:
+    def listed(self, requested: Sequence[Mapping[str, str]]) -> IResolvable:
         """Return the member Tags of a CreateTrainingJob request, rendered at synthesis.
 
         Args:
-            own: The tags that the request has, in ASL's JSONPath: each a Key, and a Value or ``Value.$``. They win over tags of
-                scopes with the same key.
+            requested: The tags that the request has, in ASL's JSONPath: each a Key, and a Value or ``Value.$``. They win over
+                tags of scopes with the same key.
         """
-        self._own |= {tag["Key"] for tag in own}
+        self._requested |= {tag["Key"] for tag in requested}
         return Lazy.any(
-            _Producer(lambda: [*own, *({"Key": key, "Value": value} for key, value in self._others().items())])
+            _Producer(lambda: [*requested, *({"Key": key, "Value": value} for key, value in self._others().items())])
         )
 
-    def mapped(self, own: Mapping[str, str]) -> IResolvable:
+    def mapped(self, requested: Mapping[str, str]) -> IResolvable:
         """Return the member Tags of AWS Batch's SubmitServiceJob, rendered at synthesis.
 
         Args:
-            own: The tags that the request has, in ASL's JSONPath, whose names may end in ``.$``. They win over tags of scopes
-                with the same key.
+            requested: The tags that the request has, in ASL's JSONPath, whose names may end in ``.$``. They win over tags of
+                scopes with the same key.
         """
-        self._own |= {key.removesuffix(".$") for key in own}
-        return Lazy.any(_Producer(lambda: {**own, **self._others()}))
+        self._requested |= {key.removesuffix(".$") for key in requested}
+        return Lazy.any(_Producer(lambda: {**requested, **self._others()}))
 
     @jsii.member(jsii_name="validate")
     def validate(self) -> list[str]:
@@ -82,15 +82,15 @@ class JobTags(Construct):
             for value in others.values()
             if not is_unresolved(value) and not _VALUE.fullmatch(value)
         ]
-        if len(others) + len(self._own) > _MOST_TAGS:
+        if len(others) + len(self._requested) > _MOST_TAGS:
             errors.append(
-                f"tags of a scope must be at most {_MOST_TAGS - len(self._own)} beside the job's own {len(self._own)}, like 1, "
-                f"got {len(others)}"
+                f"tags of a scope must be at most {_MOST_TAGS - len(self._requested)} beside the job's own "
+                f"{len(self._requested)}, like 1, got {len(others)}"
             )
         return errors
 
     def _others(self) -> dict[str, str]:
-        return {key: value for key, value in sorted(self._manager.tag_values().items()) if key not in self._own}
+        return {key: value for key, value in sorted(self._manager.tag_values().items()) if key not in self._requested}
 
 
 @jsii.implements(IStableAnyProducer)

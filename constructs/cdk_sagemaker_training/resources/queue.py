@@ -186,10 +186,12 @@ class TrainingQueue(Resource):
                 )
             ],
         )
-        made = {name: _quota_share(self, name, share, queue.attr_job_queue_arn) for name, share in quotas.items()}
+        shares_of_quota = {
+            name: _quota_share(self, name, share, queue.attr_job_queue_arn) for name, share in quotas.items()
+        }
         self.capacity = capacity
         self.shares = dict(shares or {})
-        self.quota_share_arns = {name: one.attr_quota_share_arn for name, one in made.items()}
+        self.quota_share_arns = {name: share.attr_quota_share_arn for name, share in shares_of_quota.items()}
         self.queue_arn = queue.attr_job_queue_arn
 
     def share(self, name: str, *, priority: int = 0) -> QueueShare:

@@ -72,10 +72,10 @@ class QuotaShare(Value):
             instance_type: The type.
             of_queue: The queue's machines of the type.
         """
-        own = self.capacity.get(instance_type, 0)
+        most = self.capacity.get(instance_type, 0)
         if self.sharing == "LEND_AND_BORROW":
-            own = of_queue if self.borrow_limit is None else own + own * self.borrow_limit // 100
-        return own if is_unresolved(of_queue) else min(own, of_queue)
+            most = of_queue if self.borrow_limit is None else most + most * self.borrow_limit // 100
+        return most if is_unresolved(of_queue) else min(most, of_queue)
 
 
 def check_machines(prop: str, machines: Mapping[str, int]) -> None:

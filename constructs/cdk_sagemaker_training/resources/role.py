@@ -376,7 +376,7 @@ class TrainingRole(Resource):
 
 def _combined(grants: Sequence[iam.Grant]) -> iam.Grant:
     """One grant of several, which succeeded if one of them did (CDK's ``Grant.combine``)."""
-    return functools.reduce(lambda all_, one: all_.combine(one), grants)
+    return functools.reduce(lambda all_, grant: all_.combine(grant), grants)
 
 
 def _environment_of(role: iam.IRole) -> dict[str, str]:

@@ -23,8 +23,8 @@ def training_definition(plan: Plan) -> dict[str, Any]:
         states = {**feature.before_the_first_job(next(iter(states), firsts[0])), **states}
     begin = next(iter(states), firsts[0])
     for (suffix, request), following in zip(plan.requests.items(), [*firsts[1:], None], strict=True):
-        own = Attempt(plan, [request, *plan.alternatives], suffix, is_last=following is None).render()
-        states |= states_of_job(suffix, own)
+        attempt = Attempt(plan, [request, *plan.alternatives], suffix, is_last=following is None).render()
+        states |= states_of_job(suffix, attempt)
         if following is not None:
             states[state_of_job(suffix, "Completed")] = {"Type": "Pass", "Next": following}
     timeout = plan.limits.timeout_seconds

@@ -222,8 +222,8 @@ class TrainingWorkflow(WorkflowMetrics, Resource):
         reserved = reserved_capacity(jobs.stack, plan.all_requests)
         suppress_findings(self, plan.service.arns(jobs), reserved, executions)
         if not retain_jobs:
-            made = (self.state_machine, self.stopper, poller, log_options.destination, jobs.role, jobs.role.role)
-            needed = (*made, props, *variants)
+            constructs = (self.state_machine, self.stopper, poller, log_options.destination, jobs.role, jobs.role.role)
+            needed = (*constructs, props, *variants)
             stop_jobs_on_deletion(self, plan, self.state_machine, self.stopper.executions_arn, needed)
         self.integration: Integration = "poll" if plan.service.polls else "sync"
         self.props = props
