@@ -164,7 +164,7 @@ class Surface:
         layouts = st.one_of(
             self.recipe(NativeParallelism, {}, {**degrees, **how}),
             self.recipe(SmpV2, {}, {"hybrid_shard_degree": degree, "tensor_parallel_degree": degree}),
-            self.recipe(SmpV1, {}, v1),
+            self.recipe(SmpV1, {"parameters": st.fixed_dictionaries({}, optional=v1)}, {}),
         )
         compiler = {"compiler": st.sampled_from(compilers)}
         launched = {**compiler, "launcher": st.sampled_from(launchers)}

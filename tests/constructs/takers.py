@@ -77,7 +77,7 @@ NEEDED: dict[str, dict[str, Any]] = {
     "S3AccessPoint": {"arn": "arn:aws:s3:us-east-1:123456789012:accesspoint/images"},
     "S3Channel": {"bucket": STACK.bucket, "prefix": "images/"},
     "S3Prefix": {"bucket": STACK.bucket},
-    "SmpV1": {"pipeline_parallel_degree": 2},
+    "SmpV1": {"parameters": {"pipeline_parallel_degree": 2}},
     "Spot": {"checkpoints": PLACE, "max_wait": 7200},
     "TensorBoard": {"output": PLACE},
     "TrainingBucket": SCOPED,
