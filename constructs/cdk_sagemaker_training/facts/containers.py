@@ -126,9 +126,6 @@ def account_of(container: Container, region: str) -> str | None:
 def account_in(stack: Stack) -> str:
     """Return the registry account of AWS's containers in the region of a stack.
 
-    Args:
-        stack: The stack.
-
     Returns:
         The account; for a stack without a region, a lookup in a CloudFormation mapping.
 
@@ -161,9 +158,6 @@ def check_repository(prop: str, value: str, repository: str) -> None:
         prop: Name of the prop, for the message.
         value: Value of the prop, which contains the repository; an ``unlisted`` value passes.
         repository: Name of the repository; a token passes.
-
-    Raises:
-        ValueError: AWS has no such repository.
     """
     known = _content()["repositories"]
     near = difflib.get_close_matches(repository, known, n=1) or ["pytorch-training"]

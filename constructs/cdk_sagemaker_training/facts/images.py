@@ -137,9 +137,6 @@ def check_tag(prop: str, value: str, container: str) -> None:
         prop: Name of the prop, for the message.
         value: Value of the prop, which contains the tag; an ``unlisted`` value passes.
         container: `repository:tag`; a token, a digest and a repository without rows pass.
-
-    Raises:
-        ValueError: AWS has had no version like this, or not with this CUDA or Python.
     """
     tag, repository = _TAG.search(container), repository_in(container)
     if is_unresolved(container) or tag is None or not (rows := _rows(repository)):

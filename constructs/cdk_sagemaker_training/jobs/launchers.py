@@ -226,15 +226,7 @@ class ParameterServer(ToolkitLauncher):
 
 
 def check_not_trainium(launcher: object, group: InstanceGroup) -> None:
-    """Check that the machines of a launcher have no Trainium, which only torchrun supports.
-
-    Args:
-        launcher: The launcher, for the message.
-        group: The machines.
-
-    Raises:
-        ValueError: They have.
-    """
+    """Check that the machines of a launcher have no Trainium, which only torchrun supports."""
     # TRAINIUM_SUPPORTED_DISTRIBUTION_STRATEGIES of fw_utils.py in the SageMaker Python SDK, version 2.
     facts = instance_facts(group.instance_type)
     if facts is not None and facts.kind == "neuron":
@@ -262,10 +254,6 @@ def processes_advice(group: InstanceGroup, processes_per_host: int | None) -> tu
     """Warn of idle accelerators, and of more processes than accelerators or vCPUs.
 
     "NCCL doesn't allow multi-rank mapped to the same GPU device" (pytorch/pytorch 68666).
-
-    Args:
-        group: The machines.
-        processes_per_host: Number of processes on each host; None for one for each accelerator.
     """
     facts = instance_facts(group.instance_type)
     if facts is None or processes_per_host is None or is_unresolved(processes_per_host):

@@ -138,12 +138,7 @@ class NativeParallelism(Value):
 
 
 def idle_stages_advice(microbatches: int, stages: int) -> tuple[Advice, ...]:
-    """Warn of the idle time of pipeline stages (GPipe, section 2.3: the bubble); tokens pass.
-
-    Args:
-        microbatches: Number of microbatches.
-        stages: Number of pipeline stages.
-    """
+    """Warn of the idle time of pipeline stages (GPipe, section 2.3: the bubble); tokens pass."""
     if is_unresolved(microbatches) or is_unresolved(stages) or microbatches >= stages:
         return ()
     idle = (stages - 1) / (microbatches + stages - 1)
@@ -156,10 +151,6 @@ def idle_stages_advice(microbatches: int, stages: int) -> tuple[Advice, ...]:
 
 def processes_of(group: InstanceGroup, processes_per_host: int | None) -> int | None:
     """Return the number of processes on each host.
-
-    Args:
-        group: The machines.
-        processes_per_host: The number that the user set; None for one for each accelerator.
 
     Returns:
         The number, or None if it depends on a token or an unknown type.
@@ -188,9 +179,6 @@ def check_degrees(
         group: The machines.
         processes_per_host: Number of processes on each host; None for one for each accelerator.
         exactly: Whether the product is that number, rather than a divisor of it.
-
-    Raises:
-        ValueError: It is not; the message shows every factor.
     """
     world = world_size(group, processes_per_host)
     if world is None or any(is_unresolved(degree) for degree in degrees.values()):

@@ -55,9 +55,6 @@ def check_fields(value: Any) -> None:
 
     Args:
         value: An instance, in its ``__post_init__``.
-
-    Raises:
-        ValueError: For the first field whose value is not what its annotation says.
     """
     check_props_of(type(value), {field.name: getattr(value, field.name) for field in fields(value)})
 
@@ -154,9 +151,6 @@ def check_props_of(annotated: Any, given: Mapping[str, Any]) -> None:
     Args:
         annotated: The class or function with the annotations.
         given: Values by the props' names; those without an annotation pass.
-
-    Raises:
-        ValueError: For the first that is not what its annotation says, or known too late.
     """
     hints = annotations_of(annotated)
     ruled: list[tuple[str, Any, Prop]] = []  # rules come after the types of all props

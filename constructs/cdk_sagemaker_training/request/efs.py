@@ -26,9 +26,6 @@ def check_zone(name: str, channel: EfsChannel, network: TrainingNetwork) -> None
         name: The channel's name.
         channel: The channel.
         network: The network of the hosts.
-
-    Raises:
-        ValueError: The network is in another zone too.
     """
     zone = getattr(channel.file_system.node.default_child, "availability_zone_name", None)
     if zone is None:

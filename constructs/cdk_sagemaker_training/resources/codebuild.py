@@ -50,11 +50,7 @@ _WHY_WILDCARDS = "CDK's own grants for deploy-time-build's project: logs, report
 
 
 def check_installed() -> None:
-    """Check that deploy-time-build can be imported.
-
-    Raises:
-        ValueError: It is not installed.
-    """
+    """Check that deploy-time-build can be imported."""
     if find_spec("deploy_time_build") is None:
         raise must(
             "TrainingImage.from_codebuild",

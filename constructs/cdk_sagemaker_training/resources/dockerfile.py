@@ -19,10 +19,6 @@ from cdk_sagemaker_training.core.errors import must
 def copied_sources(directory: Path, file: str) -> list[str] | None:
     """Return the sources of a Dockerfile's COPY and ADD instructions in the build context.
 
-    Args:
-        directory: The build context.
-        file: Path of the Dockerfile relative to ``directory``.
-
     Returns:
         Paths and patterns relative to ``directory``; None if the whole context is copied, or if the sources cannot be
         determined from the text: a source with a variable, a RUN that mounts the context, a heredoc.
@@ -56,9 +52,6 @@ def check_copied(directory: Path, sources: list[str] | None, file: str) -> None:
         directory: The build context.
         sources: The return value of ``copied_sources``.
         file: Path of the file relative to ``training_code_path()``.
-
-    Raises:
-        ValueError: No source is, or contains, a file of that name.
     """
     taken = [directory] if sources is None else [path for one in sources for path in directory.glob(one)]
     name = PurePosixPath(file).name
@@ -74,11 +67,6 @@ def check_copied(directory: Path, sources: list[str] | None, file: str) -> None:
 def base_image(directory: Path, file: str, build_args: Mapping[str, str]) -> str:
     """Return the base image of a Dockerfile's last stage, other stages resolved.
 
-    Args:
-        directory: The build context.
-        file: Path of the Dockerfile relative to ``directory``.
-        build_args: Values of the Dockerfile's ARGs.
-
     Returns:
         `repository:tag` without the registry.
     """
@@ -91,11 +79,6 @@ def base_image(directory: Path, file: str, build_args: Mapping[str, str]) -> str
 
 def parent_images(directory: Path, file: str, build_args: Mapping[str, str]) -> tuple[str, ...]:
     """Return the images that the build pulls for a Dockerfile's FROMs.
-
-    Args:
-        directory: The build context.
-        file: Path of the Dockerfile relative to ``directory``.
-        build_args: Values of the Dockerfile's ARGs.
 
     Returns:
         The images with their registries, each once.
@@ -119,9 +102,6 @@ def _parents(directory: Path, file: str, build_args: Mapping[str, str]) -> tuple
 
 def script_line(file: Path) -> str | None:
     """Return the line of a Dockerfile that gives the image a training script of its own.
-
-    Args:
-        file: The Dockerfile.
 
     Returns:
         An ENV of SAGEMAKER_PROGRAM, or a COPY or ADD to /opt/ml/code, where the toolkit then unpacks no other code; None if

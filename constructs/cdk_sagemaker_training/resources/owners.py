@@ -22,9 +22,6 @@ def check_owner(owner_account: str | None, *, new: bool) -> None:
     Args:
         owner_account: The account.
         new: Whether the VPC is a new one, which belongs to the stack's account.
-
-    Raises:
-        ValueError: It is not an account of 12 digits, or the VPC is new.
     """
     if owner_account is None:
         return

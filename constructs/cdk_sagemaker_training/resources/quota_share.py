@@ -79,15 +79,7 @@ class QuotaShare(Value):
 
 
 def check_machines(prop: str, machines: Mapping[str, int]) -> None:
-    """Check numbers of machines by type.
-
-    Args:
-        prop: Name of the prop, for the message.
-        machines: The numbers.
-
-    Raises:
-        ValueError: There is none, a type is not one of SageMaker's, or a number is less than 1.
-    """
+    """Check numbers of machines by type."""
     if not machines:
         raise must(prop, "have a type", "{'ml.p5.48xlarge': 4}", "{}")
     for instance_type, count in machines.items():
@@ -97,15 +89,7 @@ def check_machines(prop: str, machines: Mapping[str, int]) -> None:
 
 
 def check_quota_shares(shares: Mapping[str, QuotaShare], capacity: Mapping[str, int]) -> None:
-    """Check the quota shares of a queue.
-
-    Args:
-        shares: The shares by name.
-        capacity: The queue's machines by type.
-
-    Raises:
-        ValueError: There are too many, a name is none that Batch takes, or a type is not in the queue.
-    """
+    """Check the quota shares of a queue."""
     if len(shares) > _MOST_SHARES:
         raise must("shares", f"be at most {_MOST_SHARES} quota shares", "3", f"{len(shares)}")
     for name, share in shares.items():

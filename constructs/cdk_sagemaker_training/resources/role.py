@@ -386,9 +386,6 @@ def _environment_of(role: iam.IRole) -> dict[str, str]:
 def policy_targets(bucket: s3.IBucket | S3AccessPoint) -> list[tuple[s3.IBucket | S3AccessPoint, dict[str, Any]]]:
     """Return the resources that policies have to allow for a bucket or an access point.
 
-    Args:
-        bucket: The bucket or access point.
-
     Returns:
         The bucket, or the access point and the bucket behind it, each with the condition under which it may be used.
     """

@@ -24,11 +24,7 @@ _MORE_BITS = 3  # eight subnets; no region has more than six zones
 
 
 def check_cidr(cidr: str | None) -> None:
-    """Check that a CIDR is a valid IPv4 block of a VPC; None and tokens pass.
-
-    Raises:
-        ValueError: It is not.
-    """
+    """Check that a CIDR is a valid IPv4 block of a VPC; None and tokens pass."""
     if cidr is None or is_unresolved(cidr):
         return
     try:
@@ -91,9 +87,6 @@ def check_addresses(resource_config: Mapping[str, Any], cidrs: Sequence[str] | N
     Args:
         resource_config: The request's ResourceConfig.
         cidrs: CIDRs of the subnets; None if unknown, which skips the check.
-
-    Raises:
-        ValueError: There are more machines than addresses for them.
     """
     groups = machines_of(resource_config)
     if not cidrs or any(is_unresolved(group["InstanceCount"]) for group in groups):
