@@ -62,11 +62,9 @@ class Stack(UserStack):
             availability_zones=["us-east-1a", "us-east-1b"],
             private_subnet_ids=["subnet-1", "subnet-2"],
         )
-        self.network = TrainingNetwork.from_vpc(self, "Network", vpc, security_groups=[self.group])
+        self.network = TrainingNetwork(self, "Network", vpc=vpc, security_groups=[self.group])
         other = ec2.SecurityGroup.from_security_group_id(self, "OtherGroup", "sg-2", mutable=False)
-        self.network_of_two_groups = TrainingNetwork.from_vpc(
-            self, "TwoGroups", vpc, security_groups=[self.group, other]
-        )
+        self.network_of_two_groups = TrainingNetwork(self, "TwoGroups", vpc=vpc, security_groups=[self.group, other])
         self.key, self.other_key = (
             kms.Key.from_key_arn(self, id, f"arn:aws:kms:us-east-1:123456789012:key/{id}")
             for id in (KEY, "abcd1234-12ab-34cd-56ef-1234567890ab")

@@ -96,13 +96,11 @@ NEEDED: dict[str, dict[str, Any]] = {
     "TrainingImage.from_uri": {**SCOPED, "image_uri": "registry.example.com/team/training:1"},
     "TrainingNetwork": SCOPED,
     "TrainingNetwork.from_lookup": SCOPED,
-    "TrainingNetwork.from_vpc": {**SCOPED, "vpc": STACK.network.vpc},
     "TrainingPipeline": {**SCOPED, "steps": [MEASURED]},
     "TrainingQueue": {**SCOPED, "capacity": 8, "shares": {"vision": 2}},
     "TrainingQueue.from_queue_arn": {**SCOPED, "queue_arn": QUEUE_ARN},
     "TrainingQueue.from_queue_attributes": {**SCOPED, "queue_arn": QUEUE_ARN, "capacity": 8, "shares": {"vision": 2}},
     "TrainingRole": SCOPED,
-    "TrainingRole.from_role": {**SCOPED, "role": STACK.role},
     "TrainingRole.from_role_arn": {**SCOPED, "role_arn": "arn:aws:iam::123456789012:role/training"},
     "TrainingRole.from_role_name": {**SCOPED, "role_name": "training"},
     "TrainingSweep": {

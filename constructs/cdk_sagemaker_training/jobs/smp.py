@@ -15,7 +15,7 @@ from cdk_sagemaker_training.core.checks import at_least
 from cdk_sagemaker_training.core.errors import must
 from cdk_sagemaker_training.core.tokens import is_unresolved
 from cdk_sagemaker_training.core.unlisted import check_listed
-from cdk_sagemaker_training.facts.smp_images import SmpImage, smp_v1_image, smp_v2_image
+from cdk_sagemaker_training.facts.smp_images import smp_v1_image, smp_v2_image
 from cdk_sagemaker_training.jobs.advice import Advice, unlisted_advice
 from cdk_sagemaker_training.jobs.instance_group import InstanceGroup
 from cdk_sagemaker_training.jobs.launchers import Mpi, MpiOptions, Torchrun
@@ -150,6 +150,7 @@ class SmpV2(_Smp):
     random_seed: Annotated[int | None, _number(0, None, "12345")] = None
     more: Annotated[Mapping[str, Any] | None, IN_JSON] = None
     alone_because = _NO_GROUPS
+    image = staticmethod(smp_v2_image)
     _version, _types = 2, _TYPES_OF_V2
 
     def __post_init__(self) -> None:
@@ -175,23 +176,6 @@ class SmpV2(_Smp):
         more = {name: value for name, value in parameters.items() if name not in _parameters_of(cls)}
         listed = {name: value for name, value in parameters.items() if name not in more}
         return cls(**listed, more=more or None)
-
-    @staticmethod
-    def image(region: str, *, pytorch_version: str = "2.5.1", instance_type: str | None = None) -> SmpImage:
-        """Return AWS's container with the library, for ``TrainingImage.from_dlc(self, "Image", **SmpV2.image("us-east-1"))``.
-
-        Args:
-            region: The region of the job.
-            pytorch_version: Version of PyTorch.
-            instance_type: The type of the machines; PyTorch 2.0.1 has a separate image for P5.
-
-        Returns:
-            Repository, tag and account, as the arguments of ``TrainingImage.from_dlc``.
-
-        Raises:
-            ValueError: AWS has no such container.
-        """
-        return smp_v2_image(region, pytorch_version, instance_type)
 
     @property
     def sharding(self) -> int | None:
@@ -239,6 +223,7 @@ class SmpV1(_Smp):
     ]
     custom_mpi_options: MpiOptions = "--mca btl_vader_single_copy_mechanism none"
     alone_because = ""
+    image = staticmethod(smp_v1_image)
     _version, _types = 1, _TYPES_OF_V1
 
     def __post_init__(self) -> None:
@@ -250,23 +235,6 @@ class SmpV1(_Smp):
         for broken, prop, rule, example in self._rules():
             if broken:
                 raise must(prop, rule, example, shown)
-
-    @staticmethod
-    def image(region: str, *, framework: str = "pytorch", version: str = "2.0.0") -> SmpImage:
-        """Return AWS's container with the library, for ``TrainingImage.from_dlc(self, "Image", **SmpV1.image("us-east-1"))``.
-
-        Args:
-            region: The region of the job.
-            framework: ``"pytorch"`` or ``"tensorflow"``.
-            version: Version of the framework.
-
-        Returns:
-            Repository, tag and account, as the arguments of ``TrainingImage.from_dlc``.
-
-        Raises:
-            ValueError: AWS has no such container.
-        """
-        return smp_v1_image(region, framework, version)
 
     @property
     def sharding(self) -> int | None:

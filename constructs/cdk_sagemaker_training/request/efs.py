@@ -35,7 +35,7 @@ def check_zone(name: str, channel: EfsChannel, network: TrainingNetwork) -> None
     if any(isinstance(other, type(one)) and other != one for other in zones):
         rule = f"be in the zone of the One Zone file system of channels[{name!r}] alone"
         known = repr(one) if isinstance(one, str) else "vpc.availability_zones[0]"
-        example = f"TrainingNetwork.from_vpc(self, 'Network', vpc, availability_zones=[{known}])"
+        example = f"TrainingNetwork(self, 'Network', vpc=vpc, availability_zones=[{known}])"
         raise must("network", rule, example, f"one in {zones}")
 
 

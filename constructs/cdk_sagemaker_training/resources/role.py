@@ -103,18 +103,6 @@ class TrainingRole(Resource):
 
     @staticmethod
     @checked
-    def from_role(scope: Construct, id: str, role: iam.IRole) -> TrainingRole:
-        """Use an existing role.
-
-        Args:
-            scope: The parent construct.
-            id: The construct id.
-            role: The role.
-        """
-        return TrainingRole(scope, id, role=role)
-
-    @staticmethod
-    @checked
     def from_role_arn(scope: Construct, id: str, role_arn: str, *, mutable: bool = True) -> TrainingRole:
         """Use an existing role by its ARN.
 

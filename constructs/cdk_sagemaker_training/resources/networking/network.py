@@ -141,42 +141,6 @@ class TrainingNetwork(Construct):
 
     @staticmethod
     @checked
-    def from_vpc(
-        scope: Construct,
-        id: str,
-        vpc: ec2.IVpc,
-        *,
-        vpc_subnets: ec2.SubnetSelection | None = None,
-        security_groups: Sequence[ec2.ISecurityGroup] | None = None,
-        availability_zones: Annotated[Sequence[str] | None, _ZONES] = None,
-        owner_account: Annotated[str | None, _OWNER] = None,
-    ) -> TrainingNetwork:
-        """Create a network in an existing VPC.
-
-        Args:
-            scope: The parent construct.
-            id: The construct id.
-            vpc: The VPC.
-            vpc_subnets: Selects among the VPC's subnets; the private ones by default. They need a route to S3.
-            security_groups: Existing security groups in place of a new one, 1 to 5, all of which each host has.
-            availability_zones: Names of the zones to use; by default all.
-            owner_account: Account that owns a VPC shared by AWS RAM, as for the constructor.
-
-        Raises:
-            ValueError: A prop is invalid.
-        """
-        return TrainingNetwork(
-            scope,
-            id,
-            vpc=vpc,
-            vpc_subnets=vpc_subnets,
-            security_groups=security_groups,
-            availability_zones=availability_zones,
-            owner_account=owner_account,
-        )
-
-    @staticmethod
-    @checked
     def from_lookup(
         scope: Construct,
         id: str,
