@@ -187,9 +187,8 @@ def check_degrees(
     got = f"{' x '.join(f'{name} {degree}' for name, degree in degrees.items())} = {product}"
     processes = described(group, processes_per_host)
     if exactly and product != world:
-        raise must(
-            "parallelism", f"have degrees that multiply to {processes}", f"NativeParallelism(data_shard={world})", got
-        )
+        rule = f"have degrees that multiply to {processes}"
+        raise must("parallelism", rule, f"NativeParallelism(data_shard={world})", got)
     if world % product:
         example = f"{max(degrees, key=lambda name: degrees[name])}={processes_of(group, processes_per_host)} alone"
         raise must("parallelism", f"have degrees whose product divides {processes}", example, got)

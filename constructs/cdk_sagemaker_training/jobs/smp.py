@@ -158,9 +158,8 @@ class SmpV2(_Smp):
         _check_names(SmpV2, self.more or {})
         shard, context = self.hybrid_shard_degree, self.context_parallel_degree
         if shard and context and not is_unresolved(shard) and not is_unresolved(context) and context > shard:
-            raise must(
-                "context_parallel_degree", "be at most hybrid_shard_degree", f"{shard}", f"{context} with {shard}"
-            )
+            rule = "be at most hybrid_shard_degree"
+            raise must("context_parallel_degree", rule, f"{shard}", f"{context} with {shard}")
 
     @classmethod
     def from_parameters(cls, parameters: Mapping[str, Any]) -> SmpV2:

@@ -160,12 +160,8 @@ def check_props_of(annotated: Any, given: Mapping[str, Any]) -> None:
         if wrong is not None:
             shown = record.example if record.example and wrong.path == prop else wrong.example
             choice = record.listed and isinstance(wrong.value, str) and _is_choice(hint)
-            raise must(
-                wrong.path,
-                f"be {wrong.rule}",
-                f"{shown}{unlisted_hint(wrong.value) if choice else ''}",
-                _shown(wrong.value),
-            )
+            rule = f"be {wrong.rule}"
+            raise must(wrong.path, rule, f"{shown}{unlisted_hint(wrong.value) if choice else ''}", _shown(wrong.value))
         check_known(prop, value, record.known, record.example or "2")
         if value is not None and not is_unresolved(value):
             ruled.append((prop, value, record))

@@ -52,12 +52,9 @@ _WHY_WILDCARDS = "CDK's own grants for deploy-time-build's project: logs, report
 def check_installed() -> None:
     """Check that deploy-time-build can be imported."""
     if find_spec("deploy_time_build") is None:
-        raise must(
-            "TrainingImage.from_codebuild",
-            "have the package deploy-time-build",
-            "pip install 'cdk-sagemaker-training[codebuild]', or be TrainingImage.from_asset",
-            "no such package",
-        )
+        rule = "have the package deploy-time-build"
+        example = "pip install 'cdk-sagemaker-training[codebuild]', or be TrainingImage.from_asset"
+        raise must("TrainingImage.from_codebuild", rule, example, "no such package")
 
 
 def image_repository(

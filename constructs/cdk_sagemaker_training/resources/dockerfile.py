@@ -35,12 +35,9 @@ def copied_sources(directory: Path, file: str) -> list[str] | None:
         if path == "." or "$" in path:
             return None
         if not glob.glob(str(PurePosixPath(glob.escape(str(directory))) / path)):
-            raise must(
-                "directory",
-                "contain what its Dockerfile copies",
-                "'train.py'",
-                f"{str(directory)!r} without {source!r} (line {line} of {file})",
-            )
+            rule = "contain what its Dockerfile copies"
+            example = "'train.py'"
+            raise must("directory", rule, example, f"{str(directory)!r} without {source!r} (line {line} of {file})")
         sources[path] = None
     return list(sources)
 
@@ -56,12 +53,9 @@ def check_copied(directory: Path, sources: list[str] | None, file: str) -> None:
     taken = [directory] if sources is None else [path for one in sources for path in directory.glob(one)]
     name = PurePosixPath(file).name
     if not any(path.name == name or any(path.rglob(name)) for path in taken):
-        raise must(
-            "image",
-            f"copy {file} of training_code_path(), which the job's launcher starts on every host",
-            f"'COPY {file} /opt/ml/code/{PurePosixPath(file).parent}/'",
-            f"a Dockerfile in {str(directory)!r} that does not",
-        )
+        rule = f"copy {file} of training_code_path(), which the job's launcher starts on every host"
+        example = f"'COPY {file} /opt/ml/code/{PurePosixPath(file).parent}/'"
+        raise must("image", rule, example, f"a Dockerfile in {str(directory)!r} that does not")
 
 
 def base_image(directory: Path, file: str, build_args: Mapping[str, str]) -> str:

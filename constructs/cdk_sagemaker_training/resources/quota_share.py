@@ -56,12 +56,8 @@ class QuotaShare(Value):
         if self.borrow_limit is None:
             return
         if self.sharing != "LEND_AND_BORROW":
-            raise must(
-                "borrow_limit",
-                "be left out unless sharing is 'LEND_AND_BORROW'",
-                "borrow_limit=None",
-                f"{self.borrow_limit!r} with {self.sharing!r}",
-            )
+            rule = "be left out unless sharing is 'LEND_AND_BORROW'"
+            raise must("borrow_limit", rule, "borrow_limit=None", f"{self.borrow_limit!r} with {self.sharing!r}")
         if self.borrow_limit < 0:
             raise must("borrow_limit", "be a percentage from 0", "100", repr(self.borrow_limit))
 
@@ -96,14 +92,9 @@ def check_quota_shares(shares: Mapping[str, QuotaShare], capacity: Mapping[str, 
         # "up to 128 characters long ... uppercase and lowercase letters, numbers, hyphens (-), and underscores (_)" (service
         # model, CreateQuotaShare.quotaShareName).
         if not re.fullmatch(r"[A-Za-z0-9_-]{1,128}", name):
-            raise must(
-                "shares", "have names of 1 to 128 letters, digits, hyphens and underscores", "'vision'", repr(name)
-            )
+            rule = "have names of 1 to 128 letters, digits, hyphens and underscores"
+            raise must("shares", rule, "'vision'", repr(name))
         for instance_type in share.capacity:
             if instance_type not in capacity:
-                raise must(
-                    f"shares[{name!r}]",
-                    f"have types of the queue's capacity ({', '.join(map(repr, capacity))})",
-                    repr(next(iter(capacity))),
-                    repr(instance_type),
-                )
+                rule = f"have types of the queue's capacity ({', '.join(map(repr, capacity))})"
+                raise must(f"shares[{name!r}]", rule, repr(next(iter(capacity))), repr(instance_type))

@@ -32,12 +32,8 @@ def check_cidr(cidr: str | None) -> None:
     except ValueError:
         prefix = 0
     if not _WIDEST <= prefix <= _NARROWEST or "/" not in cidr:
-        raise must(
-            "cidr",
-            f"be a block of IPv4 addresses with a netmask from /{_WIDEST} to /{_NARROWEST}",
-            "'10.0.0.0/16'",
-            repr(cidr),
-        )
+        rule = f"be a block of IPv4 addresses with a netmask from /{_WIDEST} to /{_NARROWEST}"
+        raise must("cidr", rule, "'10.0.0.0/16'", repr(cidr))
 
 
 def subnets_of_all_zones(cidr: str | None) -> tuple[int, int | None]:
@@ -99,12 +95,8 @@ def check_addresses(resource_config: Mapping[str, Any], cidrs: Sequence[str] | N
     if needed > free:
         enough = 32 - (needed + _RESERVED - 1).bit_length()
         machines = sum(group["InstanceCount"] for group in groups)
-        raise must(
-            "network",
-            f"have a subnet with addresses for all machines, {_ADDRESSES} each, {_ADDRESSES_WITH_EFA} with EFA",
-            f"a /{enough} for {needed}",
-            f"{free} in {largest} for {machines} machines",
-        )
+        rule = f"have a subnet with addresses for all machines, {_ADDRESSES} each, {_ADDRESSES_WITH_EFA} with EFA"
+        raise must("network", rule, f"a /{enough} for {needed}", f"{free} in {largest} for {machines} machines")
 
 
 def _needed_by(group: Mapping[str, Any]) -> int:
