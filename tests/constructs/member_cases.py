@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -37,6 +37,7 @@ from cdk_sagemaker_training import (
     UltraServers,
     WarmPool,
 )
+from cdk_sagemaker_training.docs_generator import members
 
 ON_CPUS = DataParallelJob(InstanceGroup("ml.c5.xlarge", 2))
 OFF = Profiler(disable=True)
@@ -254,3 +255,15 @@ SAME: dict[str, Props] = {
         "hyperparameters": {"epochs": 3},
     },
 }
+
+
+def paths_of(value: Any, path: str = "") -> Iterator[str]:
+    """The paths of a request's members that are members of the model: those below a map are the user's."""
+    if path in members():
+        yield path
+    elif isinstance(value, list):
+        for item in value:
+            yield from paths_of(item, path)
+    elif isinstance(value, dict):
+        for name, item in value.items():
+            yield from paths_of(item, f"{path}.{name}".removeprefix("."))

@@ -146,15 +146,11 @@ class SmDdp(ToolkitLauncher):
 
     def _keys(self, group: InstanceGroup) -> Mapping[str, str]:
         supported = _SMDDP_BY_MPI if self.launch_by == "mpi" else _SMDDP_BY_TORCHRUN
-        check_listed(
-            "smddp-types",
-            group.instance_type,
-            group.instance_type in supported,
-            "launcher",
-            f"be one that {group.instance_type} supports",
-            "Torchrun()",
-            f"SmDdp(launch_by={self.launch_by!r}), which supports {', '.join(supported)}",
-        )
+        rule = f"be one that {group.instance_type} supports"
+        listed = group.instance_type in supported
+        example = "Torchrun()"
+        got = f"SmDdp(launch_by={self.launch_by!r}), which supports {', '.join(supported)}"
+        check_listed("smddp-types", group.instance_type, listed, "launcher", rule, example, got)
         return {
             "sagemaker_distributed_dataparallel_enabled": "true",
             "sagemaker_instance_type": json.dumps(group.instance_type),
