@@ -96,14 +96,11 @@ def neuron_container() -> Container:
 
 
 def account_of(container: Container, region: str) -> str | None:
-    """Return the registry account of a container in a region.
+    """Return the registry account of a container in a region; None if the region is a token or its account is unknown.
 
     Args:
         container: The container.
         region: The region, which may be a token.
-
-    Returns:
-        The account, or None if the region is a token or its account is unknown.
 
     Raises:
         ValueError: The region does not have the container.

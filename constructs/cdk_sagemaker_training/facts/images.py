@@ -115,14 +115,11 @@ class Gpu:
 
 
 def contents_of(base: str | None, provides: Mapping[str, str]) -> Contents | None:
-    """Return what an image has.
+    """Return what an image has; None if nothing is known.
 
     Args:
         base: `repository:tag` of the image or of its base image; None if unknown.
         provides: What the image has beside it, or instead where the base is unknown.
-
-    Returns:
-        The contents, or None if nothing is known.
     """
     of_base = None if base is None or is_unresolved(base) or is_unlisted(base) else _contents(base)
     if not provides:

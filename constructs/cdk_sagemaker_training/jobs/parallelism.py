@@ -150,11 +150,7 @@ def idle_stages_advice(microbatches: int, stages: int) -> tuple[Advice, ...]:
 
 
 def processes_of(group: InstanceGroup, processes_per_host: int | None) -> int | None:
-    """Return the number of processes on each host.
-
-    Returns:
-        The number, or None if it depends on a token or an unknown type.
-    """
+    """Return the number of processes on each host; None if it depends on a token or an unknown type."""
     if processes_per_host is not None:
         return None if is_unresolved(processes_per_host) else processes_per_host
     facts = instance_facts(group.instance_type)

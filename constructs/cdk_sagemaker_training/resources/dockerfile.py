@@ -72,11 +72,7 @@ def base_image(directory: Path, file: str, build_args: Mapping[str, str]) -> str
 
 
 def parent_images(directory: Path, file: str, build_args: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the images that the build pulls for a Dockerfile's FROMs.
-
-    Returns:
-        The images with their registries, each once.
-    """
+    """Return the images that the build pulls for a Dockerfile's FROMs, with their registries, each once."""
     parents, stages = _parents(directory, file, build_args)
     return tuple(dict.fromkeys(parent for parent in parents if parent not in stages and parent != "scratch"))
 
