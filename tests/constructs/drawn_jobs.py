@@ -269,7 +269,7 @@ class Surface:
             "volume_key": self.either(st.just(key_at(KEY))),
             "max_pending": self.either(st.integers(1800, 2_419_200)),
             "maximum_retry_attempts": self.either(st.integers(1, 30)),
-            "max_runtime": self.either(st.integers(1, 3600)),
+            "max_runtime": self.either(st.integers(60, 3600)),
             "checkpoints": self.place,
             "channels": self.channels(),
             "tags": self.texts(WORD),

@@ -20,7 +20,6 @@ from cdk_sagemaker_training.resources.functions import function_reasons, place_i
 
 if TYPE_CHECKING:
     from aws_cdk import aws_ec2 as ec2
-    from aws_cdk import aws_ecr_assets as ecr_assets
     from aws_cdk import aws_kms as kms
     from aws_cdk import aws_lambda as lambda_
     from deploy_time_build import ContainerImageBuild
@@ -91,12 +90,8 @@ def build_in_codebuild(
     scope: Construct,
     id: str,
     *,
-    directory: str,
-    file: str,
-    build_args: Mapping[str, str],
-    platform: ecr_assets.Platform,
+    source: Mapping[str, Any],
     cache: bool,
-    exclude: list[str] | None,
     repository: ecr.IRepository,
     parents: Sequence[str],
     vpc: ec2.IVpc | None = None,
@@ -106,12 +101,9 @@ def build_in_codebuild(
     Args:
         scope: The parent construct.
         id: The construct id.
-        directory: The build context.
-        file: Path of the Dockerfile relative to ``directory``.
-        build_args: Values of the Dockerfile's ARGs.
-        platform: Platform of the image.
+        source: The build context as ``directory``, and below it ``file``, with ``build_args``, the ``platform`` of the image, and
+            as ``exclude`` the lines of a .dockerignore; None for none.
         cache: Whether layers of earlier builds are reused.
-        exclude: Lines of a .dockerignore; None for none.
         repository: Where the image is pushed.
         parents: The base images. For those in ECR, such as AWS's own containers, the build gets pull permission and logs in to
             their registry.
@@ -122,15 +114,15 @@ def build_in_codebuild(
     build = ContainerImageBuild(
         scope,
         id,
-        directory=directory,
-        # Each of these becomes one argument of a shell command.
-        file=shlex.quote(file),
-        build_args={name: shlex.quote(value) for name, value in build_args.items()} or None,
-        platform=platform,
+        **{
+            **source,
+            # Each of these becomes one argument of a shell command.
+            "file": shlex.quote(source["file"]),
+            "build_args": {name: shlex.quote(value) for name, value in source["build_args"].items()} or None,
+        },
         cache_disabled=not cache,
         repository=repository,
         ignore_mode=IgnoreMode.DOCKER,
-        exclude=exclude,
         vpc=vpc,
     )
     if vpc is not None:

@@ -210,7 +210,7 @@ class TrainingImage(Construct):
             max_images=10 if max_images is None else max_images,
         )
         image.build = build_in_codebuild(
-            image, "Build", **source, cache=cache, repository=image.repository, parents=parents, vpc=vpc
+            image, "Build", source=source, cache=cache, repository=image.repository, parents=parents, vpc=vpc
         )
         image.image_uri = image.build.image_uri
         return image
