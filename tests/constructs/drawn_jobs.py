@@ -164,7 +164,7 @@ class Surface:
         layouts = st.one_of(
             self.recipe(NativeParallelism, {}, {**degrees, **how}),
             self.recipe(SmpV2, {}, {"hybrid_shard_degree": degree, "tensor_parallel_degree": degree}),
-            self.recipe(SmpV1, {}, v1),
+            self.recipe(SmpV1, {"parameters": st.fixed_dictionaries({}, optional=v1)}, {}),
         )
         compiler = {"compiler": st.sampled_from(compilers)}
         launched = {**compiler, "launcher": st.sampled_from(launchers)}
@@ -269,7 +269,7 @@ class Surface:
             "volume_key": self.either(st.just(key_at(KEY))),
             "max_pending": self.either(st.integers(1800, 2_419_200)),
             "maximum_retry_attempts": self.either(st.integers(1, 30)),
-            "max_runtime": self.either(st.integers(1, 3600)),
+            "max_runtime": self.either(st.integers(60, 3600)),
             "checkpoints": self.place,
             "channels": self.channels(),
             "tags": self.texts(WORD),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -37,6 +37,7 @@ from cdk_sagemaker_training import (
     UltraServers,
     WarmPool,
 )
+from cdk_sagemaker_training.docs_generator import members
 
 ON_CPUS = DataParallelJob(InstanceGroup("ml.c5.xlarge", 2))
 OFF = Profiler(disable=True)
@@ -62,11 +63,9 @@ class Stack(UserStack):
             availability_zones=["us-east-1a", "us-east-1b"],
             private_subnet_ids=["subnet-1", "subnet-2"],
         )
-        self.network = TrainingNetwork.from_vpc(self, "Network", vpc, security_groups=[self.group])
+        self.network = TrainingNetwork(self, "Network", vpc=vpc, security_groups=[self.group])
         other = ec2.SecurityGroup.from_security_group_id(self, "OtherGroup", "sg-2", mutable=False)
-        self.network_of_two_groups = TrainingNetwork.from_vpc(
-            self, "TwoGroups", vpc, security_groups=[self.group, other]
-        )
+        self.network_of_two_groups = TrainingNetwork(self, "TwoGroups", vpc=vpc, security_groups=[self.group, other])
         self.key, self.other_key = (
             kms.Key.from_key_arn(self, id, f"arn:aws:kms:us-east-1:123456789012:key/{id}")
             for id in (KEY, "abcd1234-12ab-34cd-56ef-1234567890ab")
@@ -256,3 +255,15 @@ SAME: dict[str, Props] = {
         "hyperparameters": {"epochs": 3},
     },
 }
+
+
+def paths_of(value: Any, path: str = "") -> Iterator[str]:
+    """The paths of a request's members that are members of the model: those below a map are the user's."""
+    if path in members():
+        yield path
+    elif isinstance(value, list):
+        for item in value:
+            yield from paths_of(item, path)
+    elif isinstance(value, dict):
+        for name, item in value.items():
+            yield from paths_of(item, f"{path}.{name}".removeprefix("."))

@@ -25,10 +25,17 @@ from cdk_sagemaker_training import (
     HeterogeneousJob,
     InstanceGroup,
     Mlflow,
+    ModelParallelJob,
+    Mpi,
+    NativeParallelism,
     Profiler,
+    Ray,
     S3AccessPoint,
     S3Channel,
     S3Prefix,
+    SmDdp,
+    SmpV1,
+    SmpV2,
     Spot,
     TensorBoard,
     Torchrun,
@@ -43,10 +50,28 @@ ACCESS_POINT = "arn:aws:s3:us-east-1:123456789012:accesspoint/images"
 LOSS = DebuggerRule("Loss", RULES_IMAGE)
 GPU = InstanceGroup("ml.g5.xlarge")
 CPU = InstanceGroup("ml.c5.xlarge")
+P4D = InstanceGroup("ml.p4d.24xlarge", 2)
+QUOTED = '-x NAME="a b"'
+OPTIONS = "custom_mpi_options must be options of mpirun separated by spaces, without quotes"
+WEIGHT = "a number of at least 0 and at most 1"
+TRAINS_ON = "instance_type must be a type that SageMaker trains on, like 'ml.m5.xlarge'"
+OWN = "ray_cluster/ray_cluster.py"
 
 
 def groups(names: Any, train: Any = None, train_group: Any = "dnn_group") -> HeterogeneousJob:
     return HeterogeneousJob(names, train or DataParallelJob(GPU), train_group)
+
+
+def on(instance_type: str, launcher: Any) -> Callable[[], Any]:
+    return lambda: DataParallelJob(InstanceGroup(instance_type), launcher)
+
+
+def native(name: str, value: Any) -> Callable[[], Any]:
+    return lambda: NativeParallelism(**{name: value})
+
+
+def ray(script: str) -> Callable[[], Any]:
+    return lambda: Ray(script)
 
 
 def channel(**props: Any) -> Any:
@@ -139,10 +164,11 @@ CONSTRUCTORS: list[tuple[Callable[[], Any], str, str]] = [
     (lambda: UltraServers([1], multiple_jobs=1), "multiple_jobs must be True or False", "got 1"),  # type: ignore[arg-type]
     (
         lambda: InstanceGroup("g5.xlarge"),
-        "instance_type must be a SageMaker training type",
+        "instance_type must be a SageMaker training type, like 'ml.g5.xlarge'",
         "'g5.xlarge'",
     ),
-    (lambda: InstanceGroup("ml.g5.xlrge"), "instance_type must be a type that SageMaker trains on", ""),
+    (lambda: InstanceGroup("ml.m5.xlarg"), TRAINS_ON, "got 'ml.m5.xlarg'"),
+    (lambda: InstanceGroup("ml.g5.xlarge", -1), "instance_count must be a whole number of at least 1", "got -1"),
     (lambda: InstanceGroup("ml.g5.xlarge", 0), "instance_count must be a whole number of at least 1", "got 0"),
     (lambda: Torchrun(0), "processes_per_host must be a whole number of at least 1", "got 0"),
     (
@@ -168,4 +194,60 @@ CONSTRUCTORS: list[tuple[Callable[[], Any], str, str]] = [
     ),
     (lambda: groups({"a": CPU}, ON_GROUPS), "train must be a job on one group", "got HeterogeneousJob"),
     (lambda: check_job_name_prefix("a_b"), "job_name_prefix must be 1 to 26 letters, digits and hyphens", "got 'a_b'"),
+    (lambda: InstanceGroup("ml.inf1.xlarge"), "instance_type must be a type that SageMaker trains on", ""),
+    (lambda: Mpi(0), "processes_per_host must be a whole number of at least 1", "got 0"),
+    (on("ml.g5.12xlarge", Mpi(8)), "processes_per_host must be at most the 4 accelerators of ml.g5.12xlarge", "got 8"),
+    (lambda: Mpi(custom_mpi_options=QUOTED), OPTIONS, f"got {QUOTED!r}"),
+    (lambda: SmDdp(custom_mpi_options=QUOTED), OPTIONS, f"got {QUOTED!r}"),
+    (
+        lambda: SmDdp("torchrun", "-x A=1"),
+        "custom_mpi_options must be left out with launch_by='torchrun'",
+        "got '-x A=1'",
+    ),
+    (lambda: SmDdp("slurm"), "launch_by must be one of 'mpi', 'torchrun'", "got 'slurm'"),  # type: ignore[arg-type]
+    (
+        on("ml.g5.48xlarge", SmDdp()),
+        "launcher must be one that ml.g5.48xlarge supports",
+        "got SmDdp(launch_by='mpi'), which supports ml.p3.16xlarge, ml.p3dn.24xlarge, ml.p4d.24xlarge, ml.p4de.24xlarge",
+    ),
+    *(
+        (native(name, degree), f"{name} must be a whole number of at least 1", f"got {degree}")
+        for name in ("data_shard", "data_replicate", "tensor", "pipeline", "microbatches")
+        for degree in (0, -2)
+    ),
+    *(
+        (native(name, "full"), f"{name} must be True or False", "got 'full'")
+        for name in ("activation_checkpointing", "activation_offloading", "cpu_offload")
+    ),
+    (native("schedule", "zero-bubble"), "schedule must be one of 'gpipe', '1f1b', 'interleaved'", "got 'zero-bubble'"),
+    (native("precision", "fp8"), "precision must be one of 'fp32', 'bf16', 'fp16'", "got 'fp8'"),
+    (
+        lambda: NativeParallelism(pipeline=2, microbatches=5, schedule="interleaved"),
+        "microbatches must divide into microbatches // pipeline rounds",
+        "",
+    ),
+    (lambda: SmpV1({"partitions": 2, "memory_weight": 1.5}), f"memory_weight must be {WEIGHT}", "got 1.5"),
+    (lambda: SmpV1({"microbatch": 1}), "parameters must be those of SMP v1", ""),
+    (lambda: SmpV2.from_parameters({"foo": 1}), "parameters must be those of SMP v2", ""),
+    (
+        lambda: ModelParallelJob(P4D, SmpV1({"partitions": 3, "tensor_parallel_degree": 2, "ddp": True})),
+        "parallelism must have degrees whose product divides 16 processes",
+        "got pipeline_parallel_degree 3 x tensor_parallel_degree 2 = 6",
+    ),
+    (
+        lambda: ModelParallelJob(P4D, SmpV1({"partitions": 2, "ddp": True}), processes_per_host=16),
+        "processes_per_host must be at most the 8 accelerators of ml.p4d.24xlarge",
+        "got 16",
+    ),
+    (lambda: SmpV2.image("eu-south-1"), "region must be one that AWS has a container with SMP for", "got 'eu-south-1'"),
+    (
+        lambda: SmpV2.image("us-east-1", pytorch_version="2.8.0"),
+        "pytorch_version must be one that AWS has",
+        "got '2.8.0'",
+    ),
+    *(
+        (ray(script), "script must be a Python file below /opt/ml/code", f"got {script!r}")
+        for script in ("", "train", "train.sh", "/train.py", "../train.py", "-c.py", "a/../b.py", "my train.py")
+    ),
+    (ray(OWN), "script must be the one that trains", f"got the launcher's own {OWN!r}"),
 ]

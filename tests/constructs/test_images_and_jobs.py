@@ -69,7 +69,7 @@ def model(parallelism: Any, type: str = A100) -> ModelParallelJob:
     return ModelParallelJob(InstanceGroup(type), parallelism)
 
 
-V1, V2 = SmpV1(pipeline_parallel_degree=2), SmpV2(hybrid_shard_degree=8)
+V1, V2 = SmpV1({"pipeline_parallel_degree": 2}), SmpV2(hybrid_shard_degree=8)
 
 RIGHT: list[tuple[str, Any]] = [
     (PT_213, parallel(Torchrun())),
@@ -287,7 +287,7 @@ def test_what_an_image_cannot_provide_is_refused(provides: dict[str, str], text:
         (PT_26, model(NativeParallelism(data_shard=4, precision="bf16"), T4), "bf16-emulated"),
         (
             "pytorch-training:2.0.0-gpu-py310",
-            model(SmpV1(pipeline_parallel_degree=2, bf16=True), V100),
+            model(SmpV1({"pipeline_parallel_degree": 2, "bf16": True}), V100),
             "bf16-emulated",
         ),
     ],

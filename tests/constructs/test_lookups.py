@@ -25,8 +25,8 @@ from cdk_sagemaker_training import (
 
 NETWORKS: dict[str, Callable[[cdk.Stack], TrainingNetwork]] = {
     "from_lookup": lambda stack: TrainingNetwork.from_lookup(stack, "Network", vpc_name="shared"),
-    "from_vpc": lambda stack: TrainingNetwork.from_vpc(
-        stack, "Network", ec2.Vpc.from_lookup(stack, "Vpc", vpc_name="shared")
+    "from_vpc": lambda stack: TrainingNetwork(
+        stack, "Network", vpc=ec2.Vpc.from_lookup(stack, "Vpc", vpc_name="shared")
     ),
     "with zones": lambda stack: TrainingNetwork.from_lookup(
         stack, "Network", vpc_name="shared", availability_zones=["us-east-1b"]

@@ -356,7 +356,7 @@ def test_each_of_several_security_groups_is_in_the_request_in_the_permissions_an
     stack = UserStack()
     vpc = ec2.Vpc(stack, "Vpc")
     groups = [ec2.SecurityGroup(stack, name, vpc=vpc) for name in ("One", "Two")]
-    network = TrainingNetwork.from_vpc(stack, "Network", vpc, security_groups=groups)
+    network = TrainingNetwork(stack, "Network", vpc=vpc, security_groups=groups)
     file_system = efs.FileSystem(stack, "Efs", vpc=vpc)
     stack.workflow(job=ON_CPUS, network=network, channels={"images": EfsChannel(file_system)})
     resources = stack.template()["Resources"]

@@ -9,7 +9,7 @@ from typing import Any
 import aws_cdk as cdk
 import pytest
 from aws_cdk.assertions import Template
-from member_cases import PLAN, SAME, Stack, beside_data, report
+from member_cases import PLAN, SAME, Stack, beside_data, paths_of, report
 from rendered import create_requests
 from sdk_recordings import as_read, canonical, cases_of, recorded
 
@@ -203,17 +203,5 @@ NOT_IN_THE_SDK = {
 
 def test_each_member_of_ours_is_in_a_request_that_was_compared_but_for_those_that_the_sdk_lacks() -> None:
     supported = {member for member in members() if cell(ours_by_path(), member)}
-    compared = {path for case in SAME for path in members_of(recorded(case)["request"])}
+    compared = {path for case in SAME for path in paths_of(recorded(case)["request"])}
     assert supported - compared == NOT_IN_THE_SDK
-
-
-def members_of(value: Any, path: str = "") -> Iterator[str]:
-    """The paths of the members that a request has a value for, as the table of members writes them."""
-    if path in members():
-        yield path
-    elif isinstance(value, list):
-        for item in value:
-            yield from members_of(item, path)
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            yield from members_of(item, f"{path}.{key}".removeprefix("."))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from aws_cdk import aws_stepfunctions_tasks as tasks
+from member_cases import paths_of
 from sdk_recordings import BETWEEN_HOSTS
 from whole_requests import (
     BUCKET,
@@ -31,18 +31,6 @@ from cdk_sagemaker_training.request.props import prop_names, table
 OURS = ours()
 PROP_NAMES = prop_names()
 DOCS = Path(__file__).parents[2] / "docs"
-
-
-def paths_of(value: Any, path: str = "") -> Iterator[str]:
-    """The paths of a request's members that are members of the model: those below a map are the user's."""
-    if path in members():
-        yield path
-    elif isinstance(value, list):
-        for item in value:
-            yield from paths_of(item, path)
-    elif isinstance(value, dict):
-        for name, item in value.items():
-            yield from paths_of(item, f"{path}.{name}".removeprefix("."))
 
 
 def test_the_page_of_members_is_what_make_docs_writes() -> None:

@@ -72,7 +72,7 @@ def test_smp_v2_is_checked_where_its_degrees_are_given() -> None:
     ("group", "parallelism"),
     [
         (P4D, NativeParallelism(data_shard=8, cpu_offload=True)),
-        (InstanceGroup("ml.p3.16xlarge"), SmpV1(pipeline_parallel_degree=8)),
+        (InstanceGroup("ml.p3.16xlarge"), SmpV1({"pipeline_parallel_degree": 8})),
         (InstanceGroup("ml.c5.18xlarge", 2), NativeParallelism(data_shard=2)),
     ],
     ids=["state in host memory", "version 1 of SMP", "no accelerators"],

@@ -83,38 +83,58 @@ EQUAL: dict[str, TrainingJob] = {
     "smddp_torchrun": DataParallelJob(on("ml.p5.48xlarge", 2), SmDdp(launch_by="torchrun")),
     "smp_v1_pipeline": ModelParallelJob(
         P4D,
-        SmpV1(pipeline_parallel_degree=2, microbatches=4, placement_strategy="spread", optimize="speed", ddp=True),
+        SmpV1(
+            {
+                "pipeline_parallel_degree": 2,
+                "microbatches": 4,
+                "placement_strategy": "spread",
+                "optimize": "speed",
+                "ddp": True,
+            }
+        ),
     ),
     "smp_v1_tensor": ModelParallelJob(
         P4D,
         SmpV1(
-            pipeline_parallel_degree=2,
-            microbatches=4,
-            tensor_parallel_degree=4,
-            ddp=True,
-            fp16=True,
-            shard_optimizer_state=True,
-            prescaled_batch=True,
-            offload_activations=True,
-            activation_loading_horizon=2,
+            {
+                "pipeline_parallel_degree": 2,
+                "microbatches": 4,
+                "tensor_parallel_degree": 4,
+                "ddp": True,
+                "fp16": True,
+                "shard_optimizer_state": True,
+                "prescaled_batch": True,
+                "offload_activations": True,
+                "activation_loading_horizon": 2,
+            }
         ),
     ),
     "smp_v1_sharded": ModelParallelJob(
         P4D,
         SmpV1(
-            sharded_data_parallel_degree=16,
-            ddp=True,
-            bf16=True,
-            sdp_reduce_bucket_size=500_000_000,
-            sdp_gradient_clipping=1.0,
+            {
+                "sharded_data_parallel_degree": 16,
+                "ddp": True,
+                "bf16": True,
+                "sdp_reduce_bucket_size": 500_000_000,
+                "sdp_gradient_clipping": 1.0,
+            }
         ),
     ),
     "smp_v1_own_cut": ModelParallelJob(
         on("ml.g4dn.12xlarge", 1),
-        SmpV1(partitions=4, microbatches=8, auto_partition=False, default_partition=1, ddp=True),
+        SmpV1(
+            {
+                "partitions": 4,
+                "microbatches": 8,
+                "auto_partition": False,
+                "default_partition": 1,
+                "ddp": True,
+            }
+        ),
     ),
     "smp_v1_tensorflow": ModelParallelJob(
-        on("ml.p3.16xlarge", 2), SmpV1(partitions=2, microbatches=4, contiguous=False, horovod=True)
+        on("ml.p3.16xlarge", 2), SmpV1({"partitions": 2, "microbatches": 4, "contiguous": False, "horovod": True})
     ),
     "smp_v2_shard": ModelParallelJob(P5, SmpV2(hybrid_shard_degree=8)),
     "smp_v2_tensor": ModelParallelJob(P5, SmpV2(hybrid_shard_degree=4, tensor_parallel_degree=8, random_seed=12345)),
@@ -175,7 +195,7 @@ def test_smddp_beside_other_groups_names_the_type_that_trains_where_the_sdk_send
 
 
 def test_smp_v1_starts_by_mpi_in_one_group_as_the_sdk_has_it_and_names_the_type_where_the_sdk_sends_null() -> None:
-    parallelism = SmpV1(pipeline_parallel_degree=2, microbatches=4, ddp=True)
+    parallelism = SmpV1({"pipeline_parallel_degree": 2, "microbatches": 4, "ddp": True})
     ours = asked_by_us(beside_data(ModelParallelJob(P4D_GROUP, parallelism)), "smp_v1_groups")
     theirs = asked_by_sdk("smp_v1_groups")
     assert ours["HyperParameters"].pop("sagemaker_instance_type") == "ml.p4d.24xlarge"
@@ -185,7 +205,7 @@ def test_smp_v1_starts_by_mpi_in_one_group_as_the_sdk_has_it_and_names_the_type_
 
 def test_smp_v1_without_mpi_cannot_be_said_here_which_the_sdk_refuses_beside_groups() -> None:
     assert "no distribution strategies" in recorded("smp_refused_groups_v1")["refused"]
-    [request] = ModelParallelJob(P4D, SmpV1(pipeline_parallel_degree=2, ddp=True)).requests()
+    [request] = ModelParallelJob(P4D, SmpV1({"pipeline_parallel_degree": 2, "ddp": True})).requests()
     assert request.hyperparameters["sagemaker_mpi_enabled"] == "true"
 
 
@@ -197,7 +217,7 @@ def test_torchrun_starts_processes_on_cpus_which_the_sdk_refuses_and_the_toolkit
 
 def test_a_permutation_of_dpt_is_sent_as_awss_documentation_has_it_and_the_sdk_refuses() -> None:
     assert "must be a value in: ['spread', 'cluster']" in recorded("smp_v1_refused_permutation")["refused"]
-    parallelism = SmpV1(pipeline_parallel_degree=2, microbatches=4, placement_strategy="TDP", ddp=True)
+    parallelism = SmpV1({"pipeline_parallel_degree": 2, "microbatches": 4, "placement_strategy": "TDP", "ddp": True})
     ours = asked_by_us(ModelParallelJob(P4D, parallelism), "smp_v1_pipeline")
     assert ours["HyperParameters"]["mp_parameters"]["placement_strategy"] == "TDP"
 
@@ -205,7 +225,8 @@ def test_a_permutation_of_dpt_is_sent_as_awss_documentation_has_it_and_the_sdk_r
 def test_a_default_partition_goes_with_pytorchs_name_of_the_stages_where_the_sdk_fails() -> None:
     assert recorded("smp_v1_refused_default_partition")["refused"] == "KeyError: 'partitions'"
     ours = asked_by_us(
-        ModelParallelJob(P4D, SmpV1(pipeline_parallel_degree=2, default_partition=1, ddp=True)), "smp_v1_pipeline"
+        ModelParallelJob(P4D, SmpV1({"pipeline_parallel_degree": 2, "default_partition": 1, "ddp": True})),
+        "smp_v1_pipeline",
     )
     assert ours["HyperParameters"]["mp_parameters"]["default_partition"] == 1
 
@@ -218,14 +239,20 @@ REFUSED_BY_BOTH = {
     "parameter_server_refused_groups": ("train", lambda: beside_data(DataParallelJob(P4D_GROUP, ParameterServer()))),
     "smddp_refused_p5": ("launcher", lambda: DataParallelJob(on("ml.p5.48xlarge", 2), SmDdp())),
     "smp_refused_groups": ("train", lambda: beside_data(ModelParallelJob(P4D_GROUP, SmpV2(hybrid_shard_degree=8)))),
-    "smp_v1_refused_pipeline": ("pipeline", lambda: SmpV1(pipeline_parallel_degree=2, pipeline="zero-bubble")),
+    "smp_v1_refused_pipeline": ("pipeline", lambda: SmpV1({"pipeline_parallel_degree": 2, "pipeline": "zero-bubble"})),
     "smp_v1_refused_no_default_partition": (
         "default_partition",
-        lambda: SmpV1(pipeline_parallel_degree=2, auto_partition=False),
+        lambda: SmpV1({"pipeline_parallel_degree": 2, "auto_partition": False}),
     ),
-    "smp_v1_refused_ddp_and_horovod": ("horovod", lambda: SmpV1(pipeline_parallel_degree=2, ddp=True, horovod=True)),
-    "smp_v1_refused_memory_weight": ("memory_weight", lambda: SmpV1(pipeline_parallel_degree=2, memory_weight=1.5)),
-    "smp_v1_refused_ddp_port": ("ddp", lambda: SmpV1(pipeline_parallel_degree=2, ddp_port=8888)),
+    "smp_v1_refused_ddp_and_horovod": (
+        "horovod",
+        lambda: SmpV1({"pipeline_parallel_degree": 2, "ddp": True, "horovod": True}),
+    ),
+    "smp_v1_refused_memory_weight": (
+        "memory_weight",
+        lambda: SmpV1({"pipeline_parallel_degree": 2, "memory_weight": 1.5}),
+    ),
+    "smp_v1_refused_ddp_port": ("ddp", lambda: SmpV1({"pipeline_parallel_degree": 2, "ddp_port": 8888})),
 }
 
 
@@ -241,19 +268,19 @@ REFUSED_HERE_ONLY = {
     "smddp_other_type": ("launcher", lambda: DataParallelJob(on("ml.g5.48xlarge", 2), SmDdp())),
     "smp_v1_zero_tensor": (
         "tensor_parallel_degree",
-        lambda: SmpV1(pipeline_parallel_degree=2, tensor_parallel_degree=0),
+        lambda: SmpV1({"pipeline_parallel_degree": 2, "tensor_parallel_degree": 0}),
     ),
     "smp_v1_other_version": (
         "parameters",
-        lambda: SmpV1.from_parameters({"pipeline_parallel_degree": 2, "hybrid_shard_degree": 8}),
+        lambda: SmpV1({"pipeline_parallel_degree": 2, "hybrid_shard_degree": 8}),
     ),
     "smp_v1_product": (
         "parallelism",
-        lambda: ModelParallelJob(P4D, SmpV1(pipeline_parallel_degree=3, microbatches=3, ddp=True)),
+        lambda: ModelParallelJob(P4D, SmpV1({"pipeline_parallel_degree": 3, "microbatches": 3, "ddp": True})),
     ),
     "smp_v1_other_type": (
         "instance_type",
-        lambda: ModelParallelJob(on("ml.g5.48xlarge", 2), SmpV1(pipeline_parallel_degree=2)),
+        lambda: ModelParallelJob(on("ml.g5.48xlarge", 2), SmpV1({"pipeline_parallel_degree": 2})),
     ),
     "smp_v2_negative": ("hybrid_shard_degree", lambda: SmpV2(hybrid_shard_degree=-3)),
     "smp_v2_unknown": ("parameters", lambda: SmpV2.from_parameters({"foo": 1})),

@@ -63,7 +63,7 @@ def test_a_network_in_a_vpc_that_there_is_makes_a_security_group_only() -> None:
         private_subnet_ids=["subnet-1"],
         private_subnet_route_table_ids=["rtb-1"],
     )
-    network = TrainingNetwork.from_vpc(stack, "Network", vpc)
+    network = TrainingNetwork(stack, "Network", vpc=vpc)
     Template.from_stack(stack).resource_count_is("AWS::EC2::VPC", 0)
     assert stack.resolve(network.vpc_config()["Subnets"]) == ["subnet-1"]
 

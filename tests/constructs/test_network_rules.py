@@ -108,7 +108,7 @@ def test_there_are_no_rules_for_encrypted_traffic_unless_asked() -> None:
 def test_a_security_group_that_was_imported_as_immutable_stays_as_it_is() -> None:
     stack = cdk.Stack()
     group = ec2.SecurityGroup.from_security_group_id(stack, "Given", "sg-1", mutable=False)
-    network = TrainingNetwork.from_vpc(stack, "Network", imported_vpc(stack), security_groups=[group])
+    network = TrainingNetwork(stack, "Network", vpc=imported_vpc(stack), security_groups=[group])
     template = Template.from_stack(stack)
     template.resource_count_is("AWS::EC2::SecurityGroupIngress", 0)
     template.resource_count_is("AWS::EC2::SecurityGroupEgress", 0)
@@ -130,7 +130,7 @@ def test_a_network_is_in_the_zones_that_are_named() -> None:
 
 def test_of_a_vpc_that_there_is_the_subnets_in_the_named_zones_are_used() -> None:
     stack = cdk.Stack()
-    network = TrainingNetwork.from_vpc(stack, "Network", imported_vpc(stack), availability_zones=["us-east-1b"])
+    network = TrainingNetwork(stack, "Network", vpc=imported_vpc(stack), availability_zones=["us-east-1b"])
     assert network.vpc_config()["Subnets"] == ["subnet-b"]
 
 
@@ -324,20 +324,20 @@ def test_addresses_of_an_imported_vpc_are_checked_where_they_are_known() -> None
     blocks = ["10.0.0.0/28", "10.0.1.0/28"]
     vpc = imported_vpc(stack, private_subnet_ipv4_cidr_blocks=blocks)
     with pytest.raises(ValueError, match=r"^network must have a subnet with addresses"):
-        TrainingNetwork.from_vpc(stack, "Network", vpc).check_addresses(machines("ml.g5.xlarge", 6))
+        TrainingNetwork(stack, "Network", vpc=vpc).check_addresses(machines("ml.g5.xlarge", 6))
 
 
 def test_the_largest_subnet_decides_in_which_a_job_finds_room() -> None:
     stack = cdk.Stack()
     vpc = imported_vpc(stack, private_subnet_ipv4_cidr_blocks=["10.0.0.0/28", "10.0.1.0/27"])
-    network = TrainingNetwork.from_vpc(stack, "Network", vpc)
+    network = TrainingNetwork(stack, "Network", vpc=vpc)
     assert refusal_of(network, machines("ml.g5.xlarge", 13)) is None
     assert str(refusal_of(network, machines("ml.g5.xlarge", 14))).endswith("got 27 in 10.0.1.0/27 for 14 machines")
 
 
 def test_addresses_that_are_not_known_are_not_checked() -> None:
     stack = cdk.Stack()
-    network = TrainingNetwork.from_vpc(stack, "Network", imported_vpc(stack))
+    network = TrainingNetwork(stack, "Network", vpc=imported_vpc(stack))
     assert refusal_of(network, machines("ml.g5.xlarge", 9_000)) is None
 
 

@@ -217,10 +217,10 @@ IN_ANOTHER_REGION: dict[str, Callable[[Stack], dict[str, Any]]] = {
         "output_key": kms.Key.from_key_arn(stack, "Key", "arn:aws:kms:eu-west-1:123456789012:key/1")
     },
     "network": lambda stack: {
-        "network": TrainingNetwork.from_vpc(
+        "network": TrainingNetwork(
             stack,
             "Network",
-            ec2.Vpc.from_vpc_attributes(
+            vpc=ec2.Vpc.from_vpc_attributes(
                 stack,
                 "Vpc",
                 vpc_id="vpc-1",

@@ -46,12 +46,12 @@ def test_the_subnets_of_a_vpc_that_was_looked_up_are_its_owners(recorded: str | 
 
 def test_the_subnets_of_an_imported_vpc_are_those_of_any_account() -> None:
     stack = cdk.Stack(env=ENVIRONMENT)
-    assert owners(TrainingNetwork.from_vpc(stack, "Network", imported(stack))) == {"*"}
+    assert owners(TrainingNetwork(stack, "Network", vpc=imported(stack))) == {"*"}
 
 
 def test_the_subnets_of_an_imported_vpc_are_those_of_the_account_that_is_given() -> None:
     stack = cdk.Stack(env=ENVIRONMENT)
-    assert owners(TrainingNetwork.from_vpc(stack, "Network", imported(stack), owner_account=OWNER)) == {OWNER}
+    assert owners(TrainingNetwork(stack, "Network", vpc=imported(stack), owner_account=OWNER)) == {OWNER}
 
 
 @pytest.mark.parametrize("given", [True, False])
@@ -65,7 +65,7 @@ def test_the_subnets_of_a_vpc_that_the_app_makes_are_the_stacks(given: bool) -> 
 def test_an_owner_that_is_no_account_is_refused(account: str) -> None:
     stack = cdk.Stack()
     with pytest.raises(ValueError) as raised:
-        TrainingNetwork.from_vpc(stack, "Network", imported(stack), owner_account=account)
+        TrainingNetwork(stack, "Network", vpc=imported(stack), owner_account=account)
     assert reads(str(raised.value), f"owner_account must be an AWS account of 12 digits ... got {account!r}")
 
 

@@ -1,8 +1,6 @@
 import json
-from typing import Any
 
 import aws_cdk as cdk
-import pytest
 from aws_cdk.assertions import Annotations, Match
 from stacks import UserStack, message_of, reads
 
@@ -73,46 +71,10 @@ def test_each_core_of_trainium_has_a_process() -> None:
     assert "multiply to 32 processes" in message
 
 
-@pytest.mark.parametrize("name", ["data_shard", "data_replicate", "tensor", "pipeline", "microbatches"])
-@pytest.mark.parametrize("degree", [0, -2])
-def test_a_degree_that_is_no_number_of_ranks_is_refused(name: str, degree: Any) -> None:
-    assert reads(
-        message_of(lambda: NativeParallelism(**{name: degree})),
-        f"{name} must be a whole number of at least 1 ... got {degree!r}",
-    )
-
-
-def test_a_schedule_that_there_is_not_is_refused() -> None:
-    schedule: Any = "zero-bubble"
-    assert reads(
-        message_of(lambda: NativeParallelism(pipeline=2, schedule=schedule)),
-        "schedule must be one of 'gpipe', '1f1b', 'interleaved' ... got 'zero-bubble'",
-    )
-
-
-def test_a_precision_that_there_is_not_is_refused() -> None:
-    precision: Any = "fp8"
-    refused = message_of(lambda: NativeParallelism(precision=precision))
-    assert "precision must be one of 'fp32', 'bf16', 'fp16'" in refused
-
-
-@pytest.mark.parametrize("name", ["activation_checkpointing", "activation_offloading", "cpu_offload"])
-def test_a_switch_that_is_neither_on_nor_off_is_refused(name: str) -> None:
-    assert reads(
-        message_of(lambda: NativeParallelism(**{name: "full"})), f"{name} must be True or False ... got 'full'"
-    )
-
-
 def test_fewer_microbatches_than_stages_are_refused_with_1f1b_which_pytorch_refuses() -> None:
     assert reads(
         message_of(lambda: NativeParallelism(pipeline=4, microbatches=2)),
         "microbatches must be at least the number of pipeline stages with schedule='1f1b' ... got 2 for 4 stages",
-    )
-
-
-def test_microbatches_that_are_no_rounds_are_refused_with_interleaved_which_pytorch_refuses() -> None:
-    assert "divide into microbatches // pipeline rounds" in message_of(
-        lambda: NativeParallelism(pipeline=2, microbatches=5, schedule="interleaved")
     )
 
 

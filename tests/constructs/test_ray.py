@@ -1,11 +1,10 @@
 import shutil
 from pathlib import Path
-from typing import Any
 
 import aws_cdk as cdk
 import pytest
 from aws_cdk import aws_s3 as s3
-from stacks import reads
+from stacks import message_of, reads
 from whole_requests import request_of
 
 from cdk_sagemaker_training import (
@@ -21,12 +20,6 @@ from cdk_sagemaker_training import (
     TrainingWorkflow,
     training_code_path,
 )
-
-
-def message_of(make: Any) -> str:
-    with pytest.raises(ValueError) as raised:
-        make()
-    return str(raised.value)
 
 
 def heterogeneous(name: str) -> HeterogeneousJob:
@@ -52,20 +45,6 @@ def test_the_head_is_told_the_group_that_trains() -> None:
     [request] = heterogeneous("data_group").requests()
     assert request.hyperparameters["sagemaker_distribution_instance_groups"] == '["dnn_group"]'
     assert request.environment == {"SAGEMAKER_PROGRAM": "ray_cluster/ray_cluster.py"}
-
-
-@pytest.mark.parametrize(
-    "script", ["", "train", "train.sh", "/train.py", "../train.py", "-c.py", "a/../b.py", "my train.py"]
-)
-def test_what_is_no_python_file_of_the_image_is_refused(script: str) -> None:
-    assert reads(message_of(lambda: Ray(script)), f"script must be a Python file below /opt/ml/code ... got {script!r}")
-
-
-def test_the_launcher_does_not_launch_itself() -> None:
-    assert reads(
-        message_of(lambda: Ray("ray_cluster/ray_cluster.py")),
-        "script must be the one that trains ... got the launcher's own 'ray_cluster/ray_cluster.py'",
-    )
 
 
 def test_an_object_store_that_ray_refuses_is_refused() -> None:

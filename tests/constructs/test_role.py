@@ -106,7 +106,7 @@ def test_passing_the_role_is_allowed_to_sagemaker_only(role: Role) -> None:
 def test_a_role_that_there_is_already_gets_the_permissions_too() -> None:
     stack = cdk.Stack()
     own = iam.Role(stack, "Own", assumed_by=iam.ServicePrincipal("sagemaker.amazonaws.com"))
-    TrainingRole.from_role(stack, "Role", own)
+    TrainingRole(stack, "Role", role=own)
     [policy] = Template.from_stack(stack).find_resources("AWS::IAM::Policy").values()
     assert policy["Properties"]["Roles"][0]["Ref"].startswith("Own")
 

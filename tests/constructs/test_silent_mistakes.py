@@ -132,7 +132,7 @@ class Efs(UserStack):
     def read(self, zones: int = 2, read_only: bool = True, **props: Any) -> UserStack:
         """A job with a channel on a new file system of some props, in some zones."""
         subnets = ec2.SubnetSelection(subnets=self.vpc.private_subnets[:zones])
-        network = TrainingNetwork.from_vpc(self, "Network", self.vpc, vpc_subnets=subnets)
+        network = TrainingNetwork(self, "Network", vpc=self.vpc, vpc_subnets=subnets)
         files = efs.FileSystem(self, "Files", vpc=self.vpc, **props)
         self.workflow(network=network, channels={"images": EfsChannel(files, read_only=read_only)})
         return self

@@ -1,4 +1,3 @@
-from dataclasses import fields
 from typing import Any
 
 import aws_cdk as cdk
@@ -6,40 +5,65 @@ import pytest
 from stacks import message_of, reads
 
 from cdk_sagemaker_training import InstanceGroup, ModelParallelJob, SmpV1, SmpV2, TrainingImage
-from cdk_sagemaker_training.jobs.smp import parameters_of
+from training_jobs.facts.smp_v1 import smp_v1_parameters
 
-V1, V2 = parameters_of(SmpV1), parameters_of(SmpV2)
+V1 = smp_v1_parameters()
+NUMBERS_OF_V2 = (
+    "hybrid_shard_degree",
+    "activation_loading_horizon",
+    "tensor_parallel_degree",
+    "context_parallel_degree",
+    "expert_parallel_degree",
+    "random_seed",
+)
+SWITCHES_OF_V2 = ("sm_activation_offloading", "fsdp_cache_flush_warnings", "allow_empty_shards")
 P4D = InstanceGroup("ml.p4d.24xlarge", 2)
 
 
-@pytest.mark.parametrize(("kind", "table"), [(SmpV1, V1), (SmpV2, V2)])
-def test_each_documented_parameter_is_a_prop(kind: Any, table: Any) -> None:
-    assert set(table) == {field.name for field in fields(kind)} - {"custom_mpi_options", "more"}
+@pytest.mark.parametrize("name", NUMBERS_OF_V2)
+def test_a_number_of_version_2_out_of_its_range_is_refused(name: str) -> None:
+    assert message_of(lambda: SmpV2(**{name: -1})).startswith(f"{name} must be a whole number of at least ")
 
 
-@pytest.mark.parametrize("name", [name for name, parameter in V2.items() if parameter.rule is not None])
-@pytest.mark.parametrize("value", [-1])
-def test_a_number_of_version_2_out_of_its_range_is_refused(name: str, value: Any) -> None:
-    assert message_of(lambda: SmpV2(**{name: value})).startswith(f"{name} must be a whole number of at least ")
-
-
-@pytest.mark.parametrize("name", [name for name, parameter in V2.items() if isinstance(parameter.default, bool)])
+@pytest.mark.parametrize("name", SWITCHES_OF_V2)
 @pytest.mark.parametrize("value", [1, 0, "True"])
 def test_a_switch_of_version_2_that_is_neither_on_nor_off_is_refused(name: str, value: Any) -> None:
     assert reads(message_of(lambda: SmpV2(**{name: value})), f"{name} must be True or False ... got {value!r}")
 
 
-@pytest.mark.parametrize("name", [name for name, parameter in V1.items() if parameter.rule is not None])
-def test_a_negative_number_of_version_1_is_refused(name: str) -> None:
-    given: dict[str, Any] = {"pipeline_parallel_degree": 2, name: -1}
-    assert f"{name} must be a" in message_of(lambda: SmpV1(**given))
+# By the type of a parameter: values that it refuses, and the rule.
+WRONG = {
+    "whole": ([-1, 0.5, True, "2"], "be a whole number"),
+    "number": ([-1, True, "2"], "be a number"),
+    "switch": ([1, 0, "True"], "be True or False"),
+    "choice": (["other", 1], "be one of"),
+}
 
 
-def test_a_weight_outside_0_to_1_is_refused() -> None:
-    assert reads(
-        message_of(lambda: SmpV1(pipeline_parallel_degree=2, memory_weight=1.5)),
-        "memory_weight must be a number of at least 0 and at most 1 ... got 1.5",
-    )
+@pytest.mark.parametrize(("name", "row"), V1.items())
+def test_a_parameter_of_version_1_takes_what_its_row_of_the_table_says(name: str, row: Any) -> None:
+    values, rule = WRONG[row["type"]]
+    beside = {"pipeline_parallel_degree": 2}
+    for value in values:
+        message = message_of(lambda value=value: SmpV1({**beside, name: value}))
+        assert message.startswith(f"{name} must {rule}"), message
+        assert message.endswith(f"got {value!r}"), message
+    assert row["docs"]
+    assert isinstance(row["default"], bool) == (row["type"] == "switch")
+
+
+@pytest.mark.parametrize("name", [name for name, row in V1.items() if "least" in row])
+def test_a_number_of_version_1_is_within_the_bounds_of_its_row(name: str) -> None:
+    least, most = V1[name]["least"], V1[name].get("most")
+    assert f"of at least {least}" in message_of(lambda: SmpV1({"partitions": 2, name: least - 1}))
+    if most is not None:
+        assert f"at most {most}" in message_of(lambda: SmpV1({"partitions": 2, "ddp": True, name: most + 1}))
+        SmpV1({"partitions": 2, "ddp": True, name: most})
+
+
+def test_a_parameter_that_is_none_is_left_out() -> None:
+    [request] = ModelParallelJob(P4D, SmpV1({"partitions": 2, "microbatches": None, "ddp": None})).requests()
+    assert request.hyperparameters["mp_parameters"] == '{"partitions": 2}'
 
 
 @pytest.mark.parametrize(
@@ -64,19 +88,23 @@ def test_a_weight_outside_0_to_1_is_refused() -> None:
     ],
 )
 def test_parameters_of_version_1_that_exclude_or_need_each_other_are_refused(given: dict[str, Any], prop: str) -> None:
-    assert message_of(lambda: SmpV1(**given)).startswith(prop)
+    assert message_of(lambda: SmpV1(given)).startswith(prop)
 
 
-def test_a_parameter_of_the_other_version_is_named_as_such() -> None:
-    message = message_of(lambda: SmpV2.from_parameters({"pipeline_parallel_degree": 2}))
-    assert message.startswith("parameters must be those of SMP v2")
-    assert "got 'hybrid_shard_degree', which is one of SMP v2" in message_of(
-        lambda: SmpV1.from_parameters({"partitions": 2, "hybrid_shard_degree": 8})
-    )
-
-
-def test_a_parameter_of_neither_version_is_refused() -> None:
-    assert "got 'foo': it has" in message_of(lambda: SmpV2.from_parameters({"foo": 1}))
+@pytest.mark.parametrize(
+    ("make", "got"),
+    [
+        (
+            lambda: SmpV1({"partitions": 2, "hybrid_shard_degree": 8}),
+            "'hybrid_shard_degree', which is one of SMP v2: it has",
+        ),
+        (lambda: SmpV2.from_parameters({"partitions": 2}), "'partitions', which is one of SMP v1: it has"),
+        (lambda: SmpV1({"microbatch": 1}), "'microbatch', did you mean 'microbatches'?: it has"),
+        (lambda: SmpV2.from_parameters({"foo": 1}), "'foo': it has"),
+    ],
+)
+def test_a_parameter_that_a_version_lacks_is_answered_with_what_was_meant(make: Any, got: str) -> None:
+    assert f"got {got}" in message_of(make)
 
 
 def test_the_dict_of_awss_documentation_makes_the_same_value() -> None:
@@ -100,14 +128,7 @@ def test_degrees_of_version_2_whose_product_does_not_divide_the_gpus_are_refused
     )
 
 
-def test_degrees_of_version_1_whose_product_does_not_divide_the_gpus_are_refused_with_every_factor() -> None:
-    parallelism = SmpV1(pipeline_parallel_degree=3, tensor_parallel_degree=2, ddp=True)
-    assert "got pipeline_parallel_degree 3 x tensor_parallel_degree 2 = 6" in message_of(
-        lambda: ModelParallelJob(P4D, parallelism)
-    )
-
-
-@pytest.mark.parametrize("parallelism", [SmpV1(pipeline_parallel_degree=2), SmpV2(hybrid_shard_degree=2)])
+@pytest.mark.parametrize("parallelism", [SmpV1({"pipeline_parallel_degree": 2}), SmpV2(hybrid_shard_degree=2)])
 @pytest.mark.parametrize("instance_type", ["ml.g5.48xlarge", "ml.c5.xlarge", "ml.trn1.32xlarge"])
 def test_a_machine_type_that_smp_does_not_support_is_refused(parallelism: Any, instance_type: str) -> None:
     message = message_of(lambda: ModelParallelJob(InstanceGroup(instance_type, 2), parallelism))
@@ -116,15 +137,8 @@ def test_a_machine_type_that_smp_does_not_support_is_refused(parallelism: Any, i
 
 
 def test_version_1_with_one_microbatch_leaves_its_stages_idle() -> None:
-    [request] = ModelParallelJob(P4D, SmpV1(pipeline_parallel_degree=4, ddp=True)).requests()
+    [request] = ModelParallelJob(P4D, SmpV1({"pipeline_parallel_degree": 4, "ddp": True})).requests()
     assert [advice.id for advice in request.advice] == ["cdk-sagemaker-training:idle-pipeline-stages"]
-
-
-def test_more_processes_than_gpus_are_refused_with_version_1() -> None:
-    message = message_of(
-        lambda: ModelParallelJob(P4D, SmpV1(pipeline_parallel_degree=2, ddp=True), processes_per_host=16)
-    )
-    assert reads(message, "processes_per_host must be at most the 8 accelerators of ml.p4d.24xlarge ... got 16")
 
 
 def test_a_container_is_what_an_image_is_made_from() -> None:
@@ -132,13 +146,3 @@ def test_a_container_is_what_an_image_is_made_from() -> None:
     image = TrainingImage.from_dlc(stack, "Image", **SmpV2.image("eu-west-1"))
     assert "658645717510.dkr.ecr." in str(stack.resolve(image.image_uri))
     assert str(stack.resolve(image.image_uri)).count("smdistributed-modelparallel:2.5.1-gpu-py311-cu124")
-
-
-def test_a_region_without_the_container_is_refused() -> None:
-    assert message_of(lambda: SmpV2.image("eu-south-1")).startswith(
-        "region must be one that AWS has a container with SMP for"
-    )
-
-
-def test_the_librarys_own_version_is_not_mistaken_for_pytorchs() -> None:
-    assert "got '2.8.0'" in message_of(lambda: SmpV2.image("us-east-1", pytorch_version="2.8.0"))

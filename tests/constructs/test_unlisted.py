@@ -75,7 +75,7 @@ def smp_v1_image(stack: Stack, **said: Any) -> TrainingImage:
 
 
 def smp_parameters(kind: Any, parameters: dict[str, Any]) -> ModelParallelJob:
-    return ModelParallelJob(on(P4D), kind.from_parameters(parameters))
+    return ModelParallelJob(on(P4D), (SmpV2.from_parameters if kind is SmpV2 else SmpV1)(parameters))
 
 
 # By the list: what it refuses, and a function that makes it of a value, plain or unlisted.
@@ -98,7 +98,11 @@ REFUSED: list[tuple[str, Any, Use]] = [
     ("service-values", "ZSTD", lambda stack, it: stack.workflow(output_compression=it)),
     ("smddp-types", G5, lambda stack, it: stack.workflow(DataParallelJob(on(it), SmDdp()))),
     ("smp-types", G5, lambda stack, it: stack.workflow(ModelParallelJob(on(it), SmpV2(hybrid_shard_degree=8)))),
-    ("smp-types", G5, lambda stack, it: stack.workflow(ModelParallelJob(on(it), SmpV1(pipeline_parallel_degree=2)))),
+    (
+        "smp-types",
+        G5,
+        lambda stack, it: stack.workflow(ModelParallelJob(on(it), SmpV1({"pipeline_parallel_degree": 2}))),
+    ),
     ("smp-parameters", "new_degree", lambda stack, it: stack.workflow(smp_parameters(SmpV2, {it: 2}))),
     ("smp-parameters", "newer", lambda stack, it: stack.workflow(smp_parameters(SmpV1, {"partitions": 2, it: 1}))),
     (

@@ -17,13 +17,14 @@ from whole_requests import request_of
 
 import cdk_sagemaker_training
 from cdk_sagemaker_training.request.props import prop_names, table
+from training_jobs.facts.smp_v1 import smp_v1_parameters
 
 # Which no list of SageMaker's types has yet.
 NEWER_TYPES = frozenset({"ml.p7.48xlarge"})
 # The props of the constructs, and those of the values that they take.
 VALUES = [getattr(cdk_sagemaker_training, name) for name in cdk_sagemaker_training.__all__]
 FIELDS = {field.name for value in VALUES if is_dataclass(value) for field in fields(value)}
-NAMED = {*table()} | FIELDS | {prop.split(".")[0] for prop in prop_names().values()}
+NAMED = {*table(), *smp_v1_parameters()} | FIELDS | {prop.split(".")[0] for prop in prop_names().values()}
 
 drawn = settings(
     deadline=None,

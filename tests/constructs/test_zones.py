@@ -75,8 +75,6 @@ def test_an_interface_endpoint_is_in_a_zone_once() -> None:
         ec2.Subnet.from_subnet_attributes(stack, f"Subnet{n}", subnet_id=f"subnet-{n}", availability_zone=zone)
         for n, zone in enumerate([ZONES[0], ZONES[0], ZONES[1]])
     ]
-    TrainingNetwork.from_vpc(stack, "Network", vpc, vpc_subnets=ec2.SubnetSelection(subnets=selected)).add_endpoint(
-        "sts"
-    )
+    TrainingNetwork(stack, "Network", vpc=vpc, vpc_subnets=ec2.SubnetSelection(subnets=selected)).add_endpoint("sts")
     [endpoint] = Template.from_stack(stack).find_resources("AWS::EC2::VPCEndpoint").values()
     assert endpoint["Properties"]["SubnetIds"] == ["subnet-0", "subnet-2"]

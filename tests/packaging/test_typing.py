@@ -46,7 +46,7 @@ launchers: list[t.Launcher] = [
     t.Mpi(), t.MultiWorkerMirrored(), t.ParameterServer(), t.PyTorchDdp(), t.PyTorchXla(), t.Ray(), t.SmDdp(), t.Torchrun()
 ]
 compilers: list[t.Compiler] = [t.TensorFlowXla(), t.TorchCompile(), t.TorchXla(), t.TrainingCompiler()]
-parallelisms: list[t.Parallelism] = [t.NativeParallelism(), t.SmpV1(), t.SmpV2()]
+parallelisms: list[t.Parallelism] = [t.NativeParallelism(), t.SmpV1({}), t.SmpV2()]
 jobs: list[t.TrainingJob] = [
     t.DataParallelJob(GPU),
     t.CompiledJob(GPU, compiler=t.TorchCompile()),

@@ -25,7 +25,7 @@ from cdk_sagemaker_training import (
     Torchrun,
     unlisted,
 )
-from cdk_sagemaker_training.jobs.smp import parameters_of
+from cdk_sagemaker_training.jobs.smp import _parameters_of
 from training_jobs import TrainingError
 from training_jobs.adopt import Adopted, adopted_stack
 from training_jobs.adopt.export import sdk_call
@@ -129,9 +129,9 @@ JOBS = {
     "notebook_compiler_bert": 'CompiledJob(InstanceGroup("ml.p3.2xlarge"), compiler=TrainingCompiler())',
     "notebook_compiler_language_modeling": 'CompiledJob(InstanceGroup("ml.p4d.24xlarge", 2), launcher=PyTorchXla(), '
     "compiler=TrainingCompiler())",
-    "notebook_smp_v1_tensorflow": 'ModelParallelJob(InstanceGroup("ml.p3.16xlarge"), parallelism=SmpV1(partitions=2, '
-    'microbatches=2, pipeline="interleaved", optimize="memory", custom_mpi_options="-verbose -x orte_base_help_aggregate=0 "), '
-    "processes_per_host=2)",
+    "notebook_smp_v1_tensorflow": 'ModelParallelJob(InstanceGroup("ml.p3.16xlarge"), parallelism=SmpV1({"microbatches": 2, '
+    '"partitions": 2, "pipeline": "interleaved", "optimize": "memory"}, '
+    'custom_mpi_options="-verbose -x orte_base_help_aggregate=0 "), processes_per_host=2)',
     "notebook_smp_v2_gpt_neox": 'ModelParallelJob(InstanceGroup("ml.p4d.24xlarge"), parallelism=SmpV2(hybrid_shard_degree=4, '
     "sm_activation_offloading=True, activation_loading_horizon=2, tensor_parallel_degree=2))",
     "notebook_smp_v2_mixtral": 'ModelParallelJob(InstanceGroup("ml.p4d.24xlarge", 8), parallelism=SmpV2(hybrid_shard_degree=32, '
@@ -141,7 +141,7 @@ JOBS = {
     "smtc_tensorflow_own_image": 'DataParallelJob(InstanceGroup("ml.p3.2xlarge"))',
     "smp_v2_unknown": 'ModelParallelJob(InstanceGroup("ml.p5.48xlarge", 4), parallelism=SmpV2(more={unlisted("foo"): 1}))',
     "smp_v1_other_type": 'ModelParallelJob(InstanceGroup(unlisted("ml.g5.48xlarge"), 2), parallelism=SmpV1('
-    "pipeline_parallel_degree=2, microbatches=2), processes_per_host=8)",
+    '{"pipeline_parallel_degree": 2, "microbatches": 2}), processes_per_host=8)',
     "trainium": 'CompiledJob(InstanceGroup("ml.trn1.32xlarge", 2), launcher=Torchrun(), '
     'compiler=Neuron(cache=S3Prefix(bucket, "neuron-cache/"), compile_ahead=False))',
     "xla": 'CompiledJob(InstanceGroup("ml.p4d.24xlarge", 2), launcher=Torchrun(), compiler=TorchXla())',
@@ -178,7 +178,7 @@ def test_a_job_with_torch_compile_is_a_compiled_job() -> None:
 
 @pytest.mark.parametrize(("ours", "theirs"), [(V1, SmpV1), (V2, SmpV2)])
 def test_the_parameters_and_types_of_smp_are_those_of_the_classes(ours: Smp, theirs: Any) -> None:
-    assert (ours.parameters, ours.types) == (tuple(parameters_of(theirs)), theirs._types)
+    assert (ours.parameters, ours.types) == (_parameters_of(theirs), theirs._types)
     default = next((field.default for field in fields(theirs) if field.name == "custom_mpi_options"), MPI_OPTIONS)
     assert default == MPI_OPTIONS
 

@@ -49,12 +49,9 @@ class TrainingCode(Value):
         if self.entry_point in map(str, self.files()):
             return
         scripts = (str(path) for path in self.files() if path.suffix == ".py")
-        raise must(
-            "entry_point",
-            "be a file of directory that exclude does not leave out",
-            repr(next(scripts, "train.py")),
-            f"{self.entry_point!r} with directory={self.directory!r}",
-        )
+        rule = "be a file of directory that exclude does not leave out"
+        example = repr(next(scripts, "train.py"))
+        raise must("entry_point", rule, example, f"{self.entry_point!r} with directory={self.directory!r}")
 
     def files(self) -> Iterator[Path]:
         """The paths of the files relative to ``directory``, in an order that does not depend on the file system.

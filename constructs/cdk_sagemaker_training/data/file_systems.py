@@ -100,10 +100,6 @@ def allow_lustre(file_system: ec2.IConnectable, hosts: ec2.Connections) -> None:
 
     CDK's port range, 988 to 1023, includes the ports of FSx: 988, and 1018 to 1023 (guide, "File system access control with
     Amazon VPC"). CDK itself adds the rule among the file system's own servers.
-
-    Args:
-        file_system: The file system.
-        hosts: The connections of the hosts.
     """
     servers = file_system.connections
     servers.allow_default_port_from(hosts, "hosts of training jobs read their channels")

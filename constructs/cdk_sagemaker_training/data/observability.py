@@ -151,9 +151,8 @@ class Profiler(Value):
         check_fields(self)
         object.__setattr__(self, "rules", tuple(self.rules))
         if self.disable and (self.output or self.interval_milliseconds or self.parameters or self.rules):
-            raise must(
-                "disable", "be left out with any other argument", "Profiler(interval_milliseconds=500)", repr(self)
-            )
+            rule = "be left out with any other argument"
+            raise must("disable", rule, "Profiler(interval_milliseconds=500)", repr(self))
 
     def config(self, job_output: S3Prefix) -> dict[str, Any]:
         """Return the request's ProfilerConfig.

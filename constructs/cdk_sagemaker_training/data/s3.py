@@ -267,15 +267,7 @@ class S3Channel(Value):
 
 
 def check_no_subfolder(prop: str, place: S3Prefix) -> None:
-    """Check that a location which is the same for all executions has no subfolder.
-
-    Args:
-        prop: Name of the prop, for the message.
-        place: The location.
-
-    Raises:
-        ValueError: It has a subfolder.
-    """
+    """Check that a location which is the same for all executions has no subfolder."""
     if place.subfolder is not None:
         rule = "be left out, since this location is the same for all executions"
         raise must(f"{prop}.subfolder", rule, f"S3Prefix(bucket, {place.prefix!r})", repr(place.subfolder))

@@ -70,14 +70,8 @@ def training_compiler_container(framework: str, version: str) -> Container:
     ]
     found = [image for image in offered if image.version == version or image.version.startswith(f"{version}.")]
     versions = [image.version for image in offered]
-    check_listed(
-        "compiler-images",
-        version,
-        bool(found),
-        "version",
-        f"be one of {framework} that the Training Compiler has a container for",
-        f"{versions[-1]!r} of {versions}",
-    )
+    rule = f"be one of {framework} that the Training Compiler has a container for"
+    check_listed("compiler-images", version, bool(found), "version", rule, f"{versions[-1]!r} of {versions}")
     if is_unlisted(version):
         tag = found[-1].tag if found else version
         return replace(offered[-1], version=version, tag=unlisted_if(tag, version), regions=None)
@@ -102,14 +96,11 @@ def neuron_container() -> Container:
 
 
 def account_of(container: Container, region: str) -> str | None:
-    """Return the registry account of a container in a region.
+    """Return the registry account of a container in a region; None if the region is a token or its account is unknown.
 
     Args:
         container: The container.
         region: The region, which may be a token.
-
-    Returns:
-        The account, or None if the region is a token or its account is unknown.
 
     Raises:
         ValueError: The region does not have the container.
@@ -125,9 +116,6 @@ def account_of(container: Container, region: str) -> str | None:
 
 def account_in(stack: Stack) -> str:
     """Return the registry account of AWS's containers in the region of a stack.
-
-    Args:
-        stack: The stack.
 
     Returns:
         The account; for a stack without a region, a lookup in a CloudFormation mapping.
@@ -161,21 +149,12 @@ def check_repository(prop: str, value: str, repository: str) -> None:
         prop: Name of the prop, for the message.
         value: Value of the prop, which contains the repository; an ``unlisted`` value passes.
         repository: Name of the repository; a token passes.
-
-    Raises:
-        ValueError: AWS has no such repository.
     """
     known = _content()["repositories"]
     near = difflib.get_close_matches(repository, known, n=1) or ["pytorch-training"]
-    check_listed(
-        "container-repositories",
-        value,
-        is_unresolved(repository) or repository in known,
-        prop,
-        "name a repository that AWS has for its containers",
-        repr(near[0]),
-        repr(repository),
-    )
+    rule = "name a repository that AWS has for its containers"
+    listed = is_unresolved(repository) or repository in known
+    check_listed("container-repositories", value, listed, prop, rule, repr(near[0]), repr(repository))
 
 
 def aws_container(image_uri: str) -> str | None:

@@ -117,14 +117,11 @@ class Gpu:
 
 
 def contents_of(base: str | None, provides: Mapping[str, str]) -> Contents | None:
-    """Return what an image has.
+    """Return what an image has; None if nothing is known.
 
     Args:
         base: `repository:tag` of the image or of its base image; None if unknown.
         provides: What the image has beside it, or instead where the base is unknown.
-
-    Returns:
-        The contents, or None if nothing is known.
     """
     of_base = None if base is None or is_unresolved(base) or is_unlisted(base) else _contents(base)
     if not provides:
@@ -139,9 +136,6 @@ def check_tag(prop: str, value: str, container: str) -> None:
         prop: Name of the prop, for the message.
         value: Value of the prop, which contains the tag; an ``unlisted`` value passes.
         container: `repository:tag`; a token, a digest and a repository without rows pass.
-
-    Raises:
-        ValueError: AWS has had no version like this, or not with this CUDA or Python.
     """
     tag, repository = _TAG.search(container), repository_in(container)
     if is_unresolved(container) or tag is None or not (rows := _rows(repository)):

@@ -14,9 +14,6 @@ from training_jobs.facts.instance_facts import smallest_with as smallest_with
 def instance_facts(instance_type: str) -> InstanceFacts | None:
     """Return the facts of an instance type.
 
-    Args:
-        instance_type: A type like ``"ml.g5.xlarge"``.
-
     Returns:
         The facts, or None for a token, an ``unlisted`` type and one that has no facts; rules on facts skip these.
     """

@@ -27,9 +27,6 @@ def check_training_instance_type(instance_type: str, prop: str = "instance_type"
     Args:
         instance_type: The type; a token and an ``unlisted`` type pass.
         prop: Name of the prop, for the message.
-
-    Raises:
-        ValueError: SageMaker has no such type for training.
     """
     if is_unresolved(instance_type) or is_unlisted(instance_type) or instance_type in training_instance_types():
         return

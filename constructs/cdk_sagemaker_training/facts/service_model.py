@@ -48,9 +48,6 @@ def check_request(
             path that matches.
         newer_values: Values that are accepted although an enum lacks them, as ``unlisted`` values are.
         shape: The name of the request's shape.
-
-    Raises:
-        ValueError: The request does not match the model.
     """
     for path, rule, example, got in _problems(shape, request, ()):
         value = _value_at(request, path)

@@ -24,13 +24,16 @@ class SmpImage(TypedDict):
     account_id: str | None
 
 
-def smp_v2_image(region: str, pytorch_version: str, instance_type: str | None) -> SmpImage:
-    """Return the container of SMP v2.
+def smp_v2_image(region: str, *, pytorch_version: str = "2.5.1", instance_type: str | None = None) -> SmpImage:
+    """Return AWS's container with SMP v2, for ``TrainingImage.from_dlc(self, "Image", **SmpV2.image("us-east-1"))``.
 
     Args:
-        region: The region; for an ``unlisted`` region the account of all other regions is used.
+        region: The region of the job; for an ``unlisted`` region the account of all other regions is used.
         pytorch_version: Version of PyTorch; an ``unlisted`` version is used as the tag.
         instance_type: The type of the job's machines; PyTorch 2.0.1 has a separate image for P5.
+
+    Returns:
+        Repository, tag and account, as the arguments of ``TrainingImage.from_dlc``.
 
     Raises:
         ValueError: AWS has no such container.
@@ -49,13 +52,16 @@ def smp_v2_image(region: str, pytorch_version: str, instance_type: str | None) -
     )
 
 
-def smp_v1_image(region: str, framework: str, version: str) -> SmpImage:
-    """Return the container of PyTorch or TensorFlow with SMP v1.
+def smp_v1_image(region: str, *, framework: str = "pytorch", version: str = "2.0.0") -> SmpImage:
+    """Return AWS's container with SMP v1, for ``TrainingImage.from_dlc(self, "Image", **SmpV1.image("us-east-1"))``.
 
     Args:
-        region: The region.
+        region: The region of the job.
         framework: ``"pytorch"`` or ``"tensorflow"``; an ``unlisted`` framework is used as the repository.
         version: Version of the framework; an ``unlisted`` version is used as the tag.
+
+    Returns:
+        Repository, tag and account, as the arguments of ``TrainingImage.from_dlc``.
 
     Raises:
         ValueError: AWS has no such container.

@@ -114,10 +114,6 @@ class Compiler(Protocol):
 def compiled(request: JobRequest, compiler: Compiler | None) -> Sequence[JobRequest]:
     """Return the requests of a compiled job.
 
-    Args:
-        request: The request of the job without a compiler.
-        compiler: The compiler; None for none.
-
     Raises:
         ValueError: The compiler does not support the job's machines or launcher, or the launcher needs another compiler.
     """
@@ -171,10 +167,6 @@ def on_each_type(
 ) -> Sequence[JobRequest]:
     """Return the requests of a job on a group.
 
-    Args:
-        group: The machines.
-        requests_on: Makes the requests for a group of one type.
-
     Raises:
         ValueError: The requests differ between the types of the group.
     """
@@ -202,12 +194,7 @@ def _merged(group: InstanceGroup, requests: Sequence[JobRequest]) -> JobRequest:
 
 
 def launched(group: InstanceGroup, launcher: Launcher | None) -> JobRequest:
-    """Return the request of a job on machines of one type.
-
-    Args:
-        group: The machines.
-        launcher: What starts several processes on each host; None for one process.
-    """
+    """Return the request of a job on machines of one type."""
     machines = group.resource_config()
     if launcher is None:
         return JobRequest(resource_config=machines)

@@ -146,15 +146,11 @@ class SmDdp(ToolkitLauncher):
 
     def _keys(self, group: InstanceGroup) -> Mapping[str, str]:
         supported = _SMDDP_BY_MPI if self.launch_by == "mpi" else _SMDDP_BY_TORCHRUN
-        check_listed(
-            "smddp-types",
-            group.instance_type,
-            group.instance_type in supported,
-            "launcher",
-            f"be one that {group.instance_type} supports",
-            "Torchrun()",
-            f"SmDdp(launch_by={self.launch_by!r}), which supports {', '.join(supported)}",
-        )
+        rule = f"be one that {group.instance_type} supports"
+        listed = group.instance_type in supported
+        example = "Torchrun()"
+        got = f"SmDdp(launch_by={self.launch_by!r}), which supports {', '.join(supported)}"
+        check_listed("smddp-types", group.instance_type, listed, "launcher", rule, example, got)
         return {
             "sagemaker_distributed_dataparallel_enabled": "true",
             "sagemaker_instance_type": json.dumps(group.instance_type),
@@ -226,15 +222,7 @@ class ParameterServer(ToolkitLauncher):
 
 
 def check_not_trainium(launcher: object, group: InstanceGroup) -> None:
-    """Check that the machines of a launcher have no Trainium, which only torchrun supports.
-
-    Args:
-        launcher: The launcher, for the message.
-        group: The machines.
-
-    Raises:
-        ValueError: They have.
-    """
+    """Check that the machines of a launcher have no Trainium, which only torchrun supports."""
     # TRAINIUM_SUPPORTED_DISTRIBUTION_STRATEGIES of fw_utils.py in the SageMaker Python SDK, version 2.
     facts = instance_facts(group.instance_type)
     if facts is not None and facts.kind == "neuron":
@@ -262,10 +250,6 @@ def processes_advice(group: InstanceGroup, processes_per_host: int | None) -> tu
     """Warn of idle accelerators, and of more processes than accelerators or vCPUs.
 
     "NCCL doesn't allow multi-rank mapped to the same GPU device" (pytorch/pytorch 68666).
-
-    Args:
-        group: The machines.
-        processes_per_host: Number of processes on each host; None for one for each accelerator.
     """
     facts = instance_facts(group.instance_type)
     if facts is None or processes_per_host is None or is_unresolved(processes_per_host):

@@ -138,12 +138,7 @@ class NativeParallelism(Value):
 
 
 def idle_stages_advice(microbatches: int, stages: int) -> tuple[Advice, ...]:
-    """Warn of the idle time of pipeline stages (GPipe, section 2.3: the bubble); tokens pass.
-
-    Args:
-        microbatches: Number of microbatches.
-        stages: Number of pipeline stages.
-    """
+    """Warn of the idle time of pipeline stages (GPipe, section 2.3: the bubble); tokens pass."""
     if is_unresolved(microbatches) or is_unresolved(stages) or microbatches >= stages:
         return ()
     idle = (stages - 1) / (microbatches + stages - 1)
@@ -155,15 +150,7 @@ def idle_stages_advice(microbatches: int, stages: int) -> tuple[Advice, ...]:
 
 
 def processes_of(group: InstanceGroup, processes_per_host: int | None) -> int | None:
-    """Return the number of processes on each host.
-
-    Args:
-        group: The machines.
-        processes_per_host: The number that the user set; None for one for each accelerator.
-
-    Returns:
-        The number, or None if it depends on a token or an unknown type.
-    """
+    """Return the number of processes on each host; None if it depends on a token or an unknown type."""
     if processes_per_host is not None:
         return None if is_unresolved(processes_per_host) else processes_per_host
     facts = instance_facts(group.instance_type)
@@ -188,9 +175,6 @@ def check_degrees(
         group: The machines.
         processes_per_host: Number of processes on each host; None for one for each accelerator.
         exactly: Whether the product is that number, rather than a divisor of it.
-
-    Raises:
-        ValueError: It is not; the message shows every factor.
     """
     world = world_size(group, processes_per_host)
     if world is None or any(is_unresolved(degree) for degree in degrees.values()):
@@ -199,9 +183,8 @@ def check_degrees(
     got = f"{' x '.join(f'{name} {degree}' for name, degree in degrees.items())} = {product}"
     processes = described(group, processes_per_host)
     if exactly and product != world:
-        raise must(
-            "parallelism", f"have degrees that multiply to {processes}", f"NativeParallelism(data_shard={world})", got
-        )
+        rule = f"have degrees that multiply to {processes}"
+        raise must("parallelism", rule, f"NativeParallelism(data_shard={world})", got)
     if world % product:
         example = f"{max(degrees, key=lambda name: degrees[name])}={processes_of(group, processes_per_host)} alone"
         raise must("parallelism", f"have degrees whose product divides {processes}", example, got)

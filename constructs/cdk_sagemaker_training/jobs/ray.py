@@ -90,15 +90,7 @@ class Ray(ToolkitLauncher):
 
 
 def check_group_names(hyperparameters: Mapping[str, str], names: Iterable[str]) -> None:
-    """Check that names of instance groups can be labels and resources of Ray's nodes, if the launcher is ``Ray``.
-
-    Args:
-        hyperparameters: Hyperparameters of the job's request.
-        names: Names of the instance groups.
-
-    Raises:
-        ValueError: A name cannot be a label's value, or is a resource that Ray defines.
-    """
+    """Check that names of instance groups can be labels and resources of Ray's nodes, if the launcher is ``Ray``."""
     for name in names if _ENABLED in hyperparameters else ():
         if not _LABEL.fullmatch(name) or name in _RESOURCES:
             rule = "have names that Ray takes as labels and resources: at most 63 letters, digits, '-', '_' and '.', a letter or "

@@ -55,14 +55,9 @@ class TrainingCompiler(StepCompiler):
 
     def _compiled(self, request: JobRequest) -> Sequence[JobRequest]:
         instance_type = request.resource_config["InstanceType"]
-        check_listed(
-            "compiler-families",
-            instance_type,
-            family(instance_type) in _FAMILIES,
-            "instance_type",
-            f"be of a family that TrainingCompiler supports, {', '.join(_FAMILIES)}",
-            "'ml.g5.xlarge'",
-        )
+        rule = f"be of a family that TrainingCompiler supports, {', '.join(_FAMILIES)}"
+        listed = family(instance_type) in _FAMILIES
+        check_listed("compiler-families", instance_type, listed, "instance_type", rule, "'ml.g5.xlarge'")
         return [
             replace(
                 request,

@@ -27,9 +27,6 @@ def check_known(prop: str, value: Any, known: Known | None, example: str) -> Non
         value: Its value.
         known: When it must be known, and why; None where an execution may decide it.
         example: A value, as Python source, for the message.
-
-    Raises:
-        ValueError: For a token, or a place in an execution's input, of a prop that must be known before.
     """
     if known is None or known.when == "execution":
         return

@@ -55,9 +55,6 @@ def check_fields(value: Any) -> None:
 
     Args:
         value: An instance, in its ``__post_init__``.
-
-    Raises:
-        ValueError: For the first field whose value is not what its annotation says.
     """
     check_props_of(type(value), {field.name: getattr(value, field.name) for field in fields(value)})
 
@@ -154,9 +151,6 @@ def check_props_of(annotated: Any, given: Mapping[str, Any]) -> None:
     Args:
         annotated: The class or function with the annotations.
         given: Values by the props' names; those without an annotation pass.
-
-    Raises:
-        ValueError: For the first that is not what its annotation says, or known too late.
     """
     hints = annotations_of(annotated)
     ruled: list[tuple[str, Any, Prop]] = []  # rules come after the types of all props
@@ -166,12 +160,8 @@ def check_props_of(annotated: Any, given: Mapping[str, Any]) -> None:
         if wrong is not None:
             shown = record.example if record.example and wrong.path == prop else wrong.example
             choice = record.listed and isinstance(wrong.value, str) and _is_choice(hint)
-            raise must(
-                wrong.path,
-                f"be {wrong.rule}",
-                f"{shown}{unlisted_hint(wrong.value) if choice else ''}",
-                _shown(wrong.value),
-            )
+            rule = f"be {wrong.rule}"
+            raise must(wrong.path, rule, f"{shown}{unlisted_hint(wrong.value) if choice else ''}", _shown(wrong.value))
         check_known(prop, value, record.known, record.example or "2")
         if value is not None and not is_unresolved(value):
             ruled.append((prop, value, record))

@@ -165,14 +165,10 @@ def _check_image(image: TrainingImage, context: JobContext) -> None:
         raise must("private_registry", rule, "PrivateRegistry()", f"None with {uri!r}")
     images = context.job_request.images
     if images and not is_unresolved(image.base):
-        check_listed(
-            "compiler-images",
-            image.base,
-            image.base is not None and any(fnmatch(image.base, pattern) for pattern in images),
-            "image",
-            "be a container with the job's compiler and launcher, or built from one",
-            f"{images[0]!r} of {list(images)}, or with image.base = unlisted('REPOSITORY:TAG')",
-        )
+        rule = "be a container with the job's compiler and launcher, or built from one"
+        listed = image.base is not None and any(fnmatch(image.base, pattern) for pattern in images)
+        example = f"{images[0]!r} of {list(images)}, or with image.base = unlisted('REPOSITORY:TAG')"
+        check_listed("compiler-images", image.base, listed, "image", rule, example)
     _check_platform(image, context)
     check_contents(image, context.job_request)
     image.check_files(context.job_request.files)

@@ -194,9 +194,6 @@ def checkpoints_of(props: Mapping[str, Any]) -> S3Prefix | None:
 
     Returns:
         The place, whose prefix is empty or ends in a slash; None where there are no checkpoints.
-
-    Raises:
-        ValueError: For a place that an execution chooses, and for two different ones.
     """
     checkpoints, spot = props.get("checkpoints"), props.get("spot")
     of_spot = None if spot is None else spot.checkpoints
@@ -221,9 +218,6 @@ def checkpoint_folder(resume_from: str | None, checkpoints: S3Prefix | None) -> 
 
     Returns:
         An expression of JSONPath.
-
-    Raises:
-        ValueError: For an older execution without checkpoints, and for what is no execution's name.
     """
     if resume_from is None:
         return "$$.Execution.Name"

@@ -26,9 +26,6 @@ def check_zone(name: str, channel: EfsChannel, network: TrainingNetwork) -> None
         name: The channel's name.
         channel: The channel.
         network: The network of the hosts.
-
-    Raises:
-        ValueError: The network is in another zone too.
     """
     zone = getattr(channel.file_system.node.default_child, "availability_zone_name", None)
     if zone is None:
@@ -38,7 +35,7 @@ def check_zone(name: str, channel: EfsChannel, network: TrainingNetwork) -> None
     if any(isinstance(other, type(own_zone)) and other != own_zone for other in zones):
         rule = f"be in the zone of the One Zone file system of channels[{name!r}] alone"
         known = repr(own_zone) if isinstance(own_zone, str) else "vpc.availability_zones[0]"
-        example = f"TrainingNetwork.from_vpc(self, 'Network', vpc, availability_zones=[{known}])"
+        example = f"TrainingNetwork(self, 'Network', vpc=vpc, availability_zones=[{known}])"
         raise must("network", rule, example, f"one in {zones}")
 
 

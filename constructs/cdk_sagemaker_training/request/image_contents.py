@@ -19,15 +19,7 @@ if TYPE_CHECKING:
 
 
 def check_contents(image: TrainingImage, request: JobRequest) -> None:
-    """Check that an image has what a request needs, and that its CUDA knows the GPUs; nothing where it is not known.
-
-    Args:
-        image: The image.
-        request: The request.
-
-    Raises:
-        ValueError: The image lacks it.
-    """
+    """Check that an image has what a request needs, and that its CUDA knows the GPUs; nothing where it is not known."""
     contents = image.contents()
     if contents is None:
         return
@@ -47,12 +39,7 @@ def check_contents(image: TrainingImage, request: JobRequest) -> None:
 
 
 def contents_advice(image: TrainingImage, request: JobRequest) -> Iterator[Advice]:
-    """Warn of what works otherwise than meant: a GPU newer than CUDA, mpirun without Horovod, emulated bf16.
-
-    Args:
-        image: The image.
-        request: The request.
-    """
+    """Warn of what works otherwise than meant: a GPU newer than CUDA, mpirun without Horovod, emulated bf16."""
     contents, flat = image.contents(), _flat(request)
     for name, device in _gpus(request):
         if contents is not None and device.is_newer_than(contents.versions.get("cuda", "")):

@@ -281,9 +281,8 @@ def _check_volume_key(key: Any, context: JobContext) -> None:
     """
     if hasattr(key, "alias_name"):
         example = "kms.Key.from_key_arn(self, 'Key', 'arn:...')"
-        raise must(
-            "volume_key", "be a key, of which SageMaker takes no alias", example, f"the alias {key.alias_name!r}"
-        )
+        rule = "be a key, of which SageMaker takes no alias"
+        raise must("volume_key", rule, example, f"the alias {key.alias_name!r}")
     local = [name for name in instance_types(context.job_request) if has_local_storage(name)]
     if local:
         rule = "be left out of a job on machines with local disks, which their hardware encrypts"

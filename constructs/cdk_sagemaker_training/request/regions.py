@@ -31,13 +31,6 @@ def check_regions(stack: Stack, props: TrainingProps) -> None:
       (aws-samples/mlops-amazon-sagemaker 9).
     - Keys and networks, which belong to one region, and training plans, whose capacity is in its zones (guide, "Reserve training
       plans for your training jobs or HyperPod clusters").
-
-    Args:
-        stack: The stack, in whose region the jobs run.
-        props: The props of the jobs.
-
-    Raises:
-        ValueError: A resource is in another region.
     """
     region = stack.region
     if is_unresolved(region):

@@ -18,22 +18,12 @@ _MOST = 3  # of one rule, in one warning
 
 
 def code_advice(code: TrainingCode, context: JobContext) -> Iterator[Advice]:
-    """Warn of mistakes in a folder's scripts, with their lines.
-
-    Args:
-        code: The folder.
-        context: Its job.
-    """
+    """Warn of mistakes in a folder's scripts, with their lines."""
     yield from _advice(Path(code.directory), code.files(), context)
 
 
 def copied_code_advice(image: TrainingImage, context: JobContext) -> Iterator[Advice]:
-    """Warn of mistakes in the scripts that a Dockerfile copies; nothing where it copies what its text does not name.
-
-    Args:
-        image: The image.
-        context: Its job.
-    """
+    """Warn of mistakes in the scripts that a Dockerfile copies; nothing where it copies what its text does not name."""
     root, sources = image.copied or (Path(), None)
     found = (path for source in sources or () for path in root.glob(source))
     scripts = (script for path in found for script in (path.rglob("*.py") if path.is_dir() else [path]))
@@ -44,10 +34,6 @@ def debugger_advice(debugger: Debugger, context: JobContext) -> Iterator[Advice]
     """Warn of Debugger beside a compiler, whose hook reads tensors of the steps that it saves.
 
     AWS's pages on enabling the Training Compiler set ``debugger_hook_config=False``, and its notebooks do.
-
-    Args:
-        debugger: Debugger's settings.
-        context: Its job.
     """
     if any(_compilers(context)):
         yield from advice(

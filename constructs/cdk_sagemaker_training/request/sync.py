@@ -31,9 +31,6 @@ def check_sync_takes(
         instead: What to use for such a member, for the message.
         props: The names of the props that are set; a member of another prop comes from the job.
         integration: The integration, where one is chosen; an ``unlisted`` one takes the request as it is.
-
-    Raises:
-        ValueError: For the first member, in the order of the props, that it is not known to take.
     """
     unknown = set(_unknown(request, _known()))
     if not unknown or is_unlisted(integration):

@@ -18,10 +18,6 @@ from cdk_sagemaker_training.data.code import TrainingCode
 def code_asset(scope: Construct, code: TrainingCode) -> s3_assets.Asset:
     """Make an asset of a folder, a `sourcedir.tar.gz`; CDK's own archives are zip files, which the toolkit does not unpack.
 
-    Args:
-        scope: The construct whose jobs run the code.
-        code: The folder.
-
     Returns:
         The asset, whose hash depends on the files' paths, contents and mode alone.
     """

@@ -20,7 +20,6 @@ from cdk_sagemaker_training.resources.functions import function_reasons, place_i
 
 if TYPE_CHECKING:
     from aws_cdk import aws_ec2 as ec2
-    from aws_cdk import aws_ecr_assets as ecr_assets
     from aws_cdk import aws_kms as kms
     from aws_cdk import aws_lambda as lambda_
     from deploy_time_build import ContainerImageBuild
@@ -50,18 +49,11 @@ _WHY_WILDCARDS = "CDK's own grants for deploy-time-build's project: logs, report
 
 
 def check_installed() -> None:
-    """Check that deploy-time-build can be imported.
-
-    Raises:
-        ValueError: It is not installed.
-    """
+    """Check that deploy-time-build can be imported."""
     if find_spec("deploy_time_build") is None:
-        raise must(
-            "TrainingImage.from_codebuild",
-            "have the package deploy-time-build",
-            "pip install 'cdk-sagemaker-training[codebuild]', or be TrainingImage.from_asset",
-            "no such package",
-        )
+        rule = "have the package deploy-time-build"
+        example = "pip install 'cdk-sagemaker-training[codebuild]', or be TrainingImage.from_asset"
+        raise must("TrainingImage.from_codebuild", rule, example, "no such package")
 
 
 def image_repository(
@@ -98,12 +90,8 @@ def build_in_codebuild(
     scope: Construct,
     id: str,
     *,
-    directory: str,
-    file: str,
-    build_args: Mapping[str, str],
-    platform: ecr_assets.Platform,
+    source: Mapping[str, Any],
     cache: bool,
-    exclude: list[str] | None,
     repository: ecr.IRepository,
     parents: Sequence[str],
     vpc: ec2.IVpc | None = None,
@@ -113,12 +101,9 @@ def build_in_codebuild(
     Args:
         scope: The parent construct.
         id: The construct id.
-        directory: The build context.
-        file: Path of the Dockerfile relative to ``directory``.
-        build_args: Values of the Dockerfile's ARGs.
-        platform: Platform of the image.
+        source: The build context as ``directory``, and below it ``file``, with ``build_args``, the ``platform`` of the image, and
+            as ``exclude`` the lines of a .dockerignore; None for none.
         cache: Whether layers of earlier builds are reused.
-        exclude: Lines of a .dockerignore; None for none.
         repository: Where the image is pushed.
         parents: The base images. For those in ECR, such as AWS's own containers, the build gets pull permission and logs in to
             their registry.
@@ -129,15 +114,15 @@ def build_in_codebuild(
     build = ContainerImageBuild(
         scope,
         id,
-        directory=directory,
-        # Each of these becomes one argument of a shell command.
-        file=shlex.quote(file),
-        build_args={name: shlex.quote(value) for name, value in build_args.items()} or None,
-        platform=platform,
+        **{
+            **source,
+            # Each of these becomes one argument of a shell command.
+            "file": shlex.quote(source["file"]),
+            "build_args": {name: shlex.quote(value) for name, value in source["build_args"].items()} or None,
+        },
         cache_disabled=not cache,
         repository=repository,
         ignore_mode=IgnoreMode.DOCKER,
-        exclude=exclude,
         vpc=vpc,
     )
     if vpc is not None:

@@ -19,10 +19,6 @@ from cdk_sagemaker_training.core.errors import must
 def copied_sources(directory: Path, file: str) -> list[str] | None:
     """Return the sources of a Dockerfile's COPY and ADD instructions in the build context.
 
-    Args:
-        directory: The build context.
-        file: Path of the Dockerfile relative to ``directory``.
-
     Returns:
         Paths and patterns relative to ``directory``; None if the whole context is copied, or if the sources cannot be
         determined from the text: a source with a variable, a RUN that mounts the context, a heredoc.
@@ -39,12 +35,9 @@ def copied_sources(directory: Path, file: str) -> list[str] | None:
         if path == "." or "$" in path:
             return None
         if not glob.glob(str(PurePosixPath(glob.escape(str(directory))) / path)):
-            raise must(
-                "directory",
-                "contain what its Dockerfile copies",
-                "'train.py'",
-                f"{str(directory)!r} without {source!r} (line {line} of {file})",
-            )
+            rule = "contain what its Dockerfile copies"
+            example = "'train.py'"
+            raise must("directory", rule, example, f"{str(directory)!r} without {source!r} (line {line} of {file})")
         sources[path] = None
     return list(sources)
 
@@ -56,28 +49,17 @@ def check_copied(directory: Path, sources: list[str] | None, file: str) -> None:
         directory: The build context.
         sources: The return value of ``copied_sources``.
         file: Path of the file relative to ``training_code_path()``.
-
-    Raises:
-        ValueError: No source is, or contains, a file of that name.
     """
     taken = [directory] if sources is None else [path for pattern in sources for path in directory.glob(pattern)]
     name = PurePosixPath(file).name
     if not any(path.name == name or any(path.rglob(name)) for path in taken):
-        raise must(
-            "image",
-            f"copy {file} of training_code_path(), which the job's launcher starts on every host",
-            f"'COPY {file} /opt/ml/code/{PurePosixPath(file).parent}/'",
-            f"a Dockerfile in {str(directory)!r} that does not",
-        )
+        rule = f"copy {file} of training_code_path(), which the job's launcher starts on every host"
+        example = f"'COPY {file} /opt/ml/code/{PurePosixPath(file).parent}/'"
+        raise must("image", rule, example, f"a Dockerfile in {str(directory)!r} that does not")
 
 
 def base_image(directory: Path, file: str, build_args: Mapping[str, str]) -> str:
     """Return the base image of a Dockerfile's last stage, other stages resolved.
-
-    Args:
-        directory: The build context.
-        file: Path of the Dockerfile relative to ``directory``.
-        build_args: Values of the Dockerfile's ARGs.
 
     Returns:
         `repository:tag` without the registry.
@@ -90,16 +72,7 @@ def base_image(directory: Path, file: str, build_args: Mapping[str, str]) -> str
 
 
 def parent_images(directory: Path, file: str, build_args: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the images that the build pulls for a Dockerfile's FROMs.
-
-    Args:
-        directory: The build context.
-        file: Path of the Dockerfile relative to ``directory``.
-        build_args: Values of the Dockerfile's ARGs.
-
-    Returns:
-        The images with their registries, each once.
-    """
+    """Return the images that the build pulls for a Dockerfile's FROMs, with their registries, each once."""
     parents, stages = _parents(directory, file, build_args)
     return tuple(dict.fromkeys(parent for parent in parents if parent not in stages and parent != "scratch"))
 
@@ -119,9 +92,6 @@ def _parents(directory: Path, file: str, build_args: Mapping[str, str]) -> tuple
 
 def script_line(file: Path) -> str | None:
     """Return the line of a Dockerfile that gives the image a training script of its own.
-
-    Args:
-        file: The Dockerfile.
 
     Returns:
         An ENV of SAGEMAKER_PROGRAM, or a COPY or ADD to /opt/ml/code, where the toolkit then unpacks no other code; None if

@@ -198,12 +198,8 @@ class TrainingImage(Construct):
         of_repository = {"removal_policy": removal_policy, "encryption_key": encryption_key, "max_images": max_images}
         for name, value in of_repository.items():
             if repository is not None and value is not None:
-                raise must(
-                    f"{name}",
-                    "be left out with an existing repository",
-                    f"{name}=None",
-                    f"it with repository={repository.node.path!r}",
-                )
+                rule = "be left out with an existing repository"
+                raise must(f"{name}", rule, f"{name}=None", f"it with repository={repository.node.path!r}")
         image = _Image(scope, id, provides)
         source, parents = image._read(directory, file, build_args or {}, platform)
         image.repository = repository or image_repository(
@@ -214,7 +210,7 @@ class TrainingImage(Construct):
             max_images=10 if max_images is None else max_images,
         )
         image.build = build_in_codebuild(
-            image, "Build", **source, cache=cache, repository=image.repository, parents=parents, vpc=vpc
+            image, "Build", source=source, cache=cache, repository=image.repository, parents=parents, vpc=vpc
         )
         image.image_uri = image.build.image_uri
         return image
@@ -357,19 +353,11 @@ class TrainingImage(Construct):
             ValueError: ``image_uri`` has no registry, or names an unknown repository or tag of AWS's containers.
         """
         if not is_image_uri(image_uri):
-            raise must(
-                "image_uri",
-                "be an image with its registry",
-                "'123456789012.dkr.ecr.us-east-1.amazonaws.com/jobs:1'",
-                repr(image_uri),
-            )
+            rule = "be an image with its registry"
+            raise must("image_uri", rule, "'123456789012.dkr.ecr.us-east-1.amazonaws.com/jobs:1'", repr(image_uri))
         if (in_ecr := IN_ECR.match(image_uri)) and not is_repository_name(in_ecr["repository"]):
-            raise must(
-                "image_uri",
-                "have a repository in lower case",
-                "'123456789012.dkr.ecr.us-east-1.amazonaws.com/jobs:1'",
-                repr(image_uri),
-            )
+            rule = "have a repository in lower case"
+            raise must("image_uri", rule, "'123456789012.dkr.ecr.us-east-1.amazonaws.com/jobs:1'", repr(image_uri))
         container = aws_container(image_uri)
         if container is not None:
             check_repository("image_uri", image_uri, repository_in(container))

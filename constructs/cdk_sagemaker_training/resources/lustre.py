@@ -166,19 +166,14 @@ def _check_network(network: TrainingNetwork) -> None:
     subnets = network.subnets.subnets
     # The number is known once the CLI has looked up the VPC.
     if len(subnets) != 1 and not network.subnets.is_pending_lookup:
-        raise must(
-            "network",
-            "be in one availability zone for a file system of FSx for Lustre",
-            "TrainingNetwork(self, 'Network', max_azs=1)",
-            f"one with {len(subnets)} subnets",
-        )
+        rule = "be in one availability zone for a file system of FSx for Lustre"
+        raise must("network", rule, "TrainingNetwork(self, 'Network', max_azs=1)", f"one with {len(subnets)} subnets")
 
 
 def _check_size(storage_gib: int, throughput: int) -> None:
     if not is_unresolved(throughput) and throughput not in _THROUGHPUTS:
-        raise must(
-            "throughput", f"be one of {', '.join(map(str, _THROUGHPUTS))} MB/s for each TiB", "125", repr(throughput)
-        )
+        rule = f"be one of {', '.join(map(str, _THROUGHPUTS))} MB/s for each TiB"
+        raise must("throughput", rule, "125", repr(throughput))
     if is_unresolved(storage_gib):
         return
     # StorageCapacity of AWS::FSx::FileSystem, of PERSISTENT_2 on SSD.

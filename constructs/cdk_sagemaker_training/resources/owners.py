@@ -22,19 +22,12 @@ def check_owner(owner_account: str | None, *, new: bool) -> None:
     Args:
         owner_account: The account.
         new: Whether the VPC is a new one, which belongs to the stack's account.
-
-    Raises:
-        ValueError: It is not an account of 12 digits, or the VPC is new.
     """
     if owner_account is None:
         return
     if new:
-        raise must(
-            "owner_account",
-            "be left out with a new VPC, which is in the stack's account",
-            "owner_account=None",
-            repr(owner_account),
-        )
+        rule = "be left out with a new VPC, which is in the stack's account"
+        raise must("owner_account", rule, "owner_account=None", repr(owner_account))
     if not is_unresolved(owner_account) and not re.fullmatch(r"\d{12}", owner_account):
         raise must("owner_account", "be an AWS account of 12 digits", "'123456789012'", repr(owner_account))
 

@@ -140,12 +140,8 @@ class TrainingQueue(Resource):
 
         quotas, parts = _sorted(shares or {})
         if quotas and not hasattr(batch, "CfnQuotaShare"):
-            raise must(
-                "shares",
-                "be numbers with an aws-cdk-lib older than 2.245, which has no AWS::Batch::QuotaShare",
-                "{'vision': 2}",
-                repr(shares),
-            )
+            rule = "be numbers with an aws-cdk-lib older than 2.245, which has no AWS::Batch::QuotaShare"
+            raise must("shares", rule, "{'vision': 2}", repr(shares))
         environment = batch.CfnServiceEnvironment(
             self,
             "Environment",
@@ -212,9 +208,6 @@ class TrainingQueue(Resource):
         Args:
             grantee: The role or another grantee.
             *actions: The actions, such as ``"batch:ListServiceJobs"``.
-
-        Returns:
-            CDK's grant.
         """
         return iam.Grant.add_to_principal(grantee=grantee, actions=list(actions), resource_arns=[self.queue_arn])
 
@@ -281,12 +274,9 @@ class _ImportedQueue(TrainingQueue):
         quotas, _ = _sorted(shares or {})
         _check(capacity, shares, None)
         if quota_share_arns.keys() != quotas.keys():
-            raise must(
-                "quota_share_arns",
-                "have the ARN of each quota share",
-                f"{{'vision': '{_ARN}/quota-share/vision'}}",
-                repr(dict(quota_share_arns)),
-            )
+            rule = "have the ARN of each quota share"
+            example = f"{{'vision': '{_ARN}/quota-share/vision'}}"
+            raise must("quota_share_arns", rule, example, repr(dict(quota_share_arns)))
         Resource.__init__(self, scope, id, environment_from_arn=queue_arn)
         self.queue_arn = queue_arn
         self.capacity = capacity
@@ -361,12 +351,8 @@ def _check(
     if isinstance(capacity, Mapping):
         check_machines("capacity", capacity)
         if not quotas:
-            raise must(
-                "capacity",
-                "be a number of machines without quota shares",
-                "8, or shares quota shares",
-                repr(dict(capacity)),
-            )
+            rule = "be a number of machines without quota shares"
+            raise must("capacity", rule, "8, or shares quota shares", repr(dict(capacity)))
         check_quota_shares(quotas, capacity)
     elif quotas:
         raise must("capacity", "be machines by type with quota shares", "{'ml.p5.48xlarge': 8}", repr(capacity))

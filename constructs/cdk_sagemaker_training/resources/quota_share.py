@@ -56,12 +56,8 @@ class QuotaShare(Value):
         if self.borrow_limit is None:
             return
         if self.sharing != "LEND_AND_BORROW":
-            raise must(
-                "borrow_limit",
-                "be left out unless sharing is 'LEND_AND_BORROW'",
-                "borrow_limit=None",
-                f"{self.borrow_limit!r} with {self.sharing!r}",
-            )
+            rule = "be left out unless sharing is 'LEND_AND_BORROW'"
+            raise must("borrow_limit", rule, "borrow_limit=None", f"{self.borrow_limit!r} with {self.sharing!r}")
         if self.borrow_limit < 0:
             raise must("borrow_limit", "be a percentage from 0", "100", repr(self.borrow_limit))
 
@@ -79,15 +75,7 @@ class QuotaShare(Value):
 
 
 def check_machines(prop: str, machines: Mapping[str, int]) -> None:
-    """Check numbers of machines by type.
-
-    Args:
-        prop: Name of the prop, for the message.
-        machines: The numbers.
-
-    Raises:
-        ValueError: There is none, a type is not one of SageMaker's, or a number is less than 1.
-    """
+    """Check numbers of machines by type."""
     if not machines:
         raise must(prop, "have a type", "{'ml.p5.48xlarge': 4}", "{}")
     for instance_type, count in machines.items():
@@ -97,29 +85,16 @@ def check_machines(prop: str, machines: Mapping[str, int]) -> None:
 
 
 def check_quota_shares(shares: Mapping[str, QuotaShare], capacity: Mapping[str, int]) -> None:
-    """Check the quota shares of a queue.
-
-    Args:
-        shares: The shares by name.
-        capacity: The queue's machines by type.
-
-    Raises:
-        ValueError: There are too many, a name is none that Batch takes, or a type is not in the queue.
-    """
+    """Check the quota shares of a queue."""
     if len(shares) > _MOST_SHARES:
         raise must("shares", f"be at most {_MOST_SHARES} quota shares", "3", f"{len(shares)}")
     for name, share in shares.items():
         # "up to 128 characters long ... uppercase and lowercase letters, numbers, hyphens (-), and underscores (_)" (service
         # model, CreateQuotaShare.quotaShareName).
         if not re.fullmatch(r"[A-Za-z0-9_-]{1,128}", name):
-            raise must(
-                "shares", "have names of 1 to 128 letters, digits, hyphens and underscores", "'vision'", repr(name)
-            )
+            rule = "have names of 1 to 128 letters, digits, hyphens and underscores"
+            raise must("shares", rule, "'vision'", repr(name))
         for instance_type in share.capacity:
             if instance_type not in capacity:
-                raise must(
-                    f"shares[{name!r}]",
-                    f"have types of the queue's capacity ({', '.join(map(repr, capacity))})",
-                    repr(next(iter(capacity))),
-                    repr(instance_type),
-                )
+                rule = f"have types of the queue's capacity ({', '.join(map(repr, capacity))})"
+                raise must(f"shares[{name!r}]", rule, repr(next(iter(capacity))), repr(instance_type))

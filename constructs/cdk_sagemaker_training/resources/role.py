@@ -78,12 +78,12 @@ class TrainingRole(Resource):
             ValueError: Both ``role`` and ``permissions_boundary`` are set.
         """
         if role is not None and permissions_boundary is not None:
-            raise must(
-                "permissions_boundary",
-                "be left out with an existing role",
-                "permissions_boundary=None",
-                repr(permissions_boundary.node.path if hasattr(permissions_boundary, "node") else permissions_boundary),
+            rule = "be left out with an existing role"
+            example = "permissions_boundary=None"
+            got = repr(
+                permissions_boundary.node.path if hasattr(permissions_boundary, "node") else permissions_boundary
             )
+            raise must("permissions_boundary", rule, example, got)
         super().__init__(scope, id, **({} if role is None else _environment_of(role)))
         self.role = role or iam.Role(
             self,
@@ -100,18 +100,6 @@ class TrainingRole(Resource):
             self.node.default_child = self.role.node.default_child
         self._suppressions = Suppressions(self.role)
         self._allow_logs_and_metrics()
-
-    @staticmethod
-    @checked
-    def from_role(scope: Construct, id: str, role: iam.IRole) -> TrainingRole:
-        """Use an existing role.
-
-        Args:
-            scope: The parent construct.
-            id: The construct id.
-            role: The role.
-        """
-        return TrainingRole(scope, id, role=role)
 
     @staticmethod
     @checked
@@ -161,9 +149,6 @@ class TrainingRole(Resource):
         Args:
             grantee: Another role, or any grantee.
             *actions: The actions, such as ``"iam:GetRole"``.
-
-        Returns:
-            CDK's grant.
         """
         return self.role.grant(grantee.grant_principal, *actions)
 
@@ -172,9 +157,6 @@ class TrainingRole(Resource):
 
         Args:
             grantee: The role or another grantee that creates jobs.
-
-        Returns:
-            CDK's grant.
         """
         return iam.Grant.add_to_principal(
             grantee=grantee,
@@ -189,9 +171,6 @@ class TrainingRole(Resource):
         Args:
             bucket: The bucket or access point.
             prefix: How the objects' keys begin.
-
-        Returns:
-            CDK's grants, combined.
         """
         grants = [*self._allow_list(bucket, prefix), *self._allow_objects(["s3:GetObject"], bucket, prefix)]
         if bucket.encryption_key:
@@ -204,9 +183,6 @@ class TrainingRole(Resource):
         Args:
             bucket: The bucket or access point.
             prefix: How the objects' keys begin.
-
-        Returns:
-            CDK's grants, combined.
         """
         grants = self._allow_objects(["s3:AbortMultipartUpload", "s3:PutObject"], bucket, prefix)
         if bucket.encryption_key:
@@ -220,9 +196,6 @@ class TrainingRole(Resource):
 
         Args:
             key: The key.
-
-        Returns:
-            CDK's grant.
         """
         # Both, since S3 decrypts the parts of a large object to assemble it: with permission to encrypt only, as CDK's own task
         # grants it, the upload of a large model fails.
@@ -244,9 +217,6 @@ class TrainingRole(Resource):
 
         Args:
             function: The function.
-
-        Returns:
-            CDK's grant.
         """
         self._suppressions.add_wildcards(function.resource_arns_for_grant_invoke, _WHY_VERSIONS)
         return function.grant_invoke(self)
@@ -259,9 +229,6 @@ class TrainingRole(Resource):
         Args:
             bucket: The bucket or access point.
             prefix: How the objects' keys begin.
-
-        Returns:
-            CDK's grants, combined.
         """
         grants = [self.grant_read_write(bucket, prefix), *self._allow_objects(["s3:DeleteObject"], bucket, prefix)]
         return _combined(grants)
@@ -272,9 +239,6 @@ class TrainingRole(Resource):
         Args:
             bucket: The bucket or access point.
             prefix: How the objects' keys begin.
-
-        Returns:
-            CDK's grants, combined.
         """
         return _combined([self.grant_read(bucket, prefix), self.grant_write(bucket, prefix)])
 
@@ -286,9 +250,6 @@ class TrainingRole(Resource):
 
         Args:
             network: The network.
-
-        Returns:
-            CDK's grants, combined.
         """
         stack = Stack.of(self)
 
@@ -385,9 +346,6 @@ def _environment_of(role: iam.IRole) -> dict[str, str]:
 
 def policy_targets(bucket: s3.IBucket | S3AccessPoint) -> list[tuple[s3.IBucket | S3AccessPoint, dict[str, Any]]]:
     """Return the resources that policies have to allow for a bucket or an access point.
-
-    Args:
-        bucket: The bucket or access point.
 
     Returns:
         The bucket, or the access point and the bucket behind it, each with the condition under which it may be used.

@@ -30,12 +30,9 @@ def check_xla_has_cuda(base: str | None, copied: tuple[Path, list[str] | None] |
     if base is not None and is_unlisted(base):
         return
     for found in (*_in_base(base), *_in_requirements(copied)):
-        raise must(
-            "image",
-            "have PyTorch/XLA with CUDA, so 2.7 or older, for compiler=TorchXla() on GPUs",
-            "a base image 'pytorch-training:2.7.1-gpu-py312' with torch_xla==2.7.0, or compiler=TorchCompile()",
-            f"{found}",
-        )
+        rule = "have PyTorch/XLA with CUDA, so 2.7 or older, for compiler=TorchXla() on GPUs"
+        example = "a base image 'pytorch-training:2.7.1-gpu-py312' with torch_xla==2.7.0, or compiler=TorchCompile()"
+        raise must("image", rule, example, f"{found}")
 
 
 def _in_base(base: str | None) -> Iterator[str]:

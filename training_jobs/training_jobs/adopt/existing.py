@@ -109,7 +109,7 @@ class Existing:
             private_subnet_ids=subnets,
         )
         found = [self.security_group(id) for id in groups]
-        return self._declared("network", "TrainingNetwork.from_vpc", vpc, security_groups=found)
+        return self._declared("network", "TrainingNetwork", vpc=vpc, security_groups=found)
 
     def file_system(self, kind: str, id: str, security_group: str) -> Name:
         """Return a file system.

@@ -15,6 +15,7 @@ from training_jobs.adopt.launchers import decoded
 from training_jobs.adopt.members import Members
 from training_jobs.adopt.python_source import Call
 from training_jobs.facts.instance_facts import instance_facts
+from training_jobs.facts.smp_v1 import smp_v1_parameters
 
 _PARAMETERS = "mp_parameters"
 _PROCESSES = "sagemaker_mpi_num_of_processes_per_host"
@@ -28,59 +29,22 @@ class Smp:
     """A version of the library.
 
     Attributes:
-        name: Of the class.
         types: The instance types that it supports.
-        parameters: In the order in which the class sends them.
+        parameters: Of version 2 in the order in which the class sends them.
         launched: The hyperparameters of its launcher.
     """
 
-    name: str
     types: tuple[str, ...]
     parameters: tuple[str, ...]
     launched: Mapping[str, Any]
 
 
 V1 = Smp(
-    "SmpV1",
     ("ml.g4dn.12xlarge", "ml.p3.16xlarge", "ml.p3dn.24xlarge", "ml.p4d.24xlarge", "ml.p4de.24xlarge"),
-    (
-        "pipeline_parallel_degree",
-        "partitions",
-        "microbatches",
-        "pipeline",
-        "optimize",
-        "placement_strategy",
-        "auto_partition",
-        "default_partition",
-        "contiguous",
-        "horovod",
-        "memory_weight",
-        "ddp",
-        "ddp_port",
-        "ddp_dist_backend",
-        "active_microbatches",
-        "deterministic_server",
-        "offload_activations",
-        "activation_loading_horizon",
-        "tensor_parallel_degree",
-        "fp16",
-        "fp16_params",
-        "bf16",
-        "delayed_parameter_initialization",
-        "shard_optimizer_state",
-        "prescaled_batch",
-        "skip_tracing",
-        "sharded_data_parallel_degree",
-        "sdp_reduce_bucket_size",
-        "sdp_param_persistence_threshold",
-        "sdp_max_live_parameters",
-        "sdp_hierarchical_allgather",
-        "sdp_gradient_clipping",
-    ),
+    tuple(smp_v1_parameters()),
     {"sagemaker_mpi_enabled": True},
 )
 V2 = Smp(
-    "SmpV2",
     ("ml.p4d.24xlarge", "ml.p4de.24xlarge", "ml.p5.48xlarge", "ml.p5e.48xlarge", "ml.p5en.48xlarge"),
     (
         "hybrid_shard_degree",
@@ -118,19 +82,20 @@ def model_parallel_job(
     facts, plain = instance_facts(type_), isinstance(given, dict) and None not in given.values()
     if not plain or facts is None or (version is V2 and not alone) or (version is V1 and type(count) is not int):
         return None
-    sent = {name: given[name] for name in version.parameters if name in given}
+    sent = given if version is V1 else {name: given[name] for name in version.parameters if name in given}
     sent |= {name: value for name, value in given.items() if name not in sent}
     machine = json.dumps(type_)
     for name, text in ((_PARAMETERS, json.dumps(sent)), (_TYPE, machine)):
         if hyperparameters.get(name, text) != text:
             members.differs(f"HyperParameters.{name}", hyperparameters[name], f"sent as {text!r}")
-    more = [name for name in given if name not in version.parameters]
+    listed = {name: value for name, value in sent.items() if name in version.parameters}
+    more = {Call("unlisted", (name,)): value for name, value in sent.items() if name not in listed}
     options = values.get(_OPTIONS, "")
-    keywords = {
-        **{name: value for name, value in sent.items() if name not in more},
-        "custom_mpi_options": options if version is V1 and options != MPI_OPTIONS else None,
-        "more": {Call("unlisted", (name,)): given[name] for name in more} or None,
-    }
+    if version is V1:
+        other = options if options != MPI_OPTIONS else None
+        parallelism = Call("SmpV1", ({**listed, **more},), {"custom_mpi_options": other})
+    else:
+        parallelism = Call("SmpV2", (), {**listed, "more": more or None})
     for name in (_PARAMETERS, _TYPE, _PROCESSES, _OPTIONS, *_SMP, *version.launched):
         hyperparameters.pop(name, None)
     kind: Any = type_ if type_ in version.types else Call("unlisted", (type_,))
@@ -138,6 +103,4 @@ def model_parallel_job(
     group = Call("InstanceGroup", (kind,) if hosts == 1 else (kind, hosts))
     default = version is V1 and type_ in version.types and count == facts.processes
     each = None if default else count
-    return Call(
-        "ModelParallelJob", (group,), {"parallelism": Call(version.name, (), keywords), "processes_per_host": each}
-    )
+    return Call("ModelParallelJob", (group,), {"parallelism": parallelism, "processes_per_host": each})

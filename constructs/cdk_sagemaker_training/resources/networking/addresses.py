@@ -24,11 +24,7 @@ _MORE_BITS = 3  # eight subnets; no region has more than six zones
 
 
 def check_cidr(cidr: str | None) -> None:
-    """Check that a CIDR is a valid IPv4 block of a VPC; None and tokens pass.
-
-    Raises:
-        ValueError: It is not.
-    """
+    """Check that a CIDR is a valid IPv4 block of a VPC; None and tokens pass."""
     if cidr is None or is_unresolved(cidr):
         return
     try:
@@ -36,12 +32,8 @@ def check_cidr(cidr: str | None) -> None:
     except ValueError:
         prefix = 0
     if not _WIDEST <= prefix <= _NARROWEST or "/" not in cidr:
-        raise must(
-            "cidr",
-            f"be a block of IPv4 addresses with a netmask from /{_WIDEST} to /{_NARROWEST}",
-            "'10.0.0.0/16'",
-            repr(cidr),
-        )
+        rule = f"be a block of IPv4 addresses with a netmask from /{_WIDEST} to /{_NARROWEST}"
+        raise must("cidr", rule, "'10.0.0.0/16'", repr(cidr))
 
 
 def subnets_of_all_zones(cidr: str | None) -> tuple[int, int | None]:
@@ -91,9 +83,6 @@ def check_addresses(resource_config: Mapping[str, Any], cidrs: Sequence[str] | N
     Args:
         resource_config: The request's ResourceConfig.
         cidrs: CIDRs of the subnets; None if unknown, which skips the check.
-
-    Raises:
-        ValueError: There are more machines than addresses for them.
     """
     groups = machines_of(resource_config)
     if not cidrs or any(is_unresolved(group["InstanceCount"]) for group in groups):
@@ -106,12 +95,8 @@ def check_addresses(resource_config: Mapping[str, Any], cidrs: Sequence[str] | N
     if needed > free:
         enough = 32 - (needed + _RESERVED - 1).bit_length()
         machines = sum(group["InstanceCount"] for group in groups)
-        raise must(
-            "network",
-            f"have a subnet with addresses for all machines, {_ADDRESSES} each, {_ADDRESSES_WITH_EFA} with EFA",
-            f"a /{enough} for {needed}",
-            f"{free} in {largest} for {machines} machines",
-        )
+        rule = f"have a subnet with addresses for all machines, {_ADDRESSES} each, {_ADDRESSES_WITH_EFA} with EFA"
+        raise must("network", rule, f"a /{enough} for {needed}", f"{free} in {largest} for {machines} machines")
 
 
 def _needed_by(group: Mapping[str, Any]) -> int:

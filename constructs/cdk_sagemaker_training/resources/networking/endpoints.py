@@ -56,14 +56,8 @@ def add_interface_endpoint(
     from aws_cdk import Annotations
     from aws_cdk import aws_ec2 as ec2
 
-    check_listed(
-        "endpoint-services",
-        service,
-        service in PURPOSES,
-        "endpoints",
-        f"be among {', '.join(map(repr, PURPOSES))}",
-        "['sts']",
-    )
+    rule = f"be among {', '.join(map(repr, PURPOSES))}"
+    check_listed("endpoint-services", service, service in PURPOSES, "endpoints", rule, "['sts']")
     if is_unlisted(service):
         Annotations.of(scope).add_warning_v2(*unlisted_warning(service))
     name = "".join(part.capitalize() for part in service.split("."))

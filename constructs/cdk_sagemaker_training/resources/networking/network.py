@@ -106,20 +106,15 @@ class TrainingNetwork(Construct):
         self.subnets: ec2.SelectedSubnets = self.vpc.select_subnets(**_selection(vpc, vpc_subnets, availability_zones))
         if any(subnet_id.startswith("#{") for subnet_id in self.subnets.subnet_ids):
             example = "ec2.Vpc.from_vpc_attributes(..., private_subnet_ids=[Fn.select(0, parameter.value_as_list)])"
-            raise must(
-                "vpc", "have subnets whose number is known at synth", example, "a list of subnets that is a token"
-            )
+            rule = "have subnets whose number is known at synth"
+            raise must("vpc", rule, example, "a list of subnets that is a token")
         if self.subnets.is_pending_lookup and not self.subnets.subnets:
             # CDK's placeholder of a VPC has public and private subnets in two zones, none of which may match the selection.
             self.subnets = self.vpc.select_subnets()
         self._owner_account = Stack.of(self).account if vpc is None else owner_account or owner_of(vpc, Stack.of(self))
         if security_groups is not None and not 1 <= len(security_groups) <= _MOST_GROUPS:
-            raise must(
-                "security_groups",
-                f"list 1 to {_MOST_GROUPS} security groups, not their ids",
-                "[ec2.SecurityGroup(self, 'Group', vpc=vpc)]",
-                repr(security_groups),
-            )
+            rule = f"list 1 to {_MOST_GROUPS} security groups, not their ids"
+            raise must("security_groups", rule, "[ec2.SecurityGroup(self, 'Group', vpc=vpc)]", repr(security_groups))
         self.security_groups: tuple[ec2.ISecurityGroup, ...] = tuple(security_groups or (self._security_group(),))
         self._allow_internally("Everything", ec2.Port.all_traffic(), "hosts of a job reach each other")
         acknowledge(self, _REASONS)
@@ -138,42 +133,6 @@ class TrainingNetwork(Construct):
     def security_group(self) -> ec2.ISecurityGroup:
         """The first security group of the jobs' hosts."""
         return self.security_groups[0]
-
-    @staticmethod
-    @checked
-    def from_vpc(
-        scope: Construct,
-        id: str,
-        vpc: ec2.IVpc,
-        *,
-        vpc_subnets: ec2.SubnetSelection | None = None,
-        security_groups: Sequence[ec2.ISecurityGroup] | None = None,
-        availability_zones: Annotated[Sequence[str] | None, _ZONES] = None,
-        owner_account: Annotated[str | None, _OWNER] = None,
-    ) -> TrainingNetwork:
-        """Create a network in an existing VPC.
-
-        Args:
-            scope: The parent construct.
-            id: The construct id.
-            vpc: The VPC.
-            vpc_subnets: Selects among the VPC's subnets; the private ones by default. They need a route to S3.
-            security_groups: Existing security groups in place of a new one, 1 to 5, all of which each host has.
-            availability_zones: Names of the zones to use; by default all.
-            owner_account: Account that owns a VPC shared by AWS RAM, as for the constructor.
-
-        Raises:
-            ValueError: A prop is invalid.
-        """
-        return TrainingNetwork(
-            scope,
-            id,
-            vpc=vpc,
-            vpc_subnets=vpc_subnets,
-            security_groups=security_groups,
-            availability_zones=availability_zones,
-            owner_account=owner_account,
-        )
 
     @staticmethod
     @checked
@@ -257,9 +216,6 @@ class TrainingNetwork(Construct):
         Args:
             service: The service's name, like ``"sts"``: a key of ``PURPOSES`` of `networking/endpoints.py`, which has the
                 purpose of each.
-
-        Returns:
-            The endpoint.
 
         Raises:
             ValueError: The service is unknown, or already has an endpoint.

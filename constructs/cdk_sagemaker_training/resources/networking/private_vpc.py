@@ -17,15 +17,7 @@ _MOST_ZONES = 6  # of a region, us-east-1's
 
 
 def check_zones(max_azs: int | None, zones: Sequence[str] | None) -> None:
-    """Check the props ``max_azs`` and ``availability_zones``; None and tokens pass.
-
-    Args:
-        max_azs: Maximum number of availability zones.
-        zones: Names of the zones.
-
-    Raises:
-        ValueError: Both are set, or one is invalid.
-    """
+    """Check the props ``max_azs`` and ``availability_zones``; None and tokens pass."""
     if max_azs is not None and zones is not None:
         raise must("max_azs", "be left out with availability_zones", "max_azs=None", f"{max_azs!r} with {list(zones)}")
     if max_azs is not None and not 1 <= max_azs <= _MOST_ZONES:
