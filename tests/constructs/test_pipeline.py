@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from functools import cache
 from typing import Any
 
@@ -214,20 +215,43 @@ def test_a_model_without_metrics_is_registered_in_one_state() -> None:
     assert not {"ModelMetrics", "CustomerMetadataProperties"} & set(found["Register"]["Parameters"])
 
 
-def test_the_machine_may_register_in_the_group_and_write_below_the_output() -> None:
+def statements_of_the_pipeline() -> dict[str, Any]:
+    """The resource, or resources, of each action that the pipeline's state machine may do."""
     [policy] = [
-        one["Properties"]["PolicyDocument"]["Statement"]
-        for name, one in whole().template()["Resources"].items()
-        if one["Type"] == "AWS::IAM::Policy" and name.startswith("PipelineStateMachineRole")
+        resource["Properties"]["PolicyDocument"]["Statement"]
+        for name, resource in whole().template()["Resources"].items()
+        if resource["Type"] == "AWS::IAM::Policy" and name.startswith("PipelineStateMachineRole")
     ]
-    wanted = ("sagemaker:CreateModelPackage", "s3:PutObject")
-    found = {one["Action"]: resolved(one["Resource"]) for one in policy if one["Action"] in wanted}
+    found: dict[str, list[Any]] = {}
+    for statement in policy:
+        actions = statement["Action"]
+        for action in [actions] if isinstance(actions, str) else actions:
+            found.setdefault(action, []).append(resolved(statement["Resource"]))
+    return {action: resources[0] if len(resources) == 1 else resources for action, resources in found.items()}
+
+
+def test_the_machine_may_register_in_the_group_and_write_below_the_output() -> None:
+    found = statements_of_the_pipeline()
     arn = "arn:aws:sagemaker:us-east-1:123456789012"
     assert found["sagemaker:CreateModelPackage"] == [
         f"{arn}:model-package-group/digits",
         f"{arn}:model-package/digits/*",
     ]
     assert found["s3:PutObject"] == "arn:aws:s3:::bucket/models/*"
+
+
+def test_the_machine_may_stop_the_executions_of_its_workflows_and_no_others() -> None:
+    found = statements_of_the_pipeline()
+    machines = [re.sub(r"[{}]", "", arn) for arn in found["states:StartExecution"]]
+    assert [re.sub("StateMachine.*", "", machine) for machine in machines] == [
+        "Pretraining",
+        "Finetuning",
+        "Distillation",
+    ]
+    executions = [f"arn:aws:states:us-east-1:123456789012:execution:{{{machine}.Name}}:*" for machine in machines]
+    assert found["states:DescribeExecution"] == found["states:StopExecution"] == executions
+    rule = "arn:aws:events:us-east-1:123456789012:rule/StepFunctionsGetEventsForStepFunctionsExecutionRule"
+    assert {found[f"events:{action}"] for action in ("DescribeRule", "PutRule", "PutTargets")} == {rule}
 
 
 def test_an_approval_may_use_the_key_of_its_topic() -> None:
@@ -272,7 +296,8 @@ def test_the_steps_drop_into_a_state_machine_of_ones_own() -> None:
     stack.machine_of(chain.next(approval).next(own))
     [found] = [one for name, one in stack.machines().items() if name.startswith("Machine")]
     assert found["StartAt"] == "Train"
-    assert found["States"]["Train"]["ResultPath"] == "$.Steps.Pretraining"
+    train = found["States"]["Train"]
+    assert (train["ResultSelector"], train["ResultPath"]) == ({"Job.$": "$.Output"}, "$.Steps.Pretraining")
     assert found["States"]["GoodEnoughPassed"]["Next"] == "RegisterHasMetrics"
     assert found["States"]["Register"]["Next"] == "Release"
     assert found["States"]["Release"]["Next"] == "Mine"
