@@ -1,7 +1,8 @@
 """The evaluator of ``training-jobs prove`` beside the account's Step Functions, on state machines drawn at random.
 
-Two things are not drawn, since the account differs from AWS in them: a Choice whose Variable is missing (States.Runtime at AWS, a
-rule that does not hold in the account) and an intrinsic function that fails (States.IntrinsicFailure, States.Runtime in the account).
+Two things are not drawn, since the account differs from AWS in them: a Choice whose Variable is missing (States.Runtime at AWS,
+a rule that does not hold in the account) and an intrinsic function that fails (States.IntrinsicFailure, and States.Runtime in
+the account).
 """
 
 from __future__ import annotations
