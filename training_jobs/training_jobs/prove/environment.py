@@ -156,6 +156,7 @@ class Environment:
                 "Id": f"{_ARN}{machine}:{id}",
                 "Name": id,
                 "Input": given,
+                "RedriveCount": 0,
                 "StartTime": "2026-01-01T00:00:00Z",
             },
             "StateMachine": {"Id": f"{{{machine}}}", "Name": machine},

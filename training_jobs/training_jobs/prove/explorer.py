@@ -13,6 +13,7 @@ from typing import Any
 from training_jobs.prove.environment import Environment, Move
 from training_jobs.prove.properties import PROPERTIES, broken
 from training_jobs.prove.templates import read
+from training_jobs.prove.values import UnsupportedError
 
 MOST_STATES = 400_000
 
@@ -83,7 +84,11 @@ def prove(
 
 
 def explore(environment: Environment, machine: str, faults: int, given: Any, most_states: int) -> Proof:
-    """Explore all executions of one state machine."""
+    """Explore all executions of one state machine.
+
+    Raises:
+        UnsupportedError: None of them starts a job, so that nothing would be proved.
+    """
     began = time.monotonic()
     proof = Proof(machine, faults)
     first = environment.begin(machine, given, faults)
@@ -114,6 +119,12 @@ def explore(environment: Environment, machine: str, faults: int, given: Any, mos
                 waiting.append((numbers[key], move.world))
             if _by_itself(move):
                 before[numbers[key]].append(number)
+    if proof.jobs == 0 and proof.complete:
+        of = first.runs[0].execution
+        why = f": {of.error}: {of.cause}" if of.error else ""
+        raise UnsupportedError(
+            f"an execution of {machine} must start a job with the input {given!r}, which none does{why}"
+        )
     proof.states, proof.seconds = len(came), time.monotonic() - began
     stuck = _without_end(before, ends) if proof.complete else None
     if stuck is not None:
