@@ -38,6 +38,8 @@ FORMULAS = (
     "States.Base64Encode($.text)",
     "States.JsonMerge($.deep, $.deep, false)",
 )
+# The second of two branches does not fail: which of two errors comes first is left to the account, as at AWS.
+PASSES = {"StartAt": "Only", "States": {"Only": {"Type": "Pass", "End": True}}}
 RULES = (
     {"Variable": "$.n", "NumericGreaterThan": 2},
     {"Variable": "$.n", "StringEquals": "3"},
@@ -77,7 +79,7 @@ def drawn(choose: random.Random, depth: int = 0) -> dict[str, Any]:
                 state["Parameters"] = {"it.$": choose.choice(FORMULAS), "fixed": 1}
                 state |= {"InputPath": "$.deep"} if choose.random() < 0.1 else {}
             elif kind == "Parallel":
-                state["Branches"] = [drawn(choose, depth + 1) for _ in range(choose.randint(1, 2))]
+                state["Branches"] = [drawn(choose, depth + 1), *([PASSES] if choose.random() < 0.5 else [])]
             else:
                 state |= {"ItemsPath": "$.items", "ItemProcessor": drawn(choose, depth + 1), "MaxConcurrency": 1}
                 state["ItemSelector"] = {

@@ -75,8 +75,7 @@ class Run:
     @cached_property
     def key(self) -> str:
         """What distinguishes it from others, as text."""
-        of = self.execution
-        return repr((self.id, of.status, of.error, of.cause, of.top, self.waits))
+        return f"{self.id}{self.waits}{self.execution.key}"
 
 
 @dataclass(frozen=True)
@@ -126,6 +125,7 @@ class Environment:
     def __init__(self, app: App, *, interrupts: bool = True) -> None:
         """Refuse, by name, calls whose effect is not known."""
         self.app, self.interrupts = app, interrupts
+        self._steps: dict[tuple[str, ...], Execution] = {}
         for machine in {*app.starters, *(guard.target for guard in app.guards)}:
             for name, state in tasks(app.machines[machine]):
                 self._check(machine, name, state)

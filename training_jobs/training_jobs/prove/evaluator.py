@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from training_jobs.prove.values import Scope, StateError, UnsupportedError, evaluated, filled, holds, put
@@ -123,6 +124,16 @@ class Execution:
         """The name of the state that it is in."""
         return self.top.state
 
+    @cached_property
+    def key(self) -> str:
+        """What distinguishes it from others of its definition and context, as text."""
+        return repr((self.status, self.error, self.cause, self.top))
+
+    @cached_property
+    def waits(self) -> list[Call | Timer]:
+        """As ``wants`` returns it."""
+        return list(_wants(self, self.top, ())) if self.status == "RUNNING" else []
+
 
 def start(definition: Mapping[str, Any], given: Any, context: Mapping[str, Any]) -> Execution:
     """An execution that has just been started, up to the first state that waits."""
@@ -142,7 +153,7 @@ def step(execution: Execution, event: Event) -> Execution:
 
 def wants(execution: Execution) -> list[Call | Timer]:
     """What a running execution waits for, in the order of its branches."""
-    return list(_wants(execution, execution.top, ())) if execution.status == "RUNNING" else []
+    return execution.waits
 
 
 def check(definition: Mapping[str, Any], path: str = "") -> None:

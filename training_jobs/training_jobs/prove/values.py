@@ -11,6 +11,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 from training_jobs.client.errors import TrainingError
@@ -58,6 +59,7 @@ class Scope:
             raise StateError("States.Runtime", f"the JSONPath {path!r} could not be found in the input") from None
 
 
+@cache
 def _steps(rest: str, path: str) -> list[str | int | slice | None]:
     steps: list[str | int | slice | None] = []
     at = 0
