@@ -250,6 +250,16 @@ def test_each_fact_of_the_model_has_a_source_and_a_name_of_its_own() -> None:
     assert len({one.name for one in FACTS}) == len(FACTS)
 
 
+def test_the_page_has_every_fact_and_every_property() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "prove.md").read_text()
+    rows = [
+        f"| {one.name} | {one.service} | {one.text} | {'counts' if one.fault else 'always possible'} | {one.source} |"
+        for one in FACTS
+    ]
+    rows += [f"| `{name}` | {text} |" for name, text in PROPERTIES.items()]
+    assert [row for row in rows if row not in page] == []
+
+
 def test_the_command_exits_with_1_and_names_what_is_broken(tmp_path: Path) -> None:
     file = tmp_path / "Stack.template.json"
     file.write_text(json.dumps(template(guarded())))

@@ -161,7 +161,10 @@ class Environment:
             },
             "StateMachine": {"Id": f"{{{machine}}}", "Name": machine},
         }
-        return Run(id, machine, role, start(self.app.machines[machine], given, context))
+        key = (machine, id, role, repr(given))
+        if key not in self._steps:
+            self._steps[key] = start(self.app.machines[machine], given, context)
+        return Run(id, machine, role, self._steps[key])
 
     def moves(self, world: World) -> Iterator[Move]:
         """All that may happen next."""
@@ -350,15 +353,22 @@ class Environment:
 
     def _stepped(self, world: World, run: Run, event: Event | None) -> World:
         """The world after an event in one of its executions."""
-        return self._settled(
-            world, replace(run, execution=run.execution if event is None else step(run.execution, event))
-        )
+        return self._settled(world, run if event is None else self._next(run, event))
+
+    def _next(self, run: Run, event: Event) -> Run:
+        """The run after an event, which it meets beside many states of the rest of the world."""
+        key = (run.machine, run.id, run.execution.key, repr(event))
+        if key not in self._steps:
+            self._steps[key] = step(run.execution, event)
+        return replace(run, execution=self._steps[key])
 
     def _settled(self, world: World, run: Run, *, cancels: bool = True) -> World:
         """The world with one execution as it is now: its ended waits are cancelled, and its end is an event."""
-        at = {(want.at, want.state) for want in wants(run.execution)}
-        dropped = [one for one in run.waits if one[:2] not in at]
-        run = replace(run, waits=tuple(one for one in run.waits if one not in dropped))
+        dropped = []
+        if run.waits:
+            at = {(want.at, want.state) for want in wants(run.execution)}
+            dropped = [one for one in run.waits if one[:2] not in at]
+            run = replace(run, waits=tuple(one for one in run.waits if one not in dropped))
         world = replace(world, runs=tuple(run if one.id == run.id else one for one in world.runs))
         for _, _, kind, name in dropped if cancels else []:
             if kind == "job":
@@ -400,7 +410,7 @@ class Environment:
         calls = [want for want in wants(run.execution) if isinstance(want, Call) and want.at not in waiting]
         creates = [want for want in calls if _api(want.resource).endswith(":createTrainingJob")]
         for text, fact, status in ways:
-            after = replace(run, execution=step(run.execution, Ended(status)))
+            after = self._next(run, Ended(status))
             base = replace(world, interrupted=True)
             yield Move(text, fact, "", self._settled(base, after))
             for want in creates:
