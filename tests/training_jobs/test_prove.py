@@ -11,9 +11,12 @@ import pytest
 from typer.testing import CliRunner
 
 from training_jobs.cli.main import app
+from training_jobs.prove.environment import Job, Run, World
+from training_jobs.prove.evaluator import Ended, start, step
 from training_jobs.prove.explorer import Proof, prove
 from training_jobs.prove.facts import FACTS
 from training_jobs.prove.properties import PROPERTIES
+from training_jobs.prove.properties import broken as broken_by
 from training_jobs.prove.replay import commands
 from training_jobs.prove.values import UnsupportedError
 
@@ -248,6 +251,14 @@ def test_a_mutant_breaks_a_property(change: Callable[[dict[str, Any]], None], fa
 def test_each_fact_of_the_model_has_a_source_and_a_name_of_its_own() -> None:
     assert all(one.source and one.text for one in FACTS)
     assert len({one.name for one in FACTS}) == len(FACTS)
+
+
+@pytest.mark.parametrize(("status", "outlives"), [("InProgress", True), ("Completed", False)])
+def test_an_execution_that_was_started_outlives_another_only_with_a_job_that_runs(status: str, outlives: bool) -> None:
+    waiting = start({"StartAt": "A", "States": {"A": {"Type": "Wait", "Seconds": 1, "End": True}}}, {}, {})
+    first = Run("first", "Machine", "workflow", step(waiting, Ended("ABORTED")))
+    world = World((first, Run("child-1", "Machine", "child", waiting)), (Job("a-job", status, "child-1", ()),))
+    assert ("outlives" in broken_by(world)) is outlives
 
 
 def test_the_page_has_every_fact_and_every_property() -> None:

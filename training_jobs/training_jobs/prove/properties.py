@@ -15,7 +15,7 @@ PROPERTIES: Mapping[str, str] = {
     "false-success": "an execution that succeeded has a last job that completed",
     "stopped-well": "no call that fails has the execution stop a job that is well",
     "one-failed-call": "no single failed call ends an execution",
-    "outlives": "no execution that it started outlives it",
+    "outlives": "no execution that it started outlives it with a job that runs",
     "unbounded": f"an execution starts at most {MOST_JOBS} jobs",
     "lost-cause": "an execution that failed names its error",
     "no-end": "an end is reachable from everywhere without a person",
@@ -40,7 +40,12 @@ def broken(world: World) -> Iterator[str]:
     if of.status == "FAILED" and len(world.spent) == 1 and set(world.spent) <= _ONCE and well:
         yield "one-failed-call"
     guarded = world.events or any(run.running and run.role == "guard" for run in world.runs)
-    if not workflow.running and not guarded and any(run.running and run.role == "child" for run in world.runs):
+    if (
+        running
+        and not workflow.running
+        and not guarded
+        and any(run.running and run.role == "child" for run in world.runs)
+    ):
         yield "outlives"
     if len(own) > MOST_JOBS:
         yield "unbounded"
