@@ -17,6 +17,7 @@ from training_jobs.cli.diagnose import diagnose
 from training_jobs.cli.doctor import doctor
 from training_jobs.cli.errors import INTERRUPTED, REFUSED, USAGE, one_line
 from training_jobs.cli.plan import plan
+from training_jobs.cli.prove import prove
 from training_jobs.cli.report import report
 from training_jobs.cli.ssh import ssh
 
@@ -49,6 +50,7 @@ app.command("fits", short_help="Predict whether a model fits the memory of GPUs.
     fits.fits
 )
 app.command("lint", short_help="Find mistakes in training scripts.")(lint.lint)
+app.command("prove", short_help="Explore every execution of an app's state machines.")(prove)
 app.command("diagnose", short_help="Find what bounds a job, and what to change.")(diagnose)
 app.command("open", short_help="Print links to a job in AWS's console.")(show.open_links)
 app.command("report", short_help="Write a job, or two side by side, as one HTML page.")(report)

@@ -1,0 +1,110 @@
+"""What ``training-jobs prove`` finds in the constructs: the known failures, by name, each of which a mended construct removes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from aws_cdk import aws_stepfunctions as sfn
+from aws_cdk import aws_stepfunctions_tasks as tasks
+from stacks import UserStack
+
+from training_jobs.prove.explorer import Proof, prove
+
+A_STOP_WITHOUT_ITS_EVENT = {"left-running"}
+# In every state that a search of this many states reaches; the shortest stories are found first.
+SOME = 6_000
+
+
+def with_workflow(**props: Any) -> UserStack:
+    stack = UserStack()
+    stack.workflow(**props)
+    return stack
+
+
+def embedded() -> UserStack:
+    stack = UserStack()
+    stack.machine_of(stack.workflow().as_task(stack, "Train"))
+    return stack
+
+
+def with_task() -> UserStack:
+    stack = UserStack()
+    stack.machine_of(stack.task())
+    return stack
+
+
+def of_cdk() -> UserStack:
+    stack = UserStack()
+    place = tasks.S3Location.from_bucket(stack.bucket, "models/")
+    state = tasks.SageMakerCreateTrainingJob(
+        stack,
+        "Train",
+        training_job_name="one-name",
+        integration_pattern=sfn.IntegrationPattern.RUN_JOB,
+        algorithm_specification=tasks.AlgorithmSpecification(algorithm_name="an-algorithm"),
+        input_data_config=[
+            tasks.Channel(
+                channel_name="train", data_source=tasks.DataSource(s3_data_source=tasks.S3DataSource(s3_location=place))
+            )
+        ],
+        output_data_config=tasks.OutputDataConfig(s3_output_location=place),
+    )
+    stack.machine_of(state)
+    return stack
+
+
+def proofs(stack: UserStack, faults: int = 1, most_states: int = SOME) -> dict[str, Proof]:
+    """By the beginning of the state machines' logical ids."""
+    return {one.machine[:8]: one for one in prove(stack.template(), faults=faults, most_states=most_states)}
+
+
+def broken(proof: Proof) -> set[str]:
+    return {one.property for one in proof.violations}
+
+
+def facts(proof: Proof, name: str) -> list[str]:
+    [found] = [one for one in proof.violations if one.property == name]
+    return [step.fact for step in found.story]
+
+
+def test_a_workflow_without_faults_keeps_every_property() -> None:
+    proof = proofs(with_workflow(), faults=0)["Training"]
+    assert (broken(proof), proof.complete, proof.jobs) == (set(), True, 1)
+
+
+def test_a_polled_workflow_without_faults_keeps_every_property() -> None:
+    proof = proofs(with_workflow(integration="poll"), faults=0)["Training"]
+    assert (broken(proof), proof.complete, proof.jobs) == (set(), True, 1)
+
+
+def test_a_workflow_with_one_fault_fails_only_where_the_event_of_its_end_is_lost() -> None:
+    proof = proofs(with_workflow(), most_states=20_000)["Training"]
+    assert (broken(proof), proof.complete) == (A_STOP_WITHOUT_ITS_EVENT, True)
+    assert facts(proof, "left-running")[-1] == "lost event"
+
+
+def test_a_polled_workflow_stops_a_well_job_when_describing_it_fails_for_long() -> None:
+    proof = proofs(with_workflow(integration="poll"))["Training"]
+    assert broken(proof) == {"left-running", "stopped-well"}
+    assert "outage" in facts(proof, "stopped-well")
+    assert facts(proof, "left-running") == ["", "person stops", "lost event"]
+
+
+@pytest.mark.parametrize("make", [with_task, of_cdk])
+def test_a_task_in_a_machine_of_the_users_own_leaves_a_job_and_ends_by_one_throttled_call(make: Any) -> None:
+    [proof] = proofs(make()).values()
+    assert broken(proof) == {"left-running", "one-failed-call"}
+
+
+def test_an_embedded_workflow_ends_by_one_throttled_start_and_may_outlive_its_machine() -> None:
+    found = proofs(embedded())
+    [outer] = [one for name, one in found.items() if name.startswith("Machine")]
+    assert broken(outer) >= {"one-failed-call", "outlives"}
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(("integration", "complete"), [("sync", True), ("poll", False)])
+def test_two_faults_break_no_other_property_than_those_listed(integration: str, complete: bool) -> None:
+    proof = proofs(with_workflow(integration=integration), faults=2, most_states=200_000)["Training"]
+    assert (broken(proof), proof.complete) == ({"left-running", "stopped-well"}, complete)

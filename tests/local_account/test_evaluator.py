@@ -1,0 +1,159 @@
+"""The evaluator of ``training-jobs prove`` beside the account's Step Functions, on state machines drawn at random.
+
+Two things are not drawn, since the account differs from AWS in them: a Choice whose Variable is missing (States.Runtime at AWS,
+a rule that does not hold in the account) and an intrinsic function that fails (States.IntrinsicFailure, and States.Runtime in
+the account).
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+import pytest
+from running_account import Running
+from state_machines import Machines
+
+from training_jobs.prove.evaluator import Elapsed, Execution, start, step, wants
+
+GIVEN = {"n": 3, "text": "a-b", "items": [1, "two", {"three": 3}], "deep": {"yes": True, "none": None}}
+FORMULAS = (
+    "$.n",
+    "$.deep",
+    "$.items[1]",
+    "$.missing",
+    "States.Format('{}/{}', $.n, $.text)",
+    "States.MathAdd($.n, -5)",
+    "States.Array($.n, $.deep.none)",
+    "States.ArrayGetItem($.items, 2)",
+    "States.ArrayLength($.items)",
+    "States.ArrayContains($.items, 'two')",
+    "States.ArrayRange(1, $.n, 2)",
+    "States.ArrayPartition($.items, 2)",
+    "States.StringSplit($.text, '-')",
+    "States.StringToJson('[1, 2]')",
+    "States.JsonToString($.deep)",
+    "States.Hash($.text, 'SHA-1')",
+    "States.Base64Encode($.text)",
+    "States.JsonMerge($.deep, $.deep, false)",
+)
+# The second of two branches does not fail: which of two errors comes first is left to the account, as at AWS.
+PASSES = {"StartAt": "Only", "States": {"Only": {"Type": "Pass", "End": True}}}
+RULES = (
+    {"Variable": "$.n", "NumericGreaterThan": 2},
+    {"Variable": "$.n", "StringEquals": "3"},
+    {"Variable": "$.text", "StringMatches": "a*"},
+    {"Variable": "$.missing", "IsPresent": True},
+    {"Variable": "$.deep.none", "IsNull": True},
+    {"Variable": "$.deep.yes", "BooleanEquals": False},
+    {"Variable": "$.n", "NumericEqualsPath": "$.n"},
+    {"Not": {"Variable": "$.items", "IsString": True}},
+    {"And": [{"Variable": "$.n", "IsNumeric": True}, {"Variable": "$.text", "StringLessThan": "b"}]},
+)
+
+
+def drawn(choose: random.Random, depth: int = 0) -> dict[str, Any]:
+    """A program of up to five states, each of which leads only to later ones, so that it ends."""
+    names = [f"S{at}" for at in range(choose.randint(1, 5))]
+    states: dict[str, Any] = {}
+    for at, name in enumerate(names):
+        later = names[at + 1 :]
+        kinds = [
+            "Pass",
+            "Pass",
+            "Pass",
+            "Fail",
+            *(["Choice", "Choice"] if later else []),
+            *(["Parallel", "Map"] if depth < 2 else []),
+        ]
+        kind = choose.choice(kinds) if later else choose.choice([one for one in kinds if one != "Fail"])
+        state: dict[str, Any] = {"Type": kind}
+        if kind == "Fail":
+            state |= {"Error": "Drawn", "Cause": name}
+        elif kind == "Choice":
+            state |= {"Choices": [{**choose.choice(RULES), "Next": choose.choice(later)}]}
+            state |= {"Default": choose.choice(later)} if choose.random() < 0.8 else {}
+        else:
+            if kind == "Pass":
+                state["Parameters"] = {"it.$": choose.choice(FORMULAS), "fixed": 1}
+                state |= {"InputPath": "$.deep"} if choose.random() < 0.1 else {}
+            elif kind == "Parallel":
+                state["Branches"] = [drawn(choose, depth + 1), *([PASSES] if choose.random() < 0.5 else [])]
+            else:
+                state |= {"ItemsPath": "$.items", "ItemProcessor": drawn(choose, depth + 1), "MaxConcurrency": 1}
+                state["ItemSelector"] = {
+                    **{f"{name}.$": f"$.{name}" for name in GIVEN},
+                    "i.$": "$$.Map.Item.Index",
+                    "v.$": "$$.Map.Item.Value",
+                }
+            if kind != "Pass":
+                caught = {
+                    "ErrorEquals": ["States.ALL"],
+                    "ResultPath": "$.caught",
+                    "Next": choose.choice(later or names[-1:]),
+                }
+                state |= {"Catch": [caught]} if later and choose.random() < 0.5 else {}
+                state |= {"ResultSelector": {"all.$": "$"}} if choose.random() < 0.3 else {}
+            state["ResultPath"] = choose.choice(["$.result", "$.deep.result", None])
+            state |= {"Next": choose.choice(later)} if later else {"End": True}
+        states[name] = state
+    return reachable({"StartAt": names[0], "States": states})
+
+
+def reachable(program: dict[str, Any]) -> dict[str, Any]:
+    """Without the states that nothing leads to, which AWS refuses."""
+    states, kept, waiting = program["States"], {}, [program["StartAt"]]
+    while waiting:
+        name = waiting.pop()
+        state = kept[name] = states[name]
+        targets = [
+            state.get("Next"),
+            state.get("Default"),
+            *(one["Next"] for one in [*state.get("Choices", []), *state.get("Catch", [])]),
+        ]
+        waiting += [one for one in targets if one and one not in kept]
+    ends = any("End" in one or one["Type"] == "Fail" for one in kept.values())
+    assert ends, program
+    return {"StartAt": program["StartAt"], "States": kept}
+
+
+def evaluated(definition: dict[str, Any]) -> Execution:
+    execution = start(definition, GIVEN, {"Execution": {"Id": "id"}})
+    while waits := wants(execution):
+        execution = step(execution, Elapsed(waits[0].at))
+    return execution
+
+
+def compare(machines: Machines, seeds: range) -> None:
+    different = []
+    for seed in seeds:
+        definition = drawn(random.Random(seed))
+        ours = evaluated(definition)
+        described = machines.ended(machines.start(definition["States"], GIVEN, StartAt=definition["StartAt"]))
+        theirs = (described["status"], json.loads(described.get("output", "null")), described.get("error"))
+        mine = (ours.status, ours.top.data if ours.status == "SUCCEEDED" else None, ours.error or None)
+        # A caught error's cause is prose, which differs.
+        if without_causes(mine) != without_causes(theirs):
+            different.append((seed, json.dumps(definition), mine, theirs))
+    assert not different, f"{len(different)} of {len(seeds)}: {different[0]}"
+
+
+def without_causes(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: without_causes(item) for name, item in value.items() if name != "Cause"}
+    return [without_causes(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+@pytest.fixture(scope="module")
+def machines(running: Running) -> Machines:
+    return Machines(running, "drawn")
+
+
+def test_forty_drawn_machines_end_as_in_the_account(machines: Machines) -> None:
+    compare(machines, range(40))
+
+
+@pytest.mark.soak
+def test_two_thousand_drawn_machines_end_as_in_the_account(machines: Machines) -> None:
+    compare(machines, range(40, 2_040))

@@ -1,0 +1,67 @@
+"""The command ``prove``: every execution of an app's state machines, explored instead of sampled."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from training_jobs.cli.context import AsJson
+from training_jobs.cli.errors import JOB_FAILED
+from training_jobs.cli.output import print_json
+
+if TYPE_CHECKING:
+    from training_jobs.prove.explorer import Proof
+
+
+def prove(
+    path: Annotated[Path, typer.Argument(help="A folder of `cdk synth`, or a template.")] = Path("cdk.out"),
+    faults: Annotated[int, typer.Option(min=0, max=3, help="How many faults an execution may meet.")] = 1,
+    given: Annotated[str, typer.Option("--input", help="The executions' input, in JSON.")] = "{}",
+    most_states: Annotated[int, typer.Option(min=1, help="Where each search ends, and says so.")] = 400_000,
+    replay: Annotated[
+        int | None, typer.Option(min=1, help="Print the commands that replay this violation in the local account.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Explore all executions of each state machine that starts training jobs; exit code 1 if a property does not always hold.
+
+    Nothing is run and nothing is called: the state machines of the template are evaluated beside a model of what AWS may do.
+    """
+    import json
+
+    from training_jobs.prove.explorer import prove as explored
+
+    try:
+        value = json.loads(given)
+    except ValueError:
+        raise typer.BadParameter(f"must be JSON, like '{{}}', got {given!r}", param_hint="--input") from None
+    proofs = explored(path, faults=faults, given=value, most_states=most_states)
+    violations = [one for proof in proofs for one in proof.violations]
+    if replay is not None:
+        from training_jobs.prove.replay import commands
+
+        if replay > len(violations):
+            raise typer.BadParameter(f"must be at most {len(violations)}, got {replay}", param_hint="--replay")
+        for line in commands(violations[replay - 1]):
+            typer.echo(line)
+        return
+    if as_json:
+        print_json([asdict(proof) for proof in proofs])
+    else:
+        for proof in proofs:
+            typer.echo(_summary(proof))
+        for at, violation in enumerate(violations, 1):
+            typer.echo(f"\n[{at}] {violation}")
+    if violations:
+        raise typer.Exit(JOB_FAILED)
+
+
+def _summary(proof: Proof) -> str:
+    faults = "1 fault" if proof.faults == 1 else f"{proof.faults} faults"
+    searched = f"{proof.states:,} states, {proof.seconds:.1f} s, at most {proof.jobs} jobs of an execution"
+    bound = "" if proof.complete else "; NOT COMPLETE: the search ended at its bound"
+    broken = ", ".join(sorted({one.property for one in proof.violations})) or "every property holds"
+    return f"{proof.machine}, {faults}: {broken} ({searched}{bound})"

@@ -1,0 +1,501 @@
+"""What may happen next around executions, as ``facts`` has it: calls, jobs, events, timers and people, one move at a time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from training_jobs.prove.evaluator import (
+    Address,
+    Answered,
+    Call,
+    Elapsed,
+    Ended,
+    Event,
+    Execution,
+    Failed,
+    Timer,
+    start,
+    step,
+    wants,
+)
+from training_jobs.prove.templates import App, machine_of, tasks
+from training_jobs.prove.values import Scope, UnsupportedError
+
+LATEST = 60  # seconds: a call that takes effect late does so before (facts, "late")
+_ARN = "arn:aws:states:us-east-1:123456789012:execution:"
+_REFUSED = "The request was rejected because the training job is in status Completed"
+_MISSING = "Requested resource not found."
+# Calls whose answer tells nothing of jobs, with the answer.
+_OTHERS: Mapping[str, Any] = {
+    "sns:publish": {"MessageId": "message"},
+    "aws-sdk:cloudwatch:putMetricData": {},
+    "aws-sdk:sns:publish": {"MessageId": "message"},
+    "events:putEvents": {"Entries": [{"EventId": "event"}], "FailedEntryCount": 0},
+    "sqs:sendMessage": {"MessageId": "message"},
+}
+_SAGEMAKER = ("createTrainingJob", "describeTrainingJob", "stopTrainingJob")
+
+
+class Job(NamedTuple):
+    """A training job: its name, its status as DescribeTrainingJob has it, and the execution and position that created it."""
+
+    name: str
+    status: str
+    owner: str
+    at: Address
+
+
+@dataclass(frozen=True)
+class Run:
+    """An execution in the account.
+
+    Attributes:
+        id: The name of the execution, which no other has.
+        machine: Logical id of its state machine.
+        role: "workflow" of the one that is explored, "child" of those it starts, "guard" of those that rules start.
+        execution: As the evaluator has it.
+        waits: What its calls with .sync wait for: the position's address, its state, and the name of a job or an execution.
+    """
+
+    id: str
+    machine: str
+    role: str
+    execution: Execution
+    waits: tuple[tuple[Address, str, str, str], ...] = ()
+
+    @property
+    def running(self) -> bool:
+        """Whether it has not ended."""
+        return self.execution.status == "RUNNING"
+
+    @cached_property
+    def key(self) -> str:
+        """What distinguishes it from others, as text."""
+        return f"{self.id}{self.waits}{self.execution.key}"
+
+
+@dataclass(frozen=True)
+class World:
+    """All that may still act: executions, jobs, late effects, events on their way, and the faults that are left."""
+
+    runs: tuple[Run, ...]
+    jobs: tuple[Job, ...] = ()
+    late: tuple[Job, ...] = ()
+    events: tuple[tuple[int, str], ...] = ()  # the guard's index, its input as JSON
+    started: int = 0
+    faults: int = 0
+    spent: tuple[str, ...] = ()
+    interrupted: bool = False
+    stopped_well: bool = False
+    alarm: bool = False
+
+    @property
+    def key(self) -> str:
+        """What distinguishes it from others, as text."""
+        of = (self.jobs, self.late, self.events, self.started, self.faults, sorted(set(self.spent)), self.interrupted)
+        return repr((*of, self.stopped_well, self.alarm)) + "".join(run.key for run in self.runs)
+
+    @property
+    def quiet(self) -> bool:
+        """Whether nothing but jobs goes on."""
+        return not (self.late or self.events or any(run.running for run in self.runs))
+
+
+class Move(NamedTuple):
+    """What happens, in plain words, the fact and the API behind it, and the world after it."""
+
+    text: str
+    fact: str
+    api: str
+    world: World
+
+
+class Environment:
+    """What AWS and people may do to the executions of an app.
+
+    Args:
+        app: State machines and rules.
+        interrupts: Whether a person stops the workflow, or its time runs out.
+    """
+
+    def __init__(self, app: App, *, interrupts: bool = True) -> None:
+        """Refuse, by name, calls whose effect is not known."""
+        self.app, self.interrupts = app, interrupts
+        self._steps: dict[tuple[str, ...], Execution] = {}
+        for machine in {*app.starters, *(guard.target for guard in app.guards)}:
+            for name, state in tasks(app.machines[machine]):
+                self._check(machine, name, state)
+
+    def _check(self, machine: str, name: str, state: Mapping[str, Any]) -> None:
+        api = _api(state["Resource"])
+        known = api in _OTHERS or api.rpartition(":")[2] in (*_SAGEMAKER, "listObjectsV2", "describeExecution")
+        if api.endswith(":startExecution"):
+            target = machine_of(state.get("Parameters", {}).get("StateMachineArn"))
+            if target not in self.app.machines:
+                raise UnsupportedError(
+                    f"{machine}: the state {name!r} must start a state machine of the app, got {target!r}"
+                )
+            known = True
+        if not known or "waitForTaskToken" in state["Resource"]:
+            raise UnsupportedError(
+                f"{machine}: the state {name!r} must make a call that the model knows, got {state['Resource']!r}"
+            )
+
+    def begin(self, machine: str, given: Any, faults: int) -> World:
+        """The world once an execution of a state machine has been started."""
+        run = self._run("workflow", machine, "workflow", given)
+        return self._settled(World((run,), faults=faults), run)
+
+    def _run(self, id: str, machine: str, role: str, given: Any) -> Run:
+        context = {
+            "Execution": {
+                "Id": f"{_ARN}{machine}:{id}",
+                "Name": id,
+                "Input": given,
+                "RedriveCount": 0,
+                "StartTime": "2026-01-01T00:00:00Z",
+            },
+            "StateMachine": {"Id": f"{{{machine}}}", "Name": machine},
+        }
+        key = (machine, id, role, repr(given))
+        if key not in self._steps:
+            self._steps[key] = start(self.app.machines[machine], given, context)
+        return Run(id, machine, role, self._steps[key])
+
+    def moves(self, world: World) -> Iterator[Move]:
+        """All that may happen next."""
+        for run in world.runs:
+            if run.running:
+                for want in wants(run.execution):
+                    yield from (
+                        self._timer(world, run, want) if isinstance(want, Timer) else self._call(world, run, want)
+                    )
+        yield from self._interruptions(world)
+        for job in world.jobs:
+            if job.status == "InProgress":
+                for status in ("Completed", "Failed"):
+                    yield Move(
+                        f"the job {_short(job.name)} ends: {status}",
+                        "job ends",
+                        "",
+                        _with(world, job._replace(status=status)),
+                    )
+        for job in world.late:
+            rest = replace(world, late=tuple(one for one in world.late if one != job))
+            yield Move(f"the late call takes effect: the job {_short(job.name)} starts", "late", "", _with(rest, job))
+        yield from self._events(world)
+
+    def _timer(self, world: World, run: Run, timer: Timer) -> Iterator[Move]:
+        if world.late and not (timer.seconds is not None and timer.seconds < LATEST):
+            return
+        what = "retries" if timer.retries else "has waited in"
+        yield Move(f"{_who(run)} {what} {timer.state}", "", "", self._stepped(world, run, Elapsed(timer.at)))
+
+    def _call(self, world: World, run: Run, call: Call) -> Iterator[Move]:
+        held = next((one for one in run.waits if one[0] == call.at), None)
+        if held is not None:
+            yield from self._sync_answers(world, run, call, held)
+            return
+        api = _api(call.resource)
+        operation = api.rpartition(":")[2]
+        service = _service(api)
+        where = f"{_who(run)}, {call.state}: {operation[0].upper()}{operation[1:]}"
+        for text, event, after, waits in self._effects(world, run, call, operation):
+            done = self._stepped(after, replace(run, waits=(*run.waits, *waits)), event)
+            yield Move(f"{where} {text}", "", operation, done)
+            if event is None or isinstance(event, Answered):
+                yield from self._lost(world, run, call, where, after, f"{service}.SdkClientException", operation)
+        if world.faults:
+            refused = self._throttling(api, service)
+            once, lasting = (
+                Failed(call.at, refused, "Rate exceeded"),
+                Failed(call.at, refused, "Rate exceeded", lasting=True),
+            )
+            yield Move(
+                f"{where} is throttled", "throttled", operation, self._stepped(_spent(world, "throttled"), run, once)
+            )
+            if call.tries == 0:
+                outage = _spent(world, "outage")
+                yield Move(
+                    f"{where} fails for as long as its retriers last",
+                    "outage",
+                    operation,
+                    self._stepped(outage, run, lasting),
+                )
+            if operation == "createTrainingJob":
+                after = _spent(world, "late")
+                after = replace(after, late=(*after.late, Job(_name(call), "InProgress", run.id, call.at)))
+                failed = Failed(call.at, f"{service}.SdkClientException", "timed out")
+                yield Move(
+                    f"{where} fails, and will take effect late", "late", operation, self._stepped(after, run, failed)
+                )
+
+    def _lost(
+        self, world: World, run: Run, call: Call, where: str, after: World, error: str, operation: str
+    ) -> Iterator[Move]:
+        if world.faults and operation in ("createTrainingJob", "stopTrainingJob", "startExecution"):
+            spent = _spent(after, "lost answer")
+            failed = Failed(call.at, error, "Unable to execute HTTP request: Read timed out")
+            text = f"{where} takes effect, and its answer is lost"
+            yield Move(text, "lost answer", operation, self._stepped(spent, run, failed))
+
+    @staticmethod
+    def _throttling(api: str, service: str) -> str:
+        optimised = not api.startswith("aws-sdk:")
+        names = {
+            "SageMaker": "SageMaker.AmazonSageMakerException",
+            "StepFunctions": "StepFunctions.AWSStepFunctionsException",
+        }
+        return names[service] if optimised and service in names else f"{service}.{service}Exception"
+
+    def _effects(
+        self, world: World, run: Run, call: Call, operation: str
+    ) -> Iterator[tuple[str, Event | None, World, tuple[tuple[Address, str, str, str], ...]]]:
+        """What a call does without a fault: words, the event, the world, and what it then waits for."""
+        job = next((one for one in world.jobs if one.name == _name(call)), None) if operation in _SAGEMAKER else None
+        error = "SageMaker.SageMakerException"
+        if operation == "createTrainingJob":
+            if job is not None:
+                taken = "Training job names must be unique within an AWS account and region"
+                yield (
+                    "fails, since the name is in use",
+                    Failed(call.at, "SageMaker.ResourceInUseException", taken),
+                    world,
+                    (),
+                )
+                return
+            after = _with(world, Job(_name(call), "InProgress", run.id, call.at))
+            if ".sync" in call.resource:
+                yield "starts a job and waits for it", None, after, ((call.at, call.state, "job", _name(call)),)
+            else:
+                yield "starts a job", Answered(call.at, {"TrainingJobArn": f"arn:{_name(call)}"}), after, ()
+        elif operation == "describeTrainingJob":
+            found = Failed(call.at, error, _MISSING) if job is None else Answered(call.at, _described(job))
+            yield f"says {job.status if job else 'that there is no such job'}", found, world, ()
+        elif operation == "stopTrainingJob":
+            if job is None:
+                yield "finds no such job", Failed(call.at, error, _MISSING), world, ()
+            elif job.status != "InProgress":
+                yield "finds that the job has ended", Failed(call.at, error, _REFUSED), world, ()
+            else:
+                well = run.role != "guard" and not world.interrupted and bool(world.spent)
+                after = replace(_with(world, job._replace(status="Stopped")), stopped_well=world.stopped_well or well)
+                yield "stops the job", Answered(call.at, {}), after, ()
+        elif operation == "listObjectsV2":
+            yield "finds the model", Answered(call.at, {"KeyCount": 1}), world, ()
+            yield "finds no model", Answered(call.at, {"KeyCount": 0}), world, ()
+        elif operation == "describeExecution":
+            id = call.parameters["ExecutionArn"].rpartition(":")[2]
+            status = next((one.execution.status for one in world.runs if one.id == id), "SUCCEEDED")
+            yield (
+                f"says {status}",
+                Answered(call.at, {"Status": status, "ExecutionArn": call.parameters["ExecutionArn"]}),
+                world,
+                (),
+            )
+        elif operation == "startExecution":
+            yield self._child(world, call)
+        else:
+            yield "succeeds", Answered(call.at, _OTHERS[_api(call.resource)]), world, ()
+
+    def _child(
+        self, world: World, call: Call
+    ) -> tuple[str, Event | None, World, tuple[tuple[Address, str, str, str], ...]]:
+        machine = machine_of(call.parameters["StateMachineArn"])
+        id = str(call.parameters.get("Name", f"child-{world.started + 1}"))
+        existing = next((one for one in world.runs if one.id == id), None)
+        after = world
+        if existing is None:
+            given = call.parameters.get("Input", {})
+            child = self._run(id, machine, "child", json.loads(given) if isinstance(given, str) else given)
+            after = replace(world, runs=(*world.runs, child), started=world.started + 1)
+            after = self._settled(after, child)
+        elif not existing.running:
+            return (
+                "finds the name taken",
+                Failed(call.at, "StepFunctions.ExecutionAlreadyExistsException", id),
+                world,
+                (),
+            )
+        if ".sync" in call.resource:
+            return f"starts {id}", None, after, ((call.at, call.state, "execution", id),)
+        return f"starts {id}", Answered(call.at, {"ExecutionArn": f"{_ARN}{machine}:{id}"}), after, ()
+
+    def _sync_answers(self, world: World, run: Run, call: Call, held: tuple[Address, str, str, str]) -> Iterator[Move]:
+        """The answer of a call with .sync, once what it waits for has ended."""
+        event: Event | None = None
+        if held[2] == "job":
+            job = next(one for one in world.jobs if one.name == held[3])
+            if job.status == "Completed":
+                event = Answered(call.at, _described(job))
+            elif job.status != "InProgress":
+                event = Failed(call.at, "States.TaskFailed", json.dumps(_described(job)))
+        else:
+            child = next(one for one in world.runs if one.id == held[3])
+            ended = child.execution
+            if ended.status == "SUCCEEDED":
+                output = ended.top.data if ":2" in call.resource else json.dumps(ended.top.data)
+                event = Answered(
+                    call.at,
+                    {"ExecutionArn": f"{_ARN}{child.machine}:{child.id}", "Output": output, "Status": "SUCCEEDED"},
+                )
+            elif not child.running:
+                cause = json.dumps({"Error": ended.error, "Cause": ended.cause, "Status": ended.status})
+                event = Failed(call.at, "States.TaskFailed", cause)
+        if event is not None:
+            after = replace(run, waits=tuple(one for one in run.waits if one != held))
+            text = f"{_who(run)}, {call.state}: .sync answers that {_short(held[3])} has ended"
+            yield Move(text, "sync waits", "", self._stepped(world, after, event))
+
+    def _stepped(self, world: World, run: Run, event: Event | None) -> World:
+        """The world after an event in one of its executions."""
+        return self._settled(world, run if event is None else self._next(run, event))
+
+    def _next(self, run: Run, event: Event) -> Run:
+        """The run after an event, which it meets beside many states of the rest of the world."""
+        key = (run.machine, run.id, run.execution.key, repr(event))
+        if key not in self._steps:
+            self._steps[key] = step(run.execution, event)
+        return replace(run, execution=self._steps[key])
+
+    def _settled(self, world: World, run: Run, *, cancels: bool = True) -> World:
+        """The world with one execution as it is now: its ended waits are cancelled, and its end is an event."""
+        dropped = []
+        if run.waits:
+            at = {(want.at, want.state) for want in wants(run.execution)}
+            dropped = [one for one in run.waits if one[:2] not in at]
+            run = replace(run, waits=tuple(one for one in run.waits if one not in dropped))
+        world = replace(world, runs=tuple(run if one.id == run.id else one for one in world.runs))
+        for _, _, kind, name in dropped if cancels else []:
+            if kind == "job":
+                job = next(one for one in world.jobs if one.name == name)
+                world = _with(world, job._replace(status="Stopped")) if job.status == "InProgress" else world
+            else:
+                child = next(one for one in world.runs if one.id == name)
+                if child.running:
+                    world = self._stepped(world, child, Ended("ABORTED"))
+        return world if run.running else self._ended(world, run)
+
+    def _ended(self, world: World, run: Run) -> World:
+        of = run.execution
+        detail = {
+            "executionArn": f"{_ARN}{run.machine}:{run.id}",
+            "stateMachineArn": run.machine,
+            "name": run.id,
+            "status": of.status,
+            "error": of.error or None,
+            "cause": of.cause or None,
+        }
+        for at, guard in enumerate(self.app.guards):
+            if run.machine in guard.watched and of.status in guard.statuses:
+                given = Scope({"source": "aws.states", "detail": detail}, {}, {}).found(guard.input_path)
+                world = replace(world, events=(*world.events, (at, json.dumps(given))))
+        if run.role == "guard":
+            world = replace(world, runs=tuple(one for one in world.runs if one.id != run.id))
+            return replace(world, alarm=world.alarm or of.status != "SUCCEEDED")
+        return world
+
+    def _interruptions(self, world: World) -> Iterator[Move]:
+        run = world.runs[0]
+        if world.interrupted or not run.running or not self.interrupts:
+            return
+        ways = [("a person stops the execution", "person stops", "ABORTED")]
+        if "TimeoutSeconds" in run.execution.definition:
+            ways.append(("the execution times out", "times out", "TIMED_OUT"))
+        waiting = {one[0] for one in run.waits}
+        calls = [want for want in wants(run.execution) if isinstance(want, Call) and want.at not in waiting]
+        creates = [want for want in calls if _api(want.resource).endswith(":createTrainingJob")]
+        for text, fact, status in ways:
+            after = self._next(run, Ended(status))
+            base = replace(world, interrupted=True)
+            yield Move(text, fact, "", self._settled(base, after))
+            for want in creates:
+                late = replace(base, late=(*base.late, Job(_name(want), "InProgress", run.id, want.at)))
+                yield Move(f"{text} while {want.state} is on its way", "in flight", "", self._settled(late, after))
+            if run.waits and world.faults:
+                uncancelled = self._settled(_spent(base, "not cancelled"), after, cancels=False)
+                yield Move(
+                    f"{text}, and Step Functions does not cancel what it waits for", "not cancelled", "", uncancelled
+                )
+
+    def _events(self, world: World) -> Iterator[Move]:
+        for index, (at, given) in enumerate(world.events):
+            guard = self.app.guards[at]
+            rest = replace(world, events=(*world.events[:index], *world.events[index + 1 :]))
+            yield Move(
+                f"EventBridge starts {guard.target}", "event arrives", "", self._guarded(rest, guard.target, given)
+            )
+            if world.faults:
+                lost = "EventBridge does not deliver the event of the execution's end"
+                yield Move(lost, "lost event", "", _spent(rest, "lost event"))
+                twice = self._guarded(
+                    self._guarded(_spent(rest, "event twice"), guard.target, given), guard.target, given
+                )
+                yield Move(f"EventBridge starts {guard.target} twice", "event twice", "", twice)
+
+    def _guarded(self, world: World, machine: str, given: str) -> World:
+        number = next(one for one in range(len(world.runs) + 1) if all(run.id != f"guard-{one}" for run in world.runs))
+        run = self._run(f"guard-{number}", machine, "guard", json.loads(given))
+        return self._settled(replace(world, runs=(*world.runs, run)), run)
+
+
+def _with(world: World, job: Job) -> World:
+    """The world with a job as it is now; a job whose name is in use is not created."""
+    existing = next((one for one in world.jobs if one.name == job.name), None)
+    if existing is None:
+        return replace(world, jobs=(*world.jobs, job))
+    if job.status == "InProgress":
+        return world
+    return replace(world, jobs=tuple(job if one.name == job.name else one for one in world.jobs))
+
+
+def _spent(world: World, fact: str) -> World:
+    return replace(world, faults=world.faults - 1, spent=(*world.spent, fact))
+
+
+def _described(job: Job) -> dict[str, Any]:
+    status = "Training" if job.status == "InProgress" else job.status
+    described = {
+        "TrainingJobName": job.name,
+        "TrainingJobArn": f"arn:{job.name}",
+        "TrainingJobStatus": job.status,
+        "SecondaryStatus": status,
+        "ModelArtifacts": {"S3ModelArtifacts": f"s3://bucket/{job.name}/output/model.tar.gz"},
+    }
+    return {**described, "FailureReason": "AlgorithmError: exit code 1"} if job.status == "Failed" else described
+
+
+def _api(resource: str) -> str:
+    """`aws-sdk:sagemaker:createTrainingJob` of a state's Resource."""
+    return resource.partition(":states:::")[2].partition(".")[0]
+
+
+def _service(api: str) -> str:
+    names = {
+        "sagemaker": "SageMaker",
+        "s3": "S3",
+        "sfn": "Sfn",
+        "states": "StepFunctions",
+        "sns": "Sns",
+        "cloudwatch": "CloudWatch",
+    }
+    name = api.split(":")[-2]
+    return names.get(name, name.capitalize())
+
+
+def _name(call: Call) -> str:
+    return str(call.parameters["TrainingJobName"])
+
+
+def _who(run: Run) -> str:
+    return (
+        "the execution" if run.role == "workflow" else f"the {'guard' if run.role == 'guard' else 'execution'} {run.id}"
+    )
+
+
+def _short(name: str) -> str:
+    return name if len(name) < 40 else f"{name[:16]}...{name[-4:]}"

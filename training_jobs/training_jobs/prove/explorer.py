@@ -1,0 +1,161 @@
+"""Explores every order of what may happen, breadth first, so that the first story of a violation is a shortest one."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from training_jobs.prove.environment import Environment, Move
+from training_jobs.prove.properties import PROPERTIES, broken
+from training_jobs.prove.templates import read
+from training_jobs.prove.values import UnsupportedError
+
+MOST_STATES = 400_000
+
+
+@dataclass(frozen=True)
+class Step:
+    """A line of a story: what happens, and the fact and the API behind it, empty where nothing is out of the ordinary."""
+
+    text: str
+    fact: str
+    api: str
+
+
+@dataclass(frozen=True)
+class Violation:
+    """A property that does not hold of a state machine, and the shortest story that shows it."""
+
+    machine: str
+    property: str
+    story: tuple[Step, ...]
+
+    def __str__(self) -> str:
+        """The property and the story, a line a step."""
+        lines = [f"{self.machine}: {self.property}: not always: {PROPERTIES[self.property]}"]
+        return "\n".join([*lines, *(f"  {at}. {one.text}" for at, one in enumerate(self.story, 1))])
+
+
+@dataclass
+class Proof:
+    """What exploring one state machine showed.
+
+    Attributes:
+        machine: Its logical id.
+        faults: How many faults each execution may meet.
+        states: How many different states were reached.
+        complete: False where the search ended at its bound.
+        jobs: The most jobs that one execution started.
+        seconds: Of the search.
+        violations: The first of each property.
+    """
+
+    machine: str
+    faults: int
+    states: int = 0
+    complete: bool = True
+    jobs: int = 0
+    seconds: float = 0.0
+    violations: list[Violation] = field(default_factory=list)
+
+
+def prove(
+    template: Path | Mapping[str, Any], *, faults: int = 1, given: Any = None, most_states: int = MOST_STATES
+) -> list[Proof]:
+    """Explore all executions of each state machine that starts training jobs.
+
+    Args:
+        template: A synthesized template, a file of one, or a folder of ``cdk synth``.
+        faults: How many faults each execution may meet.
+        given: The executions' input; None for ``{}``.
+        most_states: Where each search ends, which is then not complete.
+
+    Raises:
+        UnsupportedError: There is no such state machine, or it uses what the model does not know, which the message names.
+    """
+    app = read(template)
+    environment = Environment(app)
+    return [explore(environment, machine, faults, given or {}, most_states) for machine in app.starters]
+
+
+def explore(environment: Environment, machine: str, faults: int, given: Any, most_states: int) -> Proof:
+    """Explore all executions of one state machine.
+
+    Raises:
+        UnsupportedError: None of them starts a job, so that nothing would be proved.
+    """
+    began = time.monotonic()
+    proof = Proof(machine, faults)
+    first = environment.begin(machine, given, faults)
+    numbers = {_hash(first.key): 0}
+    came: list[tuple[int, Step | None]] = [(-1, None)]
+    before: list[list[int]] = [[]]
+    waiting, ends, found = deque([(0, first)]), [], set[str]()
+    while waiting:
+        number, world = waiting.popleft()
+        proof.jobs = max(proof.jobs, len(world.jobs))
+        names = list(broken(world))
+        for name in names:
+            if name not in found:
+                found.add(name)
+                proof.violations.append(Violation(machine, name, _story(came, number)))
+        if names or world.quiet:
+            ends.append(number)
+            continue
+        for move in environment.moves(world):
+            key = _hash(move.world.key)
+            if key not in numbers:
+                if len(numbers) >= most_states:
+                    proof.complete = False
+                    continue
+                numbers[key] = len(came)
+                came.append((number, Step(move.text, move.fact, move.api)))
+                before.append([])
+                waiting.append((numbers[key], move.world))
+            if _by_itself(move):
+                before[numbers[key]].append(number)
+    if proof.jobs == 0 and proof.complete:
+        of = first.runs[0].execution
+        why = f": {of.error}: {of.cause}" if of.error else ""
+        raise UnsupportedError(
+            f"an execution of {machine} must start a job with the input {given!r}, which none does{why}"
+        )
+    proof.states, proof.seconds = len(came), time.monotonic() - began
+    stuck = _without_end(before, ends) if proof.complete else None
+    if stuck is not None:
+        proof.violations.append(Violation(machine, "no-end", _story(came, stuck)))
+    return proof
+
+
+def _by_itself(move: Move) -> bool:
+    """Whether a move needs neither a person nor a fault."""
+    return move.fact in ("", "job ends", "late", "sync waits", "event arrives")
+
+
+def _without_end(before: list[list[int]], ends: list[int]) -> int | None:
+    """The first state from which no end is reached without a person."""
+    reached, waiting = set(ends), list(ends)
+    while waiting:
+        for number in before[waiting.pop()]:
+            if number not in reached:
+                reached.add(number)
+                waiting.append(number)
+    return next((number for number in range(len(before)) if number not in reached), None)
+
+
+def _story(came: list[tuple[int, Step | None]], number: int) -> tuple[Step, ...]:
+    steps = []
+    while number >= 0:
+        number, step = came[number]
+        if step is not None:
+            steps.append(step)
+    return tuple(reversed(steps))
+
+
+def _hash(key: str) -> bytes:
+    return hashlib.blake2b(key.encode(), digest_size=16).digest()

@@ -1,0 +1,129 @@
+"""What AWS may do, one row a fact, each with its source; ``environment`` has a rule for each, and `docs/prove.md` prints them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Fact(NamedTuple):
+    """A row of the model.
+
+    Attributes:
+        name: By which a fault of a story names it.
+        service: Whose behaviour it is.
+        text: What may happen.
+        fault: Whether each occurrence counts against the number of faults.
+        source: AWS's page, or "assumed".
+    """
+
+    name: str
+    service: str
+    text: str
+    fault: bool
+    source: str
+
+
+FACTS = (
+    Fact(
+        "throttled",
+        "any API",
+        "a call fails before its effect, and succeeds when it is repeated",
+        True,
+        "SageMaker API, Common Errors: ThrottlingException",
+    ),
+    Fact(
+        "lost answer",
+        "any API",
+        "a call takes effect and its answer is lost",
+        True,
+        "AWS SDK for Java, SdkClientException",
+    ),
+    Fact(
+        "late", "any API", "a call fails and takes effect later, before a wait of a minute has elapsed", True, "assumed"
+    ),
+    Fact("outage", "any API", "a call fails for as long as the retriers of its state last", True, "assumed"),
+    Fact(
+        "in flight",
+        "Step Functions",
+        "an execution is ended while its call is on the way, which may still take effect",
+        False,
+        "assumed",
+    ),
+    Fact(
+        "name in use",
+        "SageMaker",
+        "CreateTrainingJob with the name of any earlier job fails",
+        False,
+        "SageMaker API, CreateTrainingJob: ResourceInUse",
+    ),
+    Fact(
+        "not found",
+        "SageMaker",
+        "DescribeTrainingJob and StopTrainingJob fail for a job that was not created",
+        False,
+        "SageMaker API, ResourceNotFound",
+    ),
+    Fact(
+        "job ends",
+        "SageMaker",
+        "a job completes or fails at any time",
+        False,
+        "SageMaker API, DescribeTrainingJob: TrainingJobStatus",
+    ),
+    Fact(
+        "sync waits",
+        "Step Functions",
+        ".sync answers when the job has ended, and fails with States.TaskFailed unless it completed",
+        False,
+        "Step Functions' guide, Discover service integration patterns, Run a Job (.sync)",
+    ),
+    Fact(
+        "sync cancels",
+        "Step Functions",
+        "what an execution waits for with .sync is stopped with the execution",
+        False,
+        "Step Functions' guide, Discover service integration patterns, Run a Job (.sync)",
+    ),
+    Fact(
+        "not cancelled",
+        "Step Functions",
+        'and in rare cases is not ("best-effort")',
+        True,
+        "Step Functions' guide, Discover service integration patterns, Run a Job (.sync)",
+    ),
+    Fact(
+        "person stops",
+        "Step Functions",
+        "a person stops the execution, once, in any state",
+        False,
+        "Step Functions API, StopExecution",
+    ),
+    Fact(
+        "times out",
+        "Step Functions",
+        "an execution with TimeoutSeconds reaches it, once, in any state",
+        False,
+        "Amazon States Language, TimeoutSeconds",
+    ),
+    Fact(
+        "event arrives",
+        "EventBridge",
+        "the event of an execution's end starts the target of each rule that matches",
+        False,
+        "Step Functions' guide, Automating Step Functions event delivery",
+    ),
+    Fact(
+        "lost event",
+        "EventBridge",
+        'and in rare cases is not delivered ("best effort")',
+        True,
+        "EventBridge's reference, Delivery level for AWS service events",
+    ),
+    Fact(
+        "event twice",
+        "EventBridge",
+        "and may start it twice",
+        True,
+        "EventBridge's guide, Troubleshooting: My rule ran more than once in response to one event",
+    ),
+)

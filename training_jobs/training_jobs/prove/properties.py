@@ -1,0 +1,53 @@
+"""What must hold of every execution, each by the name that docs and errors use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from training_jobs.prove.environment import World
+
+MOST_JOBS = 20  # of one execution: more are counted as retries without a bound
+_ONCE = {"throttled", "lost answer", "late"}
+
+PROPERTIES: Mapping[str, str] = {
+    "left-running": "no job runs once its execution and its guards have ended",
+    "two-at-once": "one state of an execution never has two jobs that run at once",
+    "false-success": "an execution that succeeded has a last job that completed",
+    "stopped-well": "no call that fails has the execution stop a job that is well",
+    "one-failed-call": "no single failed call ends an execution",
+    "outlives": "no execution that it started outlives it with a job that runs",
+    "unbounded": f"an execution starts at most {MOST_JOBS} jobs",
+    "lost-cause": "an execution that failed names its error",
+    "no-end": "an end is reachable from everywhere without a person",
+}
+
+
+def broken(world: World) -> Iterator[str]:
+    """The names of the properties that a world breaks, but for "no-end", which is one of all worlds together."""
+    workflow = world.runs[0]
+    of = workflow.execution
+    running = [job for job in world.jobs if job.status == "InProgress"]
+    if running and world.quiet:
+        yield "left-running"
+    if len({(job.owner, job.at) for job in running}) < len(running):
+        yield "two-at-once"
+    own = [job for job in world.jobs if job.owner == workflow.id]
+    if of.status == "SUCCEEDED" and own and own[-1].status != "Completed":
+        yield "false-success"
+    if world.stopped_well:
+        yield "stopped-well"
+    well = not world.interrupted and all(job.status in ("InProgress", "Completed") for job in world.jobs)
+    if of.status == "FAILED" and len(world.spent) == 1 and set(world.spent) <= _ONCE and well:
+        yield "one-failed-call"
+    guarded = world.events or any(run.running and run.role == "guard" for run in world.runs)
+    if (
+        running
+        and not workflow.running
+        and not guarded
+        and any(run.running and run.role == "child" for run in world.runs)
+    ):
+        yield "outlives"
+    if len(own) > MOST_JOBS:
+        yield "unbounded"
+    if of.status == "FAILED" and not of.error:
+        yield "lost-cause"

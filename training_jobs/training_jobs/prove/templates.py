@@ -1,0 +1,175 @@
+"""State machines and rules of a synthesized template, with its intrinsic functions resolved symbolically."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from training_jobs.prove.evaluator import check
+from training_jobs.prove.values import UnsupportedError
+
+_PSEUDO = {
+    "AWS::AccountId": "123456789012",
+    "AWS::Partition": "aws",
+    "AWS::Region": "us-east-1",
+    "AWS::StackName": "Stack",
+    "AWS::URLSuffix": "amazonaws.com",
+}
+
+
+@dataclass(frozen=True)
+class Guard:
+    """A rule that starts a state machine when executions of others end.
+
+    Attributes:
+        rule: The rule's logical id.
+        watched: Logical ids of the state machines.
+        statuses: With which statuses, as the event has them.
+        target: Logical id of the state machine that it starts.
+        input_path: What of the event it gets.
+    """
+
+    rule: str
+    watched: tuple[str, ...]
+    statuses: tuple[str, ...]
+    target: str
+    input_path: str
+
+
+@dataclass(frozen=True)
+class App:
+    """State machines by logical id, and the rules that start some of them; ``starters`` start training jobs, directly or not."""
+
+    machines: Mapping[str, Mapping[str, Any]]
+    guards: tuple[Guard, ...]
+    starters: tuple[str, ...]
+
+
+def read(source: Path | Mapping[str, Any]) -> App:
+    """Read a template, a file of one, or a folder of ``cdk synth``.
+
+    Raises:
+        UnsupportedError: There is no template or no state machine that starts training jobs in it.
+    """
+    templates = [source] if isinstance(source, Mapping) else [_json(path) for path in _files(source)]
+    machines: dict[str, Mapping[str, Any]] = {}
+    guards: list[Guard] = []
+    for template in templates:
+        resources = template.get("Resources", {})
+        for name, resource in resources.items():
+            if resource.get("Type") == "AWS::StepFunctions::StateMachine":
+                machines[name] = _definition(name, resource["Properties"])
+        guards += [one for name, resource in resources.items() for one in _guards(name, resource)]
+    starters = tuple(name for name in machines if _starts(name, machines, ()))
+    if not starters:
+        found = ", ".join(machines) or "none"
+        raise UnsupportedError(
+            f"the app must have a state machine that starts training jobs; its state machines: {found}"
+        )
+    return App(machines, tuple(one for one in guards if one.target in machines), starters)
+
+
+def machine_of(text: Any) -> str:
+    """The logical id in an ARN that a template refers to, itself where there is none."""
+    return str(text).strip("{}").removesuffix(".Arn")
+
+
+def tasks(program: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
+    """All Task states of a definition, those in branches among them."""
+    found = []
+    for name, state in program["States"].items():
+        if state["Type"] == "Task":
+            found.append((name, state))
+        for inner in [
+            *state.get("Branches", []),
+            *(state[one] for one in ("ItemProcessor", "Iterator") if one in state),
+        ]:
+            found += tasks(inner)
+    return found
+
+
+def _files(source: Path) -> list[Path]:
+    found = sorted(source.rglob("*.template.json")) if source.is_dir() else [source] if source.exists() else []
+    if not found:
+        raise UnsupportedError(f"PATH must be a folder of `cdk synth` or a template, like cdk.out, got {str(source)!r}")
+    return found
+
+
+def _json(path: Path) -> Mapping[str, Any]:
+    try:
+        template = json.loads(path.read_text())
+    except ValueError as error:
+        raise UnsupportedError(f"{path} must be a template in JSON: {error}") from None
+    if not isinstance(template, dict) or "Resources" not in template:
+        raise UnsupportedError(f"{path} must be a template with Resources")
+    return template
+
+
+def _definition(name: str, properties: Mapping[str, Any]) -> Mapping[str, Any]:
+    text = _resolved(properties.get("DefinitionString", properties.get("Definition")))
+    try:
+        definition = json.loads(text) if isinstance(text, str) else text
+    except ValueError as error:
+        raise UnsupportedError(f"the definition of {name} must be JSON: {error}") from None
+    if not isinstance(definition, dict):
+        raise UnsupportedError(f"the definition of {name} must stand in the template, as DefinitionString")
+    try:
+        check(definition)
+    except UnsupportedError as error:
+        raise UnsupportedError(f"{name}: {error}") from None
+    return definition
+
+
+def _resolved(value: Any) -> Any:
+    """``value`` with its intrinsic functions filled in; what deployment would fill in is named in braces."""
+    if isinstance(value, list):
+        return [_resolved(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if len(value) == 1:
+        [(function, argument)] = value.items()
+        if function == "Ref":
+            return _PSEUDO.get(argument, f"{{{argument}}}")
+        if function == "Fn::Join":
+            return argument[0].join(str(part) for part in _resolved(argument[1]))
+        if function == "Fn::Sub" and isinstance(argument, str):
+            for name, text in _PSEUDO.items():
+                argument = argument.replace(f"${{{name}}}", text)
+            return argument
+        if function.startswith("Fn::"):
+            parts = _resolved(argument)
+            return f"{{{'.'.join(map(str, parts)) if isinstance(parts, list) else parts}}}"
+    return {key: _resolved(item) for key, item in value.items()}
+
+
+def _guards(name: str, resource: Mapping[str, Any]) -> list[Guard]:
+    if resource.get("Type") != "AWS::Events::Rule":
+        return []
+    properties = _resolved(resource["Properties"])
+    pattern = properties.get("EventPattern", {})
+    detail = pattern.get("detail", {})
+    if "aws.states" not in pattern.get("source", []) or "stateMachineArn" not in detail:
+        return []
+    watched = tuple(machine_of(one) for one in detail["stateMachineArn"])
+    statuses = tuple(detail.get("status", ("ABORTED", "FAILED", "TIMED_OUT", "SUCCEEDED")))
+    return [
+        Guard(name, watched, statuses, machine_of(target["Arn"]), target.get("InputPath", "$"))
+        for target in properties.get("Targets", [])
+    ]
+
+
+def _starts(name: str, machines: Mapping[str, Mapping[str, Any]], above: tuple[str, ...]) -> bool:
+    for _, state in tasks(machines[name]):
+        if "createTrainingJob" in state["Resource"]:
+            return True
+        started = (
+            machine_of(state.get("Parameters", {}).get("StateMachineArn"))
+            if "startExecution" in state["Resource"]
+            else ""
+        )
+        if started in machines and started not in above and _starts(started, machines, (*above, name)):
+            return True
+    return False
