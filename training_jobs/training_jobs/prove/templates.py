@@ -151,6 +151,8 @@ def _guards(name: str, resource: Mapping[str, Any]) -> list[Guard]:
     properties = _resolved(resource["Properties"])
     pattern = properties.get("EventPattern", {})
     detail = pattern.get("detail", {})
+    if properties.get("State", "ENABLED") == "DISABLED":
+        return []
     if "aws.states" not in pattern.get("source", []) or "stateMachineArn" not in detail:
         return []
     watched = tuple(machine_of(one) for one in detail["stateMachineArn"])
