@@ -17,6 +17,7 @@ from sagemaker_local_account.faults import (
     FullDisk,
     Interruption,
     LateHost,
+    LostEvent,
     LostHost,
     Quota,
     ScheduledPlan,
@@ -72,6 +73,16 @@ def throttling(
 ) -> None:
     """An operation fails with ThrottlingException."""
     _add(context, Throttling(operation, times=times))
+
+
+@app.command("lost-event")
+def lost_event(
+    context: typer.Context,
+    status: Annotated[str, typer.Argument(help="Of executions that end so, like ABORTED; by default any.")] = "",
+    times: Once = 1,
+) -> None:
+    """EventBridge does not deliver the event of an execution's end."""
+    _add(context, LostEvent(status, times=times))
 
 
 @app.command()

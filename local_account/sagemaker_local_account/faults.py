@@ -133,9 +133,31 @@ class SlowS3(Fault):
     latency: float = 0
 
 
+@dataclass(frozen=True)
+class LostEvent(Fault):
+    """EventBridge does not deliver the event of an execution's end, as AWS does in rare cases.
+
+    Args:
+        status: only of executions that end so, like ABORTED; "" for any end.
+    """
+
+    status: str = ""
+
+
 KINDS: Mapping[str, type[Fault]] = {
     kind.__name__: kind
-    for kind in (Capacity, ScheduledPlan, Quota, Throttling, Interruption, LostHost, LateHost, FullDisk, SlowS3)
+    for kind in (
+        Capacity,
+        ScheduledPlan,
+        Quota,
+        Throttling,
+        Interruption,
+        LostHost,
+        LateHost,
+        FullDisk,
+        SlowS3,
+        LostEvent,
+    )
 }
 F = TypeVar("F", bound=Fault)
 

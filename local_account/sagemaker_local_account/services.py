@@ -143,6 +143,7 @@ class Services:
         self._batch = {region: batch_api(queues[region], jobs) for region, jobs in self._service_jobs.items()}
         file_systems.open()  # after all hosts of an earlier account have ended
         fsx.install(file_systems)
+        bus.lose(faults)
         fsx_resources.install(file_systems)
         self._alarms = cloudwatch.AlarmScheduler()
         self._schedules = ScheduleTimer(targets.invoke_due, scheduler.invoke_due)

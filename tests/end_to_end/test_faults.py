@@ -12,7 +12,7 @@ from typing import Any
 import aws_cdk as cdk
 import pytest
 from aws_cdk import aws_s3 as s3
-from deployed import Deployed
+from deployed import Deployed, wait_until
 
 from cdk_sagemaker_training import (
     DataParallelJob,
@@ -29,6 +29,7 @@ from sagemaker_local_account.faults import (
     FullDisk,
     Interruption,
     LateHost,
+    LostEvent,
     LostHost,
     Quota,
     SlowS3,
@@ -237,6 +238,41 @@ def test_a_slow_s3_makes_the_download_long(deployed: Deployed, machines: dict[st
     assert (downloading["EndTime"] - downloading["StartTime"]).total_seconds() >= 1.2
 
 
+def test_a_polled_job_goes_on_whose_stopped_execution_lost_its_event(
+    deployed: Deployed, machines: dict[str, str], broken: Any
+) -> None:
+    """The story `left-running` of `training-jobs prove`."""
+    broken(LostEvent("FAILED"))  # which does not matter
+    broken(LostEvent("ABORTED"))
+    execution = deployed.start(machines["PollHostsArn"])
+    deployed.the_job_of(execution, until="Training")
+    deployed.client("stepfunctions").stop_execution(executionArn=execution)
+    assert deployed.ended(execution)["status"] == "ABORTED"
+    [job] = wait_until(lambda: [job for job in deployed.jobs_of(execution) if job["TrainingJobStatus"] != "InProgress"])
+    assert job["TrainingJobStatus"] == "Completed"
+    assert [fault["status"] for fault in deployed.account.faults.remaining().values()] == ["FAILED"]
+
+
+def test_a_polled_job_that_is_well_is_stopped_when_describing_it_fails_for_long(
+    deployed: Deployed, machines: dict[str, str], broken: Any
+) -> None:
+    """The story `stopped-well` of `training-jobs prove`."""
+    execution = deployed.start(machines["PollHostsArn"])
+    name = deployed.the_job_of(execution, until="Training")["TrainingJobName"]
+    fault = broken(Throttling("DescribeTrainingJob", times=None))
+    states = deployed.client("stepfunctions")
+
+    def ended() -> Any:
+        deployed.account.clock.advance(60)
+        described = states.describe_execution(executionArn=execution)
+        return described if described["status"] != "RUNNING" else None
+
+    assert wait_until(ended)["status"] == "FAILED"
+    deployed.account.faults.mend(fault)
+    [job] = wait_until(lambda: [job for job in deployed.jobs_of(execution) if job["TrainingJobStatus"] != "Stopping"])
+    assert (job["TrainingJobName"], job["TrainingJobStatus"]) == (name, "Stopped")
+
+
 def local_account(deployed: Deployed, *arguments: str) -> subprocess.CompletedProcess[str]:
     program = Path(sys.executable).parent / "local-account"
     command = [str(program), "--state", str(deployed.account.state), *arguments]
@@ -255,6 +291,7 @@ def local_account(deployed: Deployed, *arguments: str) -> subprocess.CompletedPr
         (["lost-host", "algo-2", "--at", "step 1"], LostHost("step 1", host="algo-2")),
         (["late-host", "algo-2", "30"], LateHost("algo-2", 30)),
         (["full-disk", "algo-1", "64"], FullDisk("algo-1", 64)),
+        (["lost-event", "ABORTED"], LostEvent("ABORTED")),
         (["slow-s3", "--latency", "0.5"], SlowS3(0, 0.5, times=None)),
     ],
 )

@@ -135,6 +135,12 @@ def test_a_story_has_the_commands_that_replay_it() -> None:
     assert "local-account break throttling DescribeTrainingJob --times 12" in commands(found)
 
 
+def test_an_event_is_lost_by_a_fault_that_comes_before_the_execution_ends() -> None:
+    [found] = [one for one in proof_of(guarded()).violations if one.property == "left-running"]
+    _, first, *_ = commands(found)
+    assert first == "local-account break lost-event --times 1"
+
+
 def _no_rule(parts: dict[str, Any]) -> None:
     parts["rule"] = None
 

@@ -8,11 +8,17 @@ from __future__ import annotations
 
 import copy
 import datetime
+import logging
 import uuid
 from typing import Any
 
 from moto.cloudwatch.models import cloudwatch_backends
 from moto.events.models import events_backends
+
+from sagemaker_local_account.faults import Faults, LostEvent
+
+_log = logging.getLogger(__name__)
+_faults = Faults()  # of the process's account
 
 # The metric that counts an execution with a status, in the namespace AWS/States.
 _METRICS = {
@@ -72,7 +78,24 @@ def execution_changed(execution: Any) -> None:
         "stateMachineVersionArn": None,
         "stateMachineAliasArn": None,
     }
+    if described["status"] != "RUNNING" and _is_lost(described):
+        return
     put_event(described["executionArn"], "aws.states", "Step Functions Execution Status Change", detail)
+
+
+def lose(faults: Faults) -> None:
+    """Loses events of executions as the faults of an account say."""
+    global _faults
+    _faults = faults
+
+
+def _is_lost(described: dict[str, Any]) -> bool:
+    # "in rare cases an event might not be delivered" (EventBridge's reference, "Delivery level for AWS service events").
+    faults = [fault for fault in _faults.of(LostEvent) if fault.status in ("", described["status"])]
+    if not any(_faults.consume(fault) for fault in faults[:1]):
+        return False
+    _log.info("the event that %s is %s was lost", described["executionArn"], described["status"])
+    return True
 
 
 def _count(described: dict[str, Any]) -> None:

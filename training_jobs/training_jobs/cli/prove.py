@@ -61,7 +61,8 @@ def prove(
 
 def _summary(proof: Proof) -> str:
     faults = "1 fault" if proof.faults == 1 else f"{proof.faults} faults"
-    searched = f"{proof.states:,} states, {proof.seconds:.1f} s, at most {proof.jobs} jobs of an execution"
+    jobs = "1 job" if proof.jobs == 1 else f"{proof.jobs} jobs"
+    searched = f"{proof.states:,} states, {proof.seconds:.1f} s, at most {jobs} of an execution"
     bound = "" if proof.complete else "; NOT COMPLETE: the search ended at its bound"
     broken = ", ".join(sorted({one.property for one in proof.violations})) or "every property holds"
     return f"{proof.machine}, {faults}: {broken} ({searched}{bound})"

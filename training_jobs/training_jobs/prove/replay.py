@@ -15,6 +15,9 @@ def commands(violation: Violation) -> list[str]:
         violation: What to replay.
     """
     lines = [f"# {violation.property} of {violation.machine}; start the workflow with `training-jobs start`"]
+    lost = sum(step.fact == "lost event" for step in violation.story)
+    if lost:  # before the executions end
+        lines.append(f"local-account break lost-event --times {lost}")
     for at, step in enumerate(violation.story, 1):
         lines.append(f"# {at}. {step.text}")
         lines += _command(step)
@@ -29,6 +32,6 @@ def _command(step: Step) -> list[str]:
         return ['aws stepfunctions stop-execution --execution-arn "$EXECUTION"']
     return (
         [_NO_FAULT]
-        if step.fact in ("lost answer", "late", "lost event", "event twice", "not cancelled", "outage", "throttled")
+        if step.fact in ("lost answer", "late", "event twice", "not cancelled", "outage", "throttled")
         else []
     )
