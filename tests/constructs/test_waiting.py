@@ -60,6 +60,12 @@ def test_it_looks_ten_times_in_the_time_but_within_a_minute_and_a_quarter_of_an_
     assert f'\\"Seconds\\":{seconds},\\"Every\\":{every},' in given(workflow)
 
 
+def test_the_function_gets_the_time_for_which_it_is_called() -> None:
+    [target] = rule(rendered())[1]["Targets"]
+    paths = {path: f"<{name}>" for name, path in target["InputTransformer"]["InputPathsMap"].items()}
+    assert f'\\"Time\\":{paths["$.time"]},\\"Resources\\":{paths["$.resources"]}' in given(rendered())
+
+
 def test_its_event_names_the_schedule_and_goes_to_the_topic() -> None:
     workflow = rendered()
     id, _ = rule(workflow)
@@ -239,6 +245,15 @@ def test_the_first_look_after_the_time_puts_an_event_and_no_other_does(aws: Aws)
     call()
 
 
+def test_an_execution_that_was_redriven_waits_since_then(aws: Aws) -> None:
+    aws.executions(redriven=90)
+    [answer] = [queued["response"][1] for queued in aws.stubs["stepfunctions"]._queue]
+    answer["executions"][0]["redriveDate"] = ago(60)
+    aws.training_jobs()
+    aws.takes_events_of("redriven")
+    call()
+
+
 def test_a_job_is_described_unless_a_later_one_of_its_execution_trained(aws: Aws) -> None:
     aws.executions(trains=90, waits=60, retried=90)
     jobs = [job_of("trains", 1), job_of("retried", 1), job_of("waits"), job_of("trains"), job_of("retried")]
@@ -258,13 +273,14 @@ def test_in_a_queue_a_service_job_trains_since_it_started(aws: Aws) -> None:
         }
         return {"jobId": name, "jobName": name, "serviceJobType": "SAGEMAKER_TRAINING", **moments}
 
-    aws.executions(trains=62, waits=62, again=80)
+    aws.executions(trains=80, waits=62, again=80)
     given = {"jobQueue": "line", "filters": [{"name": "JOB_NAME", "values": ["digits-*"]}]}
     jobs = [
         listed(job_of("again"), 80, startedAt=75, stoppedAt=63),
         listed(job_of("again", 1), 63),
         listed(job_of("waits"), 62),
-        listed(job_of("trains"), 62, startedAt=3),
+        listed(job_of("trains"), 79, startedAt=78, stoppedAt=62),
+        listed(job_of("trains", 1), 62, startedAt=3),
         listed("digits-older-0", 9_999),
     ]
     aws.answers("batch", "list_service_jobs", {"jobSummaryList": jobs}, given)
