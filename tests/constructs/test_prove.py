@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+from aws_cdk import aws_sns as sns
 from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk import aws_stepfunctions_tasks as tasks
 from stacks import UserStack
 
+from cdk_sagemaker_training import Budget, DataParallelJob, InstanceGroup, NumberField
 from training_jobs.prove.explorer import Proof, prove
 
 A_STOP_WITHOUT_ITS_EVENT = {"left-running"}
@@ -101,6 +105,33 @@ def test_an_embedded_workflow_ends_by_one_throttled_start_and_may_outlive_its_ma
     found = proofs(embedded())
     [outer] = [one for name, one in found.items() if name.startswith("Machine")]
     assert broken(outer) >= {"one-failed-call", "outlives"}
+
+
+FEATURES: dict[str, Callable[[UserStack], dict[str, Any]]] = {
+    "retries": lambda stack: {"retries": 1},
+    "notify": lambda stack: {"notify": [sns.Topic(stack, "Topic")]},
+    "job_metrics": lambda stack: {"job_metrics": True},
+    "budget": lambda stack: {"budget": Budget(hours=100)},
+    "alternatives": lambda stack: {"alternatives": [DataParallelJob(InstanceGroup("ml.g5.48xlarge"))]},
+    "input_fields": lambda stack: {"input_fields": {"rate": NumberField(0, 1, default=0.5)}},
+    "missing_model": lambda stack: {"missing_model": "fail"},
+}
+# By cause alone: its error says so.
+REFUSED = {frozenset(("retries", "job_metrics")), frozenset(("retries", "alternatives"))}
+PAIRS = [pair for pair in itertools.combinations(FEATURES, 2) if frozenset(pair) not in REFUSED]
+
+
+@pytest.mark.parametrize(
+    "names", [("missing_model",), *(pytest.param(pair, marks=pytest.mark.soak) for pair in PAIRS)], ids="+".join
+)
+def test_features_and_their_pairs_fail_with_one_fault_where_a_workflow_without_them_does(
+    names: tuple[str, ...],
+) -> None:
+    stack = UserStack()
+    stack.workflow(**{name: value for feature in names for name, value in FEATURES[feature](stack).items()})
+    proof = proofs(stack, most_states=60_000)["Training"]
+    assert (broken(proof), proof.complete) == (A_STOP_WITHOUT_ITS_EVENT, True)
+    assert proof.jobs == (2 if "retries" in names else 1)
 
 
 @pytest.mark.soak

@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from training_jobs.prove.environment import Environment, Move
-from training_jobs.prove.properties import PROPERTIES, broken
+from training_jobs.prove.properties import PROPERTIES, broken, failed_well
 from training_jobs.prove.templates import read
 from training_jobs.prove.values import UnsupportedError
 
@@ -52,6 +52,7 @@ class Proof:
         complete: False where the search ended at its bound.
         jobs: The most jobs that one execution started.
         seconds: Of the search.
+        errors: With which an execution failed whose jobs were well.
         violations: The first of each property.
     """
 
@@ -61,6 +62,7 @@ class Proof:
     complete: bool = True
     jobs: int = 0
     seconds: float = 0.0
+    errors: list[str] = field(default_factory=list)
     violations: list[Violation] = field(default_factory=list)
 
 
@@ -80,11 +82,19 @@ def prove(
     """
     app = read(template)
     environment = Environment(app)
-    return [explore(environment, machine, faults, given or {}, most_states) for machine in app.starters]
+    proofs = []
+    for machine in app.starters:
+        without = explore(environment, machine, 0, given or {}, most_states)
+        proofs.append(
+            explore(environment, machine, faults, given or {}, most_states, without.errors) if faults else without
+        )
+    return proofs
 
 
-def explore(environment: Environment, machine: str, faults: int, given: Any, most_states: int) -> Proof:
-    """Explore all executions of one state machine.
+def explore(
+    environment: Environment, machine: str, faults: int, given: Any, most_states: int, on_purpose: Collection[str] = ()
+) -> Proof:
+    """Explore all executions of one state machine; ``on_purpose`` is as of ``broken``.
 
     Raises:
         UnsupportedError: None of them starts a job, so that nothing would be proved.
@@ -99,7 +109,10 @@ def explore(environment: Environment, machine: str, faults: int, given: Any, mos
     while waiting:
         number, world = waiting.popleft()
         proof.jobs = max(proof.jobs, len(world.jobs))
-        names = list(broken(world))
+        names = list(broken(world, on_purpose))
+        error = failed_well(world)
+        if error is not None and error not in proof.errors:
+            proof.errors.append(error)
         for name in names:
             if name not in found:
                 found.add(name)

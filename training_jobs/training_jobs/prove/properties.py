@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from training_jobs.prove.environment import World
 
@@ -22,8 +22,20 @@ PROPERTIES: Mapping[str, str] = {
 }
 
 
-def broken(world: World) -> Iterator[str]:
-    """The names of the properties that a world breaks, but for "no-end", which is one of all worlds together."""
+def failed_well(world: World) -> str | None:
+    """The error of an execution that failed although nobody interfered and each of its jobs runs or completed."""
+    of = world.runs[0].execution
+    well = not world.interrupted and all(job.status in ("InProgress", "Completed") for job in world.jobs)
+    return of.error or "" if of.status == "FAILED" and well else None
+
+
+def broken(world: World, on_purpose: Collection[str] = ()) -> Iterator[str]:
+    """The names of the properties that a world breaks, but for "no-end", which is one of all worlds together.
+
+    Args:
+        world: The world.
+        on_purpose: The errors with which an execution fails without a fault whose jobs are well, such as one of a missing model.
+    """
     workflow = world.runs[0]
     of = workflow.execution
     running = [job for job in world.jobs if job.status == "InProgress"]
@@ -36,8 +48,8 @@ def broken(world: World) -> Iterator[str]:
         yield "false-success"
     if world.stopped_well:
         yield "stopped-well"
-    well = not world.interrupted and all(job.status in ("InProgress", "Completed") for job in world.jobs)
-    if of.status == "FAILED" and len(world.spent) == 1 and set(world.spent) <= _ONCE and well:
+    error = failed_well(world)
+    if error is not None and error not in on_purpose and len(world.spent) == 1 and set(world.spent) <= _ONCE:
         yield "one-failed-call"
     guarded = world.events or any(run.running and run.role == "guard" for run in world.runs)
     if (
