@@ -11,6 +11,7 @@ OF_OTHERS = {
     "NUMBER_VALUE can not be converted to String",
     "InvalidClientTokenId",
     "ModuleNotFoundError",
+    "Unknown interface: aws-cdk-lib.cloud_assembly_schema.MetadataEntry",
 }
 
 
