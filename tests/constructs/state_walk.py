@@ -68,7 +68,7 @@ class Walk:
                         result = _copy(_found(data, state["InputPath"]))
                     _put(data, state.get("ResultPath", "$"), result)
                 case "Wait":
-                    self.now += _found(data, state["SecondsPath"])
+                    self.now += _found(data, state["SecondsPath"]) if "SecondsPath" in state else state["Seconds"]
                 case "Choice":
                     rules = [rule["Next"] for rule in state["Choices"] if _holds(rule, data)]
                     name = [*rules, state["Default"]][0]
@@ -89,14 +89,18 @@ class Walk:
             self.ends.pop()
             _put(data, state["Catch"][0]["ResultPath"], dict(zip(("Error", "Cause"), self.refusal, strict=True)))
             if not self.repeats and "Repeated" in data["Training"]:
-                data["Training"]["Repeated"] = {"Wait": 16}
+                data["Training"]["Repeated"] = {"Wait": 1_024, "Seconds": 0, "Calls": 40}
             self._missing = True
             return True
         if "createTrainingJob" in state["Resource"]:
             self._missing = False
         if "lambda" in state["Resource"]:
             return self._look_failed
-        return self._missing and "describeTrainingJob" in state["Resource"]
+        if self._missing and "describeTrainingJob" in state["Resource"]:
+            error = {"Error": "SageMaker.SageMakerException", "Cause": "Requested resource not found."}
+            _put(data, state["Catch"][0]["ResultPath"], error)
+            return True
+        return False
 
     _missing = _look_failed = _stopped = False
 
@@ -207,6 +211,9 @@ def _evaluated(formula: str, data: dict[str, Any]) -> Any:
     taken = re.fullmatch(r"States\.MathAdd\((\S+), States\.StringToJson\(States\.Format\('-\{\}', (\S+)\)\)\)", formula)
     if taken:
         return _found(data, taken[1]) - _found(data, taken[2])
+    random = re.fullmatch(r"States\.MathRandom\(1, (.+)\)", formula)
+    if random:
+        return _evaluated(random[1], data)
     both = re.fullmatch(r"States\.MathAdd\((\$\S+), (\$\S+)\)", formula)
     if both:
         return _found(data, both[1]) + _found(data, both[2])

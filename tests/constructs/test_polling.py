@@ -93,10 +93,10 @@ def test_the_workflow_runs_executions_of_its_poller_only_and_stops_them_with_it(
     assert long.definition["States"]["Poll"]["Resource"] == "arn:aws:states:::states:startExecution.sync:2"
 
 
-def test_a_job_whose_poller_fails_is_stopped() -> None:
+def test_a_job_whose_poller_fails_is_described_and_polled_on() -> None:
     poll = rendered(attempts=30, days=28).definition["States"]["Poll"]
     assert poll["Next"] == "Describe"
-    assert poll["Catch"] == [{"ErrorEquals": ["States.ALL"], "ResultPath": "$.Training.Error", "Next": "Stop"}]
+    assert poll["Catch"] == [{"ErrorEquals": ["States.ALL"], "ResultPath": "$.Training.Error", "Next": "Describe"}]
 
 
 def test_an_execution_of_the_poller_ends_before_its_history_is_full() -> None:

@@ -140,7 +140,7 @@ def test_another_attempt_has_another_name(poll: RenderedWorkflow) -> None:
             "States.MathAdd($.Training.Attempt, 1))"
         ),
         "Seconds": 2,
-        "Repeated": {"Wait": 2},
+        "Repeated": {"Wait": 2, "Seconds": 0, "Calls": 1},
     }
 
 
@@ -165,9 +165,25 @@ def test_whatever_becomes_of_create_the_job_is_looked_for(either: RenderedWorkfl
     assert either.states["Find"]["Next"] == "IsOver"
 
 
-def test_a_job_that_cannot_be_described_is_stopped_before_the_error_is_passed_on(either: RenderedWorkflow) -> None:
-    for state in ("Find", "Describe"):
-        assert [catch["Next"] for catch in either.states[state]["Catch"]] == ["Stop"]
+def test_a_job_that_cannot_be_described_is_looked_for_again_until_it_is_known_not_to_be_there(
+    either: RenderedWorkflow,
+) -> None:
+    states, gone = either.states, "*Requested resource not found*"
+    assert [states[name]["Catch"][0]["Next"] for name in ("Find", "Describe")] == ["IsMissing", "NotDescribed"]
+    assert (states["IsMissing"]["Default"], states["WaitToFind"]["Next"]) == ("WaitToFind", "Find")
+    assert states["NotDescribed"]["Default"] == "Wait"
+    found = {name: [one for one in states[name]["Choices"][0]["Or"] if one.get("StringMatches") == gone] for name in
+             ("IsMissing", "NotDescribed")}  # fmt: skip
+    assert {name: one[0]["Variable"] for name, one in found.items()} == {
+        "IsMissing": "$.Training.Missing.Cause",
+        "NotDescribed": "$.Training.Error.Cause",
+    }
+
+
+def test_a_job_that_was_not_found_is_stopped_in_case_it_comes_and_the_refusal_is_the_executions_error(
+    either: RenderedWorkflow,
+) -> None:
+    assert either.states["IsMissing"]["Choices"][0]["Next"] == "Stop"
     assert either.states["Stop"]["Resource"] == "arn:aws:states:::aws-sdk:sagemaker:stopTrainingJob"
     assert either.states["Stop"]["Next"] == "Error"
     # Of a job that cannot be stopped either, the first error is the execution's.
@@ -178,15 +194,13 @@ def test_a_job_that_cannot_be_described_is_stopped_before_the_error_is_passed_on
 
 
 def test_every_call_is_repeated_when_aws_throttles_or_fails_after_waits_that_double(either: RenderedWorkflow) -> None:
-    # `Create` is repeated by states: test_retries.py.
-    calls = {name: state for name, state in either.states.items() if state["Type"] == "Task" and name != "Create"}
+    # `Create` is repeated by states: test_retries.py. So are descriptions of a job.
+    calls = {name: state for name, state in either.states.items() if name in ("Stop", "FindModel")}
     calls["StopperDescribes"] = either.stopper["States"]["DescribeExecution"]
     waits = {"IntervalSeconds": 1, "BackoffRate": 2, "JitterStrategy": "FULL"}
     retriers = {name: call["Retry"][0] for name, call in calls.items()}
     assert {name: {key: retriers[name][key] for key in waits} for name in calls} == dict.fromkeys(calls, waits)
     assert {name: (one["MaxAttempts"], one["MaxDelaySeconds"]) for name, one in retriers.items()} == {
-        "Find": (3, 60),
-        "Describe": (10, 60),
         "Stop": (3, 60),
         "FindModel": (3, 60),
         "StopperDescribes": (112, 64),

@@ -13,7 +13,7 @@ from cdk_sagemaker_training.core.tokens import is_unresolved
 from cdk_sagemaker_training.lifecycle.attempt import Attempt, Seam
 from cdk_sagemaker_training.lifecycle.job_set import JobSet
 from cdk_sagemaker_training.lifecycle.plan import Call, Plan
-from cdk_sagemaker_training.lifecycle.states import DATA, OF_SAGEMAKER, catch, create_name, retry
+from cdk_sagemaker_training.lifecycle.states import DATA, OF_SAGEMAKER, catch, create_name, no_such_job, retry
 from cdk_sagemaker_training.lifecycle.stopping import stopping_states
 from cdk_sagemaker_training.request.sync import check_sync_takes, sync_takes
 
@@ -25,8 +25,16 @@ Integration = Literal["sync", "poll"]
 # always immediately visible").
 _INVALID = {"Variable": f"{DATA}.Error.Cause", "StringMatches": "*validation error* detected:*"}
 _UNNAMED = {"Or": [{"Variable": f"{DATA}.Error.Error", "StringEquals": name} for name in OF_SAGEMAKER]}
-_WAIT = f"{DATA}.Repeated.Wait"
 _LONGEST_WAIT = 16  # after 4 and 8 seconds
+# Calls beyond SageMaker's rate are refused with "ThrottlingException ... Rate exceeded" (aws/sagemaker-python-sdk 645). Each is
+# repeated after a random part of a time that doubles, for some four hours: at one job a second, 1,000 executions that start
+# together have their jobs after 45 minutes (tests/constructs/test_many_at_once.py).
+_THROTTLED = {"Variable": f"{DATA}.Error.Cause", "StringMatches": "*Rate exceeded*"}
+_LONGEST_SPREAD = 1_024
+_SPREAD_CALLS = 40
+# Who may not describe jobs is not told whether there is one, however often it is asked.
+_FORBIDDEN = {"Variable": f"{DATA}.Missing.Cause", "StringMatches": "*is not authorized to perform*"}
+_SECONDS_TO_FIND = 60
 _ON_JOBS = ("CreateTrainingJob", "DescribeTrainingJob", "StopTrainingJob", "AddTags")
 
 
@@ -82,42 +90,48 @@ class DirectJobs:
 
     def states(self, attempt: Attempt) -> None:
         """Add `Create`, what repeats it, `Find`, `Describe` and `Stop`."""
-        service = f"arn:{attempt.partition}:states:::aws-sdk:sagemaker"
-
-        def called(
-            operation: str, result: str, times: int, caught: Mapping[str, Any], following: str
-        ) -> dict[str, Any]:
-            return {
-                "Type": "Task",
-                "Resource": f"{service}:{operation}",
-                "Parameters": {"TrainingJobName.$": f"{DATA}.JobName"},
-                "ResultPath": f"{DATA}.{result}",
-                "Retry": [retry(times)],
-                "Catch": [caught],
-                "Next": following,
-            }
-
-        attempt.begins["Repeated"] = {"Wait": 2}
+        missing, waited, calls = f"{DATA}.Missing", f"{DATA}.Repeated.Wait", f"{DATA}.Repeated.Calls"
+        double = f"States.MathAdd({waited}, {waited})"
+        count = f"States.MathAdd({calls}, 1)"
+        attempt.begins["Repeated"] = {"Wait": 2, "Seconds": 0, "Calls": 1}
         attempt.states |= {
             **{create_name(number): self._create(attempt, request) for number, request in enumerate(attempt.requests)},
             "IsRefused": {
                 "Type": "Choice",
                 "Choices": [
                     {"And": [_UNNAMED, _INVALID], "Next": Seam.REFUSED},
-                    {"And": [_UNNAMED, {"Variable": _WAIT, "NumericLessThan": _LONGEST_WAIT}], "Next": "Repeat"},
+                    {
+                        "And": [_THROTTLED, {"Variable": waited, "NumericLessThan": _LONGEST_SPREAD}],
+                        "Next": "SpreadLonger",
+                    },
+                    {"And": [_THROTTLED, {"Variable": calls, "NumericLessThan": _SPREAD_CALLS}], "Next": "Spread"},
+                    {"And": [_UNNAMED, {"Variable": waited, "NumericLessThan": _LONGEST_WAIT}], "Next": "Repeat"},
                 ],
                 "Default": "Find",
             },
-            "Repeat": {
-                "Type": "Pass",
-                "Parameters": {"Wait.$": f"States.MathAdd({_WAIT}, {_WAIT})"},
-                "ResultPath": f"{DATA}.Repeated",
-                "Next": "WaitToRepeat",
+            "SpreadLonger": _repeated(double, f"States.MathRandom(1, {double})", count),
+            "Spread": _repeated(waited, f"States.MathRandom(1, {waited})", count),
+            "Repeat": _repeated(double, double, calls),
+            "WaitToRepeat": {"Type": "Wait", "SecondsPath": f"{DATA}.Repeated.Seconds", "Next": Seam.CREATE},
+            "Find": _called(attempt.partition, "describeTrainingJob", "Job", catch("IsMissing", missing), "IsOver"),
+            # To look in vain is to know nothing: the job may run.
+            "IsMissing": {
+                "Type": "Choice",
+                "Choices": [{"Or": [*no_such_job(missing)["Or"], _FORBIDDEN], "Next": Seam.REFUSED}],
+                "Default": "WaitToFind",
             },
-            "WaitToRepeat": {"Type": "Wait", "SecondsPath": _WAIT, "Next": Seam.CREATE},
-            "Find": called("describeTrainingJob", "Job", 3, catch(Seam.REFUSED, f"{DATA}.Missing"), "IsOver"),
-            "Describe": called("describeTrainingJob", "Job", 10, catch("Stop"), "IsOver"),
-            "Stop": called("stopTrainingJob", "Stopped", 3, catch("Error", f"{DATA}.Stopped"), "Error"),
+            "WaitToFind": {"Type": "Wait", "Seconds": _SECONDS_TO_FIND, "Next": "Find"},
+            "Describe": _called(attempt.partition, "describeTrainingJob", "Job", catch("NotDescribed"), "IsOver"),
+            # The next poll is the same call, so that an outage of any length costs the history no more than the job itself.
+            "NotDescribed": {
+                "Type": "Choice",
+                "Choices": [{**no_such_job(f"{DATA}.Error"), "Next": "Error"}],
+                "Default": attempt.plan.wait_state,
+            },
+            "Stop": {
+                **_called(attempt.partition, "stopTrainingJob", "Stopped", catch("Error", f"{DATA}.Stopped"), "Error"),
+                "Retry": [retry(3)],
+            },
         }
 
     def _create(self, attempt: Attempt, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -166,6 +180,24 @@ class DirectJobs:
         """Yield what listing and describing jobs needs."""
         yield iam.PolicyStatement(actions=["sagemaker:ListTrainingJobs"], resources=["*"])
         yield jobs.job_policy("DescribeTrainingJob")
+
+
+def _called(partition: str, operation: str, result: str, caught: Mapping[str, Any], following: str) -> dict[str, Any]:
+    """The state that describes or stops the job."""
+    return {
+        "Type": "Task",
+        "Resource": f"arn:{partition}:states:::aws-sdk:sagemaker:{operation}",
+        "Parameters": {"TrainingJobName.$": f"{DATA}.JobName"},
+        "ResultPath": f"{DATA}.{result}",
+        "Catch": [caught],
+        "Next": following,
+    }
+
+
+def _repeated(wait: str, seconds: str, calls: str) -> dict[str, Any]:
+    """The state before the wait after which a refused call is made again."""
+    members = {"Wait.$": wait, "Seconds.$": seconds, "Calls.$": calls}
+    return {"Type": "Pass", "Parameters": members, "ResultPath": f"{DATA}.Repeated", "Next": "WaitToRepeat"}
 
 
 def machine_policies(

@@ -232,7 +232,8 @@ def poll_state(partition: str, poller_arn: str, job_id: str, *, watched: bool) -
         "ResultSelector": looked if watched else {"ExecutionArn.$": "$.ExecutionArn"},
         "ResultPath": f"{DATA}.Polled",
         "Retry": [{**retry(5), "ErrorEquals": ["States.TaskFailed"]}],
-        "Catch": [catch("Stop")],
+        # The job goes on meanwhile.
+        "Catch": [catch("Describe")],
         "Next": "Describe",
     }
 

@@ -129,7 +129,7 @@ class QueuedJobs:
         attempt.states |= {
             **submitting_states(request, self.submission, jobs.prefix, attempt.partition, jobs.tags.mapped),
             "Describe": _called(
-                attempt.partition, "describeServiceJob", {"JobId.$": self.job_id}, "Service", "IsQueued", "Stop"
+                attempt.partition, "describeServiceJob", {"JobId.$": self.job_id}, "Service", "IsQueued", "Poll"
             ),
             "IsQueued": {
                 "Type": "Choice",
@@ -318,7 +318,7 @@ def _describe_training_job(partition: str, arn: str, following: str) -> dict[str
         "Parameters": {"TrainingJobName.$": f"States.ArrayGetItem(States.StringSplit({arn}, '/'), 1)"},
         "ResultPath": f"{DATA}.Job",
         "Retry": [retry(10)],
-        "Catch": [catch("Stop")],
+        "Catch": [catch("Describe")],
         "Next": following,
     }
 

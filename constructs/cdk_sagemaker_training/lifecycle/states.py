@@ -18,6 +18,26 @@ OF_SAGEMAKER = (
 # Beside ClientException, for requests that are wrong (service model of Batch).
 OF_BATCH = ("Batch.BatchException", "Batch.ServerException", "Batch.SdkClientException")
 
+# Messages of calls about a job that is not there. The service's model has ResourceNotFound; the actual error is a
+# ValidationException (aws/aws-sdk 165, awslabs/benchmark-ai 928; both texts in DIAGNijmegen/grand-challenge,
+# amazon_sagemaker_base.py), which the SDK integration reports as SageMaker.SageMakerException, like throttling. So the message
+# distinguishes them.
+_MISSING = ("*Requested resource not found*", "*Could not find job to update with name*")
+
+
+def no_such_job(error: str) -> dict[str, Any]:
+    """Return the condition that a call failed since its job does not exist.
+
+    Args:
+        error: JSONPath of the error.
+    """
+    return {
+        "Or": [
+            {"Variable": f"{error}.Error", "StringEquals": "SageMaker.ResourceNotFoundException"},
+            *({"Variable": f"{error}.Cause", "StringMatches": text} for text in _MISSING),
+        ]
+    }
+
 
 def retry(times: int, *errors: str) -> dict[str, Any]:
     """Return a retrier for throttling and errors of a service.

@@ -16,7 +16,7 @@ from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
 from cdk_sagemaker_training.lifecycle.state_machines import events_role, make_state_machine
-from cdk_sagemaker_training.lifecycle.states import job_name, state_of_job, states_of_job
+from cdk_sagemaker_training.lifecycle.states import job_name, no_such_job, state_of_job, states_of_job
 
 if TYPE_CHECKING:
     from cdk_sagemaker_training.lifecycle.plan import Plan
@@ -26,12 +26,8 @@ _SECONDS_BETWEEN_LOOKS = 60
 _RETRIED_SECONDS = 3_600
 _LONGEST_INTERVAL = 64
 
-# Messages of StopTrainingJob if there is nothing to stop. Its model has ResourceNotFound; the actual error is a
-# ValidationException (aws/aws-sdk 165, awslabs/benchmark-ai 928; both texts in DIAGNijmegen/grand-challenge,
-# amazon_sagemaker_base.py), which the SDK integration reports as SageMaker.SageMakerException, like throttling. So the message
-# distinguishes them.
+# The message of StopTrainingJob for a job that has ended (the sources of states.no_such_job).
 _OVER = "*The request was rejected because the training job is in status *"
-_MISSING = ("*Requested resource not found*", "*Could not find job to update with name*")
 
 # The errors with which the workflow itself fails executions after the end of their last job.
 _OWN_ERRORS = ("TrainingJobFailed", "TrainingJobStopped")
@@ -202,13 +198,7 @@ def _states(prefix: str, suffix: str, partition: str) -> dict[str, Any]:
             "Type": "Choice",
             "Choices": [
                 {"Variable": cause, "StringMatches": _OVER, "Next": "NextAttempt"},
-                {
-                    "Or": [
-                        {"Variable": "$.Error.Error", "StringEquals": "SageMaker.ResourceNotFoundException"},
-                        *({"Variable": cause, "StringMatches": text} for text in _MISSING),
-                    ],
-                    "Next": "Missing",
-                },
+                {**no_such_job("$.Error"), "Next": "Missing"},
                 {"Variable": "$.Walk.Waited", "NumericGreaterThanEquals": _RETRIED_SECONDS, "Next": "MayStillRun"},
                 {"Variable": "$.Walk.Most", "NumericLessThan": _LONGEST_INTERVAL, "Next": "WaitLonger"},
             ],
