@@ -64,6 +64,7 @@ class Stepping(cdk.Stack):
                 },
                 "Hosts": {"job": DataParallelJob(InstanceGroup(TYPE, 2)), "environment": {"STEPS": "40"}},
                 "Data": {"channels": {"letters": S3Channel(bucket, "letters/")}},
+                "Long": {"environment": {"STEPS": "2000"}},
                 "Large": {"environment": {"STEPS": "1", "MODEL_BYTES": "4000000"}},
             }.items():
                 workflow = TrainingWorkflow(
@@ -238,18 +239,25 @@ def test_a_slow_s3_makes_the_download_long(deployed: Deployed, machines: dict[st
     assert (downloading["EndTime"] - downloading["StartTime"]).total_seconds() >= 1.2
 
 
-def test_a_polled_job_goes_on_whose_stopped_execution_lost_its_event(
+def test_the_guard_stops_a_job_whose_stopped_execution_lost_its_event(
     deployed: Deployed, machines: dict[str, str], broken: Any
 ) -> None:
-    """The story `left-running` of `training-jobs prove`."""
     broken(LostEvent("FAILED"))  # which does not matter
     broken(LostEvent("ABORTED"))
-    execution = deployed.start(machines["PollHostsArn"])
+    execution = deployed.start(machines["PollLongArn"])
     deployed.the_job_of(execution, until="Training")
     deployed.client("stepfunctions").stop_execution(executionArn=execution)
     assert deployed.ended(execution)["status"] == "ABORTED"
-    [job] = wait_until(lambda: [job for job in deployed.jobs_of(execution) if job["TrainingJobStatus"] != "InProgress"])
-    assert job["TrainingJobStatus"] == "Completed"
+    deployed.account.clock.advance(900)
+
+    def stopped() -> Any:
+        deployed.account.clock.advance(60)
+        return [
+            job for job in deployed.jobs_of(execution) if job["TrainingJobStatus"] not in ("InProgress", "Stopping")
+        ]
+
+    [job] = wait_until(stopped)
+    assert job["TrainingJobStatus"] == "Stopped"
     assert [fault["status"] for fault in deployed.account.faults.remaining().values()] == ["FAILED"]
 
 

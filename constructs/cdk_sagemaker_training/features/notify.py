@@ -39,7 +39,7 @@ class Notify(Feature):
             "Notices",
             state_machine=parts.state_machine,
             topics=self.topics,
-            alarms=parts.stopper.alarms,
+            alarms=parts.alarms,
             put={
                 id: (detail_type, feature.event_source or arn)
                 for feature in plan.features

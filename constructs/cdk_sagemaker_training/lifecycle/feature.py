@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from cdk_sagemaker_training.lifecycle.causes import Cause
 
 if TYPE_CHECKING:
+    from aws_cdk import aws_cloudwatch as cloudwatch
     from aws_cdk import aws_iam as iam
     from aws_cdk import aws_stepfunctions as sfn
     from constructs import Construct
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from cdk_sagemaker_training.lifecycle.attempt import Attempt
     from cdk_sagemaker_training.lifecycle.plan import Plan
     from cdk_sagemaker_training.lifecycle.polling import Watch
-    from cdk_sagemaker_training.lifecycle.stopping import Stopper
     from cdk_sagemaker_training.lifecycle.time_limits import Runs
     from cdk_sagemaker_training.request.props import TrainingProps
 
@@ -25,12 +25,12 @@ class Parts(NamedTuple):
 
     Attributes:
         state_machine: Its state machine.
-        stopper: What stops jobs of executions that ended before them.
+        alarms: In alarm while a job may run whose execution has ended.
         logs: Log options of executions.
     """
 
     state_machine: sfn.StateMachine
-    stopper: Stopper
+    alarms: Sequence[cloudwatch.Alarm]
     logs: sfn.LogOptions
 
 

@@ -18,7 +18,6 @@ from cdk_sagemaker_training.data.s3 import S3Prefix
 from cdk_sagemaker_training.facts.instance_types import is_newer
 from cdk_sagemaker_training.jobs.advice import unlisted_advice
 from cdk_sagemaker_training.jobs.kinds import Advice, JobRequest
-from cdk_sagemaker_training.lifecycle.grants import grant_channels, grant_members
 from cdk_sagemaker_training.props import jsonpath
 from cdk_sagemaker_training.props.execution_input import is_jsonpath, tokens_in
 from cdk_sagemaker_training.props.query_language import QueryLanguage
@@ -26,6 +25,7 @@ from cdk_sagemaker_training.request.access import EXECUTION_TAG, check_job_name_
 from cdk_sagemaker_training.request.context import CodeLocation, JobContext, RequestContext
 from cdk_sagemaker_training.request.create_training_job import create_training_job, request_advice
 from cdk_sagemaker_training.request.data import CODE_CHANNEL, checkpoints_of
+from cdk_sagemaker_training.request.grants import grant_channels, grant_members
 from cdk_sagemaker_training.request.machine import (
     instance_types,
     max_pending_seconds,

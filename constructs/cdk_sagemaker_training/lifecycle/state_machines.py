@@ -15,7 +15,7 @@ from constructs import Construct
 from cdk_sagemaker_training.core.errors import must
 from cdk_sagemaker_training.core.nag import Reasons, Suppressions
 
-_REASONS: Reasons = {
+REASONS: Reasons = {
     "AwsSolutions-IAM5[Resource::*]": "log deliveries have no resource, nor has a list of training jobs",
     "AwsSolutions-SQS3": "it is the dead-letter queue of a rule, and has an alarm",
     "AwsSolutions-SF2": "an execution waits for one job, whose hosts do not emit traces",
@@ -45,7 +45,10 @@ def default_logs(scope: Construct) -> sfn.LogOptions:
 
 
 def make_state_machine(
-    scope: Construct, definition: Mapping[str, Any] | str, log_options: sfn.LogOptions
+    scope: Construct,
+    definition: Mapping[str, Any] | str,
+    log_options: sfn.LogOptions,
+    type: sfn.StateMachineType | None = None,
 ) -> sfn.StateMachine:
     """Create the state machine of a definition, with the id "StateMachine".
 
@@ -53,6 +56,7 @@ def make_state_machine(
         scope: The parent construct.
         definition: The definition; as JSON where it is small, and has tokens within text alone.
         log_options: Log options of the executions.
+        type: Standard or express. Default: standard.
 
     Raises:
         ValueError: The definition is too long.
@@ -66,7 +70,7 @@ def make_state_machine(
         raise must(scope.node.path, rule, example, f"{size:,} bytes")
     rendered = definition if isinstance(definition, str) else Stack.of(scope).to_json_string(definition)
     body = sfn.DefinitionBody.from_string(rendered)
-    return sfn.StateMachine(scope, "StateMachine", definition_body=body, logs=log_options)
+    return sfn.StateMachine(scope, "StateMachine", definition_body=body, logs=log_options, state_machine_type=type)
 
 
 def events_role(state_machine: sfn.StateMachine, account: str) -> iam.Role:
@@ -97,7 +101,7 @@ def suppress_findings(
         executions: ARN patterns of its executions.
     """
     suppressions = Suppressions(workflow)
-    suppressions.add(_REASONS)
+    suppressions.add(REASONS)
     suppressions.add_wildcards(jobs, _WHY_JOBS)
     suppressions.add_wildcards(capacity, _WHY_CAPACITY)
     suppressions.add_wildcards(executions, _WHY_EXECUTIONS)

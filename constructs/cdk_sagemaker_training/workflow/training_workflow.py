@@ -25,6 +25,7 @@ from cdk_sagemaker_training.lifecycle.causes import Cause
 from cdk_sagemaker_training.lifecycle.deletion import stop_jobs_on_deletion
 from cdk_sagemaker_training.lifecycle.direct import Integration, reserved_capacity
 from cdk_sagemaker_training.lifecycle.feature import Feature, Parts
+from cdk_sagemaker_training.lifecycle.guard import Guard
 from cdk_sagemaker_training.lifecycle.job_set import JobSet
 from cdk_sagemaker_training.lifecycle.plan import Plan
 from cdk_sagemaker_training.lifecycle.polling import Poller
@@ -213,8 +214,11 @@ class TrainingWorkflow(WorkflowMetrics, Resource):
         for statement in (*plan.service.statements(plan), *of_features):
             self.state_machine.add_to_role_policy(statement)
         self.stopper = Stopper(self, "Stopper", plan=plan, state_machine=self.state_machine, logs=log_options)
+        self._guard = None if isinstance(plan.service, QueuedJobs) else Guard.of(jobs.stack)
+        if self._guard is not None:
+            self._guard.watch(jobs, self.state_machine, self.stopper.executions_arn)
         for feature in features:
-            feature.constructs(self, plan, Parts(self.state_machine, self.stopper, log_options))
+            feature.constructs(self, plan, Parts(self.state_machine, self.alarms, log_options))
         executions = [self.stopper.executions_arn]
         if poller is not None:
             poller.grant_run(self.state_machine)
@@ -305,8 +309,11 @@ class TrainingWorkflow(WorkflowMetrics, Resource):
 
     @property
     def alarms(self) -> list[cloudwatch.Alarm]:
-        """In alarm while a job may run whose execution has ended; give each what it shall do, such as an ``SnsAction``."""
-        return self.stopper.alarms
+        """In alarm while a job may run whose execution has ended; give each what it shall do, such as an ``SnsAction``.
+
+        The last one, which the stack's workflows share, is in alarm too once such a job was found by the schedule and stopped.
+        """
+        return [*self.stopper.alarms, *([] if self._guard is None else [self._guard.alarm])]
 
 
 def keeping_job(workflow: str) -> dict[str, Any]:

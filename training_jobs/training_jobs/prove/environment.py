@@ -26,7 +26,7 @@ from training_jobs.prove.templates import App, machine_of, tasks
 from training_jobs.prove.values import Scope, UnsupportedError
 
 LATEST = 60  # seconds: a call that takes effect late does so before (facts, "late")
-_ARN = "arn:aws:states:us-east-1:123456789012:execution:"
+_ARN = "arn:aws:states:us-east-1:123456789012:execution:{{{machine}.Name}}:{id}"
 _REFUSED = "The request was rejected because the training job is in status Completed"
 _MISSING = "Requested resource not found."
 # Calls whose answer tells nothing of jobs, with the answer.
@@ -37,16 +37,18 @@ _OTHERS: Mapping[str, Any] = {
     "events:putEvents": {"Entries": [{"EventId": "event"}], "FailedEntryCount": 0},
     "sqs:sendMessage": {"MessageId": "message"},
 }
+_READS = ("listObjectsV2", "describeExecution", "listTrainingJobs", "listTags")
 _SAGEMAKER = ("createTrainingJob", "describeTrainingJob", "stopTrainingJob")
 
 
 class Job(NamedTuple):
-    """A training job: its name, its status as DescribeTrainingJob has it, and the execution and position that created it."""
+    """A training job: its name, its status as DescribeTrainingJob has it, what created it and where, and its tags as JSON."""
 
     name: str
     status: str
     owner: str
     at: Address
+    tags: str
 
 
 @dataclass(frozen=True)
@@ -126,13 +128,13 @@ class Environment:
         """Refuse, by name, calls whose effect is not known."""
         self.app, self.interrupts = app, interrupts
         self._steps: dict[tuple[str, ...], Execution] = {}
-        for machine in {*app.starters, *(guard.target for guard in app.guards)}:
+        for machine in {*app.starters, *app.sweeps, *(guard.target for guard in app.guards)}:
             for name, state in tasks(app.machines[machine]):
                 self._check(machine, name, state)
 
     def _check(self, machine: str, name: str, state: Mapping[str, Any]) -> None:
         api = _api(state["Resource"])
-        known = api in _OTHERS or api.rpartition(":")[2] in (*_SAGEMAKER, "listObjectsV2", "describeExecution")
+        known = api in _OTHERS or api.rpartition(":")[2] in (*_SAGEMAKER, *_READS)
         if api.endswith(":startExecution"):
             target = machine_of(state.get("Parameters", {}).get("StateMachineArn"))
             if target not in self.app.machines:
@@ -153,7 +155,7 @@ class Environment:
     def _run(self, id: str, machine: str, role: str, given: Any) -> Run:
         context = {
             "Execution": {
-                "Id": f"{_ARN}{machine}:{id}",
+                "Id": _ARN.format(machine=machine, id=id),
                 "Name": id,
                 "Input": given,
                 "RedriveCount": 0,
@@ -188,6 +190,33 @@ class Environment:
             rest = replace(world, late=tuple(one for one in world.late if one != job))
             yield Move(f"the late call takes effect: the job {_short(job.name)} starts", "late", "", _with(rest, job))
         yield from self._events(world)
+        yield from self.sweeps(world)
+
+    def sweeps(self, world: World) -> Iterator[Move]:
+        """What the state machines that schedules start would stop now.
+
+        Each runs at once and meets no fault: it changes nothing but jobs of executions that have ended, which stay ended, and
+        one that fails is followed by another.
+        """
+        if not any(job.status == "InProgress" for job in world.jobs):
+            return
+        for machine in self.app.sweeps:
+            run, after = self._run("sweep", machine, "guard", {}), world
+            while run.running:
+                want = wants(run.execution)[0]
+                event: Event | None = Elapsed(want.at)
+                if isinstance(want, Call):
+                    operation = _api(want.resource).rpartition(":")[2]
+                    _, event, after, _ = next(self._effects(after, run, want, operation))
+                assert event is not None
+                run = self._next(run, event)
+            stopped = [one for one, now in zip(world.jobs, after.jobs, strict=True) if one.status != now.status]
+            if stopped:
+                runs = {one.id for one in world.runs if one.running}
+                well = any(job.owner in runs for job in stopped)
+                names = ", ".join(_short(job.name) for job in stopped)
+                after = replace(after, stopped_well=world.stopped_well or well)
+                yield Move(f"a schedule starts {machine}, which stops {names}", "schedule", "", after)
 
     def _timer(self, world: World, run: Run, timer: Timer) -> Iterator[Move]:
         if world.late and not (timer.seconds is not None and timer.seconds < LATEST):
@@ -228,7 +257,7 @@ class Environment:
                 )
             if operation == "createTrainingJob":
                 after = _spent(world, "late")
-                after = replace(after, late=(*after.late, Job(_name(call), "InProgress", run.id, call.at)))
+                after = replace(after, late=(*after.late, _new_job(call, run)))
                 failed = Failed(call.at, f"{service}.SdkClientException", "timed out")
                 yield Move(
                     f"{where} fails, and will take effect late", "late", operation, self._stepped(after, run, failed)
@@ -268,7 +297,7 @@ class Environment:
                     (),
                 )
                 return
-            after = _with(world, Job(_name(call), "InProgress", run.id, call.at))
+            after = _with(world, _new_job(call, run))
             if ".sync" in call.resource:
                 yield "starts a job and waits for it", None, after, ((call.at, call.state, "job", _name(call)),)
             else:
@@ -285,6 +314,15 @@ class Environment:
                 well = run.role != "guard" and not world.interrupted and bool(world.spent)
                 after = replace(_with(world, job._replace(status="Stopped")), stopped_well=world.stopped_well or well)
                 yield "stops the job", Answered(call.at, {}), after, ()
+        elif operation == "listTrainingJobs":
+            asked = call.parameters
+            jobs = [one for one in world.jobs if one.status == asked.get("StatusEquals", one.status)]
+            listed = [one for one in jobs if asked.get("NameContains", "") in one.name]
+            summaries = [{"TrainingJobName": one.name, "TrainingJobArn": f"arn:{one.name}"} for one in listed]
+            yield f"lists {len(listed)} jobs", Answered(call.at, {"TrainingJobSummaries": summaries}), world, ()
+        elif operation == "listTags":
+            tags = next(one.tags for one in world.jobs if f"arn:{one.name}" == call.parameters["ResourceArn"])
+            yield "lists the tags", Answered(call.at, {"Tags": json.loads(tags)}), world, ()
         elif operation == "listObjectsV2":
             yield "finds the model", Answered(call.at, {"KeyCount": 1}), world, ()
             yield "finds no model", Answered(call.at, {"KeyCount": 0}), world, ()
@@ -323,7 +361,7 @@ class Environment:
             )
         if ".sync" in call.resource:
             return f"starts {id}", None, after, ((call.at, call.state, "execution", id),)
-        return f"starts {id}", Answered(call.at, {"ExecutionArn": f"{_ARN}{machine}:{id}"}), after, ()
+        return f"starts {id}", Answered(call.at, {"ExecutionArn": _ARN.format(machine=machine, id=id)}), after, ()
 
     def _sync_answers(self, world: World, run: Run, call: Call, held: tuple[Address, str, str, str]) -> Iterator[Move]:
         """The answer of a call with .sync, once what it waits for has ended."""
@@ -341,7 +379,11 @@ class Environment:
                 output = ended.top.data if ":2" in call.resource else json.dumps(ended.top.data)
                 event = Answered(
                     call.at,
-                    {"ExecutionArn": f"{_ARN}{child.machine}:{child.id}", "Output": output, "Status": "SUCCEEDED"},
+                    {
+                        "ExecutionArn": _ARN.format(machine=child.machine, id=child.id),
+                        "Output": output,
+                        "Status": "SUCCEEDED",
+                    },
                 )
             elif not child.running:
                 cause = json.dumps({"Error": ended.error, "Cause": ended.cause, "Status": ended.status})
@@ -383,7 +425,7 @@ class Environment:
     def _ended(self, world: World, run: Run) -> World:
         of = run.execution
         detail = {
-            "executionArn": f"{_ARN}{run.machine}:{run.id}",
+            "executionArn": _ARN.format(machine=run.machine, id=run.id),
             "stateMachineArn": run.machine,
             "name": run.id,
             "status": of.status,
@@ -414,7 +456,7 @@ class Environment:
             base = replace(world, interrupted=True)
             yield Move(text, fact, "", self._settled(base, after))
             for want in creates:
-                late = replace(base, late=(*base.late, Job(_name(want), "InProgress", run.id, want.at)))
+                late = replace(base, late=(*base.late, _new_job(want, run)))
                 yield Move(f"{text} while {want.state} is on its way", "in flight", "", self._settled(late, after))
             if run.waits and world.faults:
                 uncancelled = self._settled(_spent(base, "not cancelled"), after, cancels=False)
@@ -441,6 +483,10 @@ class Environment:
         number = next(one for one in range(len(world.runs) + 1) if all(run.id != f"guard-{one}" for run in world.runs))
         run = self._run(f"guard-{number}", machine, "guard", json.loads(given))
         return self._settled(replace(world, runs=(*world.runs, run)), run)
+
+
+def _new_job(call: Call, run: Run) -> Job:
+    return Job(_name(call), "InProgress", run.id, call.at, json.dumps(call.parameters.get("Tags", [])))
 
 
 def _with(world: World, job: Job) -> World:

@@ -109,7 +109,8 @@ def explore(
     while waiting:
         number, world = waiting.popleft()
         proof.jobs = max(proof.jobs, len(world.jobs))
-        names = list(broken(world, on_purpose))
+        swept = world.quiet and any(True for _ in environment.sweeps(world))
+        names = list(broken(world, on_purpose, swept=swept))
         error = failed_well(world)
         if error is not None and error not in proof.errors:
             proof.errors.append(error)
@@ -117,7 +118,7 @@ def explore(
             if name not in found:
                 found.add(name)
                 proof.violations.append(Violation(machine, name, _story(came, number)))
-        if names or world.quiet:
+        if names or (world.quiet and not swept):
             ends.append(number)
             continue
         for move in environment.moves(world):
@@ -147,7 +148,7 @@ def explore(
 
 def _by_itself(move: Move) -> bool:
     """Whether a move needs neither a person nor a fault."""
-    return move.fact in ("", "job ends", "late", "sync waits", "event arrives")
+    return move.fact in ("", "job ends", "late", "sync waits", "event arrives", "schedule")
 
 
 def _without_end(before: list[list[int]], ends: list[int]) -> int | None:

@@ -43,6 +43,13 @@ FACTS = (
     ),
     Fact("outage", "any API", "a call fails for as long as the retriers of its state last", True, "assumed"),
     Fact(
+        "schedule",
+        "EventBridge",
+        "a schedule starts its state machine again and again",
+        False,
+        "EventBridge's guide, Creating a rule that runs on a schedule",
+    ),
+    Fact(
         "in flight",
         "Step Functions",
         "an execution is ended while its call is on the way, which may still take effect",

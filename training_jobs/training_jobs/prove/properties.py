@@ -29,17 +29,18 @@ def failed_well(world: World) -> str | None:
     return of.error or "" if of.status == "FAILED" and well else None
 
 
-def broken(world: World, on_purpose: Collection[str] = ()) -> Iterator[str]:
+def broken(world: World, on_purpose: Collection[str] = (), *, swept: bool = False) -> Iterator[str]:
     """The names of the properties that a world breaks, but for "no-end", which is one of all worlds together.
 
     Args:
         world: The world.
         on_purpose: The errors with which an execution fails without a fault whose jobs are well, such as one of a missing model.
+        swept: Whether a schedule stops what runs.
     """
     workflow = world.runs[0]
     of = workflow.execution
     running = [job for job in world.jobs if job.status == "InProgress"]
-    if running and world.quiet:
+    if running and world.quiet and not swept:
         yield "left-running"
     if len({(job.owner, job.at) for job in running}) < len(running):
         yield "two-at-once"

@@ -46,6 +46,7 @@ class App:
     machines: Mapping[str, Mapping[str, Any]]
     guards: tuple[Guard, ...]
     starters: tuple[str, ...]
+    sweeps: tuple[str, ...] = ()
 
 
 def read(source: Path | Mapping[str, Any]) -> App:
@@ -69,7 +70,14 @@ def read(source: Path | Mapping[str, Any]) -> App:
         raise UnsupportedError(
             f"the app must have a state machine that starts training jobs; its state machines: {found}"
         )
-    return App(machines, tuple(one for one in guards if one.target in machines), starters)
+    sweeps = {
+        one
+        for template in templates
+        for resource in template["Resources"].values()
+        for one in _sweeps(resource, machines)
+    }
+    guarding = tuple(one for one in guards if one.target in machines)
+    return App(machines, guarding, starters, tuple(sorted(sweeps.difference(starters))))
 
 
 def machine_of(text: Any) -> str:
@@ -161,6 +169,21 @@ def _guards(name: str, resource: Mapping[str, Any]) -> list[Guard]:
         Guard(name, watched, statuses, machine_of(target["Arn"]), target.get("InputPath", "$"))
         for target in properties.get("Targets", [])
     ]
+
+
+def _sweeps(resource: Mapping[str, Any], machines: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """The state machines that a schedule starts and that stop training jobs and create none."""
+    if resource.get("Type") != "AWS::Events::Rule":
+        return []
+    properties = _resolved(resource["Properties"])
+    if "ScheduleExpression" not in properties or properties.get("State", "ENABLED") == "DISABLED":
+        return []
+    found = [machine_of(target["Arn"]) for target in properties.get("Targets", [])]
+    return [one for one in found if one in machines and _calls(machines[one], "stopTrainingJob")]
+
+
+def _calls(machine: Mapping[str, Any], operation: str) -> bool:
+    return any(operation in state["Resource"] for _, state in tasks(machine))
 
 
 def _starts(name: str, machines: Mapping[str, Mapping[str, Any]], above: tuple[str, ...]) -> bool:

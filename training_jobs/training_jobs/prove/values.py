@@ -12,10 +12,12 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Any
+from itertools import chain
+from typing import Any, NamedTuple
 
 from training_jobs.client.errors import TrainingError
 
+_FILTER = re.compile(r"\[\?\(@\.(\w+) ?(==|!=) ?'([^']*)'\)\]")
 _STEP = re.compile(r"\.([A-Za-z_][\w-]*)|\['([^']*)'\]|\[(-?\d+)\]|\[(\d*):(\d*)\]|(\[\*\]|\.\*)")
 _TOKEN = re.compile(
     r"\s*(?:(?P<text>'(?:\\.|[^'\\])*')|(?P<call>States\.\w+)\(|(?P<path>\$[^,()\s]*)|(?P<word>[^,()\s]+))"
@@ -59,11 +61,30 @@ class Scope:
             raise StateError("States.Runtime", f"the JSONPath {path!r} could not be found in the input") from None
 
 
+class _Filter(NamedTuple):
+    """A step to the items with a member that is or is not a text."""
+
+    name: str
+    equal: bool
+    value: str
+
+
+Step = str | int | slice | _Filter | None
+
+
+def _finds_several(step: Step) -> bool:
+    return step is None or isinstance(step, slice | _Filter)
+
+
 @cache
-def _steps(rest: str, path: str) -> list[str | int | slice | None]:
-    steps: list[str | int | slice | None] = []
+def _steps(rest: str, path: str) -> list[Step]:
+    steps: list[Step] = []
     at = 0
     while at < len(rest):
+        if chosen := _FILTER.match(rest, at):
+            steps.append(_Filter(chosen[1], chosen[2] == "==", chosen[3]))
+            at = chosen.end()
+            continue
         match = _STEP.match(rest, at)
         if match is None:
             raise UnsupportedError(f"the JSONPath {path!r} must consist of names, indexes and slices, like '$.a[0]'")
@@ -78,11 +99,15 @@ def _steps(rest: str, path: str) -> list[str | int | slice | None]:
     return steps
 
 
-def _walk(value: Any, steps: list[str | int | slice | None]) -> Any:
+def _walk(value: Any, steps: list[Step]) -> Any:
     for at, step in enumerate(steps):
+        if isinstance(step, _Filter):
+            return [_walk(item, steps[at + 1 :]) for item in value if (item.get(step.name) == step.value) is step.equal]
         if step is None or isinstance(step, slice):
             items = list(value.values()) if isinstance(value, dict) else value[step or slice(None)]
-            return [_walk(item, steps[at + 1 :]) for item in items]
+            found = [_walk(item, steps[at + 1 :]) for item in items]
+            # Of several, what further such steps find is one list.
+            return list(chain.from_iterable(found)) if any(map(_finds_several, steps[at + 1 :])) else found
         if isinstance(step, str) and not isinstance(value, dict):
             raise KeyError(step)
         value = value[step]
