@@ -25,6 +25,7 @@ from cdk_sagemaker_training import (
     TrainingWorkflow,
 )
 
+GUARD = "SageMakerTrainingJobsGuard"
 ENVIRONMENT = cdk.Environment(account="123456789012", region="us-east-1")
 ON_ONE_GPU = DataParallelJob(InstanceGroup("ml.g5.xlarge"))
 CODE = TrainingCode(str(Path(__file__).parents[2] / "examples" / "own-script" / "src"))
@@ -124,7 +125,9 @@ class RenderedWorkflow:
         return statements_of(self.template, role)
 
     def resources_of(self, kind: str) -> list[dict[str, Any]]:
-        return [value["Properties"] for value in self.template["Resources"].values() if value["Type"] == kind]
+        """The properties of those of a type that are the workflow's own, or of all stacks' but for the guard's."""
+        resources = self.template["Resources"].items()
+        return [one["Properties"] for id, one in resources if one["Type"] == kind and not id.startswith(GUARD)]
 
 
 def statements_of(template: Mapping[str, Any], role: str | None) -> list[dict[str, Any]]:

@@ -35,7 +35,7 @@ def test_each_change_of_an_execution_each_retry_and_an_alarm_of_the_stopper_go_t
     machine = {"Ref": rendered().logical_id(rendered().definition)}
     resources = rendered().template["Resources"]
     alarms = [name for name, value in resources.items() if value["Type"] == "AWS::CloudWatch::Alarm"]
-    assert len(alarms) == 2
+    assert len(alarms) == 3  # of the stopper, its queue and the guard
     assert patterns(rendered()) == [
         {
             "source": ["aws.states"],

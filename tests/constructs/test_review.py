@@ -35,14 +35,14 @@ def test_every_role_of_a_workflow_but_its_functions_is_taken_on_only_for_what_li
     }
 
 
-def test_both_state_machines_keep_every_event_without_its_data_for_three_months() -> None:
+def test_all_state_machines_keep_every_event_without_its_data_for_three_months() -> None:
     stack = UserStack()
     stack.workflow()
     found = Template.from_stack(stack)
     found.resource_properties_count_is(
         "AWS::StepFunctions::StateMachine",
         {"LoggingConfiguration": {"Level": "ALL", "IncludeExecutionData": False, "Destinations": Match.any_value()}},
-        2,
+        3,  # of the workflow, its stopper and the guard
     )
     found.has_resource_properties(
         "AWS::Logs::LogGroup",
@@ -55,7 +55,7 @@ def test_what_is_kept_of_executions_can_be_said() -> None:
     group = logs.LogGroup(stack, "Own", retention=logs.RetentionDays.TEN_YEARS)
     stack.workflow(logs=sfn.LogOptions(destination=group, level=sfn.LogLevel.ERROR))
     found = Template.from_stack(stack)
-    of_executions = {"LogGroupName": Match.string_like_regexp("^/aws/vendedlogs/states/")}
+    of_executions = {"LogGroupName": Match.string_like_regexp("^/aws/vendedlogs/states/StackTraining")}
     found.resource_properties_count_is("AWS::Logs::LogGroup", of_executions, 0)
     found.resource_properties_count_is(
         "AWS::StepFunctions::StateMachine", {"LoggingConfiguration": Match.object_like({"Level": "ERROR"})}, 2

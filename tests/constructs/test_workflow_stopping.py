@@ -108,7 +108,7 @@ def test_the_alarms_of_a_workflow_take_actions() -> None:
     for alarm in stack.workflow().alarms:
         alarm.add_alarm_action(cloudwatch_actions.SnsAction(topic))
     alarms = Template.from_stack(stack).find_resources("AWS::CloudWatch::Alarm").values()
-    assert [alarm["Properties"]["AlarmActions"] for alarm in alarms] == [[stack.resolve(topic.topic_arn)]] * 2
+    assert [alarm["Properties"]["AlarmActions"] for alarm in alarms] == [[stack.resolve(topic.topic_arn)]] * 3
 
 
 def deletion_of(template: dict[str, Any], name: str = "Training") -> dict[str, Any]:

@@ -53,7 +53,9 @@ class Stepping(cdk.Stack):
         spot = {"environment": {"STEPS": "80"}, "max_runtime": cdk.Duration.seconds(60)}
         checkpoints = S3Prefix(bucket, "checkpoints/")
         for integration in INTEGRATIONS:
+            long = {"Long": {"environment": {"STEPS": "2000"}}} if integration == "Poll" else {}
             for name, props in {
+                **long,
                 "Once": {},
                 "Twice": {"retries": 1},
                 "Spot": {**spot, "spot": Spot(checkpoints, max_wait=cdk.Duration.seconds(90))},
@@ -64,7 +66,6 @@ class Stepping(cdk.Stack):
                 },
                 "Hosts": {"job": DataParallelJob(InstanceGroup(TYPE, 2)), "environment": {"STEPS": "40"}},
                 "Data": {"channels": {"letters": S3Channel(bucket, "letters/")}},
-                "Long": {"environment": {"STEPS": "2000"}},
                 "Large": {"environment": {"STEPS": "1", "MODEL_BYTES": "4000000"}},
             }.items():
                 workflow = TrainingWorkflow(

@@ -43,6 +43,7 @@ ROLES = {
 # Roles of Step Functions besides, by a part of their logical id.
 MACHINES = {
     "Caller": "caller",
+    "JobsGuard": "guard",
     "Pipeline": "pipeline",
     "Poller": "poller",
     "Stopper": "stopper",

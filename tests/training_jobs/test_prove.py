@@ -263,7 +263,7 @@ def test_each_fact_of_the_model_has_a_source_and_a_name_of_its_own() -> None:
 def test_an_execution_that_was_started_outlives_another_only_with_a_job_that_runs(status: str, outlives: bool) -> None:
     waiting = start({"StartAt": "A", "States": {"A": {"Type": "Wait", "Seconds": 1, "End": True}}}, {}, {})
     first = Run("first", "Machine", "workflow", step(waiting, Ended("ABORTED")))
-    world = World((first, Run("child-1", "Machine", "child", waiting)), (Job("a-job", status, "child-1", ()),))
+    world = World((first, Run("child-1", "Machine", "child", waiting)), (Job("a-job", status, "child-1", (), "[]"),))
     assert ("outlives" in broken_by(world)) is outlives
 
 

@@ -234,5 +234,4 @@ def _function(stack: Stack) -> CfnResource:
         iam.PolicyStatement(actions=["cloudwatch:GetMetricData"], resources=["*"]),
     ]
     description = "Checks training jobs against the rules that stop them"
-    function, _ = stack_function(stack, _FUNCTION_ID, "watch", description, statements, _WHY)
-    return function
+    return stack_function(stack, _FUNCTION_ID, "watch", description, statements, _WHY).function

@@ -59,15 +59,13 @@ class WaitingLongerThan(Feature):
         from aws_cdk import aws_lambda as lambda_
 
         jobs, stack = plan.jobs, plan.jobs.stack
-        function, role = stack_function(
-            stack, _FUNCTION_ID, "waiting", "Looks for executions whose job has waited for long"
-        )
+        shared = stack_function(stack, _FUNCTION_ID, "waiting", "Looks for executions whose job has waited for long")
         bus = stack.format_arn(service="events", resource="event-bus", resource_name="default")
         arn = parts.state_machine.state_machine_arn
         iam.Policy(
             scope,
             "WaitingPolicy",
-            roles=[role],
+            roles=[shared.role],
             statements=[
                 iam.PolicyStatement(actions=["states:ListExecutions"], resources=[arn]),
                 *plan.service.listing_statements(jobs),
@@ -76,7 +74,7 @@ class WaitingLongerThan(Feature):
         )
         minutes = max(1, min(_MOST_MINUTES, self.seconds // _LOOKS // 60))
         called = lambda_.Function.from_function_attributes(
-            scope, "WaitingFunction", function_arn=function.get_att("Arn").to_string(), same_environment=True
+            scope, "WaitingFunction", function_arn=shared.function.get_att("Arn").to_string(), same_environment=True
         )
         given = {
             "StateMachineArn": arn,

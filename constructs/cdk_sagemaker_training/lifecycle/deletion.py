@@ -11,10 +11,15 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct, IConstruct
 
+from cdk_sagemaker_training.core.errors import must
 from cdk_sagemaker_training.lifecycle.plan import Plan
 from cdk_sagemaker_training.resources.handler_function import stack_function
 
 _FUNCTION_ID = "SageMakerTrainingJobsHandler"
+# Each workflow adds some 600 characters to the policies of the function's role, of which IAM allows 10,240 ("IAM and AWS STS
+# quotas"). A second function would get some of the first one's workflows when one is added before them, and CloudFormation does
+# not let the function of a custom resource change.
+_MOST_WORKFLOWS = 15
 
 
 def stop_jobs_on_deletion(
@@ -31,25 +36,37 @@ def stop_jobs_on_deletion(
         state_machine: The workflow's state machine.
         executions: ARN pattern of its executions.
         needed: What must be deleted after the jobs' end: constructs, and props that contain constructs.
+
+    Raises:
+        ValueError: The stack has more workflows than one function's role has room for.
     """
     jobs, service = plan.jobs, plan.service
     description = "Stops training jobs before their workflow is deleted"
-    function, role = stack_function(jobs.stack, _FUNCTION_ID, "deletion", description)
+    shared = stack_function(jobs.stack, _FUNCTION_ID, "deletion", description)
+    if shared.workflows > _MOST_WORKFLOWS:
+        rule = (
+            f"stop the jobs of at most {_MOST_WORKFLOWS} workflows of a stack, whose permissions one role has room for"
+        )
+        raise must(
+            "retain_jobs=False", rule, "a stack for each team or model, or retain_jobs=True", str(shared.workflows)
+        )
     policy = iam.Policy(
         workflow,
         "DeletionPolicy",
-        roles=[role],
+        roles=[shared.role],
         statements=[
-            iam.PolicyStatement(actions=["states:ListExecutions"], resources=[state_machine.state_machine_arn]),
-            iam.PolicyStatement(actions=["states:StopExecution"], resources=[executions]),
-            *service.deletion_statements(jobs),
+            *_merged(
+                iam.PolicyStatement(actions=["states:ListExecutions"], resources=[state_machine.state_machine_arn]),
+                iam.PolicyStatement(actions=["states:StopExecution"], resources=[executions]),
+                *service.deletion_statements(jobs),
+            )
         ],
     )
     resource = CustomResource(
         workflow,
         "Deletion",
         resource_type="Custom::SageMakerTrainingJobs",
-        service_token=function.get_att("Arn").to_string(),
+        service_token=shared.function.get_att("Arn").to_string(),
         # Otherwise CloudFormation waits an hour for a function that timed out.
         service_timeout=Duration.minutes(16),
         properties={
@@ -64,6 +81,16 @@ def stop_jobs_on_deletion(
         if id(construct) not in outer and Stack.of(construct) is jobs.stack:
             resource.node.add_dependency(construct)
     resource.node.add_dependency(policy)
+
+
+def _merged(*statements: iam.PolicyStatement) -> Iterator[iam.PolicyStatement]:
+    """Yield one statement for those of some resources, which is shorter: none of the actions is one on another's resources."""
+    narrow = [one for one in statements if one.resources != ["*"]]
+    yield from (one for one in statements if one.resources == ["*"])
+    yield iam.PolicyStatement(
+        actions=[action for one in narrow for action in one.actions],
+        resources=[resource for one in narrow for resource in one.resources],
+    )
 
 
 def _constructs(values: Iterable[Any]) -> Iterator[IConstruct]:

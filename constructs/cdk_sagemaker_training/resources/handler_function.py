@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aws_cdk import CfnResource, Duration, RemovalPolicy, Stack
+from aws_cdk import Duration, RemovalPolicy, Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_logs as logs
 from constructs import Construct
@@ -69,6 +69,22 @@ def handler_function(
     return function, role
 
 
+class StackFunction(Construct):
+    """A function that all workflows of a stack share, and its role.
+
+    Attributes:
+        function: The function.
+        role: Its role.
+        workflows: How many share it.
+    """
+
+    def __init__(self, stack: Stack, id: str, module: str, description: str) -> None:
+        """Create the function; the parameters are those of ``stack_function``."""
+        super().__init__(stack, id)
+        self.function, self.role = handler_function(self, module, description)
+        self.workflows = 0
+
+
 def stack_function(
     stack: Stack,
     id: str,
@@ -76,8 +92,8 @@ def stack_function(
     description: str,
     statements: Sequence[iam.PolicyStatement] = (),
     why: str = "",
-) -> tuple[CfnResource, iam.Role]:
-    """Return the function that all workflows of a stack share, and its role; the first creates them.
+) -> StackFunction:
+    """Return the function that all workflows of a stack share, for one more of them; the first creates it.
 
     Args:
         stack: The stack.
@@ -87,18 +103,15 @@ def stack_function(
         statements: What it is allowed, whichever workflow it is called for.
         why: Why that has wildcards.
     """
-    existing = stack.node.try_find_child(id)
-    if existing is not None:
-        function, role = existing.node.find_child("Resource"), existing.node.find_child("Role")
-        assert isinstance(function, CfnResource)
-        assert isinstance(role, iam.Role)
-        return function, role
-    scope = Construct(stack, id)
-    function, role = handler_function(scope, module, description)
-    if statements:
-        iam.Policy(scope, "Policy", roles=[role], statements=statements)
-        acknowledge_policies(scope, why)
-    return function, role
+    shared = stack.node.try_find_child(id)
+    if shared is None:
+        shared = StackFunction(stack, id, module, description)
+        if statements:
+            iam.Policy(shared, "Policy", roles=[shared.role], statements=statements)
+            acknowledge_policies(shared, why)
+    assert isinstance(shared, StackFunction)
+    shared.workflows += 1
+    return shared
 
 
 @cache
