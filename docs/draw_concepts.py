@@ -22,21 +22,26 @@ STATE, STEP = (130, 34), (190, 66)
 PLACES = {
     "FirstAttempt": (1, 0),
     "Create": (1, 1),
-    "IsRefused": (2, 1),
-    "Repeat": (3, 1),
-    "WaitToRepeat": (3, 0),
+    "WaitToRepeat": (2, 1),
     "Wait": (1, 2),
-    "Find": (2, 2),
+    "Repeat": (2, 2),
+    "Spread": (3, 2),
+    "SpreadLonger": (4, 2),
     "Describe": (1, 3),
-    "WaitLonger": (0, 3),
-    "Stop": (3, 3),
+    "NotDescribed": (0, 3),
+    "IsRefused": (2, 3),
+    "WaitToFind": (3, 3),
+    "WaitLonger": (0, 4),
     "IsOver": (1, 4),
-    "Error": (3, 4),
+    "Find": (2, 4),
+    "IsMissing": (3, 4),
     "FindModel": (1, 5),
     "Failed": (2, 5),
     "Stopped": (3, 5),
-    "HasModel": (1, 6),
+    "Stop": (4, 5),
     "WithoutModel": (0, 6),
+    "HasModel": (1, 6),
+    "Error": (4, 6),
     "Completed": (1, 7),
 }
 
@@ -89,7 +94,7 @@ def accounts() -> str:
 
 
 def states() -> str:
-    """The state machine that creates the job, of the two that the stack has."""
+    """The state machine that creates the job, of those that the stack has."""
     template = runpy.run_path(str(DIGITS))["stack"].node.root.synth().get_stack_by_name("Digits").template
     machines = [one for one in template["Resources"].values() if one["Type"] == "AWS::StepFunctions::StateMachine"]
     [found] = [one["States"] for one in map(definition_of, machines) if "Create" in one["States"]]
@@ -107,7 +112,7 @@ def states() -> str:
             f'<rect x="{x}" y="{y}" width="{STATE[0]}" height="{STATE[1]}" rx="{radius}" fill="{FILL}" '
             f'stroke="{colour}"/>\n' + label(x + STATE[0] / 2, y + 22, name)
         )
-    return drawing((4 * STEP[0], 8 * STEP[1]), parts)
+    return drawing((5 * STEP[0], 8 * STEP[1]), parts)
 
 
 def corner(name: str) -> tuple[int, int]:

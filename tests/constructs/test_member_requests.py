@@ -44,7 +44,7 @@ DIFFERENT: dict[str, Any] = {
 }
 
 
-WORKFLOWS_IN_A_STACK = 25  # of 500 resources
+WORKFLOWS_IN_A_STACK = 15
 
 
 @pytest.fixture(scope="module")
