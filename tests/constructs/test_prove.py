@@ -12,7 +12,7 @@ from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk import aws_stepfunctions_tasks as tasks
 from stacks import UserStack
 
-from cdk_sagemaker_training import Budget, DataParallelJob, InstanceGroup, NumberField
+from cdk_sagemaker_training import Budget, DataParallelJob, InstanceGroup, NumberField, TrainingPipeline
 from training_jobs.prove.explorer import Proof, prove
 
 # In every state that a search of this many states reaches; the shortest stories are found first.
@@ -88,10 +88,26 @@ def test_a_task_in_a_machine_of_the_users_own_leaves_a_job_and_ends_by_one_throt
     assert broken(proof) == {"left-running", "one-failed-call"}
 
 
-def test_an_embedded_workflow_ends_by_one_throttled_start_and_may_outlive_its_machine() -> None:
+def facts(proof: Proof, name: str) -> set[str]:
+    [found] = [one for one in proof.violations if one.property == name]
+    return {step.fact for step in found.story} - {""}
+
+
+def test_an_embedded_workflow_ends_by_a_start_whose_answer_is_lost_and_may_outlive_its_machine() -> None:
     found = proofs(embedded())
     [outer] = [one for name, one in found.items() if name.startswith("Machine")]
-    assert broken(outer) >= {"one-failed-call", "outlives"}
+    assert (broken(outer), outer.complete) == ({"one-failed-call", "outlives"}, True)
+    assert facts(outer, "one-failed-call") == {"lost answer"}
+    assert facts(outer, "outlives") == {"not cancelled"}
+
+
+def test_a_pipeline_starts_no_workflow_twice_and_fails_where_one_had_ended_before_its_start_was_repeated() -> None:
+    stack = UserStack()
+    TrainingPipeline(stack, "Pipeline", steps=[stack.workflow()])
+    found = proofs(stack)["Pipeline"]
+    assert (broken(found), found.complete, found.jobs) == ({"one-failed-call", "outlives"}, True, 1)
+    assert facts(found, "one-failed-call") == {"lost answer", "job ends", "sync waits"}
+    assert facts(found, "outlives") == {"not cancelled"}
 
 
 FEATURES: dict[str, Callable[[UserStack], dict[str, Any]]] = {

@@ -5,13 +5,32 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import jsii
+from aws_cdk import Duration
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
+from cdk_sagemaker_training.lifecycle.states import OF_STEP_FUNCTIONS
+
 if TYPE_CHECKING:
     # Takes long to import.
     from aws_cdk import aws_cloudwatch as cloudwatch
+
+
+def start_retry(*errors: str) -> dict[str, Any]:
+    """Return the props of CDK's retrier of a state that starts an execution.
+
+    Args:
+        errors: The errors after which it is started again.
+    """
+    return {
+        "errors": list(errors),
+        "interval": Duration.seconds(1),
+        "backoff_rate": 2,
+        "max_attempts": 10,
+        "max_delay": Duration.seconds(60),
+        "jitter_strategy": sfn.JitterType.FULL,
+    }
 
 
 class StateMachineBase:
@@ -90,18 +109,22 @@ class StateMachineBase:
             task_state: Props of CDK's ``StepFunctionsStartExecution``, such as ``input`` and ``result_path``.
 
         Returns:
-            The state. The execution's output, of a workflow its job's description, is in its result's ``Output``.
+            The state, which makes a throttled call again. The execution's output, of a workflow its job's description, is in its
+            result's ``Output``. Where ``task_state`` has a ``name``, the same for each call, one whose answer was lost may be
+            made again too: ``add_retry(errors=["StepFunctions.SdkClientException"])``.
         """
         # Here and not above, since importing the module takes longer than making a workflow.
         from aws_cdk import aws_stepfunctions_tasks as tasks
 
-        return tasks.StepFunctionsStartExecution(
+        task = tasks.StepFunctionsStartExecution(
             scope,
             id,
             state_machine=self.state_machine,
             integration_pattern=sfn.IntegrationPattern.RUN_JOB,
             **task_state,
         )
+        task.add_retry(**start_retry(*OF_STEP_FUNCTIONS))
+        return task
 
     def metric(self, metric_name: str, **options: Any) -> cloudwatch.Metric:
         """A metric of the executions.

@@ -15,6 +15,8 @@ OF_SAGEMAKER = (
     "SageMaker.SageMakerException",
     "SageMaker.SdkClientException",
 )
+# Of StartExecution by the optimized integration: throttling and errors of the service.
+OF_STEP_FUNCTIONS = ("StepFunctions.AWSStepFunctionsException",)
 # Beside ClientException, for requests that are wrong (service model of Batch).
 OF_BATCH = ("Batch.BatchException", "Batch.ServerException", "Batch.SdkClientException")
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from cdk_sagemaker_training.lifecycle.states import retry
+from cdk_sagemaker_training.lifecycle.states import OF_STEP_FUNCTIONS, retry
 from cdk_sagemaker_training.props.jsonpath import quoted
 
 # Of Lambda, as CDK's LambdaInvoke retries them; of S3 as those of the check for a model; of Step Functions' own integration as of
@@ -18,7 +18,6 @@ _OF_LAMBDA = (
     "Lambda.SdkClientException",
 )
 _OF_S3 = ("S3.S3Exception", "S3.SdkClientException")
-_OF_STEP_FUNCTIONS = ("StepFunctions.AWSStepFunctionsException",)
 
 
 @dataclass(frozen=True)
@@ -130,7 +129,7 @@ class SweepStates:
                 },
                 "ResultSelector": {"ExecutionArn.$": "$.ExecutionArn", "Job.$": "$.Output"},
                 "ResultPath": "$.Result",
-                "Retry": [retry(5, *_OF_STEP_FUNCTIONS)],
+                "Retry": [retry(5, *OF_STEP_FUNCTIONS)],
                 "Catch": [{"ErrorEquals": ["States.ALL"], "ResultPath": "$.Failure", "Next": "WriteFailure"}],
                 "Next": "WriteResult",
             },

@@ -9,6 +9,8 @@ from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk import aws_stepfunctions_tasks as tasks
 from constructs import Construct
 
+from cdk_sagemaker_training.lifecycle.state_machine_base import start_retry
+from cdk_sagemaker_training.lifecycle.states import OF_STEP_FUNCTIONS
 from cdk_sagemaker_training.workflow.training_workflow import TrainingWorkflow, keeping_job
 
 
@@ -32,8 +34,14 @@ class WorkflowStep(tasks.StepFunctionsStartExecution):
             id,
             state_machine=workflow.state_machine,
             integration_pattern=sfn.IntegrationPattern.RUN_JOB,
+            # The same for each start of this state, so that one whose answer was lost is no second execution. A step is entered
+            # once at a time; that it is the time at which the state was entered, and not of a retry, is assumed.
+            name=sfn.JsonPath.hash(
+                sfn.JsonPath.format("{}{}{}", sfn.JsonPath.execution_id, id, sfn.JsonPath.state_entered_time), "SHA-1"
+            ),
             **keeping_job(workflow.node.id),
         )
+        self.add_retry(**start_retry(*OF_STEP_FUNCTIONS, "StepFunctions.SdkClientException"))
         name = workflow.state_machine.state_machine_name
         self.executions_arn = Stack.of(workflow).format_arn(service="states", resource=f"execution:{name}:*")
         rule = Stack.of(self).format_arn(
