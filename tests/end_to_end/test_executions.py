@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import tarfile
 from typing import Any
@@ -53,6 +54,7 @@ class Executions(cdk.Stack):
     def __init__(self, app: cdk.App) -> None:
         super().__init__(app, f"{STACK_PREFIX}Executions")
         self.bucket = s3.Bucket(self, "Bucket", removal_policy=cdk.RemovalPolicy.DESTROY)
+        self.numbers = itertools.count(1)
         with a_users_job() as folder:
             self.image, self.pytorch = (
                 TrainingImage.from_asset(self, id, directory=folder, file=file)
@@ -103,6 +105,8 @@ class Executions(cdk.Stack):
             checkpoints=S3Prefix(self.bucket, f"checkpoints/{name}/"),
             hyperparameters={"do": do},
             max_runtime=cdk.Duration.minutes(30),
+            # A stack has at most 15 workflows whose jobs are stopped when it is deleted.
+            retain_jobs=next(self.numbers) > 15,
         )
         cdk.CfnOutput(self, f"{name}Arn", value=workflow.state_machine.state_machine_arn)
         return workflow
