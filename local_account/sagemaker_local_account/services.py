@@ -36,7 +36,7 @@ from sagemaker_local_account.events.schedule_timer import ScheduleTimer
 from sagemaker_local_account.faults import Faults
 from sagemaker_local_account.http import moto_limits, server
 from sagemaker_local_account.http.dispatch import MotoServices, UnknownService
-from sagemaker_local_account.iam import managed_policies, simulation, sts
+from sagemaker_local_account.iam import managed_policies, policy_sizes, simulation, sts
 from sagemaker_local_account.iam.api_calls import Location
 from sagemaker_local_account.iam.authentication import KEY, REGION, SERVICE, IssuedKey
 from sagemaker_local_account.iam.authorizer import Authorizer, Caller, IamEnforcement
@@ -94,6 +94,7 @@ class Services:
         patch_item(default_user_config, "stepfunctions", {"execute_state_machine": True})
         patch_item(default_user_config, "iam", {"load_aws_managed_policies": True})
         managed_policies.install()
+        policy_sizes.install()
         self._account, self._state, self._faults = account, state, faults
         first = Location(account.account_id, account.region)
         self._authorizer = Authorizer(first, enforced=enforce_iam)

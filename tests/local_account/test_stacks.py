@@ -199,3 +199,40 @@ def test_an_operation_that_is_not_there_is_refused_once_by_its_name(running: Run
     with pytest.raises(ClientError, match=r"does not support this operation.*lookup_events") as refused:
         running.client("cloudtrail").lookup_events()
     assert refused.value.response["ResponseMetadata"]["RetryAttempts"] == 0
+
+
+def a_policy(characters: int) -> dict[str, Any]:
+    """A policy of so many characters without white space."""
+    statement = {"Effect": "Allow", "Action": "s3:GetObject", "Resource": ""}
+    document = {"Version": "2012-10-17", "Statement": [statement]}
+    left = characters - len(json.dumps(document, separators=(",", ":")))
+    statement["Resource"] = "arn:aws:s3:::".ljust(left, "x")
+    return document
+
+
+def test_inline_policies_of_a_role_or_user_beyond_iams_limit_are_refused(running: Running) -> None:
+    trusted = {"Effect": "Allow", "Action": "sts:AssumeRole", "Principal": {"Service": "lambda.amazonaws.com"}}
+    trust = {"Version": "2012-10-17", "Statement": [trusted]}
+    role = {"Type": "AWS::IAM::Role", "Properties": {"RoleName": "large", "AssumeRolePolicyDocument": trust}}
+
+    def inline(document: dict[str, Any], name: str) -> dict[str, Any]:
+        members = {"PolicyName": name, "PolicyDocument": document, "Roles": [{"Ref": "ItsRole"}]}
+        return {"Type": "AWS::IAM::Policy", "Properties": members}
+
+    half = a_policy(10_240 // 2)
+    deploy(running, "large", {"ItsRole": role, "One": inline(half, "one"), "Two": inline(half, "two")})
+    iam = running.client("iam")
+    iam.put_role_policy(RoleName="large", PolicyName="two", PolicyDocument=json.dumps(half, indent=1))
+    message = "Maximum policy size of 10240 bytes exceeded for role large"
+    with pytest.raises(ClientError, match=message) as refused:
+        iam.put_role_policy(RoleName="large", PolicyName="two", PolicyDocument=json.dumps(a_policy(10_240 // 2 + 1)))
+    assert refused.value.response["Error"]["Code"] == "LimitExceeded"
+    with pytest.raises(WaiterError):
+        deploy(running, "larger", {"ItsRole": {**role, "Properties": {**role["Properties"], "RoleName": "larger"}},
+                                   "One": inline(a_policy(10_241), "one")})  # fmt: skip
+    assert "exceeded for role larger" in reasons(running, "larger")
+    iam.create_user(UserName="large")
+    with pytest.raises(ClientError, match="Maximum policy size of 2048 bytes exceeded for user large"):
+        iam.put_user_policy(UserName="large", PolicyName="one", PolicyDocument=json.dumps(a_policy(2_049)))
+    for name in ("large", "larger"):
+        destroy(running, name)
