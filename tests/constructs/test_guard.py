@@ -94,7 +94,7 @@ def test_a_job_is_stopped_whose_execution_has_ended_and_no_other(
     assert ended.status == ("FAILED" if stops else "SUCCEEDED")
     if stops:
         told = [f"stack-train-1 ran after the end of {EXECUTION.format(machine, execution)}"]
-        assert (ended.error, json.loads(ended.cause)) == ("TrainingJobGuard", told)
+        assert (ended.error, json.loads(ended.cause)) == ("TrainingJobGuard", [told])
 
 
 def test_all_pages_of_all_names_are_looked_at() -> None:
@@ -107,7 +107,7 @@ def test_all_pages_of_all_names_are_looked_at() -> None:
     )
     ended = account.run()
     assert (account.stopped, account.calls.count("listTrainingJobs")) == (["stack-last", "other-1"], 5)
-    assert [one.split()[0] for one in json.loads(ended.cause)] == ["stack-last", "other-1"]
+    assert [one[0].split()[0] for one in json.loads(ended.cause)] == ["stack-last", "other-1"]
 
 
 @pytest.mark.parametrize("refused", ["listTrainingJobs", "listTags", "describeExecution", "stopTrainingJob"])
@@ -115,7 +115,7 @@ def test_a_guard_that_cannot_look_fails_with_the_error_after_it_looked_at_all_ot
     jobs = {"stack-1": ("Train", "stopped", "InProgress"), "other-1": ("Other", "stopped", "InProgress")}
     ended = Account(jobs, refused).run()
     error = "SageMaker.SageMakerException: Rate exceeded"
-    assert (ended.status, json.loads(ended.cause)) == ("FAILED", [f"stack-: {error}", f"other-: {error}"])
+    assert (ended.status, json.loads(ended.cause)) == ("FAILED", [[f"stack-: {error}"], [f"other-: {error}"]])
 
 
 def guards(template: Mapping[str, Any], kind: str) -> dict[str, dict[str, Any]]:

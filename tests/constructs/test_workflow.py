@@ -178,6 +178,11 @@ def test_a_job_that_cannot_be_described_is_looked_for_again_until_it_is_known_no
         "IsMissing": "$.Training.Missing.Cause",
         "NotDescribed": "$.Training.Error.Cause",
     }
+    assert states["NotDescribed"]["Choices"][1] == {
+        "Variable": "$.Training.Error.Cause",
+        "StringMatches": "*is not authorized to perform*",
+        "Next": "Stop",
+    }
 
 
 def test_a_job_that_was_not_found_is_stopped_in_case_it_comes_and_the_refusal_is_the_executions_error(
@@ -194,13 +199,15 @@ def test_a_job_that_was_not_found_is_stopped_in_case_it_comes_and_the_refusal_is
 
 
 def test_every_call_is_repeated_when_aws_throttles_or_fails_after_waits_that_double(either: RenderedWorkflow) -> None:
-    # `Create` is repeated by states: test_retries.py. So are descriptions of a job.
-    calls = {name: state for name, state in either.states.items() if name in ("Stop", "FindModel")}
+    # `Create` is repeated by states: test_retries.py.
+    calls = {name: state for name, state in either.states.items() if state["Type"] == "Task" and name != "Create"}
     calls["StopperDescribes"] = either.stopper["States"]["DescribeExecution"]
     waits = {"IntervalSeconds": 1, "BackoffRate": 2, "JitterStrategy": "FULL"}
     retriers = {name: call["Retry"][0] for name, call in calls.items()}
     assert {name: {key: retriers[name][key] for key in waits} for name in calls} == dict.fromkeys(calls, waits)
     assert {name: (one["MaxAttempts"], one["MaxDelaySeconds"]) for name, one in retriers.items()} == {
+        "Find": (3, 60),
+        "Describe": (10, 60),
         "Stop": (3, 60),
         "FindModel": (3, 60),
         "StopperDescribes": (112, 64),

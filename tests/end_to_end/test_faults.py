@@ -243,10 +243,22 @@ def test_a_slow_s3_makes_the_download_long(deployed: Deployed, machines: dict[st
 def test_the_guard_stops_a_job_whose_stopped_execution_lost_its_event(
     deployed: Deployed, machines: dict[str, str], broken: Any
 ) -> None:
+    def alarm() -> str:
+        alarms = deployed.client("cloudwatch").describe_alarms(AlarmNamePrefix="Stepping-SageMakerTrainingJobsGuard")
+        return str(alarms["MetricAlarms"][0]["StateValue"])
+
+    def looked() -> bool:
+        metric = {"Namespace": "AWS/States", "MetricName": "ExecutionsSucceeded"}
+        found = deployed.client("cloudwatch").list_metrics(**metric)["Metrics"]
+        return any("Guard" in dimension["Value"] for one in found for dimension in one["Dimensions"])
+
     broken(LostEvent("FAILED"))  # which does not matter
     broken(LostEvent("ABORTED"))
     execution = deployed.start(machines["PollLongArn"])
     deployed.the_job_of(execution, until="Training")
+    deployed.account.clock.advance(900)
+    wait_until(looked)
+    assert alarm() != "ALARM"
     deployed.client("stepfunctions").stop_execution(executionArn=execution)
     assert deployed.ended(execution)["status"] == "ABORTED"
     deployed.account.clock.advance(900)
@@ -259,6 +271,7 @@ def test_the_guard_stops_a_job_whose_stopped_execution_lost_its_event(
 
     [job] = wait_until(stopped)
     assert job["TrainingJobStatus"] == "Stopped"
+    wait_until(lambda: alarm() == "ALARM")
     assert [fault["status"] for fault in deployed.account.faults.remaining().values()] == ["FAILED"]
 
 

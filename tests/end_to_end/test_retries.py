@@ -335,7 +335,11 @@ def test_a_throttled_api_is_called_again_until_it_answers(drill: Drill) -> None:
     ended = drill.run()
     assert ended["status"] == "SUCCEEDED", ended.get("cause")
     assert drill.statuses(ended["executionArn"]) == ["Completed"]
-    assert "WaitAfterThrottled" in drill.entered(ended["executionArn"])
+    assert (
+        drill.entered(ended["executionArn"]).count("SpreadLonger")
+        + drill.entered(ended["executionArn"]).count("Spread")
+        == 14
+    )
 
 
 @pytest.mark.parametrize(

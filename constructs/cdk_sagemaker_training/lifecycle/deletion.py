@@ -85,11 +85,11 @@ def stop_jobs_on_deletion(
 
 def _merged(*statements: iam.PolicyStatement) -> Iterator[iam.PolicyStatement]:
     """Yield one statement for those of some resources, which is shorter: none of the actions is one on another's resources."""
-    narrow = [one for one in statements if one.resources != ["*"]]
-    yield from (one for one in statements if one.resources == ["*"])
+    narrow = [statement for statement in statements if statement.resources != ["*"]]
+    yield from (statement for statement in statements if statement.resources == ["*"])
     yield iam.PolicyStatement(
-        actions=[action for one in narrow for action in one.actions],
-        resources=[resource for one in narrow for resource in one.resources],
+        actions=[action for statement in narrow for action in statement.actions],
+        resources=[resource for statement in narrow for resource in statement.resources],
     )
 
 

@@ -32,8 +32,6 @@ _LONGEST_WAIT = 16  # after 4 and 8 seconds
 _THROTTLED = {"Variable": f"{DATA}.Error.Cause", "StringMatches": "*Rate exceeded*"}
 _LONGEST_SPREAD = 1_024
 _SPREAD_CALLS = 40
-# Who may not describe jobs is not told whether there is one, however often it is asked.
-_FORBIDDEN = {"Variable": f"{DATA}.Missing.Cause", "StringMatches": "*is not authorized to perform*"}
 _SECONDS_TO_FIND = 60
 _ON_JOBS = ("CreateTrainingJob", "DescribeTrainingJob", "StopTrainingJob", "AddTags")
 
@@ -90,6 +88,21 @@ class DirectJobs:
 
     def states(self, attempt: Attempt) -> None:
         """Add `Create`, what repeats it, `Find`, `Describe` and `Stop`."""
+        service = f"arn:{attempt.partition}:states:::aws-sdk:sagemaker"
+
+        def called(
+            operation: str, result: str, times: int, caught: Mapping[str, Any], following: str
+        ) -> dict[str, Any]:
+            return {
+                "Type": "Task",
+                "Resource": f"{service}:{operation}",
+                "Parameters": {"TrainingJobName.$": f"{DATA}.JobName"},
+                "ResultPath": f"{DATA}.{result}",
+                "Retry": [retry(times)],
+                "Catch": [caught],
+                "Next": following,
+            }
+
         missing, waited, calls = f"{DATA}.Missing", f"{DATA}.Repeated.Wait", f"{DATA}.Repeated.Calls"
         double = f"States.MathAdd({waited}, {waited})"
         count = f"States.MathAdd({calls}, 1)"
@@ -113,25 +126,25 @@ class DirectJobs:
             "Spread": _repeated(waited, f"States.MathRandom(1, {waited})", count),
             "Repeat": _repeated(double, double, calls),
             "WaitToRepeat": {"Type": "Wait", "SecondsPath": f"{DATA}.Repeated.Seconds", "Next": Seam.CREATE},
-            "Find": _called(attempt.partition, "describeTrainingJob", "Job", catch("IsMissing", missing), "IsOver"),
+            "Find": called("describeTrainingJob", "Job", 3, catch("IsMissing", missing), "IsOver"),
             # To look in vain is to know nothing: the job may run.
             "IsMissing": {
                 "Type": "Choice",
-                "Choices": [{"Or": [*no_such_job(missing)["Or"], _FORBIDDEN], "Next": Seam.REFUSED}],
+                "Choices": [{"Or": [*no_such_job(missing)["Or"], _forbidden(missing)], "Next": Seam.REFUSED}],
                 "Default": "WaitToFind",
             },
             "WaitToFind": {"Type": "Wait", "Seconds": _SECONDS_TO_FIND, "Next": "Find"},
-            "Describe": _called(attempt.partition, "describeTrainingJob", "Job", catch("NotDescribed"), "IsOver"),
-            # The next poll is the same call, so that an outage of any length costs the history no more than the job itself.
+            "Describe": called("describeTrainingJob", "Job", 10, catch("NotDescribed"), "IsOver"),
+            # An outage of any length costs the history no more than the polls in that time.
             "NotDescribed": {
                 "Type": "Choice",
-                "Choices": [{**no_such_job(f"{DATA}.Error"), "Next": "Error"}],
+                "Choices": [
+                    {**no_such_job(f"{DATA}.Error"), "Next": "Error"},
+                    {**_forbidden(f"{DATA}.Error"), "Next": "Stop"},
+                ],
                 "Default": attempt.plan.wait_state,
             },
-            "Stop": {
-                **_called(attempt.partition, "stopTrainingJob", "Stopped", catch("Error", f"{DATA}.Stopped"), "Error"),
-                "Retry": [retry(3)],
-            },
+            "Stop": called("stopTrainingJob", "Stopped", 3, catch("Error", f"{DATA}.Stopped"), "Error"),
         }
 
     def _create(self, attempt: Attempt, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -182,16 +195,9 @@ class DirectJobs:
         yield jobs.job_policy("DescribeTrainingJob")
 
 
-def _called(partition: str, operation: str, result: str, caught: Mapping[str, Any], following: str) -> dict[str, Any]:
-    """The state that describes or stops the job."""
-    return {
-        "Type": "Task",
-        "Resource": f"arn:{partition}:states:::aws-sdk:sagemaker:{operation}",
-        "Parameters": {"TrainingJobName.$": f"{DATA}.JobName"},
-        "ResultPath": f"{DATA}.{result}",
-        "Catch": [caught],
-        "Next": following,
-    }
+def _forbidden(error: str) -> dict[str, Any]:
+    """The condition that a call failed since the role lacks its permission: repeating it says no more."""
+    return {"Variable": f"{error}.Cause", "StringMatches": "*is not authorized to perform*"}
 
 
 def _repeated(wait: str, seconds: str, calls: str) -> dict[str, Any]:

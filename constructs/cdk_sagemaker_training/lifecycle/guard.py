@@ -143,7 +143,11 @@ def guard_definition(workflows: Any, partition: str) -> dict[str, Any]:
                 "ResultPath": "$.Found",
                 "Next": "Gather",
             },
-            "Gather": {"Type": "Pass", "Parameters": {"Acted.$": "$.Found[*][*]"}, "Next": "HasActed"},
+            "Gather": {
+                "Type": "Pass",
+                "Parameters": {"Acted.$": "$.Found[?(@.Acted == 'yes')].Told"},
+                "Next": "HasActed",
+            },
             "HasActed": {"Type": "Choice", "Choices": [acted], "Default": "Done"},
             "Acted": {
                 "Type": "Fail",
@@ -202,16 +206,17 @@ def _of_workflows(partition: str) -> dict[str, Any]:
                 {"Variable": "$.Stopped.Jobs[0]", "IsPresent": True, "Next": "Tell"},
                 {"Variable": "$.Page.NextToken", "IsPresent": True, "Next": "ListMore"},
             ],
-            "Default": "Tell",
+            "Default": "Nothing",
         },
         "ListMore": listed({"NextToken.$": "$.Page.NextToken"}),
-        "Tell": {"Type": "Pass", "InputPath": "$.Stopped.Jobs", "End": True},
+        "Tell": {"Type": "Pass", "Parameters": {"Acted": "yes", "Told.$": "$.Stopped.Jobs"}, "End": True},
+        "Nothing": {"Type": "Pass", "Result": {"Acted": "no"}, "End": True},
         "NotLooked": {
             "Type": "Pass",
             "Parameters": {
-                "Told.$": "States.Array(States.Format('{}: {}: {}', $.Begins, $.Error.Error, $.Error.Cause))"
+                "Acted": "yes",
+                "Told.$": "States.Array(States.Format('{}: {}: {}', $.Begins, $.Error.Error, $.Error.Cause))",
             },
-            "OutputPath": "$.Told",
             "End": True,
         },
     }
@@ -223,7 +228,7 @@ def _of_job(partition: str) -> dict[str, Any]:
     execution = "$.Tagged.Execution[0]"
     machine = f"States.ArrayGetItem(States.StringSplit({execution}, ':'), 6)"
     ended = {"ErrorEquals": ["Sfn.ExecutionDoesNotExistException"], "ResultPath": "$.Error", "Next": "WaitForStopper"}
-    runs = [{"Variable": "$.Execution.Status", "StringEquals": one} for one in ("RUNNING", "PENDING_REDRIVE")]
+    runs = [{"Variable": "$.Execution.Status", "StringEquals": status} for status in ("RUNNING", "PENDING_REDRIVE")]
     return {
         "Tags": {
             **_called(partition, "sagemaker:listTags", {"ResourceArn.$": "$.Job.TrainingJobArn"}, "Tagged", "IsTagged"),

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
@@ -17,13 +18,18 @@ MOST = {"role": 10_240, "user": 2_048, "group": 5_120}
 _KINDS: dict[type, str] = {Role: "role", User: "user", Group: "group"}
 
 
+def _size(policy: str | dict[str, Any]) -> int:
+    """The characters of a policy, which moto has as JSON, or of a role's property ``Policies`` in a template as a dictionary."""
+    return len(re.sub(r"\s", "", policy if isinstance(policy, str) else json.dumps(policy)))
+
+
 def install() -> None:
     """Refuses an inline policy with which the limit would be exceeded."""
 
     def put_policy(self: Any, policy_name: str, policy_json: str) -> None:
         kind = _KINDS[type(self)]
         policies = {**self.policies, policy_name: policy_json}
-        if sum(len(re.sub(r"\s", "", text)) for text in policies.values()) > MOST[kind]:
+        if sum(map(_size, policies.values())) > MOST[kind]:
             raise LimitExceededException(f"Maximum policy size of {MOST[kind]} bytes exceeded for {kind} {self.name}")
         self.policies[policy_name] = policy_json
 
