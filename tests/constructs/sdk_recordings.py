@@ -49,7 +49,8 @@ def canonical(request: dict[str, Any]) -> dict[str, Any]:
 
     Left out are the job's name, which ours have from their execution, what tells the toolkit where the script lies, and the
     network interface between hosts. Hyperparameters are as the toolkit decodes them; a channel without a mode has the job's; of
-    the checkpoints' place it is the part that the user gave, below which each execution of ours has a folder.
+    the checkpoints' place it is the part that the user gave, below which a workflow of ours has a folder, and each execution
+    in that.
     """
     members = {
         key.removesuffix(".$"): value for key, value in request.items() if key.removesuffix(".$") != "TrainingJobName"
@@ -83,5 +84,5 @@ def _checkpoints(config: dict[str, Any]) -> dict[str, Any]:
     computed = config.get("S3Uri.$")
     if computed is None:
         return config
-    [place] = re.findall(r"^States\.Format\('\{\}\{\}/', '([^']+)', ", computed)
+    [place] = re.findall(r"^States\.Format\('\{\}\{\}/', '([^']+/)[^/']+/', ", computed)
     return {**{key: value for key, value in config.items() if key != "S3Uri.$"}, "S3Uri": place}

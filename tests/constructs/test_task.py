@@ -73,7 +73,7 @@ def test_the_state_holds_the_whole_request() -> None:
             },
             "CheckpointConfig": {
                 "S3Uri.$": (
-                    "States.Format('{}{}/', 's3://bucket/checkpoints/', "
+                    "States.Format('{}{}/', 's3://bucket/checkpoints/stack-train/', "
                     "States.Format('{}/{}', $$.Execution.Name, $$.State.Name))"
                 )
             },
@@ -149,7 +149,7 @@ def test_jobs_of_a_map_are_told_apart_by_what_the_user_says() -> None:
         "$$.Execution.RedriveCount, $$.State.RetryCount, $.index), 'MD5'))"
     )
     assert parameters["CheckpointConfig"]["S3Uri.$"] == (
-        "States.Format('{}{}/', 's3://bucket/', States.Format('{}/{}/{}', $$.Execution.Name, $$.State.Name, $.index))"
+        "States.Format('{}{}/', 's3://bucket/stack-train/', States.Format('{}/{}/{}', $$.Execution.Name, $$.State.Name, $.index))"
     )
 
 

@@ -145,7 +145,7 @@ def test_the_request_is_that_of_the_state_in_jsonpath() -> None:
     assert found["TrainingJobName"] == (
         "stack-train-" + hashed("arn:aws:states:us-east-1:123456789012:execution:Machine:monday-Train-1-2-3", "MD5")
     )
-    assert found["CheckpointConfig"] == {"S3Uri": "s3://bucket/checkpoints/monday/Train/3/"}
+    assert found["CheckpointConfig"] == {"S3Uri": "s3://bucket/checkpoints/stack-train/monday/Train/3/"}
     assert found["ResourceConfig"]["InstanceCount"] == 2
     assert found["Environment"]["WHO"] == "it's O'Neill, {}"
 

@@ -57,7 +57,9 @@ def test_the_request_of_a_heterogeneous_job(poll: RenderedWorkflow) -> None:
             "TrainingInputMode": "File",
             "MetricDefinitions": [{"Name": "loss", "Regex": "loss=([0-9.]+)"}],
         },
-        "CheckpointConfig": {"S3Uri.$": "States.Format('{}{}/', 's3://bucket/checkpoints/', $$.Execution.Name)"},
+        "CheckpointConfig": {
+            "S3Uri.$": "States.Format('{}{}/', 's3://bucket/checkpoints/stack-training/', $$.Execution.Name)"
+        },
         "Environment": {"GLOO_SOCKET_IFNAME": "eth0", "NCCL_SOCKET_IFNAME": "eth0"},
         "HyperParameters": {
             "sagemaker_distribution_instance_groups": '["dnn_group"]',
@@ -222,7 +224,7 @@ def test_a_prefix_may_hold_what_intrinsic_functions_escape() -> None:
     stack = UserStack()
     rendered = RenderedWorkflow(stack, checkpoints=stack.place("it's {here}/"))
     assert rendered.request["CheckpointConfig"]["S3Uri.$"] == (
-        r"States.Format('{}{}/', 's3://bucket/it\'s \{here\}/', $$.Execution.Name)"
+        r"States.Format('{}{}/', 's3://bucket/it\'s \{here\}/stack-training/', $$.Execution.Name)"
     )
 
 
@@ -232,20 +234,26 @@ def test_a_bucket_that_the_app_makes_keeps_checkpoints_too() -> None:
     request = stack.request()
     uri = request["CheckpointConfig"]["S3Uri.$"]
     assert uri.startswith("States.Format('{}{}/', 's3://{Own")
-    assert uri.endswith("}/checkpoints/', $$.Execution.Name)")
+    assert uri.endswith("}/checkpoints/stack-training/', $$.Execution.Name)")
 
 
 def test_an_older_executions_checkpoints_are_used_by_its_name() -> None:
     stack = UserStack()
     rendered = RenderedWorkflow(stack, checkpoints=stack.place(), resume_from="monday")
-    assert rendered.request["CheckpointConfig"]["S3Uri.$"] == "States.Format('{}{}/', 's3://bucket/', 'monday')"
+    assert (
+        rendered.request["CheckpointConfig"]["S3Uri.$"]
+        == "States.Format('{}{}/', 's3://bucket/stack-training/', 'monday')"
+    )
 
 
 def test_an_older_execution_may_be_named_in_the_input() -> None:
     stack = UserStack()
     resume_from = sfn.JsonPath.string_at("$.resume_from")
     rendered = RenderedWorkflow(stack, checkpoints=stack.place(), resume_from=resume_from)
-    assert rendered.request["CheckpointConfig"]["S3Uri.$"] == "States.Format('{}{}/', 's3://bucket/', $.resume_from)"
+    assert (
+        rendered.request["CheckpointConfig"]["S3Uri.$"]
+        == "States.Format('{}{}/', 's3://bucket/stack-training/', $.resume_from)"
+    )
 
 
 def test_spot_says_where_checkpoints_are_kept() -> None:
@@ -253,7 +261,7 @@ def test_spot_says_where_checkpoints_are_kept() -> None:
     rendered = RenderedWorkflow(stack, spot=Spot(stack.place("spot/"), max_wait=cdk.Duration.hours(30)))
     assert rendered.request["CheckpointConfig"] == {
         "LocalPath": "/opt/ml/checkpoints",
-        "S3Uri.$": "States.Format('{}{}/', 's3://bucket/spot/', $$.Execution.Name)",
+        "S3Uri.$": "States.Format('{}{}/', 's3://bucket/spot/stack-training/', $$.Execution.Name)",
     }
     assert rendered.request["StoppingCondition"] == {"MaxRuntimeInSeconds": 86_400, "MaxWaitTimeInSeconds": 108_000}
     assert rendered.workflow.integration == "sync"

@@ -60,11 +60,11 @@ def test_jobs_read_their_channels_and_write_their_output_and_checkpoints(poll: R
     assert {resource for action, resource in allowed if action == "s3:GetObject"} == {
         "arn:aws:s3:::bucket/images/*",
         "arn:aws:s3:::bucket/all/*",
-        "arn:aws:s3:::bucket/checkpoints/*",
+        "arn:aws:s3:::bucket/checkpoints/stack-training/*",
     }
     assert {resource for action, resource in allowed if action == "s3:PutObject"} == {
         "arn:aws:s3:::bucket/models/*",
-        "arn:aws:s3:::bucket/checkpoints/*",
+        "arn:aws:s3:::bucket/checkpoints/stack-training/*",
     }
     assert ("ecr:BatchGetImage", "arn:aws:ecr:us-east-1:123456789012:repository/images") in allowed
 

@@ -125,15 +125,15 @@ def interrupted(deployed: Deployed, pytorch: dict[str, str]) -> tuple[str, list[
 @pytest.fixture
 def compiled_before(
     deployed: Deployed, pytorch: dict[str, str], interrupted: tuple[str, list[str]]
-) -> Callable[[str], None]:
-    """Puts what the interrupted job compiled where the job of an execution of that name has its checkpoints."""
+) -> Callable[[str, str], None]:
+    """Puts what the interrupted job compiled where the job of a workflow's execution of that name has its checkpoints."""
 
-    def copy(execution: str) -> None:
+    def copy(workflow: str, execution: str) -> None:
         s3, bucket = deployed.client("s3"), pytorch["BucketName"]
-        before = f"checkpoints/{interrupted[0]}/"
+        before = f"checkpoints/compiledpytorch-spot/{interrupted[0]}/"
         kept = s3.list_objects_v2(Bucket=bucket, Prefix=f"{before}compiler-cache/")["Contents"]
         for key in (entry["Key"] for entry in kept):
-            to = f"checkpoints/{execution}/{key.removeprefix(before)}"
+            to = f"checkpoints/compiledpytorch-{workflow}/{execution}/{key.removeprefix(before)}"
             s3.copy_object(Bucket=bucket, Key=to, CopySource={"Bucket": bucket, "Key": key})
 
     return copy
@@ -209,9 +209,9 @@ def numbers(said: list[str], pattern: str) -> list[float]:
 
 
 def test_inductor_trains_on_two_hosts_by_what_another_job_compiled(
-    deployed: Deployed, pytorch: dict[str, str], compiled_before: Callable[[str], None]
+    deployed: Deployed, pytorch: dict[str, str], compiled_before: Callable[[str, str], None]
 ) -> None:
-    compiled_before("two-hosts")
+    compiled_before("inductor", "two-hosts")
     said = completed(deployed, pytorch["InductorArn"], "two-hosts")
     assert sum("1 of 2 processes, compiler inductor" in line for line in said) == 2
     [first, *_, last] = numbers(said, r"step \d+ loss ([0-9.]+)")
@@ -279,9 +279,9 @@ def test_an_interrupted_job_goes_on_with_its_steps_and_its_compiled_code(interru
 
 
 def test_a_job_that_is_stopped_keeps_the_step_that_it_is_in(
-    deployed: Deployed, pytorch: dict[str, str], compiled_before: Callable[[str], None]
+    deployed: Deployed, pytorch: dict[str, str], compiled_before: Callable[[str, str], None]
 ) -> None:
-    compiled_before("stopped")
+    compiled_before("endless", "stopped")
     execution = deployed.start(pytorch["EndlessArn"], "stopped")
     name = deployed.the_job_of(execution, until="Training")["TrainingJobName"]
     deployed.has_said(name, "step 10 ")

@@ -36,7 +36,8 @@ class Spot(Value):
 
     Args:
         checkpoints: Where the script's checkpoints are stored: SageMaker uploads ``local_path`` while the job runs and
-            downloads it before a restart. Each execution has its own folder below it. None uses the job's ``checkpoints`` prop;
+            downloads it before a restart. Each execution has its own folder in one of the
+            workflow's below it. None uses the job's ``checkpoints`` prop;
             without either, an interrupted job starts from the beginning.
         max_wait: Required. Maximum time of the job, including waiting for machines, as a Duration or in seconds; at least its
             ``max_runtime`` (API, StoppingCondition.MaxWaitTimeInSeconds).

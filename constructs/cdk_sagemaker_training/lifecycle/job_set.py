@@ -24,7 +24,7 @@ from cdk_sagemaker_training.props.query_language import QueryLanguage
 from cdk_sagemaker_training.request.access import EXECUTION_TAG, check_job_name_prefix
 from cdk_sagemaker_training.request.context import CodeLocation, JobContext, RequestContext
 from cdk_sagemaker_training.request.create_training_job import create_training_job, request_advice
-from cdk_sagemaker_training.request.data import CODE_CHANNEL, checkpoints_of
+from cdk_sagemaker_training.request.data import CODE_CHANNEL, below_prefix, checkpoints_of
 from cdk_sagemaker_training.request.grants import grant_channels, grant_members
 from cdk_sagemaker_training.request.machine import (
     instance_types,
@@ -50,7 +50,7 @@ class JobSet:
         stack: The construct's stack.
         partition: The stack's partition, such as ``aws``.
         prefix: How the jobs' names begin.
-        checkpoints: The place below which executions have their checkpoints; None without checkpoints.
+        checkpoints: The folder in which executions have theirs for checkpoints; None without checkpoints.
         max_runtime_seconds: The longest that a job runs.
         max_pending_seconds: The longest that a job waits for its machines; None where SageMaker decides it.
         max_wait_seconds: The longest that a spot job takes; None on other machines.
@@ -91,7 +91,8 @@ class JobSet:
         self.prefix = default_prefix(scope) if prefix is None else prefix
         check_job_name_prefix(self.prefix)
         reserve_prefix(scope, self.prefix)
-        self.checkpoints = checkpoints_of(props)
+        # Each construct has a folder of its own, since executions of two may have one name.
+        self.checkpoints = below_prefix(checkpoints_of(props), self.prefix)
         self.max_runtime_seconds = max_runtime_seconds(props.get("max_runtime"))
         self.max_pending_seconds = max_pending_seconds(props.get("max_pending"))
         self.max_wait_seconds = None if spot is None else seconds_of("max_wait", spot.max_wait)

@@ -209,6 +209,16 @@ def checkpoints_of(props: Mapping[str, Any]) -> S3Prefix | None:
     return S3Prefix(place.bucket, f"{place.prefix}/")
 
 
+def below_prefix(place: S3Prefix | None, prefix: str) -> S3Prefix | None:
+    """The folder of a construct's checkpoints, by the prefix of its jobs' names; None for none.
+
+    Args:
+        place: What ``checkpoints_of`` returned.
+        prefix: The prefix.
+    """
+    return None if place is None else S3Prefix(place.bucket, f"{place.prefix or ''}{prefix}/")
+
+
 def checkpoint_folder(resume_from: str | None, checkpoints: S3Prefix | None) -> str:
     """The folder of an execution's checkpoints, below ``checkpoints``.
 
