@@ -81,6 +81,19 @@ def test_a_wait_of_more_than_32_bits_of_seconds_fails(machines: Machines) -> Non
     assert ended["cause"] == f"{AT} 'Wait' (entered at the event id #2). Wait state delay is too long."
 
 
+def test_a_wait_of_the_most_seconds_runs_until_it_is_stopped(machines: Machines) -> None:
+    """The other side of base/test_wait.py::test_timestamp_too_far_in_future_boundary: 68 years"""
+    execution = machines.start(
+        {"Wait": {"Type": "Wait", "Seconds": 2**31 - 1, "Next": "Done"}, "Done": {"Type": "Succeed"}}
+    )
+    while machines.client.get_execution_history(executionArn=execution)["events"][-1]["type"] != "WaitStateEntered":
+        assert machines.client.describe_execution(executionArn=execution)["status"] == "RUNNING"
+    machines.client.stop_execution(executionArn=execution)
+    assert machines.ended(execution)["status"] == "ABORTED"
+    events = machines.client.get_execution_history(executionArn=execution)["events"]
+    assert [it["type"] for it in events] == ["ExecutionStarted", "WaitStateEntered", "ExecutionAborted"]
+
+
 def test_an_optimized_integration_has_the_metadata_of_its_response(machines: Machines) -> None:
     """services/test_sqs_task_service.py::test_send_message; an `aws-sdk` task has none"""
     queue = machines.running.client("sqs").create_queue(QueueName="data")["QueueUrl"]

@@ -438,6 +438,10 @@ EXAMPLES: dict[str, Example] = {
         {"ModelPackageGroupName": "mine"},
         lambda client, ids: client("sagemaker").describe_model_package_group(ModelPackageGroupName="mine"),
     ),
+    "AWS::StepFunctions::Activity": Example(
+        {"Name": "mine", "Tags": [{"Key": "a", "Value": "b"}]},
+        lambda client, ids: client("stepfunctions").describe_activity(activityArn=ids["It"])["name"],
+    ),
     "AWS::StepFunctions::StateMachine": Example(
         {
             "RoleArn": att("Role", "Arn"),

@@ -57,6 +57,35 @@ def test_a_stack_is_updated_in_place(running: Running) -> None:
     assert group["retentionInDays"] == 7
 
 
+def test_an_activity_keeps_its_arn_with_other_tags_and_is_replaced_with_another_name(running: Running) -> None:
+    def stack(name: str, tag: str) -> dict[str, Any]:
+        return {
+            "Workers": {
+                "Type": "AWS::StepFunctions::Activity",
+                "Properties": {"Name": name, "Tags": [{"Key": "of", "Value": tag}]},
+            }
+        }
+
+    def names() -> set[str]:
+        return {it["name"] for it in client.list_activities()["activities"]}
+
+    client = running.client("stepfunctions")
+    outputs = {name: {"Value": {"Fn::GetAtt": ["Workers", name]}} for name in ("Arn", "Name")}
+    first = deploy(running, "activity", stack("cut", "a"), Outputs=outputs)
+    assert first == {"Arn": ids(running, "activity")["Workers"], "Name": "cut"}
+    assert deploy(running, "activity", stack("cut", "b"), Outputs=outputs) == first
+    assert client.list_tags_for_resource(resourceArn=first["Arn"])["tags"] == [{"key": "of", "value": "b"}]
+    with pytest.raises(WaiterError):
+        deploy(running, "second-activity", stack("cut", "c"))
+    assert "cut" in names()
+    assert client.list_tags_for_resource(resourceArn=first["Arn"])["tags"] == [{"key": "of", "value": "b"}]
+    assert deploy(running, "activity", stack("sewn", "b"), Outputs=outputs)["Name"] == "sewn"
+    assert "sewn" in names()
+    assert "cut" not in names()
+    destroy(running, "activity")
+    assert "sewn" not in names()
+
+
 def test_a_name_that_is_made_of_a_long_stack_name_fits_its_type(running: Running) -> None:
     unnamed = {
         "Type": "AWS::IAM::Role",

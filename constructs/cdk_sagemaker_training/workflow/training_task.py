@@ -76,8 +76,8 @@ class TrainingTask(tasks.CallAwsService):
 
     A job's name is ``job_name_prefix`` and a hash of the execution, the state and the numbers of redrives and retries, so that
     ``add_retry`` and a redrive of the execution start a new job after a failed one, while a call whose answer was lost finds its
-    name in use. Checkpoints lie below ``checkpoints`` in folders of the task, the execution, the state and ``unique_by``, which retries
-    share.
+    name in use. Checkpoints lie below ``checkpoints`` in folders of the task, the execution, the state and ``unique_by``, which
+    retries share.
 
     Attributes:
         role: The jobs' role.

@@ -59,6 +59,7 @@ NATIVE: dict[str, Any] = {
     **sagemaker.NATIVE,
     **sns.NATIVE,
     **sqs.NATIVE,
+    **stepfunctions.NATIVE,
 }
 # The deletion of resources that moto's CloudFormation does not delete, or deletes differently from AWS.
 DELETE: dict[type, Callable[[Any, str, str], object]] = {

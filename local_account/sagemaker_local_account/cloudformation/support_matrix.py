@@ -208,6 +208,7 @@ TYPES: dict[str, ResourceType] = {
         "State Target",
     ),
     "AWS::Scheduler::ScheduleGroup": _real("holds schedules, which are deleted with it", "Name Tags"),
+    "AWS::StepFunctions::Activity": _real("holds tasks for workers outside", "EncryptionConfiguration Name Tags"),
     "AWS::StepFunctions::StateMachine": _real(
         "runs; executions are logged in the account's log only",
         "Definition DefinitionString DefinitionSubstitutions LoggingConfiguration RoleArn StateMachineName "

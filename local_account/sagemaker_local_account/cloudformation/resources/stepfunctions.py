@@ -1,4 +1,4 @@
-"""Step Functions' state machines in CloudFormation, with properties that moto drops."""
+"""Step Functions' state machines in CloudFormation, with properties that moto drops, and activities, which moto lacks."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import json
 from typing import Any
 
 from moto.stepfunctions import models as stepfunctions_models
+from moto.stepfunctions.exceptions import ActivityAlreadyExists
 from moto.stepfunctions.models import StateMachine
+from typing_extensions import override
 
-from sagemaker_local_account.cloudformation.resource_base import Properties
+from sagemaker_local_account.cloudformation.resource_base import Properties, ResourceBase, replace_unless
 from sagemaker_local_account.core.patches import CREATE, UPDATE, patch
 
 _moto_state_machine_attribute = StateMachine.get_cfn_attribute
@@ -85,3 +87,42 @@ def _state_machine_attribute(self: StateMachine, attribute_name: str) -> Any:
     if attribute_name == "Arn":
         return self.arn
     return _moto_state_machine_attribute(self, attribute_name)
+
+
+class Activity(ResourceBase):
+    """AWS::StepFunctions::Activity; only its tags can be updated (CloudFormation's template reference)."""
+
+    @override
+    def create(self) -> None:
+        name = self.properties["Name"]
+        if any(activity.name == name for activity in self._backend.activities.values()):
+            raise ActivityAlreadyExists(f"Activity Already Exists: '{name}'")
+        activity = self._backend.create_activity(
+            name, self._tags, _camel(self.properties.get("EncryptionConfiguration"))
+        )
+        self.physical_resource_id = activity.arn
+
+    @override
+    def update(self, former: Properties) -> None:
+        replace_unless(self.properties, former, {"Tags"})
+        self._backend.tagger.delete_all_tags_for_resource(self.physical_resource_id)
+        self._backend.tagger.tag_resource(self.physical_resource_id, self._tags)
+
+    @override
+    def delete(self, account_id: str, region_name: str) -> None:
+        self._backend.delete_activity(self.physical_resource_id)
+
+    @override
+    def attributes(self) -> dict[str, str]:
+        return {"Arn": self.physical_resource_id, "Name": self.properties["Name"]}
+
+    @property
+    def _tags(self) -> list[dict[str, str]]:
+        return stepfunctions_models.cfn_to_api_tags(self.properties.get("Tags", []))
+
+    @property
+    def _backend(self) -> Any:
+        return stepfunctions_models.stepfunctions_backends[self.account_id][self.region_name]
+
+
+NATIVE: dict[str, Any] = {"AWS::StepFunctions::Activity": Activity}
