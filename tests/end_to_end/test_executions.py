@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import itertools
 import json
+import re
 import tarfile
 from typing import Any
 from unittest import mock
@@ -300,7 +301,7 @@ def test_a_redrive_of_the_machine_that_runs_the_workflow_runs_another_job_on_the
     described = deployed.ended(execution)
     assert described["status"] == "SUCCEEDED", described.get("cause")
     job = json.loads(described["output"])["Output"]
-    assert job["CheckpointConfig"]["S3Uri"].endswith(f"-resumed/{described['name']}/")
+    assert re.search(rf"/checkpoints/Resumed/[^/]+/{described['name']}/$", job["CheckpointConfig"]["S3Uri"])
 
 
 def test_two_jobs_on_the_same_fixed_port_of_all_addresses_do_not_meet(

@@ -147,7 +147,8 @@ class Account:
             "CreateTrainingJob"
         )
         request = {name: job[name] for name in members.input_shape.members if name in job}
-        return {**request, "CheckpointConfig": {"S3Uri": f"s3://{self.outputs['BucketName']}/checkpoints/before/"}}
+        of_workflow = job["CheckpointConfig"]["S3Uri"].rsplit("/", 2)[0]
+        return {**request, "CheckpointConfig": {"S3Uri": f"{of_workflow}/before/"}}
 
     def role_without(self, arn: str, *names: str) -> str:
         """A role like another, whose policies do not have some actions or resources; its ARN."""
@@ -168,7 +169,8 @@ class Account:
         name = f"{self.request['TrainingJobName'][:40]}-{self._count}"
         role = self.role_without(self.request["RoleArn"], action)
         # A checkpoint that is there to be read, and to be removed.
-        self.s3.put_object(Bucket=self.outputs["BucketName"], Key="checkpoints/before/old.txt", Body=b"old")
+        kept = self.request["CheckpointConfig"]["S3Uri"].split("/", 3)[3]
+        self.s3.put_object(Bucket=self.outputs["BucketName"], Key=f"{kept}old.txt", Body=b"old")
         self.sagemaker.create_training_job(**{**self.request, "TrainingJobName": name, "RoleArn": role})
 
         def ended() -> dict[str, Any] | None:
