@@ -16,7 +16,7 @@ from cdk_sagemaker_training.lifecycle.guard import guard_definition
 from cdk_sagemaker_training.request.access import EXECUTION_TAG
 from training_jobs.prove.evaluator import Answered, Call, Elapsed, Event, Execution, Failed, start, step, wants
 
-MACHINES = [{"Begins": "stack-", "Machines": ["Train", "Tune"]}, {"Begins": "other-", "Machines": ["Other"]}]
+MACHINES = [{"Word": "stack", "Machines": ["Train", "Tune"]}, {"Word": "other", "Machines": ["Other"]}]
 EXECUTION = "arn:aws:states:us-east-1:123456789012:execution:{}:{}"
 GONE = ("Sfn.ExecutionDoesNotExistException", "Execution Does Not Exist")
 # The statuses of executions by their names; GONE was deleted.
@@ -97,6 +97,14 @@ def test_a_job_is_stopped_whose_execution_has_ended_and_no_other(
         assert (ended.error, json.loads(ended.cause)) == ("TrainingJobGuard", [told])
 
 
+def test_of_a_job_whose_name_begins_otherwise_not_even_the_tags_are_read() -> None:
+    account = Account(
+        {"my-stack-1": ("Train", "stopped", "InProgress"), "mystack-1": ("Train", "stopped", "InProgress")}
+    )
+    assert (account.run().status, account.stopped) == ("SUCCEEDED", [])
+    assert set(account.calls) == {"listTrainingJobs"}
+
+
 def test_all_pages_of_all_names_are_looked_at() -> None:
     account = Account(
         {
@@ -115,7 +123,7 @@ def test_a_guard_that_cannot_look_fails_with_the_error_after_it_looked_at_all_ot
     jobs = {"stack-1": ("Train", "stopped", "InProgress"), "other-1": ("Other", "stopped", "InProgress")}
     ended = Account(jobs, refused).run()
     error = "SageMaker.SageMakerException: Rate exceeded"
-    assert (ended.status, json.loads(ended.cause)) == ("FAILED", [[f"stack-: {error}"], [f"other-: {error}"]])
+    assert (ended.status, json.loads(ended.cause)) == ("FAILED", [[f"stack: {error}"], [f"other: {error}"]])
 
 
 def guards(template: Mapping[str, Any], kind: str) -> dict[str, dict[str, Any]]:
@@ -139,7 +147,7 @@ def test_the_workflows_of_a_stack_share_one_guard_each_quarter_of_an_hour() -> N
     assert alarm["MetricName"] == "ExecutionsFailed"
     [definition] = [one for name, one in stack.machines().items() if "JobsGuard" in name]
     found = definition["States"]["Workflows"]["Result"]["Workflows"]
-    assert [(one["Begins"], len(one["Machines"])) for one in found] == [("stack-", 1), ("tune-", 1)]
+    assert [(one["Word"], len(one["Machines"])) for one in found] == [("stack", 1), ("tune", 1)]
 
 
 def test_a_guard_may_stop_the_jobs_of_its_workflows_alone() -> None:

@@ -54,9 +54,9 @@ class Guard(Construct):
             id: The construct id.
         """
         super().__init__(scope, id)
-        self._machines: dict[str, list[str]] = {}  # by the beginning of their jobs' names
+        self._machines: dict[str, list[str]] = {}  # by the first word of their jobs' names
         stack = Stack.of(self)
-        listed = _Producer(lambda: [{"Begins": begins, "Machines": names} for begins, names in self._machines.items()])
+        listed = _Producer(lambda: [{"Word": word, "Machines": names} for word, names in self._machines.items()])
         definition = guard_definition(Lazy.any(listed), stack.partition)
         machine = make_state_machine(self, definition, default_logs(self), sfn.StateMachineType.EXPRESS)
         machine.add_to_role_policy(iam.PolicyStatement(actions=["sagemaker:ListTrainingJobs"], resources=["*"]))
@@ -102,9 +102,9 @@ class Guard(Construct):
             executions: ARN pattern of its executions.
         """
         # The first word, which by default is the stack's: the jobs of all of its workflows are one list.
-        begins = f"{jobs.prefix.partition('-')[0]}-"
-        self._machines.setdefault(begins, []).append(state_machine.state_machine_name)
-        similar = jobs.stack.format_arn(service="sagemaker", resource="training-job", resource_name=f"{begins}*")
+        word = jobs.prefix.partition("-")[0]
+        self._machines.setdefault(word, []).append(state_machine.state_machine_name)
+        similar = jobs.stack.format_arn(service="sagemaker", resource="training-job", resource_name=f"{word}-*")
         self._machine.add_to_role_policy(jobs.job_policy("DescribeTrainingJob", "StopTrainingJob"))
         for action, resource in (("sagemaker:ListTags", similar), ("states:DescribeExecution", executions)):
             self._machine.add_to_role_policy(iam.PolicyStatement(actions=[action], resources=[resource]))
@@ -125,7 +125,7 @@ def guard_definition(workflows: Any, partition: str) -> dict[str, Any]:
     """Return the state machine that stops jobs that run although their executions have ended.
 
     Args:
-        workflows: How the names of jobs begin, ``Begins``, and the names of the ``Machines`` whose executions' jobs they are.
+        workflows: The first ``Word`` of jobs' names, and the names of the ``Machines`` whose executions' jobs they are.
         partition: Partition of ARNs.
     """
     acted = {"Variable": "$.Acted[0]", "IsPresent": True, "Next": "Acted"}
@@ -173,7 +173,7 @@ def _called(partition: str, operation: str, parameters: dict[str, Any], result: 
 
 def _of_workflows(partition: str) -> dict[str, Any]:
     """The states that look at the jobs of workflows, page by page, until a job was stopped."""
-    asked = {"StatusEquals": "InProgress", "NameContains.$": "$.Begins", "MaxResults": _PAGE}
+    asked = {"StatusEquals": "InProgress", "NameContains.$": "States.Format('{}-', $.Word)", "MaxResults": _PAGE}
     not_looked = {"Catch": [catch("NotLooked", "$.Error")]}
 
     def listed(more: dict[str, str]) -> dict[str, Any]:
@@ -187,9 +187,9 @@ def _of_workflows(partition: str) -> dict[str, Any]:
         "OfEachJob": {
             "Type": "Map",
             "ItemsPath": "$.Page.TrainingJobSummaries",
-            "ItemSelector": {"Job.$": "$$.Map.Item.Value", "Machines.$": "$.Machines"},
+            "ItemSelector": {"Job.$": "$$.Map.Item.Value", "Machines.$": "$.Machines", "Word.$": "$.Word"},
             "MaxConcurrency": _AT_ONCE,
-            "ItemProcessor": {"StartAt": "Tags", "States": _of_job(partition)},
+            "ItemProcessor": {"StartAt": "FirstWord", "States": _of_job(partition)},
             "ResultPath": "$.Looked",
             **not_looked,
             "Next": "Stopped",
@@ -215,7 +215,7 @@ def _of_workflows(partition: str) -> dict[str, Any]:
             "Type": "Pass",
             "Parameters": {
                 "Acted": "yes",
-                "Told.$": "States.Array(States.Format('{}: {}: {}', $.Begins, $.Error.Error, $.Error.Cause))",
+                "Told.$": "States.Array(States.Format('{}: {}: {}', $.Word, $.Error.Error, $.Error.Cause))",
             },
             "End": True,
         },
@@ -230,6 +230,18 @@ def _of_job(partition: str) -> dict[str, Any]:
     ended = {"ErrorEquals": ["Sfn.ExecutionDoesNotExistException"], "ResultPath": "$.Error", "Next": "WaitForStopper"}
     runs = [{"Variable": "$.Execution.Status", "StringEquals": status} for status in ("RUNNING", "PENDING_REDRIVE")]
     return {
+        # A name that contains the word elsewhere is another's, of which not even the tags may be read.
+        "FirstWord": {
+            "Type": "Pass",
+            "Parameters": {"Is.$": "States.ArrayGetItem(States.StringSplit($.Job.TrainingJobName, '-'), 0)"},
+            "ResultPath": "$.First",
+            "Next": "HasWord",
+        },
+        "HasWord": {
+            "Type": "Choice",
+            "Choices": [{"Variable": "$.First.Is", "StringEqualsPath": "$.Word", "Next": "Tags"}],
+            "Default": "Well",
+        },
         "Tags": {
             **_called(partition, "sagemaker:listTags", {"ResourceArn.$": "$.Job.TrainingJobArn"}, "Tagged", "IsTagged"),
             "ResultSelector": {"Execution.$": f"$.Tags[?(@.Key == '{EXECUTION_TAG}')].Value"},
