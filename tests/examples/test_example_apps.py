@@ -73,8 +73,8 @@ def test_each_example_has_the_files_of_an_app_and_a_line_in_the_list() -> None:
         assert {"README.md", "app.py", "cdk.json"} <= files
         # A script of its own, or the library's.
         assert ("src/train.py" in files) != ("training_code_path()" in (EXAMPLES / name / "app.py").read_text())
-        # What it prints; CDK Pipelines needs AWS, Horovod its container.
-        pictured = name not in ("accounts", "resnet-tensorflow")
+        # What it prints; CDK Pipelines needs AWS.
+        pictured = name != "accounts"
         assert ("![" in (EXAMPLES / name / "README.md").read_text()) == ("output.svg" in files) == pictured
         assert f"[{name}]({name})" in (EXAMPLES / "README.md").read_text()
 
