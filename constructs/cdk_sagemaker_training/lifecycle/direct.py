@@ -13,7 +13,7 @@ from cdk_sagemaker_training.core.tokens import is_unresolved
 from cdk_sagemaker_training.lifecycle.attempt import Attempt, Seam
 from cdk_sagemaker_training.lifecycle.job_set import JobSet
 from cdk_sagemaker_training.lifecycle.plan import Call, Plan
-from cdk_sagemaker_training.lifecycle.states import DATA, OF_SAGEMAKER, catch, create_name, no_such_job, retry
+from cdk_sagemaker_training.lifecycle.states import DATA, OF_SAGEMAKER, catch, create_name, no_such_job, retry, sdk_task
 from cdk_sagemaker_training.lifecycle.stopping import stopping_states
 from cdk_sagemaker_training.request.sync import check_sync_takes, sync_takes
 
@@ -88,20 +88,13 @@ class DirectJobs:
 
     def states(self, attempt: Attempt) -> None:
         """Add `Create`, what repeats it, `Find`, `Describe` and `Stop`."""
-        service = f"arn:{attempt.partition}:states:::aws-sdk:sagemaker"
 
         def called(
             operation: str, result: str, times: int, caught: Mapping[str, Any], following: str
         ) -> dict[str, Any]:
-            return {
-                "Type": "Task",
-                "Resource": f"{service}:{operation}",
-                "Parameters": {"TrainingJobName.$": f"{DATA}.JobName"},
-                "ResultPath": f"{DATA}.{result}",
-                "Retry": [retry(times)],
-                "Catch": [caught],
-                "Next": following,
-            }
+            name = {"TrainingJobName.$": f"{DATA}.JobName"}
+            path = f"{DATA}.{result}"
+            return sdk_task(attempt.partition, f"sagemaker:{operation}", name, path, retry(times), following, caught)
 
         missing, waited, calls = f"{DATA}.Missing", f"{DATA}.Repeated.Wait", f"{DATA}.Repeated.Calls"
         double = f"States.MathAdd({waited}, {waited})"

@@ -6,22 +6,26 @@ EventBridge delivers events of AWS's services by best effort, so that in rare ca
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-import jsii
-from aws_cdk import Duration, IStableAnyProducer, Lazy, Stack
-from aws_cdk import aws_cloudwatch as cloudwatch
+from aws_cdk import Duration, Stack
 from aws_cdk import aws_events as events
 from aws_cdk import aws_events_targets as targets
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
+from cdk_sagemaker_training.core.lazy import at_synthesis
 from cdk_sagemaker_training.core.nag import Suppressions
 from cdk_sagemaker_training.lifecycle.job_set import JobSet
-from cdk_sagemaker_training.lifecycle.state_machines import REASONS, default_logs, events_role, make_state_machine
-from cdk_sagemaker_training.lifecycle.states import catch, retry
+from cdk_sagemaker_training.lifecycle.state_machines import (
+    REASONS,
+    alarm_of_any,
+    default_logs,
+    events_role,
+    make_state_machine,
+)
+from cdk_sagemaker_training.lifecycle.states import catch, retry, sdk_task
 from cdk_sagemaker_training.request.access import EXECUTION_TAG
 
 _ID = "SageMakerTrainingJobsGuard"
@@ -56,20 +60,17 @@ class Guard(Construct):
         super().__init__(scope, id)
         self._machines: dict[str, list[str]] = {}  # by the first word of their jobs' names
         stack = Stack.of(self)
-        listed = _Producer(lambda: [{"Word": word, "Machines": names} for word, names in self._machines.items()])
-        definition = guard_definition(Lazy.any(listed), stack.partition)
+        listed = at_synthesis(lambda: [{"Word": word, "Machines": names} for word, names in self._machines.items()])
+        definition = guard_definition(listed, stack.partition)
         machine = make_state_machine(self, definition, default_logs(self), sfn.StateMachineType.EXPRESS)
         machine.add_to_role_policy(iam.PolicyStatement(actions=["sagemaker:ListTrainingJobs"], resources=["*"]))
         self._machine, self._suppressions = machine, Suppressions(self)
         self._suppressions.add(REASONS)
-        self.alarm = machine.metric_failed().create_alarm(
+        self.alarm = alarm_of_any(
             self,
             "Alarm",
-            alarm_description="A training job ran on after its execution had ended and was stopped, or could not be looked for",
-            threshold=1,
-            comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
-            evaluation_periods=1,
-            treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
+            "A training job ran on after its execution had ended and was stopped, or could not be looked for",
+            machine.metric_failed(),
         )
         events.Rule(
             self,
@@ -109,16 +110,6 @@ class Guard(Construct):
         for action, resource in (("sagemaker:ListTags", similar), ("states:DescribeExecution", executions)):
             self._machine.add_to_role_policy(iam.PolicyStatement(actions=[action], resources=[resource]))
         self._suppressions.add_wildcards([*jobs.job_arns, similar, executions], _WHY)
-
-
-@jsii.implements(IStableAnyProducer)
-class _Producer:
-    def __init__(self, value: Callable[[], Any]) -> None:
-        self._value = value
-
-    @jsii.member(jsii_name="produce")
-    def produce(self) -> Any:
-        return self._value()
 
 
 def guard_definition(workflows: Any, partition: str) -> dict[str, Any]:
@@ -161,14 +152,7 @@ def guard_definition(workflows: Any, partition: str) -> dict[str, Any]:
 
 def _called(partition: str, operation: str, parameters: dict[str, Any], result: str, following: str) -> dict[str, Any]:
     errors = ("Sfn.SfnException", "Sfn.SdkClientException") if operation.startswith("sfn:") else ()
-    return {
-        "Type": "Task",
-        "Resource": f"arn:{partition}:states:::aws-sdk:{operation}",
-        "Parameters": parameters,
-        "ResultPath": f"$.{result}",
-        "Retry": [retry(5, *errors)],
-        "Next": following,
-    }
+    return sdk_task(partition, operation, parameters, f"$.{result}", retry(5, *errors), following)
 
 
 def _of_workflows(partition: str) -> dict[str, Any]:

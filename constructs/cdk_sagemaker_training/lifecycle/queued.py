@@ -24,7 +24,7 @@ from cdk_sagemaker_training.lifecycle.attempt import FAILED_ATTEMPTS, Attempt, S
 from cdk_sagemaker_training.lifecycle.causes import Cause
 from cdk_sagemaker_training.lifecycle.job_set import JobSet
 from cdk_sagemaker_training.lifecycle.plan import Call, Plan
-from cdk_sagemaker_training.lifecycle.states import DATA, OF_BATCH, catch, execution_hash, fail, retry
+from cdk_sagemaker_training.lifecycle.states import DATA, OF_BATCH, catch, execution_hash, fail, retry, sdk_task
 from cdk_sagemaker_training.resources.queue import QueueShare, TrainingQueue
 from cdk_sagemaker_training.resources.quota_share import QuotaShare
 
@@ -288,15 +288,8 @@ def _called(
     partition: str, operation: str, parameters: Mapping[str, Any], result: str, following: str, caught: str
 ) -> dict[str, Any]:
     """A state that calls AWS Batch."""
-    return {
-        "Type": "Task",
-        "Resource": f"arn:{partition}:states:::aws-sdk:batch:{operation}",
-        "Parameters": parameters,
-        "ResultPath": f"{DATA}.{result}",
-        "Retry": [retry(5 if operation == "submitServiceJob" else 10, *OF_BATCH)],
-        "Catch": [catch(caught)],
-        "Next": following,
-    }
+    retrier = retry(5 if operation == "submitServiceJob" else 10, *OF_BATCH)
+    return sdk_task(partition, f"batch:{operation}", parameters, f"{DATA}.{result}", retrier, following, catch(caught))
 
 
 def _ended(status: str) -> dict[str, Any]:
@@ -312,15 +305,9 @@ def _ended(status: str) -> dict[str, Any]:
 
 def _describe_training_job(partition: str, arn: str, following: str) -> dict[str, Any]:
     """The state that describes the training job of a service job."""
-    return {
-        "Type": "Task",
-        "Resource": f"arn:{partition}:states:::aws-sdk:sagemaker:describeTrainingJob",
-        "Parameters": {"TrainingJobName.$": f"States.ArrayGetItem(States.StringSplit({arn}, '/'), 1)"},
-        "ResultPath": f"{DATA}.Job",
-        "Retry": [retry(10)],
-        "Catch": [catch("Describe")],
-        "Next": following,
-    }
+    name = {"TrainingJobName.$": f"States.ArrayGetItem(States.StringSplit({arn}, '/'), 1)"}
+    operation = "sagemaker:describeTrainingJob"
+    return sdk_task(partition, operation, name, f"{DATA}.Job", retry(10), following, catch("Describe"))
 
 
 def _tags(request: Mapping[str, Any]) -> dict[str, Any]:

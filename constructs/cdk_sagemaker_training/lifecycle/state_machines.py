@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from aws_cdk import Names, RemovalPolicy, Stack
+from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_logs as logs
 from aws_cdk import aws_stepfunctions as sfn
@@ -86,6 +87,26 @@ def events_role(state_machine: sfn.StateMachine, account: str) -> iam.Role:
         assumed_by=iam.ServicePrincipal(
             "events.amazonaws.com", conditions={"StringEquals": {"aws:SourceAccount": account}}
         ),
+    )
+
+
+def alarm_of_any(scope: Construct, id: str, description: str, metric: cloudwatch.Metric) -> cloudwatch.Alarm:
+    """Create an alarm that one is enough for, and no data is none.
+
+    Args:
+        scope: The parent construct.
+        id: The construct id.
+        description: What it says.
+        metric: What is counted.
+    """
+    return metric.create_alarm(
+        scope,
+        id,
+        alarm_description=description,
+        threshold=1,
+        comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
+        evaluation_periods=1,
+        treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
     )
 
 

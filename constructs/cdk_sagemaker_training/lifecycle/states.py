@@ -59,6 +59,37 @@ def retry(times: int, *errors: str) -> dict[str, Any]:
     }
 
 
+def sdk_task(
+    partition: str,
+    operation: str,
+    parameters: Mapping[str, Any],
+    result_path: str,
+    retrier: Mapping[str, Any],
+    following: str,
+    catcher: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Return a state that calls an API by Step Functions' integration of AWS's SDK.
+
+    Args:
+        partition: Partition of ARNs.
+        operation: The service and operation, such as ``sagemaker:stopTrainingJob``.
+        parameters: The request.
+        result_path: JSONPath of the answer.
+        retrier: Its only retrier.
+        following: The state after it.
+        catcher: Its only catcher; None for none.
+    """
+    return {
+        "Type": "Task",
+        "Resource": f"arn:{partition}:states:::aws-sdk:{operation}",
+        "Parameters": parameters,
+        "ResultPath": result_path,
+        "Retry": [retrier],
+        **({} if catcher is None else {"Catch": [catcher]}),
+        "Next": following,
+    }
+
+
 def catch(next_state: str, result_path: str = f"{DATA}.Error") -> dict[str, Any]:
     """Return a catcher of any error.
 

@@ -15,7 +15,7 @@ from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
-from cdk_sagemaker_training.lifecycle.state_machines import events_role, make_state_machine
+from cdk_sagemaker_training.lifecycle.state_machines import alarm_of_any, events_role, make_state_machine
 from cdk_sagemaker_training.lifecycle.states import job_name, no_such_job, state_of_job, states_of_job
 
 if TYPE_CHECKING:
@@ -78,7 +78,8 @@ class Stopper(Construct):
         self.state_machine.add_to_role_policy(
             iam.PolicyStatement(actions=["states:DescribeExecution"], resources=[self.executions_arn])
         )
-        self.alarm = self._alarm(
+        self.alarm = alarm_of_any(
+            self,
             "Alarm",
             "A training job whose execution has ended may still run: it could not be stopped for an hour",
             self.state_machine.metric_failed(),
@@ -90,7 +91,8 @@ class Stopper(Construct):
             enforce_ssl=True,
             retention_period=Duration.days(14),
         )
-        self.dead_letter_alarm = self._alarm(
+        self.dead_letter_alarm = alarm_of_any(
+            self,
             "DeadLetterAlarm",
             "A training job may still run: the end of its execution was not delivered to what stops the job",
             self.dead_letter_queue.metric_approximate_number_of_messages_visible(),
@@ -101,17 +103,6 @@ class Stopper(Construct):
     def alarms(self) -> list[cloudwatch.Alarm]:
         """Both alarms."""
         return [self.alarm, self.dead_letter_alarm]
-
-    def _alarm(self, id: str, description: str, metric: cloudwatch.Metric) -> cloudwatch.Alarm:
-        return metric.create_alarm(
-            self,
-            id,
-            alarm_description=description,
-            threshold=1,
-            comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
-            evaluation_periods=1,
-            treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
-        )
 
     def _watch(self, account: str, state_machine: sfn.StateMachine) -> None:
         starter = events_role(self.state_machine, account)

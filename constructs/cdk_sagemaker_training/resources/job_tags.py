@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import jsii
-from aws_cdk import IResolvable, IStableAnyProducer, ITaggableV2, Lazy, TagManager, TagType
+from aws_cdk import IResolvable, ITaggableV2, TagManager, TagType
 from constructs import Construct, IValidation
 
+from cdk_sagemaker_training.core.lazy import at_synthesis
 from cdk_sagemaker_training.core.tokens import is_unresolved
 
 _RESOURCE_TYPE = "AWS::SageMaker::TrainingJob"  # for include_resource_types and exclude_resource_types of a tag
@@ -52,8 +52,8 @@ class JobTags(Construct):
                 tags of scopes with the same key.
         """
         self._requested |= {tag["Key"] for tag in requested}
-        return Lazy.any(
-            _Producer(lambda: [*requested, *({"Key": key, "Value": value} for key, value in self._others().items())])
+        return at_synthesis(
+            lambda: [*requested, *({"Key": key, "Value": value} for key, value in self._others().items())]
         )
 
     def mapped(self, requested: Mapping[str, str]) -> IResolvable:
@@ -64,7 +64,7 @@ class JobTags(Construct):
                 scopes with the same key.
         """
         self._requested |= {key.removesuffix(".$") for key in requested}
-        return Lazy.any(_Producer(lambda: {**requested, **self._others()}))
+        return at_synthesis(lambda: {**requested, **self._others()})
 
     @jsii.member(jsii_name="validate")
     def validate(self) -> list[str]:
@@ -91,12 +91,3 @@ class JobTags(Construct):
 
     def _others(self) -> dict[str, str]:
         return {key: value for key, value in sorted(self._manager.tag_values().items()) if key not in self._requested}
-
-
-@jsii.implements(IStableAnyProducer)
-class _Producer:
-    def __init__(self, produce: Callable[[], Any]) -> None:
-        self._produce = produce
-
-    def produce(self) -> Any:
-        return self._produce()
