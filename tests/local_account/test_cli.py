@@ -5,7 +5,9 @@ import shlex
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
@@ -14,7 +16,7 @@ import psutil
 import pytest
 
 from sagemaker_local_account import cli_lifecycle
-from sagemaker_local_account.core.state import AccountError
+from sagemaker_local_account.core.state import AccountError, lock, running_account
 
 COMMAND = str(Path(sys.prefix) / "bin" / "local-account")
 
@@ -177,6 +179,18 @@ def test_prune_deletes_environments_and_only_of_an_account_that_does_not_run(
     (state / "account.lock").touch()
     assert run(tmp_path, "prune").stdout == "2 MiB of environments are deleted\n"
     assert not (state / "venvs").exists()
+
+
+def test_asking_whether_an_account_runs_never_refuses_the_account_that_starts_meanwhile(tmp_path: Path) -> None:
+    # `up` asks until the account that it started answers; a lock that is taken to ask would refuse that account.
+    lock(tmp_path).close()
+    done = threading.Event()
+    with ThreadPoolExecutor() as pool:
+        asked = pool.submit(lambda: [running_account(tmp_path) for _ in iter(done.is_set, True)])
+        for _ in range(3000):
+            lock(tmp_path).close()
+        done.set()
+        assert set(asked.result()) == {None}
 
 
 def test_reset_deletes_an_accounts_folder_and_nothing_else(tmp_path: Path) -> None:

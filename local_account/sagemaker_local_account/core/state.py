@@ -8,6 +8,7 @@ import json
 import os
 import shlex
 import shutil
+import struct
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -46,6 +47,8 @@ PASSED_ON_PREFIXES = ("PIP_", "UV_", "npm_config_", "NPM_CONFIG_", "XDG_")
 # The defaults file of SageMaker's Python SDK, instead of the user's own, which would name a real account's roles and buckets.
 # Without it the SDK calls sts.amazonaws.com for its bucket's name, whatever AWS_ENDPOINT_URL is, and sends telemetry to AWS.
 SDK_DEFAULTS = "sagemaker-config.yaml"
+# A write lock on all of a file, as fcntl(2) takes it: its type, whence, start, length (0: to the end) and process (0).
+_WHOLE_FILE = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
 
 
 class AccountError(Exception):
@@ -127,16 +130,16 @@ def environment_of(account: RunningAccount, state: Path) -> dict[str, str]:
 def running_account(state: Path) -> RunningAccount | None:
     """Returns the account that runs on a state folder, in any process; None where none does."""
     try:
-        lock(state.absolute()).close()
-    except AccountError:
-        path = state.absolute() / "account.json"
-        found = RunningAccount(**json.loads(path.read_text())) if path.exists() else None
-        # Until an account has started, the file may be that of one that was killed.
+        with open(state.absolute() / "account.lock", "rb") as file:
+            asked = fcntl.fcntl(file, fcntl.F_OFD_GETLK, _WHOLE_FILE)
+        if struct.unpack_from("h", asked)[0] == fcntl.F_UNLCK:
+            return None
         owner = (state.absolute() / "account.lock").read_text()
-        return found if found is not None and str(found.pid) == owner else None
+        found = RunningAccount(**json.loads((state.absolute() / "account.json").read_text()))
     except FileNotFoundError:
         return None
-    return None
+    # Until an account has started, the file may be that of one that was killed.
+    return found if str(found.pid) == owner else None
 
 
 def make_private(state: Path) -> None:
@@ -157,6 +160,9 @@ def make_private(state: Path) -> None:
 def lock(state: Path) -> IO[str]:
     """Locks the state folder; the kernel releases the lock when the process ends.
 
+    A lock of the open file description, of which `running_account` can ask whether it is held without taking it: an account
+    that starts at that moment would be refused.
+
     Returns:
         The open lock file, whose closing releases the lock.
 
@@ -166,7 +172,7 @@ def lock(state: Path) -> IO[str]:
     """
     file = open(state / "account.lock", "a+")  # noqa: SIM115 - held for as long as the account runs
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.fcntl(file, fcntl.F_OFD_SETLK, _WHOLE_FILE)
     except BlockingIOError:
         file.seek(0)
         owner = file.read().strip() or "unknown"
