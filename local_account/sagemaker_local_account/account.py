@@ -68,8 +68,8 @@ class LocalAccount:
         devices: accelerators per instance type instead of the type's own, such as {"ml.p4d.24xlarge": 2}; also for instance types
             that the account lacks.
         fidelity: "strict" sets host names as on AWS's machines, which do not resolve; "relaxed" sets "algo-1" and so on.
-        host_seed: deals the numbers of hosts, algo-1 and on, to instance groups, as the service does at random; None for the
-            order of the groups. `jobs.host_seed` sets it later.
+        host_seed: deals the numbers of hosts, algo-1 and on, to instance groups, as the service does at random; None for a
+            seed of each job, its name. `jobs.host_seed` sets it later. Relaxed fidelity keeps the groups' order without one.
         limits: the memory, processes and disk of each host of a job (docs/local-account.md).
         enforce_iam: evaluate the permissions of roles and users (docs/permissions.md).
         regions: such as ["eu-west-1", "us-east-1"]; the first is the default of clients. Requests for other regions are rejected.

@@ -70,7 +70,7 @@ class Services:
         faults: the faults to inject.
         devices: accelerators per instance type, instead of the type's own.
         fidelity: how closely hosts resemble AWS's.
-        host_seed: deals the numbers of hosts to instance groups; None for the order of the groups.
+        host_seed: deals the numbers of hosts to instance groups; None for a seed of each job, its name.
         limits: the memory, processes and disk of hosts.
         enforce_iam: whether to evaluate permissions.
         environment: returns the environment of the account's clients.

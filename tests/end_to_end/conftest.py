@@ -13,6 +13,8 @@ from on_aws import OnAws
 
 from sagemaker_local_account.account import LocalAccount
 
+IN_ORDER = 654  # a seed that deals two to six hosts to their groups in order, so that tests can name them
+
 
 @pytest.fixture(scope="module")
 def deployed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
@@ -23,7 +25,7 @@ def deployed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
             yield on_aws
         return
     regions = getattr(request.module, "REGIONS", ("us-east-1",))
-    with LocalAccount(state=state, enforce_iam=True, regions=regions) as account:
+    with LocalAccount(state=state, enforce_iam=True, regions=regions, host_seed=IN_ORDER) as account:
         deployed = Deployed(account)
         deployed.bootstrap()
         yield deployed

@@ -54,12 +54,11 @@ def test_a_seed_deals_the_numbers_of_hosts_to_the_groups() -> None:
         {"InstanceGroupName": name, "InstanceType": "ml.m5.large", "InstanceCount": count}
         for name, count in (("data_group", 2), ("dnn_group", 1))
     ]
-    given = request(ResourceConfig={"InstanceGroups": groups})
 
-    def dealt(seed: int | None) -> list[tuple[str, str | None]]:
-        spec = pod_spec(
-            given, image=IMAGE, folder=Path("job"), endpoint_port=1, environment={}, devices={}, host_seed=seed
-        )
+    def dealt(seed: int | None, name: str = "job", **fidelity: Any) -> list[tuple[str, str | None]]:
+        given = request(TrainingJobName=name, ResourceConfig={"InstanceGroups": groups})
+        given_to = {"folder": Path("job"), "endpoint_port": 1, "environment": {}, "devices": {}}
+        spec = pod_spec(given, image=IMAGE, host_seed=seed, **given_to, **fidelity)
         for host in spec.hosts:
             config = config_files(spec, host, given)["resourceconfig.json"]
             assert (config["current_host"], config["current_group_name"]) == (host.name, host.group)
@@ -68,9 +67,13 @@ def test_a_seed_deals_the_numbers_of_hosts_to_the_groups() -> None:
         assert len({host.address for host in spec.hosts}) == 3
         return [(host.name, host.group) for host in spec.hosts]
 
-    assert dealt(None) == [("algo-1", "data_group"), ("algo-2", "data_group"), ("algo-3", "dnn_group")]
-    assert {dealt(seed)[-1] for seed in range(20)} == {(f"algo-{n}", "dnn_group") for n in (1, 2, 3)}
-    assert dealt(7) == dealt(7)
+    in_order = [("algo-1", "data_group"), ("algo-2", "data_group"), ("algo-3", "dnn_group")]
+    each_number = {(f"algo-{number}", "dnn_group") for number in (1, 2, 3)}
+    assert dealt(None, fidelity="relaxed") == in_order
+    assert {dealt(seed)[-1] for seed in range(20)} == each_number
+    assert dealt(7) == dealt(7, "another")
+    assert {dealt(None, f"job-{n}")[-1] for n in range(20)} == each_number
+    assert dealt(None, "one") == dealt(None, "one")
 
 
 def test_each_host_has_an_address_of_its_own_and_no_host_the_bridges() -> None:

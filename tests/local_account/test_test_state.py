@@ -278,6 +278,27 @@ def test_a_given_context_and_variables_are_read(client: Any) -> None:
     assert answer["inspectionData"]["variables"] == {"count": 1}
 
 
+@pytest.mark.parametrize("given", ["{}", '{"Execution": {}, "State": {}, "StateMachine": {}}'])
+def test_a_given_context_has_what_was_given_alone(client: Any, given: str) -> None:
+    """test_state_context_object.py::test_state_context_object_edge_cases"""
+    state = {
+        "Type": "Task",
+        "Resource": INVOKE,
+        "Parameters": {"FunctionName": "foo", "Payload": "bar"},
+        "ResultSelector": {"context.$": "$$", "result.$": "$"},
+        "End": True,
+    }
+    answer = answer_of(client, state, mock=result({"pokemon": "pikachu"}), context=given)
+    assert answer["output"] == {"context": json.loads(given), "result": {"pokemon": "pikachu"}}
+
+
+def test_the_context_of_a_state_of_a_machine_has_no_name_of_its_own(client: Any) -> None:
+    """test_test_state_scenarios.py::test_state_with_variables[base_expressions]: "StateName" for the state State0"""
+    state = {"Type": "Pass", "Output": "{% $states.context.State.Name %}", "End": True}
+    machine = {"QueryLanguage": "JSONata", "StartAt": "State0", "States": {"State0": state}}
+    assert answer_of(client, machine, stateName="State0")["output"] == "StateName"
+
+
 def test_a_map_of_no_list_names_its_path(client: Any) -> None:
     """test_state_context_object.py::TestStateContextObject::test_state_map_context_object[EXECUTION_INPUT]"""
     processor = {"StartAt": "Inner", "States": {"Inner": PASS}}

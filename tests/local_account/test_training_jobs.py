@@ -343,10 +343,11 @@ def test_of_several_hosts_that_fail_the_first_is_named(jobs: Jobs) -> None:
 def test_a_script_that_takes_algo_1_for_a_host_of_the_first_group_fails_where_a_seed_deals_it_to_another(
     jobs: Jobs,
 ) -> None:
+    jobs.running.account.jobs.host_seed = 0  # the groups' order
     first = HOSTNAME + "test $(hostname) != algo-1 || grep -q 'current_group_name.: .first' /opt/ml/input/config/res*"
-    assert jobs.run(first, ResourceConfig=groups(first=1, second=1))["TrainingJobStatus"] == "Completed"
-    jobs.running.account.jobs.host_seed = 1
     try:
+        assert jobs.run(first, ResourceConfig=groups(first=1, second=1))["TrainingJobStatus"] == "Completed"
+        jobs.running.account.jobs.host_seed = 1
         assert jobs.run(first, ResourceConfig=groups(first=1, second=1))["TrainingJobStatus"] == "Failed"
     finally:
         jobs.running.account.jobs.host_seed = None

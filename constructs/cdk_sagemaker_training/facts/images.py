@@ -107,6 +107,15 @@ class Gpu:
         """Whether it computes in bf16, rather than emulating it."""
         return not _older(self.capability, "8.0")
 
+    def is_left_out_of(self, contents: Contents) -> bool:
+        """Whether the builds of an image's framework for its CUDA leave it out, though that CUDA knows it."""
+        cuda = contents.versions.get("cuda", "")
+        return bool(cuda) and any(
+            _older(self.capability, capability)
+            for framework, first, last, from_cuda, capability in _needs()["builds"]
+            if _is_between(contents.versions.get(framework), first, last) and not _older(cuda, from_cuda)
+        )
+
     def is_older_than(self, cuda: str) -> bool:
         """Whether a version of CUDA no longer knows it."""
         return self.last_cuda is not None and _older(self.last_cuda, cuda)
@@ -173,12 +182,14 @@ def check_provides(prop: str, value: Mapping[str, str], example: str) -> None:
 
 
 def _contents(base: str) -> Contents | None:
+    # Before AWS's, which has a repository of one of these names, and tags of another form.
+    if others := next((match for pattern in _OF_OTHERS if (match := pattern.match(base))), None):
+        return Contents(others.groupdict(), whole=False)
     tag = _TAG.search(base)
     repository = repository_in(base)
     found = _matching(_rows(repository), tag) if tag is not None else []
     if tag is None or not found:
-        others = next((match for pattern in _OF_OTHERS if (match := pattern.match(base))), None)
-        return None if others is None else Contents(others.groupdict(), whole=False)
+        return None
     _, versions, _, cudas, on_gpus, elsewhere = found[0]
     version = tag["version"] if tag["version"] in versions else versions[-1]
     of_gpus = tag["kind"] == "gpu" or tag["cuda"] is not None
@@ -221,6 +232,10 @@ def _has(request: Mapping[str, Any], key: str) -> bool:
         return key[1:] not in request
     name, _, value = key.partition("=")
     return name in request and (not value or request[name] == value)
+
+
+def _is_between(version: str | None, first: str, last: str | None) -> bool:
+    return bool(version) and not _older(str(version), first) and (last is None or not _older(last, str(version)))
 
 
 def _older(version: str, than: str) -> bool:

@@ -36,6 +36,12 @@ def check_contents(image: TrainingImage, request: JobRequest) -> None:
             rule = f"be built for CUDA {device.last_cuda} or older to know the {facts.name if facts else ''} of {name}"
             example = f"'pytorch-training:2.6.0-gpu-py312', or provides={{'cuda': {device.last_cuda!r}}}{_hint(image)}"
             raise must("image", rule, example, f"{_name(image)} with CUDA {cuda}")
+        if device.is_left_out_of(contents):
+            rule = (
+                f"have a build of its framework for compute capability {device.capability}, that of the GPUs of {name}"
+            )
+            example = f"'pytorch-training:2.8.0-gpu-py312', or provides={{'cuda': '12.6'}}{_hint(image)}"
+            raise must("image", rule, example, f"{_name(image)} with {contents}")
 
 
 def contents_advice(image: TrainingImage, request: JobRequest) -> Iterator[Advice]:

@@ -103,15 +103,16 @@ def pod_spec(
         environment: the platform's variables: region, endpoint, and the role's credentials.
         devices: accelerators per instance type, instead of the type's own.
         host_seed: deals the numbers of hosts to the groups, as the service does ("You need to figure out from the logs which
-            nodes are in which group": "Configure a training job with a heterogeneous cluster"); None for the groups' order.
+            nodes are in which group": "Configure a training job with a heterogeneous cluster"); None for the job's name as the
+            seed, or with relaxed fidelity for the groups' order.
         fidelity: "strict" sets host names like those of AWS's machines, unless the container's start renames its host.
     """
     name, command = request["TrainingJobName"], _command(request, image)
     renamed = fidelity == "relaxed" or renames_host(command)
     groups = groups_of(request)
     numbers = list(range(1, sum(count for _, _, count in groups) + 1))
-    if host_seed is not None:
-        random.Random(host_seed).shuffle(numbers)
+    if host_seed is not None or fidelity == "strict":
+        random.Random(name if host_seed is None else host_seed).shuffle(numbers)
     machines = [
         (number, group, instance_type, count)
         for group, instance_type, count in groups

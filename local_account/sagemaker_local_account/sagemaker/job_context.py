@@ -28,7 +28,7 @@ class JobContext:
         credentials: returns the AWS_* variables of a role for a job's ARN.
         devices: accelerators per instance type, instead of the type's own.
         fidelity: how closely hosts resemble AWS's.
-        host_seed: deals the numbers of hosts to instance groups; None for the order of the groups.
+        host_seed: deals the numbers of hosts to instance groups; None for a seed of each job, its name.
         limits: the memory, processes and disk of hosts.
         faults: the faults to inject.
         on_change: called with the description after each change of status.

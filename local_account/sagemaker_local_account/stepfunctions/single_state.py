@@ -55,10 +55,14 @@ class _GivenContext(dict[str, Any]):
 
     def __init__(self, given: dict[str, Any]) -> None:
         super().__init__(given)
-        self._state = {"Name": _NAME, "RetryCount": 0, **given.get("State", {})}
+        # A frame's `States` reads the input, which it is given next.
+        self._beside = {
+            "Execution": {"Input": None, **given.get("Execution", {})},
+            "State": {"Name": _NAME, "RetryCount": 0, **given.get("State", {})},
+        }
 
     def __getitem__(self, name: str) -> Any:
-        return self._state if name == "State" else super().__getitem__(name)
+        return self._beside[name] if name in self._beside else super().__getitem__(name)
 
     def __missing__(self, name: str) -> dict[str, Any]:
         return {}
@@ -299,15 +303,17 @@ class SingleState:
             state._eval_execution = lambda env: self._execute(state, env, evaluate)
             from_error = state._from_error
             state._from_error = lambda env, ex: self._failed(from_error(env=env, ex=ex))
-        if self._context is not None:
-            evaluate_input = state._eval_state_input
+        evaluate_input = state._eval_state_input
 
-            def with_context(env: Environment) -> None:
-                evaluate_input(env)
-                given = _GivenContext(self._context or {})
-                env.states._states_data["context"] = env.states.context_object.context_object_data = given
+        def with_context(env: Environment) -> None:
+            evaluate_input(env)
+            context = env.states.context_object
+            if self._context is not None:
+                env.states._states_data["context"] = context.context_object_data = _GivenContext(self._context)
+            elif given := context.context_object_data["State"]:  # also of a state with another name, as recorded
+                given["Name"] = _NAME
 
-            state._eval_state_input = with_context
+        state._eval_state_input = with_context
 
     def _record(self, component: Any, *names: str) -> None:
         """Records the value that a component puts on the stack."""
