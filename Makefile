@@ -97,10 +97,11 @@ bench: setup
 	python benchmarks/heterogeneous.py
 	python benchmarks/command_line.py
 
-# Which parts of the newest moto are not what the account's replacements were written for.
+# Which parts of the newest moto are not what the account's replacements were written for, and whether upstream/moto applies to it.
 moto: setup
 	$(VENV)/bin/pip install --quiet --disable-pip-version-check --upgrade --no-deps --target build/moto moto
 	PYTHONPATH=build/moto python -m sagemaker_local_account.check_moto
+	python upstream/check.py build/moto
 
 # The wheels with the lowest and the newest dependencies, by each Python on the PATH.
 matrix: setup

@@ -102,7 +102,7 @@ HowAlike = Annotated[
 HostSeed = Annotated[
     int | None,
     typer.Option(
-        help="Deals algo-1, algo-2, ... to instance groups by this seed, as SageMaker does at random; by default by the job's name."
+        help="Deals algo-1, algo-2, ... to instance groups by this seed, by default the job's name, as SageMaker does at random."
     ),
 ]
 HostMemory = Annotated[

@@ -147,7 +147,8 @@ def test_the_build_logs_in_to_the_registry_of_its_base_image_first(directory: Pa
     )
 
 
-@pytest.mark.parametrize("file", PACKAGED)
+# TensorFlow 2.12's container, the last with Horovod, is in the private registry alone; its Dockerfile says so.
+@pytest.mark.parametrize("file", [file for file in PACKAGED if "resnet" not in file])
 def test_docker_builds_a_packaged_image_without_a_login(file: str) -> None:
     images = parent_images(Path(training_code_path()), file, {})
     assert images

@@ -39,6 +39,7 @@ from cdk_sagemaker_training import (
     unlisted,
 )
 
+CODE = Path(__file__).parents[2] / "training_code"
 PT_213 = "pytorch:2.13-cu133-amzn2023-sagemaker"
 PT_213_CPU = "pytorch:2.13-cpu-amzn2023-sagemaker"
 PT_26 = "pytorch-training:2.6.0-gpu-py312"
@@ -247,6 +248,23 @@ def test_an_image_that_is_built_has_what_its_base_has(base: str, job: Any, rule:
     stack = UserStack()
     taken = built(stack, tmp_path, base)
     assert rule in message_of(lambda: stack.workflow(image=taken, job=job))
+
+
+PACKAGED = sorted(
+    str(file.relative_to(CODE)) for file in CODE.rglob("Dockerfile") if "pytorch:2.13" in file.read_text()
+)
+
+
+@pytest.mark.parametrize("file", PACKAGED)
+def test_a_packaged_dockerfile_has_a_base_for_volta_which_its_error_names(file: str) -> None:
+    def workflow_of(**build_args: str) -> None:
+        stack = UserStack()
+        image = TrainingImage.from_asset(stack, "Built", str(CODE), file=file, build_args=build_args)
+        stack.workflow(image=image, job=parallel(Torchrun(), V100))
+
+    assert len(PACKAGED) == 7
+    assert "build_args={'GPU': 'volta'} of a packaged Dockerfile" in message_of(workflow_of)
+    workflow_of(GPU="volta")
 
 
 @pytest.mark.parametrize(

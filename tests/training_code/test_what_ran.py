@@ -26,7 +26,7 @@ def test_the_page_is_what_the_markers_say() -> None:
 def test_a_marker_has_its_five_columns_and_names_tests_that_there_are(row: list[str]) -> None:
     assert len(row) == 6, "WHAT | CPU | ACCOUNT | GPU | AWS"
     _, cpu, account, gpu, aws, _ = row
-    for column, folders in ((cpu, ("training_code", "constructs")), (account, ("end_to_end",))):
+    for column, folders in ((cpu, ("training_code", "constructs")), (account, ("end_to_end", "examples"))):
         named = re.findall(r"test_\w+", column)
         assert named or column == "no"
         for name in named:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import re
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 
 from training_jobs.client.errors import TrainingError
@@ -29,12 +30,13 @@ def training_code() -> Path:
     raise TrainingError("the training code is in a package that is not installed: `pip install cdk-sagemaker-training`")
 
 
-def copy_training_code(kind: str, directory: Path) -> list[Path]:
-    """Copy one kind's training code, and the files that it shares, into a new folder.
+def copy_training_code(kind: str, directory: Path, besides: Iterable[str] = ()) -> list[Path]:
+    """Copy a Dockerfile of the training code, and what it copies into its image, into a new folder.
 
     Args:
-        kind: A folder of the training code like ``"heterogeneous"``.
+        kind: The folder of the Dockerfile, like ``"heterogeneous"``.
         directory: The folder, new or empty.
+        besides: Further files, like ``"model_parallel/huggingface/prepare_tokens.py"``.
 
     Returns:
         The files that were written, sorted.
@@ -48,9 +50,13 @@ def copy_training_code(kind: str, directory: Path) -> list[Path]:
         raise FileExistsError(
             f"directory must be new or empty so that nothing is overwritten, like 'training', got {str(directory)!r}"
         )
-    # The folders from which the kind's Dockerfiles copy.
-    texts = [dockerfile.read_text() for dockerfile in (root / kind).rglob("Dockerfile*")]
-    folders = {name for text in texts for name in re.findall(r"^COPY (\w+)", text, re.MULTILINE)}
-    for name in sorted({kind, *folders}):
-        shutil.copytree(root / name, directory / name, ignore=shutil.ignore_patterns("__pycache__"))
+    text = (root / kind / "Dockerfile").read_text().replace("\\\n", " ")
+    lines = re.findall(r"^COPY (?:--\S+ )*(.+)", text, re.MULTILINE)
+    copied = dict.fromkeys(source for line in lines for source in line.split()[:-1])
+    for name in (f"{kind}/Dockerfile", *copied, *besides):
+        (directory / name).parent.mkdir(parents=True, exist_ok=True)
+        if (root / name).is_dir():
+            shutil.copytree(root / name, directory / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copyfile(root / name, directory / name)
     return sorted(path for path in directory.rglob("*") if path.is_file())

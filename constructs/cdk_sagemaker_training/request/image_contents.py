@@ -34,7 +34,10 @@ def check_contents(image: TrainingImage, request: JobRequest) -> None:
         if device.is_older_than(cuda):
             facts = instance_facts(name)
             rule = f"be built for CUDA {device.last_cuda} or older to know the {facts.name if facts else ''} of {name}"
-            example = f"'pytorch-training:2.6.0-gpu-py312', or provides={{'cuda': {device.last_cuda!r}}}{_hint(image)}"
+            example = (
+                "'pytorch-training:2.6.0-gpu-py312', build_args={'GPU': 'volta'} of a packaged Dockerfile, or "
+                f"provides={{'cuda': {device.last_cuda!r}}}{_hint(image)}"
+            )
             raise must("image", rule, example, f"{_name(image)} with CUDA {cuda}")
         if device.is_left_out_of(contents):
             rule = (

@@ -23,7 +23,7 @@ from cdk_sagemaker_training import (
 app = cdk.App()
 stack = cdk.Stack(app, "{stack}")
 bucket = TrainingBucket(stack, "Bucket", removal_policy=cdk.RemovalPolicy.DESTROY)
-{data}TrainingWorkflow(
+{before}{data}TrainingWorkflow(
     stack,
     "Training",
     job={job},
@@ -62,6 +62,26 @@ with what `prepare_tokens.py --tokenizer FOLDER TEXT ...` writes as `tokens`. Th
 """
 
 
+_HOROVOD = """
+Here one process trains for a few steps, since this machine has neither Horovod nor mpirun. On AWS, with Horovod on eight GPUs,
+from AWS's last container that has it, which is in a private registry:
+
+    REGISTRY=763104351884.dkr.ecr.us-east-1.amazonaws.com
+    aws ecr get-login-password --region us-east-1 | docker login --username AWS --password-stdin $REGISTRY
+    cdk deploy --context horovod=true
+
+The application of AWS's article "Improve price performance of your model training using Amazon SageMaker heterogeneous clusters":
+
+| job | machines | dollars an hour | milliseconds a step | cents a step |
+|---|---|---|---|---|
+| the article's, on one machine | 1 ml.p4d.24xlarge | 37.688 | 192 | 0.201 |
+| the article's, heterogeneous | 1 ml.p4d.24xlarge, 2 ml.c5.18xlarge | 45.032 | 86 | 0.108 |
+| this one | the same | 45.032 | not measured: it never ran on such machines | |
+
+The article's other application, with PyTorch, is `training-jobs init heterogeneous`.
+"""
+
+
 _ADOPTED = """# A training job
 
 `app.py` is a stack whose workflow sends the request of a job that was made by other means; its comments name what differs.
@@ -87,6 +107,8 @@ class App:
         metrics: Regular expressions by metric name.
         data: The file of each channel, and what writes it; empty where the image brings the data.
         more: The end of the README.
+        before: Lines of the app before its workflow.
+        besides: Further files of the training code, which the image does not need.
     """
 
     folder: str
@@ -96,6 +118,8 @@ class App:
     metrics: dict[str, str]
     data: Mapping[str, tuple[str, Callable[[Path], None]]]
     more: str = ""
+    before: str = ""
+    besides: tuple[str, ...] = ()
 
 
 def write_app(kind: str, directory: Path) -> list[Path]:
@@ -139,6 +163,7 @@ def write_app(kind: str, directory: Path) -> list[Path]:
             names="\n".join(f"    {name}," for name in sorted(names)),
             stack=stack,
             job=app.job,
+            before=app.before,
             folder=app.folder,
             hyperparameters=app.hyperparameters,
             metrics="\n".join(f'        "{name}": r"{regex}",' for name, regex in app.metrics.items()),
@@ -147,7 +172,7 @@ def write_app(kind: str, directory: Path) -> list[Path]:
         **_FILES,
     }
     _check_new(directory, (*texts, "training_code", "data"))
-    written = copy_training_code(app.folder.partition("/")[0], directory / "training_code")
+    written = copy_training_code(app.folder, directory / "training_code", app.besides)
     written += _write(directory, texts)
     for file, write in app.data.values():
         (directory / "data").mkdir(exist_ok=True)
@@ -273,6 +298,23 @@ APPS = {
         metrics=_TEXT_METRICS,
         data={"text": ("library.py", _write_library)},
     ),
+    "resnet-tensorflow": App(
+        folder="heterogeneous/tensorflow/resnet",
+        names=("DataParallelJob", "HeterogeneousJob", "InstanceGroup", "Mpi"),
+        # In which neither Horovod nor mpirun is needed, as on a laptop.
+        before='on_aws = app.node.try_get_context("horovod") == "true"\n',
+        job="""HeterogeneousJob(
+        groups={"data_group": InstanceGroup("ml.c5.18xlarge", 2)},
+        train=DataParallelJob(InstanceGroup("ml.p4d.24xlarge"), launcher=Mpi() if on_aws else None),
+        train_group="dnn_group",
+    )""",
+        hyperparameters="""(
+        {"steps": 5_000, "batch-size": 128} if on_aws else {"steps": 20, "batch-size": 8, "learning-rate": 0.001}
+    )""",
+        metrics={"loss": r"step \d+ loss ([0-9.]+)", "step_ms": r"step_ms ([0-9.]+)"},
+        data={},
+        more=_HOROVOD,
+    ),
     "huggingface": App(
         folder="model_parallel/huggingface",
         names=("InstanceGroup", "ModelParallelJob", "NativeParallelism"),
@@ -281,5 +323,6 @@ APPS = {
         metrics=_TEXT_METRICS,
         data={"model": ("config.json", _write_llama), "tokens": ("tokens-00000.npy", _write_tokens)},
         more=_OWN_MODEL,
+        besides=("model_parallel/huggingface/prepare_tokens.py",),
     ),
 }

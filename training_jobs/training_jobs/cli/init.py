@@ -19,7 +19,8 @@ def init(
         str,
         typer.Argument(
             metavar="KIND",
-            help="data-parallel, heterogeneous, compiled, model-parallel or huggingface; none with --from-job and --from-sdk.",
+            help="data-parallel, heterogeneous, compiled, model-parallel, huggingface or resnet-tensorflow; none with "
+            "--from-job and --from-sdk.",
         ),
     ] = "",
     directory: Annotated[str, typer.Argument(metavar="DIRECTORY", help="The app's folder, by default this one.")] = "",
