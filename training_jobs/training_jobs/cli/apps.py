@@ -27,8 +27,8 @@ bucket = TrainingBucket(stack, "Bucket", removal_policy=cdk.RemovalPolicy.DESTRO
     stack,
     "Training",
     job={job},
-    # Built by Docker on the machine that deploys; by from_codebuild in AWS.
-    image=TrainingImage.from_asset(
+    # {built}
+    image=TrainingImage.{builder}(
         stack, "Image", directory="training_code", file="{folder}/Dockerfile"
     ),
 {channels}    output=S3Prefix(bucket, "models/"),
@@ -63,11 +63,8 @@ with what `prepare_tokens.py --tokenizer FOLDER TEXT ...` writes as `tokens`. Th
 
 
 _HOROVOD = """
-Here one process trains for a few steps, since this machine has neither Horovod nor mpirun. On AWS, with Horovod on eight GPUs,
-from AWS's last container that has it, which is in a private registry:
+Here one process trains for a few steps, since this machine has neither Horovod nor mpirun. On AWS, with Horovod on eight GPUs:
 
-    REGISTRY=763104351884.dkr.ecr.us-east-1.amazonaws.com
-    aws ecr get-login-password --region us-east-1 | docker login --username AWS --password-stdin $REGISTRY
     cdk deploy --context horovod=true
 
 The application of AWS's article "Improve price performance of your model training using Amazon SageMaker heterogeneous clusters":
@@ -92,6 +89,11 @@ training-jobs start --follow
 ```
 """
 
+_BUILDERS = {
+    "from_asset": "Built by Docker on the machine that deploys; by from_codebuild in AWS.",
+    "from_codebuild": "Built in AWS by CodeBuild, which logs in to the private registry of the base image.",
+}
+
 _FILES = {"cdk.json": '{"app": "python3 app.py"}\n', ".gitignore": "cdk.out/\n.local-account/\n"}
 
 
@@ -108,6 +110,7 @@ class App:
         data: The file of each channel, and what writes it; empty where the image brings the data.
         more: The end of the README.
         before: Lines of the app before its workflow.
+        builder: What builds the image.
         besides: Further files of the training code, which the image does not need.
     """
 
@@ -119,6 +122,7 @@ class App:
     data: Mapping[str, tuple[str, Callable[[Path], None]]]
     more: str = ""
     before: str = ""
+    builder: str = "from_asset"
     besides: tuple[str, ...] = ()
 
 
@@ -164,6 +168,8 @@ def write_app(kind: str, directory: Path) -> list[Path]:
             stack=stack,
             job=app.job,
             before=app.before,
+            builder=app.builder,
+            built=_BUILDERS[app.builder],
             folder=app.folder,
             hyperparameters=app.hyperparameters,
             metrics="\n".join(f'        "{name}": r"{regex}",' for name, regex in app.metrics.items()),
@@ -314,6 +320,7 @@ APPS = {
         metrics={"loss": r"step \d+ loss ([0-9.]+)", "step_ms": r"step_ms ([0-9.]+)"},
         data={},
         more=_HOROVOD,
+        builder="from_codebuild",
     ),
     "huggingface": App(
         folder="model_parallel/huggingface",
