@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from functools import cache
 from typing import Any
 
@@ -37,11 +38,14 @@ def test_each_change_of_an_execution_each_retry_and_an_alarm_of_the_stopper_go_t
     alarms = [name for name, value in resources.items() if value["Type"] == "AWS::CloudWatch::Alarm"]
     assert len(alarms) == 3  # of the stopper, its queue and the guard
     assert patterns(rendered()) == [
-        {
-            "source": ["aws.states"],
-            "detail-type": ["Step Functions Execution Status Change"],
-            "detail": {"stateMachineArn": [machine]},
-        },
+        *(
+            {
+                "source": ["aws.states"],
+                "detail-type": ["Step Functions Execution Status Change"],
+                "detail": {"stateMachineArn": [machine], "status": status},
+            }
+            for status in ([{"anything-but": "FAILED"}], ["FAILED"])
+        ),
         {"source": ["cdk-sagemaker-training"], "detail-type": ["Training Job Retried"], "resources": [machine]},
         {
             "source": ["aws.cloudwatch"],
@@ -58,8 +62,21 @@ def test_each_topic_receives_each_event() -> None:
     workflow = RenderedWorkflow(stack, notify=topics)
     arns = [stack.resolve(topic.topic_arn) for topic in topics]
     targets = [[one["Arn"] for one in rule["Targets"]] for rule in workflow.resources_of("AWS::Events::Rule")]
-    # The third rule starts the stopper.
-    assert sorted(targets, key=len)[1:] == [arns, arns]
+    # One rule starts the stopper, one the guard.
+    assert sorted(targets, key=len)[-3:] == [arns, arns, arns]
+
+
+def test_a_message_of_an_execution_has_named_fields_and_neither_its_input_nor_its_output() -> None:
+    rules = rendered().resources_of("AWS::Events::Rule")
+    of_executions = [rule for rule in rules if "anything-but" in str(rule["EventPattern"]) or "FAILED" in str(rule)]
+    told = [
+        rule["Targets"][0]["InputTransformer"] for rule in of_executions if "InputTransformer" in rule["Targets"][0]
+    ]
+    always = {"executionArn", "name", "startDate", "stateMachineArn", "status"}
+    assert [{*re.findall(r"\$\.detail\.(\w+)", str(it["InputPathsMap"]))} for it in told] == [
+        always,
+        always | {"cause", "error"},
+    ]
 
 
 def test_the_key_of_a_topic_lets_eventbridge_use_it() -> None:
@@ -103,7 +120,7 @@ def test_the_state_machine_may_put_events_on_the_default_bus_only() -> None:
 
 def test_a_workflow_without_retries_puts_no_events_of_its_own() -> None:
     plain = rendered(retried=False)
-    assert [one["source"] for one in patterns(plain)] == [["aws.states"], ["aws.cloudwatch"]]
+    assert [one["source"] for one in patterns(plain)] == [["aws.states"], ["aws.states"], ["aws.cloudwatch"]]
     assert not any("PutEvents" in str(one["Action"]) for one in plain.statements("TrainingStateMachineRole"))
     assert not any(name.startswith("Tell") for name in plain.states)
 

@@ -223,6 +223,7 @@ def test_topics_get_events_and_the_dashboard_metrics_of_the_start_the_retry_with
     told = managed.told_of(machines["ToldUrl"], ended["executionArn"], lambda told: len(told) >= 3)
     assert set(told) == {"RUNNING", "SUCCEEDED", "Training Job Retried"}
     assert told["Training Job Retried"]["Cause"] == "capacity"
+    assert {*told["SUCCEEDED"]} == {"executionArn", "stateMachineArn", "name", "status", "startDate"}
     cloudwatch = managed.deployed.client("cloudwatch")
     bodies = [
         json.loads(cloudwatch.get_dashboard(DashboardName=one["DashboardName"])["DashboardBody"])
@@ -241,12 +242,17 @@ def test_topics_get_events_and_the_dashboard_metrics_of_the_start_the_retry_with
         assert all(text in shown for text in dimensions.values())
 
 
-def test_an_execution_whose_alternatives_have_no_capacity_either_names_the_cause(managed: Drill) -> None:
+def test_an_execution_whose_alternatives_have_no_capacity_either_names_the_cause(
+    managed: Drill, machines: dict[str, str]
+) -> None:
     broken(managed, Capacity(TYPE, times=None))
     broken(managed, Capacity(OTHER_TYPE, times=None))
     ended = managed.deployed.ended(managed.start())
     assert (ended["status"], ended["error"]) == ("FAILED", "TrainingJobFailed")
     assert ": capacity, not retried: CapacityError" in ended["cause"]
+    told = managed.told_of(machines["ToldUrl"], ended["executionArn"], lambda told: "FAILED" in told)["FAILED"]
+    assert {name: told[name] for name in ("error", "cause")} == {name: ended[name] for name in ("error", "cause")}
+    assert "input" not in told
     assert managed.statuses(ended["executionArn"]) == ["Failed", "Failed"]
 
 

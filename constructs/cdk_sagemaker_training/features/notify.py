@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aws_cdk import Stack
 from aws_cdk import aws_events as events
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from aws_cdk import aws_sns as sns
 
     from cdk_sagemaker_training.lifecycle.plan import Plan
+
+_FAILED = "FAILED"
+_FIELDS = ("executionArn", "stateMachineArn", "name", "status", "startDate")
 
 
 class Notify(Feature):
@@ -51,9 +54,10 @@ class Notify(Feature):
 class Notices(Construct):
     """Rules of the default event bus that send events of a workflow's executions to topics.
 
-    One matches "Step Functions Execution Status Change": started, succeeded, failed, timed out and aborted, the last two of
-    which no state could report. One matches "CloudWatch Alarm State Change" of the stopper's alarms. Others match the events
-    that the state machine puts.
+    Two match "Step Functions Execution Status Change": one that an execution failed, with its error and cause, one that it
+    started, succeeded, timed out or was aborted, the last two of which no state could report. Their messages have named fields,
+    since input and output have the job's hyperparameters and environment variables. One matches "CloudWatch Alarm State Change"
+    of the stopper's alarms. Others match the events that the state machine puts.
     """
 
     def __init__(
@@ -82,13 +86,17 @@ class Notices(Construct):
         from aws_cdk import aws_events_targets as targets
 
         arn = state_machine.state_machine_arn
+        # Apart, since error and cause are null where an execution did not fail; what a template makes of null is not documented.
+        statuses: Mapping[str, list[Any]] = {"Executions": [{"anything-but": _FAILED}], "Failures": [_FAILED]}
         patterns = {
-            "Executions": events.EventPattern(
+            name: events.EventPattern(
                 source=["aws.states"],
                 detail_type=["Step Functions Execution Status Change"],
-                detail={"stateMachineArn": [arn]},
+                detail={"stateMachineArn": [arn], "status": status},
             )
+            for name, status in statuses.items()
         }
+        messages = {"Executions": _message(*_FIELDS), "Failures": _message(*_FIELDS, "error", "cause")}
         # The optimised integration adds the state machine to the event's resources ("Add EventBridge events with Step
         # Functions").
         for name, (detail_type, source) in (put or {}).items():
@@ -111,5 +119,16 @@ class Notices(Construct):
                 name,
                 description=f"{name} of a training workflow",
                 event_pattern=pattern,
-                targets=[targets.SnsTopic(topic) for topic in topics],
+                targets=[targets.SnsTopic(topic, message=messages.get(name)) for topic in topics],
             )
+
+
+def _message(*details: str) -> events.RuleTargetInput:
+    """An event of an execution with these members of its detail."""
+    kept = ("source", "detail-type", "account", "region", "time", "resources")
+    return events.RuleTargetInput.from_object(
+        {
+            **{name: events.EventField.from_path(f"$.{name}") for name in kept},
+            "detail": {name: events.EventField.from_path(f"$.detail.{name}") for name in details},
+        }
+    )
