@@ -66,7 +66,8 @@ class Facts:
         if "output" in described:
             end["output"] = json.loads(described["output"])
         names = [event["stateEnteredEventDetails"]["name"] for event in history if event["type"].endswith("Entered")]
-        same = (events, end, names) == (fact.get("events", events), fact["end"], fact.get("entered", names))
+        told = {name: end.get(name) for name in fact["end"]}  # of some the cause is another text
+        same = (events, told, names) == (fact.get("events", events), fact["end"], fact.get("entered", names))
         return "" if same else f"{fact.get('recorded') or fact['documented']}: {names} {events} {end}"
 
 

@@ -33,6 +33,7 @@ class Row:
         assumed: what is done here.
         answers: how many of AWS's answers are known.
         equal: how many of them are equal here.
+        rest: why the others are not.
         id: names a row whose use by an execution is logged.
     """
 
@@ -42,6 +43,7 @@ class Row:
     assumed: str = ""
     answers: int = 0
     equal: int = 0
+    rest: str = ""
     id: str = ""
 
     def __post_init__(self) -> None:
@@ -50,6 +52,8 @@ class Row:
             raise ValueError(f"{self.feature}: must have one of recorded, documented and assumed")
         if bool(self.recorded) != bool(self.answers) or not 0 <= self.equal <= self.answers:
             raise ValueError(f"{self.feature}: answers and equal must be counts of recorded answers")
+        if bool(self.rest) != (self.equal < self.answers):
+            raise ValueError(f"{self.feature}: rest must say why {self.answers - self.equal} answers are not equal")
 
     @property
     def kind(self) -> Kind:
@@ -60,7 +64,8 @@ class Row:
     def basis(self) -> str:
         """The counts and the source, the page, or the assumption."""
         if self.recorded:
-            return f"{self.equal} of {self.answers} answers equal ({self.recorded})"
+            rest = f"; the rest: {self.rest}" if self.rest else ""
+            return f"{self.equal} of {self.answers} answers equal{rest} ({self.recorded})"
         return self.documented or self.assumed
 
 

@@ -7,8 +7,11 @@ guide, "Handling errors in Step Functions workflows". It knows states of JSONPat
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import cached_property
 from typing import Any
 
@@ -16,6 +19,14 @@ from training_jobs.prove.values import Scope, StateError, UnsupportedError, eval
 
 _AT_ONCE = 10_000  # states in a row that wait for nothing: more are a loop that never ends
 _STATES = ("Pass", "Choice", "Succeed", "Fail", "Wait", "Task", "Parallel", "Map")
+_TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
+_NUMBER = re.compile(r"\d+(\.\d+)?")
+# Of a Map state: the paths to numbers, which may be texts, and the largest.
+_NUMBERS = {
+    "MaxConcurrencyPath": math.inf,
+    "ToleratedFailureCountPath": math.inf,
+    "ToleratedFailurePercentagePath": 100,
+}
 Address = tuple[int, ...]
 
 
@@ -300,6 +311,10 @@ def _branch(execution: Execution, position: Position, state: Mapping[str, Any]) 
         items = scope.found(state.get("ItemsPath", "$"))
         if not isinstance(items, list):
             raise StateError("States.Runtime", f"the items of the state {position.state!r} are not an array")
+        for path, most in _NUMBERS.items():
+            number = scope.found(state[path]) if path in state else 0
+            if isinstance(number, bool) or not _NUMBER.fullmatch(str(number)) or float(number) > most:
+                raise _wrong(position, path, "a number that is not negative", number)
         starts = []
         for at, item in enumerate(items):
             one = replace(position, item=(at, item))
@@ -394,21 +409,32 @@ def _error(execution: Execution, position: Position, error: str, cause: str, las
 
 
 def _matches(names: list[str], error: str) -> bool:
-    """Whether a Retry or Catch takes an error: neither `States.ALL` nor `States.TaskFailed` takes those at run time."""
-    uncatchable = error in ("States.Runtime", "States.DataLimitExceeded")
-    task = error not in ("States.Timeout", "States.NoChoiceMatched") and not uncatchable
-    return error in names or ("States.ALL" in names and not uncatchable) or ("States.TaskFailed" in names and task)
+    """Whether a Retry or Catch takes an error: nothing takes `States.Runtime`, which always ends the execution."""
+    if error == "States.Runtime":
+        return False
+    task = error not in ("States.Timeout", "States.NoChoiceMatched", "States.DataLimitExceeded")
+    return error in names or "States.ALL" in names or ("States.TaskFailed" in names and task)
+
+
+def _wrong(position: Position, member: str, needed: str, got: Any) -> StateError:
+    return StateError("States.Runtime", f"{member} of the state {position.state!r} must lead to {needed}, got {got!r}")
 
 
 def _seconds(execution: Execution, position: Position) -> float | None:
     state = _state(execution, position)
     if "SecondsPath" in state:
         seconds = _scope(execution, position, _input(execution, position)).found(state["SecondsPath"])
-        if not isinstance(seconds, int | float) or seconds < 0:
-            raise StateError(
-                "States.Runtime", f"the seconds of the state {position.state!r} must be a number, got {seconds!r}"
-            )
+        if not isinstance(seconds, int) or seconds < 0:
+            raise _wrong(position, "SecondsPath", "seconds as a whole number", seconds)
         return float(seconds)
+    if "TimestampPath" in state:
+        time = _scope(execution, position, _input(execution, position)).found(state["TimestampPath"])
+        try:
+            if not _TIMESTAMP.fullmatch(time):
+                raise ValueError
+            datetime.fromisoformat(time)
+        except (TypeError, ValueError):
+            raise _wrong(position, "TimestampPath", "a time like '2026-11-26T23:00:00Z'", time) from None
     return float(state["Seconds"]) if "Seconds" in state else None
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import math
 import re
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -55,9 +56,12 @@ class Scope:
             root, rest = self.variables, f".{name[1]}{path[name.end() :]}"
         else:
             root, rest = self.data, path[1:]
+        steps = _steps(rest, path)
         try:
-            return _walk(root, _steps(rest, path))
+            return _walk(root, steps)
         except (KeyError, IndexError, TypeError):
+            if any(map(_finds_several, steps)):
+                return []
             raise StateError("States.Runtime", f"the JSONPath {path!r} could not be found in the input") from None
 
 
@@ -187,14 +191,22 @@ def _format(template: str, *values: Any) -> str:
     parts = template.split("{}")
     if len(parts) != len(values) + 1:
         raise ValueError("as many arguments as places are needed")
-    texts = [value if isinstance(value, str) else json.dumps(value, separators=(",", ":")) for value in values]
-    return "".join(part + text for part, text in zip(parts, [*texts, ""], strict=True))
+    return "".join(part + text for part, text in zip(parts, [*map(_in_java, values), ""], strict=True))
+
+
+def _in_java(value: Any) -> str:
+    """A value as Java writes it, which is how AWS formats it."""
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{name}={_in_java(it)}' for name, it in value.items())}}}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_in_java, value))}]"
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _add(first: float, second: float) -> int:
     if not all(isinstance(one, int | float) and not isinstance(one, bool) for one in (first, second)):
         raise ValueError("numbers are needed")
-    return round(first) + round(second)
+    return math.floor(first + 0.5) + math.floor(second + 0.5)
 
 
 def _unique(items: list[Any]) -> list[Any]:
@@ -216,7 +228,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "States.ArrayRange": lambda first, last, step: list(range(first, last + (1 if step > 0 else -1), step)),
     "States.ArrayPartition": lambda items, size: [items[at : at + size] for at in range(0, len(items), size)],
     "States.StringSplit": lambda text, marks: [part for part in re.split(f"[{re.escape(marks)}]", text) if part],
-    "States.StringToJson": json.loads,
+    "States.StringToJson": lambda text: json.loads(text) if text.strip() else None,
     "States.JsonToString": lambda value: json.dumps(value, separators=(",", ":")),
     "States.JsonMerge": lambda first, second, deep: {**first, **second},
     "States.Base64Encode": lambda text: base64.b64encode(text.encode()).decode(),
