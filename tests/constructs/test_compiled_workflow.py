@@ -80,7 +80,7 @@ def test_every_state_of_a_job_leads_to_its_own_states(neuron: dict[str, Any]) ->
 def test_the_jobs_of_an_execution_have_names_of_their_own(neuron: dict[str, Any]) -> None:
     states = neuron["States"]
     name = states["FirstAttempt"]["Parameters"]["JobName.$"]
-    assert name == "States.Format('stack-training-{}-{}', States.Hash($$.Execution.Id, 'MD5'), 1)"
+    assert name == "States.Format('stack-training-04d490aa-{}-{}', States.Hash($$.Execution.Id, 'MD5'), 1)"
     assert states["CompileFirstAttempt"]["Parameters"]["JobName.$"] == name.replace("-{}'", "-c{}'")
     assert "-c{}'" in states["CompileNextAttempt"]["Parameters"]["JobName.$"]
 

@@ -163,8 +163,8 @@ def test_a_guard_may_stop_the_jobs_of_its_workflows_alone() -> None:
     assert {name: one for name, one in allowed.items() if name != "states:DescribeExecution"} == {
         "sagemaker:ListTrainingJobs": "*",
         "sagemaker:ListTags": f"{job}stack-*",
-        "sagemaker:DescribeTrainingJob": f"{job}stack-training-*",
-        "sagemaker:StopTrainingJob": f"{job}stack-training-*",
+        "sagemaker:DescribeTrainingJob": f"{job}stack-training-04d490aa-*",
+        "sagemaker:StopTrainingJob": f"{job}stack-training-04d490aa-*",
     }
     assert allowed["states:DescribeExecution"].startswith("arn:aws:states:us-east-1:123456789012:execution:{Training")
 

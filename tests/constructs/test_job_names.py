@@ -6,8 +6,12 @@ import json
 import re
 from fnmatch import fnmatchcase
 
+import aws_cdk as cdk
 import pytest
+from constructs import Construct
 from stacks import UserStack
+
+from cdk_sagemaker_training.core.job_names import default_prefix
 
 
 def patterns(stack: UserStack) -> list[str]:
@@ -30,8 +34,10 @@ def overlap(one: str, other: str) -> bool:
     return fnmatchcase(other.replace("*", "1"), one) or fnmatchcase(one.replace("*", "1"), other)
 
 
-def test_a_prefix_is_the_path_in_lower_case() -> None:
-    assert of_workflows("Train", "Evaluate-2", "Score") == ["stack-train-*", "stack-evaluate-2-*", "stack-score-*"]
+def test_a_prefix_is_the_path_in_lower_case_and_a_hash_of_it() -> None:
+    found = of_workflows("Train", "Evaluate-2", "A-long-name-of-a-workflow")
+    kept = [re.fullmatch(r"(.*)-[0-9a-f]{8}-\*", pattern) for pattern in found]
+    assert [name[1] for name in kept if name] == ["stack-train", "stack-evaluate-2", "stack-a-long-name"]
 
 
 @pytest.mark.parametrize(
@@ -45,11 +51,18 @@ def test_a_prefix_is_the_path_in_lower_case() -> None:
         ("Train-2", "Train"),
     ],
 )
-def test_prefixes_that_differ_in_capitals_or_separators_or_go_on_are_for_other_jobs(first: str, second: str) -> None:
+def test_prefixes_are_for_other_jobs_and_do_not_change_when_another_workflow_comes(first: str, second: str) -> None:
     one, other = of_workflows(first, second)
-    assert [one] == of_workflows(first)  # as if it were alone
-    assert re.fullmatch(r"stack(train2?|datatrain)[0-9a-f]{8}-\*", other)
+    assert [[one], [other]] == [of_workflows(first), of_workflows(second)]
     assert not overlap(one, other)
+
+
+def test_a_stack_under_another_name_has_prefixes_of_its_own() -> None:
+    found = set()
+    for name in ("dev", "prod"):
+        stack = cdk.Stack(cdk.App(), "Stack", stack_name=name)
+        found.add(default_prefix(Construct(stack, "Train")))
+    assert len(found) == 2
 
 
 def test_prefixes_of_ids_in_other_scripts_are_for_other_jobs() -> None:

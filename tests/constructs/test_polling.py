@@ -116,7 +116,7 @@ def test_the_poller_may_describe_the_workflows_jobs_and_do_nothing_else() -> Non
     assert rendered(attempts=30, days=28).allowed("TrainingPollerStateMachineRole") == [
         (
             "sagemaker:DescribeTrainingJob",
-            "arn:aws:sagemaker:us-east-1:123456789012:training-job/stack-training-*",
+            "arn:aws:sagemaker:us-east-1:123456789012:training-job/stack-training-04d490aa-*",
         )
     ]
 

@@ -260,7 +260,13 @@ def test_the_execution_of_a_job_is_a_tag_of_its_service_job() -> None:
 
 @pytest.mark.parametrize(
     "prefix",
-    ["a", "stack-training", "a-name-of-23-characters", "a-prefix-of-26-characters1", "a-hyphen-is-number-23--"],
+    [
+        "a",
+        "stack-training-04d490aa",
+        "a-name-of-23-characters",
+        "a-prefix-of-26-characters1",
+        "a-hyphen-is-number-23--",
+    ],
 )
 def test_the_name_that_batch_makes_of_a_payloads_has_room_for_its_attempt(prefix: str) -> None:
     name = f"AWSBatch{name_in_payload(prefix)}{'0' * 32}"
@@ -279,7 +285,10 @@ def test_each_role_has_what_its_calls_take_and_no_more() -> None:
         "batch:TerminateServiceJob": jobs,
         "batch:DescribeServiceJob": "*",
         "batch:ListServiceJobs": "*",
-        "sagemaker:DescribeTrainingJob": [f"{trained}AWSBatchstack-training*", f"{trained}awsbatchstack-training*"],
+        "sagemaker:DescribeTrainingJob": [
+            f"{trained}AWSBatchstack-training-04d490aa*",
+            f"{trained}awsbatchstack-training-04d490aa*",
+        ],
     }
     assert actions(shared(), "TrainingPollerStateMachineRole") == {"batch:DescribeServiceJob": "*"}
     assert actions(shared(), "TrainingStopperStateMachineRole") == {

@@ -28,7 +28,7 @@ HETEROGENEOUS = HeterogeneousJob(
     train_group="dnn_group",
 )
 JOB_NAME = (
-    "States.Format('stack-train-{}', States.Hash("
+    "States.Format('stack-train-201228b0-{}', States.Hash("
     "States.Format('{}-{}-{}-{}', $$.Execution.Id, $$.State.Name, $$.Execution.RedriveCount, $$.State.RetryCount), 'MD5'))"
 )
 
@@ -73,7 +73,7 @@ def test_the_state_holds_the_whole_request() -> None:
             },
             "CheckpointConfig": {
                 "S3Uri.$": (
-                    "States.Format('{}{}/', 's3://bucket/checkpoints/stack-train/', "
+                    "States.Format('{}{}/', 's3://bucket/checkpoints/stack-train-201228b0/', "
                     "States.Format('{}/{}', $$.Execution.Name, $$.State.Name))"
                 )
             },
@@ -144,12 +144,13 @@ def test_jobs_of_a_map_are_told_apart_by_what_the_user_says() -> None:
     task = stack.task(unique_by=sfn.JsonPath.string_at("$.index"), checkpoints=stack.place())
     parameters = state_of(stack, task)["Parameters"]
     assert parameters["TrainingJobName.$"] == (
-        "States.Format('stack-train-{}', States.Hash("
+        "States.Format('stack-train-201228b0-{}', States.Hash("
         "States.Format('{}-{}-{}-{}-{}', $$.Execution.Id, $$.State.Name, "
         "$$.Execution.RedriveCount, $$.State.RetryCount, $.index), 'MD5'))"
     )
     assert parameters["CheckpointConfig"]["S3Uri.$"] == (
-        "States.Format('{}{}/', 's3://bucket/stack-train/', States.Format('{}/{}/{}', $$.Execution.Name, $$.State.Name, $.index))"
+        "States.Format('{}{}/', 's3://bucket/stack-train-201228b0/', "
+        "States.Format('{}/{}/{}', $$.Execution.Name, $$.State.Name, $.index))"
     )
 
 
@@ -175,7 +176,7 @@ def test_the_machines_role_may_run_the_tasks_own_jobs_and_nothing_else() -> None
                 "sagemaker:ListTags",
             ],
             "Effect": "Allow",
-            "Resource": "arn:aws:sagemaker:us-east-1:123456789012:training-job/stack-train-*",
+            "Resource": "arn:aws:sagemaker:us-east-1:123456789012:training-job/stack-train-201228b0-*",
         },
         {
             "Action": "iam:PassRole",

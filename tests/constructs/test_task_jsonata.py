@@ -143,9 +143,10 @@ def test_the_request_is_that_of_the_state_in_jsonpath() -> None:
     found = by_jsonata(arguments_)
     assert found == by_jsonpath(in_jsonpath.request())
     assert found["TrainingJobName"] == (
-        "stack-train-" + hashed("arn:aws:states:us-east-1:123456789012:execution:Machine:monday-Train-1-2-3", "MD5")
+        "stack-train-201228b0-"
+        + hashed("arn:aws:states:us-east-1:123456789012:execution:Machine:monday-Train-1-2-3", "MD5")
     )
-    assert found["CheckpointConfig"] == {"S3Uri": "s3://bucket/checkpoints/stack-train/monday/Train/3/"}
+    assert found["CheckpointConfig"] == {"S3Uri": "s3://bucket/checkpoints/stack-train-201228b0/monday/Train/3/"}
     assert found["ResourceConfig"]["InstanceCount"] == 2
     assert found["Environment"]["WHO"] == "it's O'Neill, {}"
 

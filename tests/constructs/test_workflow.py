@@ -58,7 +58,7 @@ def test_the_request_of_a_heterogeneous_job(poll: RenderedWorkflow) -> None:
             "MetricDefinitions": [{"Name": "loss", "Regex": "loss=([0-9.]+)"}],
         },
         "CheckpointConfig": {
-            "S3Uri.$": "States.Format('{}{}/', 's3://bucket/checkpoints/stack-training/', $$.Execution.Name)"
+            "S3Uri.$": "States.Format('{}{}/', 's3://bucket/checkpoints/stack-training-04d490aa/', $$.Execution.Name)"
         },
         "Environment": {"GLOO_SOCKET_IFNAME": "eth0", "NCCL_SOCKET_IFNAME": "eth0"},
         "HyperParameters": {
@@ -129,7 +129,7 @@ def test_the_name_is_a_function_of_execution_and_attempt_computed_before_the_job
 ) -> None:
     first = either.states["FirstAttempt"]
     assert first["Parameters"]["JobName.$"] == (
-        "States.Format('stack-training-{}-{}', States.Hash($$.Execution.Id, 'MD5'), 1)"
+        "States.Format('stack-training-04d490aa-{}-{}', States.Hash($$.Execution.Id, 'MD5'), 1)"
     )
     assert first["Next"] == "Create"
 
@@ -138,7 +138,7 @@ def test_another_attempt_has_another_name(poll: RenderedWorkflow) -> None:
     assert poll.states["NextAttempt"]["Parameters"] == {
         "Attempt.$": "States.MathAdd($.Training.Attempt, 1)",
         "JobName.$": (
-            "States.Format('stack-training-{}-{}', States.Hash($$.Execution.Id, 'MD5'), "
+            "States.Format('stack-training-04d490aa-{}-{}', States.Hash($$.Execution.Id, 'MD5'), "
             "States.MathAdd($.Training.Attempt, 1))"
         ),
         "Seconds": 2,
@@ -224,7 +224,7 @@ def test_a_prefix_may_hold_what_intrinsic_functions_escape() -> None:
     stack = UserStack()
     rendered = RenderedWorkflow(stack, checkpoints=stack.place("it's {here}/"))
     assert rendered.request["CheckpointConfig"]["S3Uri.$"] == (
-        r"States.Format('{}{}/', 's3://bucket/it\'s \{here\}/stack-training/', $$.Execution.Name)"
+        r"States.Format('{}{}/', 's3://bucket/it\'s \{here\}/stack-training-04d490aa/', $$.Execution.Name)"
     )
 
 
@@ -234,7 +234,7 @@ def test_a_bucket_that_the_app_makes_keeps_checkpoints_too() -> None:
     request = stack.request()
     uri = request["CheckpointConfig"]["S3Uri.$"]
     assert uri.startswith("States.Format('{}{}/', 's3://{Own")
-    assert uri.endswith("}/checkpoints/stack-training/', $$.Execution.Name)")
+    assert uri.endswith("}/checkpoints/stack-training-04d490aa/', $$.Execution.Name)")
 
 
 def test_an_older_executions_checkpoints_are_used_by_its_name() -> None:
@@ -242,7 +242,7 @@ def test_an_older_executions_checkpoints_are_used_by_its_name() -> None:
     rendered = RenderedWorkflow(stack, checkpoints=stack.place(), resume_from="monday")
     assert (
         rendered.request["CheckpointConfig"]["S3Uri.$"]
-        == "States.Format('{}{}/', 's3://bucket/stack-training/', 'monday')"
+        == "States.Format('{}{}/', 's3://bucket/stack-training-04d490aa/', 'monday')"
     )
 
 
@@ -252,7 +252,7 @@ def test_an_older_execution_may_be_named_in_the_input() -> None:
     rendered = RenderedWorkflow(stack, checkpoints=stack.place(), resume_from=resume_from)
     assert (
         rendered.request["CheckpointConfig"]["S3Uri.$"]
-        == "States.Format('{}{}/', 's3://bucket/stack-training/', $.resume_from)"
+        == "States.Format('{}{}/', 's3://bucket/stack-training-04d490aa/', $.resume_from)"
     )
 
 
@@ -261,7 +261,7 @@ def test_spot_says_where_checkpoints_are_kept() -> None:
     rendered = RenderedWorkflow(stack, spot=Spot(stack.place("spot/"), max_wait=cdk.Duration.hours(30)))
     assert rendered.request["CheckpointConfig"] == {
         "LocalPath": "/opt/ml/checkpoints",
-        "S3Uri.$": "States.Format('{}{}/', 's3://bucket/spot/stack-training/', $$.Execution.Name)",
+        "S3Uri.$": "States.Format('{}{}/', 's3://bucket/spot/stack-training-04d490aa/', $$.Execution.Name)",
     }
     assert rendered.request["StoppingCondition"] == {"MaxRuntimeInSeconds": 86_400, "MaxWaitTimeInSeconds": 108_000}
     assert rendered.workflow.integration == "sync"

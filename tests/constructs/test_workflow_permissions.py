@@ -18,7 +18,7 @@ def test_the_machine_may_touch_its_own_jobs_only(sync: RenderedWorkflow) -> None
         "sagemaker:AddTags",
         "sagemaker:ListTags",
     ]
-    assert jobs["Resource"] == "arn:aws:sagemaker:us-east-1:123456789012:training-job/stack-training-*"
+    assert jobs["Resource"] == "arn:aws:sagemaker:us-east-1:123456789012:training-job/stack-training-04d490aa-*"
 
 
 def test_the_machine_may_pass_the_jobs_role_only_and_to_sagemaker_only(either: RenderedWorkflow) -> None:
@@ -45,7 +45,10 @@ def test_the_stopper_may_stop_the_workflows_own_jobs_and_describe_its_executions
         for statement in either.statements("TrainingStopperStateMachineRole")
         if "logs:CreateLogDelivery" not in statement["Action"]
     ] == [
-        ("sagemaker:StopTrainingJob", "arn:aws:sagemaker:us-east-1:123456789012:training-job/stack-training-*"),
+        (
+            "sagemaker:StopTrainingJob",
+            "arn:aws:sagemaker:us-east-1:123456789012:training-job/stack-training-04d490aa-*",
+        ),
         ("states:DescribeExecution", f"arn:aws:states:us-east-1:123456789012:execution:{{{machine}.Name}}:*"),
     ]
 
@@ -60,11 +63,11 @@ def test_jobs_read_their_channels_and_write_their_output_and_checkpoints(poll: R
     assert {resource for action, resource in allowed if action == "s3:GetObject"} == {
         "arn:aws:s3:::bucket/images/*",
         "arn:aws:s3:::bucket/all/*",
-        "arn:aws:s3:::bucket/checkpoints/stack-training/*",
+        "arn:aws:s3:::bucket/checkpoints/stack-training-04d490aa/*",
     }
     assert {resource for action, resource in allowed if action == "s3:PutObject"} == {
         "arn:aws:s3:::bucket/models/*",
-        "arn:aws:s3:::bucket/checkpoints/stack-training/*",
+        "arn:aws:s3:::bucket/checkpoints/stack-training-04d490aa/*",
     }
     assert ("ecr:BatchGetImage", "arn:aws:ecr:us-east-1:123456789012:repository/images") in allowed
 

@@ -5,36 +5,35 @@ from __future__ import annotations
 import hashlib
 import re
 
-from aws_cdk import Stack
+from aws_cdk import Stack, Token
 from constructs import IConstruct
 
 from cdk_sagemaker_training.core.errors import must
 
-_LONGEST_PREFIX = 26
+_LONGEST_PATH = 17  # of a prefix of 26 characters, with a hyphen and eight of a hash
 _TAKEN = (
     "cdk-sagemaker-training:job-name-prefix"  # the type of the entry that each prefix has in the metadata of the app
 )
 
 
 def default_prefix(scope: IConstruct) -> str:
-    """Return a prefix made of a construct's path, in lower case like SageMaker's ARNs, of at most 26 characters.
+    """Return a prefix made of a construct's path and a hash of it and of the stack's name, of at most 26 characters.
 
-    The prefix ends with a hash of the path if the path is too long or not ASCII, and if the prefix collides with that of an
-    earlier construct: as those of `Train` and `train` do, and those of `Train` and `Train-2`, because the policies of the first,
-    for `train-*`, would apply to jobs of the second.
+    It is in lower case like SageMaker's ARNs. By the hash it does not change when another construct comes, the policies of one
+    construct, for `train-1a2b3c4d-*`, never apply to jobs of another, such as `train-big-5e6f7a8b-...`, and two deployments of
+    one app under two names of its stack in one account have each their own.
 
     Args:
         scope: The construct.
     """
-    path = scope.node.path
-    name = re.sub(r"[^a-z0-9]+", "-", path.lower()).strip("-")
-    digest = hashlib.sha256(path.encode()).hexdigest()[:8]
-    if not path.isascii() or not 1 <= len(name) <= _LONGEST_PREFIX:
-        kept = name[: _LONGEST_PREFIX - 9].rstrip("-")
-        name = f"{kept}-{digest}" if kept else digest
+    path, stack = scope.node.path, Stack.of(scope)
+    kept = re.sub(r"[^a-z0-9]+", "-", path.lower())[:_LONGEST_PATH].strip("-")
+    named = path if Token.is_unresolved(stack.stack_name) else f"{stack.stack_name}:{path}"
+    digest = hashlib.sha256(named.encode()).hexdigest()[:8]
+    name = f"{kept}-{digest}" if kept else digest
     if any(_collide(name, other) for _, other in _taken(scope)):
-        # Without a hyphen, so that no pattern of another prefix and a hyphen matches it.
-        name = f"{name.replace('-', '')[: _LONGEST_PREFIX - 8]}{digest}"
+        # With that of a prop. Without a hyphen, so that no pattern of another prefix and a hyphen matches it.
+        name = name.replace("-", "")
     return name
 
 
