@@ -109,7 +109,7 @@ class TestAnExecution:
         assert all(state.over for state in finished.states())
 
     def test_uses_checkpoints_of_its_own_unless_it_resumes_another(self, job: Job) -> None:
-        assert re.search(r"/checkpoints/[a-z-]+/three-steps/$", str(job.checkpoints_uri()))
+        assert re.search(r"/checkpoints/[a-z0-9-]+/three-steps/$", str(job.checkpoints_uri()))
 
     def test_is_shown_in_a_notebook_with_its_job_and_why_it_failed(self, failed: Execution) -> None:
         shown = failed._repr_html_()
@@ -173,7 +173,7 @@ class TestAJob:
     def test_that_is_stopped_has_its_last_checkpoint(self, stopped: Job) -> None:
         last = stopped.last_checkpoint()
         assert last is not None
-        assert re.search(r"/checkpoints/[a-z-]+/stopped/stopped\.txt$", last.uri)
+        assert re.search(r"/checkpoints/[a-z0-9-]+/stopped/stopped\.txt$", last.uri)
 
     def test_that_is_not_there_is_named(self, account: Account) -> None:
         with pytest.raises(NotFoundError, match=r"no training job 'nothing' in us-east-1; `training-jobs list`"):
@@ -320,7 +320,7 @@ class TestTheCommand:
         wait_until(lambda: list(job.logs(grep="step 1 ")))
         stopped = typed("stop", "to-stop", "--json").json
         assert stopped["status"] == "Stopped"
-        assert re.search(r"/checkpoints/[a-z-]+/to-stop/stopped\.txt$", stopped["checkpoint"])
+        assert re.search(r"/checkpoints/[a-z0-9-]+/to-stop/stopped\.txt$", stopped["checkpoint"])
         assert execution.wait(0.2)["status"] == "ABORTED"
         resumed = typed("resume", job.name, "--set", "steps=1", "--follow")
         assert resumed.code == 0, resumed.err
@@ -455,7 +455,9 @@ class TestWatchInATerminal:
         shown = terminal.lines
         assert shown[0].startswith("execution   SUCCEEDED  ")
         assert shown[0].endswith("  three-steps")
-        assert f"job         Completed  {job.name}" in shown
+        assert [f"job         {job.name}", "status      Completed"] == [
+            line for line in shown if line.startswith(("job ", "status"))
+        ]
         assert "hosts       data_group ml.c5.xlarge  algo-1" in shown
         [metric] = [line for line in shown if line.startswith("metric")]
         _, name, bars, last = metric.split()

@@ -110,7 +110,8 @@ def _rows(watched: Watched, prices: Mapping[str, float], room: int) -> Iterable[
     job = watched.job
     if job is None:
         return
-    yield "job", _status(job["TrainingJobStatus"], job["TrainingJobName"])
+    yield "job", Text(job["TrainingJobName"])  # alone: of 63 characters, it is whole in 80 columns
+    yield "status", Text(job["TrainingJobStatus"], style=f"bold {_COLORS.get(job['TrainingJobStatus'], 'red')}")
     if job.get("FailureReason"):
         yield "why", Text(" ".join(job["FailureReason"].split()), style="red")
     yield "phases", Text.from_markup(_phases(job))
