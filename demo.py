@@ -241,7 +241,7 @@ def judged_compiled(folder: Path) -> tuple[str, bool]:
     model = code.LanguageModel(sequence=sequence, width=width, layers=layers, heads=HEADS)
     model.load_state_dict(state)
     unseen = text.Text(held_out_module(), sequence)
-    count = unseen.targets(torch.arange(len(unseen)))
+    count = unseen.targets(np.arange(len(unseen)))
     with torch.no_grad():
         return judged_text(model(*text.inputs_and_targets(text.padded(list(unseen), sequence)), count).item())
 

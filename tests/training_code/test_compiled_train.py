@@ -11,6 +11,7 @@ import signal
 import sys
 from pathlib import Path
 
+import demo
 import pytest
 import torch
 from compiled_program import FOLDER, SMALL, TRAINING_CODE, Ended, channel, run, running
@@ -99,6 +100,11 @@ def test_the_measures_of_a_compiled_job_are_printed(compiled: Ended, measure: st
 def test_the_saved_model_has_the_names_of_the_plain_one(compiled: Ended, compiled_folder: Path) -> None:
     saved = torch.load(compiled_folder / "output" / "model" / "model.pt", weights_only=True)
     assert "blocks.0.attended.weight" in saved, compiled.output
+
+
+def test_the_demo_judges_the_saved_model_by_text_that_it_has_not_seen(compiled: Ended, compiled_folder: Path) -> None:
+    said, _ = demo.judged_compiled(compiled_folder / "output" / "model")
+    assert re.match(r"\d\.\d\d bits for a byte of ", said), compiled.output
 
 
 def test_a_job_that_goes_on_elsewhere_finds_all_graphs_that_the_first_compiled_in_one_file(
