@@ -66,8 +66,9 @@ class Facts:
         if "output" in described:
             end["output"] = json.loads(described["output"])
         names = [event["stateEnteredEventDetails"]["name"] for event in history if event["type"].endswith("Entered")]
-        told = {name: end.get(name) for name in fact["end"]}  # of some the cause is another text
-        same = (events, told, names) == (fact.get("events", events), fact["end"], fact.get("entered", names))
+        if fact.get("other_cause"):  # the account's text is its own
+            end.pop("cause", None)
+        same = (events, end, names) == (fact.get("events", events), fact["end"], fact.get("entered", names))
         return "" if same else f"{fact.get('recorded') or fact['documented']}: {names} {events} {end}"
 
 

@@ -111,7 +111,7 @@ def _rows(watched: Watched, prices: Mapping[str, float], room: int) -> Iterable[
     if job is None:
         return
     yield "job", Text(job["TrainingJobName"])  # alone: of 63 characters, it is whole in 80 columns
-    yield "status", Text(job["TrainingJobStatus"], style=f"bold {_COLORS.get(job['TrainingJobStatus'], 'red')}")
+    yield "status", _status(job["TrainingJobStatus"])
     if job.get("FailureReason"):
         yield "why", Text(" ".join(job["FailureReason"].split()), style="red")
     yield "phases", Text.from_markup(_phases(job))
@@ -124,9 +124,10 @@ def _rows(watched: Watched, prices: Mapping[str, float], room: int) -> Iterable[
         yield "metric", line.append(f"  {values[-1]:.6g}", style="bold")
 
 
-def _status(status: str, rest: str) -> Text:
+def _status(status: str, rest: str = "") -> Text:
     """The status first, since a long name is cut."""
-    return Text(status, style=f"bold {_COLORS.get(status, 'red')}").append(f"  {rest}", style="not bold default")
+    shown = Text(status, style=f"bold {_COLORS.get(status, 'red')}")
+    return shown.append(f"  {rest}", style="not bold default") if rest else shown
 
 
 def _states(states: Sequence[StateVisit], room: int) -> Text:
