@@ -54,6 +54,16 @@ def test_init_writes_an_app_that_synthesizes(kind: str, tmp_path: Path) -> None:
     assert [part for parts in copies for part in parts if not (context / part).exists()] == []
 
 
+def test_an_app_has_what_its_image_is_built_from_and_what_its_readme_names(tmp_path: Path) -> None:
+    init("huggingface", tmp_path / "huggingface")
+    init("data-parallel", tmp_path / "plain")
+    assert (
+        tmp_path / "huggingface" / "training_code" / "model_parallel" / "huggingface" / "prepare_tokens.py"
+    ).is_file()
+    written = {path.name for path in (tmp_path / "plain" / "training_code" / "data_parallel").iterdir()}
+    assert written == {"Dockerfile", "requirements.txt", "train.py"}
+
+
 def test_the_spelling_of_a_kind_with_an_underscore_is_the_same(tmp_path: Path) -> None:
     assert [init("model_parallel", tmp_path / "one")[0], init("model-parallel", tmp_path / "other")[0]] == [0, 0]
     written = [(tmp_path / name / "app.py").read_text() for name in ("one", "other")]
