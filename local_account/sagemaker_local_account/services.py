@@ -97,7 +97,7 @@ class Services:
         policy_sizes.install()
         self._account, self._state, self._faults = account, state, faults
         first = Location(account.account_id, account.region)
-        self._authorizer = Authorizer(first, enforced=enforce_iam)
+        self._authorizer = Authorizer(first, self._tags_of, enforced=enforce_iam)
         self._sessions = sts.RoleSessions(self._authorizer)
         self._clients = clients.Clients(account.endpoint_url)
         self._root_keys = {
@@ -185,6 +185,16 @@ class Services:
         self.app = RegionCheck(
             IamEnforcement(self._route, self._authorizer, self._caller_of), account.account_id, account.regions
         )
+
+    def _tags_of(self, arn: str) -> Mapping[str, str] | None:
+        """Returns the tags of a training job or a service job, none of one that does not exist; None for other resources."""
+        _, _, _, region, _, resource, *_ = f"{arn}:::::".split(":")
+        kind, _, name = resource.partition("/")
+        if region in self.jobs and kind == "training-job":
+            return self.jobs[region].tags_of(name)
+        if region in self.jobs and kind == "service-job":
+            return self._service_jobs[region].tags_of(name)
+        return None
 
     def issued(self, access_key_id: str) -> IssuedKey | None:
         """Returns a key of this account: the root's, a role's session's, or an active key of an IAM user; else None."""

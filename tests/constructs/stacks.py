@@ -77,6 +77,12 @@ class UserStack(cdk.Stack):
     def template(self) -> dict[str, Any]:
         return dict(Template.from_stack(self).to_json())
 
+    def again(self) -> dict[str, Any]:
+        """The template once more was added since it was read."""
+        app = cdk.App.of(self)
+        assert isinstance(app, cdk.App)
+        return dict(app.synth(force=True).get_stack_artifact(self.artifact_id).template)
+
     def machines(self) -> dict[str, dict[str, Any]]:
         """The definitions of the state machines by logical id."""
         return definitions(self.template())
@@ -123,6 +129,11 @@ class RenderedWorkflow:
 
     def statements(self, role: str) -> list[dict[str, Any]]:
         return statements_of(self.template, role)
+
+    def of_guard(self, kind: str, id: str = "") -> list[dict[str, Any]]:
+        """The properties of those of a type of the guard, whose ids begin so."""
+        resources = self.template["Resources"].items()
+        return [one["Properties"] for name, one in resources if one["Type"] == kind and name.startswith(f"{GUARD}{id}")]
 
     def resources_of(self, kind: str) -> list[dict[str, Any]]:
         """The properties of those of a type that are the workflow's own, or of all stacks' but for the guard's."""

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any
 
+import aws_cdk as cdk
 import pytest
-from stacks import UserStack
+from constructs import Construct
+from policy_sentry.querying.actions import get_action_data
+from stacks import GUARD, UserStack
 from test_prove_mutants import Change, broken, default, resource, sets, states
 
 from cdk_sagemaker_training import TrainingQueue
+from cdk_sagemaker_training.core.job_names import machine_name, machines_prefix
 from cdk_sagemaker_training.lifecycle.guard import guard_definition
 from cdk_sagemaker_training.request.access import EXECUTION_TAG
 from training_jobs.prove.evaluator import Answered, Call, Elapsed, Event, Execution, Failed, start, step, wants
 
-MACHINES = [{"Word": "stack", "Machines": ["Train", "Tune"]}, {"Word": "other", "Machines": ["Other"]}]
+WORDS, OURS = ["stack", "other"], "*:execution:Ours-*"
 EXECUTION = "arn:aws:states:us-east-1:123456789012:execution:{}:{}"
 GONE = ("Sfn.ExecutionDoesNotExistException", "Execution Does Not Exist")
 # The statuses of executions by their names; GONE was deleted.
@@ -33,7 +38,7 @@ class Account:
         self.jobs, self.refused, self.stopped, self.calls = jobs, refused, list[str](), list[str]()
 
     def run(self) -> Execution:
-        execution = start(guard_definition(MACHINES, "aws"), {}, {"Execution": {"Id": "guard", "Input": {}}})
+        execution = start(guard_definition(WORDS, OURS, "aws"), {}, {"Execution": {"Id": "guard", "Input": {}}})
         while execution.status == "RUNNING":
             [want, *_] = wants(execution)
             execution = step(execution, self._event(want) if isinstance(want, Call) else Elapsed(want.at))
@@ -75,14 +80,14 @@ class Account:
 @pytest.mark.parametrize(
     ("machine", "execution", "now", "stops"),
     [
-        ("Train", "stopped", "InProgress", True),
-        ("Tune", "late", "InProgress", True),
-        ("Train", "gone", "InProgress", True),
-        ("Train", "stopped", "Stopping", False),  # the stopper was faster
-        ("Train", "runs", "InProgress", False),
-        ("Train", "redriven", "InProgress", False),
+        ("Ours-Train", "stopped", "InProgress", True),
+        ("Ours-Tune", "late", "InProgress", True),
+        ("Ours-Train", "gone", "InProgress", True),
+        ("Ours-Train", "stopped", "Stopping", False),  # the stopper was faster
+        ("Ours-Train", "runs", "InProgress", False),
+        ("Ours-Train", "redriven", "InProgress", False),
         ("Foreign", "stopped", "InProgress", False),
-        ("Train", "none", "InProgress", False),  # without the tag
+        ("Ours-Train", "none", "InProgress", False),  # without the tag
     ],
 )
 def test_a_job_is_stopped_whose_execution_has_ended_and_no_other(
@@ -99,7 +104,7 @@ def test_a_job_is_stopped_whose_execution_has_ended_and_no_other(
 
 def test_of_a_job_whose_name_begins_otherwise_not_even_the_tags_are_read() -> None:
     account = Account(
-        {"my-stack-1": ("Train", "stopped", "InProgress"), "mystack-1": ("Train", "stopped", "InProgress")}
+        {"my-stack-1": ("Ours-Train", "stopped", "InProgress"), "mystack-1": ("Ours-Train", "stopped", "InProgress")}
     )
     assert (account.run().status, account.stopped) == ("SUCCEEDED", [])
     assert set(account.calls) == {"listTrainingJobs"}
@@ -108,9 +113,9 @@ def test_of_a_job_whose_name_begins_otherwise_not_even_the_tags_are_read() -> No
 def test_all_pages_of_all_names_are_looked_at() -> None:
     account = Account(
         {
-            **{f"stack-{one}": ("Train", "runs", "InProgress") for one in range(3)},
-            "stack-last": ("Train", "stopped", "InProgress"),
-            "other-1": ("Other", "stopped", "InProgress"),
+            **{f"stack-{one}": ("Ours-Train", "runs", "InProgress") for one in range(3)},
+            "stack-last": ("Ours-Train", "stopped", "InProgress"),
+            "other-1": ("Ours-Other", "stopped", "InProgress"),
         }
     )
     ended = account.run()
@@ -120,7 +125,7 @@ def test_all_pages_of_all_names_are_looked_at() -> None:
 
 @pytest.mark.parametrize("refused", ["listTrainingJobs", "listTags", "describeExecution", "stopTrainingJob"])
 def test_a_guard_that_cannot_look_fails_with_the_error_after_it_looked_at_all_others(refused: str) -> None:
-    jobs = {"stack-1": ("Train", "stopped", "InProgress"), "other-1": ("Other", "stopped", "InProgress")}
+    jobs = {"stack-1": ("Ours-Train", "stopped", "InProgress"), "other-1": ("Ours-Other", "stopped", "InProgress")}
     ended = Account(jobs, refused).run()
     error = "SageMaker.SageMakerException: Rate exceeded"
     assert (ended.status, json.loads(ended.cause)) == ("FAILED", [[f"stack: {error}"], [f"other: {error}"]])
@@ -137,86 +142,83 @@ def guards(template: Mapping[str, Any], kind: str) -> dict[str, dict[str, Any]]:
 
 def test_the_workflows_of_a_stack_share_one_guard_each_quarter_of_an_hour() -> None:
     stack = UserStack()
-    first, second = stack.workflow("First"), stack.workflow("Second", job_name_prefix="tune")
+    first, second = stack.workflow("First"), stack.workflow("Second", job_name_prefix="Tune")
     template = stack.template()
-    [machine] = guards(template, "AWS::StepFunctions::StateMachine").values()
-    [rule] = guards(template, "AWS::Events::Rule").values()
-    assert (machine["StateMachineType"], rule["ScheduleExpression"]) == ("EXPRESS", "rate(15 minutes)")
-    assert first.alarms[-1] is second.alarms[-1]
-    [alarm] = guards(template, "AWS::CloudWatch::Alarm").values()
-    assert alarm["MetricName"] == "ExecutionsFailed"
-    [definition] = [one for name, one in stack.machines().items() if "JobsGuard" in name]
-    found = definition["States"]["Workflows"]["Result"]["Workflows"]
-    assert [(one["Word"], len(one["Machines"])) for one in found] == [("stack", 1), ("tune", 1)]
+    machines = guards(template, "AWS::StepFunctions::StateMachine")
+    types = {
+        id.removeprefix(GUARD).rstrip("0123456789ABCDEF"): one.get("StateMachineType") for id, one in machines.items()
+    }
+    assert types == {"Stopper": None, "Reconciler": "EXPRESS"}
+    rules = guards(template, "AWS::Events::Rule").values()
+    assert [one["ScheduleExpression"] for one in rules if "ScheduleExpression" in one] == ["rate(15 minutes)"]
+    assert first.guard is second.guard
+    [definition] = [one for name, one in stack.machines().items() if "Reconciler" in name]
+    assert definition["States"]["Words"]["Result"] == {"Words": ["stack", "Tune", "tune"]}
 
 
-def test_a_guard_may_stop_the_jobs_of_its_workflows_alone() -> None:
+EXECUTIONS = "arn:aws:states:us-east-1:123456789012:execution:Stack-86e1c1d7-*"
+JOBS = "arn:aws:sagemaker:us-east-1:123456789012:training-job/"
+
+
+def test_a_guard_may_stop_the_jobs_of_its_stacks_executions_alone() -> None:
     stack = UserStack()
     stack.workflow()
     allowed = {
-        action: one["Resource"]
-        for one in stack.statements("SageMakerTrainingJobsGuardStateMachineRole")
+        (action, one["Resource"], json.dumps(one.get("Condition")))
+        for one in stack.statements("SageMakerTrainingJobsGuardRole")
         for action in ([one["Action"]] if isinstance(one["Action"], str) else one["Action"])
         if action.startswith(("sagemaker:", "states:"))
     }
-    job = "arn:aws:sagemaker:us-east-1:123456789012:training-job/"
-    assert {name: one for name, one in allowed.items() if name != "states:DescribeExecution"} == {
-        "sagemaker:ListTrainingJobs": "*",
-        "sagemaker:ListTags": f"{job}stack-*",
-        "sagemaker:DescribeTrainingJob": f"{job}stack-training-04d490aa-*",
-        "sagemaker:StopTrainingJob": f"{job}stack-training-04d490aa-*",
+    own = json.dumps({"StringLike": {"aws:ResourceTag/StepFunctionsExecution": EXECUTIONS}})
+    assert allowed == {
+        ("sagemaker:ListTrainingJobs", "*", "null"),
+        ("sagemaker:ListTags", f"{JOBS}stack-*", "null"),
+        ("sagemaker:DescribeTrainingJob", f"{JOBS}*", own),
+        ("sagemaker:StopTrainingJob", f"{JOBS}*", own),
+        ("states:DescribeExecution", EXECUTIONS, "null"),
     }
-    assert allowed["states:DescribeExecution"].startswith("arn:aws:states:us-east-1:123456789012:execution:{Training")
 
 
-def test_a_workflow_with_a_queue_has_no_guard() -> None:
+@pytest.mark.parametrize("action", ["StopTrainingJob", "DescribeTrainingJob"])
+def test_iam_has_the_condition_of_the_guards_statements(action: str) -> None:
+    [row] = get_action_data("sagemaker", action)["sagemaker"]
+    assert "aws:ResourceTag/${TagKey}" in row["condition_keys"]
+
+
+def test_each_job_has_the_tag_of_the_guards_condition() -> None:
+    stack = UserStack()
+    stack.workflow()
+    assert {"Key": EXECUTION_TAG, "Value.$": "$$.Execution.Id"} in stack.request()["Tags"]
+
+
+def test_names_of_two_stacks_of_which_one_begins_as_the_other_are_told_apart() -> None:
+    app = cdk.App()
+    short, long = (machines_prefix(cdk.Stack(app, id)) for id in ("Stack", "Stack-2"))
+    assert not long.startswith(short)
+    nested = machines_prefix(cdk.NestedStack(cdk.Stack(app, "Outer"), "Inner"))
+    assert re.fullmatch("Outer-[0-9a-f]{8}-", nested)
+    assert nested != machines_prefix(cdk.Stack(app, "Other", stack_name="Outer"))
+
+
+def test_a_state_machines_name_has_eighty_characters_at_most_and_is_the_same_for_a_path() -> None:
+    stack = cdk.Stack(cdk.App(), "S" * 60)
+    parent = Construct(stack, "C" * 60)
+    names = [machine_name(Construct(parent, id)) for id in ("One", "Two")]
+    assert ([len(one) for one in names], len(set(names))) == ([80, 80], 2)
+
+
+def test_a_queues_jobs_are_stopped_by_the_event_alone() -> None:
     stack = UserStack()
     stack.workflow(queue=TrainingQueue(stack, "Queue", capacity=8))
-    assert not guards(stack.template(), "AWS::Events::Rule")
-
-
-def policies(template: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
-    """The characters of all inline policies by their role, each reference to a resource counted as 64."""
-    sizes: dict[str, int] = {}
-    for one in template["Resources"].values():
-        if one["Type"] == "AWS::IAM::Policy":
-            size = len(json.dumps(_filled(one["Properties"]["PolicyDocument"]), separators=(",", ":")))
-            for role in one["Properties"]["Roles"]:
-                sizes[role["Ref"]] = sizes.get(role["Ref"], 0) + size
-    yield from sizes.items()
-
-
-def _filled(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_filled(one) for one in value]
-    if not isinstance(value, dict):
-        return value
-    if "Fn::Join" in value:
-        return "".join(map(str, _filled(value["Fn::Join"][1])))
-    return "x" * 64 if set(value) & {"Ref", "Fn::GetAtt"} else {key: _filled(one) for key, one in value.items()}
-
-
-def test_the_policies_of_a_stack_with_as_many_workflows_as_it_may_have_are_within_iams_limit() -> None:
-    stack = UserStack()
-    for number in range(15):
-        stack.workflow(f"Workflow{number}")
-    assert max(size for _, size in policies(stack.template())) < 10_240
-    rule = r"retain_jobs=False must stop the jobs of at most 15 workflows .*, got 16"
-    with pytest.raises(ValueError, match=rule):
-        stack.workflow("OneMore")
-
-
-def test_further_workflows_have_a_guard_of_their_own() -> None:
-    stack = UserStack()
-    for number in range(16):
-        stack.workflow(f"Workflow{number}", retain_jobs=True)
-    template = stack.template()
-    assert len(guards(template, "AWS::Events::Rule")) == 2
-    assert max(size for _, size in policies(template)) < 10_240
+    machines = stack.machines().items()
+    [stopper] = [one for name, one in machines if name.startswith(f"{GUARD}Stopper")]
+    [reconciler] = [one for name, one in machines if name.startswith(f"{GUARD}Reconciler")]
+    assert len(stopper["States"]["First"]["Choices"]) == 1
+    assert reconciler["States"]["Words"]["Result"] == {"Words": []}
 
 
 def of_guard(change: Any) -> Change:
-    return states("SageMakerTrainingJobsGuardStateMachine", change)
+    return states("SageMakerTrainingJobsGuardReconciler", change)
 
 
 def of_each_job(state: str, **members: Any) -> Change:
@@ -228,16 +230,18 @@ def of_each_job(state: str, **members: Any) -> Change:
 
 
 def guard_rule(**members: Any) -> Change:
-    return lambda template: resource(template, "AWS::Events::Rule", "SageMakerTrainingJobsGuardRule").update(members)
+    return lambda template: resource(template, "AWS::Events::Rule", "SageMakerTrainingJobsGuardSchedule").update(
+        members
+    )
 
 
 MUTANTS: tuple[tuple[str, Change, str], ...] = (
     ("a schedule that is disabled", guard_rule(State="DISABLED"), "left-running"),
-    ("a guard of other names", of_guard(sets("Workflows", Result={"Workflows": []})), "left-running"),
+    ("a guard of other names", of_guard(sets("Words", Result={"Words": []})), "left-running"),
     ("a guard that takes each job for another's", of_each_job("IsOurs", Default="Well", Choices=[
-        {"Variable": "$.Whose.IsOurs", "BooleanEquals": False, "Next": "DescribeExecution"}]), "left-running"),
+        {"Variable": "$.Tagged.Execution[0]", "StringMatches": "*:execution:Another-*", "Next": "DescribeExecution"}]), "left-running"),
     ("a guard that reads another tag", of_each_job("IsTagged", Choices=[
-        {"Variable": "$.Tagged.Name[0]", "IsPresent": True, "Next": "Whose"}]), "left-running"),
+        {"Variable": "$.Tagged.Name[0]", "IsPresent": True, "Next": "IsOurs"}]), "left-running"),
     ("a guard that takes ABORTED for running", of_each_job("HasEnded", Default="Well", Choices=[
         {"Variable": "$.Execution.Status", "StringEquals": "FAILED", "Next": "WaitForStopper"}]), "left-running"),
     ("a guard that looks but does not stop", of_each_job("IsLeft", Choices=[

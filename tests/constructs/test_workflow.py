@@ -212,7 +212,7 @@ def test_every_call_is_repeated_when_aws_throttles_or_fails_after_waits_that_dou
         "Describe": (10, 60),
         "Stop": (3, 60),
         "FindModel": (3, 60),
-        "StopperDescribes": (112, 64),
+        "StopperDescribes": (112, 60),
     }
 
 

@@ -1,5 +1,6 @@
 """What stops the jobs of a workflow whose execution has ended, or which is deleted."""
 
+from collections import Counter
 from typing import Any
 
 import aws_cdk as cdk
@@ -7,6 +8,7 @@ from aws_cdk import aws_cloudwatch_actions as cloudwatch_actions
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sns as sns
 from aws_cdk.assertions import Template
+from policy_size import policies
 from rendered import lint, resolved
 from stacks import ENVIRONMENT, RenderedWorkflow, UserStack
 
@@ -14,36 +16,41 @@ from cdk_sagemaker_training import (
     S3Channel,
     TrainingNetwork,
 )
-from cdk_sagemaker_training.lifecycle.stopping import stopping_definition, stopping_states
+from cdk_sagemaker_training.lifecycle.stopping import stopping_definition
 
 
-def test_executions_that_end_before_their_jobs_start_the_stopper(either: RenderedWorkflow) -> None:
-    [rule] = either.resources_of("AWS::Events::Rule")
-    assert resolved(rule["EventPattern"]["detail"])["status"] == ["ABORTED", "FAILED", "TIMED_OUT"]
-    machine = either.logical_id(either.definition)
-    stopper = either.logical_id(either.stopper)
-    assert rule["EventPattern"]["detail"]["stateMachineArn"] == [{"Ref": machine}]
+def test_executions_of_the_stacks_state_machines_that_end_before_their_jobs_start_the_stopper(
+    either: RenderedWorkflow,
+) -> None:
+    [rule] = either.of_guard("AWS::Events::Rule", "Rule")
+    detail = resolved(rule["EventPattern"]["detail"])
+    assert detail["status"] == ["ABORTED", "FAILED", "TIMED_OUT"]
+    [[(kind, prefix)]] = [list(one.items()) for one in detail["stateMachineArn"]]
+    machine = either.template["Resources"][either.logical_id(either.definition)]["Properties"]
+    assert (kind, prefix) == ("prefix", "arn:aws:states:us-east-1:123456789012:stateMachine:Stack-86e1c1d7-")
+    assert machine["StateMachineName"].startswith(prefix.rpartition(":")[2])
     [target] = rule["Targets"]
-    assert (target["Arn"], target["InputPath"]) == ({"Ref": stopper}, "$.detail")
+    assert (target["Arn"], target["InputPath"]) == ({"Ref": either.logical_id(either.stopper)}, "$.detail")
 
 
-def test_the_stopper_stops_jobs_by_the_names_that_their_execution_gave_them(either: RenderedWorkflow) -> None:
+def test_the_stopper_finds_jobs_by_the_hash_of_their_execution_that_their_names_have(either: RenderedWorkflow) -> None:
     name = either.states["FirstAttempt"]["Parameters"]["JobName.$"]
-    assert either.stopper["States"]["Stop"]["Parameters"] == {
-        "TrainingJobName.$": name.replace("$$.Execution.Id", "$.executionArn").replace(", 1)", ", $.Walk.Attempt)")
-    }
+    for state in ("List", "ListMore"):
+        asked = either.stopper["States"][state]["Parameters"]
+        assert asked["NameContains.$"].replace("$.executionArn", "$$.Execution.Id") in name
+        assert asked["StatusEquals"] == "InProgress"
 
 
-def test_the_stopper_goes_on_after_a_job_that_is_over_and_gives_up_after_an_hour(either: RenderedWorkflow) -> None:
-    over, missing, given_up, longer = either.stopper["States"]["WhyNot"]["Choices"]
-    assert over == {
-        "Variable": "$.Error.Cause",
-        "StringMatches": "*The request was rejected because the training job is in status *",
-        "Next": "NextAttempt",
-    }
-    assert missing["Next"] == "Missing"
-    assert given_up == {"Variable": "$.Walk.Waited", "NumericGreaterThanEquals": 3_600, "Next": "MayStillRun"}
-    assert longer == {"Variable": "$.Walk.Most", "NumericLessThan": 64, "Next": "WaitLonger"}
+def test_the_stopper_stops_again_what_could_not_be_stopped_and_gives_up_after_an_hour(
+    either: RenderedWorkflow,
+) -> None:
+    states = either.stopper["States"]
+    assert states["AreStopped"]["Choices"] == [
+        {"Variable": "$.Refusals.Of[0]", "IsPresent": False, "Next": "HasLookedTwice"},
+        {"Variable": "$.Walk.Waited", "NumericGreaterThanEquals": 3_600, "Next": "MayStillRun"},
+        {"Variable": "$.Walk.Most", "NumericLessThan": 64, "Next": "WaitLonger"},
+    ]
+    assert (states["AreStopped"]["Default"], states["Wait"]["Next"]) == ("WaitAsLong", "List")
 
 
 def test_the_stopper_does_nothing_after_the_workflows_own_errors_and_for_a_redriven_execution(
@@ -60,37 +67,43 @@ def test_the_stopper_does_nothing_after_the_workflows_own_errors_and_for_a_redri
 
 def test_the_stopper_looks_again_a_minute_later_and_then_ends(either: RenderedWorkflow) -> None:
     states = either.stopper["States"]
-    assert states["Missing"]["Next"] == "HasLookedTwice"
+    assert states["IsAny"]["Default"] == "HasLookedTwice"
     assert states["HasLookedTwice"]["Default"] == "WaitForLateJobs"
     assert states["WaitForLateJobs"] == {"Type": "Wait", "Seconds": 60, "Next": "DescribeExecution"}
 
 
-def test_the_stopper_goes_from_the_jobs_of_one_suffix_to_those_of_the_next() -> None:
-    definition = stopping_definition(stopping_states("digits", ["compile", ""], "aws"), "aws")
+def test_the_stopper_lists_the_jobs_of_a_queue_for_the_workflows_that_have_one() -> None:
+    definition = stopping_definition({"Stack-Queued": ("arn:queue", "digits")}, "aws")
     assert lint({"Stopper": definition}) == []
     states = definition["States"]
-    assert (states["CompileMissing"]["Next"], states["Missing"]["Next"]) == ("First", "HasLookedTwice")
-    assert states["WasRedriven"]["Default"] == "CompileFirst"
+    [choice] = states["First"]["Choices"]
+    assert choice == {"Variable": "$.stateMachineArn", "StringMatches": "*:Stack-Queued", "Next": "Queued0"}
+    assert (states["First"]["Default"], states["Begin"]["Next"]) == ("Begin", "List")
+    assert states["Queued0"]["Parameters"]["Filters"][0]["Values.$"] == (
+        "States.Array(States.Format('digits-{}-*', States.Hash($.executionArn, 'MD5')))"
+    )
 
 
-def test_an_alarm_goes_off_where_a_job_could_not_be_stopped(either: RenderedWorkflow) -> None:
-    stopper = either.logical_id(either.stopper)
-    alarms = [alarm for alarm in either.resources_of("AWS::CloudWatch::Alarm") if alarm["Namespace"] == "AWS/States"]
-    assert [(alarm["MetricName"], alarm["Dimensions"][0]["Value"]) for alarm in alarms] == [
-        ("ExecutionsFailed", {"Ref": stopper})
-    ]
+def test_an_alarm_goes_off_where_a_job_could_not_be_stopped_or_one_was_left(either: RenderedWorkflow) -> None:
+    alarms = [one for one in either.of_guard("AWS::CloudWatch::Alarm") if one["Namespace"] == "AWS/States"]
+    [reconciler] = [name for name in either.machines if "Reconciler" in name]
+    assert {(alarm["MetricName"], alarm["Dimensions"][0]["Value"]["Ref"]) for alarm in alarms} == {
+        ("ExecutionsFailed", either.logical_id(either.stopper)),
+        ("ExecutionsFailed", reconciler),
+    }
 
 
-def test_an_alarm_goes_off_where_an_executions_end_was_not_delivered(either: RenderedWorkflow) -> None:
+def test_an_alarm_goes_off_where_the_guard_was_not_started(either: RenderedWorkflow) -> None:
     [queue] = [name for name, one in either.template["Resources"].items() if one["Type"] == "AWS::SQS::Queue"]
-    [rule] = either.resources_of("AWS::Events::Rule")
-    assert rule["Targets"][0]["DeadLetterConfig"] == {"Arn": {"Fn::GetAtt": [queue, "Arn"]}}
-    alarms = [alarm for alarm in either.resources_of("AWS::CloudWatch::Alarm") if alarm["Namespace"] == "AWS/SQS"]
+    rules = either.of_guard("AWS::Events::Rule")
+    arn = {"Arn": {"Fn::GetAtt": [queue, "Arn"]}}
+    assert [one["Targets"][0]["DeadLetterConfig"] for one in rules] == [arn, arn]
+    alarms = [one for one in either.of_guard("AWS::CloudWatch::Alarm") if one["Namespace"] == "AWS/SQS"]
     assert [alarm["Dimensions"][0]["Value"] for alarm in alarms] == [{"Fn::GetAtt": [queue, "QueueName"]}]
 
 
 def test_one_failure_and_one_event_that_was_not_delivered_set_an_alarm_off(either: RenderedWorkflow) -> None:
-    alarms = either.resources_of("AWS::CloudWatch::Alarm")
+    alarms = either.of_guard("AWS::CloudWatch::Alarm")
     names = ("ComparisonOperator", "Threshold", "EvaluationPeriods", "TreatMissingData", "Statistic", "Period")
     by_metric = {alarm["MetricName"]: tuple(alarm[name] for name in names) for alarm in alarms}
     at_least_one = ("GreaterThanOrEqualToThreshold", 1, 1, "notBreaching")
@@ -98,7 +111,7 @@ def test_one_failure_and_one_event_that_was_not_delivered_set_an_alarm_off(eithe
         "ExecutionsFailed": (*at_least_one, "Sum", 300),
         "ApproximateNumberOfMessagesVisible": (*at_least_one, "Maximum", 300),
     }
-    [queue] = either.resources_of("AWS::SQS::Queue")
+    [queue] = either.of_guard("AWS::SQS::Queue")
     assert queue["MessageRetentionPeriod"] == 14 * 24 * 3_600
 
 
@@ -140,15 +153,32 @@ def test_what_stops_jobs_on_deletion_goes_before_what_the_jobs_are_given_of_its_
     assert needed <= depends_on
 
 
-def test_the_workflows_of_a_stack_share_the_function_that_stops_jobs_and_not_what_it_may_do() -> None:
+def test_the_workflows_of_a_stack_share_the_function_that_stops_jobs_and_what_it_may_do() -> None:
     stack = UserStack()
-    for name in ("First", "Second"):
+    stack.workflow("First")
+    one = handler_role(stack.template())
+    for name in ("Second", "Third"):
         stack.workflow(name)
-    template = stack.template()
+    template = stack.again()
     assert [one["Type"] for one in template["Resources"].values()].count("AWS::Lambda::Function") == 1
-    for name in ("First", "Second"):
-        [policy] = [one for one in template["Resources"] if one.startswith(f"{name}DeletionPolicy")]
-        assert policy in deletion_of(template, name)["DependsOn"]
+    assert handler_role(template) == one
+
+
+def handler_role(template: dict[str, Any]) -> dict[str, Any]:
+    [role] = [id for id in template["Resources"] if id.startswith("SageMakerTrainingJobsHandlerRole")]
+    return dict(template["Resources"][role])
+
+
+def test_seventy_five_workflows_fit_in_one_stack() -> None:
+    stack = UserStack()
+    stack.workflow("First")
+    own = Counter(id.startswith("First") for id in stack.template()["Resources"])
+    assert own == {True: 6, False: 16}
+    for number in range(74):
+        stack.workflow(f"Workflow{number}")
+    resources = stack.again()["Resources"]
+    assert len(resources) == 75 * 6 + 16
+    assert max(size for _, size in policies({"Resources": resources})) < 10_240
 
 
 def test_jobs_that_are_retained_are_stopped_by_nothing_when_their_workflow_is_deleted() -> None:

@@ -1,4 +1,4 @@
-"""Default prefixes of job names, distinct for each construct of an app."""
+"""Default prefixes of job names, distinct for each construct of an app, and names of the state machines that start jobs."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from constructs import IConstruct
 
 from cdk_sagemaker_training.core.errors import must
 
+_LONGEST_STACK, _LONGEST_ID = 24, 37  # of a name of 80 characters ("Quotas related to accounts"), with two hashes
 _LONGEST_PATH = 17  # of a prefix of 26 characters, with a hyphen and eight of a hash
 _TAKEN = (
     "cdk-sagemaker-training:job-name-prefix"  # the type of the entry that each prefix has in the metadata of the app
@@ -27,14 +28,49 @@ def default_prefix(scope: IConstruct) -> str:
         scope: The construct.
     """
     path, stack = scope.node.path, Stack.of(scope)
-    kept = re.sub(r"[^a-z0-9]+", "-", path.lower())[:_LONGEST_PATH].strip("-")
+    kept = _kept(path.lower(), _LONGEST_PATH)
     named = path if Token.is_unresolved(stack.stack_name) else f"{stack.stack_name}:{path}"
-    digest = hashlib.sha256(named.encode()).hexdigest()[:8]
+    digest = _digest(named)
     name = f"{kept}-{digest}" if kept else digest
     if any(_collide(name, other) for _, other in _taken(scope)):
         # With that of a prop. Without a hyphen, so that no pattern of another prefix and a hyphen matches it.
         name = name.replace("-", "")
     return name
+
+
+def machines_prefix(stack: Stack) -> str:
+    """Return how the names of the state machines begin whose executions' jobs a stack's guard watches over.
+
+    It is the stack's alone in its account and region, as the stack's name is, so that a rule and a policy for all of them need
+    not name each.
+
+    Args:
+        stack: The stack.
+    """
+    named, top = "", stack
+    while Token.is_unresolved(top.stack_name) and top.nested_stack_parent is not None:
+        named, top = stack.node.path, top.nested_stack_parent
+    known = top.node.path if Token.is_unresolved(top.stack_name) else top.stack_name
+    return f"{_kept(known, _LONGEST_STACK)}-{_digest(f'{known}:{named}')}-"
+
+
+def machine_name(scope: IConstruct) -> str:
+    """Return the name of a construct's state machine, of at most 80 characters.
+
+    Args:
+        scope: The construct.
+    """
+    stack = Stack.of(scope)
+    path = scope.node.path.removeprefix(f"{stack.node.path}/")
+    return f"{machines_prefix(stack)}{_kept(path, _LONGEST_ID)}-{_digest(path)}"
+
+
+def _kept(text: str, longest: int) -> str:
+    return re.sub(r"[^A-Za-z0-9]+", "-", text)[:longest].strip("-")
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
 def reserve_prefix(scope: IConstruct, prefix: str) -> None:

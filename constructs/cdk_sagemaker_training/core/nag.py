@@ -101,6 +101,16 @@ class Suppressions:
         return []
 
 
+def _documents(construct: IConstruct) -> list[Any]:
+    """The policy documents of a policy, or of a role itself."""
+    if isinstance(construct, iam.CfnPolicy):
+        return [construct.policy_document]
+    if isinstance(construct, iam.CfnRole):
+        policies = Stack.of(construct).resolve(construct.policies) or []
+        return [policy["policyDocument"] for policy in policies]
+    return []
+
+
 def acknowledge_policies(scope: IConstruct, reason: str) -> None:
     """Suppress the findings on wildcards in every policy that exists below a construct when this is called, and common ones.
 
@@ -110,8 +120,8 @@ def acknowledge_policies(scope: IConstruct, reason: str) -> None:
     """
     wide: dict[str, None] = {}
     for child in scope.node.find_all():
-        if isinstance(child, iam.CfnPolicy):
-            for statement in Stack.of(scope).resolve(child.policy_document)["Statement"]:
+        for document in _documents(child):
+            for statement in Stack.of(scope).resolve(document)["Statement"]:
                 for kind in ("Action", "Resource"):
                     flat = [f"{kind}::{_flat(text)}" for text in _list(statement[kind])]
                     wide.update(dict.fromkeys(text for text in flat if "*" in text))

@@ -14,7 +14,6 @@ from cdk_sagemaker_training.lifecycle.attempt import Attempt, Seam
 from cdk_sagemaker_training.lifecycle.job_set import JobSet
 from cdk_sagemaker_training.lifecycle.plan import Call, Plan
 from cdk_sagemaker_training.lifecycle.states import DATA, OF_SAGEMAKER, catch, create_name, no_such_job, retry, sdk_task
-from cdk_sagemaker_training.lifecycle.stopping import stopping_states
 from cdk_sagemaker_training.request.sync import check_sync_takes, sync_takes
 
 Integration = Literal["sync", "poll"]
@@ -155,11 +154,6 @@ class DirectJobs:
         resource = f"arn:{attempt.partition}:states:::sagemaker:createTrainingJob.sync"
         return {**create, "Resource": resource, "ResultPath": f"{DATA}.Job", "Next": "IsOver"}
 
-    def stopping_states(self, jobs: JobSet) -> Mapping[str, Any]:
-        """Return the states that stop an execution's jobs by their names, one after the other."""
-        suffixes = [request.name_suffix for request in jobs.job_requests]
-        return stopping_states(jobs.prefix, suffixes, jobs.partition)
-
     def arns(self, jobs: JobSet) -> list[str]:
         """Return the ARN patterns of the jobs."""
         return jobs.job_arns
@@ -171,16 +165,6 @@ class DirectJobs:
     def polling_statement(self, jobs: JobSet, *, stops: bool) -> iam.PolicyStatement:
         """Return what describing jobs needs."""
         return jobs.job_policy("DescribeTrainingJob", *(["StopTrainingJob"] if stops else []))
-
-    def stopping_statements(self, jobs: JobSet) -> Iterator[iam.PolicyStatement]:
-        """Yield what stopping jobs needs."""
-        yield jobs.job_policy("StopTrainingJob")
-
-    def deletion_statements(self, jobs: JobSet) -> Iterator[iam.PolicyStatement]:
-        """Yield what listing, describing and stopping jobs needs."""
-        # ListTrainingJobs has no narrower resource.
-        yield iam.PolicyStatement(actions=["sagemaker:ListTrainingJobs"], resources=["*"])
-        yield jobs.job_policy("DescribeTrainingJob", "StopTrainingJob")
 
     def listing_statements(self, jobs: JobSet) -> Iterator[iam.PolicyStatement]:
         """Yield what listing and describing jobs needs."""

@@ -1,136 +1,246 @@
-"""Looks, on a schedule, for training jobs whose execution has ended, and stops them: no lost event leaves a job running.
+"""What stops the training jobs of a stack's executions that ended before them: at once by an event, and by a schedule.
 
-EventBridge delivers events of AWS's services by best effort, so that in rare cases a stopper does not hear of an execution's end
-(EventBridge reference, "Delivery level for AWS service events").
+EventBridge delivers events of AWS's services by best effort, so that in rare cases the stopper does not hear of an execution's
+end (EventBridge reference, "Delivery level for AWS service events"): no lost event leaves a job running.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aws_cdk import Duration, Stack
+from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_events as events
 from aws_cdk import aws_events_targets as targets
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
+from cdk_sagemaker_training.core.job_names import machines_prefix
 from cdk_sagemaker_training.core.lazy import at_synthesis
 from cdk_sagemaker_training.core.nag import Suppressions
-from cdk_sagemaker_training.lifecycle.job_set import JobSet
-from cdk_sagemaker_training.lifecycle.state_machines import (
-    REASONS,
-    alarm_of_any,
-    default_logs,
-    events_role,
-    make_state_machine,
-)
+from cdk_sagemaker_training.lifecycle.state_machines import REASONS, alarm_of_any, default_logs, make_state_machine
 from cdk_sagemaker_training.lifecycle.states import catch, retry, sdk_task
+from cdk_sagemaker_training.lifecycle.stopping import stopping_definition
 from cdk_sagemaker_training.request.access import EXECUTION_TAG
+
+if TYPE_CHECKING:
+    from cdk_sagemaker_training.lifecycle.plan import Plan
 
 _ID = "SageMakerTrainingJobsGuard"
 _MINUTES = 15
-# Each workflow adds some 500 characters to the role's policies, of which IAM allows 10,240 ("IAM and AWS STS quotas").
-_MOST_WORKFLOWS = 15
 _PAGE = 100  # MaxResults of ListTrainingJobs
 _AT_ONCE = 10
 # In which the stopper, where the event did arrive, has stopped the job.
 _SECONDS_FOR_THE_STOPPER = 60
-_WHY = "the names of jobs and executions are computed when an execution starts; their prefix is that of a workflow of the stack"
+_WHY = "the jobs and executions are those of the stack's workflows: their names, or a tag, begin as the stack's state machines do"
 
 
 class Guard(Construct):
     """What stops the jobs of a stack's workflows that run although their executions have ended.
 
-    An execution each quarter of an hour, of an express state machine, lists the workflows' jobs that run, and describes the
-    execution that each job's tag names. It fails where it stopped a job or could not look, with the jobs or the errors as its
-    cause.
+    A rule starts ``stopper`` for each execution that was aborted, timed out or failed. And an execution each quarter of an hour
+    of ``reconciler``, an express state machine, lists the workflows' jobs that run, and describes the execution that each job's
+    tag names. It fails where it stopped a job or could not look, with the jobs or the errors as its cause.
+
+    Neither its rules nor its permissions grow with the workflows, and they outlast a change of a workflow: executions are known
+    by the names of the stack's state machines, jobs by the tag with their execution. IAM has such a condition for jobs (service
+    authorization reference, "Amazon SageMaker", ``aws:ResourceTag``).
 
     Attributes:
-        alarm: In alarm if it stopped a job, or could not look.
+        stopper: The state machine that stops the jobs of one execution.
+        reconciler: The state machine that looks for jobs that run although their execution has ended.
+        dead_letter_queue: Events that EventBridge could not deliver, after 24 hours and up to 185 retries ("How EventBridge
+            retries delivering events").
+        stopper_alarm: In alarm if a job could not be stopped for an hour, so that it may still run.
+        dead_letter_alarm: In alarm if the queue has a message.
+        alarm: In alarm if the schedule found a job to stop, or could not look.
     """
 
     def __init__(self, scope: Construct, id: str) -> None:
-        """Create the state machine, its schedule and its alarm.
+        """Create the state machines, their rules and alarms.
 
         Args:
             scope: The stack.
             id: The construct id.
         """
         super().__init__(scope, id)
-        self._machines: dict[str, list[str]] = {}  # by the first word of their jobs' names
-        stack = Stack.of(self)
-        listed = at_synthesis(lambda: [{"Word": word, "Machines": names} for word, names in self._machines.items()])
-        definition = guard_definition(listed, stack.partition)
-        machine = make_state_machine(self, definition, default_logs(self), sfn.StateMachineType.EXPRESS)
-        machine.add_to_role_policy(iam.PolicyStatement(actions=["sagemaker:ListTrainingJobs"], resources=["*"]))
-        self._machine, self._suppressions = machine, Suppressions(self)
+        self._words: dict[str, None] = {}  # the first words of jobs' names
+        self._queued: dict[
+            str, tuple[str, str]
+        ] = {}  # by the state machine's name, its queue and how its jobs' names begin
+        self._stack = stack = Stack.of(self)
+        self.executions_arn = stack.format_arn(service="states", resource=f"execution:{machines_prefix(stack)}*")
+        self._role = iam.Role(self, "Role", assumed_by=iam.ServicePrincipal("states.amazonaws.com"))
+        self._suppressions = Suppressions(self)
         self._suppressions.add(REASONS)
+        self._tags = iam.PolicyStatement(actions=["sagemaker:ListTags"])
+        self._allow()
+        logs = default_logs(self)
+        # What is in them is complete only once all workflows are there.
+        stopping = at_synthesis(lambda: stopping_definition(self._queued, stack.partition))
+        self.stopper = make_state_machine(self, stack.to_json_string(stopping), logs, id="Stopper", role=self._role)
+        words = at_synthesis(lambda: list(self._words))
+        looking = guard_definition(words, f"*:execution:{machines_prefix(stack)}*", stack.partition)
+        self.reconciler = make_state_machine(
+            self, looking, logs, sfn.StateMachineType.EXPRESS, id="Reconciler", role=self._role
+        )
+        self.dead_letter_queue = sqs.Queue(
+            self,
+            "DeadLetterQueue",
+            encryption=sqs.QueueEncryption.SQS_MANAGED,
+            enforce_ssl=True,
+            retention_period=Duration.days(14),
+        )
+        self.stopper_alarm = alarm_of_any(
+            self,
+            "StopperAlarm",
+            "A training job whose execution has ended may still run: it could not be stopped for an hour",
+            self.stopper.metric_failed(),
+        )
+        self.dead_letter_alarm = alarm_of_any(
+            self,
+            "DeadLetterAlarm",
+            "A training job may still run: the end of its execution was not delivered to what stops the job",
+            self.dead_letter_queue.metric_approximate_number_of_messages_visible(),
+        )
         self.alarm = alarm_of_any(
             self,
             "Alarm",
             "A training job ran on after its execution had ended and was stopped, or could not be looked for",
-            machine.metric_failed(),
+            self.reconciler.metric_failed(),
         )
-        events.Rule(
-            self,
-            "Rule",
-            description="Looks for training jobs whose executions have ended",
-            schedule=events.Schedule.rate(Duration.minutes(_MINUTES)),
-            targets=[targets.SfnStateMachine(machine, role=events_role(machine, stack.account))],
-        )
+        self._rules()
 
     @staticmethod
-    def of(stack: Stack) -> Guard:
-        """Return the guard of a stack that has room for a workflow; create it where there is none."""
-        number = 1
-        while True:
-            id = _ID if number == 1 else f"{_ID}{number}"
-            existing = stack.node.try_find_child(id)
-            if existing is None:
-                return Guard(stack, id)
-            assert isinstance(existing, Guard)
-            if sum(map(len, existing._machines.values())) < _MOST_WORKFLOWS:
-                return existing
-            number += 1
+    def of(scope: Construct) -> Guard:
+        """Return the guard of a construct's stack; create it where there is none.
 
-    def watch(self, jobs: JobSet, state_machine: sfn.StateMachine, executions: str) -> None:
+        Args:
+            scope: The construct.
+        """
+        stack = Stack.of(scope)
+        existing = stack.node.try_find_child(_ID) or Guard(stack, _ID)
+        assert isinstance(existing, Guard)
+        return existing
+
+    @property
+    def alarms(self) -> list[cloudwatch.Alarm]:
+        """All alarms."""
+        return [self.stopper_alarm, self.dead_letter_alarm, self.alarm]
+
+    def watch(self, plan: Plan, machine_name: str) -> None:
         """Watch over a workflow.
 
         Args:
-            jobs: Its jobs.
-            state_machine: Its state machine.
-            executions: ARN pattern of its executions.
+            plan: The workflow.
+            machine_name: The name of its state machine.
         """
+        jobs = plan.jobs
+        if queue := plan.service.properties.get("JobQueue"):
+            if not self._queued:
+                self._allow_queues()
+            self._queued[machine_name] = (queue, jobs.prefix)
+            return
         # The first word, which by default is the stack's: the jobs of all of its workflows are one list.
-        word = jobs.prefix.partition("-")[0]
-        self._machines.setdefault(word, []).append(state_machine.state_machine_name)
-        similar = jobs.stack.format_arn(service="sagemaker", resource="training-job", resource_name=f"{word}-*")
-        self._machine.add_to_role_policy(jobs.job_policy("DescribeTrainingJob", "StopTrainingJob"))
-        for action, resource in (("sagemaker:ListTags", similar), ("states:DescribeExecution", executions)):
-            self._machine.add_to_role_policy(iam.PolicyStatement(actions=[action], resources=[resource]))
-        self._suppressions.add_wildcards([*jobs.job_arns, similar, executions], _WHY)
+        for word in dict.fromkeys((jobs.prefix.partition("-")[0], jobs.prefix.partition("-")[0].lower())):
+            if word not in self._words:
+                similar = self._jobs(f"{word}-*")
+                self._tags.add_resources(similar)
+                self._suppressions.add_wildcards([similar], _WHY)
+                self._words[word] = None
+
+    def _jobs(self, name: str) -> str:
+        return self._stack.format_arn(service="sagemaker", resource="training-job", resource_name=name)
+
+    def _tagged(self, actions: list[str], resource: str) -> iam.PolicyStatement:
+        """A statement that allows actions on what an execution of the stack's state machines has created."""
+        condition = {"StringLike": {f"aws:ResourceTag/{EXECUTION_TAG}": self.executions_arn}}
+        self._suppressions.add_wildcards([resource], _WHY)
+        return iam.PolicyStatement(actions=actions, resources=[resource], conditions=condition)
+
+    def _allow(self) -> None:
+        self._suppressions.add_wildcards([self.executions_arn], _WHY)
+        stop = self._tagged(["sagemaker:DescribeTrainingJob", "sagemaker:StopTrainingJob"], self._jobs("*"))
+        looking = iam.PolicyStatement(actions=["states:DescribeExecution"], resources=[self.executions_arn])
+        for statement in (
+            # ListTrainingJobs has no narrower resource.
+            iam.PolicyStatement(actions=["sagemaker:ListTrainingJobs"], resources=["*"]),
+            stop,
+            looking,
+        ):
+            self._role.add_to_policy(statement)
+
+    def _allow_queues(self) -> None:
+        jobs = self._stack.format_arn(service="batch", resource="service-job", resource_name="*")
+        self._role.add_to_policy(iam.PolicyStatement(actions=["batch:ListServiceJobs"], resources=["*"]))
+        self._role.add_to_policy(self._tagged(["batch:TerminateServiceJob"], jobs))
+
+    def _rules(self) -> None:
+        machines = [self.stopper, self.reconciler]
+        starting = iam.PolicyStatement(
+            actions=["states:StartExecution"], resources=[machine.state_machine_arn for machine in machines]
+        )
+        # The account of the rules, and no other: a condition that the role which CDK would create lacks.
+        own_account = {"StringEquals": {"aws:SourceAccount": self._stack.account}}
+        role = iam.Role(
+            self,
+            "EventsRole",
+            assumed_by=iam.ServicePrincipal("events.amazonaws.com", conditions=own_account),
+            inline_policies={"Start": iam.PolicyDocument(statements=[starting])},
+        ).without_policy_updates()
+        prefix = self._stack.format_arn(service="states", resource=f"stateMachine:{machines_prefix(self._stack)}")
+        self.rule = events.Rule(
+            self,
+            "Rule",
+            description="Executions that ended before their training jobs may have",
+            event_pattern=events.EventPattern(
+                source=["aws.states"],
+                detail_type=["Step Functions Execution Status Change"],
+                detail={"stateMachineArn": [{"prefix": prefix}], "status": ["ABORTED", "FAILED", "TIMED_OUT"]},
+            ),
+            targets=[
+                targets.SfnStateMachine(
+                    self.stopper,
+                    input=events.RuleTargetInput.from_event_path("$.detail"),
+                    role=role,
+                    dead_letter_queue=self.dead_letter_queue,
+                )
+            ],
+        )
+        events.Rule(
+            self,
+            "Schedule",
+            description="Looks for training jobs whose executions have ended",
+            schedule=events.Schedule.rate(Duration.minutes(_MINUTES)),
+            targets=[
+                targets.SfnStateMachine(self.reconciler, role=role, dead_letter_queue=self.dead_letter_queue),
+            ],
+        )
 
 
-def guard_definition(workflows: Any, partition: str) -> dict[str, Any]:
+def guard_definition(words: Any, executions: str, partition: str) -> dict[str, Any]:
     """Return the state machine that stops jobs that run although their executions have ended.
 
     Args:
-        workflows: The first ``Word`` of jobs' names, and the names of the ``Machines`` whose executions' jobs they are.
+        words: The first words of jobs' names.
+        executions: Pattern of the ARNs of the executions whose jobs they are.
         partition: Partition of ARNs.
     """
     acted = {"Variable": "$.Acted[0]", "IsPresent": True, "Next": "Acted"}
     return {
         "Comment": "Stops training jobs that run although their executions have ended",
-        "StartAt": "Workflows",
+        "StartAt": "Words",
         "States": {
-            "Workflows": {"Type": "Pass", "Result": {"Workflows": workflows}, "Next": "OfEach"},
+            "Words": {"Type": "Pass", "Result": {"Words": words}, "Next": "OfEach"},
             "OfEach": {
                 "Type": "Map",
-                "ItemsPath": "$.Workflows",
+                "ItemsPath": "$.Words",
+                "ItemSelector": {"Word.$": "$$.Map.Item.Value"},
                 # ListTrainingJobs has 2 calls a second in an account (aws-solutions/deepracer-on-aws 87).
                 "MaxConcurrency": 1,
-                "ItemProcessor": {"StartAt": "List", "States": _of_workflows(partition)},
+                "ItemProcessor": {"StartAt": "List", "States": _of_word(executions, partition)},
                 "ResultPath": "$.Found",
                 "Next": "Gather",
             },
@@ -155,8 +265,8 @@ def _called(partition: str, operation: str, parameters: dict[str, Any], result: 
     return sdk_task(partition, operation, parameters, f"$.{result}", retry(5, *errors), following)
 
 
-def _of_workflows(partition: str) -> dict[str, Any]:
-    """The states that look at the jobs of workflows, page by page, until a job was stopped."""
+def _of_word(executions: str, partition: str) -> dict[str, Any]:
+    """The states that look at the jobs whose names have a word, page by page, until a job was stopped."""
     asked = {"StatusEquals": "InProgress", "NameContains.$": "States.Format('{}-', $.Word)", "MaxResults": _PAGE}
     not_looked = {"Catch": [catch("NotLooked", "$.Error")]}
 
@@ -171,9 +281,9 @@ def _of_workflows(partition: str) -> dict[str, Any]:
         "OfEachJob": {
             "Type": "Map",
             "ItemsPath": "$.Page.TrainingJobSummaries",
-            "ItemSelector": {"Job.$": "$$.Map.Item.Value", "Machines.$": "$.Machines", "Word.$": "$.Word"},
+            "ItemSelector": {"Job.$": "$$.Map.Item.Value", "Word.$": "$.Word"},
             "MaxConcurrency": _AT_ONCE,
-            "ItemProcessor": {"StartAt": "FirstWord", "States": _of_job(partition)},
+            "ItemProcessor": {"StartAt": "FirstWord", "States": _of_job(executions, partition)},
             "ResultPath": "$.Looked",
             **not_looked,
             "Next": "Stopped",
@@ -206,11 +316,10 @@ def _of_workflows(partition: str) -> dict[str, Any]:
     }
 
 
-def _of_job(partition: str) -> dict[str, Any]:
+def _of_job(executions: str, partition: str) -> dict[str, Any]:
     """The states that stop a job whose execution has ended."""
     name = {"TrainingJobName.$": "$.Job.TrainingJobName"}
     execution = "$.Tagged.Execution[0]"
-    machine = f"States.ArrayGetItem(States.StringSplit({execution}, ':'), 6)"
     ended = {"ErrorEquals": ["Sfn.ExecutionDoesNotExistException"], "ResultPath": "$.Error", "Next": "WaitForStopper"}
     runs = [{"Variable": "$.Execution.Status", "StringEquals": status} for status in ("RUNNING", "PENDING_REDRIVE")]
     return {
@@ -232,18 +341,12 @@ def _of_job(partition: str) -> dict[str, Any]:
         },
         "IsTagged": {
             "Type": "Choice",
-            "Choices": [{"Variable": execution, "IsPresent": True, "Next": "Whose"}],
+            "Choices": [{"Variable": execution, "IsPresent": True, "Next": "IsOurs"}],
             "Default": "Well",
-        },
-        "Whose": {
-            "Type": "Pass",
-            "Parameters": {"IsOurs.$": f"States.ArrayContains($.Machines, {machine})"},
-            "ResultPath": "$.Whose",
-            "Next": "IsOurs",
         },
         "IsOurs": {
             "Type": "Choice",
-            "Choices": [{"Variable": "$.Whose.IsOurs", "BooleanEquals": True, "Next": "DescribeExecution"}],
+            "Choices": [{"Variable": execution, "StringMatches": executions, "Next": "DescribeExecution"}],
             "Default": "Well",
         },
         "DescribeExecution": {

@@ -64,15 +64,6 @@ class JobService(Protocol):
             attempt: The attempts of one job.
         """
 
-    def stopping_states(self, jobs: JobSet) -> Mapping[str, Any]:
-        """Return the states that stop the jobs of an execution that has ended, the first of them first.
-
-        They lead to `HasLookedTwice`.
-
-        Args:
-            jobs: The jobs.
-        """
-
     def arns(self, jobs: JobSet) -> list[str]:
         """Return the ARN patterns of the jobs.
 
@@ -93,20 +84,6 @@ class JobService(Protocol):
         Args:
             jobs: The jobs.
             stops: Whether it stops jobs.
-        """
-
-    def stopping_statements(self, jobs: JobSet) -> Iterator[iam.PolicyStatement]:
-        """Yield what ``stopping_states`` need.
-
-        Args:
-            jobs: The jobs.
-        """
-
-    def deletion_statements(self, jobs: JobSet) -> Iterator[iam.PolicyStatement]:
-        """Yield what listing, describing and stopping jobs needs.
-
-        Args:
-            jobs: The jobs.
         """
 
     def listing_statements(self, jobs: JobSet) -> Iterator[iam.PolicyStatement]:

@@ -24,7 +24,7 @@ from cdk_sagemaker_training.lifecycle.attempt import FAILED_ATTEMPTS, Attempt, S
 from cdk_sagemaker_training.lifecycle.causes import Cause
 from cdk_sagemaker_training.lifecycle.job_set import JobSet
 from cdk_sagemaker_training.lifecycle.plan import Call, Plan
-from cdk_sagemaker_training.lifecycle.states import DATA, OF_BATCH, catch, execution_hash, fail, retry, sdk_task
+from cdk_sagemaker_training.lifecycle.states import DATA, OF_BATCH, catch, fail, retry, sdk_task
 from cdk_sagemaker_training.resources.queue import QueueShare, TrainingQueue
 from cdk_sagemaker_training.resources.quota_share import QuotaShare
 
@@ -191,10 +191,6 @@ class QueuedJobs:
             }
             yield {"And": [_OVER, {"Variable": first, "IsPresent": True}], "Next": "DescribePreempted"}
 
-    def stopping_states(self, jobs: JobSet) -> Mapping[str, Any]:
-        """Return the states that terminate the service jobs of an execution, found by their names."""
-        return _stopping_states(self.queue.queue_arn, _names(jobs), jobs.partition)
-
     def arns(self, jobs: JobSet) -> list[str]:
         """Return the ARN patterns of the service jobs, whose ids are random, and of the training jobs that Batch creates."""
         return [_service_jobs(jobs), *_training_jobs(jobs)]
@@ -213,16 +209,6 @@ class QueuedJobs:
     def polling_statement(self, jobs: JobSet, *, stops: bool) -> iam.PolicyStatement:
         """Return what describing service jobs needs."""
         return _describe_policy()
-
-    def stopping_statements(self, jobs: JobSet) -> Iterator[iam.PolicyStatement]:
-        """Yield what listing and terminating service jobs needs."""
-        yield iam.PolicyStatement(actions=["batch:ListServiceJobs"], resources=["*"])
-        yield iam.PolicyStatement(actions=["batch:TerminateServiceJob"], resources=[_service_jobs(jobs)])
-
-    def deletion_statements(self, jobs: JobSet) -> Iterator[iam.PolicyStatement]:
-        """Yield what listing, describing and terminating service jobs needs."""
-        yield from self.stopping_statements(jobs)
-        yield _describe_policy()
 
     def listing_statements(self, jobs: JobSet) -> Iterator[iam.PolicyStatement]:
         """Yield what listing service jobs needs."""
@@ -318,11 +304,6 @@ def _tags(request: Mapping[str, Any]) -> dict[str, Any]:
     return tags
 
 
-def _names(jobs: JobSet) -> str:
-    """The intrinsic function of the pattern of the names of an execution's jobs."""
-    return f"States.Format('{jobs.prefix}-{{}}-*', {execution_hash('$.executionArn')})"
-
-
 def _named(queue_arn: str, names: str) -> dict[str, Any]:
     """The parameters of ListServiceJobs for the jobs of a name, or of a pattern of names, that an expression gives."""
     return {"JobQueue": queue_arn, "Filters": [{"Name": "JOB_NAME", "Values.$": f"States.Array({names})"}]}
@@ -344,57 +325,6 @@ def _training_jobs(jobs: JobSet) -> list[str]:
         jobs.stack.format_arn(service="sagemaker", resource="training-job", resource_name=resource_name)
         for resource_name in (name, name.lower())
     ]
-
-
-def _stopping_states(queue_arn: str, job_names: str, partition: str) -> dict[str, Any]:
-    """Return the states that terminate the service jobs of an execution, from `List` to before `HasLookedTwice`.
-
-    Args:
-        queue_arn: The job queue.
-        job_names: Intrinsic function of a pattern of the jobs' names.
-        partition: Partition of ARNs.
-    """
-    service = f"arn:{partition}:states:::aws-sdk:batch"
-    for_an_hour = retry(112, "States.ALL")  # for about an hour
-    return {
-        # Of many jobs the most recent are first, and an execution has one at a time.
-        "List": {
-            "Type": "Task",
-            "Resource": f"{service}:listServiceJobs",
-            "Parameters": _named(queue_arn, job_names),
-            "ResultPath": "$.Listed",
-            "Retry": [for_an_hour],
-            "Next": "Each",
-        },
-        "Each": {
-            "Type": "Map",
-            "ItemsPath": "$.Listed.JobSummaryList",
-            "MaxConcurrency": 1,
-            "ItemProcessor": {
-                "StartAt": "HasEnded",
-                "States": {
-                    "HasEnded": {
-                        "Type": "Choice",
-                        "Choices": [
-                            {"Variable": "$.Status", "StringEquals": status, "Next": "Ended"}
-                            for status in ("SUCCEEDED", "FAILED")
-                        ],
-                        "Default": "Terminate",
-                    },
-                    "Terminate": {
-                        "Type": "Task",
-                        "Resource": f"{service}:terminateServiceJob",
-                        "Parameters": {"JobId.$": "$.JobId", "Reason": "its execution has ended"},
-                        "Retry": [for_an_hour],
-                        "Next": "Ended",
-                    },
-                    "Ended": {"Type": "Pass", "Result": {}, "End": True},
-                },
-            },
-            "ResultPath": "$.Stopped",
-            "Next": "HasLookedTwice",
-        },
-    }
 
 
 def _submission(

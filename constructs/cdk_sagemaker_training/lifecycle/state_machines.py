@@ -6,14 +6,14 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from aws_cdk import Names, RemovalPolicy, Stack
+from aws_cdk import RemovalPolicy, Stack
 from aws_cdk import aws_cloudwatch as cloudwatch
-from aws_cdk import aws_iam as iam
 from aws_cdk import aws_logs as logs
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
 from cdk_sagemaker_training.core.errors import must
+from cdk_sagemaker_training.core.job_names import machines_prefix
 from cdk_sagemaker_training.core.nag import Reasons, Suppressions
 
 REASONS: Reasons = {
@@ -21,6 +21,7 @@ REASONS: Reasons = {
     "AwsSolutions-SQS3": "it is the dead-letter queue of a rule, and has an alarm",
     "AwsSolutions-SF2": "an execution waits for one job, whose hosts do not emit traces",
 }
+_LOGS_ID = "SageMakerTrainingLogs"
 _LONGEST_DEFINITION = 1_048_576
 _WHY_EXECUTIONS = "an execution's name is chosen when it starts; the state machine belongs to this workflow only"
 _WHY_JOBS = "a job's name is computed when an execution starts; its prefix belongs to this workflow only"
@@ -28,21 +29,27 @@ _WHY_CAPACITY = "the capacity that a training plan reserves has a random name; t
 
 
 def default_logs(scope: Construct) -> sfn.LogOptions:
-    """Create log options with all events of executions, without their data, kept for three months in CloudWatch.
+    """Return log options with all events of executions, without their data, kept for three months in CloudWatch.
 
     Args:
-        scope: The construct below which the log group "Logs" is created.
+        scope: A construct of the stack, whose state machines share a log group. Each has streams of its own there.
     """
-    group = logs.LogGroup(
-        scope,
-        "Logs",
+    stack = Stack.of(scope)
+    group = stack.node.try_find_child(_LOGS_ID) or _log_group(stack)
+    assert isinstance(group, logs.LogGroup)
+    return sfn.LogOptions(destination=group, level=sfn.LogLevel.ALL, include_execution_data=False)
+
+
+def _log_group(stack: Stack) -> logs.LogGroup:
+    return logs.LogGroup(
+        stack,
+        _LOGS_ID,
         # Step Functions adds a permission for each log group to one resource policy of the account, whose size is limited,
         # except for groups with this prefix ("Logging in CloudWatch Logs").
-        log_group_name=f"/aws/vendedlogs/states/{Names.unique_resource_name(scope, max_length=200)}",
+        log_group_name=f"/aws/vendedlogs/states/{machines_prefix(stack)}executions",
         retention=logs.RetentionDays.THREE_MONTHS,
         removal_policy=RemovalPolicy.DESTROY,
     )
-    return sfn.LogOptions(destination=group, level=sfn.LogLevel.ALL, include_execution_data=False)
 
 
 def make_state_machine(
@@ -50,14 +57,18 @@ def make_state_machine(
     definition: Mapping[str, Any] | str,
     log_options: sfn.LogOptions,
     type: sfn.StateMachineType | None = None,
+    id: str = "StateMachine",
+    **more: Any,
 ) -> sfn.StateMachine:
-    """Create the state machine of a definition, with the id "StateMachine".
+    """Create the state machine of a definition.
 
     Args:
         scope: The parent construct.
         definition: The definition; as JSON where it is small, and has tokens within text alone.
         log_options: Log options of the executions.
         type: Standard or express. Default: standard.
+        id: The construct id.
+        more: Other props of CDK's ``StateMachine``.
 
     Raises:
         ValueError: The definition is too long.
@@ -71,23 +82,7 @@ def make_state_machine(
         raise must(scope.node.path, rule, example, f"{size:,} bytes")
     rendered = definition if isinstance(definition, str) else Stack.of(scope).to_json_string(definition)
     body = sfn.DefinitionBody.from_string(rendered)
-    return sfn.StateMachine(scope, "StateMachine", definition_body=body, logs=log_options, state_machine_type=type)
-
-
-def events_role(state_machine: sfn.StateMachine, account: str) -> iam.Role:
-    """Create the role by which rules of EventBridge start a state machine, with the id "EventsRole".
-
-    Args:
-        state_machine: The state machine.
-        account: The account of the rules, and no other: a condition that the role which CDK would create lacks.
-    """
-    return iam.Role(
-        state_machine,
-        "EventsRole",
-        assumed_by=iam.ServicePrincipal(
-            "events.amazonaws.com", conditions={"StringEquals": {"aws:SourceAccount": account}}
-        ),
-    )
+    return sfn.StateMachine(scope, id, definition_body=body, logs=log_options, state_machine_type=type, **more)
 
 
 def alarm_of_any(scope: Construct, id: str, description: str, metric: cloudwatch.Metric) -> cloudwatch.Alarm:

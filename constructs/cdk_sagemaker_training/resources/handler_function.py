@@ -27,6 +27,7 @@ def handler_function(
     module: str,
     description: str,
     memory_mib: int = 128,
+    statements: Sequence[iam.PolicyStatement] = (),
 ) -> tuple[lambda_.CfnFunction, iam.Role]:
     """Create a function, "Resource", with its "Role".
 
@@ -37,6 +38,7 @@ def handler_function(
         module: The name of the module in `handlers/` with the code, whose ``handler`` is called.
         description: What it does.
         memory_mib: Its memory, in MiB; by default Lambda's own default.
+        statements: What it is allowed, beside writing to its log.
     """
     # Here and not above, since only what has a function needs it.
     from aws_cdk import aws_lambda as lambda_
@@ -44,10 +46,16 @@ def handler_function(
     group = logs.LogGroup(
         scope, "Logs", retention=logs.RetentionDays.THREE_MONTHS, removal_policy=RemovalPolicy.DESTROY
     )
-    role = iam.Role(scope, "Role", description=description, assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"))
-    writing = iam.Policy(scope, "LogsPolicy", roles=[role])
-    writing.add_statements(
-        iam.PolicyStatement(actions=["logs:CreateLogStream", "logs:PutLogEvents"], resources=[group.log_group_arn])
+    writing = iam.PolicyStatement(
+        actions=["logs:CreateLogStream", "logs:PutLogEvents"], resources=[group.log_group_arn]
+    )
+    # Its own document and not a policy beside it: it is there before the function is, and until after that was deleted.
+    role = iam.Role(
+        scope,
+        "Role",
+        description=description,
+        assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"),
+        inline_policies={"Function": iam.PolicyDocument(statements=[writing, *statements])},
     )
     function = lambda_.CfnFunction(
         scope,
@@ -61,7 +69,6 @@ def handler_function(
         runtime=_RUNTIME,
         timeout=_TIMEOUT.to_seconds(),
     )
-    function.node.add_dependency(writing)
     place = place_of(scope)
     acknowledge(scope, function_reasons(in_vpc=place is not None))
     if place is not None:
@@ -75,14 +82,14 @@ class StackFunction(Construct):
     Attributes:
         function: The function.
         role: Its role.
-        workflows: How many share it.
     """
 
-    def __init__(self, stack: Stack, id: str, module: str, description: str) -> None:
+    def __init__(
+        self, stack: Stack, id: str, module: str, description: str, statements: Sequence[iam.PolicyStatement]
+    ) -> None:
         """Create the function; the parameters are those of ``stack_function``."""
         super().__init__(stack, id)
-        self.function, self.role = handler_function(self, module, description)
-        self.workflows = 0
+        self.function, self.role = handler_function(self, module, description, statements=statements)
 
 
 def stack_function(
@@ -93,7 +100,7 @@ def stack_function(
     statements: Sequence[iam.PolicyStatement] = (),
     why: str = "",
 ) -> StackFunction:
-    """Return the function that all workflows of a stack share, for one more of them; the first creates it.
+    """Return the function that all workflows of a stack share; the first creates it.
 
     Args:
         stack: The stack.
@@ -105,12 +112,9 @@ def stack_function(
     """
     shared = stack.node.try_find_child(id)
     if shared is None:
-        shared = StackFunction(stack, id, module, description)
-        if statements:
-            iam.Policy(shared, "Policy", roles=[shared.role], statements=statements)
-            acknowledge_policies(shared, why)
+        shared = StackFunction(stack, id, module, description, statements)
+        acknowledge_policies(shared, why)
     assert isinstance(shared, StackFunction)
-    shared.workflows += 1
     return shared
 
 

@@ -11,6 +11,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
+from cdk_sagemaker_training.core.job_names import machine_name
 from cdk_sagemaker_training.features.alternatives import Alternative, Alternatives
 from cdk_sagemaker_training.features.budget import Budget
 from cdk_sagemaker_training.features.input_fields import InputField, InputFields
@@ -31,7 +32,6 @@ from cdk_sagemaker_training.lifecycle.plan import Plan
 from cdk_sagemaker_training.lifecycle.polling import Poller
 from cdk_sagemaker_training.lifecycle.queued import QueuedJobs
 from cdk_sagemaker_training.lifecycle.state_machines import default_logs, make_state_machine, suppress_findings
-from cdk_sagemaker_training.lifecycle.stopping import Stopper
 from cdk_sagemaker_training.props.jsonpath import result_path
 from cdk_sagemaker_training.props.prop import GRANTED, IN_INPUT, Known, Prop
 from cdk_sagemaker_training.props.prop_types import annotations_of, checked
@@ -83,7 +83,7 @@ class TrainingWorkflow(WorkflowMetrics, Resource):
         job_metrics: Whether CloudWatch gets metrics of its jobs.
         job_name_prefix: How the jobs' names begin.
         queue: The queue in which jobs wait; None without one.
-        stopper: The rule, queue and function that stop jobs of executions that ended before them.
+        guard: What stops jobs of executions that ended before them, of all workflows of the stack.
     """
 
     @checked
@@ -208,27 +208,35 @@ class TrainingWorkflow(WorkflowMetrics, Resource):
         plan = planned(jobs, features, props, resume_from, queue=queue, integration=integration, timeout=timeout)
         log_options = logs or default_logs(self)
         poller = _poller(self, plan, log_options)
-        self.state_machine: sfn.StateMachine = make_state_machine(self, training_definition(plan), log_options)
+        name = machine_name(self)
+        self.state_machine: sfn.StateMachine = make_state_machine(
+            self, training_definition(plan), log_options, state_machine_name=name
+        )
         self.node.default_child = self.state_machine.node.default_child
         of_features = (statement for feature in features for statement in feature.statements(plan))
         for statement in (*plan.service.statements(plan), *of_features):
             self.state_machine.add_to_role_policy(statement)
-        self.stopper = Stopper(self, "Stopper", plan=plan, state_machine=self.state_machine, logs=log_options)
-        self._guard = None if isinstance(plan.service, QueuedJobs) else Guard.of(jobs.stack)
-        if self._guard is not None:
-            self._guard.watch(jobs, self.state_machine, self.stopper.executions_arn)
+        self.guard = Guard.of(self)
+        self.guard.watch(plan, name)
         for feature in features:
             feature.constructs(self, plan, Parts(self.state_machine, self.alarms, log_options))
-        executions = [self.stopper.executions_arn]
+        executions = [jobs.stack.format_arn(service="states", resource=f"execution:{name}:*")]
         if poller is not None:
             poller.grant_run(self.state_machine)
             executions.append(poller.executions_arn)
         reserved = reserved_capacity(jobs.stack, plan.all_requests)
         suppress_findings(self, plan.service.arns(jobs), reserved, executions)
         if not retain_jobs:
-            constructs = (self.state_machine, self.stopper, poller, log_options.destination, jobs.role, jobs.role.role)
+            constructs = (
+                self.state_machine,
+                self.guard.rule,
+                poller,
+                log_options.destination,
+                jobs.role,
+                jobs.role.role,
+            )
             needed = (*constructs, props, *variants)
-            stop_jobs_on_deletion(self, plan, self.state_machine, self.stopper.executions_arn, needed)
+            stop_jobs_on_deletion(self, plan, self.state_machine, needed)
         self.integration: Integration = "poll" if plan.service.polls else "sync"
         self.props = props
         self.input_fields: Mapping[str, InputField] = dict(input_fields or {})
@@ -305,15 +313,15 @@ class TrainingWorkflow(WorkflowMetrics, Resource):
         Args:
             options: Those of ``metric``.
         """
-        return self.stopper.state_machine.metric_failed(**options)
+        return self.guard.stopper.metric_failed(**options)
 
     @property
     def alarms(self) -> list[cloudwatch.Alarm]:
         """In alarm while a job may run whose execution has ended; give each what it shall do, such as an ``SnsAction``.
 
-        The last one, which the stack's workflows share, is in alarm too once such a job was found by the schedule and stopped.
+        The stack's workflows share them. The last one is in alarm too once such a job was found by the schedule and stopped.
         """
-        return [*self.stopper.alarms, *([] if self._guard is None else [self._guard.alarm])]
+        return self.guard.alarms
 
 
 def keeping_job(workflow: str) -> dict[str, Any]:

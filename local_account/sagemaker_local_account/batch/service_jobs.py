@@ -99,6 +99,12 @@ class ServiceJobs:
             job = self._job(id)
             return job.description(self._arn + job.id)
 
+    def tags_of(self, id: str) -> dict[str, str]:
+        """Returns the tags of a job; none of one that does not exist."""
+        with self._lock:
+            job = self._jobs.get(id)
+        return {} if job is None else dict(job.request.get("tags", {}))
+
     def list(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """ListServiceJobs."""
         queue = self._queues.queues.get(request.get("jobQueue", ""))["jobQueueArn"]

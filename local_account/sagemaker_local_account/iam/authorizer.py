@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,14 @@ from sagemaker_local_account.core import error_responses
 from sagemaker_local_account.iam import api_calls, resource_policies
 from sagemaker_local_account.iam.api_calls import Location
 from sagemaker_local_account.iam.authentication import REGION
-from sagemaker_local_account.iam.policies import Call, Document, UnsupportedCondition, effect_of, principals
+from sagemaker_local_account.iam.policies import (
+    OF_RESOURCE_TAGS,
+    Call,
+    Document,
+    UnsupportedCondition,
+    effect_of,
+    principals,
+)
 from sagemaker_local_account.iam.regions import WITHOUT_REGION
 from sagemaker_local_account.iam.resource_policies import region_of
 
@@ -66,11 +73,15 @@ class Authorizer:
 
     Args:
         location: the account, and the region of calls whose resource names none.
+        tags_of: returns the tags of the resource of an ARN; None for one whose tags are not known here.
         enforced: False allows every call.
     """
 
-    def __init__(self, location: Location, *, enforced: bool) -> None:
+    def __init__(
+        self, location: Location, tags_of: Callable[[str], Mapping[str, str] | None], *, enforced: bool
+    ) -> None:
         self._location = location
+        self._tags_of = tags_of
         self.enforced = enforced
 
     def check(self, caller: Caller, call: Call, region: str = "") -> None:
@@ -78,7 +89,8 @@ class Authorizer:
         if not self.enforced or caller.is_root:
             return
         region = region or region_of(call.resource) or self._location.region
-        call = replace(call, context={**self._context_of(caller, region), **call.context})
+        context = {**self._context_of(caller, region), **self._resource_tags(call), **call.context}
+        call = replace(call, context=context)
         for one in [call, *resource_policies.calls_with(call, self._location)]:
             self._check_one(caller, one)
 
@@ -201,6 +213,12 @@ class Authorizer:
             raise LookupError(f"{error} in the policy of {call.resource} is not evaluated here") from None
         if not allowed:
             raise LookupError(f"the policy of {call.resource} does not allow {service} the action {call.action}")
+
+    def _resource_tags(self, call: Call) -> dict[str, tuple[str, ...]]:
+        tags = self._tags_of(call.resource)
+        if tags is None:
+            return {}
+        return {OF_RESOURCE_TAGS: (), **{f"{OF_RESOURCE_TAGS}{key.lower()}": (value,) for key, value in tags.items()}}
 
     def _context_of(self, caller: Caller, region: str) -> dict[str, tuple[str, ...]]:
         now = time.time()

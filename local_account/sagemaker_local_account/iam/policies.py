@@ -84,7 +84,9 @@ KNOWN_KEYS = frozenset(
 )
 # Placeholders for `${*}`, `${?}` and `${$}`, which are literal characters, until the pattern is compiled.
 LITERALS = {"*": "\1", "?": "\2", "$": "$"}
-KNOWN_PREFIXES = ("aws:requesttag/",)
+# Keys with the name of a tag. A call whose resource's tags are known has the second itself, without a name.
+OF_RESOURCE_TAGS = "aws:resourcetag/"
+KNOWN_PREFIXES = ("aws:requesttag/", OF_RESOURCE_TAGS)
 
 
 def effect_of(
@@ -158,6 +160,8 @@ def _condition_holds(operator: str, key: str, wanted: Sequence[str], call: Call)
     name = key.lower()
     if name not in KNOWN_KEYS and not name.startswith(KNOWN_PREFIXES):
         raise UnsupportedCondition(f"the condition key {key}")
+    if name.startswith(OF_RESOURCE_TAGS) and OF_RESOURCE_TAGS not in call.context:
+        raise UnsupportedCondition(f"the condition key {key} of {call.resource}")
     given = call.context.get(name, ())
     quantifier, _, simple = operator.rpartition(":")
     if simple == "Null":

@@ -162,6 +162,12 @@ class TrainingJobs:
             page["NextToken"] = str(last)
         return page
 
+    def tags_of(self, name: str) -> dict[str, str]:
+        """Returns the tags of a job; none of one that does not exist."""
+        with self._lock:
+            job = self._jobs.get(name)
+        return {} if job is None else dict(job.tags)
+
     def add_tags(self, arn: str, tags: builtins.list[Mapping[str, str]]) -> dict[str, Any]:
         """AddTags."""
         job = self._job_by_arn(arn)

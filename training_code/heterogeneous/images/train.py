@@ -176,13 +176,24 @@ def train(job: Job, options: argparse.Namespace, batches: Batches, device: torch
     states = {"data": batches, "scaler": precision.scaler, "loss": loss_of_epoch}
     checkpointer = Checkpointer(job, [model], [optimizer], fixed=fixed, free=free, states=states)
     progress = checkpointer.restore()
-    first, total = batches.state_dict()["epoch"], options.epochs * len(batches)
+    position, total = batches.state_dict(), options.epochs * len(batches)
+    first = position["epoch"]
     options.warm_up = options.warm_up or min(options.warm_up_epochs, options.epochs // 2) * len(batches)
     if job.local_rank == 0:
         where = f"host {job.host} trains on {device.type} in {precision.name}, {job.local_ranks} of {job.ranks}"
         print(f"{where} processes, from step {progress.steps} in epoch {first}", flush=True)
     log = TrainingLog(job, device, unit="images")
     freeze_objects()
+
+    def report(epoch: int) -> None:
+        with log.paused():
+            loss = f"loss {loss_of_epoch.read():.6f}"
+            accuracy = f" accuracy {evaluate(job, options, model, device):.4f}" if options.validation else ""
+        if job.rank == 0:
+            print(f"epoch {epoch} {loss}{accuracy}", flush=True)
+
+    if not position["samples"] and loss_of_epoch.state_dict()["targets"]:
+        report(first - 1)  # the checkpoint's, of which this process does not know whether it was reported
     for epoch in range(first, options.epochs):
         for batch in batches.epoch(epoch):
             at = epoch * len(batches) + (progress.samples - epoch * files) / batch_size + 1
@@ -205,11 +216,7 @@ def train(job: Job, options: argparse.Namespace, batches: Batches, device: torch
         checkpointer.save(progress)
         if stop.agreed:
             break
-        with log.paused():
-            report = f"loss {loss_of_epoch.read():.6f}"
-            accuracy = f" accuracy {evaluate(job, options, model, device):.4f}" if options.validation else ""
-        if job.rank == 0:
-            print(f"epoch {epoch} {report}{accuracy}", flush=True)
+        report(epoch)
         progress.samples = batches.samples_read
     checkpointer.wait()
     if job.rank == 0 and stop.agreed:

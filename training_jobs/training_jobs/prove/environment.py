@@ -26,7 +26,7 @@ from training_jobs.prove.templates import App, machine_of, tasks
 from training_jobs.prove.values import Scope, UnsupportedError
 
 LATEST = 60  # seconds: a call that takes effect late does so before (facts, "late")
-_ARN = "arn:aws:states:us-east-1:123456789012:execution:{{{machine}.Name}}:{id}"
+_ARN = "arn:aws:states:us-east-1:123456789012:execution:{machine}:{id}"
 _REFUSED = "The request was rejected because the training job is in status Completed"
 _MISSING = "Requested resource not found."
 # Calls whose answer tells nothing of jobs, with the answer.
@@ -155,7 +155,7 @@ class Environment:
     def _run(self, id: str, machine: str, role: str, given: Any) -> Run:
         context = {
             "Execution": {
-                "Id": _ARN.format(machine=machine, id=id),
+                "Id": _ARN.format(machine=self.app.names[machine], id=id),
                 "Name": id,
                 "Input": given,
                 "RedriveCount": 0,
@@ -361,7 +361,12 @@ class Environment:
             )
         if ".sync" in call.resource:
             return f"starts {id}", None, after, ((call.at, call.state, "execution", id),)
-        return f"starts {id}", Answered(call.at, {"ExecutionArn": _ARN.format(machine=machine, id=id)}), after, ()
+        return (
+            f"starts {id}",
+            Answered(call.at, {"ExecutionArn": _ARN.format(machine=self.app.names[machine], id=id)}),
+            after,
+            (),
+        )
 
     def _sync_answers(self, world: World, run: Run, call: Call, held: tuple[Address, str, str, str]) -> Iterator[Move]:
         """The answer of a call with .sync, once what it waits for has ended."""
@@ -380,7 +385,7 @@ class Environment:
                 event = Answered(
                     call.at,
                     {
-                        "ExecutionArn": _ARN.format(machine=child.machine, id=child.id),
+                        "ExecutionArn": _ARN.format(machine=self.app.names[child.machine], id=child.id),
                         "Output": output,
                         "Status": "SUCCEEDED",
                     },
@@ -425,7 +430,7 @@ class Environment:
     def _ended(self, world: World, run: Run) -> World:
         of = run.execution
         detail = {
-            "executionArn": _ARN.format(machine=run.machine, id=run.id),
+            "executionArn": _ARN.format(machine=self.app.names[run.machine], id=run.id),
             "stateMachineArn": run.machine,
             "name": run.id,
             "status": of.status,

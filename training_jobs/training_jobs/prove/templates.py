@@ -41,9 +41,13 @@ class Guard:
 
 @dataclass(frozen=True)
 class App:
-    """State machines by logical id, and the rules that start some of them; ``starters`` start training jobs, directly or not."""
+    """State machines by logical id, their names, and the rules that start some of them.
+
+    ``starters`` start training jobs, directly or not; a schedule starts ``sweeps``.
+    """
 
     machines: Mapping[str, Mapping[str, Any]]
+    names: Mapping[str, str]
     guards: tuple[Guard, ...]
     starters: tuple[str, ...]
     sweeps: tuple[str, ...] = ()
@@ -57,27 +61,22 @@ def read(source: Path | Mapping[str, Any]) -> App:
     """
     templates = [source] if isinstance(source, Mapping) else [_json(path) for path in _files(source)]
     machines: dict[str, Mapping[str, Any]] = {}
-    guards: list[Guard] = []
-    for template in templates:
-        resources = template.get("Resources", {})
-        for name, resource in resources.items():
-            if resource.get("Type") == "AWS::StepFunctions::StateMachine":
-                machines[name] = _definition(name, resource["Properties"])
-        guards += [one for name, resource in resources.items() for one in _guards(name, resource)]
+    names: dict[str, str] = {}
+    resources = [one for template in templates for one in template.get("Resources", {}).items()]
+    for name, resource in resources:
+        if resource.get("Type") == "AWS::StepFunctions::StateMachine":
+            machines[name] = _definition(name, resource["Properties"])
+            names[name] = _resolved(resource["Properties"].get("StateMachineName", {"Fn::GetAtt": [name, "Name"]}))
+    guards = [one for name, resource in resources for one in _guards(name, resource, names)]
     starters = tuple(name for name in machines if _starts(name, machines, ()))
     if not starters:
         found = ", ".join(machines) or "none"
         raise UnsupportedError(
             f"the app must have a state machine that starts training jobs; its state machines: {found}"
         )
-    sweeps = {
-        one
-        for template in templates
-        for resource in template["Resources"].values()
-        for one in _sweeps(resource, machines)
-    }
+    sweeps = {one for _, resource in resources for one in _sweeps(resource, machines)}
     guarding = tuple(one for one in guards if one.target in machines)
-    return App(machines, guarding, starters, tuple(sorted(sweeps.difference(starters))))
+    return App(machines, names, guarding, starters, tuple(sorted(sweeps.difference(starters))))
 
 
 def machine_of(text: Any) -> str:
@@ -153,7 +152,7 @@ def _resolved(value: Any) -> Any:
     return {key: _resolved(item) for key, item in value.items()}
 
 
-def _guards(name: str, resource: Mapping[str, Any]) -> list[Guard]:
+def _guards(name: str, resource: Mapping[str, Any], names: Mapping[str, str]) -> list[Guard]:
     if resource.get("Type") != "AWS::Events::Rule":
         return []
     properties = _resolved(resource["Properties"])
@@ -163,12 +162,22 @@ def _guards(name: str, resource: Mapping[str, Any]) -> list[Guard]:
         return []
     if "aws.states" not in pattern.get("source", []) or "stateMachineArn" not in detail:
         return []
-    watched = tuple(machine_of(one) for one in detail["stateMachineArn"])
+    watched = tuple(machine for one in detail["stateMachineArn"] for machine in _matched(one, names))
     statuses = tuple(detail.get("status", ("ABORTED", "FAILED", "TIMED_OUT", "SUCCEEDED")))
     return [
         Guard(name, watched, statuses, machine_of(target["Arn"]), target.get("InputPath", "$"))
         for target in properties.get("Targets", [])
     ]
+
+
+def _matched(pattern: Any, names: Mapping[str, str]) -> list[str]:
+    """The state machines whose ARN an element of a pattern matches."""
+    if isinstance(pattern, str):
+        return [machine_of(pattern)]
+    if set(pattern) != {"prefix"}:
+        raise UnsupportedError(f"a rule must match state machines by their ARN or its prefix, got {pattern}")
+    prefix = str(pattern["prefix"]).rpartition(":stateMachine:")[2]
+    return [machine for machine, name in names.items() if name.startswith(prefix)]
 
 
 def _sweeps(resource: Mapping[str, Any], machines: Mapping[str, Mapping[str, Any]]) -> list[str]:
