@@ -143,13 +143,23 @@ class RenderedWorkflow:
 
 def statements_of(template: Mapping[str, Any], role: str | None) -> list[dict[str, Any]]:
     """The statements of all policies of a role, by its logical id without the hash; of all roles where it is None."""
-    return [
-        resolved(statement)
-        for resource in template["Resources"].values()
-        if resource["Type"] == "AWS::IAM::Policy"
-        and (role is None or resource["Properties"]["Roles"][0]["Ref"].rstrip("0123456789ABCDEF") == role)
-        for statement in resource["Properties"]["PolicyDocument"]["Statement"]
+
+    def wanted(id: str) -> bool:
+        return role is None or id.rstrip("0123456789ABCDEF") == role
+
+    documents = [
+        document for id, resource in template["Resources"].items() for document in _documents(id, resource, wanted)
     ]
+    return [resolved(statement) for document in documents for statement in document["Statement"]]
+
+
+def _documents(id: str, resource: Mapping[str, Any], wanted: Callable[[str], bool]) -> list[dict[str, Any]]:
+    properties = resource.get("Properties", {})
+    if resource["Type"] == "AWS::IAM::Policy" and wanted(properties["Roles"][0]["Ref"]):
+        return [properties["PolicyDocument"]]
+    if resource["Type"] == "AWS::IAM::Role" and wanted(id):
+        return [one["PolicyDocument"] for one in properties.get("Policies", [])]
+    return []
 
 
 def reads(message: str, text: str) -> bool:

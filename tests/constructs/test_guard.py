@@ -239,7 +239,7 @@ MUTANTS: tuple[tuple[str, Change, str], ...] = (
     ("a schedule that is disabled", guard_rule(State="DISABLED"), "left-running"),
     ("a guard of other names", of_guard(sets("Words", Result={"Words": []})), "left-running"),
     ("a guard that takes each job for another's", of_each_job("IsOurs", Default="Well", Choices=[
-        {"Variable": "$.Tagged.Execution[0]", "StringMatches": "*:execution:Another-*", "Next": "DescribeExecution"}]), "left-running"),
+        {"Variable": "$.Tagged.Execution[0]", "StringMatches": "*:Other-*", "Next": "HasEnded"}]), "left-running"),
     ("a guard that reads another tag", of_each_job("IsTagged", Choices=[
         {"Variable": "$.Tagged.Name[0]", "IsPresent": True, "Next": "IsOurs"}]), "left-running"),
     ("a guard that takes ABORTED for running", of_each_job("HasEnded", Default="Well", Choices=[

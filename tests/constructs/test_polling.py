@@ -123,5 +123,5 @@ def test_the_poller_may_describe_the_workflows_jobs_and_do_nothing_else() -> Non
 
 def test_the_pollers_executions_are_logged_as_the_workflows_are() -> None:
     machines = rendered(attempts=30, days=28).resources_of("AWS::StepFunctions::StateMachine")
-    assert len(machines) == 3
+    assert len(machines) == 2
     assert len({str(machine["LoggingConfiguration"]) for machine in machines}) == 1

@@ -78,7 +78,7 @@ def test_a_polled_workflow_without_faults_keeps_every_property() -> None:
 
 @pytest.mark.parametrize("integration", ["sync", "poll"])
 def test_a_workflow_with_one_fault_keeps_every_property(integration: str) -> None:
-    proof = proofs(with_workflow(integration=integration), most_states=60_000)["Training"]
+    proof = proofs(with_workflow(integration=integration), most_states=90_000)["Training"]
     assert (broken(proof), proof.complete) == (set(), True)
 
 

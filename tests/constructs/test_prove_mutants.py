@@ -64,11 +64,11 @@ def of_workflow(change: Callable[[dict[str, Any]], None]) -> Change:
 
 
 def of_stopper(change: Callable[[dict[str, Any]], None]) -> Change:
-    return states("TrainingStopperStateMachine", change)
+    return states("SageMakerTrainingJobsGuardStopper", change)
 
 
 def rule(change: Callable[[dict[str, Any]], None]) -> Change:
-    return lambda template: change(resource(template, "AWS::Events::Rule", "TrainingStopperRule"))
+    return lambda template: change(resource(template, "AWS::Events::Rule", "SageMakerTrainingJobsGuardRule"))
 
 
 def sets(state: str, **members: Any) -> Callable[[dict[str, Any]], None]:
@@ -101,8 +101,18 @@ def without_status(status: str) -> Callable[[dict[str, Any]], None]:
     return lambda found: found["EventPattern"]["detail"]["status"].remove(status)
 
 
+def machine_of_workflow() -> str:
+    machines = [id for id, one in default()["Resources"].items() if one["Type"] == "AWS::StepFunctions::StateMachine"]
+    [found] = [id for id in machines if id.startswith("Training")]
+    return found
+
+
 def targets_what_it_watches(found: dict[str, Any]) -> None:
-    [found["Targets"][0]["Arn"]] = found["EventPattern"]["detail"]["stateMachineArn"]
+    found["Targets"][0]["Arn"] = {"Ref": machine_of_workflow()}
+
+
+def lists_others(found: dict[str, Any]) -> None:
+    found["List"]["Parameters"]["NameContains.$"] = "States.Hash($.name, 'MD5')"
 
 
 def not_waited_for(found: dict[str, Any]) -> None:
@@ -123,7 +133,11 @@ MUTANTS: tuple[tuple[str, Change, int, str], ...] = (
     ("a rule whose target is the workflow", rule(targets_what_it_watches), 0, "left-running"),
     ("a stopper that looks once", of_stopper(sets("HasLookedTwice", Default="Done")), 0, "left-running"),
     ("a stopper that takes each execution for redriven", of_stopper(sets("WasRedriven", Default="Done")), 0, "left-running"),
-    ("a stopper that stops nothing", of_stopper(sets("First", Next="Missing")), 0, "left-running"),
+    ("a stopper that stops nothing", of_stopper(sets("IsAny", Choices=[
+        {"Variable": "$.Listed.Jobs[0]", "IsPresent": True, "Next": "StopEach"}])), 0, "left-running"),
+    ("a stopper of another hash", of_stopper(lists_others), 0, "left-running"),
+    ("a rule of other machines", rule(sets("EventPattern", detail={"stateMachineArn": [{"prefix": "arn:other"}],
+        "status": ["ABORTED", "FAILED", "TIMED_OUT"]}, source=["aws.states"])), 0, "left-running"),
     ("a stopper that takes each for over", of_stopper(sets("IsOver", Default="Done")), 0, "left-running"),
     ("a failed job is a success", of_workflow(leads("IsOver", "Failed", "Completed")), 0, "false-success"),
     ("a job that is not waited for", of_workflow(not_waited_for), 0, "false-success"),

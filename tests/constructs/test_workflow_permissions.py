@@ -38,21 +38,6 @@ def test_the_machine_may_use_the_rule_that_sync_waits_with_where_it_does(
     assert not [s for s in poll.statements("TrainingStateMachineRole") if "events:PutRule" in s["Action"]]
 
 
-def test_the_stopper_may_stop_the_workflows_own_jobs_and_describe_its_executions(either: RenderedWorkflow) -> None:
-    machine = either.logical_id(either.definition)
-    assert [
-        (statement["Action"], statement["Resource"])
-        for statement in either.statements("TrainingStopperStateMachineRole")
-        if "logs:CreateLogDelivery" not in statement["Action"]
-    ] == [
-        (
-            "sagemaker:StopTrainingJob",
-            "arn:aws:sagemaker:us-east-1:123456789012:training-job/stack-training-04d490aa-*",
-        ),
-        ("states:DescribeExecution", f"arn:aws:states:us-east-1:123456789012:execution:{{{machine}.Name}}:*"),
-    ]
-
-
 def test_jobs_read_their_channels_and_write_their_output_and_checkpoints(poll: RenderedWorkflow) -> None:
     allowed = {
         (action, resource)
@@ -73,14 +58,10 @@ def test_jobs_read_their_channels_and_write_their_output_and_checkpoints(poll: R
 
 
 def test_no_statement_is_for_every_resource_where_aws_has_a_narrower_one(either: RenderedWorkflow) -> None:
-    actions = [
-        statement["Action"]
-        for policy in either.resources_of("AWS::IAM::Policy")
-        for statement in policy["PolicyDocument"]["Statement"]
-        if statement["Resource"] == "*"
-    ]
+    actions = [statement["Action"] for statement in either.stack.statements(None) if statement["Resource"] == "*"]
     deliveries = [action for action in actions if "logs:CreateLogDelivery" in action]
-    assert sorted(action for action in actions if action not in deliveries) == [
+    assert sorted(map(str, (action for action in actions if action not in deliveries))) == [
+        "['batch:DescribeServiceJob', 'batch:ListServiceJobs', 'sagemaker:ListTrainingJobs']",
         "cloudwatch:PutMetricData",
         "ecr:GetAuthorizationToken",
         "sagemaker:ListTrainingJobs",
@@ -89,8 +70,8 @@ def test_no_statement_is_for_every_resource_where_aws_has_a_narrower_one(either:
 
 
 def test_a_prefix_with_capitals_is_allowed_as_it_is_and_as_sagemaker_writes_it_in_arns() -> None:
-    statements = RenderedWorkflow(job_name_prefix="Digits").statements("TrainingStopperStateMachineRole")
-    [stopping] = [statement for statement in statements if statement["Action"] == "sagemaker:StopTrainingJob"]
+    statements = RenderedWorkflow(job_name_prefix="Digits").statements("TrainingStateMachineRole")
+    [stopping] = [statement for statement in statements if "sagemaker:StopTrainingJob" in statement["Action"]]
     assert stopping["Resource"] == [
         "arn:aws:sagemaker:us-east-1:123456789012:training-job/Digits-*",
         "arn:aws:sagemaker:us-east-1:123456789012:training-job/digits-*",

@@ -72,7 +72,11 @@ class Guard(Construct):
         ] = {}  # by the state machine's name, its queue and how its jobs' names begin
         self._stack = stack = Stack.of(self)
         self.executions_arn = stack.format_arn(service="states", resource=f"execution:{machines_prefix(stack)}*")
-        self._role = iam.Role(self, "Role", assumed_by=iam.ServicePrincipal("states.amazonaws.com"))
+        # For the account's own state machines and rules, and no others.
+        self._own = {"StringEquals": {"aws:SourceAccount": stack.account}}
+        self._role = iam.Role(
+            self, "Role", assumed_by=iam.ServicePrincipal("states.amazonaws.com", conditions=self._own)
+        )
         self._suppressions = Suppressions(self)
         self._suppressions.add(REASONS)
         self._tags = iam.PolicyStatement(actions=["sagemaker:ListTags"])
@@ -144,6 +148,8 @@ class Guard(Construct):
             self._queued[machine_name] = (queue, jobs.prefix)
             return
         # The first word, which by default is the stack's: the jobs of all of its workflows are one list.
+        if not self._words:
+            self._role.add_to_policy(self._tags)
         for word in dict.fromkeys((jobs.prefix.partition("-")[0], jobs.prefix.partition("-")[0].lower())):
             if word not in self._words:
                 similar = self._jobs(f"{word}-*")
@@ -182,12 +188,10 @@ class Guard(Construct):
         starting = iam.PolicyStatement(
             actions=["states:StartExecution"], resources=[machine.state_machine_arn for machine in machines]
         )
-        # The account of the rules, and no other: a condition that the role which CDK would create lacks.
-        own_account = {"StringEquals": {"aws:SourceAccount": self._stack.account}}
         role = iam.Role(
             self,
             "EventsRole",
-            assumed_by=iam.ServicePrincipal("events.amazonaws.com", conditions=own_account),
+            assumed_by=iam.ServicePrincipal("events.amazonaws.com", conditions=self._own),
             inline_policies={"Start": iam.PolicyDocument(statements=[starting])},
         ).without_policy_updates()
         prefix = self._stack.format_arn(service="states", resource=f"stateMachine:{machines_prefix(self._stack)}")

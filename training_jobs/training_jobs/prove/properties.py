@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
-from training_jobs.prove.environment import World
+from training_jobs.prove.environment import ONCE, World
 
 MOST_JOBS = 20  # of one execution: more are counted as retries without a bound
-_ONCE = {"throttled", "lost answer", "late"}
 
 PROPERTIES: Mapping[str, str] = {
     "left-running": "no job runs once its execution and its guards have ended",
@@ -50,7 +49,7 @@ def broken(world: World, on_purpose: Collection[str] = (), *, swept: bool = Fals
     if world.stopped_well:
         yield "stopped-well"
     error = failed_well(world)
-    if error is not None and error not in on_purpose and len(world.spent) == 1 and set(world.spent) <= _ONCE:
+    if error is not None and error not in on_purpose and len(world.spent) == 1 and set(world.spent) <= ONCE:
         yield "one-failed-call"
     guarded = world.events or any(run.running and run.role == "guard" for run in world.runs)
     if (
