@@ -105,8 +105,8 @@ class Counting(cdk.Stack):
                 **more,
             )
             self.write(f"{name}Arn", workflow.state_machine.state_machine_arn)
-            self.write(f"{name}StopperArn", workflow.stopper.state_machine.state_machine_arn)
-            self.write(f"{name}Alarm", workflow.stopper.alarm.alarm_name)
+            self.write(f"{name}StopperArn", workflow.guard.stopper.state_machine_arn)
+            self.write(f"{name}Alarm", workflow.guard.stopper_alarm.alarm_name)
             for poller in (one for one in workflow.node.children if isinstance(one, Poller)):
                 self.write(f"{name}PollerArn", poller.state_machine.state_machine_arn)
 

@@ -446,11 +446,11 @@ def test_an_execution_that_is_stopped_stops_the_workflow_if_it_may(account: Acco
 
 
 def stopper(account: Account) -> str:
-    return account.machine_named("*PollStopper*")
+    return account.machine_named("*GuardStopper*")
 
 
 def test_what_stops_the_jobs_of_an_ended_execution_must_be_able_to_describe_it(account: Account) -> None:
-    [action] = actions("stopper", "the execution fails")
+    [action] = actions("guard", "the execution fails")
     given = json.dumps({"executionArn": "arn:aws:states:us-east-1:123456789012:execution:a:b"})
     assert denied(action) in account.history_without(stopper(account), action, given=given)
 
@@ -461,7 +461,7 @@ def test_what_a_rule_may_not_start_is_a_dead_letter_an_alarm_and_a_notice(
     monkeypatch.setattr(cloudwatch, "QUEUES_EVERY_SECONDS", 0)
     [action] = actions("rule", "the stopper is not started: a dead letter, and an alarm")
     events = account.deployed.client("events")
-    [rule] = [rule["Name"] for rule in events.list_rules()["Rules"] if "PollStopper" in rule["Name"]]
+    [rule] = [rule["Name"] for rule in events.list_rules()["Rules"] if "GuardRule" in rule["Name"]]
     [target] = events.list_targets_by_rule(Rule=rule)["Targets"]
     role = account.role_without(target["RoleArn"], action)
     events.put_targets(Rule=rule, Targets=[{**target, "RoleArn": role}])

@@ -339,14 +339,15 @@ def test_a_job_in_a_queue_goes_on_whose_execution_failed_and_may_not_terminate_i
     assert f"is not authorized to perform: {action}" in sandbox.text_of(ended["executionArn"])
 
 
-def test_the_poller_of_a_job_in_a_queue_is_denied(sandbox: Sandbox) -> None:
-    [action] = actions("poller", "the execution of a job in a queue fails")
-    sandbox.is_denied(sandbox.outputs["queuedArn"], action, sandbox.role_of(sandbox.machine_named("*QueuedPoller*")))
+def test_the_execution_of_a_job_in_a_queue_whose_poller_is_denied_looks_itself(sandbox: Sandbox) -> None:
+    [action] = actions("poller", "the poller fails, and the execution of a job in a queue looks itself")
+    poller = sandbox.role_of(sandbox.machine_named("*QueuedPoller*"))
+    sandbox.is_denied(sandbox.outputs["queuedArn"], action, poller, "SUCCEEDED")
 
 
-@pytest.mark.parametrize("action", actions("stopper", "a job in a queue goes on"))
+@pytest.mark.parametrize("action", actions("guard", "a job in a queue goes on"))
 def test_a_job_in_a_queue_whose_execution_was_stopped_goes_on(sandbox: Sandbox, action: str) -> None:
-    stopper = sandbox.machine_named("*QueuedStopper*")
+    stopper = sandbox.machine_named("*GuardStopper*")
     role = sandbox.role_of(stopper)
     batch, jobs = sandbox.deployed.client("batch"), sandbox.deployed.client("sagemaker")
     with sandbox.lacking(role, action):

@@ -18,12 +18,6 @@ from sagemaker_local_account.faults import Throttling
 WAITING = {"StartAt": "Wait", "States": {"Wait": {"Type": "Wait", "Seconds": 600, "End": True}}}
 
 
-def stopper_of(*suffixes: str) -> dict[str, Any]:
-    """The definition that stops the jobs of an execution that are named with suffixes."""
-    states = stopping.stopping_states("watched", suffixes, "aws")
-    return stopping.stopping_definition(states, "aws")
-
-
 class Watched:
     """A state machine whose executions wait, and the stopper that a rule starts when they end."""
 
@@ -35,7 +29,7 @@ class Watched:
             "States", {"Service": "states.amazonaws.com"}, {"Service": "events.amazonaws.com"}
         )
         self.machine = self.create("watched", WAITING)
-        self.stopper = self.create("stopper", stopper_of("compile", ""))
+        self.stopper = self.create("stopper", stopping.stopping_definition({}, "aws"))
         events = self.deployed.client("events")
         pattern = {
             "source": ["aws.states"],
@@ -123,9 +117,10 @@ def test_an_execution_of_the_stopper_that_was_throttled_for_too_long_fails(
     watched: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stopping, "_RETRIED_SECONDS", 1)
-    impatient = watched.create("impatient", stopper_of(""))
+    impatient = watched.create("impatient", stopping.stopping_definition({}, "aws"))
     execution = watched.deployed.start(watched.machine)
     fault = watched.account.faults.add(Throttling("StopTrainingJob", times=None))
+    watched.job(execution)
     given = json.dumps({"executionArn": execution})
     started = watched.states.start_execution(stateMachineArn=impatient, input=given)["executionArn"]
     ended = watched.deployed.ended(started)

@@ -46,7 +46,6 @@ MACHINES = {
     "JobsGuard": "guard",
     "Pipeline": "pipeline",
     "Poller": "poller",
-    "Stopper": "stopper",
     "Sweep": "sweep",
 }
 # A role of Lambda besides.

@@ -13,7 +13,16 @@ from cdk_sagemaker_training.core.tokens import is_unresolved
 from cdk_sagemaker_training.lifecycle.attempt import Attempt, Seam
 from cdk_sagemaker_training.lifecycle.job_set import JobSet
 from cdk_sagemaker_training.lifecycle.plan import Call, Plan
-from cdk_sagemaker_training.lifecycle.states import DATA, OF_SAGEMAKER, catch, create_name, no_such_job, retry, sdk_task
+from cdk_sagemaker_training.lifecycle.states import (
+    DATA,
+    OF_SAGEMAKER,
+    catch,
+    create_name,
+    forbidden,
+    no_such_job,
+    retry,
+    sdk_task,
+)
 from cdk_sagemaker_training.request.sync import check_sync_takes, sync_takes
 
 Integration = Literal["sync", "poll"]
@@ -122,7 +131,7 @@ class DirectJobs:
             # To look in vain is to know nothing: the job may run.
             "IsMissing": {
                 "Type": "Choice",
-                "Choices": [{"Or": [*no_such_job(missing)["Or"], _forbidden(missing)], "Next": Seam.REFUSED}],
+                "Choices": [{"Or": [*no_such_job(missing)["Or"], forbidden(missing)], "Next": Seam.REFUSED}],
                 "Default": "WaitToFind",
             },
             "WaitToFind": {"Type": "Wait", "Seconds": _SECONDS_TO_FIND, "Next": "Find"},
@@ -132,7 +141,7 @@ class DirectJobs:
                 "Type": "Choice",
                 "Choices": [
                     {**no_such_job(f"{DATA}.Error"), "Next": "Error"},
-                    {**_forbidden(f"{DATA}.Error"), "Next": "Stop"},
+                    {**forbidden(f"{DATA}.Error"), "Next": "Stop"},
                 ],
                 "Default": attempt.plan.wait_state,
             },
@@ -170,11 +179,6 @@ class DirectJobs:
         """Yield what listing and describing jobs needs."""
         yield iam.PolicyStatement(actions=["sagemaker:ListTrainingJobs"], resources=["*"])
         yield jobs.job_policy("DescribeTrainingJob")
-
-
-def _forbidden(error: str) -> dict[str, Any]:
-    """The condition that a call failed since the role lacks its permission: repeating it says no more."""
-    return {"Variable": f"{error}.Cause", "StringMatches": "*is not authorized to perform*"}
 
 
 def _repeated(wait: str, seconds: str, calls: str) -> dict[str, Any]:

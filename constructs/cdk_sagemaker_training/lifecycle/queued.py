@@ -24,7 +24,7 @@ from cdk_sagemaker_training.lifecycle.attempt import FAILED_ATTEMPTS, Attempt, S
 from cdk_sagemaker_training.lifecycle.causes import Cause
 from cdk_sagemaker_training.lifecycle.job_set import JobSet
 from cdk_sagemaker_training.lifecycle.plan import Call, Plan
-from cdk_sagemaker_training.lifecycle.states import DATA, OF_BATCH, catch, fail, retry, sdk_task
+from cdk_sagemaker_training.lifecycle.states import DATA, OF_BATCH, catch, fail, forbidden, retry, sdk_task
 from cdk_sagemaker_training.resources.queue import QueueShare, TrainingQueue
 from cdk_sagemaker_training.resources.quota_share import QuotaShare
 
@@ -129,8 +129,13 @@ class QueuedJobs:
         attempt.states |= {
             **submitting_states(request, self.submission, jobs.prefix, attempt.partition, jobs.tags.mapped),
             "Describe": _called(
-                attempt.partition, "describeServiceJob", {"JobId.$": self.job_id}, "Service", "IsQueued", "Poll"
+                attempt.partition, "describeServiceJob", {"JobId.$": self.job_id}, "Service", "IsQueued", "NotDescribed"
             ),
+            "NotDescribed": {
+                "Type": "Choice",
+                "Choices": [{**forbidden(f"{DATA}.Error"), "Next": "Stop"}],
+                "Default": "Poll",
+            },
             "IsQueued": {
                 "Type": "Choice",
                 "Choices": [
@@ -293,7 +298,7 @@ def _describe_training_job(partition: str, arn: str, following: str) -> dict[str
     """The state that describes the training job of a service job."""
     name = {"TrainingJobName.$": f"States.ArrayGetItem(States.StringSplit({arn}, '/'), 1)"}
     operation = "sagemaker:describeTrainingJob"
-    return sdk_task(partition, operation, name, f"{DATA}.Job", retry(10), following, catch("Describe"))
+    return sdk_task(partition, operation, name, f"{DATA}.Job", retry(10), following, catch("NotDescribed"))
 
 
 def _tags(request: Mapping[str, Any]) -> dict[str, Any]:

@@ -41,6 +41,15 @@ def no_such_job(error: str) -> dict[str, Any]:
     }
 
 
+def forbidden(error: str) -> dict[str, Any]:
+    """Return the condition that a call failed since the role lacks its permission: repeating it says no more.
+
+    Args:
+        error: JSONPath of the error.
+    """
+    return {"Variable": f"{error}.Cause", "StringMatches": "*is not authorized to perform*"}
+
+
 def retry(times: int, *errors: str) -> dict[str, Any]:
     """Return a retrier for throttling and errors of a service.
 

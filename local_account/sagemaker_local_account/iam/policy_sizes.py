@@ -18,20 +18,20 @@ MOST = {"role": 10_240, "user": 2_048, "group": 5_120}
 _KINDS: dict[type, str] = {Role: "role", User: "user", Group: "group"}
 
 
-def _size(policy: str | dict[str, Any]) -> int:
-    """The characters of a policy, which moto has as JSON, or of a role's property ``Policies`` in a template as a dictionary."""
-    return len(re.sub(r"\s", "", policy if isinstance(policy, str) else json.dumps(policy)))
+def _size(policy: str) -> int:
+    return len(re.sub(r"\s", "", policy))
 
 
 def install() -> None:
-    """Refuses an inline policy with which the limit would be exceeded."""
+    """Refuses an inline policy with which the limit would be exceeded; keeps one of a template's role as JSON too."""
 
-    def put_policy(self: Any, policy_name: str, policy_json: str) -> None:
+    def put_policy(self: Any, policy_name: str, policy_json: str | dict[str, Any]) -> None:
         kind = _KINDS[type(self)]
-        policies = {**self.policies, policy_name: policy_json}
+        text = policy_json if isinstance(policy_json, str) else json.dumps(policy_json)
+        policies = {**self.policies, policy_name: text}
         if sum(map(_size, policies.values())) > MOST[kind]:
             raise LimitExceededException(f"Maximum policy size of {MOST[kind]} bytes exceeded for {kind} {self.name}")
-        self.policies[policy_name] = policy_json
+        self.policies[policy_name] = text
 
     for owner in _KINDS:
         patch(owner, "put_policy", put_policy, "self, policy_name, policy_json")
