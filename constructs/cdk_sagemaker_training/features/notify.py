@@ -57,7 +57,7 @@ class Notices(Construct):
     Two match "Step Functions Execution Status Change": one that an execution failed, with its error and cause, one that it
     started, succeeded, timed out or was aborted, the last two of which no state could report. Their messages have named fields,
     since input and output have the job's hyperparameters and environment variables. One matches "CloudWatch Alarm State Change"
-    of the stopper's alarms. Others match the events that the state machine puts.
+    of the guard's alarms. Others match the events that the state machine puts.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class Notices(Construct):
         # By events and not by the alarms' actions: the policy that lets EventBridge publish replaces the topic's default one,
         # by which CloudWatch may ("Alarm events and EventBridge"; SNS, "Default topic policy").
         if alarms:
-            patterns["Stopper"] = events.EventPattern(
+            patterns["Guard"] = events.EventPattern(
                 source=["aws.cloudwatch"],
                 detail_type=["CloudWatch Alarm State Change"],
                 resources=[alarm.alarm_arn for alarm in alarms],

@@ -134,8 +134,8 @@ class Guard(Construct):
         """All alarms."""
         return [self.stopper_alarm, self.dead_letter_alarm, self.alarm]
 
-    def watch(self, plan: Plan, machine_name: str) -> None:
-        """Watch over a workflow.
+    def watching(self, plan: Plan, machine_name: str) -> Guard:
+        """Watch over a workflow; returns the guard.
 
         Args:
             plan: The workflow.
@@ -146,7 +146,7 @@ class Guard(Construct):
             if not self._queued:
                 self._allow_queues()
             self._queued[machine_name] = (queue, jobs.prefix)
-            return
+            return self
         # The first word, which by default is the stack's: the jobs of all of its workflows are one list.
         if not self._words:
             self._role.add_to_policy(self._tags)
@@ -156,6 +156,7 @@ class Guard(Construct):
                 self._tags.add_resources(similar)
                 self._suppressions.add_wildcards([similar], _WHY)
                 self._words[word] = None
+        return self
 
     def _jobs(self, name: str) -> str:
         return self._stack.format_arn(service="sagemaker", resource="training-job", resource_name=name)

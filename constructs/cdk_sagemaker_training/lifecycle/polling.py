@@ -101,7 +101,7 @@ class Poller(Construct):
     """A state machine whose executions each poll one job until it ends, at most ``POLLS`` times.
 
     The input is ``{"JobName": ...}``. The workflow's execution starts them one after the other by `states:startExecution.sync:2`,
-    so that Step Functions stops them together with it; one that is not stopped ends with its job, which the workflow's stopper
+    so that Step Functions stops them together with it; one that is not stopped ends with its job, which the stack's guard
     stops.
     """
 

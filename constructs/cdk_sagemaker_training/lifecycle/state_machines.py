@@ -41,7 +41,7 @@ def default_logs(scope: Construct) -> sfn.LogOptions:
 
 
 def _log_group(stack: Stack) -> logs.LogGroup:
-    return logs.LogGroup(
+    group = logs.LogGroup(
         stack,
         _LOGS_ID,
         # Step Functions adds a permission for each log group to one resource policy of the account, whose size is limited,
@@ -50,6 +50,8 @@ def _log_group(stack: Stack) -> logs.LogGroup:
         retention=logs.RetentionDays.THREE_MONTHS,
         removal_policy=RemovalPolicy.DESTROY,
     )
+    Suppressions(group)
+    return group
 
 
 def make_state_machine(

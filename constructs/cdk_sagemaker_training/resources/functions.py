@@ -31,6 +31,7 @@ _REASONS: Reasons = {
         }
     ),
     "Serverless-LambdaDLQ": _WAITS,
+    "Serverless-LambdaStarPermissions": "of the actions that it has on each resource, none has a narrower one",
     "Serverless-LambdaTracing": "a call is one function, whose log has all that a trace would have",
 }
 _OUTSIDE_A_VPC: Reasons = compliance_reasons(

@@ -208,16 +208,14 @@ class TrainingWorkflow(WorkflowMetrics, Resource):
         plan = planned(jobs, features, props, resume_from, queue=queue, integration=integration, timeout=timeout)
         log_options = logs or default_logs(self)
         poller = _poller(self, plan, log_options)
-        name = machine_name(self)
-        self.state_machine: sfn.StateMachine = make_state_machine(
-            self, training_definition(plan), log_options, state_machine_name=name
-        )
+        name, definition = machine_name(self), training_definition(plan)
+        machine: sfn.StateMachine = make_state_machine(self, definition, log_options, state_machine_name=name)
+        self.state_machine = machine
         self.node.default_child = self.state_machine.node.default_child
         of_features = (statement for feature in features for statement in feature.statements(plan))
         for statement in (*plan.service.statements(plan), *of_features):
             self.state_machine.add_to_role_policy(statement)
-        self.guard = Guard.of(self)
-        self.guard.watch(plan, name)
+        self.guard = Guard.of(self).watching(plan, name)
         for feature in features:
             feature.constructs(self, plan, Parts(self.state_machine, self.alarms, log_options))
         executions = [jobs.stack.format_arn(service="states", resource=f"execution:{name}:*")]

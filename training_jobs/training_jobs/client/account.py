@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     import boto3
 
 _COMMENT = "Runs a training job"  # of a TrainingWorkflow's definition
-# CDK's logical id of a construct StateMachine, with which the name begins or, after the stack's, goes on.
+# The name of a TrainingWorkflow's state machine: the stack's, the construct's, and after each a hash.
+_NAME = re.compile(r".+-[0-9a-f]{8}-.+-[0-9a-f]{8}")
+# CDK's logical id of a construct StateMachine.
 _LOGICAL_ID = re.compile(r"StateMachine[0-9A-F]{8}")
 _STATE_MACHINE = "/StateMachine/Resource"
 _PATH = "aws:cdk:path"
@@ -166,7 +168,7 @@ class Account:
         templates: dict[str, dict[str, Any]] = {}
         pages = states.get_paginator("list_state_machines").paginate()
         for machine in (machine for page in pages for machine in page["stateMachines"]):
-            if not _LOGICAL_ID.search(machine["name"]):
+            if not _NAME.fullmatch(machine["name"]):
                 continue
             arn = machine["stateMachineArn"]
             # CloudFormation sets these tags on every resource of a stack (CloudFormation guide, "Resource tag").

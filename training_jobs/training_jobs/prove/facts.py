@@ -70,6 +70,7 @@ FACTS = (
         False,
         "SageMaker API, ResourceNotFound",
     ),
+    Fact("listed", "SageMaker", "ListTrainingJobs has each job once it was created", False, "assumed"),
     Fact(
         "job ends",
         "SageMaker",
