@@ -138,6 +138,12 @@ class Plan:
         """The state in which an execution waits until it describes the job."""
         return "Wait" if self.poller_arn is None else "Poll"
 
+    def statements(self) -> Iterator[iam.PolicyStatement]:
+        """Yield what the state machine may do."""
+        yield from self.service.statements(self)
+        for feature in self.features:
+            yield from feature.statements(self)
+
     def as_sent(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return a request as it is sent.
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from aws_cdk import RemovalPolicy, Stack
 from aws_cdk import aws_cloudwatch as cloudwatch
+from aws_cdk import aws_iam as iam
 from aws_cdk import aws_logs as logs
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
@@ -60,7 +61,8 @@ def make_state_machine(
     log_options: sfn.LogOptions,
     type: sfn.StateMachineType | None = None,
     id: str = "StateMachine",
-    **more: Any,
+    name: str | None = None,
+    role: iam.IRole | None = None,
 ) -> sfn.StateMachine:
     """Create the state machine of a definition.
 
@@ -70,7 +72,8 @@ def make_state_machine(
         log_options: Log options of the executions.
         type: Standard or express. Default: standard.
         id: The construct id.
-        more: Other props of CDK's ``StateMachine``.
+        name: Its name. Default: one of CloudFormation's.
+        role: Its role. Default: a new one.
 
     Raises:
         ValueError: The definition is too long.
@@ -84,7 +87,15 @@ def make_state_machine(
         raise must(scope.node.path, rule, example, f"{size:,} bytes")
     rendered = definition if isinstance(definition, str) else Stack.of(scope).to_json_string(definition)
     body = sfn.DefinitionBody.from_string(rendered)
-    return sfn.StateMachine(scope, id, definition_body=body, logs=log_options, state_machine_type=type, **more)
+    return sfn.StateMachine(
+        scope,
+        id,
+        definition_body=body,
+        logs=log_options,
+        state_machine_type=type,
+        state_machine_name=name,
+        role=role,
+    )
 
 
 def alarm_of_any(scope: Construct, id: str, description: str, metric: cloudwatch.Metric) -> cloudwatch.Alarm:

@@ -209,11 +209,9 @@ class TrainingWorkflow(WorkflowMetrics, Resource):
         log_options = logs or default_logs(self)
         poller = _poller(self, plan, log_options)
         name, definition = machine_name(self), training_definition(plan)
-        machine: sfn.StateMachine = make_state_machine(self, definition, log_options, state_machine_name=name)
-        self.state_machine = machine
+        self.state_machine: sfn.StateMachine = make_state_machine(self, definition, log_options, name=name)
         self.node.default_child = self.state_machine.node.default_child
-        of_features = (statement for feature in features for statement in feature.statements(plan))
-        for statement in (*plan.service.statements(plan), *of_features):
+        for statement in plan.statements():
             self.state_machine.add_to_role_policy(statement)
         self.guard = Guard.of(self).watching(plan, name)
         for feature in features:
@@ -225,16 +223,8 @@ class TrainingWorkflow(WorkflowMetrics, Resource):
         reserved = reserved_capacity(jobs.stack, plan.all_requests)
         suppress_findings(self, plan.service.arns(jobs), reserved, executions)
         if not retain_jobs:
-            constructs = (
-                self.state_machine,
-                self.guard.rule,
-                poller,
-                log_options.destination,
-                jobs.role,
-                jobs.role.role,
-            )
-            needed = (*constructs, props, *variants)
-            stop_jobs_on_deletion(self, plan, self.state_machine, needed)
+            made = (self.state_machine, self.guard.rule, poller, log_options.destination, jobs.role, jobs.role.role)
+            stop_jobs_on_deletion(self, plan, self.state_machine, (*made, props, *variants))
         self.integration: Integration = "poll" if plan.service.polls else "sync"
         self.props = props
         self.input_fields: Mapping[str, InputField] = dict(input_fields or {})
