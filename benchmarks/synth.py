@@ -1,6 +1,7 @@
 """Measures the synthesis of training workflows against the same templates written with plain aws-cdk-lib.
 
     python benchmarks/synth.py [--runs 5] [--json]
+    python benchmarks/synth.py --record       # writes the states of the plain app anew, once ours have changed
 
 Each run is a process of its own, from the start of Python to its end, on the same machine in the same minutes, ours and theirs in
 turn. Time is of the wall; memory is the peak of Python and of the Node process that jsii starts, added up. Both apps are checked
@@ -26,7 +27,7 @@ from typing import Any
 HERE = Path(__file__).parent
 APPS = ("ours", "plain")
 SIZES = (1, 100)
-WORKFLOWS_IN_A_STACK = 25  # a stack holds 500 resources, a workflow is 18
+WORKFLOWS_IN_A_STACK = 50  # a stack holds 500 resources, a workflow is 6
 MOST_TIME = 1.10
 MOST_STEEP = 1.20
 
@@ -35,11 +36,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=5, help="how often each app is synthesized in each case (5)")
     parser.add_argument("--json", action="store_true", help="print everything measured as one object, not as a table")
+    parser.add_argument("--record", action="store_true", help="write the states of the plain app, as ours are now")
     parser.add_argument("--synthesize", nargs=3, metavar=("APP", "WORKFLOWS", "OUT"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.synthesize:
         app, workflows, out = options.synthesize
         synthesize(app, int(workflows), out)
+        return 0
+    if options.record:
+        record()
         return 0
     check_that_both_write_the_same()
     results = measure(options.runs)
@@ -155,6 +160,29 @@ def check_that_both_write_the_same() -> None:
     if ours != plain:
         differing = sorted(name for name in {*ours, *plain} if ours.get(name) != plain.get(name))
         raise SystemExit(f"the two apps write different resources, so nothing is compared: {', '.join(differing)}")
+
+
+def record() -> None:
+    """Write the definitions of our app's state machines, with places for what a template fills in and for its names."""
+    with tempfile.TemporaryDirectory() as folder:
+        run("ours", 1, False, folder)
+        resources = json.loads(Path(folder, "Stack0.template.json").read_text())["Resources"]
+    found = {}
+    names = {"Training0": "workflow", "SageMakerTrainingJobsGuardStopper": "stopper"}
+    for id, resource in resources.items():
+        if resource["Type"] == "AWS::StepFunctions::StateMachine":
+            name = next((name for part, name in names.items() if id.startswith(part)), "reconciler")
+            text = resource["Properties"]["DefinitionString"]
+            parts = text["Fn::Join"][1] if isinstance(text, dict) else [text]
+            joined = "".join(part if isinstance(part, str) else f"<{_place(part)}>" for part in parts)
+            found[name] = re.sub(r"Stack0-[0-9a-f]{8}-", "<MACHINES>", joined.replace("digits-0", "<PREFIX>"))
+    HERE.joinpath("synth_states.json").write_text(json.dumps(found, indent=2) + "\n")
+
+
+def _place(token: dict[str, Any]) -> str:
+    if "Fn::GetAtt" in token:
+        return "ROLE"
+    return "SUFFIX" if token["Ref"] == "AWS::URLSuffix" else "BUCKET"
 
 
 def canonical(template: str) -> dict[str, Any]:

@@ -1,11 +1,12 @@
-"""The same app with aws-cdk-lib alone, with custom states where CDK's own task lacks a property.
+"""The same app with aws-cdk-lib alone, with the states in a file: `synth_states.json`, which `synth.py --record` writes.
 
-Its templates are those of `synth_ours.py`, resource by resource, which the benchmark checks: states without a construct are
-`CustomState`s, and policies are written by hand.
+Its templates are those of `synth_ours.py`, resource by resource, which the benchmark checks. Policies are written by hand.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +23,15 @@ from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
-SDK = "arn:aws:states:::aws-sdk"
-HANDLER = Path(__file__).parents[1] / "constructs" / "cdk_sagemaker_training" / "handlers" / "deletion.py"
+HERE = Path(__file__).parent
+HANDLER = HERE.parent / "constructs" / "cdk_sagemaker_training" / "handlers" / "deletion.py"
+STATES = HERE / "synth_states.json"
 LEFT = "A training job whose execution has ended may still run: it could not be stopped for an hour"
 UNDELIVERED = "A training job may still run: the end of its execution was not delivered to what stops the job"
-NAME = {"TrainingJobName.$": "$.Training.JobName"}
-ERRORS = [f"SageMaker.{name}" for name in ("AmazonSageMakerException", "SageMakerException", "SdkClientException")]
+RAN_ON = "A training job ran on after its execution had ended and was stopped, or could not be looked for"
+OWN = {"StringEquals": {"aws:SourceAccount": "123456789012"}}
+STATES_ARN = "arn:aws:states:us-east-1:123456789012"
+TAG = "aws:ResourceTag/StepFunctionsExecution"
 
 
 class Stack(cdk.Stack):
@@ -40,162 +44,106 @@ class Stack(cdk.Stack):
             repository_arn="arn:aws:ecr:us-east-1:123456789012:repository/pytorch-training",
             repository_name="pytorch-training",
         )
+        machines = f"{id}-{digest(f'{id}:')}-"
+        group = logs.LogGroup(
+            self,
+            "SageMakerTrainingLogs",
+            log_group_name=f"/aws/vendedlogs/states/{machines}executions",
+            retention=logs.RetentionDays.THREE_MONTHS,
+            removal_policy=cdk.RemovalPolicy.DESTROY,
+        )
+        kept = sfn.LogOptions(destination=group, level=sfn.LogLevel.ALL, include_execution_data=False)
+        guard = Guard(self, "SageMakerTrainingJobsGuard", machines, kept)
+        handler = Handler(self, "SageMakerTrainingJobsHandler", machines)
         for number in range(workflows):
-            Training(self, f"Training{number}", f"digits-{number}", bucket, repository)
+            Training(self, f"Training{number}", f"digits-{number}", machines, bucket, repository, kept, guard, handler)
+
+
+def digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+def states(name: str, **filled: str) -> sfn.DefinitionBody:
+    """The definition of a state machine, with its places filled in."""
+    text = json.loads(STATES.read_text())[name]
+    for place, value in filled.items():
+        text = text.replace(f"<{place}>", value)
+    return sfn.DefinitionBody.from_string(text)
 
 
 class Training(Construct):
-    def __init__(self, scope: Construct, id: str, prefix: str, bucket: s3.IBucket, repository: ecr.IRepository) -> None:
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        prefix: str,
+        machines: str,
+        bucket: s3.IBucket,
+        repository: ecr.IRepository,
+        kept: sfn.LogOptions,
+        guard: Guard,
+        handler: Handler,
+    ) -> None:
         super().__init__(scope, id)
         role = iam.Role(
             self,
             "Role",
             description="Runs SageMaker training jobs",
-            assumed_by=iam.ServicePrincipal(
-                "sagemaker.amazonaws.com", conditions={"StringEquals": {"aws:SourceAccount": "123456789012"}}
-            ),
+            assumed_by=iam.ServicePrincipal("sagemaker.amazonaws.com", conditions=OWN),
         )
-        allow_job(role, bucket, repository)
-        group = logs.LogGroup(
-            self,
-            "Logs",
-            log_group_name=f"/aws/vendedlogs/states/{cdk.Names.unique_resource_name(self, max_length=200)}",
-            retention=logs.RetentionDays.THREE_MONTHS,
-            removal_policy=cdk.RemovalPolicy.DESTROY,
-        )
-        kept = sfn.LogOptions(destination=group, level=sfn.LogLevel.ALL, include_execution_data=False)
+        allow_job(role, prefix, bucket, repository)
         machine = sfn.StateMachine(
             self,
             "StateMachine",
             logs=kept,
-            definition_body=sfn.DefinitionBody.from_chainable(
-                self.definition(prefix, request(role, bucket, repository), bucket)
+            definition_body=states(
+                "workflow",
+                BUCKET=bucket.bucket_name,
+                ROLE=role.role_arn,
+                SUFFIX=cdk.Aws.URL_SUFFIX,
+                PREFIX=prefix,
             ),
-            comment="Runs a training job",
-            timeout=cdk.Duration.hours(26),
+            state_machine_name=f"{machines}{id}-{digest(id)}",
         )
         jobs = f"arn:aws:sagemaker:us-east-1:123456789012:training-job/{prefix}-*"
         actions = ["CreateTrainingJob", "DescribeTrainingJob", "StopTrainingJob", "AddTags"]
         allow(machine, [f"sagemaker:{action}" for action in actions], jobs)
-        allow(machine, ["s3:ListBucket"], bucket.bucket_arn, {"StringLike": {"s3:prefix": ["models/*"]}})
         passing = {"StringEquals": {"iam:PassedToService": "sagemaker.amazonaws.com"}}
         allow(machine, ["iam:PassRole"], role.role_arn, passing)
-        stopper = Stopper(self, "Stopper", machine, prefix, jobs, kept)
-        stop_on_deletion(self, machine, prefix, jobs, [role, bucket, group, machine, stopper])
-
-    def definition(self, prefix: str, request: dict[str, Any], bucket: s3.IBucket) -> sfn.IChainable:
-        states = Construct(self, "States")
-
-        def state(id: str, state_json: dict[str, Any]) -> sfn.CustomState:
-            return sfn.CustomState(states, id, state_json=state_json)
-
-        name = f"States.Format('{prefix}-{{}}-{{}}', States.Hash($$.Execution.Id, 'MD5'), 1)"
-        first = state(
-            "FirstAttempt",
-            {
-                "Type": "Pass",
-                "Parameters": {"Attempt": 1, "JobName.$": name, "Seconds": 2, "Repeated": {"Wait": 2}},
-                "ResultPath": "$.Training",
-            },
-        )
-        creating = call("createTrainingJob", request, "$.Training.Created", 0)
-        del creating["Retry"]
-        create = state("Create", creating)
-        find = state("Find", call("describeTrainingJob", NAME, "$.Training.Job", 3))
-        wait = state("Wait", {"Type": "Wait", "SecondsPath": "$.Training.Seconds"})
-        describe = state("Describe", call("describeTrainingJob", NAME, "$.Training.Job", 10))
-        longer = state(
-            "WaitLonger",
-            {
-                "Type": "Pass",
-                "Parameters": {
-                    "Attempt.$": "$.Training.Attempt",
-                    "JobName.$": "$.Training.JobName",
-                    "Seconds.$": "States.MathAdd($.Training.Seconds, 2)",
-                },
-                "ResultPath": "$.Training",
-            },
-        )
-        stop = state("Stop", call("stopTrainingJob", NAME, "$.Training.Stopped", 3))
-        error = sfn.Fail(states, "Error", error_path="$.Training.Error.Error", cause_path="$.Training.Error.Cause")
-        completed = state("Completed", {"Type": "Pass", "InputPath": "$.Training.Job"})
-        found = self.look_for_model(states, bucket, completed)
-        status = "$.Training.Job.TrainingJobStatus"
-        over = (
-            sfn.Choice(states, "IsOver")
-            .when(sfn.Condition.string_equals(status, "Completed"), found)
-            .when(sfn.Condition.string_equals(status, "Failed"), failed(states, "Failed", "FailureReason"))
-            .when(sfn.Condition.string_equals(status, "Stopped"), failed(states, "Stopped", "SecondaryStatus"))
-            .when(sfn.Condition.number_less_than("$.Training.Seconds", 36), longer)
-            .otherwise(wait)
-        )
-        repeated = "$.Training.Repeated.Wait"
-        doubled = {"Wait.$": f"States.MathAdd({repeated}, {repeated})"}
-        repeat = state("Repeat", {"Type": "Pass", "Parameters": doubled, "ResultPath": "$.Training.Repeated"})
-        repeat.next(state("WaitToRepeat", {"Type": "Wait", "SecondsPath": repeated})).next(create)
-        unnamed = sfn.Condition.or_(*(sfn.Condition.string_equals("$.Training.Error.Error", name) for name in ERRORS))
-        invalid = sfn.Condition.string_matches("$.Training.Error.Cause", "*validation error* detected:*")
-        often = sfn.Condition.number_less_than(repeated, 16)
-        refused = (
-            sfn.Choice(states, "IsRefused")
-            .when(sfn.Condition.and_(unnamed, invalid), stop)
-            .when(sfn.Condition.and_(unnamed, often), repeat)
-            .otherwise(find)
-        )
-        create.add_catch(refused, errors=["States.ALL"], result_path="$.Training.Error")
-        find.add_catch(stop, errors=["States.ALL"], result_path="$.Training.Missing")
-        describe.add_catch(stop, errors=["States.ALL"], result_path="$.Training.Error")
-        stop.add_catch(error, errors=["States.ALL"], result_path="$.Training.Stopped")
-        stop.next(error)
-        find.next(over)
-        longer.next(wait)
-        return first.next(create).next(wait).next(describe).next(over)
-
-    def look_for_model(self, states: Construct, bucket: s3.IBucket, completed: sfn.CustomState) -> sfn.IChainable:
-        """The execution's output has a warning where the job left nothing to upload, for which SageMaker completes it too."""
-        listing = {
-            "Type": "Task",
-            "Resource": f"{SDK}:s3:listObjectsV2",
-            "Parameters": {
-                "Bucket": bucket.bucket_name,
-                "Prefix.$": "States.Format('{}{}/output/model', 'models/', $.Training.JobName)",
-                "MaxKeys": 1,
-            },
-            "ResultSelector": {"Objects.$": "$.KeyCount"},
-            "ResultPath": "$.Training.Model",
-            "Retry": [retry(["S3.S3Exception", "S3.SdkClientException"], 3)],
-        }
-        find = sfn.CustomState(states, "FindModel", state_json=listing)
-        find.add_catch(completed, errors=["States.ALL"], result_path="$.Training.Error")
-        said = "the job completed without a model: it left nothing in /opt/ml/model, and nothing is at S3ModelArtifacts"
-        warned = {"Type": "Pass", "Result": [said], "ResultPath": "$.Training.Job.Warnings"}
-        without = sfn.CustomState(states, "WithoutModel", state_json=warned)
-        without.next(completed)
-        nothing = sfn.Condition.number_equals("$.Training.Model.Objects", 0)
-        return find.next(sfn.Choice(states, "HasModel").when(nothing, without).otherwise(completed))
-
-
-class Stopper(Construct):
-    def __init__(
-        self, scope: Construct, id: str, machine: sfn.StateMachine, prefix: str, jobs: str, kept: sfn.LogOptions
-    ) -> None:
-        super().__init__(scope, id)
-        stopper = sfn.StateMachine(
+        allow(machine, ["s3:ListBucket"], bucket.bucket_arn, {"StringLike": {"s3:prefix": ["models/*"]}})
+        resource = cdk.CustomResource(
             self,
-            "StateMachine",
-            logs=kept,
-            comment="Stops the training jobs of executions that ended before them",
-            definition_body=sfn.DefinitionBody.from_chainable(self.definition(prefix)),
+            "Deletion",
+            resource_type="Custom::SageMakerTrainingJobs",
+            service_token=handler.function.function_arn,
+            service_timeout=cdk.Duration.minutes(16),
+            properties={"StateMachineArn": machine.state_machine_arn, "JobNamePrefix": prefix},
         )
-        executions = f"arn:aws:states:us-east-1:123456789012:execution:{machine.state_machine_name}:*"
-        allow(stopper, ["sagemaker:StopTrainingJob"], jobs)
-        allow(stopper, ["states:DescribeExecution"], executions)
-        starting = iam.Role(
-            stopper,
-            "EventsRole",
-            assumed_by=iam.ServicePrincipal(
-                "events.amazonaws.com", conditions={"StringEquals": {"aws:SourceAccount": "123456789012"}}
-            ),
+        resource.node.add_dependency(role, bucket, kept.destination, machine, guard.rule)
+
+
+class Guard(Construct):
+    def __init__(self, scope: Construct, id: str, machines: str, kept: sfn.LogOptions) -> None:
+        super().__init__(scope, id)
+        own = {**OWN, "ArnLike": {"aws:SourceArn": f"{STATES_ARN}:stateMachine:*"}}
+        role = iam.Role(self, "Role", assumed_by=iam.ServicePrincipal("states.amazonaws.com", conditions=own))
+        executions, jobs = (
+            f"{STATES_ARN}:execution:{machines}*",
+            "arn:aws:sagemaker:us-east-1:123456789012:training-job",
+        )
+        allow(role, ["sagemaker:ListTrainingJobs"], "*")
+        stopping = ["sagemaker:DescribeTrainingJob", "sagemaker:StopTrainingJob"]
+        allow(role, stopping, f"{jobs}/*", {"StringLike": {TAG: executions}})
+        allow(role, ["states:DescribeExecution"], executions)
+        allow(role, ["sagemaker:ListTags"], f"{jobs}/digits-*")
+        stopper = sfn.StateMachine(self, "Stopper", logs=kept, definition_body=states("stopper"), role=role)
+        reconciler = sfn.StateMachine(
+            self,
+            "Reconciler",
+            logs=kept,
+            definition_body=states("reconciler", MACHINES=machines),
+            role=role,
+            state_machine_type=sfn.StateMachineType.EXPRESS,
         )
         queue = sqs.Queue(
             self,
@@ -205,8 +153,9 @@ class Stopper(Construct):
             retention_period=cdk.Duration.days(14),
         )
         for name, description, metric in (
-            ("Alarm", LEFT, stopper.metric_failed()),
+            ("StopperAlarm", LEFT, stopper.metric_failed()),
             ("DeadLetterAlarm", UNDELIVERED, queue.metric_approximate_number_of_messages_visible()),
+            ("Alarm", RAN_ON, reconciler.metric_failed()),
         ):
             metric.create_alarm(
                 self,
@@ -217,7 +166,16 @@ class Stopper(Construct):
                 evaluation_periods=1,
                 treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
             )
-        events.Rule(
+        starting = iam.PolicyStatement(
+            actions=["states:StartExecution"], resources=[stopper.state_machine_arn, reconciler.state_machine_arn]
+        )
+        starter = iam.Role(
+            self,
+            "EventsRole",
+            assumed_by=iam.ServicePrincipal("events.amazonaws.com", conditions=OWN),
+            inline_policies={"Start": iam.PolicyDocument(statements=[starting])},
+        ).without_policy_updates()
+        self.rule = events.Rule(
             self,
             "Rule",
             description="Executions that ended before their training jobs may have",
@@ -225,7 +183,7 @@ class Stopper(Construct):
                 source=["aws.states"],
                 detail_type=["Step Functions Execution Status Change"],
                 detail={
-                    "stateMachineArn": [machine.state_machine_arn],
+                    "stateMachineArn": [{"prefix": f"{STATES_ARN}:stateMachine:{machines}"}],
                     "status": ["ABORTED", "FAILED", "TIMED_OUT"],
                 },
             ),
@@ -233,226 +191,81 @@ class Stopper(Construct):
                 targets.SfnStateMachine(
                     stopper,
                     input=events.RuleTargetInput.from_event_path("$.detail"),
-                    role=starting,
+                    role=starter,
                     dead_letter_queue=queue,
                 )
             ],
         )
-
-    def definition(self, prefix: str) -> sfn.IChainable:
-        states = Construct(self, "States")
-
-        def walk(id: str, **members: Any) -> sfn.CustomState:
-            state = {"Type": "Pass", "Parameters": members, "ResultPath": "$.Walk"}
-            return sfn.CustomState(states, id, state_json=state)
-
-        def waiting(id: str, most: str) -> sfn.CustomState:
-            waited = {"Waited.$": "States.MathAdd($.Walk.Waited, $.Walk.Seconds)"}
-            seconds = {"Most.$": most, "Seconds.$": f"States.MathRandom(1, {most})"}
-            return walk(id, **{"Attempt.$": "$.Walk.Attempt", **seconds, **waited})
-
-        first = walk("First", Attempt=1, Most=1, Seconds=0, Waited=0)
-        name = f"States.Format('{prefix}-{{}}-{{}}', States.Hash($.executionArn, 'MD5'), $.Walk.Attempt)"
-        stopping = call("stopTrainingJob", {"TrainingJobName.$": name}, "$.Stopped", 0)
-        del stopping["Retry"]
-        stop = sfn.CustomState(states, "Stop", state_json=stopping)
-        following = {"Attempt.$": "States.MathAdd($.Walk.Attempt, 1)", "Most": 1, "Seconds": 0}
-        after = walk("NextAttempt", **following, **{"Waited.$": "$.Walk.Waited"})
-        cause = "$.Error.Cause"
-        left = sfn.Fail(
-            states,
-            "MayStillRun",
-            error="TrainingJobMayStillRun",
-            cause_path=f"States.Format('{{}}: {{}}', $.Error.Error, {cause})",
+        events.Rule(
+            self,
+            "Schedule",
+            description="Looks for training jobs whose executions have ended",
+            schedule=events.Schedule.rate(cdk.Duration.minutes(15)),
+            targets=[targets.SfnStateMachine(reconciler, role=starter, dead_letter_queue=queue)],
         )
-        missing = sfn.Pass(states, "Missing")
-        longer = waiting("WaitLonger", "States.MathAdd($.Walk.Most, $.Walk.Most)")
-        as_long = waiting("WaitAsLong", "$.Walk.Most")
-        wait = sfn.Wait(states, "Wait", time=sfn.WaitTime.seconds_path("$.Walk.Seconds"))
-        over = "*The request was rejected because the training job is in status *"
-        is_missing = sfn.Condition.or_(
-            sfn.Condition.string_equals("$.Error.Error", "SageMaker.ResourceNotFoundException"),
-            sfn.Condition.string_matches(cause, "*Requested resource not found*"),
-            sfn.Condition.string_matches(cause, "*Could not find job to update with name*"),
+
+
+class Handler(Construct):
+    """The function behind the custom resources that go before what jobs need."""
+
+    def __init__(self, scope: Construct, id: str, machines: str) -> None:
+        super().__init__(scope, id)
+        description = "Stops training jobs before their workflow is deleted"
+        executions = f"{STATES_ARN}:execution:{machines}*"
+        group = logs.LogGroup(
+            self, "Logs", retention=logs.RetentionDays.THREE_MONTHS, removal_policy=cdk.RemovalPolicy.DESTROY
         )
-        why = (
-            sfn.Choice(states, "WhyNot")
-            .when(sfn.Condition.string_matches(cause, over), after)
-            .when(is_missing, missing)
-            .when(sfn.Condition.number_greater_than_equals("$.Walk.Waited", 3600), left)
-            .when(sfn.Condition.number_less_than("$.Walk.Most", 64), longer)
-            .otherwise(as_long)
-        )
-        stop.add_catch(why, errors=["States.ALL"], result_path="$.Error")
-        first.next(stop).next(after).next(stop)
-        longer.next(wait)
-        as_long.next(wait)
-        wait.next(stop)
-        done = sfn.Succeed(states, "Done")
-        missing.next(self.second_look(states, first, done))
-        own = [sfn.Condition.string_equals("$.error", f"TrainingJob{status}") for status in ("Failed", "Stopped")]
-        is_over = sfn.Condition.and_(sfn.Condition.is_present("$.error"), sfn.Condition.or_(*own))
-        return sfn.Choice(states, "IsOver").when(is_over, done).otherwise(first)
-
-    def second_look(self, states: Construct, first: sfn.CustomState, done: sfn.Succeed) -> sfn.IChainable:
-        describing = {
-            "Type": "Task",
-            "Resource": "arn:aws:states:::aws-sdk:sfn:describeExecution",
-            "Parameters": {"ExecutionArn.$": "$.executionArn", "IncludedData": "METADATA_ONLY"},
-            "ResultSelector": {"Status.$": "$.Status"},
-            "ResultPath": "$.Execution",
-            "Retry": [{**retry(["States.ALL"], 112), "MaxDelaySeconds": 64}],
-        }
-        describe = sfn.CustomState(states, "DescribeExecution", state_json=describing)
-        wait = sfn.Wait(states, "WaitForLateJobs", time=sfn.WaitTime.duration(cdk.Duration.minutes(1)))
-        running = sfn.Condition.string_equals("$.Execution.Status", "RUNNING")
-        wait.next(describe).next(sfn.Choice(states, "WasRedriven").when(running, done).otherwise(first))
-        twice = sfn.Condition.is_present("$.Execution")
-        return sfn.Choice(states, "HasLookedTwice").when(twice, done).otherwise(wait)
-
-
-def stop_on_deletion(
-    scope: Construct, machine: sfn.StateMachine, prefix: str, jobs: str, needed: list[Construct]
-) -> None:
-    """A custom resource that goes before what jobs need, whose function is one for the stack and permissions are its own."""
-    function = handler_of(cdk.Stack.of(scope))
-    executions = f"arn:aws:states:us-east-1:123456789012:execution:{machine.state_machine_name}:*"
-    assert function.role
-    policy = iam.Policy(
-        scope,
-        "DeletionPolicy",
-        roles=[function.role],
-        statements=[
-            iam.PolicyStatement(actions=["states:ListExecutions"], resources=[machine.state_machine_arn]),
-            iam.PolicyStatement(actions=["states:StopExecution"], resources=[executions]),
-            iam.PolicyStatement(actions=["sagemaker:ListTrainingJobs"], resources=["*"]),
+        listing = ["batch:DescribeServiceJob", "batch:ListServiceJobs", "sagemaker:ListTrainingJobs"]
+        stopping = ["batch:TerminateServiceJob", "sagemaker:DescribeTrainingJob", "sagemaker:StopTrainingJob"]
+        own = "us-east-1:123456789012"
+        statements = [
+            iam.PolicyStatement(actions=["logs:CreateLogStream", "logs:PutLogEvents"], resources=[group.log_group_arn]),
             iam.PolicyStatement(
-                actions=["sagemaker:DescribeTrainingJob", "sagemaker:StopTrainingJob"], resources=[jobs]
+                actions=["states:ListExecutions"], resources=[f"{STATES_ARN}:stateMachine:{machines}*"]
             ),
-        ],
-    )
-    resource = cdk.CustomResource(
-        scope,
-        "Deletion",
-        resource_type="Custom::SageMakerTrainingJobs",
-        service_token=function.function_arn,
-        service_timeout=cdk.Duration.minutes(16),
-        properties={"StateMachineArn": machine.state_machine_arn, "JobNamePrefix": prefix},
-    )
-    resource.node.add_dependency(policy, *needed)
+            iam.PolicyStatement(actions=["states:StopExecution"], resources=[executions]),
+            iam.PolicyStatement(actions=listing, resources=["*"]),
+            iam.PolicyStatement(
+                actions=stopping,
+                resources=[f"arn:aws:batch:{own}:service-job/*", f"arn:aws:sagemaker:{own}:training-job/*"],
+                conditions={"StringLike": {TAG: executions}},
+            ),
+        ]
+        role = iam.Role(
+            self,
+            "Role",
+            description=description,
+            assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"),
+            inline_policies={"Function": iam.PolicyDocument(statements=statements)},
+        )
+        self.function = lambda_.Function(
+            self,
+            "Resource",
+            code=lambda_.Code.from_inline(HANDLER.read_text()),
+            description=description,
+            handler="index.handler",
+            log_group=group,
+            memory_size=128,
+            role=role,
+            runtime=lambda_.Runtime("python3.14", lambda_.RuntimeFamily.PYTHON, supports_inline_code=True),
+            timeout=cdk.Duration.minutes(15),
+        )
 
 
-def handler_of(stack: cdk.Stack) -> lambda_.IFunction:
-    id = "SageMakerTrainingJobsHandler"
-    existing = stack.node.try_find_child(id)
-    if existing is not None:
-        return existing.node.find_child("Resource")  # type: ignore[return-value]
-    scope = Construct(stack, id)
-    description = "Stops training jobs before their workflow is deleted"
-    group = logs.LogGroup(
-        scope, "Logs", retention=logs.RetentionDays.THREE_MONTHS, removal_policy=cdk.RemovalPolicy.DESTROY
-    )
-    role = iam.Role(scope, "Role", description=description, assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"))
-    writing = iam.PolicyStatement(
-        actions=["logs:CreateLogStream", "logs:PutLogEvents"], resources=[group.log_group_arn]
-    )
-    iam.Policy(scope, "LogsPolicy", roles=[role], statements=[writing])
-    return lambda_.Function(
-        scope,
-        "Resource",
-        code=lambda_.Code.from_inline(HANDLER.read_text()),
-        description=description,
-        handler="index.handler",
-        log_group=group,
-        role=role,
-        runtime=lambda_.Runtime.PYTHON_3_13,
-        timeout=cdk.Duration.minutes(15),
-    )
-
-
-def request(role: iam.Role, bucket: s3.IBucket, repository: ecr.IRepository) -> dict[str, Any]:
-    uri = f"s3://{bucket.bucket_name}"
-    return {
-        "AlgorithmSpecification": {
-            "TrainingImage": repository.repository_uri_for_tag("2.6.0-gpu-py312"),
-            "TrainingInputMode": "File",
-            "MetricDefinitions": [{"Name": "loss", "Regex": r"loss ([0-9.]+)"}],
-        },
-        "CheckpointConfig": {"S3Uri.$": f"States.Format('{{}}{{}}/', '{uri}/checkpoints/', $$.Execution.Name)"},
-        "HyperParameters": {
-            "epochs": "4",
-            "batch-size": "64",
-            "sagemaker_distribution_instance_groups": '["dnn_group"]',
-            "sagemaker_torch_distributed_enabled": "true",
-        },
-        "InputDataConfig": [
-            {
-                "ChannelName": "digits",
-                "DataSource": {
-                    "S3DataSource": {
-                        "InstanceGroupNames": ["data_group"],
-                        "S3DataDistributionType": "FullyReplicated",
-                        "S3DataType": "S3Prefix",
-                        "S3Uri": f"{uri}/digits/",
-                    }
-                },
-                "InputMode": "File",
-            }
-        ],
-        "OutputDataConfig": {"S3OutputPath": f"{uri}/models/"},
-        "ResourceConfig": {
-            "InstanceGroups": [
-                {"InstanceType": "ml.c5.xlarge", "InstanceCount": 2, "InstanceGroupName": "data_group"},
-                {"InstanceType": "ml.g5.xlarge", "InstanceCount": 1, "InstanceGroupName": "dnn_group"},
-            ],
-            "VolumeSizeInGB": 30,
-        },
-        "RoleArn": role.role_arn,
-        "StoppingCondition": {"MaxRuntimeInSeconds": 3600},
-        "Tags": [{"Key": "StepFunctionsExecution", "Value.$": "$$.Execution.Id"}],
-        "TrainingJobName.$": "$.Training.JobName",
-    }
-
-
-def call(action: str, parameters: dict[str, Any], result_path: str, attempts: int) -> dict[str, Any]:
-    return {
-        "Type": "Task",
-        "Resource": f"{SDK}:sagemaker:{action}",
-        "Parameters": parameters,
-        "ResultPath": result_path,
-        "Retry": [retry(ERRORS, attempts)],
-    }
-
-
-def retry(errors: list[str], attempts: int) -> dict[str, Any]:
-    return {
-        "ErrorEquals": errors,
-        "IntervalSeconds": 1,
-        "BackoffRate": 2,
-        "MaxAttempts": attempts,
-        "MaxDelaySeconds": 60,
-        "JitterStrategy": "FULL",
-    }
-
-
-def failed(scope: Construct, status: str, reason: str) -> sfn.Fail:
-    cause = f"States.Format('{{}}: {{}}', $.Training.JobName, $.Training.Job.{reason})"
-    return sfn.Fail(scope, status, error=f"TrainingJob{status}", cause_path=cause)
-
-
-def allow_job(role: iam.Role, bucket: s3.IBucket, repository: ecr.IRepository) -> None:
+def allow_job(role: iam.Role, prefix: str, bucket: s3.IBucket, repository: ecr.IRepository) -> None:
     group = "arn:aws:logs:us-east-1:123456789012:log-group:/aws/sagemaker/TrainingJobs:*"
     log_actions = ["CreateLogGroup", "CreateLogStream", "DescribeLogStreams", "PutLogEvents"]
     allow(role, [f"logs:{action}" for action in log_actions], group)
     namespace = {"StringEquals": {"cloudwatch:namespace": "/aws/sagemaker/TrainingJobs"}}
     allow(role, ["cloudwatch:PutMetricData"], "*", namespace)
     repository.grant_pull(role)
-    for prefix in ("digits/*", "checkpoints/*"):
-        allow(role, ["s3:ListBucket"], bucket.bucket_arn, {"StringLike": {"s3:prefix": [prefix]}})
-        allow(role, ["s3:GetObject"], bucket.arn_for_objects(prefix))
-    for prefix in ("models/*", "checkpoints/*"):
-        allow(role, ["s3:AbortMultipartUpload", "s3:PutObject"], bucket.arn_for_objects(prefix))
-    allow(role, ["s3:DeleteObject"], bucket.arn_for_objects("checkpoints/*"))
+    checkpoints = f"checkpoints/{prefix}/*"
+    for folder in ("digits/*", checkpoints):
+        allow(role, ["s3:ListBucket"], bucket.bucket_arn, {"StringLike": {"s3:prefix": [folder]}})
+        allow(role, ["s3:GetObject"], bucket.arn_for_objects(folder))
+    for folder in ("models/*", checkpoints):
+        allow(role, ["s3:AbortMultipartUpload", "s3:PutObject"], bucket.arn_for_objects(folder))
+    allow(role, ["s3:DeleteObject"], bucket.arn_for_objects(checkpoints))
 
 
 def allow(

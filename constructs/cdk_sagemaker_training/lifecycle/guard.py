@@ -72,11 +72,11 @@ class Guard(Construct):
         ] = {}  # by the state machine's name, its queue and how its jobs' names begin
         self._stack = stack = Stack.of(self)
         self.executions_arn = stack.format_arn(service="states", resource=f"execution:{machines_prefix(stack)}*")
-        # For the account's own state machines and rules, and no others.
+        # For the account's own state machines and rules, and no others, as CDK has it of its own roles for state machines.
         self._own = {"StringEquals": {"aws:SourceAccount": stack.account}}
-        self._role = iam.Role(
-            self, "Role", assumed_by=iam.ServicePrincipal("states.amazonaws.com", conditions=self._own)
-        )
+        machines = {"ArnLike": {"aws:SourceArn": stack.format_arn(service="states", resource="stateMachine:*")}}
+        trusted = iam.ServicePrincipal("states.amazonaws.com", conditions={**self._own, **machines})
+        self._role = iam.Role(self, "Role", assumed_by=trusted)
         self._suppressions = Suppressions(self)
         self._suppressions.add(REASONS)
         self._tags = iam.PolicyStatement(actions=["sagemaker:ListTags"])
