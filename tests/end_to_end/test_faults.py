@@ -244,13 +244,13 @@ def test_the_guard_stops_a_job_whose_stopped_execution_lost_its_event(
     deployed: Deployed, machines: dict[str, str], broken: Any
 ) -> None:
     def alarm() -> str:
-        alarms = deployed.client("cloudwatch").describe_alarms(AlarmNamePrefix="Stepping-SageMakerTrainingJobsGuard")
+        alarms = deployed.client("cloudwatch").describe_alarms(AlarmNamePrefix="Stepping-SageMakerTrainingJobsGuardAlarm")
         return str(alarms["MetricAlarms"][0]["StateValue"])
 
     def looked() -> bool:
         metric = {"Namespace": "AWS/States", "MetricName": "ExecutionsSucceeded"}
         found = deployed.client("cloudwatch").list_metrics(**metric)["Metrics"]
-        return any("Guard" in dimension["Value"] for one in found for dimension in one["Dimensions"])
+        return any("GuardReconciler" in dimension["Value"] for one in found for dimension in one["Dimensions"])
 
     broken(LostEvent("FAILED"))  # which does not matter
     broken(LostEvent("ABORTED"))
