@@ -12,7 +12,7 @@ import aws_cdk as cdk
 import pytest
 from aws_cdk import aws_s3 as s3
 from demo import KINDS
-from deployed import ROOT, Deployed, a_users_job
+from deployed import ROOT, Deployed, a_users_job, wait_until
 
 from cdk_sagemaker_training import (
     DataParallelJob,
@@ -29,16 +29,27 @@ pytestmark = pytest.mark.timeout(1_800)
 
 
 class Running(cdk.Stack):
-    """Workflows of these names, and whether they retain their jobs, which run until they are stopped."""
+    """Workflows of these names, and whether they retain their jobs, which run until they are stopped.
 
-    def __init__(self, folder: Path, workflows: dict[str, bool]) -> None:
+    ``job_name_prefix`` is the first one's, by default that which it has without.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        workflows: dict[str, bool],
+        *,
+        isolated: bool = True,
+        job_name_prefix: str | None = None,
+    ) -> None:
         app = cdk.App(outdir=str(folder))
         super().__init__(app, "Running")
         bucket = s3.Bucket(self, "Bucket", removal_policy=cdk.RemovalPolicy.DESTROY, auto_delete_objects=True)
         with a_users_job() as context:
             image = TrainingImage.from_asset(self, "Image", directory=context)
-        network = TrainingNetwork(self, "Network", max_azs=1)
+        network = TrainingNetwork(self, "Network", max_azs=1) if isolated else None
         for name, retain_jobs in workflows.items():
+            prefix = {"job_name_prefix": job_name_prefix} if job_name_prefix and name == next(iter(workflows)) else {}
             workflow = TrainingWorkflow(
                 self,
                 name,
@@ -49,6 +60,7 @@ class Running(cdk.Stack):
                 hyperparameters={"do": "wait"},
                 network=network,
                 retain_jobs=retain_jobs,
+                **prefix,
             )
             cdk.CfnOutput(self, f"{name}Arn", value=workflow.state_machine.state_machine_arn)
 
@@ -220,3 +232,31 @@ def test_jobs_are_stopped_and_over_before_what_they_need_goes_unless_they_are_re
     assert names.index(("RenamedRole", "DELETE_IN_PROGRESS")) > last_of_first
     assert names.index(("Bucket", "DELETE_IN_PROGRESS")) > last_of_first
     assert held(deployed) == before
+
+
+@pytest.mark.soak  # deploys 466 resources
+def test_a_stack_of_seventy_five_workflows_stops_a_job_and_leaves_nothing(deployed: Deployed, tmp_path: Path) -> None:
+    before = held(deployed)
+    many = Running(tmp_path, {f"Workflow{number}": False for number in range(75)}, isolated=False)
+    made = deployed.deploy(many)
+    execution = deployed.start(made["Workflow74Arn"])
+    job = str(deployed.the_job_of(execution, until="Training")["TrainingJobName"])
+    deployed.client("stepfunctions").stop_execution(executionArn=execution)
+    wait_until(lambda: status(deployed, job) == "Stopped")
+    deployed.cdk("destroy", "--app", str(tmp_path), "--all", "--force")
+    assert held(deployed) == before
+
+
+@pytest.mark.soak  # deploys three times
+def test_a_job_is_stopped_with_its_execution_though_its_workflow_has_another_prefix_now(
+    deployed: Deployed, tmp_path: Path
+) -> None:
+    made = deployed.deploy(Running(tmp_path / "first", {"Training": False}))
+    execution = deployed.start(made["TrainingArn"])
+    job = str(deployed.the_job_of(execution, until="Training")["TrainingJobName"])
+    renamed = Running(tmp_path / "second", {"Training": False, "Added": False}, job_name_prefix="another")
+    made = deployed.deploy(renamed)
+    assert status(deployed, job) == "InProgress"
+    deployed.client("stepfunctions").stop_execution(executionArn=execution)
+    wait_until(lambda: status(deployed, job) == "Stopped")
+    deployed.cdk("destroy", "--app", str(tmp_path / "second"), "--all", "--force")

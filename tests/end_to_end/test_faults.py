@@ -244,7 +244,9 @@ def test_the_guard_stops_a_job_whose_stopped_execution_lost_its_event(
     deployed: Deployed, machines: dict[str, str], broken: Any
 ) -> None:
     def alarm() -> str:
-        alarms = deployed.client("cloudwatch").describe_alarms(AlarmNamePrefix="Stepping-SageMakerTrainingJobsGuardAlarm")
+        alarms = deployed.client("cloudwatch").describe_alarms(
+            AlarmNamePrefix="Stepping-SageMakerTrainingJobsGuardAlarm"
+        )
         return str(alarms["MetricAlarms"][0]["StateValue"])
 
     def looked() -> bool:
