@@ -47,7 +47,8 @@ def test_the_stack_of_a_script_sends_the_scripts_request(
     listed = {it.member for it in adopted.differences}
     assert differing(caught.request, requests[version]) == listed
     others = {it for it in listed if not it.startswith("HyperParameters.sagemaker_")}
-    assert others == {"TrainingJobName", "Tags[StepFunctionsExecution]"}
+    between_hosts = {"Environment.GLOO_SOCKET_IFNAME", "Environment.NCCL_SOCKET_IFNAME"}
+    assert others == {"TrainingJobName", "Tags[StepFunctionsExecution]", *between_hosts}
     assert 'groups={"data_group": InstanceGroup("ml.m5.large")}' in adopted.source
 
 

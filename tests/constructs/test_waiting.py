@@ -81,7 +81,7 @@ def test_its_event_names_the_schedule_and_goes_to_the_topic() -> None:
 
 def test_only_the_function_may_put_its_event() -> None:
     policies = [id for id, one in rendered().template["Resources"].items() if "events:PutEvents" in json.dumps(one)]
-    assert [("WaitingPolicy" in id) for id in policies] == [True]
+    assert [id.startswith("SageMakerTrainingWaitingHandlerRole") for id in policies] == [True]
 
 
 def test_in_a_queue_it_is_told_the_queue() -> None:

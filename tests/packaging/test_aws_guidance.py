@@ -1,34 +1,36 @@
-"""docs/aws-guidance.md: each row of AWS's guidance names a test that there is, or says why none."""
+"""docs/aws-guidance.md and docs/promises.md: each row names a test that there is, or says why none."""
 
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
-ROWS = [
-    [cell.strip() for cell in line.strip("|\n").split("|")]
-    for line in (ROOT / "docs" / "aws-guidance.md").read_text().splitlines()
-    if line.startswith("| ") and not line.startswith("| what the")
-]
 
 
-def test_each_row_names_a_test_that_there_is_or_says_why_not() -> None:
-    files = {
-        path.stem: path.read_text()
-        for path in (ROOT / "tests").rglob("test_*.py")
-        if path.parent.name != "training_code"
-    }
-    files |= {
-        path.stem: path.read_text() + files.get(path.stem, "")
-        for path in (ROOT / "tests" / "training_code").glob("test_*.py")
-    }
+def rows(page: str) -> list[list[str]]:
+    lines = (ROOT / "docs" / page).read_text().splitlines()
+    cells = [[cell.strip() for cell in line.strip("|\n").split("|")] for line in lines if line.startswith("| ")]
+    return [of for of in cells if len(of) == 2 and of[1] != "shown by"]
+
+
+ROWS = rows("aws-guidance.md")
+
+
+@pytest.mark.parametrize("page", ["aws-guidance.md", "promises.md"])
+def test_each_row_names_a_test_that_there_is_or_says_why_not(page: str) -> None:
+    files = defaultdict[str, str](str)
+    for path in (ROOT / "tests").rglob("test_*.py"):
+        files[path.stem] += path.read_text()
     lacking = []
-    for says, shown in ROWS:
+    for says, shown in rows(page):
         if shown.startswith("not, because "):
             continue
         named = re.fullmatch(r"`(test_\w+)::(test_\w+)`", shown)
-        if not named or f"def {named[2]}(" not in files.get(named[1], ""):
+        if not named or f"def {named[2]}(" not in files[named[1]]:
             lacking.append((says, shown))
     assert lacking == []
 

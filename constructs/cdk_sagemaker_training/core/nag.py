@@ -16,6 +16,8 @@ from constructs import IConstruct, IValidation
 
 # The packs whose rules have the same names: NIST.800.53.R5-LambdaDLQ, HIPAA.Security-LambdaDLQ and so on.
 _COMPLIANCE_PACKS = ("NIST.800.53.R5", "HIPAA.Security", "PCI.DSS.321")
+# Of permissions about all workflows of a stack.
+OF_THE_STACK = "their names, or a tag of them, begin as those of the state machines of the stack's workflows do"
 # The justification of each suppressed finding, by the id of the finding.
 Reasons = Mapping[str, str]
 # `Validations.ACKNOWLEDGED_RULES_METADATA_KEY`, which aws-cdk-lib has since 2.257.

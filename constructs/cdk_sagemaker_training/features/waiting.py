@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from aws_cdk import Duration
+from aws_cdk import Duration, Stack
 from aws_cdk import aws_events as events
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from cdk_sagemaker_training.core.checks import seconds_of
 from cdk_sagemaker_training.core.errors import must
+from cdk_sagemaker_training.core.job_names import machines_prefix
+from cdk_sagemaker_training.core.nag import OF_THE_STACK
 from cdk_sagemaker_training.lifecycle.feature import Feature, Parts
+from cdk_sagemaker_training.lifecycle.job_set import of_executions
 from cdk_sagemaker_training.lifecycle.plan import Plan
 from cdk_sagemaker_training.resources.handler_function import stack_function
 
@@ -59,19 +62,8 @@ class WaitingLongerThan(Feature):
         from aws_cdk import aws_lambda as lambda_
 
         jobs, stack = plan.jobs, plan.jobs.stack
-        shared = stack_function(stack, _FUNCTION_ID, "waiting", "Looks for executions whose job has waited for long")
-        bus = stack.format_arn(service="events", resource="event-bus", resource_name="default")
-        arn = parts.state_machine.state_machine_arn
-        iam.Policy(
-            scope,
-            "WaitingPolicy",
-            roles=[shared.role],
-            statements=[
-                iam.PolicyStatement(actions=["states:ListExecutions"], resources=[arn]),
-                *plan.service.listing_statements(jobs),
-                iam.PolicyStatement(actions=["events:PutEvents"], resources=[bus]),
-            ],
-        )
+        arn, description = parts.state_machine.state_machine_arn, "Looks for executions whose job has waited for long"
+        shared = stack_function(stack, _FUNCTION_ID, "waiting", description, _statements(stack), OF_THE_STACK)
         minutes = max(1, min(_MOST_MINUTES, self.seconds // _LOOKS // 60))
         called = lambda_.Function.from_function_attributes(
             scope, "WaitingFunction", function_arn=shared.function.get_att("Arn").to_string(), same_environment=True
@@ -93,3 +85,16 @@ class WaitingLongerThan(Feature):
             targets=[targets.LambdaFunction(called, event=events.RuleTargetInput.from_object(given))],
         )
         self.event_source = rule.rule_arn
+
+
+def _statements(stack: Stack) -> list[iam.PolicyStatement]:
+    """What the function may do, about all workflows of the stack."""
+    machines = stack.format_arn(service="states", resource=f"stateMachine:{machines_prefix(stack)}*")
+    bus = stack.format_arn(service="events", resource="event-bus", resource_name="default")
+    return [
+        iam.PolicyStatement(actions=["states:ListExecutions"], resources=[machines]),
+        # These have no narrower resource.
+        iam.PolicyStatement(actions=["batch:ListServiceJobs", "sagemaker:ListTrainingJobs"], resources=["*"]),
+        of_executions(stack, "sagemaker:DescribeTrainingJob"),
+        iam.PolicyStatement(actions=["events:PutEvents"], resources=[bus]),
+    ]

@@ -12,12 +12,12 @@ from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct, IConstruct
 
 from cdk_sagemaker_training.core.job_names import machines_prefix
+from cdk_sagemaker_training.core.nag import OF_THE_STACK
+from cdk_sagemaker_training.lifecycle.job_set import executions_of, of_executions
 from cdk_sagemaker_training.lifecycle.plan import Plan
-from cdk_sagemaker_training.request.access import EXECUTION_TAG
 from cdk_sagemaker_training.resources.handler_function import stack_function
 
 _FUNCTION_ID = "SageMakerTrainingJobsHandler"
-_WHY = "the jobs and executions are those of the stack's workflows: their names, or a tag, begin as the stack's state machines do"
 
 
 def stop_jobs_on_deletion(
@@ -36,7 +36,7 @@ def stop_jobs_on_deletion(
     """
     jobs, service = plan.jobs, plan.service
     description = "Stops training jobs before their workflow is deleted"
-    shared = stack_function(jobs.stack, _FUNCTION_ID, "deletion", description, _statements(jobs.stack), _WHY)
+    shared = stack_function(jobs.stack, _FUNCTION_ID, "deletion", description, _statements(jobs.stack), OF_THE_STACK)
     resource = CustomResource(
         workflow,
         "Deletion",
@@ -59,25 +59,15 @@ def stop_jobs_on_deletion(
 
 def _statements(stack: Stack) -> list[iam.PolicyStatement]:
     """What the function may do: its calls about executions of the stack's state machines, and about jobs that these created."""
-    prefix = machines_prefix(stack)
-
-    def arn(service: str, resource: str) -> str:
-        return stack.format_arn(service=service, resource=resource)
-
-    executions = arn("states", f"execution:{prefix}*")
-    condition = {"StringLike": {f"aws:ResourceTag/{EXECUTION_TAG}": executions}}
+    machines = stack.format_arn(service="states", resource=f"stateMachine:{machines_prefix(stack)}*")
     return [
-        iam.PolicyStatement(actions=["states:ListExecutions"], resources=[arn("states", f"stateMachine:{prefix}*")]),
-        iam.PolicyStatement(actions=["states:StopExecution"], resources=[executions]),
+        iam.PolicyStatement(actions=["states:ListExecutions"], resources=[machines]),
+        iam.PolicyStatement(actions=["states:StopExecution"], resources=[executions_of(stack)]),
         # These have no narrower resource.
         iam.PolicyStatement(
             actions=["batch:DescribeServiceJob", "batch:ListServiceJobs", "sagemaker:ListTrainingJobs"], resources=["*"]
         ),
-        iam.PolicyStatement(
-            actions=["batch:TerminateServiceJob", "sagemaker:DescribeTrainingJob", "sagemaker:StopTrainingJob"],
-            resources=[arn("batch", "service-job/*"), arn("sagemaker", "training-job/*")],
-            conditions=condition,
-        ),
+        of_executions(stack, "batch:TerminateServiceJob", "sagemaker:DescribeTrainingJob", "sagemaker:StopTrainingJob"),
     ]
 
 

@@ -175,11 +175,6 @@ class DirectJobs:
         """Return what describing jobs needs."""
         return jobs.job_policy("DescribeTrainingJob", *(["StopTrainingJob"] if stops else []))
 
-    def listing_statements(self, jobs: JobSet) -> Iterator[iam.PolicyStatement]:
-        """Yield what listing and describing jobs needs."""
-        yield iam.PolicyStatement(actions=["sagemaker:ListTrainingJobs"], resources=["*"])
-        yield jobs.job_policy("DescribeTrainingJob")
-
 
 def _repeated(wait: str, seconds: str, calls: str) -> dict[str, Any]:
     """The state before the wait after which a refused call is made again."""

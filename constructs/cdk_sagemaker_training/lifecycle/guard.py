@@ -19,7 +19,8 @@ from constructs import Construct
 
 from cdk_sagemaker_training.core.job_names import machines_prefix
 from cdk_sagemaker_training.core.lazy import at_synthesis
-from cdk_sagemaker_training.core.nag import Suppressions
+from cdk_sagemaker_training.core.nag import OF_THE_STACK, Suppressions
+from cdk_sagemaker_training.lifecycle.job_set import executions_of, of_executions
 from cdk_sagemaker_training.lifecycle.state_machines import REASONS, alarm_of_any, default_logs, make_state_machine
 from cdk_sagemaker_training.lifecycle.states import catch, retry, sdk_task
 from cdk_sagemaker_training.lifecycle.stopping import stopping_definition
@@ -34,7 +35,6 @@ _PAGE = 100  # MaxResults of ListTrainingJobs
 _AT_ONCE = 10
 # In which the stopper, where the event did arrive, has stopped the job.
 _SECONDS_FOR_THE_STOPPER = 60
-_WHY = "the jobs and executions are those of the stack's workflows: their names, or a tag, begin as the stack's state machines do"
 
 
 class Guard(Construct):
@@ -45,8 +45,7 @@ class Guard(Construct):
     tag names. It fails where it stopped a job or could not look, with the jobs or the errors as its cause.
 
     Neither its rules nor its permissions grow with the workflows, and they outlast a change of a workflow: executions are known
-    by the names of the stack's state machines, jobs by the tag with their execution. IAM has such a condition for jobs (service
-    authorization reference, "Amazon SageMaker", ``aws:ResourceTag``).
+    by the names of the stack's state machines, jobs by the tag with their execution.
 
     Attributes:
         stopper: The state machine that stops the jobs of one execution.
@@ -71,7 +70,6 @@ class Guard(Construct):
             str, tuple[str, str]
         ] = {}  # by the state machine's name, its queue and how its jobs' names begin
         self._stack = stack = Stack.of(self)
-        self.executions_arn = stack.format_arn(service="states", resource=f"execution:{machines_prefix(stack)}*")
         # For the account's own state machines and rules, and no others, as CDK has it of its own roles for state machines.
         self._own = {"StringEquals": {"aws:SourceAccount": stack.account}}
         machines = {"ArnLike": {"aws:SourceArn": stack.format_arn(service="states", resource="stateMachine:*")}}
@@ -154,35 +152,29 @@ class Guard(Construct):
             if word not in self._words:
                 similar = self._jobs(f"{word}-*")
                 self._tags.add_resources(similar)
-                self._suppressions.add_wildcards([similar], _WHY)
+                self._suppressions.add_wildcards([similar], OF_THE_STACK)
                 self._words[word] = None
         return self
 
     def _jobs(self, name: str) -> str:
         return self._stack.format_arn(service="sagemaker", resource="training-job", resource_name=name)
 
-    def _tagged(self, actions: list[str], resource: str) -> iam.PolicyStatement:
-        """A statement that allows actions on what an execution of the stack's state machines has created."""
-        condition = {"StringLike": {f"aws:ResourceTag/{EXECUTION_TAG}": self.executions_arn}}
-        self._suppressions.add_wildcards([resource], _WHY)
-        return iam.PolicyStatement(actions=actions, resources=[resource], conditions=condition)
-
     def _allow(self) -> None:
-        self._suppressions.add_wildcards([self.executions_arn], _WHY)
-        stop = self._tagged(["sagemaker:DescribeTrainingJob", "sagemaker:StopTrainingJob"], self._jobs("*"))
-        looking = iam.PolicyStatement(actions=["states:DescribeExecution"], resources=[self.executions_arn])
+        executions = executions_of(self._stack)
+        self._suppressions.add_wildcards([executions, self._jobs("*")], OF_THE_STACK)
         for statement in (
             # ListTrainingJobs has no narrower resource.
             iam.PolicyStatement(actions=["sagemaker:ListTrainingJobs"], resources=["*"]),
-            stop,
-            looking,
+            of_executions(self._stack, "sagemaker:DescribeTrainingJob", "sagemaker:StopTrainingJob"),
+            iam.PolicyStatement(actions=["states:DescribeExecution"], resources=[executions]),
         ):
             self._role.add_to_policy(statement)
 
     def _allow_queues(self) -> None:
-        jobs = self._stack.format_arn(service="batch", resource="service-job", resource_name="*")
+        jobs = self._stack.format_arn(service="batch", resource="service-job/*")
+        self._suppressions.add_wildcards([jobs], OF_THE_STACK)
         self._role.add_to_policy(iam.PolicyStatement(actions=["batch:ListServiceJobs"], resources=["*"]))
-        self._role.add_to_policy(self._tagged(["batch:TerminateServiceJob"], jobs))
+        self._role.add_to_policy(of_executions(self._stack, "batch:TerminateServiceJob"))
 
     def _rules(self) -> None:
         machines = [self.stopper, self.reconciler]

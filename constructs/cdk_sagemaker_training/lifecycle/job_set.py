@@ -12,7 +12,7 @@ from constructs import Construct
 
 from cdk_sagemaker_training.core.checks import seconds_of
 from cdk_sagemaker_training.core.errors import must
-from cdk_sagemaker_training.core.job_names import default_prefix, reserve_prefix
+from cdk_sagemaker_training.core.job_names import default_prefix, machines_prefix, reserve_prefix
 from cdk_sagemaker_training.core.tokens import is_unresolved
 from cdk_sagemaker_training.data.s3 import S3Prefix
 from cdk_sagemaker_training.facts.instance_types import is_newer
@@ -253,6 +253,34 @@ class JobSet:
             if props.get("inter_container_encryption"):
                 network.allow_encrypted_traffic()
         grant_members(self.role, props)
+
+
+def executions_of(stack: Stack) -> str:
+    """Return the ARN pattern of the executions of a stack's workflows.
+
+    Args:
+        stack: The stack.
+    """
+    return stack.format_arn(service="states", resource=f"execution:{machines_prefix(stack)}*")
+
+
+def of_executions(stack: Stack, *actions: str) -> iam.PolicyStatement:
+    """Return a statement that allows actions on the jobs that such executions have created, which have a tag that names them.
+
+    IAM has that condition of training jobs and service jobs (service authorization reference, "Amazon SageMaker" and "AWS Batch",
+    ``aws:ResourceTag``).
+
+    Args:
+        stack: The stack.
+        *actions: Actions of SageMaker on training jobs, and of AWS Batch on service jobs.
+    """
+    kinds = {"sagemaker": "training-job/*", "batch": "service-job/*"}
+    services = dict.fromkeys(action.partition(":")[0] for action in actions)
+    return iam.PolicyStatement(
+        actions=list(actions),
+        resources=[stack.format_arn(service=service, resource=kinds[service]) for service in services],
+        conditions={"StringLike": {f"aws:ResourceTag/{EXECUTION_TAG}": executions_of(stack)}},
+    )
 
 
 def _check_suffixes(requests: Sequence[JobRequest]) -> None:

@@ -86,13 +86,6 @@ class JobService(Protocol):
             stops: Whether it stops jobs.
         """
 
-    def listing_statements(self, jobs: JobSet) -> Iterator[iam.PolicyStatement]:
-        """Yield what listing jobs, and seeing when one began to train, needs.
-
-        Args:
-            jobs: The jobs.
-        """
-
 
 @dataclass
 class Plan:

@@ -215,10 +215,6 @@ class QueuedJobs:
         """Return what describing service jobs needs."""
         return _describe_policy()
 
-    def listing_statements(self, jobs: JobSet) -> Iterator[iam.PolicyStatement]:
-        """Yield what listing service jobs needs."""
-        yield iam.PolicyStatement(actions=["batch:ListServiceJobs"], resources=["*"])
-
 
 def submitting_states(
     request: Mapping[str, Any],
