@@ -58,7 +58,6 @@ class Stack(UserStack):
             channels={"training": S3Channel(self.bucket, "training/")},
             hyperparameters={"batch_size": 64, "learning_rate": 0.0001, "model": "gpt2"},
             role=self.role,
-            retain_jobs=True,  # the stack has more workflows than one may have whose jobs are stopped at its deletion
         )
 
 

@@ -181,6 +181,8 @@ def test_seventy_five_workflows_fit_in_one_stack() -> None:
     assert max(size for _, size in policies({"Resources": resources})) < 10_240
 
 
-def test_jobs_that_are_retained_are_stopped_by_nothing_when_their_workflow_is_deleted() -> None:
-    types = {one["Type"] for one in RenderedWorkflow(retain_jobs=True).template["Resources"].values()}
-    assert not types & {"AWS::Lambda::Function", "Custom::SageMakerTrainingJobs"}
+def test_jobs_that_are_retained_are_stopped_neither_with_their_workflow_nor_by_the_update_that_retains_them() -> None:
+    retained = deletion_of(RenderedWorkflow(retain_jobs=True).template)
+    stopped = deletion_of(RenderedWorkflow().template)
+    assert retained["Properties"].pop("Retain") == "true"
+    assert retained == stopped

@@ -260,3 +260,15 @@ def test_a_job_is_stopped_with_its_execution_though_its_workflow_has_another_pre
     deployed.client("stepfunctions").stop_execution(executionArn=execution)
     wait_until(lambda: status(deployed, job) == "Stopped")
     deployed.cdk("destroy", "--app", str(tmp_path / "second"), "--all", "--force")
+
+
+@pytest.mark.soak  # deploys twice
+def test_a_job_goes_on_in_the_update_that_retains_it_and_after_its_workflow(deployed: Deployed, tmp_path: Path) -> None:
+    made = deployed.deploy(Running(tmp_path / "first", {"Training": False}))
+    job = running_job(deployed, made["TrainingArn"])
+    deployed.deploy(Running(tmp_path / "second", {"Training": True}))
+    assert status(deployed, job) == "InProgress"
+    deployed.cdk("destroy", "--app", str(tmp_path / "second"), "--all", "--force")
+    assert status(deployed, job) == "InProgress"
+    deployed.client("sagemaker").stop_training_job(TrainingJobName=job)
+    wait_until(lambda: status(deployed, job) == "Stopped")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import itertools
 import json
 import re
 import tarfile
@@ -55,7 +54,6 @@ class Executions(cdk.Stack):
     def __init__(self, app: cdk.App) -> None:
         super().__init__(app, f"{STACK_PREFIX}Executions")
         self.bucket = s3.Bucket(self, "Bucket", removal_policy=cdk.RemovalPolicy.DESTROY)
-        self.numbers = itertools.count(1)
         with a_users_job() as folder:
             self.image, self.pytorch = (
                 TrainingImage.from_asset(self, id, directory=folder, file=file)
@@ -106,8 +104,6 @@ class Executions(cdk.Stack):
             checkpoints=S3Prefix(self.bucket, f"checkpoints/{name}/"),
             hyperparameters={"do": do},
             max_runtime=cdk.Duration.minutes(30),
-            # A stack has at most 15 workflows whose jobs are stopped when it is deleted.
-            retain_jobs=next(self.numbers) > 15,
         )
         cdk.CfnOutput(self, f"{name}Arn", value=workflow.state_machine.state_machine_arn)
         return workflow

@@ -1,8 +1,8 @@
 """Stops a workflow's executions and training jobs before the workflow is deleted, and waits for their end.
 
 The code of the Lambda function behind CloudFormation's custom resource `Custom::SageMakerTrainingJobs`, with the properties
-`StateMachineArn`, `JobNamePrefix` and, for jobs in a queue of AWS Batch, `JobQueue`. It imports only what Lambda's runtime
-contains.
+`StateMachineArn`, `JobNamePrefix`, for jobs in a queue of AWS Batch `JobQueue`, and for jobs that go on `Retain`. It imports
+only what Lambda's runtime contains.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def handler(event: dict[str, Any], context: Any) -> None:
     if event["RequestType"] == "Update":
         response["PhysicalResourceId"] = properties["StateMachineArn"]
     try:
-        if event["RequestType"] == "Delete":
+        if event["RequestType"] == "Delete" and properties.get("Retain") != "true":
             Workflow(properties, lambda: context.get_remaining_time_in_millis() / 1000 - SECONDS_TO_RESPOND).stop()
         response["Status"] = "SUCCESS"
     except Exception as error:

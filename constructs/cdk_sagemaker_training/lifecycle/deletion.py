@@ -21,9 +21,12 @@ _FUNCTION_ID = "SageMakerTrainingJobsHandler"
 
 
 def stop_jobs_on_deletion(
-    workflow: Construct, plan: Plan, state_machine: sfn.StateMachine, needed: Iterable[Any]
+    workflow: Construct, plan: Plan, state_machine: sfn.StateMachine, needed: Iterable[Any], *, retain: bool
 ) -> None:
     """Stop the jobs of a workflow before CloudFormation deletes resources that they need.
+
+    Where they are retained the custom resource is there too, and does nothing: its removal in an update would stop the jobs that
+    the update retains.
 
     The Lambda function is shared by all workflows of the stack, and what it may do names none of them: a statement of one would
     be removed in the update that removes the workflow, before CloudFormation deletes the custom resource.
@@ -33,6 +36,7 @@ def stop_jobs_on_deletion(
         plan: The workflow's jobs, and by which service they are created.
         state_machine: The workflow's state machine.
         needed: What must be deleted after the jobs' end: constructs, and props that contain constructs.
+        retain: Whether executions and jobs go on.
     """
     jobs, service = plan.jobs, plan.service
     description = "Stops training jobs before their workflow is deleted"
@@ -48,6 +52,7 @@ def stop_jobs_on_deletion(
             "StateMachineArn": state_machine.state_machine_arn,
             "JobNamePrefix": jobs.prefix,
             **service.properties,
+            **({"Retain": "true"} if retain else {}),
         },
     )
     outer = set(map(id, workflow.node.scopes))
