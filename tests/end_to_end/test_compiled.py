@@ -73,6 +73,7 @@ class Compiled(cdk.Stack):
                 max_runtime=cdk.Duration.hours(1),
             )
             cdk.CfnOutput(self, f"{name}Arn", value=workflow.state_machine.state_machine_arn)
+            cdk.CfnOutput(self, f"{name}Prefix", value=workflow.job_name_prefix)
 
 
 @pytest.fixture(scope="module")
@@ -130,10 +131,10 @@ def compiled_before(
 
     def copy(workflow: str, execution: str) -> None:
         s3, bucket = deployed.client("s3"), pytorch["BucketName"]
-        before = f"checkpoints/compiledpytorch-spot/{interrupted[0]}/"
+        before = f"checkpoints/{pytorch['SpotPrefix']}/{interrupted[0]}/"
         kept = s3.list_objects_v2(Bucket=bucket, Prefix=f"{before}compiler-cache/")["Contents"]
         for key in (entry["Key"] for entry in kept):
-            to = f"checkpoints/compiledpytorch-{workflow}/{execution}/{key.removeprefix(before)}"
+            to = f"checkpoints/{pytorch[f'{workflow}Prefix']}/{execution}/{key.removeprefix(before)}"
             s3.copy_object(Bucket=bucket, Key=to, CopySource={"Bucket": bucket, "Key": key})
 
     return copy
@@ -211,7 +212,7 @@ def numbers(said: list[str], pattern: str) -> list[float]:
 def test_inductor_trains_on_two_hosts_by_what_another_job_compiled(
     deployed: Deployed, pytorch: dict[str, str], compiled_before: Callable[[str, str], None]
 ) -> None:
-    compiled_before("inductor", "two-hosts")
+    compiled_before("Inductor", "two-hosts")
     said = completed(deployed, pytorch["InductorArn"], "two-hosts")
     assert sum("1 of 2 processes, compiler inductor" in line for line in said) == 2
     [first, *_, last] = numbers(said, r"step \d+ loss ([0-9.]+)")
@@ -281,7 +282,7 @@ def test_an_interrupted_job_goes_on_with_its_steps_and_its_compiled_code(interru
 def test_a_job_that_is_stopped_keeps_the_step_that_it_is_in(
     deployed: Deployed, pytorch: dict[str, str], compiled_before: Callable[[str, str], None]
 ) -> None:
-    compiled_before("endless", "stopped")
+    compiled_before("Endless", "stopped")
     execution = deployed.start(pytorch["EndlessArn"], "stopped")
     name = deployed.the_job_of(execution, until="Training")["TrainingJobName"]
     deployed.has_said(name, "step 10 ")
