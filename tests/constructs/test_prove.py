@@ -12,7 +12,15 @@ from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk import aws_stepfunctions_tasks as tasks
 from stacks import UserStack
 
-from cdk_sagemaker_training import Budget, DataParallelJob, InstanceGroup, NumberField, TrainingPipeline
+from cdk_sagemaker_training import (
+    Budget,
+    DataParallelJob,
+    InstanceGroup,
+    NumberField,
+    Silence,
+    TrainingPipeline,
+    TrainingQueue,
+)
 from training_jobs.prove.explorer import Proof, prove
 
 # In every state that a search of this many states reaches; the shortest stories are found first.
@@ -110,6 +118,24 @@ def test_a_pipeline_starts_no_workflow_twice_and_fails_where_one_had_ended_befor
     assert facts(found, "outlives") == {"not cancelled"}
 
 
+def in_a_queue() -> UserStack:
+    stack = UserStack()
+    stack.workflow(queue=TrainingQueue(stack, "Queue", capacity=8))
+    return stack
+
+
+def test_a_job_in_a_queue_is_left_where_the_event_of_its_executions_end_is_lost_and_nothing_else() -> None:
+    assert broken(proofs(in_a_queue(), faults=0, most_states=20_000)["Training"]) == set()
+    found = proofs(in_a_queue(), most_states=60_000)["Training"]
+    assert broken(found) == {"left-running"}
+    assert "lost event" in facts(found, "left-running")
+
+
+def test_a_rule_that_is_broken_stops_the_job_and_breaks_no_property() -> None:
+    proof = proofs(with_workflow(stop_when=[Silence()]), most_states=20_000)["Training"]
+    assert broken(proof) == set()
+
+
 FEATURES: dict[str, Callable[[UserStack], dict[str, Any]]] = {
     "retries": lambda stack: {"retries": 1},
     "notify": lambda stack: {"notify": [sns.Topic(stack, "Topic")]},
@@ -118,6 +144,7 @@ FEATURES: dict[str, Callable[[UserStack], dict[str, Any]]] = {
     "alternatives": lambda stack: {"alternatives": [DataParallelJob(InstanceGroup("ml.g5.48xlarge"))]},
     "input_fields": lambda stack: {"input_fields": {"rate": NumberField(0, 1, default=0.5)}},
     "missing_model": lambda stack: {"missing_model": "fail"},
+    "stop_when": lambda stack: {"stop_when": [Silence()]},
 }
 # By cause alone: its error says so.
 REFUSED = {frozenset(("retries", "job_metrics")), frozenset(("retries", "alternatives"))}

@@ -71,9 +71,9 @@ class Guard(Construct):
         ] = {}  # by the state machine's name, its queue and how its jobs' names begin
         self._stack = stack = Stack.of(self)
         # For the account's own state machines and rules, and no others, as CDK has it of its own roles for state machines.
-        self._own = {"StringEquals": {"aws:SourceAccount": stack.account}}
+        self._of_account = {"StringEquals": {"aws:SourceAccount": stack.account}}
         machines = {"ArnLike": {"aws:SourceArn": stack.format_arn(service="states", resource="stateMachine:*")}}
-        trusted = iam.ServicePrincipal("states.amazonaws.com", conditions={**self._own, **machines})
+        trusted = iam.ServicePrincipal("states.amazonaws.com", conditions={**self._of_account, **machines})
         self._role = iam.Role(self, "Role", assumed_by=trusted)
         self._suppressions = Suppressions(self)
         self._suppressions.add(REASONS)
@@ -184,7 +184,7 @@ class Guard(Construct):
         role = iam.Role(
             self,
             "EventsRole",
-            assumed_by=iam.ServicePrincipal("events.amazonaws.com", conditions=self._own),
+            assumed_by=iam.ServicePrincipal("events.amazonaws.com", conditions=self._of_account),
             inline_policies={"Start": iam.PolicyDocument(statements=[starting])},
         ).without_policy_updates()
         prefix = self._stack.format_arn(service="states", resource=f"stateMachine:{machines_prefix(self._stack)}")

@@ -222,8 +222,8 @@ class TrainingWorkflow(WorkflowMetrics, Resource):
             executions.append(poller.executions_arn)
         reserved = reserved_capacity(jobs.stack, plan.all_requests)
         suppress_findings(self, plan.service.arns(jobs), reserved, executions)
-        made = (self.state_machine, self.guard.rule, poller, log_options.destination, jobs.role, jobs.role.role)
-        stop_jobs_on_deletion(self, plan, self.state_machine, (*made, props, *variants), retain=retain_jobs)
+        needed = (self.state_machine, self.guard.rule, poller, log_options.destination, jobs.role, jobs.role.role)
+        stop_jobs_on_deletion(self, plan, self.state_machine, (*needed, props, *variants), retain=retain_jobs)
         self.integration: Integration = "poll" if plan.service.polls else "sync"
         self.props = props
         self.input_fields: Mapping[str, InputField] = dict(input_fields or {})

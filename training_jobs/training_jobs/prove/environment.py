@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -26,6 +27,8 @@ from training_jobs.prove.templates import App, machine_of, tasks
 from training_jobs.prove.values import Scope, UnsupportedError
 
 ONCE = {"throttled", "lost answer", "late"}  # the faults of one call
+# The status of a service job by that of its training job.
+_SERVICE = {"InProgress": "RUNNING", "Completed": "SUCCEEDED", "Failed": "FAILED", "Stopped": "FAILED"}
 LATEST = 60  # seconds: a call that takes effect late does so before (facts, "late")
 _ARN = "arn:aws:states:us-east-1:123456789012:execution:{machine}:{id}"
 _REFUSED = "The request was rejected because the training job is in status Completed"
@@ -40,16 +43,24 @@ _OTHERS: Mapping[str, Any] = {
 }
 _READS = ("listObjectsV2", "describeExecution", "listTrainingJobs", "listTags")
 _SAGEMAKER = ("createTrainingJob", "describeTrainingJob", "stopTrainingJob")
+_BATCH = ("submitServiceJob", "describeServiceJob", "listServiceJobs", "terminateServiceJob")
+_CREATES = ("createTrainingJob", "submitServiceJob")
+_BY_BATCH = "AWSBatch"  # begins the name of a service job's training job
+Effect = tuple[str, "Event | None", "World", tuple[tuple[Address, str, str, str], ...]]
 
 
 class Job(NamedTuple):
-    """A training job: its name, its status as DescribeTrainingJob has it, what created it and where, and its tags as JSON."""
+    """A training job: its name, its status as DescribeTrainingJob has it, what created it and where, and its tags as JSON.
+
+    With ``service`` it is a service job of AWS Batch, together with its training job.
+    """
 
     name: str
     status: str
     owner: str
     at: Address
     tags: str
+    service: bool = False
 
 
 @dataclass(frozen=True)
@@ -95,6 +106,7 @@ class World:
     interrupted: bool = False
     stopped_well: bool = False
     alarm: bool = False
+    told: bool = False  # a rule of the user's has told to stop a job
 
     @property
     def key(self) -> str:
@@ -102,7 +114,7 @@ class World:
         # Of which kind the faults were matters to a property where there was one alone.
         spent = len(self.spent) == 1 and self.spent[0] in ONCE
         of = (self.jobs, self.late, self.events, self.started, self.faults, spent, self.interrupted)
-        return repr((*of, self.stopped_well, self.alarm)) + "".join(run.key for run in self.runs)
+        return repr((*of, self.stopped_well, self.alarm, self.told)) + "".join(run.key for run in self.runs)
 
     @property
     def quiet(self) -> bool:
@@ -137,7 +149,9 @@ class Environment:
 
     def _check(self, machine: str, name: str, state: Mapping[str, Any]) -> None:
         api = _api(state["Resource"])
-        known = api in _OTHERS or api.rpartition(":")[2] in (*_SAGEMAKER, *_READS)
+        known = api in _OTHERS or api.rpartition(":")[2] in (*_SAGEMAKER, *_BATCH, *_READS)
+        # The function of this library that checks a job against rules.
+        known = known or (api == "lambda:invoke" and "Rules" in state.get("Parameters", {}).get("Payload", {}))
         if api.endswith(":startExecution"):
             target = machine_of(state.get("Parameters", {}).get("StateMachineArn"))
             if target not in self.app.machines:
@@ -258,7 +272,7 @@ class Environment:
                     operation,
                     self._stepped(outage, run, lasting),
                 )
-            if operation == "createTrainingJob":
+            if operation in _CREATES:
                 after = _spent(world, "late")
                 after = replace(after, late=(*after.late, _new_job(call, run)))
                 failed = Failed(call.at, f"{service}.SdkClientException", "timed out")
@@ -269,7 +283,7 @@ class Environment:
     def _lost(
         self, world: World, run: Run, call: Call, where: str, after: World, error: str, operation: str
     ) -> Iterator[Move]:
-        if world.faults and operation in ("createTrainingJob", "stopTrainingJob", "startExecution"):
+        if world.faults and operation in (*_CREATES, "stopTrainingJob", "terminateServiceJob", "startExecution"):
             spent = _spent(after, "lost answer")
             failed = Failed(call.at, error, "Unable to execute HTTP request: Read timed out")
             text = f"{where} takes effect, and its answer is lost"
@@ -284,11 +298,12 @@ class Environment:
         }
         return names[service] if optimised and service in names else f"{service}.{service}Exception"
 
-    def _effects(
-        self, world: World, run: Run, call: Call, operation: str
-    ) -> Iterator[tuple[str, Event | None, World, tuple[tuple[Address, str, str, str], ...]]]:
+    def _effects(self, world: World, run: Run, call: Call, operation: str) -> Iterator[Effect]:
         """What a call does without a fault: words, the event, the world, and what it then waits for."""
-        job = next((one for one in world.jobs if one.name == _name(call)), None) if operation in _SAGEMAKER else None
+        if operation in _BATCH:
+            yield from _of_batch(world, run, call, operation)
+            return
+        job = _found(world, _name(call)) if operation in _SAGEMAKER else None
         error = "SageMaker.SageMakerException"
         if operation == "createTrainingJob":
             if job is not None:
@@ -314,15 +329,19 @@ class Environment:
             elif job.status != "InProgress":
                 yield "finds that the job has ended", Failed(call.at, error, _REFUSED), world, ()
             else:
-                well = run.role != "guard" and not world.interrupted and bool(world.spent)
-                after = replace(_with(world, job._replace(status="Stopped")), stopped_well=world.stopped_well or well)
-                yield "stops the job", Answered(call.at, {}), after, ()
+                yield "stops the job", Answered(call.at, {}), _stopped(world, run, job), ()
         elif operation == "listTrainingJobs":
             asked = call.parameters
-            jobs = [one for one in world.jobs if one.status == asked.get("StatusEquals", one.status)]
+            created = [one for one in world.jobs if not one.service]
+            jobs = [one for one in created if one.status == asked.get("StatusEquals", one.status)]
             listed = [one for one in jobs if asked.get("NameContains", "") in one.name]
             summaries = [{"TrainingJobName": one.name, "TrainingJobArn": f"arn:{one.name}"} for one in listed]
             yield f"lists {len(listed)} jobs", Answered(call.at, {"TrainingJobSummaries": summaries}), world, ()
+        elif operation == "invoke":
+            for because in ("", "no host has logged a line for 3600 seconds"):
+                answer = Answered(call.at, {"Payload": {"Because": because, "State": {}}})
+                told = replace(world, told=world.told or bool(because))
+                yield f"says {'that a rule is broken' if because else 'that no rule is broken'}", answer, told, ()
         elif operation == "listTags":
             tags = next(one.tags for one in world.jobs if f"arn:{one.name}" == call.parameters["ResourceArn"])
             yield "lists the tags", Answered(call.at, {"Tags": json.loads(tags)}), world, ()
@@ -343,9 +362,7 @@ class Environment:
         else:
             yield "succeeds", Answered(call.at, _OTHERS[_api(call.resource)]), world, ()
 
-    def _child(
-        self, world: World, call: Call
-    ) -> tuple[str, Event | None, World, tuple[tuple[Address, str, str, str], ...]]:
+    def _child(self, world: World, call: Call) -> Effect:
         machine = machine_of(call.parameters["StateMachineArn"])
         id = str(call.parameters.get("Name", f"child-{world.started + 1}"))
         existing = next((one for one in world.runs if one.id == id), None)
@@ -434,7 +451,7 @@ class Environment:
         of = run.execution
         detail = {
             "executionArn": _ARN.format(machine=self.app.names[run.machine], id=run.id),
-            "stateMachineArn": run.machine,
+            "stateMachineArn": f"arn:aws:states:us-east-1:123456789012:stateMachine:{self.app.names[run.machine]}",
             "name": run.id,
             "status": of.status,
             "error": of.error or None,
@@ -458,7 +475,7 @@ class Environment:
             ways.append(("the execution times out", "times out", "TIMED_OUT"))
         waiting = {one[0] for one in run.waits}
         calls = [want for want in wants(run.execution) if isinstance(want, Call) and want.at not in waiting]
-        creates = [want for want in calls if _api(want.resource).endswith(":createTrainingJob")]
+        creates = [want for want in calls if _api(want.resource).rpartition(":")[2] in _CREATES]
         for text, fact, status in ways:
             after = self._next(run, Ended(status))
             base = replace(world, interrupted=True)
@@ -494,7 +511,51 @@ class Environment:
 
 
 def _new_job(call: Call, run: Run) -> Job:
-    return Job(_name(call), "InProgress", run.id, call.at, json.dumps(call.parameters.get("Tags", [])))
+    tags = json.dumps(call.parameters.get("Tags", []))
+    return Job(_name(call), "InProgress", run.id, call.at, tags, "TrainingJobName" not in call.parameters)
+
+
+def _found(world: World, name: str) -> Job | None:
+    """The job of a training job's name, which of a service job's is one that Batch has made."""
+    by_batch = name.startswith(_BY_BATCH)
+    name = name.removeprefix(_BY_BATCH)
+    return next((one for one in world.jobs if one.name == name and one.service == by_batch), None)
+
+
+def _stopped(world: World, run: Run, job: Job) -> World:
+    well = run.role != "guard" and not world.interrupted and bool(world.spent) and not world.told
+    return replace(_with(world, job._replace(status="Stopped")), stopped_well=world.stopped_well or well)
+
+
+def _of_batch(world: World, run: Run, call: Call, operation: str) -> Iterator[Effect]:
+    """What a call of AWS Batch does without a fault."""
+    jobs = [one for one in world.jobs if one.service]
+    if operation == "submitServiceJob":
+        if any(one.name == _name(call) for one in jobs):
+            refused = Failed(call.at, "Batch.ClientException", "a service job was submitted with the client token")
+            yield "fails, since its token is in use", refused, world, ()
+            return
+        answer = Answered(call.at, {"JobId": _name(call), "JobName": _name(call)})
+        yield "submits a job", answer, _with(world, _new_job(call, run)), ()
+    elif operation == "listServiceJobs":
+        [pattern] = call.parameters["Filters"][0]["Values"]
+        listed = [one for one in jobs if fnmatch.fnmatchcase(one.name, pattern)]
+        summaries = [{"JobId": one.name, "JobName": one.name, "Status": _SERVICE[one.status]} for one in listed]
+        yield f"lists {len(listed)} jobs", Answered(call.at, {"JobSummaryList": summaries}), world, ()
+    else:
+        job = next((one for one in jobs if one.name == call.parameters["JobId"]), None)
+        if job is None:
+            yield "finds no such job", Failed(call.at, "Batch.ClientException", "no such job"), world, ()
+        elif operation == "terminateServiceJob":
+            after = _stopped(world, run, job) if job.status == "InProgress" else world
+            yield "terminates the job", Answered(call.at, {}), after, ()
+        else:
+            terminated = {"IsTerminated": True} if job.status == "Stopped" else {}
+            said = {"JobId": job.name, "Status": _SERVICE[job.status], "StatusReason": job.status, **terminated}
+            arn = {"LatestAttempt": {"ServiceResourceId": {"Value": f"arn:training-job/{_BY_BATCH}{job.name}"}}}
+            yield f"says {_SERVICE[job.status]}", Answered(call.at, {**said, **arn}), world, ()
+            if job.status in ("Failed", "Stopped"):
+                yield f"says {_SERVICE[job.status]}, before a machine", Answered(call.at, said), world, ()
 
 
 def _with(world: World, job: Job) -> World:
@@ -542,7 +603,7 @@ def _service(api: str) -> str:
 
 
 def _name(call: Call) -> str:
-    return str(call.parameters["TrainingJobName"])
+    return str(call.parameters.get("TrainingJobName", call.parameters.get("JobName")))
 
 
 def _who(run: Run) -> str:

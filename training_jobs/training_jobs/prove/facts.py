@@ -72,6 +72,27 @@ FACTS = (
     ),
     Fact("listed", "SageMaker", "ListTrainingJobs has each job once it was created", False, "assumed"),
     Fact(
+        "token in use",
+        "AWS Batch",
+        "SubmitServiceJob with the token of an earlier job is rejected",
+        False,
+        "AWS Batch API, SubmitServiceJob: clientToken",
+    ),
+    Fact(
+        "before a machine",
+        "AWS Batch",
+        "a service job fails or is terminated before it has a training job, or after",
+        False,
+        "AWS Batch API, DescribeServiceJob: latestAttempt",
+    ),
+    Fact(
+        "rule broken",
+        "the user",
+        "a rule of stop_when is broken at any look, or never",
+        False,
+        "this library, handlers/watch.py",
+    ),
+    Fact(
         "job ends",
         "SageMaker",
         "a job completes or fails at any time",

@@ -197,7 +197,7 @@ def _calls(machine: Mapping[str, Any], operation: str) -> bool:
 
 def _starts(name: str, machines: Mapping[str, Mapping[str, Any]], above: tuple[str, ...]) -> bool:
     for _, state in tasks(machines[name]):
-        if "createTrainingJob" in state["Resource"]:
+        if "createTrainingJob" in state["Resource"] or "submitServiceJob" in state["Resource"]:
             return True
         started = (
             machine_of(state.get("Parameters", {}).get("StateMachineArn"))
