@@ -109,7 +109,8 @@ def explore(
     while waiting:
         number, world = waiting.popleft()
         proof.jobs = max(proof.jobs, len(world.jobs))
-        swept = world.quiet and any(True for _ in environment.sweeps(world))
+        over = world.quiet or not world.runs[0].running
+        swept = over and any(True for _ in environment.sweeps(world))
         names = list(broken(world, on_purpose, swept=swept))
         error = failed_well(world)
         if error is not None and error not in proof.errors:

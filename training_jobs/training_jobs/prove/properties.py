@@ -55,7 +55,7 @@ def broken(world: World, on_purpose: Collection[str] = (), *, swept: bool = Fals
     if (
         running
         and not workflow.running
-        and not guarded
+        and not (guarded or swept)
         and any(run.running and run.role == "child" for run in world.runs)
     ):
         yield "outlives"
