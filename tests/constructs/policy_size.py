@@ -10,11 +10,16 @@ from typing import Any
 def policies(template: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
     """The characters of all inline policies by their role, each reference to a resource counted as 64."""
     sizes: dict[str, int] = {}
-    for one in template["Resources"].values():
+    for id, one in template["Resources"].items():
+        of = one.get("Properties", {})
         if one["Type"] == "AWS::IAM::Policy":
-            size = len(json.dumps(_filled(one["Properties"]["PolicyDocument"]), separators=(",", ":")))
-            for role in one["Properties"]["Roles"]:
-                sizes[role["Ref"]] = sizes.get(role["Ref"], 0) + size
+            held = [(role["Ref"], of["PolicyDocument"]) for role in of["Roles"]]
+        elif one["Type"] == "AWS::IAM::Role":
+            held = [(id, policy["PolicyDocument"]) for policy in of.get("Policies", [])]
+        else:
+            continue
+        for role, document in held:
+            sizes[role] = sizes.get(role, 0) + len(json.dumps(_filled(document), separators=(",", ":")))
     yield from sizes.items()
 
 

@@ -227,11 +227,14 @@ class StopWhen(Feature):
 
 def _function(stack: Stack) -> CfnResource:
     """The stack's function."""
+    description = "Checks training jobs against the rules that stop them"
+    return stack_function(stack, _FUNCTION_ID, "watch", description, lambda: _statements(stack), _WHY).function
+
+
+def _statements(stack: Stack) -> list[iam.PolicyStatement]:
     streams = stack.format_arn(service="logs", resource=f"log-group:{_LOG_GROUP}:log-stream:*")
-    statements = [
+    return [
         iam.PolicyStatement(actions=["logs:DescribeLogStreams"], resources=[streams]),
         # CloudWatch's metrics have no resource ("Actions, resources, and condition keys for Amazon CloudWatch").
         iam.PolicyStatement(actions=["cloudwatch:GetMetricData"], resources=["*"]),
     ]
-    description = "Checks training jobs against the rules that stop them"
-    return stack_function(stack, _FUNCTION_ID, "watch", description, statements, _WHY).function

@@ -11,10 +11,9 @@ from constructs import Construct
 
 from cdk_sagemaker_training.core.checks import seconds_of
 from cdk_sagemaker_training.core.errors import must
-from cdk_sagemaker_training.core.job_names import machines_prefix
 from cdk_sagemaker_training.core.nag import OF_THE_STACK
 from cdk_sagemaker_training.lifecycle.feature import Feature, Parts
-from cdk_sagemaker_training.lifecycle.job_set import of_executions
+from cdk_sagemaker_training.lifecycle.job_set import machines_of, of_executions
 from cdk_sagemaker_training.lifecycle.plan import Plan
 from cdk_sagemaker_training.resources.handler_function import stack_function
 
@@ -63,7 +62,7 @@ class WaitingLongerThan(Feature):
 
         jobs, stack = plan.jobs, plan.jobs.stack
         arn, description = parts.state_machine.state_machine_arn, "Looks for executions whose job has waited for long"
-        shared = stack_function(stack, _FUNCTION_ID, "waiting", description, _statements(stack), OF_THE_STACK)
+        shared = stack_function(stack, _FUNCTION_ID, "waiting", description, lambda: _statements(stack), OF_THE_STACK)
         minutes = max(1, min(_MOST_MINUTES, self.seconds // _LOOKS // 60))
         called = lambda_.Function.from_function_attributes(
             scope, "WaitingFunction", function_arn=shared.function.get_att("Arn").to_string(), same_environment=True
@@ -89,10 +88,9 @@ class WaitingLongerThan(Feature):
 
 def _statements(stack: Stack) -> list[iam.PolicyStatement]:
     """What the function may do, about all workflows of the stack."""
-    machines = stack.format_arn(service="states", resource=f"stateMachine:{machines_prefix(stack)}*")
     bus = stack.format_arn(service="events", resource="event-bus", resource_name="default")
     return [
-        iam.PolicyStatement(actions=["states:ListExecutions"], resources=[machines]),
+        iam.PolicyStatement(actions=["states:ListExecutions"], resources=[machines_of(stack)]),
         # These have no narrower resource.
         iam.PolicyStatement(actions=["batch:ListServiceJobs", "sagemaker:ListTrainingJobs"], resources=["*"]),
         of_executions(stack, "sagemaker:DescribeTrainingJob"),

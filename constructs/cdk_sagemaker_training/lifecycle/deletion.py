@@ -11,9 +11,8 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct, IConstruct
 
-from cdk_sagemaker_training.core.job_names import machines_prefix
 from cdk_sagemaker_training.core.nag import OF_THE_STACK
-from cdk_sagemaker_training.lifecycle.job_set import executions_of, of_executions
+from cdk_sagemaker_training.lifecycle.job_set import executions_of, machines_of, of_executions
 from cdk_sagemaker_training.lifecycle.plan import Plan
 from cdk_sagemaker_training.resources.handler_function import stack_function
 
@@ -40,7 +39,9 @@ def stop_jobs_on_deletion(
     """
     jobs, service = plan.jobs, plan.service
     description = "Stops training jobs before their workflow is deleted"
-    shared = stack_function(jobs.stack, _FUNCTION_ID, "deletion", description, _statements(jobs.stack), OF_THE_STACK)
+    shared = stack_function(
+        jobs.stack, _FUNCTION_ID, "deletion", description, lambda: _statements(jobs.stack), OF_THE_STACK
+    )
     resource = CustomResource(
         workflow,
         "Deletion",
@@ -64,9 +65,8 @@ def stop_jobs_on_deletion(
 
 def _statements(stack: Stack) -> list[iam.PolicyStatement]:
     """What the function may do: its calls about executions of the stack's state machines, and about jobs that these created."""
-    machines = stack.format_arn(service="states", resource=f"stateMachine:{machines_prefix(stack)}*")
     return [
-        iam.PolicyStatement(actions=["states:ListExecutions"], resources=[machines]),
+        iam.PolicyStatement(actions=["states:ListExecutions"], resources=[machines_of(stack)]),
         iam.PolicyStatement(actions=["states:StopExecution"], resources=[executions_of(stack)]),
         # These have no narrower resource.
         iam.PolicyStatement(

@@ -255,6 +255,15 @@ class JobSet:
         grant_members(self.role, props)
 
 
+def machines_of(stack: Stack) -> str:
+    """Return the ARN pattern of the state machines of a stack's workflows.
+
+    Args:
+        stack: The stack.
+    """
+    return stack.format_arn(service="states", resource=f"stateMachine:{machines_prefix(stack)}*")
+
+
 def executions_of(stack: Stack) -> str:
     """Return the ARN pattern of the executions of a stack's workflows.
 

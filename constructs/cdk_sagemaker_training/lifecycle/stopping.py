@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cdk_sagemaker_training.lifecycle.states import catch, execution_hash, retry
+from cdk_sagemaker_training.lifecycle.states import catch, execution_hash, retry, sdk_task
 
 # Long enough for a CreateTrainingJob call that was in flight when its execution ended to have created the job.
 _SECONDS_BETWEEN_LOOKS = 60
@@ -57,14 +57,8 @@ def _stopping(partition: str) -> dict[str, Any]:
     }
 
     def listed(more: Mapping[str, Any]) -> dict[str, Any]:
-        return {
-            "Type": "Task",
-            "Resource": f"{sagemaker}:listTrainingJobs",
-            "Parameters": {**asked, **more},
-            "ResultPath": "$.Listed",
-            "Retry": [_FOR_AN_HOUR],
-            "Next": "IsAny",
-        }
+        operation = "sagemaker:listTrainingJobs"
+        return sdk_task(partition, operation, {**asked, **more}, "$.Listed", _FOR_AN_HOUR, "IsAny")
 
     return {
         "First": _walk("List", Most=1, Seconds=0, Waited=0),
@@ -201,14 +195,14 @@ def _of_queues(queued: Mapping[str, tuple[str, str]], partition: str) -> dict[st
         "Begin": _walk("List", Most=1, Seconds=0, Waited=0),
         **states,
         # Of many jobs the most recent are first, and an execution has one at a time.
-        "ListQueued": {
-            "Type": "Task",
-            "Resource": f"{batch}:listServiceJobs",
-            "Parameters": {"JobQueue.$": "$.Queued.JobQueue", "Filters.$": "$.Queued.Filters"},
-            "ResultPath": "$.Listed",
-            "Retry": [_FOR_AN_HOUR],
-            "Next": "TerminateEach",
-        },
+        "ListQueued": sdk_task(
+            partition,
+            "batch:listServiceJobs",
+            {"JobQueue.$": "$.Queued.JobQueue", "Filters.$": "$.Queued.Filters"},
+            "$.Listed",
+            _FOR_AN_HOUR,
+            "TerminateEach",
+        ),
         "TerminateEach": {
             "Type": "Map",
             "ItemsPath": "$.Listed.JobSummaryList",

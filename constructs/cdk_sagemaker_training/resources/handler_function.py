@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -85,11 +85,16 @@ class StackFunction(Construct):
     """
 
     def __init__(
-        self, stack: Stack, id: str, module: str, description: str, statements: Sequence[iam.PolicyStatement]
+        self,
+        stack: Stack,
+        id: str,
+        module: str,
+        description: str,
+        statements: Callable[[], Sequence[iam.PolicyStatement]],
     ) -> None:
         """Create the function; the parameters are those of ``stack_function``."""
         super().__init__(stack, id)
-        self.function, self.role = handler_function(self, module, description, statements=statements)
+        self.function, self.role = handler_function(self, module, description, statements=statements())
 
 
 def stack_function(
@@ -97,8 +102,8 @@ def stack_function(
     id: str,
     module: str,
     description: str,
-    statements: Sequence[iam.PolicyStatement] = (),
-    why: str = "",
+    statements: Callable[[], Sequence[iam.PolicyStatement]],
+    why: str,
 ) -> StackFunction:
     """Return the function that all workflows of a stack share; the first creates it.
 
@@ -107,7 +112,7 @@ def stack_function(
         id: The id of the construct below which they are.
         module: The name of the module in `handlers/` with the code.
         description: What it does.
-        statements: What it is allowed, whichever workflow it is called for.
+        statements: Returns what it is allowed, whichever workflow it is called for. Called by the first alone.
         why: Why that has wildcards.
     """
     shared = stack.node.try_find_child(id)

@@ -30,7 +30,6 @@ ONCE = {"throttled", "lost answer", "late"}  # the faults of one call
 # The status of a service job by that of its training job.
 _SERVICE = {"InProgress": "RUNNING", "Completed": "SUCCEEDED", "Failed": "FAILED", "Stopped": "FAILED"}
 LATEST = 60  # seconds: a call that takes effect late does so before (facts, "late")
-_ARN = "arn:aws:states:us-east-1:123456789012:execution:{machine}:{id}"
 _REFUSED = "The request was rejected because the training job is in status Completed"
 _MISSING = "Requested resource not found."
 # Calls whose answer tells nothing of jobs, with the answer.
@@ -172,7 +171,7 @@ class Environment:
     def _run(self, id: str, machine: str, role: str, given: Any) -> Run:
         context = {
             "Execution": {
-                "Id": _ARN.format(machine=self.app.names[machine], id=id),
+                "Id": self._arn(machine, id),
                 "Name": id,
                 "Input": given,
                 "RedriveCount": 0,
@@ -184,6 +183,9 @@ class Environment:
         if key not in self._steps:
             self._steps[key] = start(self.app.machines[machine], given, context)
         return Run(id, machine, role, self._steps[key])
+
+    def _arn(self, machine: str, id: str) -> str:
+        return f"arn:aws:states:us-east-1:123456789012:execution:{self.app.names[machine]}:{id}"
 
     def moves(self, world: World) -> Iterator[Move]:
         """All that may happen next."""
@@ -381,12 +383,7 @@ class Environment:
             )
         if ".sync" in call.resource:
             return f"starts {id}", None, after, ((call.at, call.state, "execution", id),)
-        return (
-            f"starts {id}",
-            Answered(call.at, {"ExecutionArn": _ARN.format(machine=self.app.names[machine], id=id)}),
-            after,
-            (),
-        )
+        return f"starts {id}", Answered(call.at, {"ExecutionArn": self._arn(machine, id)}), after, ()
 
     def _sync_answers(self, world: World, run: Run, call: Call, held: tuple[Address, str, str, str]) -> Iterator[Move]:
         """The answer of a call with .sync, once what it waits for has ended."""
@@ -405,7 +402,7 @@ class Environment:
                 event = Answered(
                     call.at,
                     {
-                        "ExecutionArn": _ARN.format(machine=self.app.names[child.machine], id=child.id),
+                        "ExecutionArn": self._arn(child.machine, child.id),
                         "Output": output,
                         "Status": "SUCCEEDED",
                     },
@@ -450,7 +447,7 @@ class Environment:
     def _ended(self, world: World, run: Run) -> World:
         of = run.execution
         detail = {
-            "executionArn": _ARN.format(machine=self.app.names[run.machine], id=run.id),
+            "executionArn": self._arn(run.machine, run.id),
             "stateMachineArn": f"arn:aws:states:us-east-1:123456789012:stateMachine:{self.app.names[run.machine]}",
             "name": run.id,
             "status": of.status,
