@@ -17,8 +17,10 @@ from sagemaker_local_account.faults import (
     FullDisk,
     Interruption,
     LateHost,
+    LostAnswer,
     LostEvent,
     LostHost,
+    NotCancelled,
     Quota,
     ScheduledPlan,
     SlowS3,
@@ -32,6 +34,7 @@ Once = Annotated[int, typer.Option(help="How often.")]
 Job = Annotated[str, typer.Option(help="Only jobs with this in their names.")]
 InstanceType = Annotated[str, typer.Argument(help="Like ml.p4d.24xlarge.")]
 Host = Annotated[str, typer.Argument(help="Like algo-2.")]
+Operation = Annotated[str, typer.Argument(help="Of any service, like CreateTrainingJob or StartExecution.")]
 At = Annotated[str | None, typer.Option(help="When a line matches this regular expression, like 'step 20 '.")]
 Within = Annotated[float, typer.Option(help="Else at a random time in the first seconds of training.")]
 Seed = Annotated[int, typer.Option(help="The seed of that random time.")]
@@ -68,11 +71,27 @@ def quota(
 @app.command()
 def throttling(
     context: typer.Context,
-    operation: Annotated[str, typer.Argument(help="Of SageMaker.")] = "CreateTrainingJob",
+    operation: Operation = "CreateTrainingJob",
     times: Once = 1,
 ) -> None:
     """An operation fails with ThrottlingException."""
     _add(context, Throttling(operation, times=times))
+
+
+@app.command("lost-answer")
+def lost_answer(
+    context: typer.Context,
+    operation: Operation = "CreateTrainingJob",
+    times: Once = 1,
+) -> None:
+    """An operation succeeds, and its answer is lost."""
+    _add(context, LostAnswer(operation, times=times))
+
+
+@app.command("not-cancelled")
+def not_cancelled(context: typer.Context, times: Once = 1) -> None:
+    """What an execution waits for is not stopped with it."""
+    _add(context, NotCancelled(times=times))
 
 
 @app.command("lost-event")

@@ -13,9 +13,11 @@ import random
 import re
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
+
+from sagemaker_local_account.core import error_responses
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
@@ -64,9 +66,24 @@ class Quota(Fault):
 
 @dataclass(frozen=True)
 class Throttling(Fault):
-    """An operation of SageMaker, such as CreateTrainingJob, fails with ThrottlingException."""
+    """An operation of any service, such as CreateTrainingJob or StartExecution, fails with ThrottlingException."""
 
     operation: str
+
+
+@dataclass(frozen=True)
+class LostAnswer(Fault):
+    """An operation succeeds, and the connection is closed without its answer: in a state machine an SdkClientException."""
+
+    operation: str
+
+
+@dataclass(frozen=True)
+class NotCancelled(Fault):
+    """Step Functions does not stop what an execution waits for with `.sync` when the execution is stopped or times out.
+
+    "Step Functions makes a best-effort attempt" (Step Functions' guide, Run a Job (.sync)).
+    """
 
 
 @dataclass(frozen=True)
@@ -157,6 +174,8 @@ KINDS: Mapping[str, type[Fault]] = {
         FullDisk,
         SlowS3,
         LostEvent,
+        LostAnswer,
+        NotCancelled,
     )
 }
 F = TypeVar("F", bound=Fault)
@@ -223,6 +242,39 @@ class Faults:
                 return fault
         return None
 
+    def of_calls(
+        self,
+        operation: Callable[[], str],
+        app: WSGIApplication,
+        environ: WSGIEnvironment,
+        start_response: StartResponse,
+    ) -> Iterable[bytes]:
+        """Answers a request as `Throttling` and `LostAnswer` say.
+
+        Args:
+            operation: returns the operation that the request asks for.
+            app: answers it where there is no fault.
+            environ: the WSGI request.
+            start_response: WSGI's.
+        """
+        if self.of(Throttling) and self.consume_first(Throttling, operation=operation()):
+            return error_responses.error(
+                environ, start_response, "400 Bad Request", "ThrottlingException", "Rate exceeded"
+            )
+        if not self.of(LostAnswer):
+            return app(environ, start_response)
+        name = operation()  # before the body is consumed
+        response: list[Any] = []
+
+        def keep(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Any:
+            response.extend((status, headers, exc_info))
+
+        answer = app(environ, keep)
+        if response[0].startswith("2") and self.consume_first(LostAnswer, operation=name):
+            return _closed()
+        start_response(*response)
+        return answer
+
     def delayed(self, app: WSGIApplication, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Answers a request to S3, delayed by a `SlowS3`."""
         fault = self.consume_first(SlowS3)
@@ -253,6 +305,12 @@ class FaultTrigger:
     def due(self) -> bool:
         """Whether the fault is to occur now."""
         return self._matched if self._pattern is not None else time.monotonic() >= self._from
+
+
+def _closed() -> Iterator[bytes]:
+    """A body at which the server closes the connection, before it has sent anything."""
+    raise ConnectionAbortedError("a fault lost this answer")
+    yield b""
 
 
 def _throttled(answer: Iterable[bytes], bytes_per_second: float) -> Iterator[bytes]:

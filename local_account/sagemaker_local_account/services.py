@@ -35,6 +35,7 @@ from sagemaker_local_account.events import bus, cloudwatch, invocations, log_eve
 from sagemaker_local_account.events.schedule_timer import ScheduleTimer
 from sagemaker_local_account.faults import Faults
 from sagemaker_local_account.http import moto_limits, server
+from sagemaker_local_account.http.call_names import operation_of
 from sagemaker_local_account.http.dispatch import MotoServices, UnknownService
 from sagemaker_local_account.iam import managed_policies, policy_sizes, simulation, sts
 from sagemaker_local_account.iam.api_calls import Location
@@ -50,7 +51,7 @@ from sagemaker_local_account.sagemaker.api import TARGET_PREFIX as OF_SAGEMAKER
 from sagemaker_local_account.sagemaker.api import sagemaker_api
 from sagemaker_local_account.sagemaker.job_store import TrainingJobs
 from sagemaker_local_account.sagemaker.model_registry import ModelRegistry
-from sagemaker_local_account.stepfunctions import backend
+from sagemaker_local_account.stepfunctions import backend, sagemaker_tasks
 from sagemaker_local_account.storage import fsx, s3_files
 from sagemaker_local_account.storage.file_systems import FileSystems
 from sagemaker_local_account.web.content import Content
@@ -145,6 +146,7 @@ class Services:
         file_systems.open()  # after all hosts of an earlier account have ended
         fsx.install(file_systems)
         bus.lose(faults)
+        sagemaker_tasks.lose(faults)
         fsx_resources.install(file_systems)
         self._alarms = cloudwatch.AlarmScheduler()
         self._schedules = ScheduleTimer(targets.invoke_due, scheduler.invoke_due)
@@ -175,10 +177,7 @@ class Services:
         self._apis: dict[str | tuple[str, str], Any] = {
             OF_ACCOUNT: Control(faults, is_root=lambda environ: environ[KEY] == account.access_key_id),
             ECR_PUBLIC_TARGET: ecr_public_api(),
-            **{
-                (OF_SAGEMAKER, region): sagemaker_api(jobs, registries[region], faults)
-                for region, jobs in self.jobs.items()
-            },
+            **{(OF_SAGEMAKER, region): sagemaker_api(jobs, registries[region]) for region, jobs in self.jobs.items()},
             **{(CODEBUILD_TARGET, region): codebuild_api(builds) for region, builds in self._builds.items()},
         }
         self._moto = MotoServices()
@@ -278,7 +277,8 @@ class Services:
                 return self._responses(environ, start_response)
             if environ[SERVICE] == "s3":
                 return self._faults.delayed(app, environ, start_response)
-            answer: Iterable[bytes] = app(environ, start_response)
+            operation = functools.partial(operation_of, environ)
+            answer = self._faults.of_calls(operation, app, environ, start_response)
         except UnknownService as error:
             return error_responses.error(
                 environ, start_response, "400 Bad Request", "UnknownOperationException", str(error)

@@ -150,9 +150,7 @@ def test_the_app_that_init_writes_trains_from_the_files_that_it_brings(deployed:
     where = urlparse(model)
     deployed.client("s3").download_file(where.netloc, where.path.lstrip("/"), str(tmp_path / "model.tar.gz"))
     with tarfile.open(tmp_path / "model.tar.gz") as archive:
-        assert {"config.json", "model-00001-of-00001.safetensors"} <= {
-            name.removeprefix("./") for name in archive.getnames()
-        }
+        assert {"config.json", "model.safetensors"} <= {name.removeprefix("./") for name in archive.getnames()}
 
 
 def test_a_trainers_ranks_on_emulated_gpus_train_one_model(deployed: Deployed, machines: dict[str, str]) -> None:

@@ -10,10 +10,13 @@ import json
 from typing import Any
 
 import pytest
+from botocore.config import Config
+from botocore.exceptions import ConnectionClosedError
 from running_account import Running
 from state_machines import Machines
 
 from sagemaker_local_account.core.service_models import service_model
+from sagemaker_local_account.faults import LostAnswer, Throttling
 from sagemaker_local_account.stepfunctions.service_calls import sdk_name
 
 
@@ -100,3 +103,45 @@ def test_a_missing_bucket_is_caught_by_the_name_that_it_has_on_aws(machines: Mac
 )
 def test_a_service_has_the_name_of_its_client_in_the_sdk_for_java(service: str, name: str) -> None:
     assert sdk_name(service_model(service).service_id) == name
+
+
+def test_a_lost_answer_is_caught_as_an_exception_of_the_client_and_the_call_has_taken_effect(
+    machines: Machines, running: Running
+) -> None:
+    """The SDK for Java has SdkClientException for a call without an answer; Step Functions puts the service before it."""
+    sqs = running.client("sqs")
+    queue = sqs.create_queue(QueueName="whose-answer-is-lost")["QueueUrl"]
+    send = {
+        "Type": "Task",
+        "Resource": "arn:aws:states:::aws-sdk:sqs:sendMessage",
+        "Parameters": {"QueueUrl": queue, "MessageBody": "sent"},
+        "End": True,
+    }
+    running.account.faults.add(LostAnswer("SendMessage"))
+    assert caught(machines, send, "Sqs.SdkClientException") == "Sqs.SdkClientException"
+    assert [one["Body"] for one in sqs.receive_message(QueueUrl=queue)["Messages"]] == ["sent"]
+
+
+def test_an_execution_is_started_whose_start_had_its_answer_lost(machines: Machines, running: Running) -> None:
+    nested = machines.create({"Only": {"Type": "Pass", "End": True}})
+    start = {
+        "Type": "Task",
+        "Resource": "arn:aws:states:::states:startExecution.sync:2",
+        "Parameters": {"StateMachineArn": nested, "Name": "nested", "Input": {}},
+        "Catch": [{"ErrorEquals": ["StepFunctions.SdkClientException"], "Next": "Caught"}],
+        "End": True,
+    }
+    machine = machines.create({"Only": start, "Caught": {"Type": "Succeed"}})
+    running.account.faults.add(LostAnswer("StartExecution", times=2))  # of the call below, and of the state's
+    impatient = running.client("stepfunctions", config=Config(retries={"total_max_attempts": 1}))
+    with pytest.raises(ConnectionClosedError):
+        impatient.start_execution(stateMachineArn=machine)
+    [execution] = machines.started(machine, 1)
+    assert machines.ended(execution)["status"] == "SUCCEEDED"
+    assert [one.rpartition(":")[2] for one in machines.started(nested, 1)] == ["nested"]
+
+
+def test_an_operation_of_any_service_is_throttled(machines: Machines, running: Running) -> None:
+    list_queues = {"Type": "Task", "Resource": "arn:aws:states:::aws-sdk:sqs:listQueues", "Parameters": {}, "End": True}
+    running.account.faults.add(Throttling("ListQueues"))
+    assert caught(machines, list_queues, "Sqs.SqsException") == "Sqs.SqsException"

@@ -65,6 +65,10 @@ def make(listener: socket.socket, app: Any) -> BaseWSGIServer:
             if type == "error":
                 _log.warning("%s", " ".join((message % args if args else message).split()))
 
+        def connection_dropped(self, error: BaseException, environ: WSGIEnvironment | None = None) -> None:
+            """Closes the connection of a response that could not be sent, which the client else waits for."""
+            self.close_connection = True
+
     server = make_server(
         "127.0.0.1", listener.getsockname()[1], app, threaded=True, request_handler=Handler, fd=listener.fileno()
     )

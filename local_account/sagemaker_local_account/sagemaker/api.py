@@ -11,7 +11,6 @@ import time
 from typing import Any
 
 from sagemaker_local_account.core.service_errors import ServiceError
-from sagemaker_local_account.faults import Faults, Throttling
 from sagemaker_local_account.http.json_api import JsonApi
 from sagemaker_local_account.sagemaker.job_store import TrainingJobs
 from sagemaker_local_account.sagemaker.model_registry import ModelRegistry
@@ -42,13 +41,13 @@ class Rate:
             return True
 
 
-def sagemaker_api(jobs: TrainingJobs, registry: ModelRegistry, faults: Faults) -> JsonApi:
+def sagemaker_api(jobs: TrainingJobs, registry: ModelRegistry) -> JsonApi:
     """Returns the WSGI application for requests whose `X-Amz-Target` is `SageMaker.<Operation>`."""
     rates = {operation: Rate(a_second) for operation, a_second in RATES.items()}
 
     def throttle(operation: str) -> None:
         rate = rates.get(operation)
-        if faults.consume_first(Throttling, operation=operation) or (rate is not None and not rate.take()):
+        if rate is not None and not rate.take():
             raise ServiceError("ThrottlingException", "Rate exceeded", 400)
 
     return JsonApi(

@@ -50,6 +50,7 @@ from sagemaker_local_account.core.fidelity import ASSUMPTIONS
 from sagemaker_local_account.core.patches import patch
 from sagemaker_local_account.core.service_models import service_model
 from sagemaker_local_account.events.bus import with_times_in_milliseconds
+from sagemaker_local_account.faults import Faults, NotCancelled
 from sagemaker_local_account.stepfunctions.errors import parent_of
 from sagemaker_local_account.stepfunctions.service_calls import sdk_name
 
@@ -102,6 +103,15 @@ KNOWN_FIELDS: dict[str, Any] = {
     "TrainingJobName": True,
     "VpcConfig": True,
 }
+
+
+_faults = Faults()  # of the process's account
+
+
+def lose(faults: Faults) -> None:
+    """Does not stop what executions wait for as the faults of an account say."""
+    global _faults
+    _faults = faults
 
 
 def install() -> None:
@@ -329,6 +339,8 @@ def _until_over(env: Environment, look: Callable[[], Any], stop: Callable[[], An
         time.sleep(POLL_SECONDS)
     parent = parent_of(env)
     if parent is None or not parent.is_running():
+        if _faults.consume_first(NotCancelled):
+            return None
         try:
             stop()
         except ClientError as error:

@@ -16,8 +16,11 @@ import zlib
 from email.utils import format_datetime
 from typing import Any
 
-from botocore.exceptions import ClientError
+from botocore.exceptions import ClientError, HTTPClientError
+from botocore.exceptions import ConnectionError as BotocoreConnectionError
 from botocore.model import ListShape, MapShape, Shape, StructureShape
+from moto.stepfunctions.parser.api import HistoryEventType, TaskFailedEventDetails
+from moto.stepfunctions.parser.asl.component.common.error_name.custom_error_name import CustomErrorName
 from moto.stepfunctions.parser.asl.component.common.error_name.failure_event import FailureEvent
 from moto.stepfunctions.parser.asl.component.state.exec.state_task.lambda_eval_utils import LambdaFunctionErrorException
 from moto.stepfunctions.parser.asl.component.state.exec.state_task.service.state_task_service import StateTaskService
@@ -30,13 +33,18 @@ from moto.stepfunctions.parser.asl.component.state.exec.state_task.service.state
 from moto.stepfunctions.parser.asl.component.state.exec.state_task.service.state_task_service_lambda import (
     StateTaskServiceLambda,
 )
+from moto.stepfunctions.parser.asl.component.state.exec.state_task.state_task import StateTask
 from moto.stepfunctions.parser.asl.component.state.exec.state_task.state_task_lambda import StateTaskLambda
 from moto.stepfunctions.parser.asl.eval.environment import Environment
+from moto.stepfunctions.parser.asl.eval.event.event_detail import EventDetails
 from moto.stepfunctions.parser.utils import camel_to_snake_case
 
+from sagemaker_local_account.core.fidelity import ASSUMPTIONS
 from sagemaker_local_account.core.patches import patch
 from sagemaker_local_account.core.service_models import service_model
 
+# How the errors of optimized integrations begin, by the service of the resource.
+_OPTIMIZED = {"sagemaker": "SageMaker", "states": "StepFunctions", "events": "EventBridge", "lambda": "Lambda"}
 _WORDS = re.compile(r"[A-Z]+(?![a-z])\d*|[A-Z][a-z]*\d*|[a-z]+\d*")
 _call = threading.local()
 _UUID_LENGTH = 36
@@ -77,6 +85,7 @@ def install() -> None:
     patch(StateTaskServiceLambda, "_error_cause_from_client_error", staticmethod(_cause_of_lambda), "client_error")
     patch(StateTaskServiceDynamoDB, "_error_cause_from_client_error", staticmethod(_cause_of_dynamodb), "client_error")
     patch(StateTaskLambda, "_from_error", _error_of_function, "self, env, ex")
+    patch(StateTask, "_from_error", _error_of_connection, "self, env, ex")
 
 
 def keep_metadata(client: Any) -> Any:
@@ -127,6 +136,28 @@ def _sdk_metadata(service: str) -> dict[str, Any]:
     }
 
 
+def _error_of_connection(self: StateTask, env: Environment, ex: Exception) -> FailureEvent:
+    """A call without an answer fails with the exception of the SDK's client; moto ends the execution by States.Runtime."""
+    if not isinstance(ex, BotocoreConnectionError | HTTPClientError) or not isinstance(self, StateTaskService):
+        return _moto_error_of_task(self, env, ex)
+    ASSUMPTIONS.used(env.states.context_object.context_object_data["Execution"]["Id"], "sdk-client-exception")
+    service = self.resource.service_name
+    name = sdk_name(service_model(self._get_boto_service_name()).service_id)
+    error = f"{_OPTIMIZED.get(service, name)}.SdkClientException"
+    details = TaskFailedEventDetails(
+        resource=self._get_sfn_resource(),
+        resourceType=self._get_sfn_resource_type(),
+        error=error,
+        cause=f"Unable to execute HTTP request: {ex}",
+    )
+    return FailureEvent(
+        env=env,
+        error_name=CustomErrorName(error),
+        event_type=HistoryEventType.TaskFailed,
+        event_details=EventDetails(taskFailedEventDetails=details),
+    )
+
+
 def _error_of_function(self: StateTaskLambda, env: Environment, ex: Exception) -> FailureEvent:
     """The error of a function whose ARN is the resource has the text that the function's runtime wrote; moto's is compact.
 
@@ -152,6 +183,7 @@ def _cause_of_dynamodb(client_error: Any) -> tuple[str, str]:
 _moto_cause_of_dynamodb = StateTaskServiceDynamoDB._error_cause_from_client_error
 _moto_cause_of_lambda = StateTaskServiceLambda._error_cause_from_client_error
 _moto_error_of_function = StateTaskLambda._from_error
+_moto_error_of_task = StateTask._from_error
 
 
 def _operation_shapes(self: StateTaskService, service: str | None, action: str | None) -> tuple[Any, Any]:
