@@ -35,6 +35,9 @@ Job = Annotated[str, typer.Option(help="Only jobs with this in their names.")]
 InstanceType = Annotated[str, typer.Argument(help="Like ml.p4d.24xlarge.")]
 Host = Annotated[str, typer.Argument(help="Like algo-2.")]
 Operation = Annotated[str, typer.Argument(help="Of any service, like CreateTrainingJob or StartExecution.")]
+Caller = Annotated[
+    str, typer.Option(help="Only calls of those with this in their ARN, like assumed-role for what state machines call.")
+]
 At = Annotated[str | None, typer.Option(help="When a line matches this regular expression, like 'step 20 '.")]
 Within = Annotated[float, typer.Option(help="Else at a random time in the first seconds of training.")]
 Seed = Annotated[int, typer.Option(help="The seed of that random time.")]
@@ -73,9 +76,10 @@ def throttling(
     context: typer.Context,
     operation: Operation = "CreateTrainingJob",
     times: Once = 1,
+    caller: Caller = "",
 ) -> None:
     """An operation fails with ThrottlingException."""
-    _add(context, Throttling(operation, times=times))
+    _add(context, Throttling(operation, caller, times=times))
 
 
 @app.command("lost-answer")
@@ -83,9 +87,10 @@ def lost_answer(
     context: typer.Context,
     operation: Operation = "CreateTrainingJob",
     times: Once = 1,
+    caller: Caller = "",
 ) -> None:
     """An operation succeeds, and its answer is lost."""
-    _add(context, LostAnswer(operation, times=times))
+    _add(context, LostAnswer(operation, caller, times=times))
 
 
 @app.command("not-cancelled")

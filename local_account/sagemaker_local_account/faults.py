@@ -65,17 +65,26 @@ class Quota(Fault):
 
 
 @dataclass(frozen=True)
-class Throttling(Fault):
-    """An operation of any service, such as CreateTrainingJob or StartExecution, fails with ThrottlingException."""
+class _OfCall(Fault):
+    """A fault of an operation of any service, such as CreateTrainingJob or StartExecution.
+
+    Args:
+        operation: its name.
+        caller: only calls of those with this text in their ARN, such as "assumed-role" for what state machines call.
+    """
 
     operation: str
+    caller: str = ""
 
 
 @dataclass(frozen=True)
-class LostAnswer(Fault):
-    """An operation succeeds, and the connection is closed without its answer: in a state machine an SdkClientException."""
+class Throttling(_OfCall):
+    """An operation fails with ThrottlingException."""
 
-    operation: str
+
+@dataclass(frozen=True)
+class LostAnswer(_OfCall):
+    """An operation succeeds, and the connection is closed without its answer: in a state machine an SdkClientException."""
 
 
 @dataclass(frozen=True)
@@ -244,7 +253,7 @@ class Faults:
 
     def of_calls(
         self,
-        operation: Callable[[], str],
+        call: Callable[[], tuple[str, str]],
         app: WSGIApplication,
         environ: WSGIEnvironment,
         start_response: StartResponse,
@@ -252,25 +261,27 @@ class Faults:
         """Answers a request as `Throttling` and `LostAnswer` say.
 
         Args:
-            operation: returns the operation that the request asks for.
+            call: returns the operation that the request asks for, and the ARN of its caller; called before the body is consumed.
             app: answers it where there is no fault.
             environ: the WSGI request.
             start_response: WSGI's.
         """
-        if self.of(Throttling) and self.consume_first(Throttling, operation=operation()):
+        faults = [*self.of(Throttling), *self.of(LostAnswer)]
+        if not faults:
+            return app(environ, start_response)
+        operation, caller = call()
+        faults = [fault for fault in faults if fault.operation == operation and fault.caller in caller]
+        if any(isinstance(fault, Throttling) and self.consume(fault) for fault in faults):
             return error_responses.error(
                 environ, start_response, "400 Bad Request", "ThrottlingException", "Rate exceeded"
             )
-        if not self.of(LostAnswer):
-            return app(environ, start_response)
-        name = operation()  # before the body is consumed
         response: list[Any] = []
 
         def keep(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Any:
             response.extend((status, headers, exc_info))
 
         answer = app(environ, keep)
-        if response[0].startswith("2") and self.consume_first(LostAnswer, operation=name):
+        if response[0].startswith("2") and any(map(self.consume, faults[:1])):
             return _closed()
         start_response(*response)
         return answer

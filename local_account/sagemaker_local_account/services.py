@@ -277,8 +277,9 @@ class Services:
                 return self._responses(environ, start_response)
             if environ[SERVICE] == "s3":
                 return self._faults.delayed(app, environ, start_response)
-            operation = functools.partial(operation_of, environ)
-            answer = self._faults.of_calls(operation, app, environ, start_response)
+            answer = self._faults.of_calls(
+                lambda: (operation_of(environ), self.caller_of(environ[KEY])), app, environ, start_response
+            )
         except UnknownService as error:
             return error_responses.error(
                 environ, start_response, "400 Bad Request", "UnknownOperationException", str(error)

@@ -132,13 +132,20 @@ def test_a_story_is_a_shortest_one_in_plain_words() -> None:
 
 def test_a_story_has_the_commands_that_replay_it() -> None:
     [found] = [one for one in proof_of(guarded()).violations if one.property == "stopped-well"]
-    assert "local-account break throttling DescribeTrainingJob --times 12" in commands(found)
+    throttling = "local-account break throttling DescribeTrainingJob --times 12 --caller assumed-role"
+    assert commands(found)[:4] == [
+        "# stopped-well of Machine",
+        throttling,
+        "training-jobs start  # the state machine, where there are several",
+        "# 1. the execution, Create: CreateTrainingJob starts a job",
+    ]
 
 
 def test_an_event_is_lost_by_a_fault_that_comes_before_the_execution_ends() -> None:
     [found] = [one for one in proof_of(guarded()).violations if one.property == "left-running"]
-    _, first, *_ = commands(found)
-    assert first == "local-account break lost-event --times 1"
+    _, first, *others = commands(found)
+    assert first == "local-account break lost-event"
+    assert 'aws stepfunctions stop-execution --execution-arn "$EXECUTION"' in others
 
 
 def _no_rule(parts: dict[str, Any]) -> None:

@@ -6,32 +6,37 @@ from training_jobs.prove.explorer import Step, Violation
 
 _TIMES = {"throttled": 1, "outage": 12}  # more tries than the longest retrier of a read that can stop a job
 _NO_FAULT = "# the local account has no fault for this step"
+_BY_ITSELF = ("", "job ends", "sync waits", "schedule", "event arrives", "times out", "person stops", "in flight")
 
 
 def commands(violation: Violation) -> list[str]:
     """A line a step: a comment that says what happens, or a command before it.
 
+    Faults come before the execution is started, since each meets the first call of its kind that a state machine makes.
+
     Args:
         violation: What to replay.
     """
-    lines = [f"# {violation.property} of {violation.machine}; start the workflow with `training-jobs start`"]
-    lost = sum(step.fact == "lost event" for step in violation.story)
-    if lost:  # before the executions end
-        lines.append(f"local-account break lost-event --times {lost}")
+    lines = [f"# {violation.property} of {violation.machine}"]
+    lines += [fault for step in violation.story if (fault := _fault(step))]
+    lines.append("training-jobs start  # the state machine, where there are several")
     for at, step in enumerate(violation.story, 1):
         lines.append(f"# {at}. {step.text}")
-        lines += _command(step)
+        if "a person stops" in step.text:
+            lines.append('aws stepfunctions stop-execution --execution-arn "$EXECUTION"')
+        elif step.fact not in _BY_ITSELF and not _fault(step):
+            lines.append(_NO_FAULT)
     return lines
 
 
-def _command(step: Step) -> list[str]:
-    if step.fact in _TIMES and step.api.endswith("TrainingJob"):
-        operation = step.api[0].upper() + step.api[1:]
-        return [f"local-account break throttling {operation} --times {_TIMES[step.fact]}"]
-    if step.fact in ("person stops", "in flight"):
-        return ['aws stepfunctions stop-execution --execution-arn "$EXECUTION"']
-    return (
-        [_NO_FAULT]
-        if step.fact in ("lost answer", "late", "event twice", "not cancelled", "outage", "throttled")
-        else []
+def _fault(step: Step) -> str:
+    """The command that injects the fault of a step; empty where it has none."""
+    operation = step.api[:1].upper() + step.api[1:]
+    of_states = "--caller assumed-role"  # and not of whoever replays the story
+    if step.fact in _TIMES:
+        return f"local-account break throttling {operation} --times {_TIMES[step.fact]} {of_states}"
+    if step.fact == "lost answer":
+        return f"local-account break lost-answer {operation} {of_states}"
+    return {"lost event": "local-account break lost-event", "not cancelled": "local-account break not-cancelled"}.get(
+        step.fact, ""
     )
