@@ -36,7 +36,8 @@ InstanceType = Annotated[str, typer.Argument(help="Like ml.p4d.24xlarge.")]
 Host = Annotated[str, typer.Argument(help="Like algo-2.")]
 Operation = Annotated[str, typer.Argument(help="Of any service, like CreateTrainingJob or StartExecution.")]
 Caller = Annotated[
-    str, typer.Option(help="Only calls of those with this in their ARN, like assumed-role for what state machines call.")
+    str,
+    typer.Option(help="Only calls of those with this in their ARN, like assumed-role for what state machines call."),
 ]
 At = Annotated[str | None, typer.Option(help="When a line matches this regular expression, like 'step 20 '.")]
 Within = Annotated[float, typer.Option(help="Else at a random time in the first seconds of training.")]
@@ -103,10 +104,11 @@ def not_cancelled(context: typer.Context, times: Once = 1) -> None:
 def lost_event(
     context: typer.Context,
     status: Annotated[str, typer.Argument(help="Of executions that end so, like ABORTED; by default any.")] = "",
+    machine: Annotated[str, typer.Option(help="Only of state machines with this in their names.")] = "",
     times: Once = 1,
 ) -> None:
     """EventBridge does not deliver the event of an execution's end."""
-    _add(context, LostEvent(status, times=times))
+    _add(context, LostEvent(status, machine, times=times))
 
 
 @app.command()

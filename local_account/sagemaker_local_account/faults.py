@@ -165,9 +165,11 @@ class LostEvent(Fault):
 
     Args:
         status: only of executions that end so, like ABORTED; "" for any end.
+        machine: only of executions of state machines with this text in their names.
     """
 
     status: str = ""
+    machine: str = ""
 
 
 KINDS: Mapping[str, type[Fault]] = {
@@ -266,11 +268,12 @@ class Faults:
             environ: the WSGI request.
             start_response: WSGI's.
         """
-        faults = [*self.of(Throttling), *self.of(LostAnswer)]
+        faults = self.of(_OfCall)
         if not faults:
             return app(environ, start_response)
         operation, caller = call()
-        faults = [fault for fault in faults if fault.operation == operation and fault.caller in caller]
+        # The first that was added, so that a call that loses its answer may be followed by throttled ones.
+        faults = [fault for fault in faults if fault.operation == operation and fault.caller in caller][:1]
         if any(isinstance(fault, Throttling) and self.consume(fault) for fault in faults):
             return error_responses.error(
                 environ, start_response, "400 Bad Request", "ThrottlingException", "Rate exceeded"
@@ -281,7 +284,7 @@ class Faults:
             response.extend((status, headers, exc_info))
 
         answer = app(environ, keep)
-        if response[0].startswith("2") and any(map(self.consume, faults[:1])):
+        if response[0].startswith("2") and any(map(self.consume, faults)):
             return _closed()
         start_response(*response)
         return answer

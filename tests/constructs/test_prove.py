@@ -101,6 +101,16 @@ def facts(proof: Proof, name: str) -> set[str]:
     return {step.fact for step in found.story} - {""}
 
 
+def test_an_embedded_workflow_with_a_name_is_started_again_where_the_answer_was_lost() -> None:
+    stack = UserStack()
+    stack.machine_of(
+        stack.workflow().as_task(stack, "Train", name=sfn.JsonPath.format("train-{}", sfn.JsonPath.execution_name))
+    )
+    [outer] = [one for name, one in proofs(stack).items() if name.startswith("Machine")]
+    # Unless the workflow has ended before it is started again: a state of the machine's own has to find that.
+    assert facts(outer, "one-failed-call") == {"lost answer", "job ends", "sync waits"}
+
+
 def test_an_embedded_workflow_ends_by_a_start_whose_answer_is_lost_and_may_outlive_its_machine() -> None:
     found = proofs(embedded())
     [outer] = [one for name, one in found.items() if name.startswith("Machine")]
@@ -109,12 +119,11 @@ def test_an_embedded_workflow_ends_by_a_start_whose_answer_is_lost_and_may_outli
     assert facts(outer, "outlives") == {"not cancelled"}
 
 
-def test_a_pipeline_starts_no_workflow_twice_and_fails_where_one_had_ended_before_its_start_was_repeated() -> None:
+def test_a_pipeline_starts_no_workflow_twice_and_no_failed_call_ends_it() -> None:
     stack = UserStack()
     TrainingPipeline(stack, "Pipeline", steps=[stack.workflow()])
     found = proofs(stack)["Pipeline"]
-    assert (broken(found), found.complete, found.jobs) == ({"one-failed-call", "outlives"}, True, 1)
-    assert facts(found, "one-failed-call") == {"lost answer", "job ends", "sync waits"}
+    assert (broken(found), found.complete, found.jobs) == ({"outlives"}, True, 1)
     assert facts(found, "outlives") == {"not cancelled"}
 
 

@@ -28,6 +28,7 @@ from cdk_sagemaker_training import (
     TrainingPipeline,
     TrainingWorkflow,
 )
+from sagemaker_local_account.faults import LostAnswer, Throttling
 
 A_MEASURED_JOB = Path(__file__).parent / "a_measured_job"
 GROUP = "digits"
@@ -138,6 +139,33 @@ def test_a_model_that_is_good_enough_is_trained_on_approved_and_registered_with_
     bucket, _, key = source["S3Uri"].removeprefix("s3://").partition("/")
     written = deployed.client("s3").get_object(Bucket=bucket, Key=key)["Body"].read()
     assert json.loads(written) == {"training_metrics": {"accuracy": {"value": 0.93}}}
+
+
+@pytest.mark.soak
+def test_a_workflow_that_ended_before_its_lost_start_was_repeated_is_found(
+    deployed: Deployed, outputs: dict[str, str]
+) -> None:
+    states, faults = deployed.client("stepfunctions"), deployed.account.faults
+    machines = states.list_state_machines()["stateMachines"]
+    [first] = [one["stateMachineArn"] for one in machines if "-Pretraining-" in one["name"]]
+
+    def ended_ones() -> set[str]:
+        executions = states.list_executions(stateMachineArn=first)["executions"]
+        return {one["executionArn"] for one in executions if one["status"] != "RUNNING"}
+
+    before = ended_ones()
+    faults.add(LostAnswer("StartExecution", "assumed-role"))
+    outage = faults.add(Throttling("StartExecution", "assumed-role", times=None))
+    execution = start(deployed, outputs, "0.5")
+    wait_until(lambda: ended_ones() - before)
+    faults.mend(outage)
+    ended = deployed.ended(execution)
+    # The gate has read the metric of the job that was found.
+    assert (ended["status"], ended["error"]) == ("FAILED", "GateNotPassed"), ended.get("cause")
+    events = states.get_execution_history(executionArn=execution)["events"]
+    entered = [it["stateEnteredEventDetails"]["name"] for it in events if "stateEnteredEventDetails" in it]
+    assert entered[:3] == ["Pretraining", "Pretraining: Find", "Pretraining: Has succeeded"]
+    assert len(ended_ones() - before) == 1
 
 
 @pytest.mark.soak

@@ -144,7 +144,7 @@ def test_a_story_has_the_commands_that_replay_it() -> None:
 def test_an_event_is_lost_by_a_fault_that_comes_before_the_execution_ends() -> None:
     [found] = [one for one in proof_of(guarded()).violations if one.property == "left-running"]
     _, first, *others = commands(found)
-    assert first == "local-account break lost-event"
+    assert first == "local-account break lost-event --machine Machine"
     assert 'aws stepfunctions stop-execution --execution-arn "$EXECUTION"' in others
 
 

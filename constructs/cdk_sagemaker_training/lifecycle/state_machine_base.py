@@ -110,8 +110,7 @@ class StateMachineBase:
 
         Returns:
             The state, which makes a throttled call again. The execution's output, of a workflow its job's description, is in its
-            result's ``Output``. Where ``task_state`` has a ``name``, the same for each call, one whose answer was lost may be
-            made again too: ``add_retry(errors=["StepFunctions.SdkClientException"])``.
+            result's ``Output``. With a ``name``, the same for each call, one whose answer was lost is made again too.
         """
         # Here and not above, since importing the module takes longer than making a workflow.
         from aws_cdk import aws_stepfunctions_tasks as tasks
@@ -123,7 +122,8 @@ class StateMachineBase:
             integration_pattern=sfn.IntegrationPattern.RUN_JOB,
             **task_state,
         )
-        task.add_retry(**start_retry(*OF_STEP_FUNCTIONS))
+        lost = ("StepFunctions.SdkClientException",) if "name" in task_state else ()
+        task.add_retry(**start_retry(*OF_STEP_FUNCTIONS, *lost))
         return task
 
     def metric(self, metric_name: str, **options: Any) -> cloudwatch.Metric:

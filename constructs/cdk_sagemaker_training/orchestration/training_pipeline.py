@@ -173,7 +173,7 @@ class TrainingPipeline(StateMachineBase, Construct):
             state = WorkflowStep(self, step.node.id, step)
             self._resources[state.executions_arn] = _WHY_EXECUTIONS
             self._workflows.append(step)
-            return state, (step.node.id,)
+            return state.chain, (step.node.id,)
         if isinstance(step, Gate | RegisterModel):
             _check_before(type(step).__name__, step.workflow, before)
         if isinstance(step, RegisterModel):

@@ -91,7 +91,12 @@ def lose(faults: Faults) -> None:
 
 def _is_lost(described: dict[str, Any]) -> bool:
     # "in rare cases an event might not be delivered" (EventBridge's reference, "Delivery level for AWS service events").
-    faults = [fault for fault in _faults.of(LostEvent) if fault.status in ("", described["status"])]
+    machine = described["stateMachineArn"].rpartition(":")[2]
+    faults = [
+        fault
+        for fault in _faults.of(LostEvent)
+        if fault.status in ("", described["status"]) and fault.machine in machine
+    ]
     if not any(_faults.consume(fault) for fault in faults[:1]):
         return False
     _log.info("the event that %s is %s was lost", described["executionArn"], described["status"])

@@ -8,7 +8,7 @@ from typing import Any
 from botocore.exceptions import ClientError, ParamValidationError
 
 from sagemaker_local_account.core.service_errors import refused
-from sagemaker_local_account.storage.transfer import s3_source, split
+from sagemaker_local_account.storage.transfer import PLACE, s3_source, split
 
 
 def check_buckets(request: Mapping[str, Any], region: str, s3: Any) -> None:
@@ -20,7 +20,7 @@ def check_buckets(request: Mapping[str, Any], region: str, s3: Any) -> None:
         s3: a client with the root's credentials.
     """
     for member, uri in _places(request):
-        if not uri.startswith("s3://"):
+        if not PLACE.match(uri):
             raise refused(f"{member} must be an S3 URI, like s3://bucket/prefix, got {uri!r}")
         if ":accesspoint/" in uri or "-s3alias/" in f"{uri}/":
             raise refused(

@@ -278,6 +278,18 @@ class NestedExecution(_SyncTask, StateTaskServiceSfn):
 
         return until_over
 
+    def _from_error(self, env: Environment, ex: Exception) -> FailureEvent:
+        """An error that the service's model does not have is that of the SDK's client, as `DynamoDB.AmazonDynamoDBException`."""
+        failure: FailureEvent = super()._from_error(env=env, ex=ex)
+        if isinstance(ex, ClientError):
+            code = ex.response["Error"]["Code"]
+            if code not in service_model("stepfunctions").shape_names:
+                _assumed(env, "start-execution-error")
+                [details] = (failure.event_details or {}).values()
+                name = "StepFunctions.AWSStepFunctionsException"
+                return _failed(self, env, CustomErrorName(name), details["cause"]).failure_event
+        return failure
+
 
 class PutEvents(StateTaskServiceEvents):
     """`events:putEvents`: moto's, with an error that a state can catch where EventBridge rejects the call.

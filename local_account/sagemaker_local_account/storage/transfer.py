@@ -6,6 +6,7 @@ import contextlib
 import errno
 import json
 import os
+import re
 import shutil
 import stat
 import tarfile
@@ -40,9 +41,13 @@ def space_for(what: str, folder: Path) -> Iterator[None]:
         raise
 
 
+# An S3 URI, or an address with the bucket in its path, as CDK's S3Location has it (API reference, S3DataSource: S3Uri).
+PLACE = re.compile(r"(?:s3://|https://s3[.-][\w.-]*amazonaws\.com(?:\.cn)?/)")
+
+
 def split(uri: str) -> tuple[str, str]:
-    """Returns bucket and key of ``s3://bucket/key``."""
-    bucket, _, key = uri.removeprefix("s3://").partition("/")
+    """Returns bucket and key of ``s3://bucket/key``, or of ``https://s3.REGION.amazonaws.com/bucket/key``."""
+    bucket, _, key = PLACE.sub("", uri, count=1).partition("/")
     return bucket, key
 
 

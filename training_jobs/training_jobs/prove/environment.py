@@ -352,13 +352,16 @@ class Environment:
             yield "finds no model", Answered(call.at, {"KeyCount": 0}), world, ()
         elif operation == "describeExecution":
             id = call.parameters["ExecutionArn"].rpartition(":")[2]
-            status = next((one.execution.status for one in world.runs if one.id == id), "SUCCEEDED")
-            yield (
-                f"says {status}",
-                Answered(call.at, {"Status": status, "ExecutionArn": call.parameters["ExecutionArn"]}),
-                world,
-                (),
-            )
+            of = next((one.execution for one in world.runs if one.id == id), None)
+            status = "SUCCEEDED" if of is None else of.status
+            described = {"Status": status, "ExecutionArn": call.parameters["ExecutionArn"]}
+            if of is not None and "IncludedData" not in call.parameters:
+                ends = {
+                    "SUCCEEDED": {"Output": json.dumps(of.top.data)},
+                    "FAILED": {"Error": of.error, "Cause": of.cause},
+                }
+                described |= ends.get(status, {})
+            yield f"says {status}", Answered(call.at, described), world, ()
         elif operation == "startExecution":
             yield self._child(world, call)
         else:
@@ -368,6 +371,10 @@ class Environment:
         machine = machine_of(call.parameters["StateMachineArn"])
         id = str(call.parameters.get("Name", f"child-{world.started + 1}"))
         existing = next((one for one in world.runs if one.id == id), None)
+        if existing is not None and existing.machine != machine:
+            raise UnsupportedError(
+                f"executions of {machine} and {existing.machine} must have different names, got {id!r}"
+            )
         after = world
         if existing is None:
             given = call.parameters.get("Input", {})

@@ -29,9 +29,13 @@ class Step:
 
 @dataclass(frozen=True)
 class Violation:
-    """A property that does not hold of a state machine, and the shortest story that shows it."""
+    """A property that does not hold of a state machine, and the shortest story that shows it.
+
+    ``machine`` is its logical id, which is part of its name too unless the template has a ``name``.
+    """
 
     machine: str
+    name: str
     property: str
     story: tuple[Step, ...]
 
@@ -101,6 +105,8 @@ def explore(
     """
     began = time.monotonic()
     proof = Proof(machine, faults)
+    named = environment.app.names[machine]
+    named = machine if "{" in named else named
     first = environment.begin(machine, given, faults)
     numbers = {_hash(first.key): 0}
     came: list[tuple[int, Step | None]] = [(-1, None)]
@@ -118,7 +124,7 @@ def explore(
         for name in names:
             if name not in found:
                 found.add(name)
-                proof.violations.append(Violation(machine, name, _story(came, number)))
+                proof.violations.append(Violation(machine, named, name, _story(came, number)))
         if names or (world.quiet and not swept):
             ends.append(number)
             continue
@@ -143,7 +149,7 @@ def explore(
     proof.states, proof.seconds = len(came), time.monotonic() - began
     stuck = _without_end(before, ends) if proof.complete else None
     if stuck is not None:
-        proof.violations.append(Violation(machine, "no-end", _story(came, stuck)))
+        proof.violations.append(Violation(machine, named, "no-end", _story(came, stuck)))
     return proof
 
 

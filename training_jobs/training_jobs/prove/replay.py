@@ -18,18 +18,18 @@ def commands(violation: Violation) -> list[str]:
         violation: What to replay.
     """
     lines = [f"# {violation.property} of {violation.machine}"]
-    lines += [fault for step in violation.story if (fault := _fault(step))]
+    lines += [fault for step in violation.story if (fault := _fault(step, violation.name))]
     lines.append("training-jobs start  # the state machine, where there are several")
     for at, step in enumerate(violation.story, 1):
         lines.append(f"# {at}. {step.text}")
         if "a person stops" in step.text:
             lines.append('aws stepfunctions stop-execution --execution-arn "$EXECUTION"')
-        elif step.fact not in _BY_ITSELF and not _fault(step):
+        elif step.fact not in _BY_ITSELF and not _fault(step, violation.name):
             lines.append(_NO_FAULT)
     return lines
 
 
-def _fault(step: Step) -> str:
+def _fault(step: Step, machine: str) -> str:
     """The command that injects the fault of a step; empty where it has none."""
     operation = step.api[:1].upper() + step.api[1:]
     of_states = "--caller assumed-role"  # and not of whoever replays the story
@@ -37,6 +37,6 @@ def _fault(step: Step) -> str:
         return f"local-account break throttling {operation} --times {_TIMES[step.fact]} {of_states}"
     if step.fact == "lost answer":
         return f"local-account break lost-answer {operation} {of_states}"
-    return {"lost event": "local-account break lost-event", "not cancelled": "local-account break not-cancelled"}.get(
-        step.fact, ""
-    )
+    if step.fact == "lost event":
+        return f"local-account break lost-event --machine {machine}"
+    return "local-account break not-cancelled" if step.fact == "not cancelled" else ""
