@@ -20,6 +20,7 @@ from cdk_sagemaker_training import (
     Silence,
     TrainingPipeline,
     TrainingQueue,
+    TrainingTask,
 )
 from training_jobs.prove.explorer import Proof, prove
 
@@ -90,7 +91,18 @@ def test_a_workflow_with_one_fault_keeps_every_property(integration: str) -> Non
     assert (broken(proof), proof.complete) == (set(), True)
 
 
-@pytest.mark.parametrize("make", [with_task, of_cdk])
+def with_task_in_jsonata() -> UserStack:
+    stack = UserStack()
+    least = {
+        "job": DataParallelJob(InstanceGroup("ml.g5.xlarge")),
+        "image": stack.image,
+        "output": stack.place("models/"),
+    }
+    stack.machine_of(TrainingTask.jsonata(stack, "Train", **least))
+    return stack
+
+
+@pytest.mark.parametrize("make", [with_task, with_task_in_jsonata, of_cdk])
 def test_a_task_in_a_machine_of_the_users_own_leaves_a_job_and_ends_by_one_throttled_call(make: Any) -> None:
     [proof] = proofs(make()).values()
     assert broken(proof) == {"left-running", "one-failed-call"}

@@ -271,4 +271,5 @@ def test_a_job_goes_on_in_the_update_that_retains_it_and_after_its_workflow(depl
     deployed.cdk("destroy", "--app", str(tmp_path / "second"), "--all", "--force")
     assert status(deployed, job) == "InProgress"
     deployed.client("sagemaker").stop_training_job(TrainingJobName=job)
-    wait_until(lambda: status(deployed, job) == "Stopped")
+    # Failed where it comes to upload its model, since its role went with the stack.
+    wait_until(lambda: status(deployed, job) in ("Stopped", "Failed"))

@@ -331,3 +331,16 @@ def test_a_call_that_the_model_does_not_know_is_refused_by_name() -> None:
 
 def test_every_property_has_a_text_that_docs_and_stories_use() -> None:
     assert {one[3] for one in MUTANTS} <= PROPERTIES.keys()
+
+
+def test_a_proof_has_the_most_instance_hours_that_an_execution_can_be_billed_for() -> None:
+    parts = guarded()
+    request = states(parts)["Create"]["Parameters"]
+    request["ResourceConfig"] = {"InstanceGroups": [{"InstanceCount": 2}, {"InstanceCount": 3}]}
+    request["StoppingCondition"] = {"MaxRuntimeInSeconds": 7_200}
+    assert proof_of(parts).instance_hours == 10
+    request["ResourceConfig"] = {"InstanceCount": 4}
+    del request["StoppingCondition"]  # a day
+    assert proof_of(parts).instance_hours == 96
+    request["ResourceConfig"] = {}
+    assert proof_of(parts).instance_hours is None

@@ -239,6 +239,7 @@ _moto_evaluation_failed = FailureEventException.get_evaluation_failed_event_deta
 
 def _evaluate_input(self: CommonStateField, env: Environment) -> None:
     """Keeps the number of the event StateEntered, which was added just before."""
+    env.local_account_at_entry = None  # the variables before the state's Assign
     env.local_account_entered_event = env.event_history_context.source_event_id
     _moto_evaluate_input(self, env)
 

@@ -14,11 +14,14 @@ import threading
 from pathlib import Path
 from typing import Any
 
+from moto.stepfunctions.parser.asl.component.common.assign.assign_decl import AssignDecl
 from moto.stepfunctions.parser.asl.component.common.error_name.failure_event import FailureEvent
+from moto.stepfunctions.parser.asl.component.common.outputdecl import Output
 from moto.stepfunctions.parser.asl.component.common.path.items_path import ItemsPath
 from moto.stepfunctions.parser.asl.component.common.query_language import QueryLanguageMode
 from moto.stepfunctions.parser.asl.component.common.string.string_expression import StringJSONata, StringVariableSample
 from moto.stepfunctions.parser.asl.component.eval_component import EvalComponent
+from moto.stepfunctions.parser.asl.component.state.choice.comparison.comparison import ConditionStringJSONata
 from moto.stepfunctions.parser.asl.component.state.exec.state_map.items.items import ItemsJSONata
 from moto.stepfunctions.parser.asl.component.state.exec.state_map.state_map import StateMap
 from moto.stepfunctions.parser.asl.component.state.wait.wait_function.timestamp import Timestamp
@@ -66,6 +69,9 @@ def install() -> None:
     patch(StateMap, "_eval_execution", _evaluate_map, "self, env")
     patch(ItemsPath, "_eval_body", _evaluate_items_path, "self, env")
     patch(ItemsJSONata, "_eval_body", _evaluate_items, "self, env")
+    patch(AssignDecl, "_eval_body", _assign, "self, env")
+    patch(Output, "_eval_body", _evaluate_output, "self, env")
+    patch(ConditionStringJSONata, "_eval_body", _evaluate_condition, "self, env")
     patch(States, "reset", _reset, "self, input_value")
     patch(States, "set_result", _set_result, "self, result")
     patch(VariableStore, "get_assigned_variables", _assigned_variables, "self")
@@ -172,17 +178,34 @@ def _check_items(env: Environment) -> None:
         raise evaluation_failed(env, f"Map state input must be an array but was: {_json(env.stack[-1])}")
 
 
-_TYPES = {bool: "boolean", int: "number", float: "number", str: "string", dict: "object", type(None): "null"}
+_TYPES = {
+    bool: "boolean",
+    list: "array",
+    int: "number",
+    float: "number",
+    str: "string",
+    dict: "object",
+    type(None): "null",
+}
 
 
 def _evaluate_items(self: ItemsJSONata, env: Environment) -> None:
+    _evaluate_typed(self, env, list, "array", "Items")
+
+
+def _evaluate_condition(self: ConditionStringJSONata, env: Environment) -> None:
+    """Refuses what is no boolean, which in moto ends the execution by States.Runtime ("States.QueryEvaluationError", Errors)."""
+    _evaluate_typed(self, env, bool, "boolean", "Condition")
+
+
+def _evaluate_typed(self: Any, env: Environment, kind: type, expected: str, field: str) -> None:
     self.string_jsonata.eval(env=env)
-    if not isinstance(items := env.stack[-1], list):
+    if not isinstance(value := env.stack[-1], kind):
         cause = (
-            f"The JSONata expression '{self.string_jsonata.literal_value}' specified for the field 'Items' returned an "
-            f"unexpected result type. Expected 'array', but was '{_TYPES[type(items)]}' for value: {_json(items)}"
+            f"The JSONata expression '{self.string_jsonata.literal_value}' specified for the field '{field}' returned an "
+            f"unexpected result type. Expected '{expected}', but was '{_TYPES[type(value)]}' for value: {_json(value)}"
         )
-        raise evaluation_failed(env, cause, "Items")
+        raise evaluation_failed(env, cause, field)
 
 
 def _json(value: Any) -> str:
@@ -211,7 +234,31 @@ def _evaluate_variable(self: StringVariableSample, env: Environment) -> None:
     env.stack.append(copy.deepcopy(extract_json("$." + self.expression[1:], _variables(env))))
 
 
+def _assign(self: AssignDecl, env: Environment) -> None:
+    env.local_account_at_entry = _variables(env)
+    _moto_assign(self, env)
+
+
+def _evaluate_output(self: Output, env: Environment) -> None:
+    """Evaluates Output with the variables that the state began with, where moto has those of its Assign.
+
+    "All variable references in Step Functions states use the values as they were on state entry" ("Passing data between states
+    with variables").
+    """
+    env.local_account_seen = vars(env).get("local_account_at_entry")
+    try:
+        _moto_output(self, env)
+    finally:
+        env.local_account_seen = None
+
+
+_moto_assign = AssignDecl._eval_body
+_moto_output = Output._eval_body
+
+
 def _variables(env: Environment) -> dict[str, Any]:
+    if (seen := vars(env).get("local_account_seen")) is not None:
+        return dict(seen)
     store = env.variable_store
     return {**store._outer_scope, **store._inner_scope}
 

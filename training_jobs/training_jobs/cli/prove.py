@@ -62,7 +62,8 @@ def prove(
 def _summary(proof: Proof) -> str:
     faults = "1 fault" if proof.faults == 1 else f"{proof.faults} faults"
     jobs = "1 job" if proof.jobs == 1 else f"{proof.jobs} jobs"
-    searched = f"{proof.states:,} states, {proof.seconds:.1f} s, at most {jobs} of an execution"
+    hours = "unknown" if proof.instance_hours is None else f"{proof.instance_hours:,.0f}"
+    searched = f"{proof.states:,} states, {proof.seconds:.1f} s; at most {jobs} of an execution, {hours} instance-hours"
     bound = "" if proof.complete else "; NOT COMPLETE: the search ended at its bound"
     broken = ", ".join(sorted({one.property for one in proof.violations})) or "every property holds"
     return f"{proof.machine}, {faults}: {broken} ({searched}{bound})"

@@ -23,12 +23,13 @@ from training_jobs.prove.evaluator import (
     step,
     wants,
 )
-from training_jobs.prove.templates import App, machine_of, tasks
+from training_jobs.prove.templates import App, machine_of, request_of, tasks
 from training_jobs.prove.values import Scope, UnsupportedError
 
 ONCE = {"throttled", "lost answer", "late"}  # the faults of one call
 # The status of a service job by that of its training job.
 _SERVICE = {"InProgress": "RUNNING", "Completed": "SUCCEEDED", "Failed": "FAILED", "Stopped": "FAILED"}
+_A_DAY = 86_400  # without MaxRuntimeInSeconds (API, StoppingCondition)
 LATEST = 60  # seconds: a call that takes effect late does so before (facts, "late")
 _REFUSED = "The request was rejected because the training job is in status Completed"
 _MISSING = "Requested resource not found."
@@ -51,7 +52,8 @@ Effect = tuple[str, "Event | None", "World", tuple[tuple[Address, str, str, str]
 class Job(NamedTuple):
     """A training job: its name, its status as DescribeTrainingJob has it, what created it and where, and its tags as JSON.
 
-    With ``service`` it is a service job of AWS Batch, together with its training job.
+    With ``service`` it is a service job of AWS Batch, together with its training job. ``seconds`` are those for which its
+    instances together can be billed, None where its request does not say.
     """
 
     name: str
@@ -60,6 +62,7 @@ class Job(NamedTuple):
     at: Address
     tags: str
     service: bool = False
+    seconds: int | None = None
 
 
 @dataclass(frozen=True)
@@ -147,12 +150,12 @@ class Environment:
                 self._check(machine, name, state)
 
     def _check(self, machine: str, name: str, state: Mapping[str, Any]) -> None:
-        api = _api(state["Resource"])
+        api, request = _api(state["Resource"]), request_of(state)
         known = api in _OTHERS or api.rpartition(":")[2] in (*_SAGEMAKER, *_BATCH, *_READS)
         # The function of this library that checks a job against rules.
-        known = known or (api == "lambda:invoke" and "Rules" in state.get("Parameters", {}).get("Payload", {}))
+        known = known or (api == "lambda:invoke" and "Rules" in request.get("Payload", {}))
         if api.endswith(":startExecution"):
-            target = machine_of(state.get("Parameters", {}).get("StateMachineArn"))
+            target = machine_of(request.get("StateMachineArn"))
             if target not in self.app.machines:
                 raise UnsupportedError(
                     f"{machine}: the state {name!r} must start a state machine of the app, got {target!r}"
@@ -516,7 +519,19 @@ class Environment:
 
 def _new_job(call: Call, run: Run) -> Job:
     tags = json.dumps(call.parameters.get("Tags", []))
-    return Job(_name(call), "InProgress", run.id, call.at, tags, "TrainingJobName" not in call.parameters)
+    service = "TrainingJobName" not in call.parameters
+    request = json.loads(call.parameters["ServiceRequestPayload"]) if service else call.parameters
+    return Job(_name(call), "InProgress", run.id, call.at, tags, service, _longest(request))
+
+
+def _longest(request: Mapping[str, Any]) -> int | None:
+    """The seconds for which the instances of a job run at most, together; None where the request does not say."""
+    seconds = request.get("StoppingCondition", {}).get("MaxRuntimeInSeconds", _A_DAY)
+    config = request.get("ResourceConfig", {})
+    counts = [group.get("InstanceCount") for group in config.get("InstanceGroups", [config])]
+    if not all(isinstance(one, int) for one in (seconds, *counts)):
+        return None
+    return int(seconds) * int(sum(counts))
 
 
 def _found(world: World, name: str) -> Job | None:

@@ -2,7 +2,8 @@
 
 ``start`` and ``step`` return the next execution, which is plain immutable data; ``wants`` says what it waits for. States that
 wait for nothing (Pass, Choice, Succeed, Fail) are run at once. Source: "Amazon States Language" (states-language.net) and AWS's
-guide, "Handling errors in Step Functions workflows". It knows states of JSONPath; the rest, JSONata among it, is refused by name.
+guide, "Handling errors in Step Functions workflows" and "Transforming data with JSONata in Step Functions". What it does not know
+is refused by name.
 """
 
 from __future__ import annotations
@@ -15,10 +16,12 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any
 
+from training_jobs.prove import jsonata
 from training_jobs.prove.values import Scope, StateError, UnsupportedError, evaluated, filled, holds, put
 
 _AT_ONCE = 10_000  # states in a row that wait for nothing: more are a loop that never ends
 _STATES = ("Pass", "Choice", "Succeed", "Fail", "Wait", "Task", "Parallel", "Map")
+_LANGUAGES = ("JSONPath", "JSONata")
 _TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
 _NUMBER = re.compile(r"\d+(\.\d+)?")
 # Of a Map state: the paths to numbers, which may be texts, and the largest.
@@ -169,8 +172,8 @@ def wants(execution: Execution) -> list[Call | Timer]:
 
 def check(definition: Mapping[str, Any], path: str = "") -> None:
     """Raise ``UnsupportedError`` for what the evaluator does not know or what is not a definition."""
-    if definition.get("QueryLanguage", "JSONPath") != "JSONPath":
-        raise UnsupportedError(f"QueryLanguage must be 'JSONPath', got {definition['QueryLanguage']!r}")
+    if definition.get("QueryLanguage", "JSONPath") not in _LANGUAGES:
+        raise UnsupportedError(f"QueryLanguage must be one of {_LANGUAGES}, got {definition['QueryLanguage']!r}")
     states = definition.get("States")
     if not isinstance(states, dict) or definition.get("StartAt") not in states:
         raise UnsupportedError(f"StartAt must name one of States, got {definition.get('StartAt')!r}")
@@ -180,9 +183,9 @@ def check(definition: Mapping[str, Any], path: str = "") -> None:
             raise UnsupportedError(
                 f"the Type of the state {here!r} must be one of {', '.join(_STATES)}, got {state.get('Type')!r}"
             )
-        if state.get("QueryLanguage", "JSONPath") != "JSONPath":
+        if state.get("QueryLanguage", "JSONPath") not in _LANGUAGES:
             raise UnsupportedError(
-                f"the QueryLanguage of the state {here!r} must be 'JSONPath', got {state['QueryLanguage']!r}"
+                f"the QueryLanguage of the state {here!r} must be one of {_LANGUAGES}, got {state['QueryLanguage']!r}"
             )
         for member in ("ItemReader", "ItemBatcher", "ResultWriter"):
             if member in state:
@@ -229,6 +232,18 @@ def _state(execution: Execution, position: Position) -> Mapping[str, Any]:
     return dict(_program(execution, position.path)["States"][position.state])
 
 
+def _in_jsonata(execution: Execution, state: Mapping[str, Any]) -> bool:
+    language = state.get("QueryLanguage", execution.definition.get("QueryLanguage"))
+    return bool(language == "JSONata")
+
+
+def _jsonata(execution: Execution, position: Position, template: Any, **states: Any) -> Any:
+    """A template in JSONata, filled; ``states`` are members of `$states` beside the input and the context object."""
+    context = _scope(execution, position, None).context
+    bindings = {**position.variables, "states": {"input": position.data, "context": context, **states}}
+    return jsonata.filled(template, bindings)
+
+
 def _scope(execution: Execution, position: Position, data: Any) -> Scope:
     retries = {"RetryCount": sum(position.tries)}
     context = {"State": {"Name": position.state, "EnteredTime": "2026-01-01T00:00:00Z", **retries}, **execution.context}
@@ -238,13 +253,18 @@ def _scope(execution: Execution, position: Position, data: Any) -> Scope:
 
 
 def _input(execution: Execution, position: Position) -> Any:
-    path = _state(execution, position).get("InputPath", "$")
+    state = _state(execution, position)
+    if _in_jsonata(execution, state):
+        return position.data
+    path = state.get("InputPath", "$")
     return {} if path is None else _scope(execution, position, position.data).found(path)
 
 
 def _request(execution: Execution, position: Position) -> Any:
-    """The state's input with its InputPath and its Parameters applied."""
+    """The state's input with its InputPath and its Parameters, or its Arguments, applied."""
     given, state = _input(execution, position), _state(execution, position)
+    if _in_jsonata(execution, state):
+        return _jsonata(execution, position, state["Arguments"]) if "Arguments" in state else given
     return filled(state["Parameters"], _scope(execution, position, given)) if "Parameters" in state else given
 
 
@@ -275,6 +295,8 @@ def _entered(execution: Execution, position: Position, state: Mapping[str, Any])
         return None
     if kind == "Pass":
         return _exit(execution, position, state.get("Result", _request(execution, position)))
+    if kind in ("Succeed", "Fail", "Choice") and _in_jsonata(execution, state):
+        return _entered_in_jsonata(execution, position, state)
     if kind == "Succeed":
         scope = _scope(execution, position, _input(execution, position))
         return replace(position, data=scope.found(state.get("OutputPath") or "$"), done=True)
@@ -294,6 +316,34 @@ def _entered(execution: Execution, position: Position, state: Mapping[str, Any])
     return _branch(execution, position, state)
 
 
+def _entered_in_jsonata(execution: Execution, position: Position, state: Mapping[str, Any]) -> Position:
+    """The position after a Succeed, Fail or Choice state in JSONata."""
+    if state["Type"] == "Succeed":
+        return replace(position, data=_jsonata(execution, position, state.get("Output", position.data)), done=True)
+    if state["Type"] == "Fail":
+        error, cause = (_jsonata(execution, position, state.get(member, "")) for member in ("Error", "Cause"))
+        raise _FailedError(error, cause)
+    for rule in state["Choices"]:
+        holds = _jsonata(execution, position, rule["Condition"])
+        if not isinstance(holds, bool):
+            raise StateError(
+                "States.QueryEvaluationError", f"a Condition of {position.state!r} is no boolean: {holds!r}"
+            )
+        if holds:
+            return _chosen(execution, position, rule, rule["Next"])
+    if "Default" not in state:
+        raise StateError("States.NoChoiceMatched", f"no rule of the state {position.state!r} holds")
+    return _chosen(execution, position, state, state["Default"])
+
+
+def _chosen(execution: Execution, position: Position, of: Mapping[str, Any], target: str, **states: Any) -> Position:
+    """The position that a rule, a Default, a Catch or the end of a state leads to, each with its Output and its Assign."""
+    data = states.get("errorOutput", states.get("result", position.data))
+    data = _jsonata(execution, position, of["Output"], **states) if "Output" in of else data
+    assigned = _jsonata(execution, position, of.get("Assign", {}), **states)
+    return _moved(position, target, data, {**position.variables, **assigned})
+
+
 def _branch(execution: Execution, position: Position, state: Mapping[str, Any]) -> Position:
     """The position inside a Parallel or Map state."""
     inside: tuple[str | int, ...] = (*position.path, "States", position.state)
@@ -308,7 +358,11 @@ def _branch(execution: Execution, position: Position, state: Mapping[str, Any]) 
         member = "ItemProcessor" if "ItemProcessor" in state else "Iterator"
         given = _input(execution, position)
         scope = _scope(execution, position, given)
-        items = scope.found(state.get("ItemsPath", "$"))
+        items = (
+            _jsonata(execution, position, state.get("Items", given))
+            if _in_jsonata(execution, state)
+            else scope.found(state.get("ItemsPath", "$"))
+        )
         if not isinstance(items, list):
             raise StateError("States.Runtime", f"the items of the state {position.state!r} are not an array")
         for path, most in _NUMBERS.items():
@@ -319,7 +373,10 @@ def _branch(execution: Execution, position: Position, state: Mapping[str, Any]) 
         for at, item in enumerate(items):
             one = replace(position, item=(at, item))
             selector = state.get("ItemSelector", state.get("Parameters"))
-            data = item if selector is None else filled(selector, _scope(execution, one, given))
+            if _in_jsonata(execution, state):
+                data = item if selector is None else _jsonata(execution, one, selector)
+            else:
+                data = item if selector is None else filled(selector, _scope(execution, one, given))
             starts.append(Position((*inside, member), state[member]["StartAt"], data, position.variables, (at, item)))
     if not starts:
         return _exit(execution, position, [])
@@ -372,6 +429,10 @@ def _moved(position: Position, target: str, data: Any, variables: Mapping[str, A
 def _exit(execution: Execution, position: Position, result: Any) -> Position:
     """The position after a state that has a result."""
     state = _state(execution, position)
+    if _in_jsonata(execution, state):
+        states = {} if state["Type"] in ("Pass", "Wait") else {"result": result}
+        over = _chosen(execution, position, state, state.get("Next", ""), **states)
+        return over if "Next" in state else replace(over, state=position.state, done=True)
     if "ResultSelector" in state:
         result = filled(state["ResultSelector"], _scope(execution, position, result))
     variables = _assigned(state, position, _scope(execution, position, result))
@@ -402,6 +463,9 @@ def _error(execution: Execution, position: Position, error: str, cause: str, las
             break
     for catcher in state.get("Catch", []):
         if _matches(catcher["ErrorEquals"], error):
+            if _in_jsonata(execution, state):
+                output = {"Error": error, "Cause": cause}
+                return _chosen(execution, position, catcher, catcher["Next"], errorOutput=output)
             scope = _scope(execution, position, {"Error": error, "Cause": cause})
             data = put(position.data, catcher.get("ResultPath", "$"), scope.data)
             return _moved(position, catcher["Next"], data, _assigned(catcher, position, scope))
@@ -422,6 +486,8 @@ def _wrong(position: Position, member: str, needed: str, got: Any) -> StateError
 
 def _seconds(execution: Execution, position: Position) -> float | None:
     state = _state(execution, position)
+    if jsonata.is_expression(state.get("Seconds")):
+        return float(_jsonata(execution, position, state["Seconds"]))
     if "SecondsPath" in state:
         seconds = _scope(execution, position, _input(execution, position)).found(state["SecondsPath"])
         if not isinstance(seconds, int) or seconds < 0:

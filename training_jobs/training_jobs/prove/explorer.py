@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from training_jobs.prove.environment import Environment, Move
+from training_jobs.prove.environment import Environment, Move, World
 from training_jobs.prove.properties import PROPERTIES, broken, failed_well
 from training_jobs.prove.templates import read
 from training_jobs.prove.values import UnsupportedError
@@ -55,6 +55,7 @@ class Proof:
         states: How many different states were reached.
         complete: False where the search ended at its bound.
         jobs: The most jobs that one execution started.
+        instance_hours: The longest that their instances together can be billed; None where a request does not say.
         seconds: Of the search.
         errors: With which an execution failed whose jobs were well.
         violations: The first of each property.
@@ -65,6 +66,7 @@ class Proof:
     states: int = 0
     complete: bool = True
     jobs: int = 0
+    instance_hours: float | None = 0.0
     seconds: float = 0.0
     errors: list[str] = field(default_factory=list)
     violations: list[Violation] = field(default_factory=list)
@@ -115,6 +117,7 @@ def explore(
     while waiting:
         number, world = waiting.popleft()
         proof.jobs = max(proof.jobs, len(world.jobs))
+        proof.instance_hours = _more(proof.instance_hours, world)
         over = world.quiet or not world.runs[0].running
         swept = over and any(True for _ in environment.sweeps(world))
         names = list(broken(world, on_purpose, swept=swept))
@@ -151,6 +154,12 @@ def explore(
     if stuck is not None:
         proof.violations.append(Violation(machine, named, "no-end", _story(came, stuck)))
     return proof
+
+
+def _more(hours: float | None, world: World) -> float | None:
+    seconds = [job.seconds for job in world.jobs]
+    known = [one for one in seconds if one is not None]
+    return None if hours is None or len(known) < len(seconds) else max(hours, sum(known) / 3_600)
 
 
 def _by_itself(move: Move) -> bool:

@@ -98,6 +98,12 @@ def tasks(program: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
     return found
 
 
+def request_of(state: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The request of a Task state as its definition has it; empty where an expression makes it."""
+    request = state.get("Arguments", state.get("Parameters", {}))
+    return request if isinstance(request, Mapping) else {}
+
+
 def _files(source: Path) -> list[Path]:
     found = sorted(source.rglob("*.template.json")) if source.is_dir() else [source] if source.exists() else []
     if not found:
@@ -199,11 +205,7 @@ def _starts(name: str, machines: Mapping[str, Mapping[str, Any]], above: tuple[s
     for _, state in tasks(machines[name]):
         if "createTrainingJob" in state["Resource"] or "submitServiceJob" in state["Resource"]:
             return True
-        started = (
-            machine_of(state.get("Parameters", {}).get("StateMachineArn"))
-            if "startExecution" in state["Resource"]
-            else ""
-        )
+        started = machine_of(request_of(state).get("StateMachineArn")) if "startExecution" in state["Resource"] else ""
         if started in machines and started not in above and _starts(started, machines, (*above, name)):
             return True
     return False
