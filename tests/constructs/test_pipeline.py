@@ -211,7 +211,7 @@ def test_a_model_without_metrics_is_registered_in_one_state() -> None:
     stack = Pipeline()
     stack.pipeline(stack.first, stack.registration(metrics=()))
     found = stack.definition()["States"]
-    assert list(found) == ["Pretraining", "Register"]
+    assert [name for name in found if ":" not in name] == ["Pretraining", "Register"]
     assert not {"ModelMetrics", "CustomerMetadataProperties"} & set(found["Register"]["Parameters"])
 
 

@@ -226,13 +226,13 @@ def test_two_compiled_ranks_share_a_cache(tmp_path: Path, short_text: Path, cach
 @pytest.mark.soak  # test_precision.py has the scaler
 @pytest.mark.parametrize("compiler", ["none", "inductor"])
 def test_fp16_trains_nearly_as_fp32(tmp_path: Path, eager: Ended, cache: dict[str, str], compiler: str) -> None:
-    """In one of the 50 steps, the ninth, a gradient overflows: the scaler leaves it out, and what follows is a step behind."""
+    """In one of the 50 steps, the sixth, a gradient overflows: the scaler leaves it out, and what follows is a step behind."""
     # No true gradient has a norm of 100, and each scaled one has.
     ended = run(tmp_path, *STEPS, "--precision=float16", "--clip=100", f"--compiler={compiler}", **cache)
     assert ended.code == 0, ended.output
     assert ended.losses != eager.losses
     assert ended.losses == pytest.approx(eager.losses, abs=0.06)
-    first, of_fp32 = (list(one.losses.values())[:8] for one in (ended, eager))
+    first, of_fp32 = (list(one.losses.values())[:6] for one in (ended, eager))
     assert first == pytest.approx(of_fp32, abs=1e-3)
 
 
