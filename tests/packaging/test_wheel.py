@@ -290,7 +290,11 @@ def test_the_command_line_installs_without_the_cdk_and_node_and_takes_40_mb_besi
     said = run([str(programs / "training-jobs"), "--help"], tmp_path, PYTHONPATH="")
     assert said.lstrip().startswith("Usage: ")
     done = subprocess.run(
-        [str(programs / "training-jobs"), "init", "compiled", "app"], cwd=tmp_path, capture_output=True, text=True
+        [str(programs / "training-jobs"), "init", "compiled", "app"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": ""},
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 2
     assert done.stderr.endswith("not installed: `pip install cdk-sagemaker-training`\n")

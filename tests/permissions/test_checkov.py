@@ -48,6 +48,12 @@ REASONS: Mapping[Finding, str] = {
         for rule in ("CKV_AWS_115", "CKV_AWS_116", "CKV_AWS_117")
     },
     **{
+        (rule, "AWS::Lambda::Function.SageMakerTrainingWaitingHandler*"): (
+            "a schedule calls it again and again, so that the next call looks at what one missed; it calls AWS's APIs only"
+        )
+        for rule in ("CKV_AWS_115", "CKV_AWS_116", "CKV_AWS_117")
+    },
+    **{
         (rule, "AWS::Lambda::Function.SweepFunction*"): (
             "the state machine of a sweep calls it, retries, and fails where it does; it calls S3 only"
         )
