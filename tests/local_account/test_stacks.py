@@ -49,6 +49,19 @@ def test_a_property_that_nothing_is_made_of_is_refused_with_type_and_logical_id(
         deploy(running, "unheard", {"Locked": bucket})
 
 
+@pytest.mark.parametrize(
+    ("kind", "missing"), [("AWS::Events::EventBus", "Name"), ("AWS::StepFunctions::StateMachine", "RoleArn")]
+)
+def test_a_resource_without_a_property_that_it_needs_is_named_as_by_cloudformation(
+    running: Running, kind: str, missing: str
+) -> None:
+    name = f"without-{missing}"
+    with pytest.raises(WaiterError):
+        deploy(running, name, {"Empty": {"Type": kind, "Properties": {}}})
+    said = f"Properties validation failed for resource Empty with message: [#: required key [{missing}] not found]"
+    assert said in reasons(running, name)
+
+
 def test_a_stack_is_updated_in_place(running: Running) -> None:
     deploy(running, "updated", {"Logs": {"Type": "AWS::Logs::LogGroup", "Properties": {"LogGroupName": "mine"}}})
     changed = {"LogGroupName": "mine", "RetentionInDays": 7}

@@ -23,6 +23,14 @@ class ResourceFailed(Exception):
     """A resource could not be created, updated or deleted."""
 
 
+def _missing(error: Exception, name: str, definition: dict[str, Any]) -> str:
+    """CloudFormation's sentence where moto has looked a property up that the resource lacks; else empty."""
+    [looked_up, *_] = error.args or ("",)
+    if type(error) is not KeyError or looked_up in (definition.get("Properties") or {}):
+        return ""
+    return f"Properties validation failed for resource {name} with message: [#: required key [{looked_up}] not found]"
+
+
 class Resources(ResourceMap):
     """A stack's resources, in the order of their creation."""
 
@@ -64,8 +72,9 @@ class Resources(ResourceMap):
             raise
         except Exception as error:
             log_failure(_log, error, "%s was not created", key)
-            self._event(key, None, "CREATE_FAILED", reason(error))
-            raise ResourceFailed(f"{key} ({definition['Type']}): {reason(error)}") from error
+            why = _missing(error, key, definition) or reason(error)
+            self._event(key, None, "CREATE_FAILED", why)
+            raise ResourceFailed(f"{key} ({definition['Type']}): {why}") from error
         self._parsed_resources[key] = resource
         tags = {**self.tags, "aws:cloudformation:logical-id": key}
         if isinstance(resource, TaggedEC2Resource):
