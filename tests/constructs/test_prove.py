@@ -80,6 +80,14 @@ def test_a_workflow_without_faults_keeps_every_property() -> None:
     assert (broken(proof), proof.complete, proof.jobs) == (set(), True, 1)
 
 
+def test_executions_of_two_workflows_with_one_place_for_checkpoints_write_to_places_of_their_own() -> None:
+    stack = UserStack()
+    for id in ("Resnet", "Llama"):
+        stack.workflow(id, checkpoints=stack.place("checkpoints/"))
+    for proof in proofs(stack, faults=0).values():
+        assert (broken(proof), len(proof.checkpoints)) == (set(), 1)
+
+
 def test_a_polled_workflow_without_faults_keeps_every_property() -> None:
     proof = proofs(with_workflow(integration="poll"), faults=0)["Training"]
     assert (broken(proof), proof.complete, proof.jobs) == (set(), True, 1)

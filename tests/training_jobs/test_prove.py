@@ -344,3 +344,28 @@ def test_a_proof_has_the_most_instance_hours_that_an_execution_can_be_billed_for
     assert proof_of(parts).instance_hours == 96
     request["ResourceConfig"] = {}
     assert proof_of(parts).instance_hours is None
+
+
+@pytest.mark.parametrize(
+    ("place", "shared"),
+    [
+        ({"S3Uri": "s3://bucket/checkpoints/"}, True),
+        ({"S3Uri.$": "States.Format('s3://bucket/{}/', $$.Execution.Name)"}, False),
+    ],
+)
+def test_two_executions_of_one_machine_that_write_to_one_place_are_found(place: dict[str, str], shared: bool) -> None:
+    parts = guarded()
+    states(parts)["Create"]["Parameters"]["CheckpointConfig"] = place
+    assert ("shared-place" in broken(proof_of(parts, faults=0))) is shared
+
+
+def test_two_machines_whose_executions_of_one_name_write_to_one_place_are_found() -> None:
+    parts = guarded()
+    place = {"S3Uri.$": "States.Format('s3://bucket/{}/', $$.Execution.Name)"}
+    states(parts)["Create"]["Parameters"]["CheckpointConfig"] = place
+    parts["machines"]["Second"] = parts["machines"]["Machine"]
+    _, second = prove(template(parts), faults=0, most_states=30_000)
+    [found] = [one for one in second.violations if one.property == "shared-place"]
+    assert found.story[0].text == (
+        "an execution, and one of Machine with the same name, write their checkpoints to s3://bucket/workflow/"
+    )

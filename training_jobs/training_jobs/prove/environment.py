@@ -53,7 +53,7 @@ class Job(NamedTuple):
     """A training job: its name, its status as DescribeTrainingJob has it, what created it and where, and its tags as JSON.
 
     With ``service`` it is a service job of AWS Batch, together with its training job. ``seconds`` are those for which its
-    instances together can be billed, None where its request does not say.
+    instances together can be billed, None where its request does not say, ``checkpoints`` where it writes them.
     """
 
     name: str
@@ -63,6 +63,7 @@ class Job(NamedTuple):
     tags: str
     service: bool = False
     seconds: int | None = None
+    checkpoints: str = ""
 
 
 @dataclass(frozen=True)
@@ -166,9 +167,9 @@ class Environment:
                 f"{machine}: the state {name!r} must make a call that the model knows, got {state['Resource']!r}"
             )
 
-    def begin(self, machine: str, given: Any, faults: int) -> World:
-        """The world once an execution of a state machine has been started."""
-        run = self._run("workflow", machine, "workflow", given)
+    def begin(self, machine: str, given: Any, faults: int, id: str = "workflow") -> World:
+        """The world once an execution of a state machine has been started, by its name."""
+        run = self._run(id, machine, "workflow", given)
         return self._settled(World((run,), faults=faults), run)
 
     def _run(self, id: str, machine: str, role: str, given: Any) -> Run:
@@ -372,7 +373,9 @@ class Environment:
 
     def _child(self, world: World, call: Call) -> Effect:
         machine = machine_of(call.parameters["StateMachineArn"])
-        id = str(call.parameters.get("Name", f"child-{world.started + 1}"))
+        of = world.runs[0].id
+        child_id = f"child-{world.started + 1}" if of == "workflow" else f"child-{world.started + 1}-of-{of}"
+        id = str(call.parameters.get("Name", child_id))
         existing = next((one for one in world.runs if one.id == id), None)
         if existing is not None and existing.machine != machine:
             raise UnsupportedError(
@@ -521,7 +524,8 @@ def _new_job(call: Call, run: Run) -> Job:
     tags = json.dumps(call.parameters.get("Tags", []))
     service = "TrainingJobName" not in call.parameters
     request = json.loads(call.parameters["ServiceRequestPayload"]) if service else call.parameters
-    return Job(_name(call), "InProgress", run.id, call.at, tags, service, _longest(request))
+    checkpoints = str(request.get("CheckpointConfig", {}).get("S3Uri", ""))
+    return Job(_name(call), "InProgress", run.id, call.at, tags, service, _longest(request), checkpoints)
 
 
 def _longest(request: Mapping[str, Any]) -> int | None:

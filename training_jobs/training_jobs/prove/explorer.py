@@ -57,6 +57,7 @@ class Proof:
         jobs: The most jobs that one execution started.
         instance_hours: The longest that their instances together can be billed; None where a request does not say.
         seconds: Of the search.
+        checkpoints: The places to which jobs write them.
         errors: With which an execution failed whose jobs were well.
         violations: The first of each property.
     """
@@ -68,6 +69,7 @@ class Proof:
     jobs: int = 0
     instance_hours: float | None = 0.0
     seconds: float = 0.0
+    checkpoints: set[str] = field(default_factory=set)
     errors: list[str] = field(default_factory=list)
     violations: list[Violation] = field(default_factory=list)
 
@@ -88,28 +90,51 @@ def prove(
     """
     app = read(template)
     environment = Environment(app)
-    proofs = []
+    proofs: list[Proof] = []
     for machine in app.starters:
         without = explore(environment, machine, 0, given or {}, most_states)
-        proofs.append(
-            explore(environment, machine, faults, given or {}, most_states, without.errors) if faults else without
-        )
+        proof = explore(environment, machine, faults, given or {}, most_states, without.errors) if faults else without
+        another = explore(environment, machine, 0, given or {}, most_states, id="another")
+        proof.violations += _shared(environment, proof, without.checkpoints & another.checkpoints, "another of its own")
+        for other in proofs:
+            same_name = f"one of {other.machine} with the same name"
+            proof.violations += _shared(environment, proof, without.checkpoints & other.checkpoints, same_name)
+        proofs.append(proof)
     return proofs
 
 
+def _shared(environment: Environment, proof: Proof, places: set[str], other: str) -> list[Violation]:
+    """The violation of places that an execution shares with another; none without them, and where there is one already."""
+    if not places or any(one.property == "shared-place" for one in proof.violations):
+        return []
+    step = Step(f"an execution, and {other}, write their checkpoints to {min(places)}", "", "")
+    return [Violation(proof.machine, _named(environment, proof.machine), "shared-place", (step,))]
+
+
+def _named(environment: Environment, machine: str) -> str:
+    name = environment.app.names[machine]
+    return machine if "{" in name else name
+
+
 def explore(
-    environment: Environment, machine: str, faults: int, given: Any, most_states: int, on_purpose: Collection[str] = ()
+    environment: Environment,
+    machine: str,
+    faults: int,
+    given: Any,
+    most_states: int,
+    on_purpose: Collection[str] = (),
+    *,
+    id: str = "workflow",
 ) -> Proof:
-    """Explore all executions of one state machine; ``on_purpose`` is as of ``broken``.
+    """Explore all executions of one state machine; ``on_purpose`` is as of ``broken``, ``id`` the execution's name.
 
     Raises:
         UnsupportedError: None of them starts a job, so that nothing would be proved.
     """
     began = time.monotonic()
     proof = Proof(machine, faults)
-    named = environment.app.names[machine]
-    named = machine if "{" in named else named
-    first = environment.begin(machine, given, faults)
+    named = _named(environment, machine)
+    first = environment.begin(machine, given, faults, id)
     numbers = {_hash(first.key): 0}
     came: list[tuple[int, Step | None]] = [(-1, None)]
     before: list[list[int]] = [[]]
@@ -118,6 +143,7 @@ def explore(
         number, world = waiting.popleft()
         proof.jobs = max(proof.jobs, len(world.jobs))
         proof.instance_hours = _more(proof.instance_hours, world)
+        proof.checkpoints.update(job.checkpoints for job in world.jobs if job.checkpoints)
         over = world.quiet or not world.runs[0].running
         swept = over and any(True for _ in environment.sweeps(world))
         names = list(broken(world, on_purpose, swept=swept))

@@ -15,6 +15,7 @@ PROPERTIES: Mapping[str, str] = {
     "stopped-well": "no call that fails has the execution stop a job that is well",
     "one-failed-call": "no single failed call ends an execution",
     "outlives": "no execution that it started outlives it with a job that runs",
+    "shared-place": "two executions never write their checkpoints to one place",
     "unbounded": f"an execution starts at most {MOST_JOBS} jobs",
     "lost-cause": "an execution that failed names its error",
     "no-end": "an end is reachable from everywhere without a person",
