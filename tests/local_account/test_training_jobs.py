@@ -159,20 +159,6 @@ def test_what_a_job_leaves_in_its_model_folder_is_its_artefact(jobs: Jobs) -> No
     assert jobs.archive(uri) == {"deep/model.bin": "weights\n"}
 
 
-def test_a_place_may_be_an_address_with_the_bucket_in_its_path_as_cdks_s3_location_has_it(jobs: Jobs) -> None:
-    """The API's pattern of S3Uri and S3OutputPath begins with "(https|s3)"."""
-    jobs.put("addressed/a.txt", "text")
-    place = "https://s3.us-east-1.amazonaws.com/jobs-bucket"
-    job = jobs.run(
-        "cp /opt/ml/input/data/letters/a.txt /opt/ml/model",
-        InputDataConfig=[channel("letters", "", S3Uri=f"{place}/addressed/")],
-        OutputDataConfig={"S3OutputPath": f"{place}/models"},
-    )
-    uri = job["ModelArtifacts"]["S3ModelArtifacts"]
-    assert uri == f"{place}/models/{job['TrainingJobName']}/output/model.tar.gz"
-    assert jobs.archive(uri.replace(place, "s3://jobs-bucket")) == {"a.txt": "text"}
-
-
 def test_of_an_empty_model_folder_nothing_is_uploaded_and_its_place_is_described_all_the_same(jobs: Jobs) -> None:
     job = jobs.run("echo step > /opt/ml/output/data/step")
     assert job["TrainingJobStatus"] == "Completed"
@@ -856,3 +842,17 @@ def test_a_type_that_is_newer_than_the_model_is_taken_with_the_devices_that_the_
     assert job["TrainingJobStatus"] == "Completed"
     with pytest.raises(ClientError, match="failed to satisfy constraint: Member must satisfy enum value set"):
         jobs.create("true", ResourceConfig={**resources, "InstanceType": "ml.p9.48xlarge"})
+
+
+def test_a_place_may_be_an_address_with_the_bucket_in_its_path_as_cdks_s3_location_has_it(jobs: Jobs) -> None:
+    """The API's pattern of S3Uri and S3OutputPath begins with "(https|s3)"."""
+    jobs.put("addressed/a.txt", "text")
+    place = "https://s3.us-east-1.amazonaws.com/jobs-bucket"
+    job = jobs.run(
+        "cp /opt/ml/input/data/letters/a.txt /opt/ml/model",
+        InputDataConfig=[channel("letters", "", S3Uri=f"{place}/addressed/")],
+        OutputDataConfig={"S3OutputPath": f"{place}/models"},
+    )
+    uri = job["ModelArtifacts"]["S3ModelArtifacts"]
+    assert uri == f"{place}/models/{job['TrainingJobName']}/output/model.tar.gz"
+    assert jobs.archive(uri.replace(place, "s3://jobs-bucket")) == {"a.txt": "text"}

@@ -153,8 +153,8 @@ def test_all_of_awss_intrinsic_functions_are_known() -> None:
             "Next of the state 'A' must name a state, got 'B'",
         ),
         (
-            {"QueryLanguage": "JSONata", "StartAt": "A", "States": {"A": PASS}},
-            "QueryLanguage must be 'JSONPath', got 'JSONata'",
+            {"QueryLanguage": "JMESPath", "StartAt": "A", "States": {"A": PASS}},
+            r"QueryLanguage must be one of \('JSONPath', 'JSONata'\), got 'JMESPath'",
         ),
     ],
 )
