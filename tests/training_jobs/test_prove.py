@@ -369,3 +369,13 @@ def test_two_machines_whose_executions_of_one_name_write_to_one_place_are_found(
     assert found.story[0].text == (
         "an execution, and one of Machine with the same name, write their checkpoints to s3://bucket/workflow/"
     )
+
+
+def test_a_proof_is_printed_as_json_with_the_places_of_checkpoints(tmp_path: Path) -> None:
+    parts = guarded()
+    states(parts)["Create"]["Parameters"]["CheckpointConfig"] = {"S3Uri": "s3://bucket/checkpoints/"}
+    (tmp_path / "one.template.json").write_text(json.dumps(template(parts)))
+    result = CliRunner().invoke(app, ["prove", str(tmp_path), "--faults", "0", "--json"])
+    [proof] = json.loads(result.output)
+    assert (proof["checkpoints"], proof["jobs"]) == (["s3://bucket/checkpoints/"], 1)
+    assert [one["property"] for one in proof["violations"]] == ["shared-place"]

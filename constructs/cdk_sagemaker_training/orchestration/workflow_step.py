@@ -32,19 +32,17 @@ class WorkflowStep(tasks.StepFunctionsStartExecution):
             id: Its id among that construct's children, and its name.
             workflow: The workflow.
         """
+        # The same for each start of this state, so that one whose answer was lost is no second execution. A step is entered once
+        # at a time; that it is the time at which the state was entered, and not of a retry, is assumed.
+        name = sfn.JsonPath.hash(
+            sfn.JsonPath.format("{}{}{}", sfn.JsonPath.execution_id, id, sfn.JsonPath.state_entered_time), "SHA-1"
+        )
         super().__init__(
             scope,
             id,
             state_machine=workflow.state_machine,
             integration_pattern=sfn.IntegrationPattern.RUN_JOB,
-            # The same for each start of this state, so that one whose answer was lost is no second execution. A step is entered
-            # once at a time; that it is the time at which the state was entered, and not of a retry, is assumed.
-            name=(
-                name := sfn.JsonPath.hash(
-                    sfn.JsonPath.format("{}{}{}", sfn.JsonPath.execution_id, id, sfn.JsonPath.state_entered_time),
-                    "SHA-1",
-                )
-            ),
+            name=name,
             **keeping_job(workflow.node.id),
         )
         self.add_retry(**start_retry(*OF_STEP_FUNCTIONS, "StepFunctions.SdkClientException"))
@@ -75,9 +73,8 @@ class WorkflowStep(tasks.StepFunctionsStartExecution):
             {"ExecutionArn.$": "$StartedExecution"},
             description,
             retry(10, "Sfn.SfnException", "Sfn.SdkClientException"),
-            "",
+            f"{id}: Has succeeded",
         )
-        del described["Next"]
         find = sfn.CustomState(self, f"{id}: Find", state_json=described)
         found = sfn.Pass(
             self,

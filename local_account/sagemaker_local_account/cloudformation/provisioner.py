@@ -23,11 +23,11 @@ class ResourceFailed(Exception):
     """A resource could not be created, updated or deleted."""
 
 
-def _missing(error: Exception, name: str, definition: dict[str, Any]) -> str:
-    """CloudFormation's sentence where moto has looked a property up that the resource lacks; else empty."""
+def _why(error: Exception, name: str, definition: dict[str, Any]) -> str:
+    """The reason of an error, of a property that moto has looked up and that the resource lacks in CloudFormation's sentence."""
     [looked_up, *_] = error.args or ("",)
     if type(error) is not KeyError or looked_up in (definition.get("Properties") or {}):
-        return ""
+        return reason(error)
     return f"Properties validation failed for resource {name} with message: [#: required key [{looked_up}] not found]"
 
 
@@ -72,7 +72,7 @@ class Resources(ResourceMap):
             raise
         except Exception as error:
             log_failure(_log, error, "%s was not created", key)
-            why = _missing(error, key, definition) or reason(error)
+            why = _why(error, key, definition)
             self._event(key, None, "CREATE_FAILED", why)
             raise ResourceFailed(f"{key} ({definition['Type']}): {why}") from error
         self._parsed_resources[key] = resource
@@ -152,8 +152,9 @@ class Resources(ResourceMap):
             raise
         except Exception as error:
             log_failure(_log, error, "%s was not updated", name)
-            self._event(name, original, "UPDATE_FAILED", reason(error))
-            raise ResourceFailed(f"{name} ({definition['Type']}): {reason(error)}") from error
+            why = _why(error, name, definition)
+            self._event(name, original, "UPDATE_FAILED", why)
+            raise ResourceFailed(f"{name} ({definition['Type']}): {why}") from error
         self._parsed_resources[name] = changed
         self._event(name, changed, "UPDATE_COMPLETE")
         if changed.physical_resource_id == original.physical_resource_id:

@@ -69,7 +69,7 @@ class Proof:
     jobs: int = 0
     instance_hours: float | None = 0.0
     seconds: float = 0.0
-    checkpoints: set[str] = field(default_factory=set)
+    checkpoints: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
     violations: list[Violation] = field(default_factory=list)
 
@@ -94,21 +94,23 @@ def prove(
     for machine in app.starters:
         without = explore(environment, machine, 0, given or {}, most_states)
         proof = explore(environment, machine, faults, given or {}, most_states, without.errors) if faults else without
-        another = explore(environment, machine, 0, given or {}, most_states, id="another")
-        proof.violations += _shared(environment, proof, without.checkpoints & another.checkpoints, "another of its own")
-        for other in proofs:
-            same_name = f"one of {other.machine} with the same name"
-            proof.violations += _shared(environment, proof, without.checkpoints & other.checkpoints, same_name)
         proofs.append(proof)
+        if without.checkpoints:
+            another = explore(environment, machine, 0, given or {}, most_states, id="another")
+            others = {"another of its own": another}
+            others |= {f"one of {one.machine} with the same name": one for one in proofs[:-1]}
+            proof.violations += _shared(environment, without, others)
     return proofs
 
 
-def _shared(environment: Environment, proof: Proof, places: set[str], other: str) -> list[Violation]:
-    """The violation of places that an execution shares with another; none without them, and where there is one already."""
-    if not places or any(one.property == "shared-place" for one in proof.violations):
-        return []
-    step = Step(f"an execution, and {other}, write their checkpoints to {min(places)}", "", "")
-    return [Violation(proof.machine, _named(environment, proof.machine), "shared-place", (step,))]
+def _shared(environment: Environment, proof: Proof, others: Mapping[str, Proof]) -> list[Violation]:
+    """The first place that an execution shares with one of others, in words, as a violation."""
+    for words, other in others.items():
+        for place in proof.checkpoints:
+            if place in other.checkpoints:
+                step = Step(f"an execution, and {words}, write their checkpoints to {place}", "", "")
+                return [Violation(proof.machine, _named(environment, proof.machine), "shared-place", (step,))]
+    return []
 
 
 def _named(environment: Environment, machine: str) -> str:
@@ -133,7 +135,7 @@ def explore(
     """
     began = time.monotonic()
     proof = Proof(machine, faults)
-    named = _named(environment, machine)
+    named, places = _named(environment, machine), set[str]()
     first = environment.begin(machine, given, faults, id)
     numbers = {_hash(first.key): 0}
     came: list[tuple[int, Step | None]] = [(-1, None)]
@@ -142,8 +144,8 @@ def explore(
     while waiting:
         number, world = waiting.popleft()
         proof.jobs = max(proof.jobs, len(world.jobs))
-        proof.instance_hours = _more(proof.instance_hours, world)
-        proof.checkpoints.update(job.checkpoints for job in world.jobs if job.checkpoints)
+        proof.instance_hours = _most_hours(proof.instance_hours, world)
+        places.update(job.checkpoints for job in world.jobs if job.checkpoints)
         over = world.quiet or not world.runs[0].running
         swept = over and any(True for _ in environment.sweeps(world))
         names = list(broken(world, on_purpose, swept=swept))
@@ -175,14 +177,14 @@ def explore(
         raise UnsupportedError(
             f"an execution of {machine} must start a job with the input {given!r}, which none does{why}"
         )
-    proof.states, proof.seconds = len(came), time.monotonic() - began
+    proof.states, proof.seconds, proof.checkpoints = len(came), time.monotonic() - began, sorted(places)
     stuck = _without_end(before, ends) if proof.complete else None
     if stuck is not None:
         proof.violations.append(Violation(machine, named, "no-end", _story(came, stuck)))
     return proof
 
 
-def _more(hours: float | None, world: World) -> float | None:
+def _most_hours(hours: float | None, world: World) -> float | None:
     seconds = [job.seconds for job in world.jobs]
     known = [one for one in seconds if one is not None]
     return None if hours is None or len(known) < len(seconds) else max(hours, sum(known) / 3_600)

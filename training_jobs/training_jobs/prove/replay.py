@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from training_jobs.prove.explorer import Step, Violation
+from training_jobs.prove.facts import FACTS
 
 _TIMES = {"throttled": 1, "outage": 12}  # more tries than the longest retrier of a read that can stop a job
 _NO_FAULT = "# the local account has no fault for this step"
-_BY_ITSELF = ("", "job ends", "sync waits", "schedule", "event arrives", "times out", "person stops", "in flight")
+_FAULTS = {fact.name for fact in FACTS if fact.fault}
 
 
 def commands(violation: Violation) -> list[str]:
@@ -24,7 +25,7 @@ def commands(violation: Violation) -> list[str]:
         lines.append(f"# {at}. {step.text}")
         if "a person stops" in step.text:
             lines.append('aws stepfunctions stop-execution --execution-arn "$EXECUTION"')
-        elif step.fact not in _BY_ITSELF and not _fault(step, violation.name):
+        elif step.fact in _FAULTS and not _fault(step, violation.name):
             lines.append(_NO_FAULT)
     return lines
 
