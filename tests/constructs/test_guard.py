@@ -10,14 +10,17 @@ from typing import Any
 
 import aws_cdk as cdk
 import pytest
+from botocore.loaders import Loader
+from botocore.model import ServiceModel
 from constructs import Construct
 from policy_sentry.querying.actions import get_action_data
+from rendered import resolved
 from stacks import GUARD, UserStack
 from test_prove_mutants import Change, broken, default, resource, sets, states
 
 from cdk_sagemaker_training import TrainingQueue
 from cdk_sagemaker_training.core.job_names import machine_name, machines_prefix
-from cdk_sagemaker_training.lifecycle.guard import guard_definition
+from cdk_sagemaker_training.lifecycle.reconciling import reconciling_definition
 from cdk_sagemaker_training.request.access import EXECUTION_TAG
 from training_jobs.prove.evaluator import Answered, Call, Elapsed, Event, Execution, Failed, start, step, wants
 
@@ -38,7 +41,9 @@ class Account:
         self.jobs, self.refused, self.stopped, self.calls = jobs, refused, list[str](), list[str]()
 
     def run(self) -> Execution:
-        execution = start(guard_definition(WORDS, OURS, "aws"), {}, {"Execution": {"Id": "guard", "Input": {}}})
+        execution = start(
+            reconciling_definition(WORDS, [], [OURS], "aws"), {}, {"Execution": {"Id": "guard", "Input": {}}}
+        )
         while execution.status == "RUNNING":
             [want, *_] = wants(execution)
             execution = step(execution, self._event(want) if isinstance(want, Call) else Elapsed(want.at))
@@ -153,7 +158,7 @@ def test_the_workflows_of_a_stack_share_one_guard_each_quarter_of_an_hour() -> N
     assert [one["ScheduleExpression"] for one in rules if "ScheduleExpression" in one] == ["rate(15 minutes)"]
     assert first.guard is second.guard
     [definition] = [one for name, one in stack.machines().items() if "Reconciler" in name]
-    assert definition["States"]["Words"]["Result"] == {"Words": ["stack", "Tune", "tune"]}
+    assert definition["States"]["Items"]["Result"] == {"Items": [{"Word": word} for word in ("stack", "Tune", "tune")]}
 
 
 EXECUTIONS = "arn:aws:states:us-east-1:123456789012:execution:Stack-86e1c1d7-*"
@@ -207,14 +212,124 @@ def test_a_state_machines_name_has_eighty_characters_at_most_and_is_the_same_for
     assert ([len(one) for one in names], len(set(names))) == ([80, 80], 2)
 
 
-def test_a_queues_jobs_are_stopped_by_the_event_alone() -> None:
+QUEUE, SECOND = "arn:job-queue/one", "arn:job-queue/two"
+
+
+class Queues:
+    """Answers the guard's calls of service jobs: by id their queue, status, execution and status once it looks again."""
+
+    def __init__(self, jobs: Mapping[str, tuple[str, str, str, str]], refused: str = "") -> None:
+        self.jobs, self.refused = dict(jobs), refused
+        self.terminated, self.looked = list[str](), list[str]()
+
+    def run(self) -> Execution:
+        definition = reconciling_definition([], [QUEUE, SECOND], [OURS], "aws")
+        execution = start(definition, {}, {"Execution": {"Id": "guard", "Input": {}}})
+        while execution.status == "RUNNING":
+            [want, *_] = wants(execution)
+            execution = step(execution, self._event(want) if isinstance(want, Call) else Elapsed(want.at))
+        return execution
+
+    def _event(self, call: Call) -> Event:
+        operation, given = call.resource.rpartition(":")[2], call.parameters
+        if operation == self.refused:
+            return Failed(call.at, "Batch.BatchException", "Too Many Requests", lasting=True)
+        match operation:
+            case "listServiceJobs":
+                asked = (given["JobQueue"], given["JobStatus"])
+                ids = [id for id, job in self.jobs.items() if job[:2] == asked]
+                at = int(given.get("NextToken", 0))
+                more = {"NextToken": str(at + 1)} if at + 1 < len(ids) else {}
+                return Answered(call.at, {"JobSummaryList": [self._named(id) for id in ids[at : at + 1]], **more})
+            case "describeServiceJob":
+                queue, status, execution, now = self.jobs[given["JobId"]]
+                again = given["JobId"] in self.looked
+                self.looked.append(given["JobId"])
+                tags = {EXECUTION_TAG: EXECUTION.format("Ours-Train", execution)} if execution else {"team": "vision"}
+                described = {**self._named(given["JobId"]), "Status": now if again else status, "Tags": tags}
+                return Answered(call.at, {**described, "JobQueue": queue, "ServiceRequestPayload": "{}"})
+            case "describeExecution":
+                status = STATUSES[given["ExecutionArn"].rpartition(":")[2]]
+                return Answered(call.at, {"Status": status}) if status else Failed(call.at, *GONE)
+            case "terminateServiceJob":
+                assert given["Reason"] == "its execution has ended"
+                self.terminated.append(given["JobId"])
+                return Answered(call.at, {})
+        raise AssertionError(operation)
+
+    @staticmethod
+    def _named(id: str) -> dict[str, str]:
+        return {"JobId": id, "JobName": f"job-{id}"}
+
+
+@pytest.mark.parametrize("status", ["SUBMITTED", "PENDING", "RUNNABLE", "SCHEDULED", "STARTING", "RUNNING"])
+@pytest.mark.parametrize(
+    ("execution", "now", "terminates"),
+    [
+        ("stopped", "RUNNING", True),
+        ("gone", "RUNNABLE", True),
+        ("stopped", "FAILED", False),  # the stopper was faster
+        ("stopped", "SUCCEEDED", False),
+        ("runs", "RUNNING", False),
+        ("", "RUNNING", False),  # without the tag
+    ],
+)
+def test_a_service_job_of_any_status_is_terminated_whose_execution_has_ended_and_no_other(
+    status: str, execution: str, now: str, terminates: bool
+) -> None:
+    queues = Queues({"1": (SECOND, status, execution, now)})
+    ended = queues.run()
+    assert queues.terminated == ["1"] * terminates
+    assert ended.status == ("FAILED" if terminates else "SUCCEEDED")
+    if terminates:
+        told = [f"job-1 ran after the end of {EXECUTION.format('Ours-Train', execution)}"]
+        assert (ended.error, json.loads(ended.cause)) == ("TrainingJobGuard", [told])
+
+
+def test_a_status_that_ends_a_service_job_is_none_of_those_that_are_listed() -> None:
+    model = ServiceModel(Loader().load_service_model("batch", "service-2"), "batch")
+    items = reconciling_definition([], [QUEUE], [OURS], "aws")["States"]["Items"]["Result"]["Items"]
+    listed = [one["Status"] for one in items]
+    assert {*listed, "SUCCEEDED", "FAILED"} == set(model.shape_for("ServiceJobStatus").enum)
+
+
+def test_all_pages_of_all_queues_are_looked_at_though_one_could_not_be() -> None:
+    of_one = {str(one): (QUEUE, "RUNNABLE", "runs", "RUNNABLE") for one in range(3)}
+    last = {"3": (QUEUE, "RUNNABLE", "stopped", "RUNNABLE"), "4": (SECOND, "RUNNING", "late", "RUNNING")}
+    queues = Queues({**of_one, **last})
+    assert (queues.run().status, queues.terminated) == ("FAILED", ["3", "4"])
+    ended = Queues({**of_one, **last}, "describeServiceJob").run()
+    errors = [one[0] for one in json.loads(ended.cause)]
+    error = "Batch.BatchException: Too Many Requests"
+    assert errors == [f"{QUEUE}: RUNNABLE: {error}", f"{SECOND}: RUNNING: {error}"]
+
+
+def test_a_guard_looks_at_the_queues_of_its_stack_from_which_a_workflow_was_taken_out_too() -> None:
     stack = UserStack()
-    stack.workflow(queue=TrainingQueue(stack, "Queue", capacity=8))
+    used, emptied = (TrainingQueue(stack, id, capacity=8) for id in ("Used", "Emptied"))
+    stack.workflow("InQueue", queue=used)
+    stack.workflow("Out")
     machines = stack.machines().items()
     [stopper] = [one for name, one in machines if name.startswith(f"{GUARD}Stopper")]
     [reconciler] = [one for name, one in machines if name.startswith(f"{GUARD}Reconciler")]
     assert len(stopper["States"]["First"]["Choices"]) == 1
-    assert reconciler["States"]["Words"]["Result"] == {"Words": []}
+    items = reconciler["States"]["Items"]["Result"]["Items"]
+    queues = dict.fromkeys(one["Queue"] for one in items if "Queue" in one)
+    assert sorted(queues) == sorted(resolved(stack.resolve(queue.queue_arn)) for queue in (used, emptied))
+
+
+def test_a_guarded_task_adds_the_executions_of_its_machine_to_what_the_guard_may_describe_and_stop() -> None:
+    stack = UserStack()
+    task = stack.task()
+    guard = task.guard(stack.machine_of(task))
+    assert guard is task.guard(next(one for one in stack.node.find_all() if one.node.id == "Machine"))
+    template = stack.template()
+    assert len(guards(template, "AWS::StepFunctions::StateMachine")) == 2
+    statements = stack.statements("SageMakerTrainingJobsGuardRole")
+    [describing] = [one for one in statements if one["Action"] == "states:DescribeExecution"]
+    [stopping] = [one for one in statements if "Condition" in one]
+    assert len(describing["Resource"]) == 2
+    assert stopping["Condition"]["StringLike"][f"aws:ResourceTag/{EXECUTION_TAG}"] == describing["Resource"]
 
 
 def of_guard(change: Any) -> Change:
@@ -237,7 +352,7 @@ def guard_rule(**members: Any) -> Change:
 
 MUTANTS: tuple[tuple[str, Change, str], ...] = (
     ("a schedule that is disabled", guard_rule(State="DISABLED"), "left-running"),
-    ("a guard of other names", of_guard(sets("Words", Result={"Words": []})), "left-running"),
+    ("a guard of other names", of_guard(sets("Items", Result={"Items": []})), "left-running"),
     ("a guard that takes each job for another's", of_each_job("IsOurs", Default="Well", Choices=[
         {"Variable": "$.Tagged.Execution[0]", "StringMatches": "*:Other-*", "Next": "HasEnded"}]), "left-running"),
     ("a guard that reads another tag", of_each_job("IsTagged", Choices=[

@@ -32,17 +32,17 @@ from training_jobs.prove.replay import commands
 
 pytestmark = pytest.mark.soak  # jobs that train, one for each story
 A_STEPPING_JOB = Path(__file__).parent / "a_stepping_job"
-MACHINES = ("Task", "OfCdk", "Outer", "Pipeline", "Queued")
+MACHINES = ("Task", "Guarded", "OfCdk", "Outer", "Pipeline", "Queued")
 # What is found today; a construct that is mended loses its story.
 FOUND = {
     ("Task", "one-failed-call"),
     ("Task", "left-running"),
+    ("Guarded", "one-failed-call"),
     ("OfCdk", "one-failed-call"),
     ("OfCdk", "left-running"),
     ("Outer", "one-failed-call"),
     ("Outer", "outlives"),
     ("Pipeline", "outlives"),
-    ("Queued", "left-running"),
 }
 
 
@@ -59,6 +59,7 @@ class Unguarded(cdk.Stack):
             "environment": {"STEPS": "2000"},
         }
         task = TrainingTask(self, "TaskState", **props)
+        guarded = TrainingTask(self, "GuardedState", **props)
         cdk.CfnOutput(self, "BucketName", value=bucket.bucket_name)
         workflow = TrainingWorkflow(self, "Training", **props)
         queued = TrainingWorkflow(self, "Queued", **props, queue=TrainingQueue(self, "Queue", capacity=8))
@@ -84,8 +85,11 @@ class Unguarded(cdk.Stack):
         )
         pipeline = TrainingPipeline(self, "Pipeline", steps=[workflow])
         outer = workflow.as_task(self, "Train")
+        with_guard = self.machine("Guarded", guarded)
+        guarded.guard(with_guard)
         for name, machine in {
             "Task": self.machine("Task", task),
+            "Guarded": with_guard,
             "OfCdk": self.machine("OfCdk", of_cdk),
             "Outer": self.machine("Outer", outer),
             "Pipeline": pipeline.state_machine,
@@ -173,6 +177,12 @@ def test_a_story_ends_in_the_account_as_it_says(
     if property == "one-failed-call":
         assert ended["status"] == "FAILED"
         assert ended["error"].endswith("Exception"), ended  # of a call, and not of a job
+        if machine == "Guarded":
+            [job] = wait_until(deployed.running_jobs)
+            deployed.account.clock.advance(900)
+            wait_until(lambda: deployed.account.clock.advance(60) or not deployed.running_jobs())
+            described = deployed.client("sagemaker").describe_training_job(TrainingJobName=job)
+            assert described["TrainingJobStatus"] == "Stopped"
         return
     assert ended["status"] in ("ABORTED", "FAILED")
     [job] = wait_until(deployed.running_jobs)

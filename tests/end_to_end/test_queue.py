@@ -26,7 +26,7 @@ from cdk_sagemaker_training import (
     TrainingWorkflow,
     default_retries,
 )
-from sagemaker_local_account.faults import LostHost
+from sagemaker_local_account.faults import LostEvent, LostHost
 
 pytestmark = [pytest.mark.soak, pytest.mark.usefixtures("no_job_left")]
 A_FAILING_JOB = Path(__file__).parent / "a_failing_job"
@@ -212,6 +212,25 @@ def test_a_budget_counts_the_run_before_a_preemption_and_a_job_that_was_preempte
     assert ended["cause"].endswith(": preempted more often than retries of Cause.PREEMPTED allow, 0")
     line.states.stop_execution(executionArn=own)
     line.service_job(own, "FAILED")
+
+
+def test_a_job_that_runs_and_one_that_waits_are_terminated_where_the_events_of_their_executions_are_lost(
+    line: Line,
+) -> None:
+    executions = [line.start("endless"), line.start("endless")]
+    running = line.service_job(executions[0], "RUNNING")
+    line.service_job(executions[1], "RUNNABLE")
+    line.deployed.account.faults.add(LostEvent("ABORTED", times=2))
+    # First the one that waits, so that it never trains.
+    for execution in reversed(executions):
+        line.states.stop_execution(executionArn=execution)
+    assert line.deployed.ended(executions[0])["status"] == "ABORTED"
+    line.deployed.account.clock.advance(900)
+    wait_until(lambda: line.deployed.account.clock.advance(60) or not line.deployed.running_jobs())
+    jobs = [line.service_job(execution, "FAILED") for execution in executions]
+    assert [job["isTerminated"] for job in jobs] == [True, True]
+    assert jobs[0]["jobId"] == running["jobId"]
+    assert line.deployed.account.faults.remaining() == {}
 
 
 def test_a_destroyed_stacks_jobs_are_terminated_and_over_before_their_queue_goes(

@@ -6,7 +6,7 @@ end (EventBridge reference, "Delivery level for AWS service events"): no lost ev
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from aws_cdk import Duration, Stack
 from aws_cdk import aws_cloudwatch as cloudwatch
@@ -21,20 +21,18 @@ from cdk_sagemaker_training.core.job_names import machines_prefix
 from cdk_sagemaker_training.core.lazy import at_synthesis
 from cdk_sagemaker_training.core.nag import OF_THE_STACK, Suppressions
 from cdk_sagemaker_training.lifecycle.job_set import executions_of, of_executions
+from cdk_sagemaker_training.lifecycle.reconciling import reconciling_definition
 from cdk_sagemaker_training.lifecycle.state_machines import REASONS, alarm_of_any, default_logs, make_state_machine
-from cdk_sagemaker_training.lifecycle.states import catch, retry, sdk_task
 from cdk_sagemaker_training.lifecycle.stopping import stopping_definition
 from cdk_sagemaker_training.request.access import EXECUTION_TAG
+from cdk_sagemaker_training.resources.queue import TrainingQueue
 
 if TYPE_CHECKING:
+    from cdk_sagemaker_training.lifecycle.job_set import JobSet
     from cdk_sagemaker_training.lifecycle.plan import Plan
 
 _ID = "SageMakerTrainingJobsGuard"
 _MINUTES = 15
-_PAGE = 100  # MaxResults of ListTrainingJobs
-_AT_ONCE = 10
-# In which the stopper, where the event did arrive, has stopped the job.
-_SECONDS_FOR_THE_STOPPER = 60
 
 
 class Guard(Construct):
@@ -45,7 +43,8 @@ class Guard(Construct):
     tag names. It fails where it stopped a job or could not look, with the jobs or the errors as its cause.
 
     Neither its rules nor its permissions grow with the workflows, and they outlast a change of a workflow: executions are known
-    by the names of the stack's state machines, jobs by the tag with their execution.
+    by the names of the stack's state machines, jobs by the tag with their execution. Of a state machine of a user's own it
+    learns by ``TrainingTask.guard``.
 
     Attributes:
         stopper: The state machine that stops the jobs of one execution.
@@ -69,6 +68,7 @@ class Guard(Construct):
         self._queued: dict[
             str, tuple[str, str]
         ] = {}  # by the state machine's name, its queue and how its jobs' names begin
+        self._queues: dict[str, None] = {}
         self._stack = stack = Stack.of(self)
         # For the account's own state machines and rules, and no others, as CDK has it of its own roles for state machines.
         self._of_account = {"StringEquals": {"aws:SourceAccount": stack.account}}
@@ -78,15 +78,19 @@ class Guard(Construct):
         self._suppressions = Suppressions(self)
         self._suppressions.add(REASONS)
         self._tags = iam.PolicyStatement(actions=["sagemaker:ListTags"])
+        self._executions = [executions_of(stack)]  # patterns of the ARNs of those whose jobs it stops
+        self._stopping = of_executions(stack, "sagemaker:DescribeTrainingJob", "sagemaker:StopTrainingJob")
+        self._describing = iam.PolicyStatement(actions=["states:DescribeExecution"], resources=[*self._executions])
         self._allow()
         logs = default_logs(self)
         # What is in them is complete only once all workflows are there.
         stopping = at_synthesis(lambda: stopping_definition(self._queued, stack.partition))
         self.stopper = make_state_machine(self, stack.to_json_string(stopping), logs, id="Stopper", role=self._role)
-        words = at_synthesis(lambda: list(self._words))
-        looking = guard_definition(words, f"*:execution:{machines_prefix(stack)}*", stack.partition)
+        looking = at_synthesis(
+            lambda: reconciling_definition(self._words, self._queues, self._executions, stack.partition)
+        )
         self.reconciler = make_state_machine(
-            self, looking, logs, sfn.StateMachineType.EXPRESS, id="Reconciler", role=self._role
+            self, stack.to_json_string(looking), logs, sfn.StateMachineType.EXPRESS, id="Reconciler", role=self._role
         )
         self.dead_letter_queue = sqs.Queue(
             self,
@@ -140,40 +144,65 @@ class Guard(Construct):
             machine_name: The name of its state machine.
         """
         jobs = plan.jobs
-        if queue := plan.service.properties.get("JobQueue"):
-            if not self._queued:
-                self._allow_queues()
-            self._queued[machine_name] = (queue, jobs.prefix)
+        for queue in (one for one in self._stack.node.find_all() if isinstance(one, TrainingQueue)):
+            # Jobs of a workflow that waited in it before an update may still do so.
+            self._watch_queue(queue.queue_arn)
+        if queue_arn := plan.service.properties.get("JobQueue"):
+            self._watch_queue(queue_arn)
+            self._queued[machine_name] = (queue_arn, jobs.prefix)
             return self
+        return self._watching_names(jobs)
+
+    def watching_machine(self, machine: sfn.StateMachine, jobs: JobSet) -> Guard:
+        """Watch over a state machine of a user's own, by the schedule alone; returns the guard.
+
+        Args:
+            machine: The state machine.
+            jobs: The jobs of one of its states.
+        """
+        executions = self._stack.format_arn(service="states", resource=f"execution:{machine.state_machine_name}:*")
+        if executions not in self._executions:
+            self._executions.append(executions)
+            self._describing.add_resources(executions)
+            self._suppressions.add_wildcards([executions], OF_THE_STACK)
+            self._stopping.add_condition("StringLike", {f"aws:ResourceTag/{EXECUTION_TAG}": self._executions})
+        return self._watching_names(jobs)
+
+    def _watching_names(self, jobs: JobSet) -> Guard:
+        """Watch over the training jobs whose names begin with the same word as those of a construct; returns the guard."""
         # The first word, which by default is the stack's: the jobs of all of its workflows are one list.
         if not self._words:
             self._role.add_to_policy(self._tags)
-        for word in dict.fromkeys((jobs.prefix.partition("-")[0], jobs.prefix.partition("-")[0].lower())):
-            if word not in self._words:
-                similar = self._jobs(f"{word}-*")
+        word = jobs.prefix.partition("-")[0]
+        for one in dict.fromkeys((word, word.lower())):
+            if one not in self._words:
+                similar = self._jobs(f"{one}-*")
                 self._tags.add_resources(similar)
                 self._suppressions.add_wildcards([similar], OF_THE_STACK)
-                self._words[word] = None
+                self._words[one] = None
         return self
+
+    def _watch_queue(self, queue_arn: str) -> None:
+        if not self._queues:
+            self._allow_queues()
+        self._queues[queue_arn] = None
 
     def _jobs(self, name: str) -> str:
         return self._stack.format_arn(service="sagemaker", resource="training-job", resource_name=name)
 
     def _allow(self) -> None:
-        executions = executions_of(self._stack)
-        self._suppressions.add_wildcards([executions, self._jobs("*")], OF_THE_STACK)
-        for statement in (
-            # ListTrainingJobs has no narrower resource.
-            iam.PolicyStatement(actions=["sagemaker:ListTrainingJobs"], resources=["*"]),
-            of_executions(self._stack, "sagemaker:DescribeTrainingJob", "sagemaker:StopTrainingJob"),
-            iam.PolicyStatement(actions=["states:DescribeExecution"], resources=[executions]),
-        ):
+        self._suppressions.add_wildcards([*self._executions, self._jobs("*")], OF_THE_STACK)
+        # ListTrainingJobs has no narrower resource.
+        listing = iam.PolicyStatement(actions=["sagemaker:ListTrainingJobs"], resources=["*"])
+        for statement in (listing, self._stopping, self._describing):
             self._role.add_to_policy(statement)
 
     def _allow_queues(self) -> None:
         jobs = self._stack.format_arn(service="batch", resource="service-job/*")
         self._suppressions.add_wildcards([jobs], OF_THE_STACK)
-        self._role.add_to_policy(iam.PolicyStatement(actions=["batch:ListServiceJobs"], resources=["*"]))
+        self._role.add_to_policy(
+            iam.PolicyStatement(actions=["batch:DescribeServiceJob", "batch:ListServiceJobs"], resources=["*"])
+        )
         self._role.add_to_policy(of_executions(self._stack, "batch:TerminateServiceJob"))
 
     def _rules(self) -> None:
@@ -215,167 +244,3 @@ class Guard(Construct):
                 targets.SfnStateMachine(self.reconciler, role=role, dead_letter_queue=self.dead_letter_queue),
             ],
         )
-
-
-def guard_definition(words: Any, executions: str, partition: str) -> dict[str, Any]:
-    """Return the state machine that stops jobs that run although their executions have ended.
-
-    Args:
-        words: The first words of jobs' names.
-        executions: Pattern of the ARNs of the executions whose jobs they are.
-        partition: Partition of ARNs.
-    """
-    acted = {"Variable": "$.Acted[0]", "IsPresent": True, "Next": "Acted"}
-    return {
-        "Comment": "Stops training jobs that run although their executions have ended",
-        "StartAt": "Words",
-        "States": {
-            "Words": {"Type": "Pass", "Result": {"Words": words}, "Next": "OfEach"},
-            "OfEach": {
-                "Type": "Map",
-                "ItemsPath": "$.Words",
-                "ItemSelector": {"Word.$": "$$.Map.Item.Value"},
-                # ListTrainingJobs has 2 calls a second in an account (aws-solutions/deepracer-on-aws 87).
-                "MaxConcurrency": 1,
-                "ItemProcessor": {"StartAt": "List", "States": _of_word(executions, partition)},
-                "ResultPath": "$.Found",
-                "Next": "Gather",
-            },
-            "Gather": {
-                "Type": "Pass",
-                "Parameters": {"Acted.$": "$.Found[?(@.Acted == 'yes')].Told"},
-                "Next": "HasActed",
-            },
-            "HasActed": {"Type": "Choice", "Choices": [acted], "Default": "Done"},
-            "Acted": {
-                "Type": "Fail",
-                "Error": "TrainingJobGuard",
-                "CausePath": "States.JsonToString($.Acted)",
-            },
-            "Done": {"Type": "Succeed"},
-        },
-    }
-
-
-def _called(partition: str, operation: str, parameters: dict[str, Any], result: str, following: str) -> dict[str, Any]:
-    errors = ("Sfn.SfnException", "Sfn.SdkClientException") if operation.startswith("sfn:") else ()
-    return sdk_task(partition, operation, parameters, f"$.{result}", retry(5, *errors), following)
-
-
-def _of_word(executions: str, partition: str) -> dict[str, Any]:
-    """The states that look at the jobs whose names have a word, page by page, until a job was stopped."""
-    asked = {"StatusEquals": "InProgress", "NameContains.$": "States.Format('{}-', $.Word)", "MaxResults": _PAGE}
-    not_looked = {"Catch": [catch("NotLooked", "$.Error")]}
-
-    def listed(more: dict[str, str]) -> dict[str, Any]:
-        return {
-            **_called(partition, "sagemaker:listTrainingJobs", {**asked, **more}, "Page", "OfEachJob"),
-            **not_looked,
-        }
-
-    return {
-        "List": listed({}),
-        "OfEachJob": {
-            "Type": "Map",
-            "ItemsPath": "$.Page.TrainingJobSummaries",
-            "ItemSelector": {"Job.$": "$$.Map.Item.Value", "Word.$": "$.Word"},
-            "MaxConcurrency": _AT_ONCE,
-            "ItemProcessor": {"StartAt": "FirstWord", "States": _of_job(executions, partition)},
-            "ResultPath": "$.Looked",
-            **not_looked,
-            "Next": "Stopped",
-        },
-        "Stopped": {
-            "Type": "Pass",
-            "Parameters": {"Jobs.$": "$.Looked[?(@.Stopped != '')].Stopped"},
-            "ResultPath": "$.Stopped",
-            "Next": "IsDone",
-        },
-        "IsDone": {
-            "Type": "Choice",
-            "Choices": [
-                {"Variable": "$.Stopped.Jobs[0]", "IsPresent": True, "Next": "Tell"},
-                {"Variable": "$.Page.NextToken", "IsPresent": True, "Next": "ListMore"},
-            ],
-            "Default": "Nothing",
-        },
-        "ListMore": listed({"NextToken.$": "$.Page.NextToken"}),
-        "Tell": {"Type": "Pass", "Parameters": {"Acted": "yes", "Told.$": "$.Stopped.Jobs"}, "End": True},
-        "Nothing": {"Type": "Pass", "Result": {"Acted": "no"}, "End": True},
-        "NotLooked": {
-            "Type": "Pass",
-            "Parameters": {
-                "Acted": "yes",
-                "Told.$": "States.Array(States.Format('{}: {}: {}', $.Word, $.Error.Error, $.Error.Cause))",
-            },
-            "End": True,
-        },
-    }
-
-
-def _of_job(executions: str, partition: str) -> dict[str, Any]:
-    """The states that stop a job whose execution has ended."""
-    name = {"TrainingJobName.$": "$.Job.TrainingJobName"}
-    execution = "$.Tagged.Execution[0]"
-    ended = {"ErrorEquals": ["Sfn.ExecutionDoesNotExistException"], "ResultPath": "$.Error", "Next": "WaitForStopper"}
-    runs = [{"Variable": "$.Execution.Status", "StringEquals": status} for status in ("RUNNING", "PENDING_REDRIVE")]
-    return {
-        # A name that contains the word elsewhere is another's, of which not even the tags may be read.
-        "FirstWord": {
-            "Type": "Pass",
-            "Parameters": {"Is.$": "States.ArrayGetItem(States.StringSplit($.Job.TrainingJobName, '-'), 0)"},
-            "ResultPath": "$.First",
-            "Next": "HasWord",
-        },
-        "HasWord": {
-            "Type": "Choice",
-            "Choices": [{"Variable": "$.First.Is", "StringEqualsPath": "$.Word", "Next": "Tags"}],
-            "Default": "Well",
-        },
-        "Tags": {
-            **_called(partition, "sagemaker:listTags", {"ResourceArn.$": "$.Job.TrainingJobArn"}, "Tagged", "IsTagged"),
-            "ResultSelector": {"Execution.$": f"$.Tags[?(@.Key == '{EXECUTION_TAG}')].Value"},
-        },
-        "IsTagged": {
-            "Type": "Choice",
-            "Choices": [{"Variable": execution, "IsPresent": True, "Next": "IsOurs"}],
-            "Default": "Well",
-        },
-        "IsOurs": {
-            "Type": "Choice",
-            "Choices": [{"Variable": execution, "StringMatches": executions, "Next": "DescribeExecution"}],
-            "Default": "Well",
-        },
-        "DescribeExecution": {
-            **_called(
-                partition,
-                "sfn:describeExecution",
-                {"ExecutionArn.$": execution, "IncludedData": "METADATA_ONLY"},
-                "Execution",
-                "HasEnded",
-            ),
-            "ResultSelector": {"Status.$": "$.Status"},
-            # It was deleted, or ended 90 days ago ("Quotas related to state machine executions").
-            "Catch": [ended],
-        },
-        "HasEnded": {"Type": "Choice", "Choices": [{"Or": runs, "Next": "Well"}], "Default": "WaitForStopper"},
-        "WaitForStopper": {"Type": "Wait", "Seconds": _SECONDS_FOR_THE_STOPPER, "Next": "DescribeJob"},
-        "DescribeJob": {
-            **_called(partition, "sagemaker:describeTrainingJob", name, "Now", "IsLeft"),
-            "ResultSelector": {"Status.$": "$.TrainingJobStatus"},
-        },
-        "IsLeft": {
-            "Type": "Choice",
-            "Choices": [{"Variable": "$.Now.Status", "StringEquals": "InProgress", "Next": "Stop"}],
-            "Default": "Well",
-        },
-        "Stop": _called(partition, "sagemaker:stopTrainingJob", name, "Answer", "Left"),
-        "Left": {
-            "Type": "Pass",
-            "Parameters": {
-                "Stopped.$": f"States.Format('{{}} ran after the end of {{}}', $.Job.TrainingJobName, {execution})"
-            },
-            "End": True,
-        },
-        "Well": {"Type": "Pass", "Result": {"Stopped": ""}, "End": True},
-    }

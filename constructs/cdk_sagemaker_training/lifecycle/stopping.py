@@ -110,7 +110,6 @@ def _stopping_one(sagemaker: str) -> dict[str, Any]:
             "Type": "Task",
             "Resource": f"{sagemaker}:stopTrainingJob",
             "Parameters": {"TrainingJobName.$": "$.TrainingJobName"},
-            "ResultPath": None,
             "Catch": [catch("Refused", "$.Error")],
             "Next": "Stopped",
         },

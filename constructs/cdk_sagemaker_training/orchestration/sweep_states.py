@@ -6,17 +6,20 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from cdk_sagemaker_training.lifecycle.states import OF_STEP_FUNCTIONS, retry
+from cdk_sagemaker_training.lifecycle.states import OF_STEP_FUNCTIONS, catch, retry, sdk_task
 from cdk_sagemaker_training.props.jsonpath import quoted
 
-# Of Lambda, as CDK's LambdaInvoke retries them; of S3 as those of the check for a model; of Step Functions' own integration as of
+# Of Lambda, as CDK's LambdaInvoke retries them, and where it has too many invocations (Step Functions guide, "Handle transient
+# Lambda service exceptions"); of S3 as those of the check for a model; of Step Functions' own integration as of
 # Batch's (ASFHyP3/hyp3 912), of which a repeated call with the name of an execution starts no other (API, StartExecution).
 _OF_LAMBDA = (
+    "Lambda.TooManyRequestsException",
     "Lambda.ClientExecutionTimeoutException",
     "Lambda.ServiceException",
     "Lambda.AWSLambdaException",
     "Lambda.SdkClientException",
 )
+_NAME = "States.Format('{}-{}', $.Key, States.Hash($$.Execution.Id, 'MD5'))"  # of a row's execution
 _OF_S3 = ("S3.S3Exception", "S3.SdkClientException")
 
 
@@ -29,6 +32,7 @@ class SweepStates:
         function: ARN of the function that reads the rows and writes the table.
         payload: What the function needs besides the operation.
         workflow: ARN of the workflow's state machine.
+        executions: How the ARNs of its executions begin.
         fields: Names of the workflow's input fields.
         bucket: The name of the bucket with the results.
         prefix: How the keys of the results begin.
@@ -40,6 +44,7 @@ class SweepStates:
     function: str
     payload: Mapping[str, Any]
     workflow: str
+    executions: str
     fields: Iterable[str]
     bucket: str
     prefix: str
@@ -79,6 +84,8 @@ class SweepStates:
                         "States": self._row(),
                     },
                     "ResultPath": "$.Outputs",
+                    # No row has begun where they could not be read.
+                    "Retry": [retry(5, "States.ItemReaderFailed")],
                     "Catch": [{"ErrorEquals": ["States.ALL"], "ResultPath": "$.Error", "Next": "Table"}],
                     "Next": "Table",
                 },
@@ -117,27 +124,65 @@ class SweepStates:
 
     def _row(self) -> dict[str, Any]:
         fields = {f"{name}.$": f"$.Row.{name}" for name in self.fields}
-        failed = {"ErrorEquals": ["States.ALL"], "ResultPath": "$.NotWritten", "Next": "RowFailed"}
+        failed = catch("WriteFailure", "$.Failure")
+        not_written = catch("RowFailed", "$.NotWritten")
         return {
             "Train": {
                 "Type": "Task",
                 "Resource": f"arn:{self.partition}:states:::states:startExecution.sync:2",
                 "Parameters": {
                     "StateMachineArn": self.workflow,
-                    "Name.$": "States.Format('{}-{}', $.Key, States.Hash($$.Execution.Id, 'MD5'))",
+                    "Name.$": _NAME,
                     "Input": {**fields, "AWS_STEP_FUNCTIONS_STARTED_BY_EXECUTION_ID.$": "$$.Execution.Id"},
                 },
                 "ResultSelector": {"ExecutionArn.$": "$.ExecutionArn", "Job.$": "$.Output"},
                 "ResultPath": "$.Result",
-                "Retry": [retry(5, *OF_STEP_FUNCTIONS)],
-                "Catch": [{"ErrorEquals": ["States.ALL"], "ResultPath": "$.Failure", "Next": "WriteFailure"}],
+                # A start whose answer was lost is made again, and waits for the execution of the first.
+                "Retry": [retry(5, *OF_STEP_FUNCTIONS, "StepFunctions.SdkClientException")],
+                "Catch": [
+                    {**catch("Find", "$.Started"), "ErrorEquals": ["StepFunctions.ExecutionAlreadyExistsException"]},
+                    failed,
+                ],
                 "Next": "WriteResult",
+            },
+            # It has ended before it was started again.
+            "Find": {
+                **sdk_task(
+                    self.partition,
+                    "sfn:describeExecution",
+                    {"ExecutionArn.$": f"States.Format('{self.executions}{{}}', {_NAME})"},
+                    "$.Found",
+                    retry(10, "Sfn.SfnException", "Sfn.SdkClientException"),
+                    "HasSucceeded",
+                    failed,
+                ),
+                "ResultSelector": {"Status.$": "$.Status", "Execution.$": "$"},
+            },
+            "HasSucceeded": {
+                "Type": "Choice",
+                "Choices": [{"Variable": "$.Found.Status", "StringEquals": "SUCCEEDED", "Next": "Found"}],
+                "Default": "HasFailed",
+            },
+            "Found": {
+                "Type": "Pass",
+                "Parameters": {"Job.$": "States.StringToJson($.Found.Execution.Output)"},
+                "ResultPath": "$.Result",
+                "Next": "WriteResult",
+            },
+            "HasFailed": {
+                "Type": "Pass",
+                "Parameters": {
+                    "Error": "TrainingWorkflowFailed",
+                    "Cause.$": "States.JsonToString($.Found.Execution)",
+                },
+                "ResultPath": "$.Failure",
+                "Next": "WriteFailure",
             },
             "WriteResult": {**self._write("completed", {"Row.$": "$.Row", "Job.$": "$.Result.Job"}), "End": True},
             "WriteFailure": {
                 **self._write("failed", {"Row.$": "$.Row", "Failure.$": "$.Failure"}),
                 "ResultPath": "$.Written",
-                "Catch": [failed],
+                "Catch": [not_written],
                 "Next": "RowFailed",
             },
             "RowFailed": {"Type": "Fail", "Error": "TrainingSweepRowFailed", "CausePath": "$.Failure.Cause"},

@@ -111,6 +111,9 @@ class TrainingSweep(StateMachineBase, Construct):
             function=function.get_att("Arn").to_string(),
             payload=payload,
             workflow=workflow.state_machine.state_machine_arn,
+            executions=stack.format_arn(
+                service="states", resource=f"execution:{workflow.state_machine.state_machine_name}:"
+            ),
             fields=workflow.input_fields,
             bucket=results.bucket.bucket_name,
             prefix=results.prefix,

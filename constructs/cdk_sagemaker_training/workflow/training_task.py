@@ -14,6 +14,7 @@ from constructs import Construct
 
 from cdk_sagemaker_training.core.errors import must
 from cdk_sagemaker_training.lifecycle.direct import machine_policies
+from cdk_sagemaker_training.lifecycle.guard import Guard
 from cdk_sagemaker_training.lifecycle.job_set import JobSet
 from cdk_sagemaker_training.props import jsonata, jsonpath
 from cdk_sagemaker_training.props.prop import IN_INPUT, Prop
@@ -153,9 +154,24 @@ class TrainingTask(tasks.CallAwsService):
         self._tags = Token.as_string(launch.tags.listed(self._request["Tags"]))
         self._resource = f"arn:{launch.partition}:states:::sagemaker:createTrainingJob.sync"
         self._policies = list(machine_policies(launch, [self._request], sync=True))
+        self._jobs = launch
         self.role = launch.role
         self.network = of_job.get("network")
         self.image = props["image"]
+
+    def guard(self, machine: sfn.StateMachine) -> Guard:
+        """Have the stack's guard stop the state's jobs that run although their execution has ended.
+
+        Step Functions stops the job of a state that waits for it, by best effort; what is left, or was created by a call whose
+        answer was lost, runs to its ``max_runtime``. The guard looks every 15 minutes, and its alarm tells that it found one.
+
+        Args:
+            machine: The state machine that has the state, whose executions own the jobs.
+
+        Returns:
+            The guard, with its ``alarm``.
+        """
+        return Guard.of(self).watching_machine(machine, self._jobs)
 
     @staticmethod
     def json_path(scope: Construct, id: str, **props: Any) -> TrainingTask:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -19,7 +19,12 @@ if TYPE_CHECKING:
 def prove(
     path: Annotated[Path, typer.Argument(help="A folder of `cdk synth`, or a template.")] = Path("cdk.out"),
     faults: Annotated[int, typer.Option(min=0, max=3, help="How many faults an execution may meet.")] = 1,
-    given: Annotated[str, typer.Option("--input", help="The executions' input, in JSON.")] = "{}",
+    given: Annotated[
+        str | None, typer.Option("--input", help="The executions' input, in JSON. Default: {}, or a sweep's row.")
+    ] = None,
+    items: Annotated[
+        str | None, typer.Option(help="What an ItemReader reads, in JSON. Default: two rows, of a sweep.")
+    ] = None,
     most_states: Annotated[int, typer.Option(min=1, help="Where each search ends, and says so.")] = 400_000,
     replay: Annotated[
         int | None, typer.Option(min=1, help="Print the commands that replay this violation in the local account.")
@@ -34,11 +39,17 @@ def prove(
 
     from training_jobs.prove.explorer import prove as explored
 
-    try:
-        value = json.loads(given)
-    except ValueError:
-        raise typer.BadParameter(f"must be JSON, like '{{}}', got {given!r}", param_hint="--input") from None
-    proofs = explored(path, faults=faults, given=value, most_states=most_states)
+    def parsed(option: str, text: str, example: str) -> Any:
+        try:
+            return json.loads(text)
+        except ValueError:
+            raise typer.BadParameter(f"must be JSON, like '{example}', got {text!r}", param_hint=option) from None
+
+    read = None if items is None else parsed("--items", items, "[1, 2]")
+    if read is not None and not isinstance(read, list):
+        raise typer.BadParameter(f"must be an array, like '[1, 2]', got {items!r}", param_hint="--items")
+    value = None if given is None else parsed("--input", given, "{}")
+    proofs = explored(path, faults=faults, given=value, most_states=most_states, items=read)
     violations = [one for proof in proofs for one in proof.violations]
     if replay is not None:
         from training_jobs.prove.replay import commands

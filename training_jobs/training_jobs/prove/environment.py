@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import fnmatch
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from training_jobs.prove import functions
 from training_jobs.prove.evaluator import (
     Address,
     Answered,
@@ -23,7 +24,7 @@ from training_jobs.prove.evaluator import (
     step,
     wants,
 )
-from training_jobs.prove.templates import App, machine_of, request_of, tasks
+from training_jobs.prove.templates import App, machine_of, readers, request_of, tasks
 from training_jobs.prove.values import Scope, UnsupportedError
 
 ONCE = {"throttled", "lost answer", "late"}  # the faults of one call
@@ -40,7 +41,10 @@ _OTHERS: Mapping[str, Any] = {
     "aws-sdk:sns:publish": {"MessageId": "message"},
     "events:putEvents": {"Entries": [{"EventId": "event"}], "FailedEntryCount": 0},
     "sqs:sendMessage": {"MessageId": "message"},
+    "aws-sdk:s3:putObject": {"ETag": "etag"},
+    "aws-sdk:sagemaker:createModelPackage": {"ModelPackageArn": "arn:model-package/1"},
 }
+_NOW = "2026-01-01T00:00:00Z"
 _READS = ("listObjectsV2", "describeExecution", "listTrainingJobs", "listTags")
 _SAGEMAKER = ("createTrainingJob", "describeTrainingJob", "stopTrainingJob")
 _BATCH = ("submitServiceJob", "describeServiceJob", "listServiceJobs", "terminateServiceJob")
@@ -53,7 +57,8 @@ class Job(NamedTuple):
     """A training job: its name, its status as DescribeTrainingJob has it, what created it and where, and its tags as JSON.
 
     With ``service`` it is a service job of AWS Batch, together with its training job. ``seconds`` are those for which its
-    instances together can be billed, None where its request does not say, ``checkpoints`` where it writes them.
+    instances together can be billed, None where its request does not say, ``checkpoints`` where it writes them, ``image`` its
+    image, ``metrics`` the names that it has definitions of, and ``logged`` the last value of each, None where it logged none.
     """
 
     name: str
@@ -64,6 +69,9 @@ class Job(NamedTuple):
     service: bool = False
     seconds: int | None = None
     checkpoints: str = ""
+    image: str = ""
+    metrics: tuple[str, ...] = ()
+    logged: float | None = 1.0
 
 
 @dataclass(frozen=True)
@@ -140,21 +148,29 @@ class Environment:
     Args:
         app: State machines and rules.
         interrupts: Whether a person stops the workflow, or its time runs out.
+        items: What each ItemReader reads. Default: two rows, of a sweep of this library.
     """
 
-    def __init__(self, app: App, *, interrupts: bool = True) -> None:
+    def __init__(self, app: App, *, interrupts: bool = True, items: Sequence[Any] | None = None) -> None:
         """Refuse, by name, calls whose effect is not known."""
         self.app, self.interrupts = app, interrupts
         self._steps: dict[tuple[str, ...], Execution] = {}
+        self._reads_metrics = any("FinalMetricDataList" in repr(one) for one in app.machines.values())
+        self._items: dict[str, Sequence[Any]] = {}
         for machine in {*app.starters, *app.sweeps, *(guard.target for guard in app.guards)}:
             for name, state in tasks(app.machines[machine]):
                 self._check(machine, name, state)
+            for name in readers(app.machines[machine]):
+                found = items if items is not None else functions.rows(app.machines[machine])
+                if found is None:
+                    rule = "must be given, in JSON, like --items '[1, 2]'"
+                    raise UnsupportedError(f"{machine}: the items that the state {name!r} reads {rule}")
+                self._items[machine] = found
 
     def _check(self, machine: str, name: str, state: Mapping[str, Any]) -> None:
         api, request = _api(state["Resource"]), request_of(state)
         known = api in _OTHERS or api.rpartition(":")[2] in (*_SAGEMAKER, *_BATCH, *_READS)
-        # The function of this library that checks a job against rules.
-        known = known or (api == "lambda:invoke" and "Rules" in request.get("Payload", {}))
+        known = known or (api == "lambda:invoke" and functions.is_known(request.get("Payload", {})))
         if api.endswith(":startExecution"):
             target = machine_of(request.get("StateMachineArn"))
             if target not in self.app.machines:
@@ -162,7 +178,7 @@ class Environment:
                     f"{machine}: the state {name!r} must start a state machine of the app, got {target!r}"
                 )
             known = True
-        if not known or "waitForTaskToken" in state["Resource"]:
+        if not known:
             raise UnsupportedError(
                 f"{machine}: the state {name!r} must make a call that the model knows, got {state['Resource']!r}"
             )
@@ -179,7 +195,7 @@ class Environment:
                 "Name": id,
                 "Input": given,
                 "RedriveCount": 0,
-                "StartTime": "2026-01-01T00:00:00Z",
+                "StartTime": _NOW,
             },
             "StateMachine": {"Id": f"{{{machine}}}", "Name": machine},
         }
@@ -202,18 +218,21 @@ class Environment:
         yield from self._interruptions(world)
         for job in world.jobs:
             if job.status == "InProgress":
-                for status in ("Completed", "Failed"):
-                    yield Move(
-                        f"the job {_short(job.name)} ends: {status}",
-                        "job ends",
-                        "",
-                        _with(world, job._replace(status=status)),
-                    )
+                for status, ended in self._ends(job):
+                    yield Move(f"the job {_short(job.name)} ends: {status}", "job ends", "", _with(world, ended))
         for job in world.late:
             rest = replace(world, late=tuple(one for one in world.late if one != job))
             yield Move(f"the late call takes effect: the job {_short(job.name)} starts", "late", "", _with(rest, job))
         yield from self._events(world)
         yield from self.sweeps(world)
+
+    def _ends(self, job: Job) -> Iterator[tuple[str, Job]]:
+        """The ends of a job, in words and as it is then; values of its metrics differ where a definition reads them."""
+        yield "Completed", (completed := job._replace(status="Completed"))
+        yield "Failed", job._replace(status="Failed")
+        if self._reads_metrics and job.metrics:
+            yield "Completed, each of its metrics 0", completed._replace(logged=0.0)
+            yield "Completed, without its metrics", completed._replace(logged=None)
 
     def sweeps(self, world: World) -> Iterator[Move]:
         """What the state machines that schedules start would stop now.
@@ -250,13 +269,16 @@ class Environment:
     def _call(self, world: World, run: Run, call: Call) -> Iterator[Move]:
         held = next((one for one in run.waits if one[0] == call.at), None)
         if held is not None:
-            yield from self._sync_answers(world, run, call, held)
+            answers = self._token_answers if held[2] == "token" else self._sync_answers
+            yield from answers(world, run, call, held)
             return
         api = _api(call.resource)
         operation = api.rpartition(":")[2]
         service = _service(api)
         where = f"{_who(run)}, {call.state}: {operation[0].upper()}{operation[1:]}"
         for text, event, after, waits in self._effects(world, run, call, operation):
+            if "waitForTaskToken" in call.resource and isinstance(event, Answered):
+                event, waits = None, ((call.at, call.state, "token", ""),)
             done = self._stepped(after, replace(run, waits=(*run.waits, *waits)), event)
             yield Move(f"{where} {text}", "", operation, done)
             if event is None or isinstance(event, Answered):
@@ -297,10 +319,13 @@ class Environment:
 
     @staticmethod
     def _throttling(api: str, service: str) -> str:
+        if api == "s3:getObject":  # of an ItemReader
+            return "States.ItemReaderFailed"
         optimised = not api.startswith("aws-sdk:")
         names = {
             "SageMaker": "SageMaker.AmazonSageMakerException",
             "StepFunctions": "StepFunctions.AWSStepFunctionsException",
+            "Lambda": "Lambda.TooManyRequestsException",
         }
         return names[service] if optimised and service in names else f"{service}.{service}Exception"
 
@@ -344,10 +369,11 @@ class Environment:
             summaries = [{"TrainingJobName": one.name, "TrainingJobArn": f"arn:{one.name}"} for one in listed]
             yield f"lists {len(listed)} jobs", Answered(call.at, {"TrainingJobSummaries": summaries}), world, ()
         elif operation == "invoke":
-            for because in ("", "no host has logged a line for 3600 seconds"):
-                answer = Answered(call.at, {"Payload": {"Because": because, "State": {}}})
-                told = replace(world, told=world.told or bool(because))
-                yield f"says {'that a rule is broken' if because else 'that no rule is broken'}", answer, told, ()
+            for answer in functions.answers(call.parameters["Payload"]):
+                told = replace(world, told=world.told or answer.tells)
+                yield answer.text, Answered(call.at, {"Payload": answer.payload}), told, ()
+        elif operation == "getObject":
+            yield f"reads {len(self._items[run.machine])} items", Answered(call.at, self._items[run.machine]), world, ()
         elif operation == "listTags":
             tags = next(one.tags for one in world.jobs if f"arn:{one.name}" == call.parameters["ResourceArn"])
             yield "lists the tags", Answered(call.at, {"Tags": json.loads(tags)}), world, ()
@@ -428,6 +454,23 @@ class Environment:
             text = f"{_who(run)}, {call.state}: .sync answers that {_short(held[3])} has ended"
             yield Move(text, "sync waits", "", self._stepped(world, after, event))
 
+    def _token_answers(self, world: World, run: Run, call: Call, held: tuple[Address, str, str, str]) -> Iterator[Move]:
+        """The answer of who has the token of a task, who may refuse with each error that the state has a Catch for."""
+        after = replace(run, waits=tuple(one for one in run.waits if one != held))
+        state = dict(tasks(self.app.machines[run.machine]))[call.state]
+        caught = [error for one in state.get("Catch", []) for error in one["ErrorEquals"]]
+        refusals = [error for error in caught if not error.startswith("States.")] or ["TaskRefused"]
+        where = f"{_who(run)}, {call.state}"
+        yield Move(f"{where}: its token is answered", "token", "", self._stepped(world, after, Answered(call.at, {})))
+        for error in refusals:
+            refused = Failed(call.at, error, "refused")
+            yield Move(
+                f"{where}: its token is answered with {error}", "token", "", self._stepped(world, after, refused)
+            )
+        if "TimeoutSeconds" in state or "TimeoutSecondsPath" in state:
+            late = Failed(call.at, "States.Timeout", "not answered in time")
+            yield Move(f"{where}: its token is not answered in time", "", "", self._stepped(world, after, late))
+
     def _stepped(self, world: World, run: Run, event: Event | None) -> World:
         """The world after an event in one of its executions."""
         return self._settled(world, run if event is None else self._next(run, event))
@@ -451,7 +494,7 @@ class Environment:
             if kind == "job":
                 job = next(one for one in world.jobs if one.name == name)
                 world = _with(world, job._replace(status="Stopped")) if job.status == "InProgress" else world
-            else:
+            elif kind == "execution":
                 child = next(one for one in world.runs if one.id == name)
                 if child.running:
                     world = self._stepped(world, child, Ended("ABORTED"))
@@ -493,7 +536,7 @@ class Environment:
             for want in creates:
                 late = replace(base, late=(*base.late, _new_job(want, run)))
                 yield Move(f"{text} while {want.state} is on its way", "in flight", "", self._settled(late, after))
-            if run.waits and world.faults:
+            if any(kind != "token" for _, _, kind, _ in run.waits) and world.faults:
                 uncancelled = self._settled(_spent(base, "not cancelled"), after, cancels=False)
                 yield Move(
                     f"{text}, and Step Functions does not cancel what it waits for", "not cancelled", "", uncancelled
@@ -521,11 +564,15 @@ class Environment:
 
 
 def _new_job(call: Call, run: Run) -> Job:
-    tags = json.dumps(call.parameters.get("Tags", []))
+    tags = json.dumps(call.parameters.get("Tags", {} if "JobName" in call.parameters else []))
     service = "TrainingJobName" not in call.parameters
     request = json.loads(call.parameters["ServiceRequestPayload"]) if service else call.parameters
     checkpoints = str(request.get("CheckpointConfig", {}).get("S3Uri", ""))
-    return Job(_name(call), "InProgress", run.id, call.at, tags, service, _longest(request), checkpoints)
+    algorithm = request.get("AlgorithmSpecification", {})
+    metrics = tuple(one["Name"] for one in algorithm.get("MetricDefinitions", []))
+    image = str(algorithm.get("TrainingImage", ""))
+    job = Job(_name(call), "InProgress", run.id, call.at, tags, service, _longest(request), checkpoints)
+    return job._replace(image=image, metrics=metrics)
 
 
 def _longest(request: Mapping[str, Any]) -> int | None:
@@ -561,8 +608,12 @@ def _of_batch(world: World, run: Run, call: Call, operation: str) -> Iterator[Ef
         answer = Answered(call.at, {"JobId": _name(call), "JobName": _name(call)})
         yield "submits a job", answer, _with(world, _new_job(call, run)), ()
     elif operation == "listServiceJobs":
-        [pattern] = call.parameters["Filters"][0]["Values"]
-        listed = [one for one in jobs if fnmatch.fnmatchcase(one.name, pattern)]
+        if "Filters" in call.parameters:
+            [pattern] = call.parameters["Filters"][0]["Values"]
+            listed = [one for one in jobs if fnmatch.fnmatchcase(one.name, pattern)]
+        else:
+            status = call.parameters.get("JobStatus", "RUNNING")
+            listed = [one for one in jobs if _SERVICE[one.status] == status]
         summaries = [{"JobId": one.name, "JobName": one.name, "Status": _SERVICE[one.status]} for one in listed]
         yield f"lists {len(listed)} jobs", Answered(call.at, {"JobSummaryList": summaries}), world, ()
     else:
@@ -574,7 +625,8 @@ def _of_batch(world: World, run: Run, call: Call, operation: str) -> Iterator[Ef
             yield "terminates the job", Answered(call.at, {}), after, ()
         else:
             terminated = {"IsTerminated": True} if job.status == "Stopped" else {}
-            said = {"JobId": job.name, "Status": _SERVICE[job.status], "StatusReason": job.status, **terminated}
+            tags = {"Tags": json.loads(job.tags)}
+            said = {"JobId": job.name, "Status": _SERVICE[job.status], "StatusReason": job.status, **terminated, **tags}
             arn = {"LatestAttempt": {"ServiceResourceId": {"Value": f"arn:training-job/{_BY_BATCH}{job.name}"}}}
             yield f"says {_SERVICE[job.status]}", Answered(call.at, {**said, **arn}), world, ()
             if job.status in ("Failed", "Stopped"):
@@ -602,7 +654,13 @@ def _described(job: Job) -> dict[str, Any]:
         "TrainingJobArn": f"arn:{job.name}",
         "TrainingJobStatus": job.status,
         "SecondaryStatus": status,
+        "AlgorithmSpecification": {"TrainingImage": job.image},
         "ModelArtifacts": {"S3ModelArtifacts": f"s3://bucket/{job.name}/output/model.tar.gz"},
+        "FinalMetricDataList": [
+            {"MetricName": name, "Value": job.logged, "Timestamp": _NOW}
+            for name in job.metrics
+            if job.logged is not None
+        ],
     }
     return {**described, "FailureReason": "AlgorithmError: exit code 1"} if job.status == "Failed" else described
 

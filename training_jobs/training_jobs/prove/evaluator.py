@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
@@ -109,10 +109,12 @@ class Position:
     data: Any = None
     variables: Mapping[str, Any] = field(default_factory=dict)
     item: Any = None  # of the Map around it: its index and value
+    child: str = ""  # of a Distributed Map's item: what the ARN of its own execution ends with
     tries: tuple[int, ...] = ()
     waits: float | None = None  # seconds until the state is tried again
     children: tuple[Position, ...] = ()
     done: bool = False
+    failed: bool = False  # of an item whose failure is tolerated; ``done`` too
 
 
 @dataclass(frozen=True)
@@ -187,9 +189,11 @@ def check(definition: Mapping[str, Any], path: str = "") -> None:
             raise UnsupportedError(
                 f"the QueryLanguage of the state {here!r} must be one of {_LANGUAGES}, got {state['QueryLanguage']!r}"
             )
-        for member in ("ItemReader", "ItemBatcher", "ResultWriter"):
+        for member in ("ItemBatcher", "ResultWriter"):
             if member in state:
                 raise UnsupportedError(f"{member} of the state {here!r} is not known")
+        if "ItemReader" in state and not is_distributed(state):
+            raise UnsupportedError(f"ItemReader of the state {here!r} must be of a Distributed Map")
         targets = [
             state.get("Next"),
             state.get("Default"),
@@ -203,6 +207,11 @@ def check(definition: Mapping[str, Any], path: str = "") -> None:
             *(state[one] for one in ("ItemProcessor", "Iterator") if one in state),
         ]:
             check(inner, f"{here}/")
+
+
+def is_distributed(state: Mapping[str, Any]) -> bool:
+    """Whether a state is a Distributed Map, each item of which is an execution of its own."""
+    return bool(state.get("ItemProcessor", {}).get("ProcessorConfig", {}).get("Mode") == "DISTRIBUTED")
 
 
 def _run(execution: Execution, go: Any) -> Execution:
@@ -247,6 +256,11 @@ def _jsonata(execution: Execution, position: Position, template: Any, **states: 
 def _scope(execution: Execution, position: Position, data: Any) -> Scope:
     retries = {"RetryCount": sum(position.tries)}
     context = {"State": {"Name": position.state, "EnteredTime": "2026-01-01T00:00:00Z", **retries}, **execution.context}
+    if ".waitForTaskToken" in _state(execution, position).get("Resource", ""):
+        context["Task"] = {"Token": "token"}
+    if position.child:
+        of = context["Execution"]
+        context["Execution"] = {**of, "Id": f"{of['Id'].rpartition(':')[0]}/{position.child}"}
     if position.item is not None:
         context["Map"] = {"Item": {"Index": position.item[0], "Value": position.item[1]}}
     return Scope(data, context, position.variables)
@@ -292,6 +306,9 @@ def _entered(execution: Execution, position: Position, state: Mapping[str, Any])
         return None
     if kind == "Wait":
         _seconds(execution, position)
+        return None
+    if "ItemReader" in state:
+        _reading(execution, position, state)
         return None
     if kind == "Pass":
         return _exit(execution, position, state.get("Result", _request(execution, position)))
@@ -347,7 +364,7 @@ def _chosen(execution: Execution, position: Position, of: Mapping[str, Any], tar
 def _branch(execution: Execution, position: Position, state: Mapping[str, Any]) -> Position:
     """The position inside a Parallel or Map state."""
     inside: tuple[str | int, ...] = (*position.path, "States", position.state)
-    entered = {"variables": position.variables, "item": position.item}
+    entered = {"variables": position.variables, "item": position.item, "child": position.child}
     if state["Type"] == "Parallel":
         given = _request(execution, position)
         starts = [
@@ -355,7 +372,6 @@ def _branch(execution: Execution, position: Position, state: Mapping[str, Any]) 
             for at, one in enumerate(state["Branches"])
         ]
     else:
-        member = "ItemProcessor" if "ItemProcessor" in state else "Iterator"
         given = _input(execution, position)
         scope = _scope(execution, position, given)
         items = (
@@ -365,32 +381,91 @@ def _branch(execution: Execution, position: Position, state: Mapping[str, Any]) 
         )
         if not isinstance(items, list):
             raise StateError("States.Runtime", f"the items of the state {position.state!r} are not an array")
-        for path, most in _NUMBERS.items():
-            number = scope.found(state[path]) if path in state else 0
-            if isinstance(number, bool) or not _NUMBER.fullmatch(str(number)) or float(number) > most:
-                raise _wrong(position, path, "a number that is not negative", number)
-        starts = []
-        for at, item in enumerate(items):
-            one = replace(position, item=(at, item))
-            selector = state.get("ItemSelector", state.get("Parameters"))
-            if _in_jsonata(execution, state):
-                data = item if selector is None else _jsonata(execution, one, selector)
-            else:
-                data = item if selector is None else filled(selector, _scope(execution, one, given))
-            starts.append(Position((*inside, member), state[member]["StartAt"], data, position.variables, (at, item)))
+        starts = _items(execution, position, state, items)
+    return _started(execution, position, starts)
+
+
+def _items(execution: Execution, position: Position, state: Mapping[str, Any], items: Sequence[Any]) -> list[Position]:
+    """The positions of a Map's items before their first states."""
+    member = "ItemProcessor" if "ItemProcessor" in state else "Iterator"
+    given = _input(execution, position)
+    scope = _scope(execution, position, given)
+    for path, most in _NUMBERS.items():
+        number = scope.found(state[path]) if path in state else 0
+        if isinstance(number, bool) or not _NUMBER.fullmatch(str(number)) or float(number) > most:
+            raise _wrong(position, path, "a number that is not negative", number)
+    starts = []
+    for at, item in enumerate(items):
+        one = replace(position, item=(at, item))
+        selector = state.get("ItemSelector", state.get("Parameters"))
+        if _in_jsonata(execution, state):
+            data = item if selector is None else _jsonata(execution, one, selector)
+        else:
+            data = item if selector is None else filled(selector, _scope(execution, one, given))
+        own = is_distributed(state)
+        starts.append(
+            Position(
+                (*position.path, "States", position.state, member),
+                state[member]["StartAt"],
+                data,
+                {} if own else position.variables,
+                (at, item),
+                child=f"{state.get('Label', position.state)}:item-{at}" if own else position.child,
+            )
+        )
+    return starts
+
+
+def _reading(execution: Execution, position: Position, state: Mapping[str, Any]) -> tuple[str, Any]:
+    """The Resource and the request of a Map's ItemReader, whose answer is the items."""
+    reader = state["ItemReader"]
+    if _in_jsonata(execution, state):
+        return reader["Resource"], _jsonata(execution, position, reader.get("Arguments", {}))
+    scope = _scope(execution, position, _input(execution, position))
+    return reader["Resource"], filled(reader.get("Parameters", {}), scope)
+
+
+def _started(execution: Execution, position: Position, starts: list[Position]) -> Position:
+    """The position inside a state with branches or items, at their first states that wait."""
     if not starts:
         return _exit(execution, position, [])
-    try:
-        children = tuple(_enter(execution, one) for one in starts)
-    except _FailedError as error:
-        return _error(execution, position, error.error, error.cause)
-    return _joined(execution, replace(position, children=children))
+    state = _state(execution, position)
+    children = []
+    for one in starts:
+        try:
+            children.append(_enter(execution, one))
+        except _FailedError as error:
+            if not is_distributed(state):
+                return _error(execution, position, error.error, error.cause)
+            children.append(replace(one, done=True, failed=True))
+    return _joined(execution, replace(position, children=tuple(children)))
 
 
 def _joined(execution: Execution, position: Position) -> Position:
+    failed = sum(child.failed for child in position.children)
+    if failed > _tolerated(execution, position):
+        cause = "The specified tolerated failure threshold was exceeded"
+        return _error(execution, position, "States.ExceedToleratedFailureThreshold", cause)
     if all(child.done for child in position.children):
-        return _exit(execution, position, [child.data for child in position.children])
+        return _exit(execution, position, [child.data for child in position.children if not child.failed])
     return position
+
+
+def _tolerated(execution: Execution, position: Position) -> float:
+    """How many items of a Distributed Map may fail: one that is not given is 0, but where the other is.
+
+    "Setting failure thresholds for Distributed Map states" (Step Functions guide).
+    """
+    state, found = _state(execution, position), []
+    scope = _scope(execution, position, _input(execution, position))
+    for member, of_one in (("Count", 1.0), ("Percentage", len(position.children) / 100)):
+        name = f"ToleratedFailure{member}"
+        given = scope.found(state[f"{name}Path"]) if f"{name}Path" in state else state.get(name)
+        if jsonata.is_expression(given):
+            given = _jsonata(execution, position, given)
+        if given is not None:
+            found.append(float(given) * of_one)
+    return min(found, default=0.0)
 
 
 def _at(execution: Execution, position: Position, at: Address, event: Answered | Failed | Elapsed) -> Position:
@@ -400,11 +475,13 @@ def _at(execution: Execution, position: Position, at: Address, event: Answered |
         try:
             children[at[0]] = _at(execution, children[at[0]], at[1:], event)
         except _FailedError as error:
-            return _settled(execution, _error(execution, position, error.error, error.cause))
+            if not is_distributed(_state(execution, position)):
+                return _settled(execution, _error(execution, position, error.error, error.cause))
+            children[at[0]] = replace(children[at[0]], children=(), done=True, failed=True)
         return _settled(execution, _joined(execution, replace(position, children=tuple(children))))
     try:
         if isinstance(event, Answered):
-            following = _exit(execution, position, event.result)
+            following = _answered(execution, position, event.result)
         elif isinstance(event, Failed):
             following = _error(execution, position, event.error, event.cause, event.lasting)
         elif position.waits is not None:
@@ -414,6 +491,14 @@ def _at(execution: Execution, position: Position, at: Address, event: Answered |
     except StateError as error:
         following = _error(execution, position, error.error, error.cause)
     return _settled(execution, following)
+
+
+def _answered(execution: Execution, position: Position, result: Any) -> Position:
+    """The position after the answer of a call, which of an ItemReader is the items."""
+    state = _state(execution, position)
+    if "ItemReader" in state:
+        return _started(execution, position, _items(execution, position, state, result))
+    return _exit(execution, position, result)
 
 
 def _settled(execution: Execution, position: Position) -> Position:
@@ -514,4 +599,6 @@ def _wants(execution: Execution, position: Position, at: Address) -> list[Call |
         return [Timer(at, position.state, position.waits, retries=True)]
     if state["Type"] == "Wait":
         return [Timer(at, position.state, _seconds(execution, position), retries=False)]
+    if "ItemReader" in state:
+        return [Call(at, position.state, *_reading(execution, position, state), sum(position.tries))]
     return [Call(at, position.state, state["Resource"], _request(execution, position), sum(position.tries))]

@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import time
 from collections import deque
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from training_jobs.prove import functions
 from training_jobs.prove.environment import Environment, Move, World
 from training_jobs.prove.properties import PROPERTIES, broken, failed_well
 from training_jobs.prove.templates import read
@@ -75,28 +76,35 @@ class Proof:
 
 
 def prove(
-    template: Path | Mapping[str, Any], *, faults: int = 1, given: Any = None, most_states: int = MOST_STATES
+    template: Path | Mapping[str, Any],
+    *,
+    faults: int = 1,
+    given: Any = None,
+    most_states: int = MOST_STATES,
+    items: Sequence[Any] | None = None,
 ) -> list[Proof]:
     """Explore all executions of each state machine that starts training jobs.
 
     Args:
         template: A synthesized template, a file of one, or a folder of ``cdk synth``.
         faults: How many faults each execution may meet.
-        given: The executions' input; None for ``{}``.
+        given: The executions' input. Default: ``{}``, or a row where a sweep starts them.
         most_states: Where each search ends, which is then not complete.
+        items: What each ItemReader of a Distributed Map reads. Default: two rows, of a sweep of this library.
 
     Raises:
         UnsupportedError: There is no such state machine, or it uses what the model does not know, which the message names.
     """
     app = read(template)
-    environment = Environment(app)
+    environment = Environment(app, items=items)
     proofs: list[Proof] = []
     for machine in app.starters:
-        without = explore(environment, machine, 0, given or {}, most_states)
-        proof = explore(environment, machine, faults, given or {}, most_states, without.errors) if faults else without
+        value = functions.input_of(machine, app.machines) if given is None else given
+        without = explore(environment, machine, 0, value, most_states)
+        proof = explore(environment, machine, faults, value, most_states, without.errors) if faults else without
         proofs.append(proof)
         if without.checkpoints:
-            another = explore(environment, machine, 0, given or {}, most_states, id="another")
+            another = explore(environment, machine, 0, value, most_states, id="another")
             others = {"another of its own": another}
             others |= {f"one of {one.machine} with the same name": one for one in proofs[:-1]}
             proof.violations += _shared(environment, without, others)

@@ -142,6 +142,13 @@ FACTS = (
         "Step Functions' guide, Automating Step Functions event delivery",
     ),
     Fact(
+        "token",
+        "the user",
+        "who has the token of a task answers it at any time, that it succeeded or failed",
+        False,
+        "Step Functions' guide, Discover service integration patterns, Wait for Callback with Task Token",
+    ),
+    Fact(
         "lost event",
         "EventBridge",
         'and in rare cases is not delivered ("best effort")',

@@ -98,6 +98,11 @@ def tasks(program: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
     return found
 
 
+def readers(program: Mapping[str, Any]) -> list[str]:
+    """The names of the states of a definition that read their items."""
+    return [name for name, state in program["States"].items() if "ItemReader" in state]
+
+
 def request_of(state: Mapping[str, Any]) -> Mapping[str, Any]:
     """The request of a Task state as its definition has it; empty where an expression makes it."""
     request = state.get("Arguments", state.get("Parameters", {}))

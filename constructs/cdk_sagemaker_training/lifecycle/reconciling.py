@@ -1,0 +1,280 @@
+"""The state machine that stops training jobs which run although their executions have ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cdk_sagemaker_training.lifecycle.states import OF_BATCH, OF_SAGEMAKER, catch, retry, sdk_task
+from cdk_sagemaker_training.request.access import EXECUTION_TAG
+
+_PAGE = 100  # MaxResults of ListTrainingJobs and of ListServiceJobs
+_AT_ONCE = 10
+# In which the stopper, where the event did arrive, has stopped the job.
+_SECONDS_FOR_THE_STOPPER = 60
+_OF_EXECUTIONS = ("Sfn.SfnException", "Sfn.SdkClientException")
+# Of a service job that has not ended (service model of Batch, ServiceJobStatus).
+_UNFINISHED = ("SUBMITTED", "PENDING", "RUNNABLE", "SCHEDULED", "STARTING", "RUNNING")
+
+
+@dataclass(frozen=True)
+class _Service:
+    """A service that lists, describes and stops jobs.
+
+    Attributes:
+        suffix: Of the names of the states of an item.
+        list: The operation that lists jobs.
+        asked: Its request for an item.
+        jobs: The member of its answer.
+        selected: What of the item the states of a job need.
+        about: The item in errors, as the arguments of `States.Format`.
+        tagged: The states that put a job's tags at `$.Tagged` and go on with `IsTagged`, with the first state of a job.
+        execution: JSONPath of the execution that the job's tag names.
+        name: JSONPath of the job's name.
+        id: The member of requests that names the job.
+        describe: The operation that describes it.
+        status: JSONPath of its status in the answer.
+        left: The rules of the states `IsLeft`, and its default.
+        stop: The operation that stops it, and the other members of its request.
+        errors: Of the service's calls.
+    """
+
+    suffix: str
+    list: str
+    asked: Mapping[str, Any]
+    jobs: str
+    selected: Mapping[str, str]
+    about: str
+    tagged: Mapping[str, Any]
+    execution: str
+    name: str
+    id: Mapping[str, str]
+    describe: str
+    status: str
+    left: Mapping[str, Any]
+    stop: tuple[str, Mapping[str, str]]
+    errors: Sequence[str]
+
+
+def reconciling_definition(
+    words: Iterable[str], queues: Iterable[str], executions: Iterable[str], partition: str
+) -> dict[str, Any]:
+    """Return the state machine that stops jobs that run although their executions have ended.
+
+    Args:
+        words: The first words of training jobs' names.
+        queues: ARNs of the queues of AWS Batch in which jobs wait.
+        executions: ARN patterns of the executions whose jobs they are.
+        partition: Partition of ARNs.
+    """
+    items = [{"Word": word} for word in words]
+    waiting = [{"Queue": queue, "Status": status} for queue in queues for status in _UNFINISHED]
+    states = _of_item(_training_jobs(partition), executions, partition)
+    first = "List"
+    if waiting:
+        states |= _of_item(_service_jobs(partition), executions, partition)
+        first = "IsQueue"
+        is_queue = [{"Variable": "$.Queue", "IsPresent": True, "Next": "ListQueued"}]
+        states[first] = {"Type": "Choice", "Choices": is_queue, "Default": "List"}
+    return {
+        "Comment": "Stops training jobs that run although their executions have ended",
+        "StartAt": "Items",
+        "States": {
+            "Items": {"Type": "Pass", "Result": {"Items": [*items, *waiting]}, "Next": "OfEach"},
+            "OfEach": {
+                "Type": "Map",
+                "ItemsPath": "$.Items",
+                # ListTrainingJobs has 2 calls a second in an account (aws-solutions/deepracer-on-aws 87).
+                "MaxConcurrency": 1,
+                "ItemProcessor": {"StartAt": first, "States": states},
+                "ResultPath": "$.Found",
+                "Next": "Gather",
+            },
+            "Gather": {
+                "Type": "Pass",
+                "Parameters": {"Acted.$": "$.Found[?(@.Acted == 'yes')].Told"},
+                "Next": "HasActed",
+            },
+            "HasActed": {
+                "Type": "Choice",
+                "Choices": [{"Variable": "$.Acted[0]", "IsPresent": True, "Next": "Acted"}],
+                "Default": "Done",
+            },
+            "Acted": {
+                "Type": "Fail",
+                "Error": "TrainingJobGuard",
+                "CausePath": "States.JsonToString($.Acted)",
+            },
+            "Done": {"Type": "Succeed"},
+        },
+    }
+
+
+def _training_jobs(partition: str) -> _Service:
+    """Training jobs of SageMaker, listed by the first word of their names."""
+    tags = sdk_task(
+        partition,
+        "sagemaker:listTags",
+        {"ResourceArn.$": "$.Job.TrainingJobArn"},
+        "$.Tagged",
+        retry(5),
+        "IsTagged",
+    )
+    return _Service(
+        suffix="",
+        list="sagemaker:listTrainingJobs",
+        asked={"StatusEquals": "InProgress", "NameContains.$": "States.Format('{}-', $.Word)", "MaxResults": _PAGE},
+        jobs="TrainingJobSummaries",
+        selected={"Word.$": "$.Word"},
+        about="'{}: {}: {}', $.Word",
+        tagged={
+            # A name that contains the word elsewhere is another's, of which not even the tags may be read.
+            "FirstWord": {
+                "Type": "Pass",
+                "Parameters": {"Is.$": "States.ArrayGetItem(States.StringSplit($.Job.TrainingJobName, '-'), 0)"},
+                "ResultPath": "$.First",
+                "Next": "HasWord",
+            },
+            "HasWord": {
+                "Type": "Choice",
+                "Choices": [{"Variable": "$.First.Is", "StringEqualsPath": "$.Word", "Next": "Tags"}],
+                "Default": "Well",
+            },
+            "Tags": {**tags, "ResultSelector": {"Execution.$": f"$.Tags[?(@.Key == '{EXECUTION_TAG}')].Value"}},
+        },
+        execution="$.Tagged.Execution[0]",
+        name="$.Job.TrainingJobName",
+        id={"TrainingJobName.$": "$.Job.TrainingJobName"},
+        describe="sagemaker:describeTrainingJob",
+        status="$.TrainingJobStatus",
+        left={
+            "Choices": [{"Variable": "$.Now.Status", "StringEquals": "InProgress", "Next": "Stop"}],
+            "Default": "Well",
+        },
+        stop=("sagemaker:stopTrainingJob", {}),
+        errors=OF_SAGEMAKER,
+    )
+
+
+def _service_jobs(partition: str) -> _Service:
+    """Service jobs of AWS Batch, listed by their queue and status: those before a machine among them."""
+    job = {"JobId.$": "$.Job.JobId"}
+    describe = "batch:describeServiceJob"
+    over = [{"Variable": "$.Now.Status", "StringEquals": status} for status in ("SUCCEEDED", "FAILED")]
+    return _Service(
+        suffix="Queued",
+        list="batch:listServiceJobs",
+        asked={"JobQueue.$": "$.Queue", "JobStatus.$": "$.Status", "MaxResults": _PAGE},
+        jobs="JobSummaryList",
+        selected={},
+        about="'{}: {}: {}: {}', $.Queue, $.Status",
+        tagged={"Tags": sdk_task(partition, describe, job, "$.Tagged", retry(5, *OF_BATCH), "IsTagged")},
+        execution=f"$.Tagged.Tags.{EXECUTION_TAG}",
+        name="$.Job.JobName",
+        id=job,
+        describe=describe,
+        status="$.Status",
+        left={"Choices": [{"Or": over, "Next": "Well"}], "Default": "Stop"},
+        stop=("batch:terminateServiceJob", {"Reason": "its execution has ended"}),
+        errors=OF_BATCH,
+    )
+
+
+def _of_item(service: _Service, executions: Iterable[str], partition: str) -> dict[str, Any]:
+    """The states that look at the jobs of an item, page by page, until a job was stopped."""
+    suffix = service.suffix
+    not_looked = {"Catch": [catch(f"NotLooked{suffix}", "$.Error")]}
+
+    def listed(more: Mapping[str, str]) -> dict[str, Any]:
+        asked = {**service.asked, **more}
+        following = f"OfEachJob{suffix}"
+        return {
+            **sdk_task(partition, service.list, asked, "$.Page", retry(5, *service.errors), following),
+            **not_looked,
+        }
+
+    return {
+        f"List{suffix}": listed({}),
+        f"OfEachJob{suffix}": {
+            "Type": "Map",
+            "ItemsPath": f"$.Page.{service.jobs}",
+            "ItemSelector": {"Job.$": "$$.Map.Item.Value", **service.selected},
+            "MaxConcurrency": _AT_ONCE,
+            "ItemProcessor": {"StartAt": next(iter(service.tagged)), "States": _of_job(service, executions, partition)},
+            "ResultPath": "$.Looked",
+            **not_looked,
+            "Next": f"Stopped{suffix}",
+        },
+        f"Stopped{suffix}": {
+            "Type": "Pass",
+            "Parameters": {"Jobs.$": "$.Looked[?(@.Stopped != '')].Stopped"},
+            "ResultPath": "$.Stopped",
+            "Next": f"IsDone{suffix}",
+        },
+        f"IsDone{suffix}": {
+            "Type": "Choice",
+            "Choices": [
+                {"Variable": "$.Stopped.Jobs[0]", "IsPresent": True, "Next": "Tell"},
+                {"Variable": "$.Page.NextToken", "IsPresent": True, "Next": f"ListMore{suffix}"},
+            ],
+            "Default": "Nothing",
+        },
+        f"ListMore{suffix}": listed({"NextToken.$": "$.Page.NextToken"}),
+        f"NotLooked{suffix}": {
+            "Type": "Pass",
+            "Parameters": {
+                "Acted": "yes",
+                "Told.$": f"States.Array(States.Format({service.about}, $.Error.Error, $.Error.Cause))",
+            },
+            "End": True,
+        },
+        "Tell": {"Type": "Pass", "Parameters": {"Acted": "yes", "Told.$": "$.Stopped.Jobs"}, "End": True},
+        "Nothing": {"Type": "Pass", "Result": {"Acted": "no"}, "End": True},
+    }
+
+
+def _of_job(service: _Service, executions: Iterable[str], partition: str) -> dict[str, Any]:
+    """The states that stop a job whose execution has ended."""
+    execution, errors = service.execution, service.errors
+    ended = {"ErrorEquals": ["Sfn.ExecutionDoesNotExistException"], "ResultPath": "$.Error", "Next": "WaitForStopper"}
+    runs = [{"Variable": "$.Execution.Status", "StringEquals": status} for status in ("RUNNING", "PENDING_REDRIVE")]
+    stop, why = service.stop
+    asked = {"ExecutionArn.$": execution, "IncludedData": "METADATA_ONLY"}
+    of_executions = retry(5, *_OF_EXECUTIONS)
+    described = sdk_task(partition, "sfn:describeExecution", asked, "$.Execution", of_executions, "HasEnded")
+    now = sdk_task(partition, service.describe, service.id, "$.Now", retry(5, *errors), "IsLeft")
+    return {
+        **service.tagged,
+        "IsTagged": {
+            "Type": "Choice",
+            "Choices": [{"Variable": execution, "IsPresent": True, "Next": "IsOurs"}],
+            "Default": "Well",
+        },
+        "IsOurs": {
+            "Type": "Choice",
+            "Choices": [
+                {"Variable": execution, "StringMatches": pattern, "Next": "DescribeExecution"} for pattern in executions
+            ],
+            "Default": "Well",
+        },
+        "DescribeExecution": {
+            **described,
+            "ResultSelector": {"Status.$": "$.Status"},
+            # It was deleted, or ended 90 days ago ("Quotas related to state machine executions").
+            "Catch": [ended],
+        },
+        "HasEnded": {"Type": "Choice", "Choices": [{"Or": runs, "Next": "Well"}], "Default": "WaitForStopper"},
+        "WaitForStopper": {"Type": "Wait", "Seconds": _SECONDS_FOR_THE_STOPPER, "Next": "DescribeJob"},
+        "DescribeJob": {**now, "ResultSelector": {"Status.$": service.status}},
+        "IsLeft": {"Type": "Choice", **service.left},
+        "Stop": sdk_task(partition, stop, {**service.id, **why}, "$.Answer", retry(5, *errors), "Left"),
+        "Left": {
+            "Type": "Pass",
+            "Parameters": {
+                "Stopped.$": f"States.Format('{{}} ran after the end of {{}}', {service.name}, {execution})"
+            },
+            "End": True,
+        },
+        "Well": {"Type": "Pass", "Result": {"Stopped": ""}, "End": True},
+    }
