@@ -104,6 +104,35 @@ def drawn(choose: random.Random, depth: int = 0) -> dict[str, Any]:
     return reachable({"StartAt": names[0], "States": states})
 
 
+def drawn_distributed(choose: random.Random) -> dict[str, Any]:
+    """A Distributed Map of three items, the last or the last two of which may fail, with tolerances or none."""
+    inner = drawn(choose, 2)
+    fails = {"Variable": "$.i", "NumericGreaterThan": choose.randint(0, 2), "Next": "Fails"}
+    states = {"Fails": {"Type": "Fail", "Error": "Drawn"}, **inner["States"]}
+    states["First"] = {"Type": "Choice", "Choices": [fails], "Default": inner["StartAt"]}
+    state: dict[str, Any] = {
+        "Type": "Map",
+        "Label": "Drawn",
+        "ItemsPath": "$.items",
+        "ItemSelector": {**{f"{name}.$": f"$.{name}" for name in GIVEN}, "i.$": "$$.Map.Item.Index"},
+        "ItemProcessor": {
+            "ProcessorConfig": {"Mode": "DISTRIBUTED", "ExecutionType": "STANDARD"},
+            "StartAt": "First",
+            "States": states,
+        },
+        "MaxConcurrency": 1,
+        "ResultPath": "$.result",
+        "End": True,
+    }
+    for member, most in (("ToleratedFailureCount", 2), ("ToleratedFailurePercentage", 70)):
+        # What 0 beside the other says is not known.
+        state |= {member: choose.randint(1, most)} if choose.random() < 0.5 else {}
+    if choose.random() < 0.3:
+        caught = {"ErrorEquals": ["States.ExceedToleratedFailureThreshold"], "ResultPath": "$.caught", "Next": "Caught"}
+        return {"StartAt": "Map", "States": {"Map": {**state, "Catch": [caught]}, "Caught": {"Type": "Succeed"}}}
+    return {"StartAt": "Map", "States": {"Map": state}}
+
+
 EXPRESSIONS = (
     "$states.input.n",
     "$states.input.missing",
@@ -228,6 +257,15 @@ def test_forty_drawn_machines_end_as_in_the_account(machines: Machines) -> None:
 
 def test_fifteen_drawn_machines_in_jsonata_end_as_in_the_account(machines: Machines) -> None:
     compare(machines, range(15), drawn_in_jsonata)
+
+
+def test_twenty_drawn_distributed_maps_end_as_in_the_account(machines: Machines) -> None:
+    compare(machines, range(20), drawn_distributed)
+
+
+@pytest.mark.soak
+def test_two_hundred_drawn_distributed_maps_end_as_in_the_account(machines: Machines) -> None:
+    compare(machines, range(20, 220), drawn_distributed)
 
 
 @pytest.mark.soak
