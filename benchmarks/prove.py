@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 # What is more or less than a workflow, of which docs/prove.md says what does not hold.
-CONSTRUCTS = ("queue", "as_task", "pipeline", "task")
+CONSTRUCTS = ("queue", "as_task", "pipeline", "sweep", "task", "guarded task")
 TESTS = Path(__file__).parents[1] / "tests"
 sys.path[:0] = [str(TESTS / name) for name in ("constructs", "shared", "examples", "local_account")]
 
@@ -54,26 +54,29 @@ def search(given: tuple[tuple[str, ...], int, int]) -> dict[str, Any]:
     """One search, in a process of its own."""
     from stacks import UserStack
     from test_prove import FEATURES, embedded, in_a_queue, with_task, with_workflow
+    from test_prove_deployments import pipeline, sweep, task
 
-    from cdk_sagemaker_training import TrainingPipeline
     from training_jobs.prove.explorer import prove
 
     names, faults, most = given
-    others = {"as_task": embedded, "task": with_task, "queue": in_a_queue}
+    others = {
+        "as_task": embedded,
+        "task": with_task,
+        "queue": in_a_queue,
+        "guarded task": task,
+        "pipeline": pipeline,
+        "sweep": sweep,
+    }
     if names and names[0] in others:
         stack = others[names[0]]()
     elif names == ("polled",):
         stack = with_workflow(integration="poll")
     else:
         stack = UserStack()
-        features = () if names == ("pipeline",) else names
-        workflow = stack.workflow(**{key: of for name in features for key, of in FEATURES[name](stack).items()})
-        if names == ("pipeline",):
-            TrainingPipeline(stack, "Pipeline", steps=[workflow])
+        stack.workflow(**{key: of for name in names for key, of in FEATURES[name](stack).items()})
     proofs = prove(stack.template(), faults=faults, most_states=most)
-    [proof] = [
-        one for one in proofs if names not in (("as_task",), ("pipeline",)) or not one.machine.startswith("Training")
-    ]
+    above = names in (("as_task",), ("pipeline",), ("sweep",))
+    [proof] = [one for one in proofs if not (above and one.machine.startswith(("Training", "Second")))]
     return {
         "features": list(names),
         "states": proof.states,

@@ -16,13 +16,27 @@ MACHINE = "arn:aws:states:us-east-1:123456789012:stateMachine:Training"
 HASH, OTHER = (hashlib.md5(name.encode()).hexdigest() for name in (f"{MACHINE}:1", f"{MACHINE}:2"))
 NOW = datetime.now(UTC)
 LONG_AGO = NOW - timedelta(hours=1)
+FIRST = {f"{MACHINE}:1"}
+DESCRIBED: dict[str, Any] = {
+    "ModelArtifacts": {"S3ModelArtifacts": "s3://bucket/model.tar.gz"},
+    "TrainingJobStatus": "Stopping",
+    "SecondaryStatus": "Stopping",
+    "AlgorithmSpecification": {"TrainingInputMode": "File"},
+    "ResourceConfig": {"VolumeSizeInGB": 1},
+    "StoppingCondition": {"MaxRuntimeInSeconds": 60},
+    "CreationTime": LONG_AGO,
+}
+
+
+def arn_of(name: str) -> str:
+    return f"arn:aws:sagemaker:us-east-1:123456789012:training-job/{name}"
 
 
 class Deleted:
     """A workflow that is deleted, and the answers of AWS, which botocore holds against its service models."""
 
-    def __init__(self) -> None:
-        self.workflow = Workflow({"StateMachineArn": MACHINE, "JobNamePrefix": "digits"}, lambda: 600)
+    def __init__(self, **properties: str) -> None:
+        self.workflow = Workflow({"StateMachineArn": MACHINE, **properties}, lambda: 600)
         self.states, self.jobs = Stubber(self.workflow.states), Stubber(self.workflow.jobs)
         self.states.activate()
         self.jobs.activate()
@@ -47,25 +61,35 @@ class Deleted:
         self.states.add_response("stop_execution", {"stopDate": NOW}, given)
 
     def training_jobs(self, **statuses: str) -> None:
-        listed = [
-            {
-                "TrainingJobName": name.replace("_", "-"),
-                "TrainingJobArn": f"arn:aws:sagemaker:us-east-1:123456789012:training-job/{name}",
-                "CreationTime": LONG_AGO,
-                "TrainingJobStatus": status,
-            }
-            for name, status in statuses.items()
-        ]
-        given = {"NameContains": "digits", "MaxResults": 100}
-        self.jobs.add_response("list_training_jobs", {"TrainingJobSummaries": listed}, given)
+        """Jobs by their names, listed by status as SageMaker does it, whatever their names are."""
+        for status in ("InProgress", "Stopping"):
+            listed = [
+                {
+                    "TrainingJobName": name.replace("_", "-"),
+                    "TrainingJobArn": arn_of(name.replace("_", "-")),
+                    "CreationTime": LONG_AGO,
+                    "TrainingJobStatus": status,
+                }
+                for name, of in statuses.items()
+                if of == status
+            ]
+            given = {"StatusEquals": status, "MaxResults": 100}
+            self.jobs.add_response("list_training_jobs", {"TrainingJobSummaries": listed}, given)
+
+    def tagged(self, name: str, execution: str) -> None:
+        """A job whose tag names an execution."""
+        described = {**DESCRIBED, "TrainingJobName": name, "TrainingJobArn": arn_of(name)}
+        self.jobs.add_response("describe_training_job", described, {"TrainingJobName": name})
+        tags = [{"Key": "team", "Value": "vision"}, {"Key": "StepFunctionsExecution", "Value": execution}]
+        self.jobs.add_response("list_tags", {"Tags": tags}, {"ResourceArn": arn_of(name)})
 
 
-@pytest.fixture
-def deleted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Deleted]:
+@pytest.fixture(params=[{}])
+def deleted(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[Deleted]:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "of-no-account")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    found = Deleted()
+    found = Deleted(**request.param)
     yield found
     found.states.assert_no_pending_responses()
     found.jobs.assert_no_pending_responses()
@@ -75,13 +99,13 @@ def deleted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Deleted]:
 def test_an_execution_that_runs_or_will_again_is_stopped(deleted: Deleted, status: str) -> None:
     deleted.executions(**{"1": status})
     deleted.stops_execution("1")
-    assert deleted.workflow.stop_executions() == ({HASH}, True)
+    assert deleted.workflow.stop_executions() == (FIRST, True)
 
 
 @pytest.mark.parametrize("status", ["SUCCEEDED", "FAILED", "ABORTED", "TIMED_OUT"])
 def test_the_jobs_of_an_execution_that_ended_long_ago_are_looked_for_once(deleted: Deleted, status: str) -> None:
     deleted.executions(**{"1": status})
-    assert deleted.workflow.stop_executions() == ({HASH}, False)
+    assert deleted.workflow.stop_executions() == (FIRST, False)
 
 
 @pytest.mark.parametrize(("status", "active"), [("ABORTED", True), ("FAILED", True), ("SUCCEEDED", False)])
@@ -92,22 +116,31 @@ def test_the_jobs_of_an_execution_that_ended_just_now_are_looked_for_again_unles
     ended: dict[str, Any] = {"executionArn": f"{MACHINE}:1", "stateMachineArn": MACHINE, "name": "1", "status": status}
     listed = [{**ended, "startDate": LONG_AGO, "stopDate": datetime.now(UTC)}]
     deleted.states.add_response("list_executions", {"executions": listed})
-    assert deleted.workflow.stop_executions() == ({HASH}, active)
+    assert deleted.workflow.stop_executions() == (FIRST, active)
 
 
-def test_the_unfinished_jobs_of_the_workflows_own_executions_are_stopped(deleted: Deleted) -> None:
+def test_the_unfinished_jobs_of_the_executions_are_stopped_whatever_their_names_begin_with(deleted: Deleted) -> None:
     deleted.training_jobs(
         **{
             f"digits_{HASH}_1": "Completed",
             f"digits_{HASH}_2": "Stopping",
             f"digits_{HASH}_3": "InProgress",
-            f"digits_{HASH}_c1": "InProgress",
+            f"before_an_update_{HASH}_c1": "InProgress",
             f"digits_{OTHER}_1": "InProgress",
-            f"more_digits_{HASH}_1": "InProgress",
-            f"digits_{HASH}_1_evaluation": "InProgress",
+            f"digits_{HASH}0_1": "InProgress",
+            "digits_by_hand": "InProgress",
         }
     )
-    assert deleted.workflow.unfinished({HASH}) == [f"digits-{HASH}-{attempt}" for attempt in ("2", "3", "c1")]
+    found = deleted.workflow.unfinished(FIRST)
+    assert found == [f"digits-{HASH}-3", f"before-an-update-{HASH}-c1", f"digits-{HASH}-2"]
+
+
+@pytest.mark.parametrize("deleted", [{"TaggedJobNamePrefix": "digits"}], indirect=True)
+def test_jobs_whose_tag_names_an_execution_are_stopped_where_their_names_have_no_hash_of_it(deleted: Deleted) -> None:
+    deleted.training_jobs(digits_1="InProgress", digits_2="InProgress", my_digits_3="InProgress")
+    for name, execution in {"digits-1": f"{MACHINE}:1", "digits-2": f"{MACHINE}:2"}.items():
+        deleted.tagged(name, execution)
+    assert deleted.workflow.unfinished(FIRST) == ["digits-1"]
 
 
 def test_a_job_that_has_ended_before_it_is_stopped_is_no_error(deleted: Deleted) -> None:
@@ -124,17 +157,7 @@ def test_a_job_that_cannot_be_stopped_is_an_error(deleted: Deleted) -> None:
 
 def test_a_job_that_does_not_end_in_time_is_named_beside_the_others(deleted: Deleted) -> None:
     deleted.workflow.seconds_left = lambda: 4
-    described = {
-        "TrainingJobName": "digits-2",
-        "TrainingJobArn": "arn:aws:sagemaker:us-east-1:123456789012:training-job/digits-2",
-        "ModelArtifacts": {"S3ModelArtifacts": "s3://bucket/model.tar.gz"},
-        "TrainingJobStatus": "Stopping",
-        "SecondaryStatus": "Stopping",
-        "AlgorithmSpecification": {"TrainingInputMode": "File"},
-        "ResourceConfig": {"VolumeSizeInGB": 1},
-        "StoppingCondition": {"MaxRuntimeInSeconds": 60},
-        "CreationTime": LONG_AGO,
-    }
+    described = {**DESCRIBED, "TrainingJobName": "digits-2", "TrainingJobArn": arn_of("digits-2")}
     deleted.jobs.add_response("describe_training_job", described, {"TrainingJobName": "digits-2"})
     with pytest.raises(TimeoutError, match=r"^digits-2 is Stopping, of these .*: digits-1, digits-2; delete the stack"):
         deleted.workflow.wait("digits-2", ["digits-1", "digits-2"])

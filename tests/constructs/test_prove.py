@@ -13,13 +13,18 @@ from aws_cdk import aws_stepfunctions_tasks as tasks
 from stacks import UserStack
 
 from cdk_sagemaker_training import (
+    Approval,
     Budget,
     DataParallelJob,
+    Gate,
+    Grid,
     InstanceGroup,
     NumberField,
+    RegisterModel,
     Silence,
     TrainingPipeline,
     TrainingQueue,
+    TrainingSweep,
     TrainingTask,
 )
 from training_jobs.prove.explorer import Proof, prove
@@ -113,7 +118,7 @@ def least(stack: UserStack) -> dict[str, Any]:
 @pytest.mark.parametrize("make", [with_task, with_task_in_jsonata, of_cdk])
 def test_a_task_in_a_machine_of_the_users_own_leaves_a_job_and_ends_by_one_throttled_call(make: Any) -> None:
     [proof] = proofs(make()).values()
-    assert broken(proof) == {"left-running", "one-failed-call"}
+    assert broken(proof) == {"left-running", "left-by-deletion", "one-failed-call"}
 
 
 @pytest.mark.parametrize("make", [UserStack.task, lambda stack: TrainingTask.jsonata(stack, "Train", **least(stack))])
@@ -144,7 +149,7 @@ def test_an_embedded_workflow_with_a_name_is_started_again_where_the_answer_was_
 def test_an_embedded_workflow_ends_by_a_start_whose_answer_is_lost_and_may_outlive_its_machine() -> None:
     found = proofs(embedded())
     [outer] = [one for name, one in found.items() if name.startswith("Machine")]
-    assert (broken(outer), outer.complete) == ({"one-failed-call", "outlives"}, True)
+    assert (broken(outer), outer.complete) == ({"one-failed-call", "outlives", "left-by-deletion"}, True)
     assert facts(outer, "one-failed-call") == {"lost answer"}
     assert facts(outer, "outlives") == {"not cancelled"}
 
@@ -155,6 +160,31 @@ def test_a_pipeline_starts_no_workflow_twice_and_no_failed_call_ends_it() -> Non
     found = proofs(stack)["Pipeline"]
     assert (broken(found), found.complete, found.jobs) == ({"outlives"}, True, 1)
     assert facts(found, "outlives") == {"not cancelled"}
+
+
+def test_a_sweep_starts_no_workflow_twice_and_no_failed_call_ends_it() -> None:
+    stack = UserStack()
+    workflow = stack.workflow(input_fields={"rate": NumberField(0, 1)})
+    rates = Grid({"rate": [0.1, 0.2]})
+    TrainingSweep(stack, "Sweep", workflow=workflow, over=rates, results=stack.place("sweeps/"), concurrency=2)
+    found = proofs(stack, most_states=20_000)["SweepSta"]
+    assert (broken(found), found.jobs) == ({"outlives"}, 2)
+    assert facts(found, "outlives") == {"not cancelled"}
+
+
+def test_a_pipeline_with_a_gate_an_approval_and_a_registration_keeps_every_property_without_faults() -> None:
+    stack = UserStack()
+    workflow = stack.workflow(metric_definitions={"accuracy": "accuracy=([0-9.]+)"})
+    steps = [
+        workflow,
+        Gate(stack, "Good", workflow, metric="accuracy", at_least=0.9),
+        Approval(stack, "Ask", topic=sns.Topic(stack, "Topic")),
+        RegisterModel(stack, "Register", workflow, group="lines", metrics=["accuracy"]),
+    ]
+    TrainingPipeline(stack, "Pipeline", steps=steps)
+    found = proofs(stack, faults=0)["Pipeline"]
+    assert (broken(found), found.complete) == (set(), True)
+    assert sorted(found.errors) == ["GateNotPassed", "MetricMissing", "States.Timeout", "TaskRefused"]
 
 
 def in_a_queue() -> UserStack:

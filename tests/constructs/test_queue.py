@@ -293,6 +293,7 @@ def test_each_role_has_what_its_calls_take_and_no_more() -> None:
     assert actions(shared(), "TrainingPollerStateMachineRole") == {"batch:DescribeServiceJob": "*"}
     guarding = actions(shared(), "SageMakerTrainingJobsGuardRole")
     assert {name: one for name, one in guarding.items() if name.startswith("batch:")} == {
+        "batch:DescribeServiceJob": "*",
         "batch:ListServiceJobs": "*",
         "batch:TerminateServiceJob": jobs,
     }

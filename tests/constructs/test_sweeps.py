@@ -101,7 +101,7 @@ def test_a_row_that_failed_names_why_although_that_cannot_be_written(swept: Swep
         name: [(one["ResultPath"], one["Next"]) for one in row[name]["Catch"]] for name in ("Train", "WriteFailure")
     }
     assert caught == {
-        "Train": [("$.Failure", "WriteFailure")],
+        "Train": [("$.Started", "Find"), ("$.Failure", "WriteFailure")],
         "WriteFailure": [("$.NotWritten", "RowFailed")],
     }
     assert row["RowFailed"] == {"Type": "Fail", "Error": "TrainingSweepRowFailed", "CausePath": "$.Failure.Cause"}
@@ -128,7 +128,7 @@ def test_a_row_of_a_sweep_of_a_thousand_stays_within_the_limits_of_step_function
     states = swept.definition["States"]
     of_row = states["Rows"]["ItemProcessor"]["States"]
     assert most_events(states) < MOST_EVENTS
-    assert most_events(of_row) < 100 < MOST_EVENTS  # as docs/sweeps.md says
+    assert most_events(of_row) < 110 < MOST_EVENTS  # as docs/sweeps.md says
     assert len(json.dumps(swept.definition)) < MOST_OF_DEFINITION
     # The rows are read from S3, so that no state's input has them; a row's output is empty.
     assert "$.Row" not in json.dumps({name: state for name, state in states.items() if name != "Rows"})
@@ -159,6 +159,7 @@ def test_a_sweep_may_do_what_its_states_call_and_no_more(swept: Swept) -> None:
     }
     assert allowed == {
         *("states:StartExecution", "states:DescribeExecution", "states:StopExecution", "lambda:InvokeFunction"),
+        "states:ListExecutions",  # of the function that stops them before the sweep is deleted
         *("events:DescribeRule", "events:PutRule", "events:PutTargets"),
         *("s3:GetObject", "s3:ListBucket", "s3:PutObject"),
     }

@@ -117,7 +117,8 @@ def stories(deployed: Deployed, machines: dict[str, str]) -> dict[tuple[str, str
     for proof in prove(template if isinstance(template, dict) else json.loads(template), most_states=20_000):
         [name] = [name for name in MACHINES if proof.machine.startswith(name)] or [""]
         stories |= {(name, one.property): one for one in proof.violations if name}
-    return stories
+    # Deletions are replayed below, but for one: nothing makes a machine start its workflow between two deletions of a stack.
+    return {(name, one): story for (name, one), story in stories.items() if one != "left-by-deletion"}
 
 
 @pytest.fixture
@@ -192,6 +193,43 @@ def test_a_story_ends_in_the_account_as_it_says(
     if property == "outlives":
         running = states.list_executions(stateMachineArn=machines["TrainingArn"], statusFilter="RUNNING")["executions"]
         assert len(running) == 1
+
+
+class Deleted(cdk.Stack):
+    """A task of a user's own state machine, with a guard or without."""
+
+    def __init__(self, app: cdk.App, *, guarded: bool) -> None:
+        super().__init__(app, "Guarded" if guarded else "Deleted")
+        bucket = s3.Bucket(self, "Bucket", removal_policy=cdk.RemovalPolicy.RETAIN)
+        task = TrainingTask(
+            self,
+            "TaskState",
+            job=DataParallelJob(InstanceGroup("ml.m5.xlarge")),
+            image=TrainingImage.from_asset(self, "Image", directory=str(A_STEPPING_JOB)),
+            output=S3Prefix(bucket, "models/"),
+            environment={"STEPS": "2000"},
+        )
+        machine = sfn.StateMachine(self, "Task", definition_body=sfn.DefinitionBody.from_chainable(task))
+        if guarded:
+            task.guard(machine)
+        cdk.CfnOutput(self, "TaskArn", value=machine.state_machine_arn)
+
+
+@pytest.mark.usefixtures("cleared")
+@pytest.mark.parametrize("guarded", [False, True])
+def test_a_task_leaves_a_job_to_a_deletion_of_its_stack_and_a_guarded_one_does_not(
+    deployed: Deployed, tmp_path: Path, guarded: bool
+) -> None:
+    stack = Deleted(cdk.App(outdir=str(tmp_path)), guarded=guarded)
+    outputs = deployed.deploy(stack)
+    template = deployed.client("cloudformation").get_template(StackName=stack.stack_name)["TemplateBody"]
+    [proof] = prove(template if isinstance(template, dict) else json.loads(template), faults=0)
+    assert ("left-by-deletion" in {one.property for one in proof.violations}) != guarded
+    deployed.start(outputs["TaskArn"])
+    [job] = wait_until(deployed.running_jobs)
+    deployed.cdk("destroy", "--app", str(tmp_path), stack.stack_name, "--force")
+    described = deployed.client("sagemaker").describe_training_job(TrainingJobName=job)
+    assert described["TrainingJobStatus"] == ("Stopped" if guarded else "InProgress")
 
 
 def stoppers(deployed: Deployed) -> list[dict[str, Any]]:

@@ -36,7 +36,7 @@ def guarded() -> dict[str, Any]:
         "Create": {
             "Type": "Task",
             "Resource": f"{SDK}createTrainingJob",
-            "Parameters": NAME,
+            "Parameters": {**NAME, "Tags": [{"Key": "Execution", "Value.$": "$$.Execution.Id"}]},
             "ResultPath": None,
             "Retry": [
                 {"ErrorEquals": ["SageMaker.SageMakerException", "SageMaker.SdkClientException"], "MaxAttempts": 2}
@@ -95,6 +95,8 @@ def template(parts: dict[str, Any]) -> dict[str, Any]:
     }
     if parts.get("rule"):
         resources["Rule"] = {"Type": "AWS::Events::Rule", "Properties": parts["rule"]}
+    deletion = {"StateMachineArn": {"Ref": "Machine"}, "TaggedJobNamePrefix": "a", **parts.get("deletion", {})}
+    resources["Deletion"] = {"Type": "Custom::SageMakerTrainingJobs", "Properties": deletion}
     return {"Resources": resources}
 
 
@@ -295,7 +297,7 @@ def test_the_command_exits_with_1_and_names_what_is_broken(tmp_path: Path) -> No
 
 def test_a_search_that_ends_at_its_bound_says_so() -> None:
     [proof] = prove(template(guarded()), most_states=10)
-    assert (proof.complete, proof.states) == (False, 10)
+    assert (proof.complete, proof.states) == (False, 10 + 10)  # of the search without and with a deletion
 
 
 @pytest.mark.parametrize(
@@ -327,6 +329,16 @@ def test_a_call_that_the_model_does_not_know_is_refused_by_name() -> None:
         UnsupportedError, match=r"Machine: the state 'Stop' must make a call .*got 'arn:aws:states:::lambda:invoke'"
     ):
         prove(template(parts))
+
+
+def test_a_story_of_a_deletion_is_replayed_by_the_cdks_command() -> None:
+    parts = guarded()
+    parts["deletion"] = {"TaggedJobNamePrefix": "another"}
+    [found] = [one for one in proof_of(parts, 0).violations if one.property == "left-by-deletion"]
+    assert [line for line in commands(found) if not line.startswith("#")] == [
+        "training-jobs start  # the state machine, where there are several",
+        "cdk destroy --force",
+    ]
 
 
 def test_every_property_has_a_text_that_docs_and_stories_use() -> None:

@@ -1,8 +1,8 @@
-"""Stops a workflow's executions and training jobs before the workflow is deleted, and waits for their end.
+"""Stops the executions of a state machine and their training jobs before it is deleted, and waits for their end.
 
 The code of the Lambda function behind CloudFormation's custom resource `Custom::SageMakerTrainingJobs`, with the properties
-`StateMachineArn`, `JobNamePrefix`, for jobs in a queue of AWS Batch `JobQueue`, and for jobs that go on `Retain`. It imports
-only what Lambda's runtime contains.
+`StateMachineArn`, for jobs in a queue of AWS Batch `JobQueue`, for those that are known by a tag `TaggedJobNamePrefix`, and for
+jobs that go on `Retain`. It imports only what Lambda's runtime contains.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def handler(event: dict[str, Any], context: Any) -> None:
 
 
 class Workflow:
-    """The executions of a state machine, and their jobs; with a queue, its service jobs."""
+    """The executions of a state machine, and their jobs, if they have any; with a queue, its service jobs."""
 
     def __init__(self, properties: dict[str, Any], seconds_left: Callable[[], float]) -> None:
         """Create the clients; ``seconds_left`` returns the time that remains for the jobs' end."""
@@ -57,14 +57,14 @@ class Workflow:
         self.states = boto3.client("stepfunctions", config=config)
         self.queue = properties.get("JobQueue")
         self.jobs = boto3.client("batch" if self.queue else "sagemaker", config=config)
-        self.machine, self.prefix = properties["StateMachineArn"], properties["JobNamePrefix"]
+        self.machine, self.by_tag = properties["StateMachineArn"], properties.get("TaggedJobNamePrefix", "")
         self.seconds_left = seconds_left
 
     def stop(self) -> None:
         """Stop executions and jobs until none is left; raises TimeoutError with a job that does not end in time."""
         while True:
-            hashes, active = self.stop_executions()
-            jobs = self.unfinished(hashes)
+            executions, active = self.stop_executions()
+            jobs = self.unfinished(executions)
             for name in jobs:
                 self.stop_job(name)
             for name in jobs:
@@ -74,12 +74,12 @@ class Workflow:
             time.sleep(SECONDS_UNTIL_LATE_JOBS_SHOW)
 
     def stop_executions(self) -> tuple[set[str], bool]:
-        """Return the hashes in the names of the executions' jobs, and whether one runs or just ended without success."""
+        """Return the executions' ARNs, and whether one runs or just ended without success."""
         moment_ago = datetime.now(UTC) - timedelta(seconds=SECONDS_UNTIL_LATE_JOBS_SHOW)
-        hashes, active = set(), False
+        arns, active = set(), False
         for page in self.states.get_paginator("list_executions").paginate(stateMachineArn=self.machine):
             for execution in page["executions"]:
-                hashes.add(hashlib.md5(execution["executionArn"].encode()).hexdigest())
+                arns.add(execution["executionArn"])
                 # One that succeeded has waited for the end of its last job.
                 if execution["status"] != "SUCCEEDED":
                     active |= execution.get("stopDate", moment_ago) > moment_ago
@@ -89,30 +89,45 @@ class Workflow:
                     self.states.stop_execution(
                         executionArn=execution["executionArn"], cause="the workflow is being deleted"
                     )
-        return hashes, active
+        return arns, active
 
-    def unfinished(self, hashes: set[str]) -> list[str]:
-        """Return what stops those executions' unfinished jobs; names of another workflow's jobs may have the same prefix."""
-        pattern = re.compile(rf"{re.escape(self.prefix)}-([0-9a-f]{{32}})-[a-z]?[0-9]+")
-        return [id for name, id in self.active() if (match := pattern.fullmatch(name)) and match[1] in hashes]
+    def unfinished(self, executions: set[str]) -> list[str]:
+        """Return what stops those executions' unfinished jobs, whose names have a hash of the execution, or a tag names it."""
+        if self.by_tag:
+            return [id for name, id in self.active() if self.tagged(name) in executions]
+        hashes = {hashlib.md5(arn.encode()).hexdigest() for arn in executions}
+        parts = re.compile(r"(?<![0-9a-f])[0-9a-f]{32}(?![0-9a-f])")
+        return [id for name, id in self.active() if hashes.intersection(parts.findall(name))]
+
+    def tagged(self, name: str) -> str | None:
+        """Return the execution that a job's tag names, None of another's job, whose name does not begin with the prefix."""
+        if not name.startswith(f"{self.by_tag}-"):
+            return None
+        arn = self.jobs.describe_training_job(TrainingJobName=name)["TrainingJobArn"]
+        tags = {tag["Key"]: tag["Value"] for tag in self.jobs.list_tags(ResourceArn=arn)["Tags"]}
+        return tags.get("StepFunctionsExecution")
 
     def active(self) -> list[tuple[str, str]]:
-        """Return the names of unfinished jobs with the prefix, and what stops each: a service job's id, else its name."""
+        """Return the names of unfinished jobs, and what stops each: a service job's id, else its name.
+
+        Of all, since what their names began with when they were created may have been changed meanwhile.
+        """
         if self.queue:
-            pages = self.jobs.get_paginator("list_service_jobs").paginate(
-                jobQueue=self.queue, filters=[{"name": "JOB_NAME", "values": [f"{self.prefix}-*"]}]
+            pages = [
+                page
+                for status in ("SUBMITTED", "PENDING", "RUNNABLE", "SCHEDULED", "STARTING", "RUNNING")
+                for page in self.jobs.get_paginator("list_service_jobs").paginate(jobQueue=self.queue, jobStatus=status)
+            ]
+            return [(job["jobName"], job["jobId"]) for page in pages for job in page["jobSummaryList"]]
+        pages = [
+            page
+            for status in ("InProgress", "Stopping")
+            for page in self.jobs.get_paginator("list_training_jobs").paginate(
+                StatusEquals=status, PaginationConfig={"PageSize": 100}
             )
-            jobs = [job for page in pages for job in page["jobSummaryList"]]
-            return [(job["jobName"], job["jobId"]) for job in jobs if job["status"] not in ("SUCCEEDED", "FAILED")]
-        pages = self.jobs.get_paginator("list_training_jobs").paginate(
-            NameContains=self.prefix, PaginationConfig={"PageSize": 100}
-        )
-        return [
-            (job["TrainingJobName"], job["TrainingJobName"])
-            for page in pages
-            for job in page["TrainingJobSummaries"]
-            if job["TrainingJobStatus"] in ("InProgress", "Stopping")
         ]
+        names = [job["TrainingJobName"] for page in pages for job in page["TrainingJobSummaries"]]
+        return [(name, name) for name in names]
 
     def stop_job(self, name: str) -> None:
         """Stop a job, unless it has ended."""

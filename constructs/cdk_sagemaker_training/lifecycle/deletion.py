@@ -1,4 +1,4 @@
-"""The custom resource that stops a workflow's jobs and waits for their end before CloudFormation deletes the workflow."""
+"""The custom resources that stop executions and jobs, and wait for their end, before CloudFormation deletes what they need."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct, IConstruct
 
-from cdk_sagemaker_training.core.nag import OF_THE_STACK
-from cdk_sagemaker_training.lifecycle.job_set import executions_of, machines_of, of_executions
+from cdk_sagemaker_training.core.nag import OF_THE_STACK, acknowledge_policies
+from cdk_sagemaker_training.lifecycle.job_set import JobSet, executions_of, machines_of, of_executions
 from cdk_sagemaker_training.lifecycle.plan import Plan
-from cdk_sagemaker_training.resources.handler_function import stack_function
+from cdk_sagemaker_training.resources.handler_function import StackFunction, stack_function
 
+_ID = "Deletion"
 _FUNCTION_ID = "SageMakerTrainingJobsHandler"
 
 
@@ -38,29 +39,76 @@ def stop_jobs_on_deletion(
         retain: Whether executions and jobs go on.
     """
     jobs, service = plan.jobs, plan.service
+    properties = {**service.properties, **({"Retain": "true"} if retain else {})}
+    resource = _resource(workflow, _function(jobs.stack), state_machine, properties)
+    _delete_before(resource, [*needed, *service.needs])
+
+
+def stop_executions_on_deletion(
+    scope: Construct,
+    state_machine: sfn.StateMachine,
+    workflows: Iterable[Construct] = (),
+    jobs: JobSet | None = None,
+) -> None:
+    """Stop the executions of a state machine that is not a workflow's before CloudFormation deletes it.
+
+    Args:
+        scope: What has the state machine, or the state with jobs of its own.
+        state_machine: The state machine.
+        workflows: The workflows that it starts: theirs are stopped afterwards, so that it starts no other meanwhile.
+        jobs: Jobs that its executions create themselves, which have a tag that names the execution. Default: none.
+    """
+    shared = _function(Stack.of(scope))
+    # In a policy of its own, which is deleted after the custom resource, in an update that removes both too.
+    policy = iam.Policy(scope, "DeletionPolicy", roles=[shared.role], statements=_on(state_machine, jobs))
+    acknowledge_policies(policy, OF_THE_STACK)
+    properties = {} if jobs is None else {"TaggedJobNamePrefix": jobs.prefix}
+    resource = _resource(scope, shared, state_machine, properties)
+    deletions = [workflow.node.try_find_child(_ID) for workflow in workflows]
+    of_jobs = [] if jobs is None else [jobs.role, jobs.role.role]
+    _delete_before(resource, [policy, state_machine, *filter(None, deletions), *of_jobs])
+
+
+def _function(stack: Stack) -> StackFunction:
     description = "Stops training jobs before their workflow is deleted"
-    shared = stack_function(
-        jobs.stack, _FUNCTION_ID, "deletion", description, lambda: _statements(jobs.stack), OF_THE_STACK
-    )
-    resource = CustomResource(
-        workflow,
-        "Deletion",
+    return stack_function(stack, _FUNCTION_ID, "deletion", description, lambda: _statements(stack), OF_THE_STACK)
+
+
+def _resource(
+    scope: Construct, shared: StackFunction, state_machine: sfn.StateMachine, properties: Mapping[str, Any]
+) -> CustomResource:
+    return CustomResource(
+        scope,
+        _ID,
         resource_type="Custom::SageMakerTrainingJobs",
         service_token=shared.function.get_att("Arn").to_string(),
         # Otherwise CloudFormation waits an hour for a function that timed out.
         service_timeout=Duration.minutes(16),
-        properties={
-            "StateMachineArn": state_machine.state_machine_arn,
-            "JobNamePrefix": jobs.prefix,
-            **service.properties,
-            **({"Retain": "true"} if retain else {}),
-        },
+        properties={"StateMachineArn": state_machine.state_machine_arn, **properties},
     )
-    outer = set(map(id, workflow.node.scopes))
-    for construct in {id(construct): construct for construct in _constructs([*needed, *service.needs])}.values():
+
+
+def _delete_before(resource: CustomResource, needed: Iterable[Any]) -> None:
+    """Have CloudFormation delete a custom resource before what jobs need."""
+    outer = set(map(id, resource.node.scopes))
+    for construct in {id(construct): construct for construct in _constructs(needed)}.values():
         # Resources of another stack that this one refers to are deleted after it anyway.
-        if id(construct) not in outer and Stack.of(construct) is jobs.stack:
+        if id(construct) not in outer and Stack.of(construct) is Stack.of(resource):
             resource.node.add_dependency(construct)
+
+
+def _on(state_machine: sfn.StateMachine, jobs: JobSet | None) -> list[iam.PolicyStatement]:
+    """What stopping the executions of one state machine takes, and jobs that they have created themselves."""
+    stack = Stack.of(state_machine)
+    executions = stack.format_arn(service="states", resource=f"execution:{state_machine.state_machine_name}:*")
+    statements = [
+        iam.PolicyStatement(actions=["states:ListExecutions"], resources=[state_machine.state_machine_arn]),
+        iam.PolicyStatement(actions=["states:StopExecution"], resources=[executions]),
+    ]
+    return [
+        *statements,
+        *([] if jobs is None else [jobs.job_policy("DescribeTrainingJob", "ListTags", "StopTrainingJob")]),
+    ]
 
 
 def _statements(stack: Stack) -> list[iam.PolicyStatement]:

@@ -150,7 +150,6 @@ class Guard(Construct):
         if queue_arn := plan.service.properties.get("JobQueue"):
             self._watch_queue(queue_arn)
             self._queued[machine_name] = (queue_arn, jobs.prefix)
-            return self
         return self._watching_names(jobs)
 
     def watching_machine(self, machine: sfn.StateMachine, jobs: JobSet) -> Guard:
@@ -169,12 +168,10 @@ class Guard(Construct):
         return self._watching_names(jobs)
 
     def _watching_names(self, jobs: JobSet) -> Guard:
-        """Watch over the training jobs whose names begin with the same word as those of a construct; returns the guard."""
-        # The first word, which by default is the stack's: the jobs of all of its workflows are one list.
+        """Watch over the training jobs whose names begin with the same words as those of a construct; returns the guard."""
         if not self._words:
             self._role.add_to_policy(self._tags)
-        word = jobs.prefix.partition("-")[0]
-        for one in dict.fromkeys((word, word.lower())):
+        for one in jobs.first_words:
             if one not in self._words:
                 similar = self._jobs(f"{one}-*")
                 self._tags.add_resources(similar)

@@ -50,6 +50,7 @@ class JobSet:
         stack: The construct's stack.
         partition: The stack's partition, such as ``aws``.
         prefix: How the jobs' names begin.
+        first_words: The first words of their names, and of their names by default.
         checkpoints: The folder in which executions have theirs for checkpoints; None without checkpoints.
         max_runtime_seconds: The longest that a job runs.
         max_pending_seconds: The longest that a job waits for its machines; None where SageMaker decides it.
@@ -88,7 +89,11 @@ class JobSet:
         self.stack = Stack.of(scope)
         self.partition = self.stack.partition
         prefix = props.get("job_name_prefix")
-        self.prefix = default_prefix(scope) if prefix is None else prefix
+        default = default_prefix(scope)
+        self.prefix = default if prefix is None else prefix
+        # By default the stack's, so that the jobs of all of its workflows are one list; and those from before it had another.
+        words = [one.partition("-")[0] for one in (self.prefix, default)]
+        self.first_words = tuple(dict.fromkeys(form for word in words for form in (word, word.lower())))
         check_job_name_prefix(self.prefix)
         reserve_prefix(scope, self.prefix)
         # Each construct has a folder of its own, since executions of two may have one name.

@@ -215,6 +215,7 @@ def _of_queues(queued: Mapping[str, tuple[str, str]], partition: str) -> dict[st
                 },
             },
             "ResultPath": "$.Stopped",
-            "Next": "HasLookedTwice",
+            # The jobs of before an update that put the workflow into a queue.
+            "Next": "Begin",
         },
     }

@@ -17,6 +17,7 @@ from constructs import Construct
 from cdk_sagemaker_training.core.errors import must
 from cdk_sagemaker_training.core.nag import acknowledge, acknowledge_policies
 from cdk_sagemaker_training.data.s3 import S3Prefix, check_no_subfolder
+from cdk_sagemaker_training.lifecycle.deletion import stop_executions_on_deletion
 from cdk_sagemaker_training.lifecycle.state_machine_base import StateMachineBase
 from cdk_sagemaker_training.lifecycle.state_machines import default_logs, make_state_machine
 from cdk_sagemaker_training.orchestration.sweep_states import SweepStates
@@ -123,6 +124,7 @@ class TrainingSweep(StateMachineBase, Construct):
         self.workflow = workflow
         self.role = workflow.role
         self.state_machine: sfn.StateMachine = make_state_machine(self, states.definition(), logs or default_logs(self))
+        stop_executions_on_deletion(self, self.state_machine, [workflow])
         self._allow_machine(function.get_att("Arn").to_string(), results)
         reading = [iam.PolicyStatement(actions=["s3:GetObject"], resources=[bucket.arn_for_objects(key)])]
         writing = [*_list(results), *_objects(results, ["s3:GetObject"], "rows/*")]

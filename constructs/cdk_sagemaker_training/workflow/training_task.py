@@ -13,6 +13,7 @@ from aws_cdk import aws_stepfunctions_tasks as tasks
 from constructs import Construct
 
 from cdk_sagemaker_training.core.errors import must
+from cdk_sagemaker_training.lifecycle.deletion import stop_executions_on_deletion
 from cdk_sagemaker_training.lifecycle.direct import machine_policies
 from cdk_sagemaker_training.lifecycle.guard import Guard
 from cdk_sagemaker_training.lifecycle.job_set import JobSet
@@ -160,7 +161,7 @@ class TrainingTask(tasks.CallAwsService):
         self.image = props["image"]
 
     def guard(self, machine: sfn.StateMachine) -> Guard:
-        """Have the stack's guard stop the state's jobs that run although their execution has ended.
+        """Have the stack's guard stop the state's jobs that run although their execution has ended, or when the stack is deleted.
 
         Step Functions stops the job of a state that waits for it, by best effort; what is left, or was created by a call whose
         answer was lost, runs to its ``max_runtime``. The guard looks every 15 minutes, and its alarm tells that it found one.
@@ -171,6 +172,8 @@ class TrainingTask(tasks.CallAwsService):
         Returns:
             The guard, with its ``alarm``.
         """
+        if self.node.try_find_child("Deletion") is None:
+            stop_executions_on_deletion(self, machine, jobs=self._jobs)
         return Guard.of(self).watching_machine(machine, self._jobs)
 
     @staticmethod

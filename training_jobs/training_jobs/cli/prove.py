@@ -25,6 +25,10 @@ def prove(
     items: Annotated[
         str | None, typer.Option(help="What an ItemReader reads, in JSON. Default: two rows, of a sweep.")
     ] = None,
+    update_from: Annotated[
+        Path | None,
+        typer.Option(help="The app that is deployed: explore its executions while PATH updates it."),
+    ] = None,
     most_states: Annotated[int, typer.Option(min=1, help="Where each search ends, and says so.")] = 400_000,
     replay: Annotated[
         int | None, typer.Option(min=1, help="Print the commands that replay this violation in the local account.")
@@ -49,7 +53,7 @@ def prove(
     if read is not None and not isinstance(read, list):
         raise typer.BadParameter(f"must be an array, like '[1, 2]', got {items!r}", param_hint="--items")
     value = None if given is None else parsed("--input", given, "{}")
-    proofs = explored(path, faults=faults, given=value, most_states=most_states, items=read)
+    proofs = explored(path, faults=faults, given=value, most_states=most_states, items=read, update_from=update_from)
     violations = [one for proof in proofs for one in proof.violations]
     if replay is not None:
         from training_jobs.prove.replay import commands

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from training_jobs.prove import functions
+from training_jobs.prove import deployment, functions
 from training_jobs.prove.evaluator import (
     Address,
     Answered,
@@ -58,7 +58,8 @@ class Job(NamedTuple):
 
     With ``service`` it is a service job of AWS Batch, together with its training job. ``seconds`` are those for which its
     instances together can be billed, None where its request does not say, ``checkpoints`` where it writes them, ``image`` its
-    image, ``metrics`` the names that it has definitions of, and ``logged`` the last value of each, None where it logged none.
+    image, ``metrics`` the names that it has definitions of, ``logged`` the last value of each, None where it logged none, and
+    ``queue`` the logical id of a service job's queue.
     """
 
     name: str
@@ -72,6 +73,7 @@ class Job(NamedTuple):
     image: str = ""
     metrics: tuple[str, ...] = ()
     logged: float | None = 1.0
+    queue: str = ""
 
 
 @dataclass(frozen=True)
@@ -110,7 +112,7 @@ class World:
     runs: tuple[Run, ...]
     jobs: tuple[Job, ...] = ()
     late: tuple[Job, ...] = ()
-    events: tuple[tuple[int, str], ...] = ()  # the guard's index, its input as JSON
+    events: tuple[tuple[str, str], ...] = ()  # the state machine that it starts, and its input as JSON
     started: int = 0
     faults: int = 0
     spent: tuple[str, ...] = ()
@@ -118,6 +120,8 @@ class World:
     stopped_well: bool = False
     alarm: bool = False
     told: bool = False  # a rule of the user's has told to stop a job
+    cut: bool = False  # an update has stopped an execution whose state machine stays
+    stack: str = ""  # "deleting" or "updating" once CloudFormation has begun to, then "deleted" or "updated"
 
     @property
     def key(self) -> str:
@@ -125,12 +129,16 @@ class World:
         # Of which kind the faults were matters to a property where there was one alone.
         spent = len(self.spent) == 1 and self.spent[0] in ONCE
         of = (self.jobs, self.late, self.events, self.started, self.faults, spent, self.interrupted)
-        return repr((*of, self.stopped_well, self.alarm, self.told)) + "".join(run.key for run in self.runs)
+        return repr((*of, self.stopped_well, self.alarm, self.told, self.cut, self.stack)) + "".join(
+            run.key for run in self.runs
+        )
 
     @property
     def quiet(self) -> bool:
         """Whether nothing but jobs goes on."""
-        return not (self.late or self.events or any(run.running for run in self.runs))
+        return self.stack not in ("deleting", "updating") and not (
+            self.late or self.events or any(run.running for run in self.runs)
+        )
 
 
 class Move(NamedTuple):
@@ -147,13 +155,18 @@ class Environment:
 
     Args:
         app: State machines and rules.
-        interrupts: Whether a person stops the workflow, or its time runs out.
+        interrupts: How the workflow is interrupted: "ended" by a person or its time-out, its stack is "deleted", or "either".
+        after: To what its stack is updated meanwhile, and then it may be ended. Default: it is not.
         items: What each ItemReader reads. Default: two rows, of a sweep of this library.
     """
 
-    def __init__(self, app: App, *, interrupts: bool = True, items: Sequence[Any] | None = None) -> None:
+    def __init__(
+        self, app: App, *, interrupts: str = "ended", after: App | None = None, items: Sequence[Any] | None = None
+    ) -> None:
         """Refuse, by name, calls whose effect is not known."""
-        self.app, self.interrupts = app, interrupts
+        self.app, self.interrupts, self._target = app, interrupts, after
+        merged = None if after is None else deployment.merged(app, after)
+        self._updated = None if merged is None else Environment(merged, interrupts="either", items=items)
         self._steps: dict[tuple[str, ...], Execution] = {}
         self._reads_metrics = any("FinalMetricDataList" in repr(one) for one in app.machines.values())
         self._items: dict[str, Sequence[Any]] = {}
@@ -191,7 +204,7 @@ class Environment:
     def _run(self, id: str, machine: str, role: str, given: Any) -> Run:
         context = {
             "Execution": {
-                "Id": self._arn(machine, id),
+                "Id": self.arn(machine, id),
                 "Name": id,
                 "Input": given,
                 "RedriveCount": 0,
@@ -204,25 +217,41 @@ class Environment:
             self._steps[key] = start(self.app.machines[machine], given, context)
         return Run(id, machine, role, self._steps[key])
 
-    def _arn(self, machine: str, id: str) -> str:
+    def arn(self, machine: str, id: str) -> str:
+        """The ARN of an execution."""
         return f"arn:aws:states:us-east-1:123456789012:execution:{self.app.names[machine]}:{id}"
+
+    @property
+    def updates(self) -> bool:
+        """Whether the stack is updated meanwhile."""
+        return self._target is not None
 
     def moves(self, world: World) -> Iterator[Move]:
         """All that may happen next."""
+        if self._target is not None:
+            yield from deployment.update(self, world, self._target)
+        yield from (self._updated if self._updated is not None and world.stack else self)._moves(world)
+
+    def _moves(self, world: World) -> Iterator[Move]:
         for run in world.runs:
             if run.running:
                 for want in wants(run.execution):
                     yield from (
                         self._timer(world, run, want) if isinstance(want, Timer) else self._call(world, run, want)
                     )
-        yield from self._interruptions(world)
+        if self.interrupts in ("deleted", "either") and world.stack != "updating":
+            yield from deployment.deletion(self, world)
+        if self.interrupts in ("ended", "either") and self._target is None:
+            yield from self._interruptions(world)
         for job in world.jobs:
             if job.status == "InProgress":
                 for status, ended in self._ends(job):
                     yield Move(f"the job {_short(job.name)} ends: {status}", "job ends", "", _with(world, ended))
         for job in world.late:
             rest = replace(world, late=tuple(one for one in world.late if one != job))
-            yield Move(f"the late call takes effect: the job {_short(job.name)} starts", "late", "", _with(rest, job))
+            yield Move(
+                f"the late call takes effect: the job {_short(job.name)} starts", "late", "", self.created(rest, job)
+            )
         yield from self._events(world)
         yield from self.sweeps(world)
 
@@ -240,7 +269,10 @@ class Environment:
         Each runs at once and meets no fault: it changes nothing but jobs of executions that have ended, which stay ended, and
         one that fails is followed by another.
         """
-        if not any(job.status == "InProgress" for job in world.jobs):
+        if self._updated is not None and world.stack:
+            yield from self._updated.sweeps(world)
+            return
+        if world.stack == "deleted" or not any(job.status == "InProgress" for job in world.jobs):
             return
         for machine in self.app.sweeps:
             run, after = self._run("sweep", machine, "guard", {}), world
@@ -264,7 +296,7 @@ class Environment:
         if world.late and not (timer.seconds is not None and timer.seconds < LATEST):
             return
         what = "retries" if timer.retries else "has waited in"
-        yield Move(f"{_who(run)} {what} {timer.state}", "", "", self._stepped(world, run, Elapsed(timer.at)))
+        yield Move(f"{_who(run)} {what} {timer.state}", "", "", self.stepped(world, run, Elapsed(timer.at)))
 
     def _call(self, world: World, run: Run, call: Call) -> Iterator[Move]:
         held = next((one for one in run.waits if one[0] == call.at), None)
@@ -279,7 +311,7 @@ class Environment:
         for text, event, after, waits in self._effects(world, run, call, operation):
             if "waitForTaskToken" in call.resource and isinstance(event, Answered):
                 event, waits = None, ((call.at, call.state, "token", ""),)
-            done = self._stepped(after, replace(run, waits=(*run.waits, *waits)), event)
+            done = self.stepped(after, replace(run, waits=(*run.waits, *waits)), event)
             yield Move(f"{where} {text}", "", operation, done)
             if event is None or isinstance(event, Answered):
                 yield from self._lost(world, run, call, where, after, f"{service}.SdkClientException", operation)
@@ -290,7 +322,7 @@ class Environment:
                 Failed(call.at, refused, "Rate exceeded", lasting=True),
             )
             yield Move(
-                f"{where} is throttled", "throttled", operation, self._stepped(_spent(world, "throttled"), run, once)
+                f"{where} is throttled", "throttled", operation, self.stepped(_spent(world, "throttled"), run, once)
             )
             if call.tries == 0:
                 outage = _spent(world, "outage")
@@ -298,14 +330,14 @@ class Environment:
                     f"{where} fails for as long as its retriers last",
                     "outage",
                     operation,
-                    self._stepped(outage, run, lasting),
+                    self.stepped(outage, run, lasting),
                 )
             if operation in _CREATES:
                 after = _spent(world, "late")
                 after = replace(after, late=(*after.late, _new_job(call, run)))
                 failed = Failed(call.at, f"{service}.SdkClientException", "timed out")
                 yield Move(
-                    f"{where} fails, and will take effect late", "late", operation, self._stepped(after, run, failed)
+                    f"{where} fails, and will take effect late", "late", operation, self.stepped(after, run, failed)
                 )
 
     def _lost(
@@ -315,7 +347,7 @@ class Environment:
             spent = _spent(after, "lost answer")
             failed = Failed(call.at, error, "Unable to execute HTTP request: Read timed out")
             text = f"{where} takes effect, and its answer is lost"
-            yield Move(text, "lost answer", operation, self._stepped(spent, run, failed))
+            yield Move(text, "lost answer", operation, self.stepped(spent, run, failed))
 
     @staticmethod
     def _throttling(api: str, service: str) -> str:
@@ -332,7 +364,10 @@ class Environment:
     def _effects(self, world: World, run: Run, call: Call, operation: str) -> Iterator[Effect]:
         """What a call does without a fault: words, the event, the world, and what it then waits for."""
         if operation in _BATCH:
-            yield from _of_batch(world, run, call, operation)
+            if operation == "submitServiceJob" and self._is_gone(world, _queue(call)):
+                yield "finds no such queue", Failed(call.at, "Batch.ClientException", "no such queue"), world, ()
+            else:
+                yield from _of_batch(world, run, call, operation)
             return
         job = _found(world, _name(call)) if operation in _SAGEMAKER else None
         error = "SageMaker.SageMakerException"
@@ -422,7 +457,7 @@ class Environment:
             )
         if ".sync" in call.resource:
             return f"starts {id}", None, after, ((call.at, call.state, "execution", id),)
-        return f"starts {id}", Answered(call.at, {"ExecutionArn": self._arn(machine, id)}), after, ()
+        return f"starts {id}", Answered(call.at, {"ExecutionArn": self.arn(machine, id)}), after, ()
 
     def _sync_answers(self, world: World, run: Run, call: Call, held: tuple[Address, str, str, str]) -> Iterator[Move]:
         """The answer of a call with .sync, once what it waits for has ended."""
@@ -441,7 +476,7 @@ class Environment:
                 event = Answered(
                     call.at,
                     {
-                        "ExecutionArn": self._arn(child.machine, child.id),
+                        "ExecutionArn": self.arn(child.machine, child.id),
                         "Output": output,
                         "Status": "SUCCEEDED",
                     },
@@ -452,7 +487,7 @@ class Environment:
         if event is not None:
             after = replace(run, waits=tuple(one for one in run.waits if one != held))
             text = f"{_who(run)}, {call.state}: .sync answers that {_short(held[3])} has ended"
-            yield Move(text, "sync waits", "", self._stepped(world, after, event))
+            yield Move(text, "sync waits", "", self.stepped(world, after, event))
 
     def _token_answers(self, world: World, run: Run, call: Call, held: tuple[Address, str, str, str]) -> Iterator[Move]:
         """The answer of who has the token of a task, who may refuse with each error that the state has a Catch for."""
@@ -461,17 +496,22 @@ class Environment:
         caught = [error for one in state.get("Catch", []) for error in one["ErrorEquals"]]
         refusals = [error for error in caught if not error.startswith("States.")] or ["TaskRefused"]
         where = f"{_who(run)}, {call.state}"
-        yield Move(f"{where}: its token is answered", "token", "", self._stepped(world, after, Answered(call.at, {})))
+        yield Move(f"{where}: its token is answered", "token", "", self.stepped(world, after, Answered(call.at, {})))
         for error in refusals:
             refused = Failed(call.at, error, "refused")
-            yield Move(
-                f"{where}: its token is answered with {error}", "token", "", self._stepped(world, after, refused)
-            )
+            yield Move(f"{where}: its token is answered with {error}", "token", "", self.stepped(world, after, refused))
         if "TimeoutSeconds" in state or "TimeoutSecondsPath" in state:
             late = Failed(call.at, "States.Timeout", "not answered in time")
-            yield Move(f"{where}: its token is not answered in time", "", "", self._stepped(world, after, late))
+            yield Move(f"{where}: its token is not answered in time", "", "", self.stepped(world, after, late))
 
-    def _stepped(self, world: World, run: Run, event: Event | None) -> World:
+    def created(self, world: World, job: Job) -> World:
+        """The world once a job was created, unless its name is in use or its queue is gone."""
+        return world if self._is_gone(world, job.queue) else _with(world, job)
+
+    def _is_gone(self, world: World, queue: str) -> bool:
+        return world.stack == "updated" and queue in self.app.gone_queues
+
+    def stepped(self, world: World, run: Run, event: Event | None) -> World:
         """The world after an event in one of its executions."""
         return self._settled(world, run if event is None else self._next(run, event))
 
@@ -497,23 +537,23 @@ class Environment:
             elif kind == "execution":
                 child = next(one for one in world.runs if one.id == name)
                 if child.running:
-                    world = self._stepped(world, child, Ended("ABORTED"))
+                    world = self.stepped(world, child, Ended("ABORTED"))
         return world if run.running else self._ended(world, run)
 
     def _ended(self, world: World, run: Run) -> World:
         of = run.execution
         detail = {
-            "executionArn": self._arn(run.machine, run.id),
+            "executionArn": self.arn(run.machine, run.id),
             "stateMachineArn": f"arn:aws:states:us-east-1:123456789012:stateMachine:{self.app.names[run.machine]}",
             "name": run.id,
             "status": of.status,
             "error": of.error or None,
             "cause": of.cause or None,
         }
-        for at, guard in enumerate(self.app.guards):
+        for guard in self.app.guards:
             if run.machine in guard.watched and of.status in guard.statuses:
                 given = Scope({"source": "aws.states", "detail": detail}, {}, {}).found(guard.input_path)
-                world = replace(world, events=(*world.events, (at, json.dumps(given))))
+                world = replace(world, events=(*world.events, (guard.target, json.dumps(given))))
         if run.role == "guard":
             world = replace(world, runs=tuple(one for one in world.runs if one.id != run.id))
             return replace(world, alarm=world.alarm or of.status != "SUCCEEDED")
@@ -521,7 +561,7 @@ class Environment:
 
     def _interruptions(self, world: World) -> Iterator[Move]:
         run = world.runs[0]
-        if world.interrupted or not run.running or not self.interrupts:
+        if world.interrupted or not run.running:
             return
         ways = [("a person stops the execution", "person stops", "ABORTED")]
         if "TimeoutSeconds" in run.execution.definition:
@@ -543,19 +583,14 @@ class Environment:
                 )
 
     def _events(self, world: World) -> Iterator[Move]:
-        for index, (at, given) in enumerate(world.events):
-            guard = self.app.guards[at]
+        for index, (target, given) in enumerate(world.events):
             rest = replace(world, events=(*world.events[:index], *world.events[index + 1 :]))
-            yield Move(
-                f"EventBridge starts {guard.target}", "event arrives", "", self._guarded(rest, guard.target, given)
-            )
+            yield Move(f"EventBridge starts {target}", "event arrives", "", self._guarded(rest, target, given))
             if world.faults:
                 lost = "EventBridge does not deliver the event of the execution's end"
                 yield Move(lost, "lost event", "", _spent(rest, "lost event"))
-                twice = self._guarded(
-                    self._guarded(_spent(rest, "event twice"), guard.target, given), guard.target, given
-                )
-                yield Move(f"EventBridge starts {guard.target} twice", "event twice", "", twice)
+                twice = self._guarded(self._guarded(_spent(rest, "event twice"), target, given), target, given)
+                yield Move(f"EventBridge starts {target} twice", "event twice", "", twice)
 
     def _guarded(self, world: World, machine: str, given: str) -> World:
         number = next(one for one in range(len(world.runs) + 1) if all(run.id != f"guard-{one}" for run in world.runs))
@@ -572,7 +607,12 @@ def _new_job(call: Call, run: Run) -> Job:
     metrics = tuple(one["Name"] for one in algorithm.get("MetricDefinitions", []))
     image = str(algorithm.get("TrainingImage", ""))
     job = Job(_name(call), "InProgress", run.id, call.at, tags, service, _longest(request), checkpoints)
-    return job._replace(image=image, metrics=metrics)
+    return job._replace(image=image, metrics=metrics, queue=_queue(call))
+
+
+def _queue(call: Call) -> str:
+    """The logical id of the queue of a service job; empty where the call has none."""
+    return machine_of(call.parameters.get("JobQueue", "")).partition(".")[0]
 
 
 def _longest(request: Mapping[str, Any]) -> int | None:

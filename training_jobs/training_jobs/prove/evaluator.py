@@ -142,8 +142,8 @@ class Execution:
 
     @cached_property
     def key(self) -> str:
-        """What distinguishes it from others of its definition and context, as text."""
-        return repr((self.status, self.error, self.cause, self.top))
+        """What distinguishes it from others of its context, as text, in one process."""
+        return repr((id(self.definition), self.status, self.error, self.cause, self.top))
 
     @cached_property
     def waits(self) -> list[Call | Timer]:

@@ -82,6 +82,7 @@ def prove(
     given: Any = None,
     most_states: int = MOST_STATES,
     items: Sequence[Any] | None = None,
+    update_from: Path | Mapping[str, Any] | None = None,
 ) -> list[Proof]:
     """Explore all executions of each state machine that starts training jobs.
 
@@ -91,17 +92,25 @@ def prove(
         given: The executions' input. Default: ``{}``, or a row where a sweep starts them.
         most_states: Where each search ends, which is then not complete.
         items: What each ItemReader of a Distributed Map reads. Default: two rows, of a sweep of this library.
+        update_from: The template that is deployed: executions of its state machines are explored, while ``template`` updates the
+            stack, in place of the template's own. Default: none.
 
     Raises:
         UnsupportedError: There is no such state machine, or it uses what the model does not know, which the message names.
     """
     app = read(template)
+    if update_from is not None:
+        before = read(update_from)
+        updated = Environment(before, after=app, items=items)
+        return [_updated(updated, machine, faults, given, most_states) for machine in before.starters]
     environment = Environment(app, items=items)
+    deleted = Environment(app, items=items, interrupts="deleted")
     proofs: list[Proof] = []
     for machine in app.starters:
         value = functions.input_of(machine, app.machines) if given is None else given
         without = explore(environment, machine, 0, value, most_states)
         proof = explore(environment, machine, faults, value, most_states, without.errors) if faults else without
+        _add(proof, explore(deleted, machine, faults, value, most_states, without.errors))
         proofs.append(proof)
         if without.checkpoints:
             another = explore(environment, machine, 0, value, most_states, id="another")
@@ -109,6 +118,22 @@ def prove(
             others |= {f"one of {one.machine} with the same name": one for one in proofs[:-1]}
             proof.violations += _shared(environment, without, others)
     return proofs
+
+
+def _updated(environment: Environment, machine: str, faults: int, given: Any, most_states: int) -> Proof:
+    """The search of a state machine's executions during an update."""
+    value = functions.input_of(machine, environment.app.machines) if given is None else given
+    without = explore(environment, machine, 0, value, most_states)
+    return explore(environment, machine, faults, value, most_states, without.errors) if faults else without
+
+
+def _add(proof: Proof, other: Proof) -> None:
+    """Add another search of the same state machine to a proof, with the violations of properties that have none."""
+    known = {one.property for one in proof.violations}
+    proof.states += other.states
+    proof.seconds += other.seconds
+    proof.complete &= other.complete
+    proof.violations += [one for one in other.violations if one.property not in known]
 
 
 def _shared(environment: Environment, proof: Proof, others: Mapping[str, Proof]) -> list[Violation]:
@@ -156,7 +181,9 @@ def explore(
         places.update(job.checkpoints for job in world.jobs if job.checkpoints)
         over = world.quiet or not world.runs[0].running
         swept = over and any(True for _ in environment.sweeps(world))
-        names = list(broken(world, on_purpose, swept=swept))
+        # What the deployed template does before it is updated is not the update's.
+        counts = world.stack or not environment.updates
+        names = list(broken(world, on_purpose, swept=swept)) if counts else []
         error = failed_well(world)
         if error is not None and error not in proof.errors:
             proof.errors.append(error)

@@ -142,6 +142,22 @@ FACTS = (
         "Step Functions' guide, Automating Step Functions event delivery",
     ),
     Fact(
+        "stack deleted",
+        "CloudFormation",
+        "a stack is deleted while an execution runs: first this library's custom resources stop executions and jobs, late ones "
+        "too, then state machines, their executions and guards go",
+        False,
+        "Step Functions API, DeleteStateMachine; this library, handlers/deletion.py",
+    ),
+    Fact(
+        "stack updated",
+        "CloudFormation",
+        "a stack is updated while an execution runs, which goes on by its own definition; what the update removes is deleted at "
+        "its end, and the jobs of a queue with it",
+        False,
+        "Step Functions API, UpdateStateMachine; AWS Batch API, DeleteJobQueue",
+    ),
+    Fact(
         "token",
         "the user",
         "who has the token of a task answers it at any time, that it succeeded or failed",

@@ -10,6 +10,8 @@ MOST_JOBS = 20  # of one execution: more are counted as retries without a bound
 
 PROPERTIES: Mapping[str, str] = {
     "left-running": "no job runs once its execution and its guards have ended",
+    "left-by-deletion": "no job runs once its stack has been deleted, unless it is retained",
+    "stopped-by-update": "an update that keeps a state machine stops none of its executions",
     "two-at-once": "one state of an execution never has two jobs that run at once",
     "false-success": "an execution that succeeded has a last job that completed",
     "stopped-well": "no call that fails has the execution stop a job that is well",
@@ -40,7 +42,11 @@ def broken(world: World, on_purpose: Collection[str] = (), *, swept: bool = Fals
     workflow = world.runs[0]
     of = workflow.execution
     running = [job for job in world.jobs if job.status == "InProgress"]
-    if running and world.quiet and not swept:
+    if running and world.stack == "deleted":
+        yield "left-by-deletion"
+        return
+    settled = world.stack in ("", "updated")
+    if running and world.quiet and not swept and settled:
         yield "left-running"
     if len({(job.owner, job.at) for job in running}) < len(running):
         yield "two-at-once"
@@ -49,6 +55,8 @@ def broken(world: World, on_purpose: Collection[str] = (), *, swept: bool = Fals
         yield "false-success"
     if world.stopped_well:
         yield "stopped-well"
+    if world.cut:
+        yield "stopped-by-update"
     error = failed_well(world)
     if error is not None and error not in on_purpose and len(world.spent) == 1 and set(world.spent) <= ONCE:
         yield "one-failed-call"
@@ -57,6 +65,7 @@ def broken(world: World, on_purpose: Collection[str] = (), *, swept: bool = Fals
         running
         and not workflow.running
         and not (guarded or swept)
+        and settled
         and any(run.running and run.role == "child" for run in world.runs)
     ):
         yield "outlives"

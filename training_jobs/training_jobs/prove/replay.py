@@ -6,6 +6,7 @@ from training_jobs.prove.explorer import Step, Violation
 from training_jobs.prove.facts import FACTS
 
 _TIMES = {"throttled": 1, "outage": 12}  # more tries than the longest retrier of a read that can stop a job
+_DEPLOYMENTS = {"stack deleted": "cdk destroy --force", "stack updated": "cdk deploy --require-approval never"}
 _NO_FAULT = "# the local account has no fault for this step"
 _FAULTS = {fact.name for fact in FACTS if fact.fault}
 
@@ -25,6 +26,8 @@ def commands(violation: Violation) -> list[str]:
         lines.append(f"# {at}. {step.text}")
         if "a person stops" in step.text:
             lines.append('aws stepfunctions stop-execution --execution-arn "$EXECUTION"')
+        elif step.fact in _DEPLOYMENTS:
+            lines.append(_DEPLOYMENTS[step.fact])
         elif step.fact in _FAULTS and not _fault(step, violation.name):
             lines.append(_NO_FAULT)
     return lines

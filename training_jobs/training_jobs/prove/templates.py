@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from training_jobs.prove.evaluator import check
 from training_jobs.prove.values import UnsupportedError
@@ -39,11 +39,24 @@ class Guard:
     input_path: str
 
 
+class Deletion(NamedTuple):
+    """What a custom resource of this library does before CloudFormation deletes a state machine.
+
+    Attributes:
+        tagged: How the names begin of the jobs that it knows by the tag with their execution; empty where a name has its hash.
+        retain: Whether executions and jobs go on.
+    """
+
+    tagged: str
+    retain: bool
+
+
 @dataclass(frozen=True)
 class App:
     """State machines by logical id, their names, and the rules that start some of them.
 
-    ``starters`` start training jobs, directly or not; a schedule starts ``sweeps``.
+    ``starters`` start training jobs, directly or not; a schedule starts ``sweeps``. ``deletions`` are by their state machine,
+    ``queues`` the logical ids of AWS Batch's, ``gone_queues`` of those that an update has removed.
     """
 
     machines: Mapping[str, Mapping[str, Any]]
@@ -51,6 +64,9 @@ class App:
     guards: tuple[Guard, ...]
     starters: tuple[str, ...]
     sweeps: tuple[str, ...] = ()
+    deletions: Mapping[str, Deletion] = field(default_factory=dict)
+    queues: tuple[str, ...] = ()
+    gone_queues: tuple[str, ...] = ()
 
 
 def read(source: Path | Mapping[str, Any]) -> App:
@@ -75,8 +91,10 @@ def read(source: Path | Mapping[str, Any]) -> App:
             f"the app must have a state machine that starts training jobs; its state machines: {found}"
         )
     sweeps = {one for _, resource in resources for one in _sweeps(resource, machines)}
+    deletions = dict(one for _, resource in resources for one in _deletions(resource))
+    queues = tuple(name for name, resource in resources if resource.get("Type") == "AWS::Batch::JobQueue")
     guarding = tuple(one for one in guards if one.target in machines)
-    return App(machines, names, guarding, starters, tuple(sorted(sweeps.difference(starters))))
+    return App(machines, names, guarding, starters, tuple(sorted(sweeps.difference(starters))), deletions, queues)
 
 
 def machine_of(text: Any) -> str:
@@ -200,6 +218,14 @@ def _sweeps(resource: Mapping[str, Any], machines: Mapping[str, Mapping[str, Any
         return []
     found = [machine_of(target["Arn"]) for target in properties.get("Targets", [])]
     return [one for one in found if one in machines and _calls(machines[one], "stopTrainingJob")]
+
+
+def _deletions(resource: Mapping[str, Any]) -> list[tuple[str, Deletion]]:
+    if resource.get("Type") != "Custom::SageMakerTrainingJobs":
+        return []
+    properties = _resolved(resource["Properties"])
+    of = Deletion(properties.get("TaggedJobNamePrefix", ""), properties.get("Retain") == "true")
+    return [(machine_of(properties["StateMachineArn"]), of)]
 
 
 def _calls(machine: Mapping[str, Any], operation: str) -> bool:
