@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import boto3
 import pytest
 from botocore.stub import Stubber
 
-from cdk_sagemaker_training.handlers.deletion import SECONDS_UNTIL_LATE_JOBS_SHOW, Workflow
+from cdk_sagemaker_training.handlers.deletion import SECONDS_UNTIL_LATE_JOBS_SHOW, Workflow, look, taken
 
 MACHINE = "arn:aws:states:us-east-1:123456789012:stateMachine:Training"
 HASH, OTHER = (hashlib.md5(name.encode()).hexdigest() for name in (f"{MACHINE}:1", f"{MACHINE}:2"))
@@ -161,3 +162,106 @@ def test_a_job_that_does_not_end_in_time_is_named_beside_the_others(deleted: Del
     deleted.jobs.add_response("describe_training_job", described, {"TrainingJobName": "digits-2"})
     with pytest.raises(TimeoutError, match=r"^digits-2 is Stopping, of these .*: digits-1, digits-2; delete the stack"):
         deleted.workflow.wait("digits-2", ["digits-1", "digits-2"])
+
+
+STACK = "arn:aws:cloudformation:us-east-1:123456789012:stack/Training/1"
+MODELS, CHECKPOINTS = "arn:aws:s3:::bucket/models/*", "arn:aws:s3:::bucket/checkpoints/*"
+
+
+def entry(breaking: str = "refuse", **needs: list[str]) -> dict[str, Any]:
+    return {"StateMachineArn": MACHINE, "BreakingUpdates": breaking, "Needs": needs}
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "lost"),
+    [
+        ({"s3:PutObject": [MODELS]}, {"s3:PutObject": [MODELS, CHECKPOINTS]}, []),
+        ({"s3:PutObject": [MODELS, CHECKPOINTS]}, {"s3:PutObject": [MODELS]}, [f"s3:PutObject on {CHECKPOINTS}"]),
+        ({"s3:PutObject": [MODELS]}, {"s3:GetObject": [MODELS]}, [f"s3:PutObject on {MODELS}"]),
+        ({"s3:PutObject": [MODELS]}, {"s3:PutObject": ["arn:aws:s3:::bucket/*"]}, []),
+        (
+            {"s3:PutObject": ["arn:aws:s3:::bucket/*"]},
+            {"s3:PutObject": [MODELS]},
+            ["s3:PutObject on arn:aws:s3:::bucket/*"],
+        ),
+        ({}, {"s3:PutObject": [MODELS]}, []),
+    ],
+)
+def test_what_an_update_takes_away_is_what_was_allowed_and_no_pattern_still_allows(
+    before: dict[str, list[str]], now: dict[str, list[str]], lost: list[str]
+) -> None:
+    assert taken(before, now) == lost
+
+
+class Updated:
+    """Updates of a stack whose one workflow has executions that run; AWS's answers are stubs, as of ``Deleted``."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, status: str, running: int) -> None:
+        self.stopped = 0
+        described = {"Stacks": [{"StackName": "Training", "CreationTime": NOW, "StackStatus": status}]}
+        client = boto3.client("cloudformation", region_name="us-east-1")
+        stubber = Stubber(client)
+        stubber.add_response("describe_stacks", described, {"StackName": STACK})
+        stubber.activate()
+        real = boto3.client
+        choose = lambda name, **options: client if name == "cloudformation" else real(name, **options)  # noqa: E731
+        monkeypatch.setattr("cdk_sagemaker_training.handlers.deletion.boto3.client", choose)
+        arns = [f"{MACHINE}:{number}" for number in range(running)]
+        monkeypatch.setattr(Workflow, "running", lambda workflow: arns)
+        monkeypatch.setattr(Workflow, "stop", lambda workflow: setattr(self, "stopped", self.stopped + 1))
+
+    def look(self, before: list[Any], now: list[Any]) -> None:
+        event = {
+            "StackId": STACK,
+            "ResourceProperties": {"Workflows": now},
+            "OldResourceProperties": {"Workflows": before},
+        }
+        look(event, lambda: 600.0)
+
+
+@pytest.fixture
+def of_no_account(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "of-no-account")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    return monkeypatch
+
+
+NARROWED = [entry(**{"s3:PutObject": [MODELS]})], [entry(**{"s3:PutObject": [CHECKPOINTS]})]
+
+
+def test_an_update_that_takes_from_executions_that_run_is_refused_with_what_and_whom(of_no_account: Any) -> None:
+    updated = Updated(of_no_account, "UPDATE_IN_PROGRESS", 5)
+    with pytest.raises(RuntimeError) as error:
+        updated.look(*NARROWED)
+    assert str(error.value) == (
+        "breaking_updates must be 'stop' or 'allow', or these executions must have ended, for an update in which what they need "
+        f"is taken away: s3:PutObject on {MODELS} is needed by {MACHINE}:0, {MACHINE}:1, {MACHINE}:2 and 2 more"
+    )
+    assert updated.stopped == 0
+
+
+@pytest.mark.parametrize(
+    ("breaking", "status", "running", "stopped"),
+    [
+        ("stop", "UPDATE_IN_PROGRESS", 1, 1),
+        ("stop", "UPDATE_IN_PROGRESS", 0, 0),
+        ("allow", "UPDATE_IN_PROGRESS", 1, 0),
+        ("refuse", "UPDATE_IN_PROGRESS", 0, 0),
+        ("refuse", "UPDATE_ROLLBACK_IN_PROGRESS", 1, 0),
+    ],
+)
+def test_an_update_stops_them_or_goes_on_as_the_workflow_says_and_one_that_is_taken_back_goes_on(
+    of_no_account: Any, breaking: str, status: str, running: int, stopped: int
+) -> None:
+    updated = Updated(of_no_account, status, running)
+    before, _ = NARROWED
+    updated.look(before, [entry(breaking, **{"s3:PutObject": [CHECKPOINTS]})])
+    assert updated.stopped == stopped
+
+
+def test_a_workflow_that_is_removed_and_one_that_loses_nothing_are_left_to_their_deletion(of_no_account: Any) -> None:
+    updated = Updated(of_no_account, "UPDATE_IN_PROGRESS", 1)
+    before, _ = NARROWED
+    updated.look(before, [])
+    assert updated.stopped == 0

@@ -20,7 +20,7 @@ from test_prove_mutants import Change, broken, default, resource, sets, states
 
 from cdk_sagemaker_training import TrainingQueue
 from cdk_sagemaker_training.core.job_names import machine_name, machines_prefix
-from cdk_sagemaker_training.lifecycle.reconciling import reconciling_definition
+from cdk_sagemaker_training.guard.reconciling import reconciling_definition
 from cdk_sagemaker_training.request.access import EXECUTION_TAG
 from training_jobs.prove.evaluator import Answered, Call, Elapsed, Event, Execution, Failed, start, step, wants
 

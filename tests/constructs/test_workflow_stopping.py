@@ -5,6 +5,8 @@ from typing import Any
 
 import aws_cdk as cdk
 from aws_cdk import aws_cloudwatch_actions as cloudwatch_actions
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sns as sns
 from aws_cdk.assertions import Template
@@ -16,7 +18,8 @@ from cdk_sagemaker_training import (
     S3Channel,
     TrainingNetwork,
 )
-from cdk_sagemaker_training.lifecycle.stopping import stopping_definition
+from cdk_sagemaker_training.core.job_names import machine_name
+from cdk_sagemaker_training.guard.stopping import stopping_definition
 
 
 def test_executions_of_the_stacks_state_machines_that_end_before_their_jobs_start_the_stopper(
@@ -186,3 +189,34 @@ def test_jobs_that_are_retained_are_stopped_neither_with_their_workflow_nor_by_t
     stopped = deletion_of(RenderedWorkflow().template)
     assert retained["Properties"].pop("Retain") == "true"
     assert retained == stopped
+
+
+def test_the_permissions_that_a_running_execution_needs_are_looked_at_before_its_policies_are_updated() -> None:
+    stack = UserStack()
+    key = kms.Key(stack, "Key")
+    stack.workflow(checkpoints=stack.place("checkpoints/"), output_key=key, breaking_updates="stop")
+    template = stack.template()
+    [(id, updates)] = [
+        (id, one) for id, one in template["Resources"].items() if one["Type"] == "Custom::SageMakerTrainingUpdates"
+    ]
+    [workflow] = resolved(updates["Properties"]["Workflows"])
+    assert workflow["BreakingUpdates"] == "stop"
+    assert workflow["StateMachineArn"].endswith(f":stateMachine:{machine_name(stack.node.find_child('Training'))}")
+    places = [f"arn:aws:s3:::bucket/{folder}/*" for folder in ("models", "checkpoints/stack-training-04d490aa")]
+    assert workflow["Needs"]["s3:PutObject"] == places
+    assert set(workflow["Needs"]) == {
+        *("s3:GetObject", "s3:PutObject", "kms:Decrypt", "kms:GenerateDataKey*", "iam:PassRole"),
+        "sagemaker:DescribeTrainingJob",
+    }
+    after = [name for name, one in template["Resources"].items() if id in one.get("DependsOn", [])]
+    assert sorted(name[:-8] for name in after) == ["TrainingRoleDefaultPolicy", "TrainingStateMachineRoleDefaultPolicy"]
+
+
+def test_a_role_of_a_users_own_whose_policy_is_not_the_stacks_is_not_looked_at() -> None:
+    stack = UserStack()
+    role = iam.Role.from_role_arn(stack, "Own", "arn:aws:iam::123456789012:role/own", mutable=False)
+    stack.workflow(role=role)
+    template = stack.template()
+    [updates] = [one for one in template["Resources"].values() if one["Type"] == "Custom::SageMakerTrainingUpdates"]
+    [workflow] = resolved(updates["Properties"]["Workflows"])
+    assert "s3:PutObject" not in workflow["Needs"]

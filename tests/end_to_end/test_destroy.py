@@ -41,6 +41,8 @@ class Running(cdk.Stack):
         *,
         isolated: bool = True,
         job_name_prefix: str | None = None,
+        breaking_updates: Any = "refuse",
+        output: str = "models/",
     ) -> None:
         app = cdk.App(outdir=str(folder))
         super().__init__(app, "Running")
@@ -55,11 +57,12 @@ class Running(cdk.Stack):
                 name,
                 job=DataParallelJob(InstanceGroup("ml.m5.xlarge")),
                 image=image,
-                output=S3Prefix(bucket, "models/"),
+                output=S3Prefix(bucket, output),
                 checkpoints=S3Prefix(bucket, f"checkpoints/{name}/"),
                 hyperparameters={"do": "wait"},
                 network=network,
                 retain_jobs=retain_jobs,
+                breaking_updates=breaking_updates,
                 **prefix,
             )
             cdk.CfnOutput(self, f"{name}Arn", value=workflow.state_machine.state_machine_arn)
@@ -254,12 +257,53 @@ def test_a_job_is_stopped_with_its_execution_though_its_workflow_has_another_pre
     made = deployed.deploy(Running(tmp_path / "first", {"Training": False}))
     execution = deployed.start(made["TrainingArn"])
     job = str(deployed.the_job_of(execution, until="Training")["TrainingJobName"])
-    renamed = Running(tmp_path / "second", {"Training": False, "Added": False}, job_name_prefix="another")
+    renamed = Running(
+        tmp_path / "second",
+        {"Training": False, "Added": False},
+        job_name_prefix="another",
+        breaking_updates="allow",
+    )
     made = deployed.deploy(renamed)
     assert status(deployed, job) == "InProgress"
     deployed.client("stepfunctions").stop_execution(executionArn=execution)
     wait_until(lambda: status(deployed, job) == "Stopped")
     deployed.cdk("destroy", "--app", str(tmp_path / "second"), "--all", "--force")
+
+
+@pytest.mark.soak  # deploys four times
+def test_an_update_that_would_lose_the_model_of_a_running_job_is_refused_before_it_changes_a_role_or_stops_the_job(
+    deployed: Deployed, tmp_path: Path
+) -> None:
+    made = deployed.deploy(Running(tmp_path / "first", {"Training": False}))
+    execution = deployed.start(made["TrainingArn"])
+    job = str(deployed.the_job_of(execution, until="Training")["TrainingJobName"])
+
+    def policies() -> list[Any]:
+        iam = deployed.client("iam")
+        names = [
+            one["RoleName"] for one in iam.list_roles()["Roles"] if one["RoleName"].startswith("Running-TrainingRole")
+        ]
+        return [
+            iam.get_role_policy(RoleName=role, PolicyName=name)["PolicyDocument"]
+            for role in names
+            for name in iam.list_role_policies(RoleName=role)["PolicyNames"]
+        ]
+
+    granted = policies()
+    with pytest.raises(AssertionError) as refused:
+        deployed.deploy(Running(tmp_path / "narrower", {"Training": False}, output="results/"))
+    said = " ".join(str(refused.value).replace("\\n", " ").split())
+    assert "breaking_updates must be 'stop' or 'allow', or these executions must have ended" in said
+    assert f"/models/* is needed by {execution}" in said
+    assert (status(deployed, job), policies()) == ("InProgress", granted)
+
+    deployed.deploy(Running(tmp_path / "wider", {"Training": False, "Added": False}))
+    assert status(deployed, job) == "InProgress"
+    deployed.deploy(Running(tmp_path / "stops", {"Training": False}, output="results/", breaking_updates="stop"))
+    assert status(deployed, job) == "Stopped"
+    assert deployed.ended(execution)["status"] == "ABORTED"
+    assert policies() != granted
+    deployed.cdk("destroy", "--app", str(tmp_path / "stops"), "--all", "--force")
 
 
 @pytest.mark.soak  # deploys twice

@@ -169,7 +169,8 @@ def test_the_training_request_is_the_same_without_any_feature_flag(
 def test_the_local_account_vouches_for_every_resource_and_property_of_an_example(assembly: Path, stack: str) -> None:
     resources = template(assembly, stack)["Resources"].values()
     types = {resource["Type"] for resource in resources}
-    assert types <= TYPES.keys() | {"Custom::SageMakerTrainingJobs"}  # whose function the account runs
+    # Whose function the account runs.
+    assert types <= TYPES.keys() | {"Custom::SageMakerTrainingJobs", "Custom::SageMakerTrainingUpdates"}
     assert [name for it in resources for name in unsupported(it["Type"], it.get("Properties", {}))] == []
 
 

@@ -1,6 +1,7 @@
 """Stops the executions of a state machine and their training jobs before it is deleted, and waits for their end.
 
-The code of the Lambda function behind CloudFormation's custom resource `Custom::SageMakerTrainingJobs`, with the properties
+The code of the Lambda function behind CloudFormation's custom resource `Custom::SageMakerTrainingUpdates`, whose property
+`Workflows` has for each what its roles may do, and behind `Custom::SageMakerTrainingJobs`, with the properties
 `StateMachineArn`, for jobs in a queue of AWS Batch `JobQueue`, for those that are known by a tag `TaggedJobNamePrefix`, and for
 jobs that go on `Retain`. It imports only what Lambda's runtime contains.
 """
@@ -14,6 +15,7 @@ import time
 import urllib.request
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from fnmatch import fnmatchcase
 from typing import Any
 
 import boto3
@@ -29,14 +31,22 @@ SECONDS_UNTIL_LATE_JOBS_SHOW = 15
 def handler(event: dict[str, Any], context: Any) -> None:
     """Handle a request of CloudFormation; responds to it even if an error occurs."""
     properties = event["ResourceProperties"]
+    looks = "Workflows" in properties
+
+    def seconds_left() -> float:
+        return float(context.get_remaining_time_in_millis() / 1000 - SECONDS_TO_RESPOND)
+
     response = {name: event[name] for name in ("StackId", "RequestId", "LogicalResourceId")}
     # A replaced state machine is another resource, so that CloudFormation deletes this one afterwards.
-    response["PhysicalResourceId"] = event.get("PhysicalResourceId", properties["StateMachineArn"])
+    id = "updates" if looks else properties["StateMachineArn"]
+    response["PhysicalResourceId"] = event.get("PhysicalResourceId", id)
     if event["RequestType"] == "Update":
-        response["PhysicalResourceId"] = properties["StateMachineArn"]
+        response["PhysicalResourceId"] = id
     try:
-        if event["RequestType"] == "Delete" and properties.get("Retain") != "true":
-            Workflow(properties, lambda: context.get_remaining_time_in_millis() / 1000 - SECONDS_TO_RESPOND).stop()
+        if looks and event["RequestType"] == "Update":
+            look(event, seconds_left)
+        elif not looks and event["RequestType"] == "Delete" and properties.get("Retain") != "true":
+            Workflow(properties, seconds_left).stop()
         response["Status"] = "SUCCESS"
     except Exception as error:
         print(f"{type(error).__name__}: {error}")
@@ -45,6 +55,43 @@ def handler(event: dict[str, Any], context: Any) -> None:
         event["ResponseURL"], json.dumps(response).encode(), {"Content-Type": ""}, method="PUT"
     )
     urllib.request.urlopen(request).close()
+
+
+def look(event: dict[str, Any], seconds_left: Callable[[], float]) -> None:
+    """Refuse an update that takes from running executions what they need, or stop them, as each workflow says."""
+    stacks = boto3.client("cloudformation").describe_stacks(StackName=event["StackId"])["Stacks"]
+    if "ROLLBACK" in stacks[0]["StackStatus"]:
+        return  # what it takes back was never used
+    after = {workflow["StateMachineArn"]: workflow for workflow in event["ResourceProperties"]["Workflows"]}
+    refused = []
+    for before in event["OldResourceProperties"].get("Workflows", []):
+        now = after.get(before["StateMachineArn"])
+        # What is removed is deleted, and its executions are stopped before.
+        if now is None or now["BreakingUpdates"] == "allow" or not (lost := taken(before["Needs"], now["Needs"])):
+            continue
+        workflow = Workflow(before, seconds_left)
+        if not (running := workflow.running()):
+            continue
+        if now["BreakingUpdates"] == "stop":
+            workflow.stop()
+            continue
+        shown = f"{', '.join(running[:3])}{f' and {len(running) - 3} more' if len(running) > 3 else ''}"
+        refused.append(f"{'; '.join(lost[:3])} is needed by {shown}")
+    if refused:
+        raise RuntimeError(
+            f"breaking_updates must be 'stop' or 'allow', or these executions must have ended, for an update in which what "
+            f"they need is taken away: {' | '.join(refused)}"
+        )
+
+
+def taken(before: dict[str, list[str]], now: dict[str, list[str]]) -> list[str]:
+    """Return what was allowed and is no longer, as text."""
+    return [
+        f"{action} on {resource}"
+        for action, resources in before.items()
+        for resource in resources
+        if not any(fnmatchcase(resource, pattern) for pattern in now.get(action, []))
+    ]
 
 
 class Workflow:
@@ -59,6 +106,13 @@ class Workflow:
         self.jobs = boto3.client("batch" if self.queue else "sagemaker", config=config)
         self.machine, self.by_tag = properties["StateMachineArn"], properties.get("TaggedJobNamePrefix", "")
         self.seconds_left = seconds_left
+
+    def running(self) -> list[str]:
+        """Return the ARNs of the executions that run."""
+        pages = self.states.get_paginator("list_executions").paginate(
+            stateMachineArn=self.machine, statusFilter="RUNNING"
+        )
+        return [execution["executionArn"] for page in pages for execution in page["executions"]]
 
     def stop(self) -> None:
         """Stop executions and jobs until none is left; raises TimeoutError with a job that does not end in time."""

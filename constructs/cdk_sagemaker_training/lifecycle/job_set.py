@@ -36,7 +36,7 @@ from cdk_sagemaker_training.request.machine import (
 from cdk_sagemaker_training.request.overrides import overridden
 from cdk_sagemaker_training.request.props import TrainingProps, check_props, prop_names
 from cdk_sagemaker_training.request.regions import check_regions, region_advice
-from cdk_sagemaker_training.resources.code_asset import code_asset
+from cdk_sagemaker_training.resources.code_asset import archives_beside, code_asset
 from cdk_sagemaker_training.resources.job_tags import JobTags
 from cdk_sagemaker_training.resources.role import TrainingRole
 
@@ -92,7 +92,7 @@ class JobSet:
         default = default_prefix(scope)
         self.prefix = default if prefix is None else prefix
         # By default the stack's, so that the jobs of all of its workflows are one list; and those from before it had another.
-        words = [one.partition("-")[0] for one in (self.prefix, default)]
+        words = [begins.partition("-")[0] for begins in (self.prefix, default)]
         self.first_words = tuple(dict.fromkeys(form for word in words for form in (word, word.lower())))
         check_job_name_prefix(self.prefix)
         reserve_prefix(scope, self.prefix)
@@ -230,7 +230,7 @@ class JobSet:
         if code is None:
             return None
         asset = code_asset(self._scope, code)
-        self.role.grant_read(asset.bucket, asset.s3_object_key)
+        self.role.grant_read(asset.bucket, archives_beside(asset))
         if not props.get("network_isolation"):
             return CodeLocation(code.entry_point, asset.s3_object_url)
         archive = f"/opt/ml/input/data/{CODE_CHANNEL}/{asset.s3_object_key}"

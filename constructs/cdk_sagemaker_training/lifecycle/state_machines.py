@@ -35,10 +35,20 @@ def default_logs(scope: Construct) -> sfn.LogOptions:
     Args:
         scope: A construct of the stack, whose state machines share a log group. Each has streams of its own there.
     """
-    stack = Stack.of(scope)
-    group = stack.node.try_find_child(_LOGS_ID) or _log_group(stack)
-    assert isinstance(group, logs.LogGroup)
-    return sfn.LogOptions(destination=group, level=sfn.LogLevel.ALL, include_execution_data=False)
+    return sfn.LogOptions(
+        destination=executions_logs(Stack.of(scope)), level=sfn.LogLevel.ALL, include_execution_data=False
+    )
+
+
+def executions_logs(stack: Stack) -> logs.LogGroup:
+    """Return the log group of a stack's executions; create it where there is none.
+
+    Args:
+        stack: The stack.
+    """
+    existing = stack.node.try_find_child(_LOGS_ID) or _log_group(stack)
+    assert isinstance(existing, logs.LogGroup)
+    return existing
 
 
 def _log_group(stack: Stack) -> logs.LogGroup:

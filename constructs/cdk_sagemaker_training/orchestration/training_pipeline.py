@@ -16,7 +16,7 @@ from cdk_sagemaker_training.core.checks import seconds_of
 from cdk_sagemaker_training.core.errors import must
 from cdk_sagemaker_training.core.nag import Suppressions
 from cdk_sagemaker_training.features.notify import Notices
-from cdk_sagemaker_training.lifecycle.deletion import stop_executions_on_deletion
+from cdk_sagemaker_training.guard.deletion import stop_executions_on_deletion
 from cdk_sagemaker_training.lifecycle.state_machine_base import StateMachineBase
 from cdk_sagemaker_training.lifecycle.state_machines import default_logs
 from cdk_sagemaker_training.orchestration.approval import Approval

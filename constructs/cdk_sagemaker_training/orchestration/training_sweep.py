@@ -17,7 +17,7 @@ from constructs import Construct
 from cdk_sagemaker_training.core.errors import must
 from cdk_sagemaker_training.core.nag import acknowledge, acknowledge_policies
 from cdk_sagemaker_training.data.s3 import S3Prefix, check_no_subfolder
-from cdk_sagemaker_training.lifecycle.deletion import stop_executions_on_deletion
+from cdk_sagemaker_training.guard.deletion import stop_executions_on_deletion
 from cdk_sagemaker_training.lifecycle.state_machine_base import StateMachineBase
 from cdk_sagemaker_training.lifecycle.state_machines import default_logs, make_state_machine
 from cdk_sagemaker_training.orchestration.sweep_states import SweepStates

@@ -12,6 +12,7 @@ from aws_cdk import AssetHashType, Stage
 from aws_cdk import aws_s3_assets as s3_assets
 from constructs import Construct
 
+from cdk_sagemaker_training.core.tokens import is_unresolved
 from cdk_sagemaker_training.data.code import TrainingCode
 
 
@@ -28,6 +29,23 @@ def code_asset(scope: Construct, code: TrainingCode) -> s3_assets.Asset:
     file.write_bytes(gzip.compress(archive, mtime=0))
     # The hash is of the files, since the bytes of gzip differ between versions of zlib.
     return s3_assets.Asset(scope, "Code", path=str(file), asset_hash=digest, asset_hash_type=AssetHashType.CUSTOM)
+
+
+def archives_beside(asset: s3_assets.Asset) -> str:
+    """Return the pattern of the keys of an archive and of others beside it.
+
+    A job may read all of them, as who may read CDK's assets may read all of their bucket: "we give permissions on all files in
+    the bucket since we don't want to accidentally revoke permission on old versions when deploying a new version" (aws-s3-assets,
+    Asset.grantRead). The next attempt of an execution from before the code was edited reads the code from then.
+
+    Args:
+        asset: The archive.
+    """
+    key = asset.s3_object_key
+    if is_unresolved(key):
+        return key
+    folder, slash, name = key.rpartition("/")
+    return f"{folder}{slash}*{name[name.find('.') :]}"
 
 
 def _archive(code: TrainingCode) -> bytes:

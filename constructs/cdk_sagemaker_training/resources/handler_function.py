@@ -28,6 +28,7 @@ def handler_function(
     description: str,
     memory_mib: int = 128,
     statements: Sequence[iam.PolicyStatement] = (),
+    group: logs.ILogGroup | None = None,
 ) -> tuple[lambda_.CfnFunction, iam.Role]:
     """Create a function, "Resource", with its "Role".
 
@@ -39,11 +40,12 @@ def handler_function(
         description: What it does.
         memory_mib: Its memory, in MiB; by default Lambda's own default.
         statements: What it is allowed, beside writing to its log.
+        group: The group of its log. Default: one of its own, for three months.
     """
     # Here and not above, since only what has a function needs it.
     from aws_cdk import aws_lambda as lambda_
 
-    group = logs.LogGroup(
+    group = group or logs.LogGroup(
         scope, "Logs", retention=logs.RetentionDays.THREE_MONTHS, removal_policy=RemovalPolicy.DESTROY
     )
     writing = iam.PolicyStatement(
@@ -91,10 +93,11 @@ class StackFunction(Construct):
         module: str,
         description: str,
         statements: Callable[[], Sequence[iam.PolicyStatement]],
+        group: logs.ILogGroup | None,
     ) -> None:
         """Create the function; the parameters are those of ``stack_function``."""
         super().__init__(stack, id)
-        self.function, self.role = handler_function(self, module, description, statements=statements())
+        self.function, self.role = handler_function(self, module, description, statements=statements(), group=group)
 
 
 def stack_function(
@@ -104,6 +107,7 @@ def stack_function(
     description: str,
     statements: Callable[[], Sequence[iam.PolicyStatement]],
     why: str,
+    group: logs.ILogGroup | None = None,
 ) -> StackFunction:
     """Return the function that all workflows of a stack share; the first creates it.
 
@@ -114,10 +118,11 @@ def stack_function(
         description: What it does.
         statements: Returns what it is allowed, whichever workflow it is called for. Called by the first alone.
         why: Why that has wildcards.
+        group: As of ``handler_function``.
     """
     shared = stack.node.try_find_child(id)
     if shared is None:
-        shared = StackFunction(stack, id, module, description, statements)
+        shared = StackFunction(stack, id, module, description, statements, group)
         acknowledge_policies(shared, why)
     assert isinstance(shared, StackFunction)
     return shared

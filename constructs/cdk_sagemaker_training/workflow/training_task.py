@@ -13,9 +13,9 @@ from aws_cdk import aws_stepfunctions_tasks as tasks
 from constructs import Construct
 
 from cdk_sagemaker_training.core.errors import must
-from cdk_sagemaker_training.lifecycle.deletion import stop_executions_on_deletion
+from cdk_sagemaker_training.guard.deletion import stop_executions_on_deletion
+from cdk_sagemaker_training.guard.guard import Guard
 from cdk_sagemaker_training.lifecycle.direct import machine_policies
-from cdk_sagemaker_training.lifecycle.guard import Guard
 from cdk_sagemaker_training.lifecycle.job_set import JobSet
 from cdk_sagemaker_training.props import jsonata, jsonpath
 from cdk_sagemaker_training.props.prop import IN_INPUT, Prop

@@ -21,19 +21,20 @@ from cdk_sagemaker_training.features.notify import Notify
 from cdk_sagemaker_training.features.retries import RetriedFailures, Retries, Retry
 from cdk_sagemaker_training.features.stop_when import StopRule, StopWhen
 from cdk_sagemaker_training.features.waiting import WaitingLongerThan
+from cdk_sagemaker_training.guard.deletion import check_updates, stop_jobs_on_deletion
+from cdk_sagemaker_training.guard.guard import Guard
+from cdk_sagemaker_training.guard.updates import BreakingUpdates
 from cdk_sagemaker_training.jobs.kinds import TrainingJob
 from cdk_sagemaker_training.lifecycle.causes import Cause
-from cdk_sagemaker_training.lifecycle.deletion import stop_jobs_on_deletion
 from cdk_sagemaker_training.lifecycle.direct import Integration, reserved_capacity
 from cdk_sagemaker_training.lifecycle.feature import Feature, Parts
-from cdk_sagemaker_training.lifecycle.guard import Guard
 from cdk_sagemaker_training.lifecycle.job_set import JobSet
 from cdk_sagemaker_training.lifecycle.plan import Plan
 from cdk_sagemaker_training.lifecycle.polling import Poller
 from cdk_sagemaker_training.lifecycle.queued import QueuedJobs
 from cdk_sagemaker_training.lifecycle.state_machines import default_logs, make_state_machine, suppress_findings
 from cdk_sagemaker_training.props.jsonpath import result_path
-from cdk_sagemaker_training.props.prop import GRANTED, IN_INPUT, Known, Prop
+from cdk_sagemaker_training.props.prop import GRANTED, IN_INPUT, LITERAL, Known, Prop
 from cdk_sagemaker_training.props.prop_types import annotations_of, checked
 from cdk_sagemaker_training.request.overrides import OVERRIDES
 from cdk_sagemaker_training.request.props import TrainingProps, check_props
@@ -108,6 +109,7 @@ class TrainingWorkflow(WorkflowMetrics, Resource):
         timeout: Annotated[Duration | int | None, Prop(known=_TIMEOUT, example="Duration.days(2)")] = None,
         logs: sfn.LogOptions | None = None,
         retain_jobs: bool = False,
+        breaking_updates: Annotated[BreakingUpdates, Prop(known=LITERAL, example="'stop'")] = "refuse",
         vpc: ec2.IVpc | None = None,
         vpc_subnets: ec2.SubnetSelection | None = None,
         security_groups: Sequence[ec2.ISecurityGroup] | None = None,
@@ -176,6 +178,10 @@ class TrainingWorkflow(WorkflowMetrics, Resource):
                 its own that is deleted with the workflow.
             retain_jobs: Whether executions and jobs go on when the workflow is deleted or replaced. Default: they are
                 stopped, and CloudFormation waits for their end, up to 15 minutes, before it deletes anything that they need.
+            breaking_updates: What becomes of an update of the stack that takes from executions that run what they need: where
+                their jobs write, such as another ``output``, a key, their role, their names or their ``queue``. ``"refuse"``
+                ends the update before it changes the workflow, with the executions' names; ``"stop"`` stops them and waits for
+                their jobs' end, ``"allow"`` lets it happen, and a job's model may be lost. Default: ``"refuse"``.
             vpc: An existing VPC for the jobs' hosts, in place of ``network``. Default: ``network``.
             vpc_subnets: Selects among the subnets of ``vpc``, which need a route to S3. Default: the private ones.
             security_groups: Existing security groups in ``vpc``, 1 to 5, all of which each host has. Default: a new one.
@@ -224,6 +230,7 @@ class TrainingWorkflow(WorkflowMetrics, Resource):
         suppress_findings(self, plan.service.arns(jobs), reserved, executions)
         needed = (self.state_machine, self.guard.rule, poller, log_options.destination, jobs.role, jobs.role.role)
         stop_jobs_on_deletion(self, plan, self.state_machine, (*needed, props, *variants), retain=retain_jobs)
+        check_updates(plan, name, self.state_machine.role, breaking_updates)
         self.integration: Integration = "poll" if plan.service.polls else "sync"
         self.props = props
         self.input_fields: Mapping[str, InputField] = dict(input_fields or {})

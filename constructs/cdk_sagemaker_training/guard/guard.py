@@ -20,10 +20,10 @@ from constructs import Construct
 from cdk_sagemaker_training.core.job_names import machines_prefix
 from cdk_sagemaker_training.core.lazy import at_synthesis
 from cdk_sagemaker_training.core.nag import OF_THE_STACK, Suppressions
+from cdk_sagemaker_training.guard.reconciling import reconciling_definition
+from cdk_sagemaker_training.guard.stopping import stopping_definition
 from cdk_sagemaker_training.lifecycle.job_set import executions_of, of_executions
-from cdk_sagemaker_training.lifecycle.reconciling import reconciling_definition
 from cdk_sagemaker_training.lifecycle.state_machines import REASONS, alarm_of_any, default_logs, make_state_machine
-from cdk_sagemaker_training.lifecycle.stopping import stopping_definition
 from cdk_sagemaker_training.request.access import EXECUTION_TAG
 from cdk_sagemaker_training.resources.queue import TrainingQueue
 
@@ -144,7 +144,7 @@ class Guard(Construct):
             machine_name: The name of its state machine.
         """
         jobs = plan.jobs
-        for queue in (one for one in self._stack.node.find_all() if isinstance(one, TrainingQueue)):
+        for queue in (child for child in self._stack.node.find_all() if isinstance(child, TrainingQueue)):
             # Jobs of a workflow that waited in it before an update may still do so.
             self._watch_queue(queue.queue_arn)
         if queue_arn := plan.service.properties.get("JobQueue"):
@@ -171,12 +171,12 @@ class Guard(Construct):
         """Watch over the training jobs whose names begin with the same words as those of a construct; returns the guard."""
         if not self._words:
             self._role.add_to_policy(self._tags)
-        for one in jobs.first_words:
-            if one not in self._words:
-                similar = self._jobs(f"{one}-*")
+        for word in jobs.first_words:
+            if word not in self._words:
+                similar = self._jobs(f"{word}-*")
                 self._tags.add_resources(similar)
                 self._suppressions.add_wildcards([similar], OF_THE_STACK)
-                self._words[one] = None
+                self._words[word] = None
         return self
 
     def _watch_queue(self, queue_arn: str) -> None:

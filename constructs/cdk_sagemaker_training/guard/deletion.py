@@ -12,12 +12,14 @@ from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct, IConstruct
 
 from cdk_sagemaker_training.core.nag import OF_THE_STACK, acknowledge_policies
+from cdk_sagemaker_training.guard.updates import BreakingUpdates, Updates
 from cdk_sagemaker_training.lifecycle.job_set import JobSet, executions_of, machines_of, of_executions
 from cdk_sagemaker_training.lifecycle.plan import Plan
+from cdk_sagemaker_training.lifecycle.state_machines import executions_logs
 from cdk_sagemaker_training.resources.handler_function import StackFunction, stack_function
 
 _ID = "Deletion"
-_FUNCTION_ID = "SageMakerTrainingJobsHandler"
+_ID_OF_FUNCTION = "SageMakerTrainingJobsHandler"
 
 
 def stop_jobs_on_deletion(
@@ -42,6 +44,18 @@ def stop_jobs_on_deletion(
     properties = {**service.properties, **({"Retain": "true"} if retain else {})}
     resource = _resource(workflow, _function(jobs.stack), state_machine, properties)
     _delete_before(resource, [*needed, *service.needs])
+
+
+def check_updates(plan: Plan, machine_name: str, machine_role: iam.IRole, breaking: BreakingUpdates) -> None:
+    """Look, in updates of the stack, at what a workflow's running executions would lose.
+
+    Args:
+        plan: The workflow.
+        machine_name: The name of its state machine.
+        machine_role: That state machine's role.
+        breaking: What becomes of an update that takes away something.
+    """
+    Updates.of(plan.jobs.stack, _function(plan.jobs.stack)).look_at(plan, machine_name, machine_role, breaking)
 
 
 def stop_executions_on_deletion(
@@ -71,7 +85,10 @@ def stop_executions_on_deletion(
 
 def _function(stack: Stack) -> StackFunction:
     description = "Stops training jobs before their workflow is deleted"
-    return stack_function(stack, _FUNCTION_ID, "deletion", description, lambda: _statements(stack), OF_THE_STACK)
+    group = executions_logs(stack)
+    return stack_function(
+        stack, _ID_OF_FUNCTION, "deletion", description, lambda: _statements(stack), OF_THE_STACK, group
+    )
 
 
 def _resource(
@@ -119,6 +136,13 @@ def _statements(stack: Stack) -> list[iam.PolicyStatement]:
         # These have no narrower resource.
         iam.PolicyStatement(
             actions=["batch:DescribeServiceJob", "batch:ListServiceJobs", "sagemaker:ListTrainingJobs"], resources=["*"]
+        ),
+        # Of the stack itself: whether an update is one that takes back another.
+        iam.PolicyStatement(
+            actions=["cloudformation:DescribeStacks"],
+            resources=[
+                stack.format_arn(service="cloudformation", resource="stack", resource_name=f"{stack.stack_name}/*")
+            ],
         ),
         of_executions(stack, "batch:TerminateServiceJob", "sagemaker:DescribeTrainingJob", "sagemaker:StopTrainingJob"),
     ]
