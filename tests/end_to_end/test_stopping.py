@@ -11,7 +11,7 @@ import pytest
 from deployed import Deployed, wait_until
 from shell_jobs import ShellJobs
 
-from cdk_sagemaker_training.lifecycle import stopping
+from cdk_sagemaker_training.guard import stopping
 from sagemaker_local_account.account import LocalAccount
 from sagemaker_local_account.faults import Throttling
 

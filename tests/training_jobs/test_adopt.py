@@ -46,7 +46,6 @@ REFUSED = {
     "loose_file_system_without_network": "network must ",
     "loose_isolated_remote_debug": "remote_debug must ",
     "loose_long": "max_runtime must ",
-    "loose_metric_without_value": r"metric_definitions\['loss'\] must ",
     "loose_registry_not_said": "private_registry must ",
     "loose_registry_without_network": "network must ",
     "loose_spot_training_plan": "training_plan must ",

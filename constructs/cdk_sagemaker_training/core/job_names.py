@@ -90,6 +90,17 @@ def reserve_prefix(scope: IConstruct, prefix: str) -> None:
     scope.node.root.node.add_metadata(_TAKEN, f"{scope.node.path}:{prefix}")
 
 
+def overlapping(scope: IConstruct, prefix: str) -> list[tuple[str, str]]:
+    """Return the paths and prefixes of other constructs of the app whose jobs' names a prefix's pattern matches, or the reverse.
+
+    Args:
+        scope: The construct.
+        prefix: Its prefix.
+    """
+    others = [(path, other) for path, other in _taken(scope) if path != scope.node.path]
+    return [(path, other) for path, other in others if other != prefix.lower() and _collide(prefix.lower(), other)]
+
+
 def _taken(scope: IConstruct) -> list[tuple[str, str]]:
     """The paths of constructs and their prefixes, in lower case as SageMaker's ARNs were."""
     entries = [str(entry.data).rpartition(":") for entry in scope.node.root.node.metadata if entry.type == _TAKEN]

@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from aws_cdk import Stack
+from aws_cdk import Annotations, Stack
 from aws_cdk import aws_events as events
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_sns as sns
+from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
+from cdk_sagemaker_training.guard.guard import Guard
 from cdk_sagemaker_training.lifecycle.feature import Feature, Parts
 from cdk_sagemaker_training.lifecycle.states import SOURCE
 
 if TYPE_CHECKING:
     from aws_cdk import aws_cloudwatch as cloudwatch
-    from aws_cdk import aws_sns as sns
 
     from cdk_sagemaker_training.lifecycle.plan import Plan
 
@@ -113,14 +116,41 @@ class Notices(Construct):
                 resources=[alarm.alarm_arn for alarm in alarms],
                 detail={"state": {"value": ["ALARM"]}},
             )
+        # No queue's policy grows by these rules: the guard's lets all rules of the stack send to it.
+        guard = Guard.of(self)
+        guard.take_events_of_the_stack()
+        queue = sqs.Queue.from_queue_arn(self, "DeadLetters", guard.dead_letter_queue.queue_arn)
+        _advise(self, topics)
         for name, pattern in patterns.items():
             events.Rule(
                 self,
                 name,
                 description=f"{name} of a training workflow",
                 event_pattern=pattern,
-                targets=[targets.SnsTopic(topic, message=messages.get(name)) for topic in topics],
+                targets=[
+                    targets.SnsTopic(topic, message=messages.get(name), dead_letter_queue=queue) for topic in topics
+                ],
             )
+
+
+def _advise(scope: Construct, topics: Sequence[sns.ITopic]) -> None:
+    """Warn of topics and keys whose policies this app does not write: without a permission there, a notice is lost.
+
+    "For SNS topics, EventBridge relies on resource-based policies" (EventBridge guide, "Using resource-based policies").
+    """
+    for topic in topics:
+        if not isinstance(topic, sns.Topic):
+            text = (
+                f"notify has a topic of another app, {topic.topic_arn}, whose own policy must allow EventBridge, like "
+                "'sns:Publish' for events.amazonaws.com"
+            )
+            Annotations.of(scope).add_warning_v2("cdk-sagemaker-training:notify-imported-topic", text)
+        elif (key := topic.master_key) is not None and not isinstance(key, kms.Key):
+            text = (
+                f"notify has a topic with a key of another app, {key.key_arn}, whose own policy must allow EventBridge, like "
+                "'kms:Decrypt' and 'kms:GenerateDataKey*' for events.amazonaws.com"
+            )
+            Annotations.of(scope).add_warning_v2("cdk-sagemaker-training:notify-imported-key", text)
 
 
 def _message(*details: str) -> events.RuleTargetInput:

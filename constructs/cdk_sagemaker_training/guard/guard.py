@@ -69,6 +69,7 @@ class Guard(Construct):
             str, tuple[str, str]
         ] = {}  # by the state machine's name, its queue and how its jobs' names begin
         self._queues: dict[str, None] = {}
+        self._takes_all = False
         self._stack = stack = Stack.of(self)
         # For the account's own state machines and rules, and no others, as CDK has it of its own roles for state machines.
         self._of_account = {"StringEquals": {"aws:SourceAccount": stack.account}}
@@ -135,6 +136,24 @@ class Guard(Construct):
     def alarms(self) -> list[cloudwatch.Alarm]:
         """All alarms."""
         return [self.stopper_alarm, self.dead_letter_alarm, self.alarm]
+
+    def take_events_of_the_stack(self) -> None:
+        """Let each rule of the stack send to the dead-letter queue what it could not deliver, whatever their number.
+
+        A rule is named after its stack, as CloudFormation names it ("Name Type": the stack's name, the logical id and a suffix).
+        """
+        if self._takes_all:
+            return
+        self._takes_all = True
+        rules = self._stack.format_arn(service="events", resource="rule", resource_name=f"{self._stack.stack_name}-*")
+        self.dead_letter_queue.add_to_resource_policy(
+            iam.PolicyStatement(
+                actions=["sqs:SendMessage"],
+                principals=[iam.ServicePrincipal("events.amazonaws.com")],
+                resources=[self.dead_letter_queue.queue_arn],
+                conditions={"ArnLike": {"aws:SourceArn": rules}},
+            )
+        )
 
     def watching(self, plan: Plan, machine_name: str) -> Guard:
         """Watch over a workflow; returns the guard.

@@ -12,11 +12,11 @@ from constructs import Construct
 
 from cdk_sagemaker_training.core.checks import seconds_of
 from cdk_sagemaker_training.core.errors import must
-from cdk_sagemaker_training.core.job_names import default_prefix, machines_prefix, reserve_prefix
+from cdk_sagemaker_training.core.job_names import default_prefix, machines_prefix, overlapping, reserve_prefix
 from cdk_sagemaker_training.core.tokens import is_unresolved
 from cdk_sagemaker_training.data.s3 import S3Prefix
 from cdk_sagemaker_training.facts.instance_types import is_newer
-from cdk_sagemaker_training.jobs.advice import unlisted_advice
+from cdk_sagemaker_training.jobs.advice import advice, unlisted_advice
 from cdk_sagemaker_training.jobs.kinds import Advice, JobRequest
 from cdk_sagemaker_training.props import jsonpath
 from cdk_sagemaker_training.props.execution_input import is_jsonpath, tokens_in
@@ -102,6 +102,7 @@ class JobSet:
         self.max_pending_seconds = max_pending_seconds(props.get("max_pending"))
         self.max_wait_seconds = None if spot is None else seconds_of("max_wait", spot.max_wait)
         self.role = role if isinstance(role, TrainingRole) else TrainingRole(scope, "Role", role=role)
+        _check_account(self.role, self.stack)
         # SageMaker has written the names in its ARNs as they are, and in lower case. IAM tells one from the other.
         self.job_arns = [
             self.stack.format_arn(service="sagemaker", resource="training-job", resource_name=f"{prefix}-*")
@@ -121,6 +122,14 @@ class JobSet:
             for request in requests:
                 self.advise((*request.advice, *request_advice(JobContext(of_job, request))))
                 self.advise(region_advice(self.stack, instance_types(request), of_job))
+        for path, other in overlapping(scope, self.prefix):
+            self.advise(
+                advice(
+                    "job-name-prefix-overlap",
+                    f"job_name_prefix {self.prefix!r} and {other!r} of {path} begin alike, so that each one's state machine may "
+                    "describe and stop jobs of the other: choose one that does not begin with the other, like 'train-small'.",
+                )
+            )
         self._code = self._upload_code(props)
         self._grant(props)
 
@@ -209,13 +218,13 @@ class JobSet:
         """
         self.advise(unlisted_advice(value))
 
-    def advise(self, advice: Iterable[Advice]) -> None:
+    def advise(self, warnings: Iterable[Advice]) -> None:
         """Add warnings to the construct.
 
         Args:
-            advice: Their ids and texts; what was warned of before is not repeated.
+            warnings: Their ids and texts; what was warned of before is not repeated.
         """
-        for item in advice:
+        for item in warnings:
             if item not in self._advised:
                 self._advised.add(item)
                 Annotations.of(self._scope).add_warning_v2(item.id, item.text)
@@ -295,6 +304,14 @@ def of_executions(stack: Stack, *actions: str) -> iam.PolicyStatement:
         resources=[stack.format_arn(service=service, resource=kinds[service]) for service in services],
         conditions={"StringLike": {f"aws:ResourceTag/{EXECUTION_TAG}": executions_of(stack)}},
     )
+
+
+def _check_account(role: TrainingRole, stack: Stack) -> None:
+    """A service is passed roles of its caller's account alone (IAM guide, "Grant a user permissions to pass a role")."""
+    account = role.role.env.account
+    if not is_unresolved(account) and not is_unresolved(stack.account) and account != stack.account:
+        example = f"iam.Role.from_role_arn(self, 'Role', 'arn:aws:iam::{stack.account}:role/training')"
+        raise must("role", f"be one of the stack's account, {stack.account}", example, f"one of {account}")
 
 
 def _check_suffixes(requests: Sequence[JobRequest]) -> None:

@@ -10,8 +10,9 @@ import difflib
 import functools
 import importlib
 import inspect
+import re
 from abc import ABCMeta
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import cache
 from types import NoneType
@@ -162,12 +163,30 @@ def check_props_of(annotated: Any, given: Mapping[str, Any]) -> None:
             choice = record.listed and isinstance(wrong.value, str) and _is_choice(hint)
             rule = f"be {wrong.rule}"
             raise must(wrong.path, rule, f"{shown}{unlisted_hint(wrong.value) if choice else ''}", _shown(wrong.value))
+        _check_text({prop: value} if prop != "props" else value)
         check_known(prop, value, record.known, record.example or "2")
         if value is not None and not is_unresolved(value):
             ruled.append((prop, value, record))
     for prop, value, record in ruled:
         if record.rule is not None:
             record.rule(prop, value, record.example or "2")
+
+
+def _check_text(props: Mapping[str, Any]) -> None:
+    """Check that no text in props has half of a pair of surrogates, which no file of a template can have."""
+    for prop, value in props.items():
+        for text in _texts(value):
+            if re.search("[\ud800-\udfff]", text):
+                raise must(prop, "be text that UTF-8 can encode", "'\\u00e9'", ascii(text))
+
+
+def _texts(value: Any, inside: tuple[int, ...] = ()) -> Iterator[str]:
+    """Each text in a value; ``inside`` are the ids of what contains it, since a list may contain itself."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping | list | tuple) and id(value) not in inside:
+        for item in [*value, *value.values()] if isinstance(value, Mapping) else value:
+            yield from _texts(item, (*inside, id(value)))
 
 
 class _PublicNames(dict[str, Any]):

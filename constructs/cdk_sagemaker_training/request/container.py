@@ -24,6 +24,7 @@ from cdk_sagemaker_training.request.context import JobContext, RequestContext, o
 from cdk_sagemaker_training.request.image_contents import check_contents, contents_advice, idle_gpus_advice
 from cdk_sagemaker_training.request.machine import instance_count, instance_types
 from cdk_sagemaker_training.request.script_advice import code_advice, copied_code_advice
+from cdk_sagemaker_training.request.secrets import environment_advice, hyperparameters_advice
 from cdk_sagemaker_training.resources.image_advice import image_advice
 
 # Without it gloo takes the address of the host's own name, which nothing resolves (docs/container.md); the toolkit sets
@@ -75,6 +76,7 @@ class ContainerProps(TypedDict, total=False):
                 sync=True,
                 docs="`metric_definitions`, several expressions of one metric too",
             ),
+            advice=lambda value, context: _metrics_advice(value, context),
             known=VALUES_IN_INPUT,
             example="{'loss': 'loss=([0-9.]+)'}",
         ),
@@ -129,6 +131,7 @@ class ContainerProps(TypedDict, total=False):
                 docs="`environment`, the job's compiler, and of several hosts their network interface",
             ),
             check=_check_environment,
+            advice=environment_advice,
             known=VALUES_IN_INPUT,
             example="{'NCCL_DEBUG': 'INFO'}",
         ),
@@ -147,6 +150,7 @@ class ContainerProps(TypedDict, total=False):
                 sync=True,
                 docs="`hyperparameters`, an `S3Prefix` (TensorFlow's `model_dir`) too, `code`, and the job's launcher",
             ),
+            advice=hyperparameters_advice,
             known=Known("execution", "text of its own, not in a list or a dict"),
             example="{'epochs': 3}",
         ),
@@ -249,11 +253,21 @@ def _metric_definitions(
 
 def _check_regex(prop: str, regex: str) -> None:
     try:
-        groups = 1 if is_unresolved(regex) else re.compile(regex).groups
+        if not is_unresolved(regex):
+            re.compile(regex)
     except re.error as error:
         raise must(prop, "be a regular expression", "'loss=([0-9.]+)'", f"{regex!r}: {error}") from error
-    if not groups:
-        raise must(prop, "have a group around the value", "'loss=([0-9.]+)'", repr(regex))
+
+
+def _metrics_advice(metric_definitions: Mapping[str, str | Sequence[str]], context: JobContext) -> Iterator[Advice]:
+    """Warn of an expression without a group around the value, which SageMaker takes: the service model has no rule for it."""
+    for name, regexes in metric_definitions.items():
+        for regex in [regexes] if isinstance(regexes, str) else regexes:
+            if not is_unresolved(regex) and not re.compile(regex).groups:
+                text = (
+                    f"metric_definitions[{name!r}] has no group around the value, like 'loss=([0-9.]+)', got {regex!r}"
+                )
+                yield from advice("metric-without-group", text)
 
 
 def _command(prop: str) -> Callable[[Sequence[str] | None, RequestContext], list[str] | None]:

@@ -1,0 +1,135 @@
+"""Mistakes that no call of AWS refuses, and that nothing tells: secrets in plain text, notices that nobody may publish."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from aws_cdk import SecretValue
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_secretsmanager as secretsmanager
+from aws_cdk import aws_sns as sns
+from aws_cdk import aws_stepfunctions as sfn
+from botocore.loaders import Loader
+from rendered import resolved
+from stacks import GUARD, UserStack
+
+TOKEN = "hf_" + "a" * 30
+
+
+def warned(**props: Any) -> list[str]:
+    stack = UserStack()
+    stack.workflow(**props)
+    return stack.warned()
+
+
+def test_the_service_model_says_that_secrets_are_in_neither_of_them() -> None:
+    shapes = Loader().load_service_model("sagemaker", "service-2")["shapes"]
+    for member in ("Environment", "HyperParameters"):
+        text = shapes["CreateTrainingJobRequest"]["members"][member]["documentation"]
+        assert "Do not include any security-sensitive information" in text
+
+
+@pytest.mark.parametrize(
+    ("props", "ids"),
+    [
+        ({"environment": {"HF_TOKEN": "anything"}}, ["plain-secret"]),
+        ({"environment": {"WANDB_API_KEY": "0123"}}, ["plain-secret"]),
+        ({"environment": {"db_password": "0123"}}, ["plain-secret"]),
+        ({"environment": {"NAME": TOKEN}}, ["plain-secret"]),
+        ({"hyperparameters": {"hub": TOKEN}}, ["plain-secret"]),
+        ({"hyperparameters": {"key": "AKIA" + "A" * 16}}, ["plain-secret"]),
+        ({"environment": {"HF_TOKEN_NAME": "hugging-face", "TOKENIZERS_PARALLELISM": "false", "EMPTY_TOKEN": ""}}, []),
+        ({"hyperparameters": {"pad_token": "<pad>", "eos_token": 2, "tokens": "10"}}, []),
+        ({"environment": {"HF_TOKEN": sfn.JsonPath.string_at("$.token")}}, []),
+    ],
+)
+def test_a_secret_in_plain_text_is_warned_of_and_what_is_none_is_not(props: dict[str, Any], ids: list[str]) -> None:
+    assert warned(**props) == ids
+
+
+def test_a_secret_that_is_unwrapped_into_the_definition_is_warned_of_with_what_to_do_in_its_place() -> None:
+    stack = UserStack()
+    secret = secretsmanager.Secret(stack, "Secret")
+    workflow = stack.workflow(
+        environment={
+            "HF": secret.secret_value.unsafe_unwrap(),
+            "OTHER": SecretValue.secrets_manager("x").unsafe_unwrap(),
+        }
+    )
+    secret.grant_read(workflow)
+    assert stack.warned() == ["secret-in-definition"] * 2
+    assert "secret.grant_read(workflow)" in stack.warnings()[0]
+    reads = [one for one in stack.statements() if "secretsmanager:GetSecretValue" in one["Action"]]
+    assert len(reads) == 1
+
+
+def test_a_metric_without_a_group_is_warned_of_and_sent() -> None:
+    stack = UserStack()
+    stack.workflow(metric_definitions={"loss": ["loss=[0-9.]+", "loss: ([0-9.]+)"]})
+    assert stack.warned() == ["metric-without-group"]
+    regexes = [one["Regex"] for one in stack.request()["AlgorithmSpecification"]["MetricDefinitions"]]
+    assert regexes == ["loss=[0-9.]+", "loss: ([0-9.]+)"]
+
+
+def test_a_number_of_the_executions_input_inside_a_value_is_refused_by_the_props_name() -> None:
+    with pytest.raises(ValueError, match=r"^hyperparameters\['a'\] must be known at synthesis, except as a whole text"):
+        warned(hyperparameters={"a": {"b": sfn.JsonPath.number_at("$.x")}})
+
+
+def test_a_role_of_another_account_is_refused() -> None:
+    stack = UserStack()
+    foreign, own = (
+        iam.Role.from_role_arn(stack, f"Role{account}", f"arn:aws:iam::{account}:role/training")
+        for account in ("999999999999", "123456789012")
+    )
+    with pytest.raises(
+        ValueError, match=r"^role must be one of the stack's account, 123456789012, .*got one of 999999999999"
+    ):
+        stack.workflow("Foreign", role=foreign)
+    stack.workflow("Own", role=own)
+
+
+def test_prefixes_of_jobs_names_that_begin_alike_are_warned_of() -> None:
+    stack = UserStack()
+    for id, prefix in {"One": "train", "Two": "train-big", "Three": "training"}.items():
+        stack.workflow(id, job_name_prefix=prefix)
+    assert stack.warned() == ["job-name-prefix-overlap"]
+
+
+def notices(*topics: sns.ITopic, stack: UserStack) -> dict[str, Any]:
+    stack.workflow(notify=list(topics))
+    return stack.template()
+
+
+def test_a_topic_and_a_key_of_another_app_are_warned_of_since_their_policies_must_allow_the_notice() -> None:
+    stack = UserStack()
+    imported = sns.Topic.from_topic_arn(stack, "Imported", "arn:aws:sns:us-east-1:123456789012:imported")
+    key = kms.Key.from_key_arn(
+        stack, "Key", "arn:aws:kms:us-east-1:123456789012:key/12345678-1234-1234-1234-123456789012"
+    )
+    notices(imported, sns.Topic(stack, "Encrypted", master_key=key), sns.Topic(stack, "Own"), stack=stack)
+    assert sorted(stack.warned()) == ["notify-imported-key", "notify-imported-topic"]
+
+
+def test_a_notice_that_is_not_delivered_is_in_the_guards_queue_whose_policy_does_not_grow_with_the_rules() -> None:
+    stack = UserStack()
+    topics = [sns.Topic(stack, f"Topic{number}") for number in range(2)]
+    for number in range(5):
+        stack.workflow(f"Workflow{number}", notify=topics)
+    resources = stack.template()["Resources"].values()
+    targets = [
+        one for rule in resources if rule["Type"] == "AWS::Events::Rule" for one in rule["Properties"]["Targets"]
+    ]
+    assert len(targets) == 5 * 3 * 2 + 2
+    assert all("DeadLetterConfig" in one for one in targets)
+    [policy] = [one for one in resources if one["Type"] == "AWS::SQS::QueuePolicy"]
+    statements = resolved(policy["Properties"]["PolicyDocument"]["Statement"])
+    sources = [
+        one["Condition"]["ArnLike"]["aws:SourceArn"] for one in statements if "ArnLike" in one.get("Condition", {})
+    ]
+    assert sources == ["arn:aws:events:us-east-1:123456789012:rule/Stack-*"]
+    # The guard's own two rules, TLS, and this one: SQS takes 20 statements ("Quotas related to policies").
+    assert len(statements) == 4
+    assert GUARD
