@@ -37,7 +37,7 @@ from sagemaker_local_account.faults import Faults
 from sagemaker_local_account.http import moto_limits, server
 from sagemaker_local_account.http.call_names import operation_of
 from sagemaker_local_account.http.dispatch import MotoServices, UnknownService
-from sagemaker_local_account.iam import managed_policies, policy_sizes, simulation, sts
+from sagemaker_local_account.iam import managed_policies, policy_sizes, simulation, sts, user_boundaries
 from sagemaker_local_account.iam.api_calls import Location
 from sagemaker_local_account.iam.authentication import KEY, REGION, SERVICE, IssuedKey
 from sagemaker_local_account.iam.authorizer import Authorizer, Caller, IamEnforcement
@@ -261,6 +261,7 @@ class Services:
         log_events.install()
         moto_limits.install()
         simulation.install(self._authorizer)
+        user_boundaries.install()
 
     def _caller_of(self, environ: WSGIEnvironment) -> tuple[Caller, str]:
         return self._authorizer.caller(environ[KEY], self._account.access_key_id), environ[SERVICE]

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import functools
 import io
 import re
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from botocore.exceptions import UnknownServiceError
-
-from sagemaker_local_account.core.service_models import service_model
+from sagemaker_local_account.core.rest_operations import rest_operation
 from sagemaker_local_account.iam import s3_actions
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIEnvironment
 
-# Signing names that differ from botocore's name of the service.
-_MODELS = {"elasticfilesystem": "efs"}
 _JOB = re.compile(
     rb'"TrainingJobName"\s*:\s*"([\w-]+)"|"logStreamName(?:Prefix)?"\s*:\s*"([\w-]+)/|:training-job/([\w-]+)"'
 )
@@ -49,7 +44,9 @@ def operation_of(environ: WSGIEnvironment) -> str:
     if environ.get("CONTENT_TYPE", "").startswith("application/x-www-form-urlencoded"):
         named = re.search(rb"(?:^|&)Action=(\w+)", _body_of(environ))
         return named[1].decode() if named else "-"
-    return _of_rest(service, environ["REQUEST_METHOD"], path) or _word(f"{environ['REQUEST_METHOD']}:{path}")
+    return (rest_operation(service, environ["REQUEST_METHOD"], path) or ("",))[0] or _word(
+        f"{environ['REQUEST_METHOD']}:{path}"
+    )
 
 
 def job_of(environ: WSGIEnvironment) -> str:
@@ -58,29 +55,6 @@ def job_of(environ: WSGIEnvironment) -> str:
         return "-"
     found = _JOB.search(_body_of(environ))
     return next(filter(None, found.groups())).decode() if found else "-"
-
-
-def _of_rest(service: str, method: str, path: str) -> str | None:
-    return next(
-        (name for verb, pattern, name in _operations(service) if verb == method and pattern.fullmatch(path)), None
-    )
-
-
-@functools.cache
-def _operations(service: str) -> list[tuple[str, re.Pattern[str], str]]:
-    """The operations of a REST service with method and path pattern; none for an unknown service."""
-    try:
-        model = service_model(_MODELS.get(service, service))
-    except UnknownServiceError:
-        return []
-    found = []
-    for name in model.operation_names:
-        http = model.operation_model(name).http
-        path = http["requestUri"].partition("?")[0]
-        pattern = re.sub(r"\\\{\w+(\\\+)?\\\}", lambda label: ".+" if label[1] else "[^/]+", re.escape(path))
-        found.append((http["method"], re.compile(pattern), name))
-    # The longest first: literal path segments take precedence over labels.
-    return sorted(found, key=lambda one: -len(one[1].pattern))
 
 
 def _body_of(environ: WSGIEnvironment) -> bytes:

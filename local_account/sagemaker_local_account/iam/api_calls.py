@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from sagemaker_local_account.core.rest_operations import rest_operation
 from sagemaker_local_account.iam import s3_actions
 from sagemaker_local_account.iam.actions import (
     BATCH_OPERATIONS,
@@ -97,8 +98,9 @@ RESOURCES: dict[str, str] = {
     "states:StopExecution": "{executionArn}",
     "sts:AssumeRole": "{RoleArn}",
 }
-# The path of Lambda's Invoke (service model).
-_INVOCATION = re.compile(r"/2015-03-31/functions/([^/]+)/invocations")
+# Of REST operations, where the action has another name (service authorization reference).
+_ACTIONS = {"Invoke": "InvokeFunction"}
+_TAGGED = re.compile(r"(?:TagSpecification\.\d+\.)?Tags?\.(?:member\.)?\d+\.Key")
 FORMS: dict[str, Callable[[str], str]] = {
     "": str,
     "after_slash": lambda text: text.rpartition("/")[2],
@@ -170,15 +172,21 @@ def calls_of(environ: WSGIEnvironment, service: str, location: Location) -> list
     prefix = PREFIXES.get(service, service)
     operation, members = _operation(environ, service)
     action = f"{prefix}:{operation}"
-    calls = [Call(action, resource, _context(action, members)) for resource in _resources(action, members, location)]
+    context = {**_request_tags(members), **_context(action, members)}
+    unknown = action not in WITHOUT_RESOURCE
+    calls = [
+        Call(action, resource, context, unknown=unknown and resource == "*")
+        for resource in _resources(action, members, location)
+    ]
     if action == "sagemaker:CreateTrainingJob":
         calls += _with_training_job(calls[0], members)
     if action == "batch:SubmitServiceJob":
         calls += _with_service_job(members, location)
     if action in PASSED_ROLES:
         member, to = PASSED_ROLES[action]
-        if role := members.get(member):
-            calls.append(Call("iam:PassRole", str(role), {"iam:passedtoservice": (to,)}))
+        holders = [members, *(one for one in members.get("Targets") or [] if isinstance(one, dict))]
+        roles = [str(holder[member]) for holder in holders if holder.get(member)]
+        calls += [Call("iam:PassRole", role, {"iam:passedtoservice": (to,)}) for role in dict.fromkeys(roles)]
     return calls
 
 
@@ -202,9 +210,19 @@ def _operation(environ: WSGIEnvironment, service: str) -> tuple[str, dict[str, A
     if "Action" in fields:
         return fields["Action"], fields
     path = unquote(urlsplit(environ["REQUEST_URI"]).path)
-    if invoked := _INVOCATION.fullmatch(path):
-        return "InvokeFunction", {"FunctionName": invoked[1]}
+    if found := rest_operation(service, environ["REQUEST_METHOD"], path):
+        operation, labels = found
+        return _ACTIONS.get(operation, operation), {**_json(body), **labels}
     return f"{environ['REQUEST_METHOD']} {path}", {}
+
+
+def _json(body: bytes) -> dict[str, Any]:
+    """A body that is an object in JSON; empty for any other, such as the payload of a function."""
+    try:
+        members = json.loads(body or b"{}")
+    except ValueError:
+        return {}
+    return members if isinstance(members, dict) else {}
 
 
 def _of_scheduler(environ: WSGIEnvironment) -> tuple[str, dict[str, Any]]:
@@ -280,6 +298,22 @@ def _values(members: Mapping[str, Any], names: str) -> list[str]:
     return [str(item) for item in (value if isinstance(value, list) else [value])]
 
 
+def _request_tags(members: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    """aws:RequestTag/KEY and aws:TagKeys of the tags in a request: a list of keys and values, a map, or fields of Query."""
+    given = next((members[name] for name in ("Tags", "tags", "TagList") if members.get(name)), None)
+    tags: dict[str, str] = {}
+    if isinstance(given, Mapping):
+        tags = {str(key): str(value) for key, value in given.items()}
+    elif isinstance(given, list):
+        for tag in (one for one in given if isinstance(one, Mapping)):
+            key = next((tag[name] for name in ("Key", "key", "TagKey") if name in tag), "")
+            tags[str(key)] = str(next((tag[name] for name in ("Value", "value", "TagValue") if name in tag), ""))
+    for name in filter(_TAGGED.fullmatch, members):
+        tags[str(members[name])] = str(members.get(f"{name.removesuffix('Key')}Value", ""))
+    keys = {"aws:tagkeys": tuple(tags)} if tags else {}
+    return {**keys, **{f"aws:requesttag/{key}".lower(): (value,) for key, value in tags.items()}}
+
+
 def _context(action: str, members: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     """The condition keys of an action, of those that the account evaluates."""
     if action == "cloudwatch:PutMetricData":
@@ -330,8 +364,7 @@ def _of_training_job(request: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     resources = request.get("ResourceConfig") or {}
     groups = resources.get("InstanceGroups") or resources.get("InstancePreferences") or [resources]
     network = request.get("VpcConfig") or {}
-    tags = request.get("Tags") or []
-    found = _given(
+    return _given(
         {
             "sagemaker:instancetypes": [group.get("InstanceType") for group in groups],
             "sagemaker:intercontainertrafficencryption": request.get("EnableInterContainerTrafficEncryption", False),
@@ -341,10 +374,8 @@ def _of_training_job(request: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
             "sagemaker:volumekmskey": resources.get("VolumeKmsKeyId"),
             "sagemaker:vpcsecuritygroupids": network.get("SecurityGroupIds"),
             "sagemaker:vpcsubnets": network.get("Subnets"),
-            "aws:tagkeys": [tag.get("Key") for tag in tags],
         }
     )
-    return found | {f"aws:requesttag/{tag.get('Key', '')}".lower(): (str(tag.get("Value", "")),) for tag in tags}
 
 
 def _given(values: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:

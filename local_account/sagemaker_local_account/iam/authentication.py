@@ -22,6 +22,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from sagemaker_local_account.core import error_responses
+from sagemaker_local_account.core.rest_operations import target_prefix
+from sagemaker_local_account.iam.s3_actions import form_fields
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
@@ -31,9 +33,6 @@ KEY, SERVICE, REGION = "local_account.access_key_id", "local_account.service", "
 
 # AWS rejects signatures that are older, or further in the future, than this.
 CLOCK_SKEW = datetime.timedelta(minutes=15)
-
-# The only credential of a `multipart/form-data` POST (S3's browser upload) is inside its body, in the first few KB.
-FORM_HEAD_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True)
@@ -126,7 +125,39 @@ class SigV4Authentication:
                 "SignatureDoesNotMatch", "the signature does not match the request and the secret access key"
             )
         _, environ[REGION], environ[SERVICE], _ = signature.scope.split("/")
+        _check_agreement(environ)
+        _check_headers(environ, signature)
         environ[KEY] = signature.access_key_id
+
+
+def _check_agreement(environ: WSGIEnvironment) -> None:
+    """Raises unless what else says the service, operation or body of a request says the same as what was signed.
+
+    Else it could be authorized as one call and run as another.
+    """
+    service = environ[SERVICE]
+    target, dot, _ = environ.get("HTTP_X_AMZ_TARGET", "").partition(".")
+    subdomain = environ.get("HTTP_HOST", "").lower().partition(".localhost")[1]
+    if (dot and target != target_prefix(service)) or (subdomain and service != "s3"):
+        message = f"Credential should be scoped to correct service, got {service!r}"
+        raise AuthenticationError("InvalidSignatureException", message)
+    if service != "s3" and "Action=" in environ.get("QUERY_STRING", "") and environ["REQUEST_METHOD"] == "POST":
+        raise AuthenticationError("InvalidAction", "Action must be in the body of a POST, not in its query")
+    hashed = environ.get("HTTP_X_AMZ_CONTENT_SHA256", "")
+    whole = re.fullmatch("[0-9a-f]{64}", hashed) and "HTTP_TRANSFER_ENCODING" not in environ
+    if whole and _payload_hash(environ) != hashed:
+        message = "The provided 'x-amz-content-sha256' header does not match what was computed."
+        raise AuthenticationError("XAmzContentSHA256Mismatch", message)
+
+
+def _check_headers(environ: WSGIEnvironment, signature: _Signature) -> None:
+    """Raises for a header of S3's that was not signed, which would change what the signed request means."""
+    if environ[SERVICE] != "s3" or signature.signed_headers[0].startswith("policy="):
+        return
+    given = {name.removeprefix("HTTP_").replace("_", "-").lower() for name in environ if name.startswith("HTTP_X_AMZ_")}
+    if unsigned := sorted(given - set(signature.signed_headers) - {"x-amz-content-sha256"}):
+        message = f"There were headers present in the request which were not signed: {', '.join(unsigned)}"
+        raise AuthenticationError("AccessDenied", message)
 
 
 def _signature_of(environ: WSGIEnvironment) -> _Signature | None:
@@ -153,7 +184,7 @@ def _signature_of(environ: WSGIEnvironment) -> _Signature | None:
             expires=query.get("X-Amz-Expires", ""),
         )
     if environ["REQUEST_METHOD"] == "POST" and environ.get("CONTENT_TYPE", "").startswith("multipart/form-data"):
-        form = _form_fields(environ)
+        form = form_fields(environ)
         return _from_fields(
             form.get("x-amz-credential", ""),
             "",
@@ -184,18 +215,6 @@ def _from_fields(
     return _Signature(
         access_key_id, scope, names, signature, time, token, expires=None if expires is None else int(expires)
     )
-
-
-def _form_fields(environ: WSGIEnvironment) -> dict[str, str]:
-    """The text fields that precede the file in an S3 browser upload; the body is put back for the next reader."""
-    length = int(environ.get("CONTENT_LENGTH") or 0)
-    body = environ["wsgi.input"].read(length)
-    environ["wsgi.input"] = io.BytesIO(body)
-    head = body[:FORM_HEAD_BYTES].decode("utf-8", "replace")
-    return {
-        name.lower(): value
-        for name, value in re.findall(r'form-data; name="([^"]+)"\r\n(?:[^\r\n]+\r\n)*\r\n([^\r\n]*)\r\n', head)
-    }
 
 
 def _check_time(signature: _Signature) -> None:

@@ -58,6 +58,9 @@ class Caller:
         return self.kind == "Account"
 
 
+_ON_TRUST = frozenset({"sts:AssumeRole", "sts:TagSession", "sts:SetSourceIdentity"})  # by the trust policy of the role
+
+
 class AccessDenied(Exception):
     """A call is not allowed; the message has AWS's wording."""
 
@@ -100,7 +103,12 @@ class Authorizer:
             return
         # Global services are in us-east-1 (IAM's guide, aws:RequestedRegion).
         region = "us-east-1" if service in WITHOUT_REGION - {"sts"} else environ[REGION]
-        for call in api_calls.calls_of(environ, service, replace(self._location, region=environ[REGION])):
+        calls = api_calls.calls_of(environ, service, replace(self._location, region=environ[REGION]))
+        if service == "sts" and b"PolicyArns.member" in api_calls.body_of(environ):
+            raise AccessDenied(
+                caller, calls[0], "because PolicyArns of a session are not evaluated by the local account"
+            )
+        for call in calls:
             if call.action != "sts:GetCallerIdentity":  # requires no permission (IAM's guide)
                 self.check(caller, call, region)
 
@@ -162,8 +170,13 @@ class Authorizer:
         except NoSuchEntity:
             raise LookupError(f"the account has no user {name!r}") from None
         groups = iam.get_groups_for_user(user.name)
+        boundary = getattr(user, "permissions_boundary_arn", None)
         return Caller(
-            user.arn, user.arn, "User", [*_documents_of(user), *(d for g in groups for d in _documents_of(g))]
+            user.arn,
+            user.arn,
+            "User",
+            [*_documents_of(user), *(d for g in groups for d in _documents_of(g))],
+            boundary=[json.loads(_document(iam.get_policy(boundary)))] if boundary else None,
         )
 
     def principal(self, arn: str) -> Caller:
@@ -189,7 +202,7 @@ class Authorizer:
         )
         trust = json.loads(role.assume_role_policy_document)
         try:
-            allowed = effect_of([trust], call, lambda named: ("Service", service) in principals(named)) == "Allow"
+            allowed = effect_of([trust], call, _of_service(service)) == "Allow"
         except UnsupportedCondition as error:
             raise LookupError(f"{error} in the trust policy of {role_arn} is not evaluated here") from None
         if not allowed:
@@ -208,7 +221,7 @@ class Authorizer:
         policy = resource_policies.of(call.resource, self._location)
         documents = [] if policy is None else [policy]
         try:
-            allowed = effect_of(documents, call, lambda named: ("Service", service) in principals(named)) == "Allow"
+            allowed = effect_of(documents, call, _of_service(service)) == "Allow"
         except UnsupportedCondition as error:
             raise LookupError(f"{error} in the policy of {call.resource} is not evaluated here") from None
         if not allowed:
@@ -248,17 +261,19 @@ class Authorizer:
 
     def _why_not(self, caller: Caller, call: Call) -> str | None:
         because = f"allows the {call.action} action"
-        policy = resource_policies.of(call.resource, self._location)
+        assumes = call.action in _ON_TRUST
+        find = resource_policies.trust if assumes else resource_policies.of
+        policy = find(call.resource, self._location)
         of_resource = [] if policy is None else [policy]
         own = effect_of(caller.policies, call)
-        theirs = effect_of(of_resource, call, lambda named: _names(named, caller, account_too=True))
+        theirs = effect_of(of_resource, call, lambda statement: _names(statement, caller, account_too=True))
         for effect, kind in ((own, "an identity-based policy"), (theirs, "a resource-based policy")):
             if effect == "Deny":
                 return f"with an explicit deny in {kind}"
-        if call.resource.startswith("arn:aws:kms:") and theirs is None:
-            # A key's policy must allow the call, or delegate to the account's identity-based policies by naming the account.
+        if theirs is None and (assumes or call.resource.startswith("arn:aws:kms:")):
+            # The policy of a key, and a role's trust, must allow the call, or delegate to the account's identity-based policies.
             return f"because no resource-based policy {because}"
-        directly = effect_of(of_resource, call, lambda named: _names(named, caller, account_too=False))
+        directly = effect_of(of_resource, call, lambda statement: _names(statement, caller, account_too=False))
         if own is None and directly is None:
             no_resource = " (the local account evaluates it without a resource)" if _unknown_resource(call) else ""
             return f"because no identity-based policy {because}{no_resource}"
@@ -301,13 +316,30 @@ def _document(policy: Any) -> str:
     return next(version.document for version in policy.versions if version.version_id == policy.default_version_id)
 
 
-def _names(named: Any, caller: Caller, *, account_too: bool) -> bool:
-    """Whether a Principal element names the caller, or with ``account_too`` its account, which delegates to identity policies."""
+def _of_service(service: str) -> Callable[[Mapping[str, Any]], bool]:
+    """Whether a statement is about a service, by its Principal or NotPrincipal."""
+
+    def is_about(statement: Mapping[str, Any]) -> bool:
+        if "NotPrincipal" in statement:
+            return ("Service", service) not in principals(statement["NotPrincipal"])
+        return ("Service", service) in principals(statement.get("Principal"))
+
+    return is_about
+
+
+def _names(statement: Mapping[str, Any], caller: Caller, *, account_too: bool) -> bool:
+    """Whether a statement is about the caller, or with ``account_too`` its account, which delegates to identity policies.
+
+    A NotPrincipal is about all but whom it names, and naming the account does not exempt its users ("NotPrincipal": the example
+    denies "all principals except for" the user, whose account it names too).
+    """
+    own = {caller.arn, caller.identity}
+    if "NotPrincipal" in statement:
+        return not any(kind == "AWS" and name in own for kind, name in principals(statement["NotPrincipal"]))
     account = caller.arn.split(":")[4]
-    of_account = (account, f"arn:aws:iam::{account}:root") if account_too else ()
-    return any(
-        kind == "AWS" and name in (caller.arn, caller.identity, "*", *of_account) for kind, name in principals(named)
-    )
+    of_account = {account, f"arn:aws:iam::{account}:root"} if account_too else set()
+    named = principals(statement.get("Principal"))
+    return any(kind == "AWS" and name in {*own, "*", *of_account} for kind, name in named)
 
 
 def _unknown_resource(call: Call) -> bool:

@@ -30,11 +30,13 @@ class Call:
         resource: the ARN, such as ``arn:aws:s3:::bucket/key``; "*" for an action without a resource.
         context: the values of condition keys, by keys in lower case. A key of `KNOWN_KEYS` that is missing is not in
             the request context.
+        unknown: whether the action has a resource, which is not known here.
     """
 
     action: str
     resource: str = "*"
     context: Values = field(default_factory=dict)
+    unknown: bool = False
 
 
 class UnsupportedCondition(Exception):
@@ -90,14 +92,14 @@ KNOWN_PREFIXES = ("aws:requesttag/", OF_RESOURCE_TAGS)
 
 
 def effect_of(
-    documents: Iterable[Document], call: Call, principal: Callable[[Any], bool] | None = None
+    documents: Iterable[Document], call: Call, principal: Callable[[Mapping[str, Any]], bool] | None = None
 ) -> Effect | None:
     """Evaluates documents together: an explicit Deny overrides every Allow.
 
     Args:
         documents: the policies.
         call: the action, resource and context.
-        principal: for resource-based policies: whether a statement's Principal element names the caller.
+        principal: for resource-based policies: whether a statement is about the caller, by its Principal or NotPrincipal.
 
     Returns:
         The effect; None where no statement matches the call.
@@ -109,7 +111,7 @@ def effect_of(
     unknown: dict[Effect, UnsupportedCondition] = {}
     for document in documents:
         for statement in statements(document):
-            if principal is not None and not principal(statement.get("Principal")):
+            if principal is not None and not principal(statement):
                 continue
             try:
                 if applies(statement, call):
@@ -142,10 +144,28 @@ def _about_action(statement: Mapping[str, Any], call: Call) -> bool:
 
 
 def _about_resource(statement: Mapping[str, Any], call: Call) -> bool:
+    if call.unknown and statement["Effect"] == "Deny":
+        return _may_be_about(statement, call)
     if "NotResource" in statement:
         return not any(_like(call.resource, _filled(text, call)) for text in _listed(statement["NotResource"]))
     # A trust policy has no Resource element: its resource is the role.
     return any(_like(call.resource, _filled(text, call)) for text in _listed(statement.get("Resource", ["*"])))
+
+
+def _may_be_about(statement: Mapping[str, Any], call: Call) -> bool:
+    """Whether a Deny is about every resource; it is not known whether it is about one of the action's service.
+
+    Raises:
+        UnsupportedCondition: it names resources of that service.
+    """
+    names = _listed(statement.get("Resource", statement.get("NotResource", ["*"])))
+    if "Resource" in statement and "*" in names:
+        return True
+    service = call.action.partition(":")[0]
+    of_service = any(_like(f"arn:aws:{service}", ":".join(str(name).split(":")[:3])) for name in names)
+    if of_service or "NotResource" in statement:
+        raise UnsupportedCondition(f"the resource of {call.action}")
+    return False
 
 
 def _conditions_hold(statement: Mapping[str, Any], call: Call) -> bool:

@@ -24,6 +24,19 @@ def of(arn: str, location: Location) -> Document | None:
     return json.loads(found) if isinstance(found, str | bytes) else found
 
 
+def trust(arn: str, location: Location) -> Document | None:
+    """Returns the trust policy of a role; None for a role that is not there."""
+    from moto.iam.exceptions import NotFoundException
+    from moto.iam.models import iam_backends
+
+    try:
+        role = iam_backends[location.account]["aws"].get_role_by_arn(arn)
+    except NotFoundException:
+        return None
+    document = role.assume_role_policy_document
+    return json.loads(document) if isinstance(document, str) else document
+
+
 def region_of(arn: str) -> str:
     """Returns the region of an ARN; "" for ARNs without one, such as S3's and IAM's, and for "*"."""
     return f"{arn}::::".split(":")[3]

@@ -13,6 +13,7 @@ from sagemaker_local_account.iam.policies import Call
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIEnvironment
 
+FORM_HEAD_BYTES = 64 * 1024  # of a browser's upload, in which its fields are
 # Subresources of buckets and objects, by the query parameter that names them.
 BUCKET_PARTS = {
     "accelerate": "AccelerateConfiguration",
@@ -64,11 +65,23 @@ def calls_of(environ: WSGIEnvironment) -> list[Call]:
     if method == "POST" and "delete" in query:
         return [Call("s3:DeleteObject", f"{arn}/{name}") for name in _keys_to_delete(environ)]
     if not key:
+        form = environ.get("CONTENT_TYPE", "").startswith("multipart/form-data")
+        if method == "POST" and form:  # a browser's upload, whose key is a field
+            return [Call("s3:PutObject", f"{arn}/{form_fields(environ).get('key', '*')}")]
         return [_of_bucket(method, arn, query)]
     calls = [Call(_of_object(method, query), f"{arn}/{key}", _encryption(environ))]
     if source := environ.get("HTTP_X_AMZ_COPY_SOURCE"):
         calls.append(Call("s3:GetObject", f"arn:aws:s3:::{unquote(source).lstrip('/').partition('?')[0]}"))
     return calls
+
+
+def form_fields(environ: WSGIEnvironment) -> dict[str, str]:
+    """Returns the text fields that precede the file in a browser's upload; the body is put back for the next reader."""
+    body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+    environ["wsgi.input"] = io.BytesIO(body)
+    head = body[:FORM_HEAD_BYTES].decode("utf-8", "replace")
+    found = re.findall(r'form-data; name="([^"]+)"\r\n(?:[^\r\n]+\r\n)*\r\n([^\r\n]*)\r\n', head)
+    return {name.lower(): value for name, value in found}
 
 
 def bucket_and_key(environ: WSGIEnvironment) -> tuple[str, str]:
