@@ -24,6 +24,8 @@ def target_prefix(service: str) -> str | None:
     Args:
         service: the signing name of the service.
     """
+    if service == "local-account":  # the account's own, which is no service of AWS
+        return "LocalAccount"
     try:
         model = service_model(MODELS.get(service, service))
     except UnknownServiceError:

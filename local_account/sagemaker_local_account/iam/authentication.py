@@ -136,7 +136,7 @@ def _check_agreement(environ: WSGIEnvironment) -> None:
     Else it could be authorized as one call and run as another.
     """
     service = environ[SERVICE]
-    target, dot, _ = environ.get("HTTP_X_AMZ_TARGET", "").partition(".")
+    target, dot, _ = environ.get("HTTP_X_AMZ_TARGET", "").rpartition(".")
     subdomain = environ.get("HTTP_HOST", "").lower().partition(".localhost")[1]
     if (dot and target != target_prefix(service)) or (subdomain and service != "s3"):
         message = f"Credential should be scoped to correct service, got {service!r}"

@@ -7,7 +7,7 @@ from typing import Any
 from moto.iam.models import IAMBackend, iam_backends
 from moto.iam.responses import IamResponse
 
-from sagemaker_local_account.core.patches import patch
+from sagemaker_local_account.core.patches import add, patch
 
 _moto_create_user = IamResponse.create_user
 
@@ -34,8 +34,8 @@ def install() -> None:
         return _empty("DeleteUserPermissionsBoundary")
 
     patch(IamResponse, "create_user", create_user, "self")
-    IamResponse.put_user_permissions_boundary = put_user_permissions_boundary
-    IamResponse.delete_user_permissions_boundary = delete_user_permissions_boundary
+    add(IamResponse, "put_user_permissions_boundary", put_user_permissions_boundary)
+    add(IamResponse, "delete_user_permissions_boundary", delete_user_permissions_boundary)
 
 
 def _backend(response: IamResponse) -> IAMBackend:

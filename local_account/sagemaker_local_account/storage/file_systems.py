@@ -253,7 +253,11 @@ class FileSystems:
         for action in (*_OF_A_CLIENT, *([] if read_only else ["elasticfilesystem:ClientWrite"])):
             try:
                 call = Call(action, found.arn, context)
-                effect = effect_of([json.loads(found.policy)], call, lambda named: ("AWS", "*") in principals(named))
+                effect = effect_of(
+                    [json.loads(found.policy)],
+                    call,
+                    lambda statement: ("AWS", "*") in principals(statement.get("Principal")),
+                )
             except UnsupportedCondition as error:
                 raise StorageError(f"{prefix}{error} in its policy is not evaluated here") from None
             if effect != "Allow":
