@@ -19,21 +19,24 @@ import pytest
 import typer
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 from botocore.exceptions import ClientError, EndpointConnectionError, SSOTokenLoadError
+from botocore.stub import Stubber
 from rich.console import Console
 from urllib3 import HTTPResponse
 
 import cdk_sagemaker_training
 import training_jobs
-from training_jobs import Account, LogLine, StateVisit, TrainingError
-from training_jobs.cli import show, stop, watch
+from training_jobs import Account, Execution, LogLine, StateVisit, TrainingError
+from training_jobs.cli import doctor, show, stop, watch
 from training_jobs.cli.context import local_page
 from training_jobs.cli.errors import connection_lost, one_line
 from training_jobs.cli.main import app as main_app
+from training_jobs.cli.output import figures
 from training_jobs.cli.show import console_links, page_links
 from training_jobs.cli.ssh import check_reachable, session_command
 from training_jobs.cli.start import execution_input
 from training_jobs.cli.watch_state import Watched
 from training_jobs.cli.watch_view import picture, sparkline
+from training_jobs.client import artifacts
 from training_jobs.client.hosts import groups_in_log, host_groups, hosts_of
 from training_jobs.client.model_trainer import model_trainer
 from training_jobs.client.planned_request import planned_request
@@ -376,6 +379,138 @@ def test_a_picture_is_no_higher_than_its_terminal_whatever_was_retried(height: i
     lines = console.export_text().splitlines()
     assert len(lines) <= height
     assert lines[0].split()[:2] == ["execution", "RUNNING"]
+
+
+@pytest.mark.parametrize(
+    ("value", "digits", "text"),
+    [
+        (11_853.2, 4, "11,850"),
+        (1_234_567, 3, "1,230,000"),
+        (0.00123456, 3, "0.00123"),
+        (0.00001, 4, "0.00001"),
+        (9.9999, 3, "10"),
+        (12.5, 4, "12.5"),
+        (0, 4, "0"),
+        (float("inf"), 4, "inf"),
+        (-1_500.4, 4, "-1,500"),
+    ],
+)
+def test_a_number_of_a_table_has_no_exponent(value: float, digits: int, text: str) -> None:
+    assert figures(value, digits) == text
+
+
+class OfModel:
+    """A job, and S3 of an account that answers HeadObject of its model with a status."""
+
+    def __init__(self, status: int) -> None:
+        self.status = status
+
+    def has_model(self) -> bool | None:
+        s3 = boto3.client("s3", region_name="us-east-1", aws_access_key_id="a", aws_secret_access_key="b")
+        stub = Stubber(s3)
+        given = {"Bucket": "bucket", "Key": "models/train-1/output/model.tar.gz"}
+        if self.status == 200:
+            stub.add_response("head_object", {}, given)
+        else:
+            stub.add_client_error("head_object", http_status_code=self.status, expected_params=given)
+        with stub:
+            return artifacts.exists(s3, "s3://bucket/models/train-1/output/model.tar.gz")
+
+
+PLACE = "s3://bucket/models/train-1/output/model.tar.gz"
+NO_MODEL = "none: nothing was uploaded from /opt/ml/model"
+
+
+@pytest.mark.parametrize(
+    ("training_status", "status", "model"),
+    [
+        ("Completed", 200, PLACE),
+        ("Completed", 404, NO_MODEL),
+        ("Failed", 404, NO_MODEL),
+        ("Completed", 403, PLACE),  # who may not look is told what SageMaker says
+        ("InProgress", 404, PLACE),  # where it will be
+    ],
+)
+def test_a_model_that_is_not_there_is_not_named(training_status: str, status: int, model: str) -> None:
+    described = {"TrainingJobStatus": training_status, "ModelArtifacts": {"S3ModelArtifacts": PLACE}}
+    job: Any = OfModel(status)
+    assert show._model(job, described) == model
+
+
+@pytest.mark.parametrize(
+    ("versions", "ok"),
+    [
+        ({"node": (24, 1, 0), "cdk": None}, True),  # `npx` fetches it
+        ({"node": None, "cdk": None}, False),
+        ({"node": (24, 1, 0), "cdk": (2, 1130, 0)}, True),
+        ({"node": (24, 1, 0), "cdk": (1, 0, 0)}, False),
+    ],
+)
+def test_doctor_asks_for_a_cdk_cli_only_where_nothing_fetches_it(
+    monkeypatch: pytest.MonkeyPatch, versions: dict[str, Any], ok: bool
+) -> None:
+    monkeypatch.setattr(doctor, "_version", versions.__getitem__)
+    [check] = [(ok, detail) for name, ok, detail in doctor.tools() if name == "CDK CLI"]
+    assert check[0] == ok
+    assert ("npx" in check[1]) == (versions["cdk"] is None)
+
+
+class Histories:
+    """An account whose one execution has these events."""
+
+    def __init__(self, *events: dict[str, Any]) -> None:
+        self.events = [{"timestamp": datetime.now(UTC), "type": "TaskFailed", **event} for event in events]
+
+    def client(self, service: str) -> Any:
+        return self
+
+    def get_paginator(self, operation: str) -> Any:
+        return self
+
+    def paginate(self, **given: Any) -> Any:
+        return [{"events": self.events}]
+
+
+def test_a_job_that_failed_is_no_call_that_was_retried() -> None:
+    failed = {
+        "TrainingJobName": "train-1",
+        "TrainingJobStatus": "Failed",
+        "FailureReason": "AlgorithmError:\nexit code 1",
+    }
+    account: Any = Histories(
+        {"stateEnteredEventDetails": {"name": "Create"}},
+        {"taskFailedEventDetails": {"error": "SageMaker.AmazonSageMakerException", "cause": "Rate exceeded"}},
+        {"taskFailedEventDetails": {"error": "States.TaskFailed", "cause": json.dumps(failed)}},
+        {"taskTimedOutEventDetails": {"error": "States.Timeout"}},
+    )
+    [create] = Execution(account, "arn:execution:m:monday").states()
+    assert create.errors == ["SageMaker.AmazonSageMakerException: Rate exceeded", "States.Timeout"]
+    assert create.failures == ["train-1 Failed: AlgorithmError:\nexit code 1"]
+    watched = Looks()
+    watched.execution = {"name": "monday", "status": "RUNNING", "startDate": datetime.now(UTC)}
+    watched.states = [create]
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(picture(watched, {}, width=80, height=24))
+    text = console.export_text()
+    assert "  before    train-1 Failed: AlgorithmError: exit code 1" in text
+    assert "  retried   Create x2: States.Timeout" in text
+
+
+def test_the_job_that_is_watched_is_not_shown_as_one_before() -> None:
+    watched = Looks()
+    watched.execution = {"name": "monday", "status": "FAILED", "startDate": datetime.now(UTC)}
+    watched.states = [StateVisit("Create", datetime.now(UTC), failures=["train-1 Failed: why", "train-2 Failed: why"])]
+    machines = {"ResourceConfig": {"InstanceType": "ml.m5.xlarge", "InstanceCount": 1}}
+    watched.job = {
+        "TrainingJobName": "train-2",
+        "TrainingJobStatus": "Failed",
+        "CreationTime": datetime.now(UTC),
+        **machines,
+    }
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(picture(watched, {}, width=80, height=24))
+    before = [line for line in console.export_text().splitlines() if line.startswith("  before")]
+    assert [line.split() for line in before] == [["before", "train-1", "Failed:", "why"]]
 
 
 def test_the_last_line_of_a_picture_has_room_for_the_echo_of_ctrl_c() -> None:

@@ -52,10 +52,12 @@ def tools() -> Iterator[Check]:
     else:
         yield "Node", True, ".".join(map(str, node))
     cdk = _version("cdk")
-    if cdk is None or cdk[0] != _CDK:
-        missing = "not on the PATH; `training-jobs local up` fetches it by npx, and for `cdk deploy` install it"
-        found = missing if cdk is None else f"version {cdk[0]} refuses apps of version {_CDK}"
-        yield "CDK CLI", False, f"{found}: {_INSTALL_CDK}"
+    if cdk is None:
+        # What needs it fetches it, where Node is there.
+        detail = f"not on the PATH; `training-jobs local up` fetches it by npx, and for `cdk deploy` install it: {_INSTALL_CDK}"
+        yield "CDK CLI", node is not None and node[0] >= _LEAST_NODE, detail
+    elif cdk[0] != _CDK:
+        yield "CDK CLI", False, f"version {cdk[0]} refuses apps of version {_CDK}: {_INSTALL_CDK}"
     else:
         yield "CDK CLI", True, ".".join(map(str, cdk))
 

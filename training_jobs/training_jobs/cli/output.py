@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
@@ -43,6 +44,21 @@ def duration(seconds: float | timedelta) -> str:
     if hours:
         return f"{hours} h {minutes:02} min"
     return f"{minutes} min {total % 60:02} s" if minutes else f"{total} s"
+
+
+def figures(value: float, digits: int = 4) -> str:
+    """Return a number of some digits that count, without an exponent, such as ``11,850`` and ``0.0012``.
+
+    Args:
+        value: The number.
+        digits: How many.
+    """
+    rounded = float(f"{value:.{digits}g}")
+    if not math.isfinite(rounded):
+        return str(rounded)
+    decimals = max(digits - 1 - math.floor(math.log10(abs(rounded))), 0) if rounded else 0
+    text = f"{rounded:,.{decimals}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def clock(time: datetime) -> str:

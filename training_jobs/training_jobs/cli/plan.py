@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from training_jobs.cli.context import AsJson, connect
-from training_jobs.cli.output import print_json, print_table
+from training_jobs.cli.output import figures, print_json, print_table
 
 if TYPE_CHECKING:
     from training_jobs.client.account import Account
@@ -128,18 +128,22 @@ def _print(
     rows = []
     for one in found.rows:
         row = [
-            "*" if one in found.front else "",
+            f"{'>' if one is best else ' '}{'*' if one in found.front else ' '}",
             configuration_text(one.configuration),
-            f"{one.step.seconds * 1e3:.4g} ms",
+            f"{figures(one.step.seconds * 1e3)} ms",
         ]
-        row += [one.step.bound, f"{one.step_dollars * 100:.3g}", f"{one.samples_a_second:.4g}"]
+        row += [one.step.bound, figures(one.step_dollars * 100, 3), figures(one.samples_a_second)]
         row += [
-            f"{one.dollars(1e6) if total is None else one.step_dollars / one.global_batch * 1e6:.4g}",
+            figures(one.dollars(1e6) if total is None else one.step_dollars / one.global_batch * 1e6),
             str(one.global_batch),
             rate.text(one.global_batch),
         ]
-        rows.append([*row, *([] if total is None else [f"{one.hours(total):.3g} h", f"${one.dollars(total):.2f}"])])
+        rows.append(
+            [*row, *([] if total is None else [f"{figures(one.hours(total), 3)} h", f"${one.dollars(total):,.2f}"])]
+        )
     print_table(headings + ([] if total is None else ["HOURS", "DOLLARS"]), rows)
+    if found.rows:
+        typer.echo("> the one that is chosen; * none of the others is both faster and cheaper")
     for line in price_lines(prices):
         typer.echo(line)
     for one in found.refused:

@@ -119,13 +119,16 @@ def _result(shown: Shown) -> dict[str, str]:
     from training_jobs.client.cost import machine_times
 
     job = shown.job
+    failures = [failure for state in shown.states for failure in state.failures]
+    before = [failure for failure in failures if not failure.startswith(f"{job['TrainingJobName']} ")]
     retried = [f"{state.name}: {error}" for state in shown.states for error in state.errors]
     return {
         "status": f"{job['TrainingJobStatus']} ({job['SecondaryStatus']})",
         "why": job.get("FailureReason", ""),
         "created": job["CreationTime"].astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC"),
         "machines": cost_line(machine_times(job), {}),
-        "retried": "; ".join(retried),
+        "retried calls": "; ".join(retried),
+        "jobs before": "; ".join(before),
         "model": job.get("ModelArtifacts", {}).get("S3ModelArtifacts", ""),
         "checkpoints": job.get("CheckpointConfig", {}).get("S3Uri", ""),
         **{name: f"{points[-1][1]:.6g}" for name, points in shown.metrics.items()},

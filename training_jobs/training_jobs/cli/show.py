@@ -6,13 +6,16 @@ import os
 import re
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 from urllib.parse import quote
 
 import typer
 
 from training_jobs.cli.context import AsJson, Target, connect, find_execution, find_job, local_page
 from training_jobs.cli.output import clock, duration, print_json, print_table
+
+if TYPE_CHECKING:
+    from training_jobs.client.jobs import Job
 
 # The values of StatusEquals in the service model of ListTrainingJobs.
 Status = Literal["InProgress", "Completed", "Failed", "Stopping", "Stopped", "Deleting"]
@@ -68,12 +71,22 @@ def describe(context: typer.Context, name: Target = None, as_json: AsJson = Fals
         *(("phase", _phase(it)) for it in described.get("SecondaryStatusTransitions", [])),
         *(("metric", f"{it['MetricName']} {it['Value']:.6g}") for it in described.get("FinalMetricDataList", [])),
         *(("parameter", f"{key} {value}") for key, value in sorted(described.get("HyperParameters", {}).items())),
-        ("model", described.get("ModelArtifacts", {}).get("S3ModelArtifacts")),
+        ("model", _model(job, described)),
         ("checkpoints", described.get("CheckpointConfig", {}).get("S3Uri")),
     ]
     for key, value in lines:
         if value:
             typer.echo(f"{key:<12}{value}")
+
+
+def _model(job: Job, described: dict[str, Any]) -> str | None:
+    """Where the model is, or why there is none: a description has the place of a model that does not exist, too."""
+    from training_jobs.client.jobs import OVER
+
+    uri: str | None = described.get("ModelArtifacts", {}).get("S3ModelArtifacts")
+    if uri is None or described["TrainingJobStatus"] not in OVER or job.has_model() is not False:
+        return uri
+    return "none: nothing was uploaded from /opt/ml/model"
 
 
 def logs(

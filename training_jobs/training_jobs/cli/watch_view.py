@@ -107,6 +107,9 @@ def _rows(watched: Watched, prices: Mapping[str, float], room: int) -> Iterable[
         for state in watched.states:
             if state.errors:
                 yield "  retried", Text(f"{state.name} x{len(state.errors)}: {state.errors[-1]}", style="yellow")
+            for failure in state.failures:
+                if watched.job is None or not failure.startswith(f"{watched.job['TrainingJobName']} "):
+                    yield "  before", Text(" ".join(failure.split()), style="yellow")
     job = watched.job
     if job is None:
         return

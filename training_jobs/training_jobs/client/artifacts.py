@@ -26,6 +26,22 @@ class S3Object:
     modified: datetime
 
 
+def exists(s3: Any, uri: str) -> bool | None:
+    """Return whether there is an object at a URI; None where the caller may not look.
+
+    Args:
+        s3: A client of S3.
+        uri: Its URI, like ``"s3://bucket/models/train-1/output/model.tar.gz"``.
+    """
+    bucket, _, key = uri.removeprefix("s3://").partition("/")
+    try:
+        s3.head_object(Bucket=bucket, Key=key)
+    except s3.exceptions.ClientError as error:
+        # 403 says nothing of the object: without s3:ListBucket it is the answer for one that is not there, too.
+        return False if error.response["ResponseMetadata"]["HTTPStatusCode"] == 404 else None
+    return True
+
+
 def objects_below(s3: Any, uri: str) -> list[S3Object]:
     """Return the objects below a prefix, by the time at which they were written.
 

@@ -30,6 +30,7 @@ class StateVisit:
         entered: When it was entered first, in UTC.
         times: How often it was entered.
         errors: The errors of its calls, each of which was retried or caught, such as ``"ThrottlingException: slow down"``.
+        failures: Its jobs that did not complete, such as ``"train-1 Failed: AlgorithmError: exit code 1"``.
         over: Whether it was left.
     """
 
@@ -37,6 +38,7 @@ class StateVisit:
     entered: datetime
     times: int = 1
     errors: list[str] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
     over: bool = False
 
 
@@ -128,8 +130,14 @@ class Execution:
                     known.times, known.over = known.times + 1, False
             elif "stateExitedEventDetails" in event:
                 visits[event["stateExitedEventDetails"]["name"]].over = True
-            elif current and (error := _error_of(event)):
-                visits[current].errors.append(error)
+            elif current and (details := _failure_of(event)) is not None:
+                job = _job_of(details.get("cause", ""))
+                if job is None:
+                    error = f"{details.get('error', event['type'])}: {details.get('cause', '')}".rstrip(": ")
+                    visits[current].errors.append(error)
+                else:
+                    why = f": {reason}" if (reason := job.get("FailureReason")) else ""
+                    visits[current].failures.append(f"{job['TrainingJobName']} {job['TrainingJobStatus']}{why}")
         return list(visits.values())
 
     def stop(self) -> None:
@@ -171,9 +179,19 @@ class Execution:
         )
 
 
-def _error_of(event: dict[str, Any]) -> str | None:
-    """The error of a failed call, which an event of the types TaskFailed, TaskSubmitFailed and TaskTimedOut has."""
+def _failure_of(event: dict[str, Any]) -> dict[str, Any] | None:
+    """The details of a failed call, which an event of the types TaskFailed, TaskSubmitFailed and TaskTimedOut has."""
     for key, details in event.items():
         if key.startswith("task") and key.endswith(("FailedEventDetails", "TimedOutEventDetails")):
-            return f"{details.get('error', event['type'])}: {details.get('cause', '')}".rstrip(": ")
+            return dict(details)
     return None
+
+
+def _job_of(cause: str) -> dict[str, Any] | None:
+    """The job whose description is the cause of an error of `createTrainingJob.sync`; None for the cause of another error."""
+    try:
+        described = json.loads(cause)
+    except ValueError:
+        return None
+    known = isinstance(described, dict) and {"TrainingJobName", "TrainingJobStatus"} <= described.keys()
+    return described if known else None

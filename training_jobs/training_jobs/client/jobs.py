@@ -204,6 +204,11 @@ class Job:
         uri = self.describe().get("ModelArtifacts", {}).get("S3ModelArtifacts")
         return None if uri is None else str(uri)
 
+    def has_model(self) -> bool | None:
+        """Return whether there is a model at ``model_uri``, which every description names; None where the caller may not look."""
+        uri = self.model_uri()
+        return False if uri is None else artifacts.exists(self._account.client("s3"), uri)
+
     def checkpoints_uri(self) -> str | None:
         """Return where its checkpoints are; None for a job without."""
         uri = self.describe().get("CheckpointConfig", {}).get("S3Uri")
