@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import date
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -29,6 +30,7 @@ from training_jobs.planning.picture import picture
 from training_jobs.planning.prices import (
     SNAPSHOT,
     Price,
+    age_lines,
     on_demand_price,
     price_filters,
     read_prices,
@@ -401,3 +403,18 @@ def test_a_name_of_an_execution_that_no_job_could_have_as_a_tag_is_refused(name:
 @pytest.mark.parametrize("name", ["monday-2", "größe_1.5", "me@home=1+1"])
 def test_a_name_of_an_execution_that_jobs_have_as_a_tag_is_taken(name: str) -> None:
     check_name(name)
+
+
+@pytest.mark.parametrize(
+    ("source", "today", "warned"),
+    [
+        ("snapshot of 2025-01-26, us-east-1", date(2026, 11, 27), "the prices of 2025-01-26 are 22 months old"),
+        ("snapshot of 2025-01-26, us-east-1", date(2026, 1, 26), ""),
+        ("AWS's Price List, published 2026-11-01", date(2026, 11, 27), ""),
+        ("--price", date(2026, 11, 27), ""),
+    ],
+)
+def test_prices_of_more_than_a_year_ago_are_warned_of(source: str, today: date, warned: str) -> None:
+    lines = age_lines({"ml.g5.xlarge": Price(1.4, source), "ml.g5.2xlarge": Price(1.5, source)}, today)
+    assert len(lines) == bool(warned)
+    assert all(warned in line for line in lines)

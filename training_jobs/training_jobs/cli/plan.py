@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -121,7 +122,7 @@ def _print(
 ) -> None:
     from training_jobs.planning.construct_call import construct_call
     from training_jobs.planning.picture import configuration_text
-    from training_jobs.planning.prices import price_lines
+    from training_jobs.planning.prices import age_lines, price_lines
     from training_jobs.planning.scaling import scaling_advice
 
     headings = ["", "MACHINES", "STEP", "BOUND", "CENTS/STEP", "SAMPLES/S", "$/1M SAMPLES", "BATCH", "LEARNING RATE"]
@@ -146,6 +147,8 @@ def _print(
         typer.echo("> the one that is chosen; * none of the others is both faster and cheaper")
     for line in price_lines(prices):
         typer.echo(line)
+    for line in age_lines(prices, datetime.now(UTC).date()):
+        typer.echo(line, err=True)
     for one in found.refused:
         typer.echo(f"left out: {configuration_text(one.configuration)}: {one.refused}")
     for kind in found.unmeasured:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 from training_jobs.facts.instance_facts import instance_facts
 from training_jobs.planning.measurement import Measurement
 
+_A_YEAR = 365
 SNAPSHOT = Path(__file__).parent / "prices.json"
 PRICE_LIST_REGION = "us-east-1"  # of the API's endpoint; the prices are those of regionCode
 
@@ -131,6 +134,24 @@ def on_demand_price(products: Iterable[str | Mapping[str, Any]]) -> Price | None
                 if dollars > 0:
                     return Price(dollars, source)
     return None
+
+
+def age_lines(prices: Mapping[str, Price], today: date) -> list[str]:
+    """Return a warning for each source whose date is more than a year ago.
+
+    Args:
+        prices: By type.
+        today: The day.
+    """
+    lines = []
+    for source in dict.fromkeys(price.source for price in prices.values()):
+        found = re.search(r"\d{4}-\d\d-\d\d", source)
+        if found and (days := (today - date.fromisoformat(found[0])).days) > _A_YEAR:
+            lines.append(
+                f"warning: the prices of {found[0]} are {days // 30} months old, and AWS has lowered some since: "
+                "--price-list TYPE reads today's, --prices FILE and --price TYPE=DOLLARS take yours"
+            )
+    return lines
 
 
 def price_lines(prices: Mapping[str, Price]) -> list[str]:
