@@ -59,6 +59,8 @@ def keys_of(running: Running, role: Role) -> Credentials:
         ("logs", "SageMaker.ListTrainingJobs"),
         ("states", "SageMaker.ListTrainingJobs"),
         ("iam", "CodeBuild_20161006.ListProjects"),
+        ("no-such-service", "SageMaker.ListTrainingJobs"),
+        ("sagemaker", "LocalAccount.ListFaults"),
     ],
 )
 def test_a_request_that_is_signed_for_one_service_and_names_another_is_refused(
@@ -69,6 +71,11 @@ def test_a_request_that_is_signed_for_one_service_and_names_another_is_refused(
     json_request = {"X-Amz-Target": target, "Content-Type": "application/x-amz-json-1.1"}
     status, text = sent(running, keys, service, "{}", **json_request)
     assert (status, "Credential should be scoped to correct service" in text) == (403, True)
+
+
+def test_a_service_whose_requests_are_signed_by_the_name_of_another_is_reached(running: Running) -> None:
+    assert running.client("dynamodbstreams").list_streams()["Streams"] == []
+    assert running.client("resourcegroupstaggingapi").get_resources()["ResponseMetadata"]["HTTPStatusCode"] == 200
 
 
 def test_an_action_in_the_query_beside_another_in_the_body_is_refused(running: Running) -> None:

@@ -6,8 +6,9 @@ import functools
 import re
 
 from botocore.exceptions import UnknownServiceError
+from botocore.loaders import Loader
 
-from sagemaker_local_account.core.service_models import service_model
+from sagemaker_local_account.core.service_models import loader, service_model
 
 # Signing names that differ from botocore's name of the service.
 MODELS = {
@@ -18,19 +19,34 @@ MODELS = {
 }
 
 
-def target_prefix(service: str) -> str | None:
-    """Returns how X-Amz-Target begins in a service's requests; None for a service whose protocol has no such header.
+def is_target(service: str, prefix: str) -> bool:
+    """Whether X-Amz-Target begins so in requests that are signed for a service.
 
     Args:
         service: the signing name of the service.
+        prefix: such as "SageMaker".
     """
     if service == "local-account":  # the account's own, which is no service of AWS
-        return "LocalAccount"
+        return prefix == "LocalAccount"
     try:
-        model = service_model(MODELS.get(service, service))
+        known = service_model(MODELS.get(service, service)).metadata.get("targetPrefix")
     except UnknownServiceError:
-        return None
-    return model.metadata.get("targetPrefix")
+        known = None
+    # Some services share a signing name, or have another than botocore's name: all models are read for these, once.
+    return prefix == known or prefix in _targets().get(service, ())
+
+
+@functools.cache
+def _targets() -> dict[str, set[str]]:
+    """How X-Amz-Target begins in the requests of all services, by their signing names."""
+    found: dict[str, set[str]] = {}
+    for name in loader().list_available_services("service-2"):
+        # By a loader of its own, since one keeps all that it has loaded.
+        metadata = Loader().load_service_model(name, "service-2")["metadata"]
+        if "targetPrefix" in metadata:
+            signing = metadata.get("signingName") or metadata["endpointPrefix"]
+            found.setdefault(signing, set()).add(metadata["targetPrefix"])
+    return found
 
 
 def rest_operation(service: str, method: str, path: str) -> tuple[str, dict[str, str]] | None:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from sagemaker_local_account.core import error_responses
-from sagemaker_local_account.core.rest_operations import target_prefix
+from sagemaker_local_account.core.rest_operations import is_target
 from sagemaker_local_account.iam.s3_actions import form_fields
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ def _check_agreement(environ: WSGIEnvironment) -> None:
     service = environ[SERVICE]
     target, dot, _ = environ.get("HTTP_X_AMZ_TARGET", "").rpartition(".")
     subdomain = environ.get("HTTP_HOST", "").lower().partition(".localhost")[1]
-    if (dot and target != target_prefix(service)) or (subdomain and service != "s3"):
+    if (dot and not is_target(service, target)) or (subdomain and service != "s3"):
         message = f"Credential should be scoped to correct service, got {service!r}"
         raise AuthenticationError("InvalidSignatureException", message)
     if service != "s3" and "Action=" in environ.get("QUERY_STRING", "") and environ["REQUEST_METHOD"] == "POST":
