@@ -120,6 +120,18 @@ def test_the_jobs_of_an_execution_that_ended_just_now_are_looked_for_again_unles
     assert deleted.workflow.stop_executions() == (FIRST, active)
 
 
+def test_an_execution_that_ended_in_the_future_of_this_clock_is_waited_for_once(
+    deleted: Deleted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = {"executionArn": f"{MACHINE}:1", "stateMachineArn": MACHINE, "name": "1", "status": "ABORTED"}
+    listed = [{**ended, "startDate": LONG_AGO, "stopDate": datetime.now(UTC) + timedelta(hours=1)}]
+    moments = [100.0, 100.0, 115.5, 115.5]
+    monkeypatch.setattr("cdk_sagemaker_training.handlers.deletion.time.monotonic", lambda: moments.pop(0))
+    for active in (True, False):
+        deleted.states.add_response("list_executions", {"executions": listed})
+        assert deleted.workflow.stop_executions() == (FIRST, active)
+
+
 def test_the_unfinished_jobs_of_the_executions_are_stopped_whatever_their_names_begin_with(deleted: Deleted) -> None:
     deleted.training_jobs(
         **{

@@ -14,7 +14,7 @@ import re
 import time
 import urllib.request
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -106,6 +106,7 @@ class Workflow:
         self.jobs = boto3.client("batch" if self.queue else "sagemaker", config=config)
         self.machine, self.by_tag = properties["StateMachineArn"], properties.get("TaggedJobNamePrefix", "")
         self.seconds_left = seconds_left
+        self.seen: dict[str, float] = {}  # by ARN, when an execution was first seen to have ended
 
     def running(self) -> list[str]:
         """Return the ARNs of the executions that run."""
@@ -129,14 +130,13 @@ class Workflow:
 
     def stop_executions(self) -> tuple[set[str], bool]:
         """Return the executions' ARNs, and whether one runs or just ended without success."""
-        moment_ago = datetime.now(UTC) - timedelta(seconds=SECONDS_UNTIL_LATE_JOBS_SHOW)
         arns, active = set(), False
         for page in self.states.get_paginator("list_executions").paginate(stateMachineArn=self.machine):
             for execution in page["executions"]:
                 arns.add(execution["executionArn"])
                 # One that succeeded has waited for the end of its last job.
-                if execution["status"] != "SUCCEEDED":
-                    active |= execution.get("stopDate", moment_ago) > moment_ago
+                if execution["status"] != "SUCCEEDED" and "stopDate" in execution:
+                    active |= self.seconds_ended(execution) < SECONDS_UNTIL_LATE_JOBS_SHOW
                 if execution["status"] in ("RUNNING", "PENDING_REDRIVE"):
                     active = True
                     print(f"stopping {execution['executionArn']}")
@@ -144,6 +144,12 @@ class Workflow:
                         executionArn=execution["executionArn"], cause="the workflow is being deleted"
                     )
         return arns, active
+
+    def seconds_ended(self, execution: dict[str, Any]) -> float:
+        """Return how long ago an execution ended; at least since it was seen so, whatever the clocks say that differ."""
+        seen = self.seen.setdefault(execution["executionArn"], time.monotonic())
+        ended: datetime = execution["stopDate"]
+        return max((datetime.now(UTC) - ended).total_seconds(), time.monotonic() - seen)
 
     def unfinished(self, executions: set[str]) -> list[str]:
         """Return what stops those executions' unfinished jobs, whose names have a hash of the execution, or a tag names it."""
