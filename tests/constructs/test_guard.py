@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from typing import Any
 
@@ -31,6 +31,15 @@ GONE = ("Sfn.ExecutionDoesNotExistException", "Execution Does Not Exist")
 STATUSES = {"runs": "RUNNING", "redriven": "PENDING_REDRIVE", "stopped": "ABORTED", "late": "TIMED_OUT", "gone": ""}
 
 
+def ended(definition: Mapping[str, Any], answer: Callable[[Call], Event]) -> Execution:
+    """An execution of the guard that has ended, whose calls are answered so."""
+    execution = start(definition, {}, {"Execution": {"Id": "guard", "Input": {}}})
+    while execution.status == "RUNNING":
+        [want, *_] = wants(execution)
+        execution = step(execution, answer(want) if isinstance(want, Call) else Elapsed(want.at))
+    return execution
+
+
 class Account:
     """Answers the guard's calls of jobs, which are their machine, their execution and their status once it looks again.
 
@@ -41,13 +50,7 @@ class Account:
         self.jobs, self.refused, self.stopped, self.calls = jobs, refused, list[str](), list[str]()
 
     def run(self) -> Execution:
-        execution = start(
-            reconciling_definition(WORDS, [], [OURS], "aws"), {}, {"Execution": {"Id": "guard", "Input": {}}}
-        )
-        while execution.status == "RUNNING":
-            [want, *_] = wants(execution)
-            execution = step(execution, self._event(want) if isinstance(want, Call) else Elapsed(want.at))
-        return execution
+        return ended(reconciling_definition(WORDS, [], [OURS], "aws"), self._event)
 
     def _event(self, call: Call) -> Event:
         operation, given = call.resource.rpartition(":")[2], call.parameters
@@ -223,12 +226,7 @@ class Queues:
         self.terminated, self.looked = list[str](), list[str]()
 
     def run(self) -> Execution:
-        definition = reconciling_definition([], [QUEUE, SECOND], [OURS], "aws")
-        execution = start(definition, {}, {"Execution": {"Id": "guard", "Input": {}}})
-        while execution.status == "RUNNING":
-            [want, *_] = wants(execution)
-            execution = step(execution, self._event(want) if isinstance(want, Call) else Elapsed(want.at))
-        return execution
+        return ended(reconciling_definition([], [QUEUE, SECOND], [OURS], "aws"), self._event)
 
     def _event(self, call: Call) -> Event:
         operation, given = call.resource.rpartition(":")[2], call.parameters
