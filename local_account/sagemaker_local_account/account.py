@@ -72,6 +72,7 @@ class LocalAccount:
             seed of each job, its name. `jobs.host_seed` sets it later. Relaxed fidelity keeps the groups' order without one.
         limits: the memory, processes and disk of each host of a job (docs/local-account.md).
         enforce_iam: evaluate the permissions of roles and users (docs/permissions.md).
+        rates: throttle calls at the rates of a new AWS account (docs/many-jobs.md).
         regions: such as ["eu-west-1", "us-east-1"]; the first is the default of clients. Requests for other regions are rejected.
         web: serve the web page, whose address is ``description.web_url``.
     """
@@ -86,6 +87,7 @@ class LocalAccount:
         host_seed: int | None = None,
         limits: Limits | None = None,
         enforce_iam: bool = False,
+        rates: bool = False,
         regions: Sequence[str] = (REGION,),
         web: bool = False,
     ) -> None:
@@ -98,6 +100,7 @@ class LocalAccount:
         self._host_seed = host_seed
         self._limits = limits or Limits()
         self._enforce_iam = enforce_iam
+        self._rates = rates
         self._web = web
         # Imported here, with botocore, which `local-account run` in a second terminal does not need.
         from sagemaker_local_account.iam.regions import validated
@@ -221,6 +224,7 @@ class LocalAccount:
                 host_seed=self._host_seed,
                 limits=self._limits,
                 enforce_iam=self._enforce_iam,
+                rates=self._rates,
                 environment=self.environment,
             )
         except BaseException:

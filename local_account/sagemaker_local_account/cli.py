@@ -43,6 +43,7 @@ class Options:
     host_seed: int | None
     limits: Limits
     enforce_iam: bool
+    rates: bool
     regions: list[str]
     web: bool
 
@@ -58,6 +59,7 @@ class Options:
             host_seed=self.host_seed,
             limits=self.limits,
             enforce_iam=self.enforce_iam,
+            rates=self.rates,
             regions=self.regions,
             web=self.web,
         )
@@ -115,6 +117,7 @@ HostDisk = Annotated[
 EnforceIam = Annotated[
     bool, typer.Option("--enforce-iam", help="Evaluate the permissions of every role and user, as AWS does.")
 ]
+Rates = Annotated[bool, typer.Option("--rates", help="Throttle calls at the rates of a new AWS account.")]
 
 Web = Annotated[bool, typer.Option(help="Serve a web page that shows what the account has, on a port of its own.")]
 Detach = Annotated[bool, typer.Option("--detach", help="Return once it accepts requests; it outlives this terminal.")]
@@ -149,6 +152,7 @@ def start(
     host_processes: HostProcesses = Limits.processes,
     host_disk: HostDisk = Limits.disk,
     enforce_iam: EnforceIam = False,
+    rates: Rates = False,
     region: Regions = None,
     web: Web = True,
     detach: Detach = False,
@@ -170,6 +174,7 @@ def start(
         f"--host-processes={host_processes}",
     ]
     given += [f"--host-disk={host_disk}", *(["--enforce-iam"] if enforce_iam else [])]
+    given += ["--rates"] if rates else []
     given += [] if host_seed is None else [f"--host-seed={host_seed}"]
     given += [] if web else ["--no-web"]
     given += [f"--devices={it}" for it in devices or []] + [f"--region={it}" for it in region or []]
@@ -183,6 +188,7 @@ def start(
         host_seed,
         limits,
         enforce_iam,
+        rates,
         region or [REGION],
         web,
     )

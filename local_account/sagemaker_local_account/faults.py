@@ -275,9 +275,7 @@ class Faults:
         # The first that was added, so that a call that loses its answer may be followed by throttled ones.
         faults = [fault for fault in faults if fault.operation == operation and fault.caller in caller][:1]
         if any(isinstance(fault, Throttling) and self.consume(fault) for fault in faults):
-            return error_responses.error(
-                environ, start_response, "400 Bad Request", "ThrottlingException", "Rate exceeded"
-            )
+            return error_responses.throttled(environ, start_response)
         response: list[Any] = []
 
         def keep(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Any:

@@ -37,6 +37,7 @@ from sagemaker_local_account.faults import Faults
 from sagemaker_local_account.http import moto_limits, server
 from sagemaker_local_account.http.call_names import operation_of
 from sagemaker_local_account.http.dispatch import MotoServices, UnknownService
+from sagemaker_local_account.http.rates import RateLimits
 from sagemaker_local_account.iam import managed_policies, policy_sizes, simulation, sts, user_boundaries
 from sagemaker_local_account.iam.api_calls import Location
 from sagemaker_local_account.iam.authentication import KEY, REGION, SERVICE, IssuedKey
@@ -74,6 +75,7 @@ class Services:
         host_seed: deals the numbers of hosts to instance groups; None for a seed of each job, its name.
         limits: the memory, processes and disk of hosts.
         enforce_iam: whether to evaluate permissions.
+        rates: whether to throttle calls at all rates that AWS is known to have.
         environment: returns the environment of the account's clients.
     """
 
@@ -88,6 +90,7 @@ class Services:
         host_seed: int | None,
         limits: Limits,
         enforce_iam: bool,
+        rates: bool,
         environment: Callable[[], Mapping[str, str]],
     ) -> None:
         BackendDict.reset()  # before what follows, so that backends that are to go do not load the policies once more
@@ -97,6 +100,7 @@ class Services:
         managed_policies.install()
         policy_sizes.install()
         self._account, self._state, self._faults = account, state, faults
+        self.rates = RateLimits(account.regions, all_rates=rates)
         first = Location(account.account_id, account.region)
         self._authorizer = Authorizer(first, self._tags_of, enforced=enforce_iam)
         self._sessions = sts.RoleSessions(self._authorizer)
@@ -278,6 +282,8 @@ class Services:
                 return self._responses(environ, start_response)
             if environ[SERVICE] == "s3":
                 return self._faults.delayed(app, environ, start_response)
+            if not self.rates.take(environ[REGION], environ[SERVICE], lambda: operation_of(environ)):
+                return error_responses.throttled(environ, start_response)
             answer = self._faults.of_calls(
                 lambda: (operation_of(environ), self.caller_of(environ[KEY])), app, environ, start_response
             )

@@ -89,7 +89,7 @@ class Walk:
             self.ends.pop()
             _put(data, state["Catch"][0]["ResultPath"], dict(zip(("Error", "Cause"), self.refusal, strict=True)))
             if not self.repeats and "Repeated" in data["Training"]:
-                data["Training"]["Repeated"] = {"Wait": 1_024, "Seconds": 0, "Calls": 40}
+                data["Training"]["Repeated"] = {"Wait": 512, "Seconds": 0, "Calls": 60}
             self._missing = True
             return True
         if "createTrainingJob" in state["Resource"]:

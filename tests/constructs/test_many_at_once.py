@@ -1,78 +1,59 @@
-"""Executions that start together against SageMaker's rate of calls, by the evaluator of definitions and a clock of its own."""
+"""Executions that start together against SageMaker's rate of calls: benchmarks/many_jobs.py, held here."""
 
 from __future__ import annotations
 
-import heapq
-import itertools
-import random
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
-from stacks import UserStack
 
-from training_jobs.prove import values
-from training_jobs.prove.evaluator import Answered, Call, Elapsed, Execution, Failed, Timer, start, step, wants
-from training_jobs.prove.templates import read
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+try:
+    from many_jobs import ROWS, retrying_definition, row, simulate, table, workflows_definition
+finally:
+    sys.path.pop(0)  # the benchmarks' names are not to be those of other tests' modules
 
-THROTTLED = "Rate exceeded (Service: SageMaker, Status Code: 400, Request ID: 05f50214-59f0)"
-
-
-class Rate:
-    """A bucket that gains a token each second and holds one: CreateTrainingJob of an account is taken to be that slow."""
-
-    def __init__(self) -> None:
-        self.free = 0.0
-
-    def takes(self, now: float) -> bool:
-        if now < self.free:
-            return False
-        self.free = now + 1
-        return True
+PAGE = Path(__file__).parents[2] / "docs" / "many-jobs.md"
 
 
-def run(definition: Any, number: int) -> tuple[list[float], list[Execution], int]:
-    """Start executions at once; returns when their jobs were created, what became of them, and the calls of CreateTrainingJob."""
-    rate, order, created, ended, calls = Rate(), itertools.count(), list[float](), list[Execution](), 0
-    queue: list[tuple[float, int, Execution]] = []
-    for one in range(number):
-        context = {"Execution": {"Id": f"arn:execution:{one}", "Name": str(one), "Input": {}, "RedriveCount": 0}}
-        queue.append((random.random(), next(order), start(definition, {}, context)))
-    heapq.heapify(queue)
-    while queue:
-        now, _, execution = heapq.heappop(queue)
-        if execution.status != "RUNNING":
-            ended.append(execution)
-            continue
-        [want] = wants(execution)
-        later = now
-        if isinstance(want, Timer):
-            event: Any = Elapsed(want.at)
-        else:
-            assert isinstance(want, Call)
-            creates, event = "createTrainingJob" in want.resource, Answered(want.at, {"TrainingJobStatus": "Completed"})
-            calls += creates
-            if creates and rate.takes(now):
-                created.append(now)
-            elif creates:
-                event = Failed(want.at, "SageMaker.AmazonSageMakerException", THROTTLED)
-        execution = step(execution, event)
-        timers = [one for one in wants(execution) if isinstance(one, Timer)] if execution.status == "RUNNING" else []
-        later += timers[0].seconds or 0 if timers else 0.1
-        heapq.heappush(queue, (later, next(order), execution))
-    return created, ended, calls
+@pytest.fixture(scope="module")
+def definition() -> Any:
+    return workflows_definition()
 
 
 @pytest.mark.parametrize("number", [20, 100, 1_000])
-def test_executions_that_start_together_all_create_their_jobs(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    drawn = random.Random(7)
-    monkeypatch.setitem(values.FUNCTIONS, "States.MathRandom", lambda first, last: drawn.randrange(first, last))
-    random.seed(7)
-    stack = UserStack()
-    stack.workflow(missing_model="ignore")
-    [definition] = [
-        one for name, one in read(stack.template()).machines.items() if name.startswith("TrainingStateMachine")
-    ]
-    created, ended, calls = run(definition, number)
-    assert (len(created), {one.status for one in ended}) == (number, {"SUCCEEDED"})
-    assert number - 1 <= created[-1] < 12 * number
-    assert calls < 12 * number
+def test_executions_that_start_together_all_create_their_jobs(number: int, definition: Any) -> None:
+    found = row(number, 0, 1, definition)
+    assert found.failed == 0
+    # At one job a second none can be sooner; waits are at most some nine minutes.
+    assert number - 1 <= found.last < 2 * number + 512
+    assert found.calls < 12
+
+
+def test_the_same_executions_fail_with_one_retrier_of_step_functions_defaults(definition: Any) -> None:
+    assert row(100, 0, 1, definition).failed_with_defaults > 90
+
+
+def test_as_many_jobs_a_day_as_the_rate_allows_are_created_within_minutes(definition: Any) -> None:
+    found = row(5_000, 86_400, 1, definition)
+    assert (found.failed, found.longest_wait < 600) == (0, True)
+
+
+def test_a_job_without_retries_fails_in_the_simulation_where_it_is_throttled() -> None:
+    definition = retrying_definition()
+    del definition["States"]["Train"]["Retry"]
+    ended, calls = simulate(definition, 10, 0, 1)
+    assert [status for *_, status in ended].count("SUCCEEDED") in (1, 2)
+    assert calls.total() == 10
+
+
+def test_an_execution_that_never_creates_its_job_fails_in_the_simulation(definition: Any) -> None:
+    ended, _ = simulate(definition, 40, 0, 0.001)
+    assert {(created is None, status) for _, created, status in ended} == {(True, "FAILED"), (False, "SUCCEEDED")}
+
+
+def test_the_page_has_the_simulations_rows(definition: Any) -> None:
+    rows = [row(*one, definition) for one in ROWS if one[0] <= 1_000]
+    lines = table(rows).splitlines()[2:]
+    assert [line for line in lines if line not in PAGE.read_text()] == []

@@ -162,13 +162,13 @@ def test_a_refusal_that_may_pass_is_repeated_three_times_in_half_a_minute(integr
 @pytest.mark.parametrize("integration", INTEGRATIONS)
 def test_a_throttled_call_is_repeated_for_hours_after_waits_that_spread(integration: str) -> None:
     refusal = ("SageMaker.SageMakerException", REFUSED_SDK.format("Rate exceeded", 400))
-    walked = walk(rendered(integration), status="Completed", refusal=refusal, refused=39, repeats=True)
+    walked = walk(rendered(integration), status="Completed", refusal=refusal, refused=59, repeats=True)
     # The walk takes each random wait at its longest.
-    assert (walked.visited.count("Create"), walked.ends) == (40, [sum(2**n for n in range(2, 11)) + 30 * 1_024 + 1])
-    assert walked.visited.count("SpreadLonger") == 9
-    refused = walk(RenderedWorkflow(integration=integration), refusal=refusal, refused=99, repeats=True)
-    assert (refused.visited.count("Create"), refused.visited[-1]) == (40, "Error")
-    assert max(refused.histories["workflow"]) < 600
+    assert (walked.visited.count("Create"), walked.ends) == (60, [sum(2**n for n in range(2, 10)) + 51 * 512 + 1])
+    assert walked.visited.count("SpreadLonger") == 8
+    refused = walk(RenderedWorkflow(integration=integration), refusal=refusal, refused=199, repeats=True)
+    assert (refused.visited.count("Create"), refused.visited[-1]) == (60, "Error")
+    assert max(refused.histories["workflow"]) < 800
 
 
 @pytest.mark.parametrize("integration", INTEGRATIONS)

@@ -18,14 +18,15 @@ IN_ORDER = 654  # a seed that deals two to six hosts to their groups in order, s
 
 @pytest.fixture(scope="module")
 def deployed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
-    """``REGIONS`` of the module are its regions."""
+    """``REGIONS`` of the module are its regions; ``RATES``: it throttles calls as AWS does."""
     state = tmp_path_factory.mktemp("account")
     if request.config.getoption("--aws"):
         with closing(OnAws(AwsAccount(state))) as on_aws:
             yield on_aws
         return
     regions = getattr(request.module, "REGIONS", ("us-east-1",))
-    with LocalAccount(state=state, enforce_iam=True, regions=regions, host_seed=IN_ORDER) as account:
+    rates = getattr(request.module, "RATES", False)
+    with LocalAccount(state=state, enforce_iam=True, rates=rates, regions=regions, host_seed=IN_ORDER) as account:
         deployed = Deployed(account)
         deployed.bootstrap()
         yield deployed

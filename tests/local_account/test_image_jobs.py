@@ -103,24 +103,67 @@ def test_a_script_has_what_awss_container_lists_and_its_requirements_txt(jobs: I
     assert "has these" in jobs.said(ended["TrainingJobName"])["algo-1"]
 
 
-def test_code_in_s3_with_a_requirements_txt_that_the_image_does_not_meet_fails_by_the_packages_name(
-    jobs: ImageJobs, context: Callable[..., Path]
-):
-    jobs.build(context(), PYTORCH[0])
-    with io.BytesIO() as code:
-        with tarfile.open(fileobj=code, mode="w:gz") as tar:
-            for name, text in (("train.py", b"print('trains')"), ("requirements.txt", b"moto\n")):
-                about = tarfile.TarInfo(name)
-                about.size = len(text)
-                tar.addfile(about, io.BytesIO(text))
-        jobs.s3.put_object(Bucket=BUCKET, Key="code/sourcedir.tar.gz", Body=code.getvalue())
-    where = {"sagemaker_program": "train.py", "sagemaker_submit_directory": f"s3://{BUCKET}/code/sourcedir.tar.gz"}
-    job = jobs.run(HyperParameters=where)
+@pytest.fixture
+def code(jobs: ImageJobs, context: Callable[..., Path], wheels: Any) -> Callable[..., dict[str, Any]]:
+    """A job of AWS's container with code in S3, whose files these are; packages come from a folder."""
+
+    def run(program: str, **files: str) -> dict[str, Any]:
+        jobs.build(context(), PYTORCH[0])
+        with io.BytesIO() as archive:
+            with tarfile.open(fileobj=archive, mode="w:gz") as tar:
+                for name, text in {"train.py": program, **files}.items():
+                    about = tarfile.TarInfo(name)
+                    about.size = len(text)
+                    tar.addfile(about, io.BytesIO(text.encode()))
+            jobs.s3.put_object(Bucket=BUCKET, Key="code/sourcedir.tar.gz", Body=archive.getvalue())
+        place = f"s3://{BUCKET}/code/sourcedir.tar.gz"
+        return jobs.run(HyperParameters={"sagemaker_program": "train.py", "sagemaker_submit_directory": f'"{place}"'})
+
+    return run
+
+
+def test_the_requirements_txt_of_code_in_s3_is_installed_when_its_job_is_created(jobs: ImageJobs, code: Any):
+    program = "import jobtools, xmltodict; print(f'jobtools {jobtools.version}', flush=True)"
+    job = code(
+        program, **{"requirements.txt": "jobtools==1.0  # of a folder\n-r more.txt\n", "more.txt": "xmltodict\n"}
+    )
+    assert job["TrainingJobStatus"] == "Completed", job.get("FailureReason")
+    assert "jobtools 1.0" in jobs.said(job["TrainingJobName"])["algo-1"]
+    again = code(program, **{"requirements.txt": "jobtools\nxmltodict\n"})
+    assert "jobtools 2.0" in jobs.said(again["TrainingJobName"])["algo-1"]
+
+
+def test_a_requirement_of_code_in_s3_that_nobody_has_fails_its_job_at_once_by_its_name(jobs: ImageJobs, code: Any):
+    job = code("print('trains')", **{"requirements.txt": "jobtools\nof-no-index==3.1\n"})
     assert job["TrainingJobStatus"] == "Failed"
-    assert "InstallRequirementsError" in job["FailureReason"]
-    said = jobs.said(job["TrainingJobName"])["algo-1"]
-    assert any("No matching distribution found for moto" in line for line in said)
-    assert not any("Retrying" in line for line in said)
+    assert job["FailureReason"].startswith(
+        "AlgorithmError: InstallRequirementsError: requirements.txt: cannot install of-no-index==3.1: ERROR: "
+    )
+    assert not any(change["Status"] == "Downloading" for change in job["SecondaryStatusTransitions"])
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("git+https://example.com/a.git", "git+https://example.com/a.git must be installed by the Dockerfile"),
+        ("jobtools ~> 1", "'jobtools ~> 1' is not a requirement like 'pandas==2.3.3'"),
+        ("-r other.txt", "no file 'other.txt' is in the image at this line"),
+    ],
+)
+def test_a_requirements_txt_of_code_in_s3_that_a_host_could_not_install_fails_its_job(
+    code: Any, line: str, reason: str
+):
+    job = code("print('trains')", **{"requirements.txt": f"{line}\n"})
+    assert job["FailureReason"].startswith("AlgorithmError: InstallRequirementsError: requirements.txt: ")
+    assert reason in job["FailureReason"]
+
+
+def test_code_in_s3_that_is_no_archive_fails_its_job_by_the_toolkit(jobs: ImageJobs, context: Callable[..., Path]):
+    jobs.build(context(), PYTORCH[0])
+    jobs.s3.put_object(Bucket=BUCKET, Key="code/torn.tar.gz", Body=b"torn")
+    where = {"sagemaker_program": "train.py", "sagemaker_submit_directory": f"s3://{BUCKET}/code/torn.tar.gz"}
+    job = jobs.run(HyperParameters=where)
+    assert "tarfile.py" in job["FailureReason"]
 
 
 def test_a_job_sees_the_standard_library_and_what_its_image_installs(jobs: ImageJobs, context: Callable[..., Path]):

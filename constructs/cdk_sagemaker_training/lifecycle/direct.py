@@ -36,10 +36,10 @@ _UNNAMED = {"Or": [{"Variable": f"{DATA}.Error.Error", "StringEquals": name} for
 _LONGEST_WAIT = 16  # after 4 and 8 seconds
 # Calls beyond SageMaker's rate are refused with "ThrottlingException ... Rate exceeded" (aws/sagemaker-python-sdk 645). Each is
 # repeated after a random part of a time that doubles, for some four hours: at one job a second, 1,000 executions that start
-# together have their jobs after 45 minutes (tests/constructs/test_many_at_once.py).
+# together have their jobs after 34 minutes (docs/many-jobs.md).
 _THROTTLED = {"Variable": f"{DATA}.Error.Cause", "StringMatches": "*Rate exceeded*"}
-_LONGEST_SPREAD = 1_024
-_SPREAD_CALLS = 40
+_LONGEST_SPREAD = 512
+_SPREAD_CALLS = 60
 _SECONDS_TO_FIND = 60
 _ON_JOBS = ("CreateTrainingJob", "DescribeTrainingJob", "StopTrainingJob", "AddTags")
 

@@ -48,6 +48,11 @@ def error(
     return [b"" if environ["REQUEST_METHOD"] == "HEAD" else body]
 
 
+def throttled(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+    """Answers a request beyond a rate."""
+    return error(environ, start_response, "400 Bad Request", "ThrottlingException", "Rate exceeded")
+
+
 def access_denied(
     environ: WSGIEnvironment, start_response: StartResponse, service: str, message: str
 ) -> Iterable[bytes]:

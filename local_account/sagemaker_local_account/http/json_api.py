@@ -20,7 +20,6 @@ class JsonApi:
     Args:
         service: the service's name in error messages.
         operations: a function of the request's members for each operation; None as its result is an empty body.
-        before: called with the name of an operation before it; may raise `ServiceError`.
         name_of: returns the operation of a request; None for that of its `X-Amz-Target`.
     """
 
@@ -28,12 +27,10 @@ class JsonApi:
         self,
         service: str,
         operations: Mapping[str, Callable[[dict[str, Any]], Any]],
-        before: Callable[[str], None] = lambda name: None,
         name_of: Callable[[WSGIEnvironment], str] | None = None,
     ) -> None:
         self._service = service
         self._operations = operations
-        self._before = before
         self._name_of = name_of or (lambda environ: str(environ["HTTP_X_AMZ_TARGET"]).partition(".")[2])
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
@@ -62,7 +59,6 @@ class JsonApi:
                 f"the local account does not have {self._service}'s {name}; it has {', '.join(sorted(self._operations))}",
                 400,
             )
-        self._before(name)
         try:
             request = json.loads(payload or b"{}")
         except ValueError as error:

@@ -50,6 +50,7 @@ def environment_for(
     root: Path,
     state: Path,
     report: Callable[[str], None],
+    code: Path | None = None,
 ) -> Path:
     """Returns the virtual environment of an image, which is made unless it is cached.
 
@@ -63,11 +64,12 @@ def environment_for(
         root: the image's root folder.
         state: the state folder.
         report: called with messages for the output of the build.
+        code: a folder with further files of a job.
 
     Raises:
         ImageError: a requirement cannot be installed; the message names it and the Dockerfile's line.
     """
-    imports = imported(root) if listed else set()
+    imports = {name for folder in filter(None, (root, code)) for name in imported(folder)} if listed else set()
     there = [name for line in listed if _own_package(name := Requirement(line).name) is not None]
     also = [line for line in listed if Requirement(line).name not in there and Requirement(line).name in imports]
     parts = _Parts(base, there, also, installs, root)

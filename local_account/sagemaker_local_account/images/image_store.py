@@ -22,6 +22,7 @@ from sagemaker_local_account.images.base_images import AWS_ACCOUNTS, deep_learni
 from sagemaker_local_account.images.dockerfile_evaluator import DockerfileEvaluator, Stage
 from sagemaker_local_account.images.environments import environment_for
 from sagemaker_local_account.images.pip_install import PipInstall
+from sagemaker_local_account.images.training_toolkit import FAILED, requirements_of_code
 from sagemaker_local_account.runtime import leftovers
 
 __all__ = ["Image", "ImageError", "ImageStore", "own_reference"]
@@ -160,12 +161,30 @@ class ImageStore:
             self._name("registry", named, id)
         return id
 
-    def resolve(self, uri: str) -> Image:
-        """Returns the image of a training job: one pushed to the account, or one of AWS's deep learning containers."""
+    def resolve(self, uri: str, code: Path | None = None, note: Callable[[str], None] = lambda text: None) -> Image:
+        """Returns the image of a training job: one pushed to the account, or one of AWS's deep learning containers.
+
+        Args:
+            uri: its name.
+            code: a folder with the job's code, if that is not in the image; its requirements.txt is in the environment, and the
+                packages of AWS's container that it imports.
+            note: called with each note of the environment.
+        """
         named = reference(uri)
+        install = requirements_of_code(code) if code is not None else None
+        try:
+            return self._resolved(named, uri, [install] if install else [], code, note)
+        except ImageError as error:
+            if install is not None and str(error).startswith(f"{install.place}:"):
+                raise ImageError(f"{FAILED}{error}") from None
+            raise
+
+    def _resolved(
+        self, named: Reference, uri: str, more: Sequence[PipInstall], code: Path | None, note: Callable[[str], None]
+    ) -> Image:
         id = self._named("registry", named)
         if id is not None:
-            return self._load(id, self._python(id))
+            return self._load(id, self._python(id, more, code, note))
         container = deep_learning_container(named)
         if container is None:
             raise ImageError(
@@ -175,15 +194,22 @@ class ImageStore:
         start = container.start
         root = self._folder / f"base-{hashlib.sha256(start.source.encode()).hexdigest()[:12]}"
         container.write_files(root)
-        python = environment_for(container.requirements, container.listed, [], root, self._state, lambda note: None)
+        python = environment_for(container.requirements, container.listed, more, root, self._state, note, code)
         return Image(
             uri, root, container.env, [*start.entrypoint], [*start.cmd], start.workdir, python, container.notes
         )
 
-    def _python(self, id: str) -> Path:
+    def _python(
+        self,
+        id: str,
+        more: Sequence[PipInstall] = (),
+        code: Path | None = None,
+        note: Callable[[str], None] = lambda text: None,
+    ) -> Path:
         # Not cached with the image: the account's own environment may have changed since the build.
         stage = self._stage_of(id)
-        return environment_for(stage.base, stage.listed, stage.installs, stage.root, self._state, lambda note: None)
+        installs = [*stage.installs, *more]
+        return environment_for(stage.base, stage.listed, installs, stage.root, self._state, note, code)
 
     def _keep(self, stage: Stage, notes: list[str]) -> str:
         settings: dict[str, Any] = {

@@ -6,8 +6,6 @@ an unsupported operation is rejected by name instead of passed to moto.
 
 from __future__ import annotations
 
-import threading
-import time
 from typing import Any
 
 from sagemaker_local_account.core.service_errors import ServiceError
@@ -17,39 +15,9 @@ from sagemaker_local_account.sagemaker.model_registry import ModelRegistry
 
 TARGET_PREFIX = "SageMaker."
 
-# Calls per second, by operation: the known quotas that cannot be raised (aws-solutions/deepracer-on-aws 87).
-RATES = {"ListTrainingJobs": 2}
-
-
-class Rate:
-    """A token bucket with a capacity of one second's calls."""
-
-    def __init__(self, a_second: float) -> None:
-        self._a_second = self._tokens = a_second
-        self._since = time.monotonic()
-        self._lock = threading.Lock()
-
-    def take(self) -> bool:
-        """Takes a token; returns False where there is none."""
-        with self._lock:
-            now = time.monotonic()
-            self._tokens = min(self._a_second, self._tokens + (now - self._since) * self._a_second)
-            self._since = now
-            if self._tokens < 1:
-                return False
-            self._tokens -= 1
-            return True
-
 
 def sagemaker_api(jobs: TrainingJobs, registry: ModelRegistry) -> JsonApi:
     """Returns the WSGI application for requests whose `X-Amz-Target` is `SageMaker.<Operation>`."""
-    rates = {operation: Rate(a_second) for operation, a_second in RATES.items()}
-
-    def throttle(operation: str) -> None:
-        rate = rates.get(operation)
-        if rate is not None and not rate.take():
-            raise ServiceError("ThrottlingException", "Rate exceeded", 400)
-
     return JsonApi(
         "SageMaker",
         {
@@ -64,7 +32,6 @@ def sagemaker_api(jobs: TrainingJobs, registry: ModelRegistry) -> JsonApi:
             ),
             **registry.operations(),
         },
-        before=throttle,
     )
 
 

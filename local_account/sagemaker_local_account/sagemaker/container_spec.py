@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import json
+import logging
 import random
+import tarfile
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from botocore.exceptions import BotoCoreError, ClientError
+
 from sagemaker_local_account.core.image_names import ImageError
 from sagemaker_local_account.faults import FullDisk, LateHost
 from sagemaker_local_account.images.container_start import renames_host
+from sagemaker_local_account.images.image_store import Image
+from sagemaker_local_account.images.training_toolkit import unpack_code
 from sagemaker_local_account.runtime.devices import DEVICES_PATH, Accelerators, accelerators
 from sagemaker_local_account.runtime.spec import ContainerSpec, Fidelity, PodSpec
 from sagemaker_local_account.sagemaker.job_context import JobContext
 from sagemaker_local_account.sagemaker.scheduler import groups_of
-from sagemaker_local_account.storage.transfer import s3_source
+from sagemaker_local_account.storage.transfer import s3_source, split
 
 # The group's name in resourceconfig.json of a job without instance groups (SageMaker's training toolkit).
 ONLY_GROUP = "homogeneousCluster"
@@ -25,6 +33,8 @@ CHECKPOINTS = "/opt/ml/checkpoints"  # the default of CheckpointConfig.LocalPath
 # GPUs are listed, and PyTorch does not have them. Hugging Face's Trainer then makes no process group, and each rank silently
 # trains a model of its own, unless this variable is set (accelerate 1.15, state.py, PartialState._prepare_backend).
 WITHOUT_CUDA = {"ACCELERATE_USE_CPU": "true"}
+_log = logging.getLogger(__name__)
+_SUBMIT_DIRECTORY = "sagemaker_submit_directory"  # the toolkit's hyperparameter, and in capitals its variable
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -51,7 +61,7 @@ def specification(context: JobContext, request: Mapping[str, Any], arn: str) -> 
     endpoint = {"AWS_ENDPOINT_URL": context.endpoint_url}
     spec = pod_spec(
         request,
-        image=context.images.resolve(uri),
+        image=_image(context, request, arn, uri),
         folder=context.folder / name,
         endpoint_port=None if isolated else int(context.endpoint_url.rpartition(":")[2]),
         environment={
@@ -68,6 +78,44 @@ def specification(context: JobContext, request: Mapping[str, Any], arn: str) -> 
         host_seed=context.host_seed,
     )
     return dataclasses.replace(spec, hosts=tuple(_limited(context, request, spec, host) for host in spec.hosts))
+
+
+def _image(context: JobContext, request: Mapping[str, Any], arn: str, uri: str) -> Image:
+    """The image of a job, whose environment has the requirements.txt of code in S3, which the toolkit installs on AWS.
+
+    Raises:
+        ImageError: the account has no such image, or a requirement cannot be installed.
+    """
+
+    def note(text: str) -> None:
+        _log.info("%s: %s", request["TrainingJobName"], text)
+
+    place = _submit_directory(request)
+    if not place.startswith("s3://") or request.get("EnableNetworkIsolation"):
+        return context.images.resolve(uri, note=note)
+    s3 = context.client("s3", context.credentials(request["RoleArn"], arn))
+    bucket, key = split(place)
+    with tempfile.TemporaryFile() as archive, tempfile.TemporaryDirectory() as folder:
+        try:
+            s3.download_fileobj(bucket, key, archive)
+            archive.seek(0)
+            unpack_code(archive, Path(folder))
+        except (BotoCoreError, ClientError, tarfile.TarError, OSError) as error:
+            # The toolkit meets the same on the host, and says so in the log as on AWS.
+            note(f"{place} cannot be read: {error}")
+            return context.images.resolve(uri, note=note)
+        return context.images.resolve(uri, Path(folder), note)
+
+
+def _submit_directory(request: Mapping[str, Any]) -> str:
+    """Where a job's code is, as the toolkit finds it: a hyperparameter in JSON or as it is, or a variable."""
+    given = request.get("HyperParameters", {}).get(_SUBMIT_DIRECTORY)
+    if given is None:
+        return str(request.get("Environment", {}).get(_SUBMIT_DIRECTORY.upper(), ""))
+    try:
+        return str(json.loads(given))
+    except ValueError:
+        return str(given)
 
 
 def _limited(context: JobContext, request: Mapping[str, Any], spec: PodSpec, host: ContainerSpec) -> ContainerSpec:
