@@ -71,7 +71,7 @@ class LocalAccount:
         host_seed: deals the numbers of hosts, algo-1 and on, to instance groups, as the service does at random; None for a
             seed of each job, its name. `jobs.host_seed` sets it later. Relaxed fidelity keeps the groups' order without one.
         limits: the memory, processes and disk of each host of a job (docs/local-account.md).
-        enforce_iam: evaluate the permissions of roles and users (docs/permissions.md).
+        enforce_iam: evaluate the permissions of roles and users (docs/permissions.md); without it every call is allowed.
         rates: throttle calls at the rates of a new AWS account (docs/many-jobs.md).
         regions: such as ["eu-west-1", "us-east-1"]; the first is the default of clients. Requests for other regions are rejected.
         web: serve the web page, whose address is ``description.web_url``.
@@ -86,7 +86,7 @@ class LocalAccount:
         fidelity: Fidelity = "strict",
         host_seed: int | None = None,
         limits: Limits | None = None,
-        enforce_iam: bool = False,
+        enforce_iam: bool = True,
         rates: bool = False,
         regions: Sequence[str] = (REGION,),
         web: bool = False,

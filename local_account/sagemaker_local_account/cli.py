@@ -115,7 +115,8 @@ HostDisk = Annotated[
     str, typer.Option(help="The disk limit of a job's hosts together: a share of the free space, or a size like 20GiB.")
 ]
 EnforceIam = Annotated[
-    bool, typer.Option("--enforce-iam", help="Evaluate the permissions of every role and user, as AWS does.")
+    bool,
+    typer.Option(help="Evaluate the permissions of every role and user, as AWS does; or allow every call."),
 ]
 Rates = Annotated[bool, typer.Option("--rates", help="Throttle calls at the rates of a new AWS account.")]
 
@@ -151,7 +152,7 @@ def start(
     host_memory: HostMemory = Limits.memory,
     host_processes: HostProcesses = Limits.processes,
     host_disk: HostDisk = Limits.disk,
-    enforce_iam: EnforceIam = False,
+    enforce_iam: EnforceIam = True,
     rates: Rates = False,
     region: Regions = None,
     web: Web = True,
@@ -173,7 +174,7 @@ def start(
         f"--host-memory={host_memory}",
         f"--host-processes={host_processes}",
     ]
-    given += [f"--host-disk={host_disk}", *(["--enforce-iam"] if enforce_iam else [])]
+    given += [f"--host-disk={host_disk}", *([] if enforce_iam else ["--no-enforce-iam"])]
     given += ["--rates"] if rates else []
     given += [] if host_seed is None else [f"--host-seed={host_seed}"]
     given += [] if web else ["--no-web"]

@@ -36,7 +36,7 @@ def run(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
 @pytest.fixture(scope="module")
 def exports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """What to export for an account on this machine that holds every call against its policies, not bootstrapped yet."""
-    with Serving(tmp_path_factory.mktemp("account"), "--enforce-iam") as account:
+    with Serving(tmp_path_factory.mktemp("account")) as account:
         yield account.exports
 
 

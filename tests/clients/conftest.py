@@ -19,7 +19,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     (folder / "Dockerfile").write_text(
         'FROM python:3.11\nCOPY train.py /opt/\nENTRYPOINT ["python", "/opt/train.py"]\n'
     )
-    with LocalAccount(state=tmp_path_factory.mktemp("account"), enforce_iam=True) as account:
+    with LocalAccount(state=tmp_path_factory.mktemp("account")) as account:
         account.jobs.host_seed = 0  # which deals two hosts to their groups in order
         running = Running(account)
         role = running.role("Jobs", "sagemaker.amazonaws.com")

@@ -26,7 +26,7 @@ def deployed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
         return
     regions = getattr(request.module, "REGIONS", ("us-east-1",))
     rates = getattr(request.module, "RATES", False)
-    with LocalAccount(state=state, enforce_iam=True, rates=rates, regions=regions, host_seed=IN_ORDER) as account:
+    with LocalAccount(state=state, rates=rates, regions=regions, host_seed=IN_ORDER) as account:
         deployed = Deployed(account)
         deployed.bootstrap()
         yield deployed

@@ -90,7 +90,7 @@ def test_the_picture_of_a_workflows_states_is_that_of_the_digits_example(monkeyp
 def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AccountUnderTest]:
     from sagemaker_local_account.account import LocalAccount
 
-    with LocalAccount(state=tmp_path_factory.mktemp("account"), enforce_iam=True) as running:
+    with LocalAccount(state=tmp_path_factory.mktemp("account")) as running:
         under_test = AccountUnderTest(running)
         under_test.cdk("bootstrap", "aws://123456789012/us-east-1")
         yield under_test

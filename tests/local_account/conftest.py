@@ -81,7 +81,9 @@ def wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Wheels:
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """An account for the tests of a module. A process has one account at a time."""
-    with LocalAccount(state=tmp_path_factory.mktemp("account"), devices={NEWER_TYPE: 3}) as account:
+def running(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """An account for the tests of a module, which evaluates permissions unless ``ENFORCED`` is False."""
+    enforced = getattr(request.module, "ENFORCED", True)
+    state = tmp_path_factory.mktemp("account")
+    with LocalAccount(state=state, devices={NEWER_TYPE: 3}, enforce_iam=enforced) as account:
         yield Running(account)

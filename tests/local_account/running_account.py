@@ -28,8 +28,12 @@ class Running:
         }
         return boto3.client(service, endpoint_url=self.account.endpoint_url, **{**own, **options})
 
-    def role(self, name: str, service: str) -> str:
-        """A role that a service may take on; its ARN."""
+    def role(self, name: str, service: str, *, may_do_all: bool = False) -> str:
+        """A role that a service may take on, and which may do everything or nothing; its ARN."""
         statement = {"Effect": "Allow", "Principal": {"Service": service}, "Action": "sts:AssumeRole"}
         policy = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
-        return str(self.client("iam").create_role(RoleName=name, AssumeRolePolicyDocument=policy)["Role"]["Arn"])
+        iam = self.client("iam")
+        arn = str(iam.create_role(RoleName=name, AssumeRolePolicyDocument=policy)["Role"]["Arn"])
+        if may_do_all:
+            iam.attach_role_policy(RoleName=name, PolicyArn="arn:aws:iam::aws:policy/AdministratorAccess")
+        return arn

@@ -14,10 +14,10 @@ AN_ERROR_RATHER_THAN_A_HANG = 300
 class Machines:
     """State machines of a running account."""
 
-    def __init__(self, running: Running, name: str = "machine") -> None:
+    def __init__(self, running: Running, name: str = "machine", *, may_do_all: bool = True) -> None:
         self.running = running
         self.client = running.client("stepfunctions")
-        self.role = running.role(f"{name}-role", "states.amazonaws.com")
+        self.role = running.role(f"{name}-role", "states.amazonaws.com", may_do_all=may_do_all)
         self._name, self._count = name, 0
 
     def create(self, states: dict[str, Any], **top: Any) -> str:

@@ -17,6 +17,7 @@ from sagemaker_local_account.events.alarms import Datum, Rule, evaluate
 
 AN_ERROR_RATHER_THAN_A_HANG = 300  # seconds; no fact depends on it
 DIMENSIONS = [{"Name": "TrainingJobName", "Value": "mine"}]
+ENFORCED = False  # test_delivery_permissions.py has the permissions of deliveries
 NAMESPACE = "/aws/sagemaker/TrainingJobs"
 
 

@@ -56,7 +56,7 @@ def test_a_call_has_a_line_with_its_service_operation_caller_job_status_and_dura
 
 
 def test_a_caller_is_a_roles_session_or_a_user(running: Running) -> None:
-    role = running.role("Logged", "sagemaker.amazonaws.com")
+    role = running.role("Logged", "sagemaker.amazonaws.com", may_do_all=True)
     keys = running.client("sts").assume_role(RoleArn=role, RoleSessionName="tried")["Credentials"]
     session = {
         "aws_access_key_id": keys["AccessKeyId"],
@@ -66,6 +66,7 @@ def test_a_caller_is_a_roles_session_or_a_user(running: Running) -> None:
     running.client("sqs", **session).list_queues()
     iam = running.client("iam")
     iam.create_user(UserName="person")
+    iam.attach_user_policy(UserName="person", PolicyArn="arn:aws:iam::aws:policy/AmazonSNSReadOnlyAccess")
     key = iam.create_access_key(UserName="person")["AccessKey"]
     users = {"aws_access_key_id": key["AccessKeyId"], "aws_secret_access_key": key["SecretAccessKey"]}
     running.client("sns", **users).list_topics()

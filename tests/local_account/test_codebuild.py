@@ -32,7 +32,7 @@ class Builds:
         self.codebuild, self.s3 = running.client("codebuild"), running.client("s3")
         self.s3.create_bucket(Bucket="sources")
         running.client("ecr").create_repository(repositoryName="jobs")
-        self.role = running.role("Builds", "codebuild.amazonaws.com")
+        self.role = running.role("Builds", "codebuild.amazonaws.com", may_do_all=True)
         self._count = 0
 
     def source(self, **files: str) -> dict[str, str]:

@@ -18,7 +18,7 @@ TRUST = {"Effect": "Allow", "Principal": {"AWS": ACCOUNT}, "Action": "sts:Assume
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    with LocalAccount(state=tmp_path_factory.mktemp("account"), enforce_iam=True) as account:
+    with LocalAccount(state=tmp_path_factory.mktemp("account")) as account:
         yield Running(account)
 
 

@@ -23,7 +23,7 @@ ADMIN = allow("*")
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    with LocalAccount(state=tmp_path_factory.mktemp("account"), enforce_iam=True) as account:
+    with LocalAccount(state=tmp_path_factory.mktemp("account")) as account:
         yield Running(account)
 
 

@@ -155,7 +155,7 @@ class Files:
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Files]:
-    with LocalAccount(state=tmp_path_factory.mktemp("account"), enforce_iam=True) as account:
+    with LocalAccount(state=tmp_path_factory.mktemp("account")) as account:
         yield Files(Running(account))
 
 

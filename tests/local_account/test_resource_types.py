@@ -16,10 +16,15 @@ from running_account import Running
 from sagemaker_local_account.cloudformation.support_matrix import TYPES
 
 DOCUMENT = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "s3:GetObject", "Resource": "*"}]}
-TRUST = {
-    "Version": "2012-10-17",
-    "Statement": [{"Effect": "Allow", "Principal": {"Service": "ec2.amazonaws.com"}, "Action": "sts:AssumeRole"}],
-}
+
+
+def trusting(service: str) -> dict[str, Any]:
+    """The trust policy of a role that a service may assume."""
+    statement = {"Effect": "Allow", "Principal": {"Service": service}, "Action": "sts:AssumeRole"}
+    return {"Version": "2012-10-17", "Statement": [statement]}
+
+
+TRUST = trusting("ec2.amazonaws.com")
 ANYBODY = {**DOCUMENT, "Statement": [{"Effect": "Allow", "Principal": "*", "Action": "*", "Resource": "*"}]}
 
 
@@ -448,7 +453,7 @@ EXAMPLES: dict[str, Example] = {
             "DefinitionString": json.dumps({"StartAt": "A", "States": {"A": {"Type": "Pass", "End": True}}}),
         },
         lambda client, ids: client("stepfunctions").describe_state_machine(stateMachineArn=ids["It"])["name"],
-        {"Role": ROLE},
+        {"Role": of("AWS::IAM::Role", AssumeRolePolicyDocument=trusting("states.amazonaws.com"))},
     ),
 }
 

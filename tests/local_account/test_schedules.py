@@ -232,7 +232,7 @@ class Scheduled:
 
 @pytest.fixture(scope="module")
 def scheduled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scheduled]:
-    with LocalAccount(state=tmp_path_factory.mktemp("account"), enforce_iam=True) as account:
+    with LocalAccount(state=tmp_path_factory.mktemp("account")) as account:
         found = Scheduled(account)
         yield found
         destroy(found.running, "scheduled")

@@ -16,6 +16,7 @@ from state_machines import AN_ERROR_RATHER_THAN_A_HANG, Machines
 
 from sagemaker_local_account.stepfunctions.sagemaker_tasks import NestedExecution
 
+ENFORCED = False  # test_delivery_permissions.py has the permissions of deliveries
 NO_JOB = {"TrainingJobName": "no-such-job"}
 DESCRIBE = "arn:aws:states:::aws-sdk:sagemaker:describeTrainingJob"
 

@@ -110,7 +110,7 @@ def test_a_key_of_an_earlier_start_is_refused(running: Running, earlier: dict[st
 
 @pytest.mark.usefixtures("nothing_starts")
 def test_a_job_cannot_break_its_account(running: Running) -> None:
-    role = running.role("Job", "sagemaker.amazonaws.com")
+    role = running.role("Job", "sagemaker.amazonaws.com", may_do_all=True)
     keys = running.client("sts").assume_role(RoleArn=role, RoleSessionName="job")["Credentials"]
     session = {
         "AWS_ACCESS_KEY_ID": keys["AccessKeyId"],

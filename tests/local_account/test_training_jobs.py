@@ -44,7 +44,7 @@ class Jobs:
         patient = Config(retries={"mode": "standard", "total_max_attempts": 20})
         self.sagemaker, self.s3 = running.client("sagemaker", config=patient), running.client("s3")
         self.s3.create_bucket(Bucket="jobs-bucket")
-        self.role = running.role("Jobs", "sagemaker.amazonaws.com")
+        self.role = running.role("Jobs", "sagemaker.amazonaws.com", may_do_all=True)
         (folder / "Dockerfile").write_text(DOCKERFILE)
         store = ImageStore(running.account.state)
         store.build(folder, folder / "Dockerfile", [IMAGE])

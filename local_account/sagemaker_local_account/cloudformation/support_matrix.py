@@ -114,7 +114,7 @@ TYPES: dict[str, ResourceType] = {
         "AccessPointTags ClientToken FileSystemId PosixUser RootDirectory",
     ),
     "AWS::EFS::FileSystem": _real(
-        "a folder of the account, which jobs mount; its policy is evaluated with --enforce-iam; without encryption, backups and "
+        "a folder of the account, which jobs mount; its policy is evaluated; without encryption, backups and "
         "lifecycle policies",
         "AvailabilityZoneName BackupPolicy Encrypted FileSystemPolicy FileSystemTags KmsKeyId LifecyclePolicies "
         "PerformanceMode ProvisionedThroughputInMibps ThroughputMode",
@@ -142,11 +142,11 @@ TYPES: dict[str, ResourceType] = {
     "AWS::IAM::AccessKey": _real("signs requests to the account", "Status UserName"),
     "AWS::IAM::InstanceProfile": _real("stored; there are no instances", "InstanceProfileName Path Roles"),
     "AWS::IAM::ManagedPolicy": _real(
-        "evaluated with --enforce-iam", "Description Groups ManagedPolicyName Path PolicyDocument Roles Users"
+        "evaluated", "Description Groups ManagedPolicyName Path PolicyDocument Roles Users"
     ),
-    "AWS::IAM::Policy": _real("evaluated with --enforce-iam", "Groups PolicyDocument PolicyName Roles Users"),
+    "AWS::IAM::Policy": _real("evaluated", "Groups PolicyDocument PolicyName Roles Users"),
     "AWS::IAM::Role": _real(
-        "assumed by jobs, executions, builds and functions; its permissions are evaluated with --enforce-iam",
+        "assumed by jobs, executions, builds and functions; its permissions are evaluated",
         "AssumeRolePolicyDocument Description ManagedPolicyArns MaxSessionDuration Path PermissionsBoundary Policies "
         "RoleName Tags",
     ),
@@ -163,7 +163,7 @@ TYPES: dict[str, ResourceType] = {
         "Role, Runtime, Tags and Timeout are rejected, except for functions of the custom resources in this table",
     ),
     "AWS::Lambda::Permission": _real(
-        "a statement of the function's policy; evaluated with --enforce-iam",
+        "a statement of the function's policy; evaluated",
         "Action FunctionName Principal SourceAccount SourceArn",
     ),
     "AWS::Logs::LogGroup": _real(
@@ -176,7 +176,7 @@ TYPES: dict[str, ResourceType] = {
         "AccessControl BucketEncryption BucketName LifecycleConfiguration LoggingConfiguration OwnershipControls "
         "PublicAccessBlockConfiguration Tags VersioningConfiguration",
     ),
-    "AWS::S3::BucketPolicy": _real("evaluated with --enforce-iam", "Bucket PolicyDocument"),
+    "AWS::S3::BucketPolicy": _real("evaluated", "Bucket PolicyDocument"),
     "AWS::SNS::Subscription": _real(
         "delivers to queues and to HTTP endpoints of this machine; messages to e-mail, SMS and other machines are logged and not "
         "delivered; other protocols are rejected",
@@ -186,14 +186,14 @@ TYPES: dict[str, ResourceType] = {
         "delivers to its subscriptions; without encryption, but its key's policy is evaluated",
         "ContentBasedDeduplication DisplayName FifoTopic KmsMasterKeyId Subscription Tags TopicName",
     ),
-    "AWS::SNS::TopicPolicy": _real("evaluated with --enforce-iam", "PolicyDocument Topics"),
+    "AWS::SNS::TopicPolicy": _real("evaluated", "PolicyDocument Topics"),
     "AWS::SQS::Queue": _real(
         "stores messages, without encryption; ApproximateNumberOfMessagesVisible is the only metric of SQS",
         "ContentBasedDeduplication DeduplicationScope DelaySeconds FifoQueue FifoThroughputLimit "
         "KmsDataKeyReusePeriodSeconds KmsMasterKeyId MaximumMessageSize MessageRetentionPeriod QueueName "
         "ReceiveMessageWaitTimeSeconds RedrivePolicy SqsManagedSseEnabled Tags VisibilityTimeout",
     ),
-    "AWS::SQS::QueuePolicy": _real("evaluated with --enforce-iam", "PolicyDocument Queues"),
+    "AWS::SQS::QueuePolicy": _real("evaluated", "PolicyDocument Queues"),
     "AWS::SSM::Parameter": _real(
         "stores a value", "AllowedPattern DataType Description Name Policies Tags Tier Type Value"
     ),

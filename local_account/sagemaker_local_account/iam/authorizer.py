@@ -1,4 +1,4 @@
-"""Authorization of requests by IAM policies (`local-account --enforce-iam`).
+"""Authorization of requests by IAM policies (but for `local-account --no-enforce-iam`).
 
 moto evaluates no conditions and, except for S3 and a few other services, no resources, so that least-privilege policies fail in
 it. Here every request is mapped to IAM calls (`api_calls.py`), and each call is evaluated against the caller's policies,
