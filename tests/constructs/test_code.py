@@ -63,6 +63,36 @@ def test_the_archive_has_the_files_of_the_folder_and_no_hidden_or_excluded_ones(
     }
 
 
+def test_arguments_of_another_form_put_what_starts_the_script_beside_it(source: Path) -> None:
+    stack = UserStack()
+    stack.workflow(code=TrainingCode(str(source), arguments="--key=value", flags=["compile"]))
+    assert {"script_arguments.py", "script_arguments.json"} < archive_of(stack)[1].keys()
+    assert json.loads(stack.request()["HyperParameters"]["sagemaker_program"]) == "script_arguments.py"
+
+
+@pytest.mark.parametrize("other", [{"flags": ["compile"]}, {"arguments": "key=value"}, {"arguments": "--key=value"}])
+def test_the_archives_hash_depends_on_the_form_of_arguments(source: Path, other: Any) -> None:
+    hashes = []
+    for given in ({}, other):
+        stack = UserStack()
+        stack.workflow(code=TrainingCode(str(source), **given))
+        hashes.append(archive_of(stack)[0])
+    assert hashes[0] != hashes[1]
+
+
+def test_a_folder_that_has_the_name_of_what_starts_the_script_is_refused(source: Path) -> None:
+    (source / "script_arguments.json").write_text("{}")
+    TrainingCode(str(source))
+    message = message_of(lambda: TrainingCode(str(source), arguments="key=value"))
+    assert message.startswith("directory must be a folder without a file of this name")
+    assert "'script_arguments.json'" in message
+
+
+def test_an_unknown_form_of_arguments_is_refused(source: Path) -> None:
+    message = message_of(lambda: TrainingCode(str(source), arguments="-key value"))  # type: ignore[arg-type]
+    assert "arguments must be" in message
+
+
 @pytest.mark.parametrize(
     ("edit", "changed"),
     [

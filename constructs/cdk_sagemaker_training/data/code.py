@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from cdk_sagemaker_training.core.errors import must
 from cdk_sagemaker_training.props.prop import Known, Prop, kind
@@ -17,6 +17,9 @@ _EXCLUDED = ("__pycache__", "*.pyc", ".*", "cdk.out", "node_modules")
 
 
 _READ = Known("synth", "since the folder is read")
+# What starts the script with its arguments in another form, beside it in the archive.
+STARTER, SETTINGS = "script_arguments.py", "script_arguments.json"
+ArgumentsForm = Literal["--key value", "--key=value", "key=value"]
 
 
 @kind("TrainingCode('src', entry_point='train.py')")
@@ -33,20 +36,42 @@ class TrainingCode(Value):
         entry_point: Path of the script relative to ``directory``. A file that does not end in ``.py`` is run by the shell.
         exclude: Patterns of files and folders to leave out too, such as ``"*.ipynb"``; each is compared with the path relative
             to ``directory`` and with the name alone (fnmatch).
+        arguments: How the script takes its hyperparameters. The toolkit passes ``--key value`` (`to_cmd_args` in mapping.py of
+            sagemaker-training), which argparse takes; nanoGPT's configurator takes ``--key=value``, Hydra ``key=value``. For
+            another form than the toolkit's a file beside the script starts it.
+        flags: Hyperparameters that are options without a value, such as argparse's ``store_true``: they are given where the
+            hyperparameter is true, and left out where it is false.
 
     Raises:
-        ValueError: ``directory`` is not a folder, or does not contain ``entry_point``.
+        ValueError: ``directory`` is not a folder, does not contain ``entry_point``, or contains the name of the file that
+            ``arguments`` and ``flags`` need.
     """
 
     directory: Annotated[str, Prop(known=_READ, example="'src'")]
     entry_point: Annotated[str, _READ] = "train.py"
     exclude: Annotated[Sequence[str], _READ] = ()
+    arguments: Annotated[ArgumentsForm, _READ] = "--key value"
+    flags: Annotated[Sequence[str], _READ] = ()
+
+    @property
+    def starter(self) -> bool:
+        """Whether a file beside the script starts it, with its arguments in another form than the toolkit's."""
+        return bool(self.flags) or self.arguments != "--key value"
+
+    @property
+    def program(self) -> str:
+        """Path of what the toolkit starts in the archive."""
+        return STARTER if self.starter else self.entry_point
 
     def __post_init__(self) -> None:
         check_fields(self)
         if not Path(self.directory).is_dir():
             raise must("directory", "be a folder with the training script", "'src'", repr(self.directory))
-        if self.entry_point in map(str, self.files()):
+        names = set(map(str, self.files()))
+        if self.starter and (taken := {STARTER, SETTINGS} & names):
+            rule = "be a folder without a file of this name, which arguments and flags put beside the script"
+            raise must("directory", rule, "'src'", f"{self.directory!r} with {min(taken)!r}")
+        if self.entry_point in names:
             return
         scripts = (str(path) for path in self.files() if path.suffix == ".py")
         rule = "be a file of directory that exclude does not leave out"

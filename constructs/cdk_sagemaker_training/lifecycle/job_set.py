@@ -241,9 +241,9 @@ class JobSet:
         asset = code_asset(self._scope, code)
         self.role.grant_read(asset.bucket, archives_beside(asset))
         if not props.get("network_isolation"):
-            return CodeLocation(code.entry_point, asset.s3_object_url)
+            return CodeLocation(code.program, asset.s3_object_url)
         archive = f"/opt/ml/input/data/{CODE_CHANNEL}/{asset.s3_object_key}"
-        return CodeLocation(code.entry_point, archive, asset.s3_object_url)
+        return CodeLocation(code.program, archive, asset.s3_object_url)
 
     def _grant(self, props: TrainingProps) -> None:
         images = {id(of_job["image"]): of_job["image"] for of_job, _ in self._all}

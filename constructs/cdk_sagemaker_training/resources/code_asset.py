@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
+import json
 import tarfile
 from pathlib import Path
 
@@ -13,7 +14,8 @@ from aws_cdk import aws_s3_assets as s3_assets
 from constructs import Construct
 
 from cdk_sagemaker_training.core.tokens import is_unresolved
-from cdk_sagemaker_training.data.code import TrainingCode
+from cdk_sagemaker_training.data.code import SETTINGS, STARTER, TrainingCode
+from cdk_sagemaker_training.packaged import training_code_path
 
 
 def code_asset(scope: Construct, code: TrainingCode) -> s3_assets.Asset:
@@ -58,4 +60,17 @@ def _archive(code: TrainingCode) -> bytes:
             entry.mode = 0o755 if source.stat().st_mode & 0o100 else 0o644
             with source.open("rb") as file:
                 archive.addfile(entry, file)
+        for name, text in _starter(code).items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(text)
+            archive.addfile(entry, io.BytesIO(text))
     return content.getvalue()
+
+
+def _starter(code: TrainingCode) -> dict[str, bytes]:
+    """The files that start the script with its arguments in the form that it takes, by name; none for the toolkit's."""
+    if not code.starter:
+        return {}
+    settings = {"script": code.entry_point, "form": code.arguments, "flags": [*code.flags]}
+    program = Path(training_code_path(), "entrypoint", STARTER)
+    return {STARTER: program.read_bytes(), SETTINGS: json.dumps(settings).encode()}

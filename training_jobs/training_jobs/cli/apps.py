@@ -112,7 +112,7 @@ _BUILDERS = {
     "from_codebuild": "Built in AWS by CodeBuild, which logs in to the private registry of the base image.",
 }
 
-_FILES = {"cdk.json": '{"app": "python3 app.py"}\n', ".gitignore": "cdk.out/\n.local-account/\n"}
+FILES = {"cdk.json": '{"app": "python3 app.py"}\n', ".gitignore": "cdk.out/\n.local-account/\n"}
 
 
 @dataclass(frozen=True)
@@ -193,11 +193,11 @@ def write_app(kind: str, directory: Path) -> list[Path]:
             metrics="\n".join(f'        "{name}": r"{regex}",' for name, regex in app.metrics.items()),
         ),
         "README.md": _README.format(stack=stack, folder=app.folder, more=app.more),
-        **_FILES,
+        **FILES,
     }
-    _check_new(directory, (*texts, "training_code", "data"))
+    check_new(directory, (*texts, "training_code", "data"))
     written = copy_training_code(app.folder, directory / "training_code", app.besides)
-    written += _write(directory, texts)
+    written += write_files(directory, texts)
     for file, write in app.data.values():
         (directory / "data").mkdir(exist_ok=True)
         write(directory / "data" / file)
@@ -218,12 +218,13 @@ def write_adopted(source: str, directory: Path) -> list[Path]:
     Raises:
         FileExistsError: A file of the app is there already; nothing is written.
     """
-    texts = {"app.py": source, "README.md": _ADOPTED, **_FILES}
-    _check_new(directory, texts)
-    return sorted(_write(directory, texts))
+    texts = {"app.py": source, "README.md": _ADOPTED, **FILES}
+    check_new(directory, texts)
+    return sorted(write_files(directory, texts))
 
 
-def _check_new(directory: Path, names: Iterable[str]) -> None:
+def check_new(directory: Path, names: Iterable[str]) -> None:
+    """Raise FileExistsError where a folder has one of the names."""
     for name in names:
         if (directory / name).exists():
             raise FileExistsError(
@@ -231,14 +232,15 @@ def _check_new(directory: Path, names: Iterable[str]) -> None:
             )
 
 
-def _write(directory: Path, texts: Mapping[str, str]) -> list[Path]:
+def write_files(directory: Path, texts: Mapping[str, str]) -> list[Path]:
+    """Write files of a folder, which is created if needed; return their paths."""
     directory.mkdir(parents=True, exist_ok=True)
     for name, text in texts.items():
         (directory / name).write_text(text)
     return [directory / name for name in texts]
 
 
-def _write_spirals(file: Path) -> None:
+def write_spirals(file: Path) -> None:
     """1,000 points of two spirals: a task that no line between two halves of the plane solves."""
     rows = ["x,y,spiral"]
     for spiral, sign in ((0, 1), (1, -1)):
@@ -292,7 +294,7 @@ APPS = {
         job='DataParallelJob(InstanceGroup("ml.g5.xlarge"), launcher=Torchrun())',
         hyperparameters='{"epochs": 20}',
         metrics=_CLASSIFIER_METRICS,
-        data={"points": ("spirals.csv", _write_spirals)},
+        data={"points": ("spirals.csv", write_spirals)},
     ),
     "heterogeneous": App(
         folder="heterogeneous",

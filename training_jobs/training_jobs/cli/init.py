@@ -19,11 +19,14 @@ def init(
         str,
         typer.Argument(
             metavar="KIND",
-            help="data-parallel, heterogeneous, compiled, model-parallel, huggingface or resnet-tensorflow; none with "
-            "--from-job and --from-sdk.",
+            help="script (one of your own to begin with), data-parallel, heterogeneous, compiled, model-parallel, "
+            "huggingface or resnet-tensorflow; none with --from-script, --from-job and --from-sdk.",
         ),
     ] = "",
     directory: Annotated[str, typer.Argument(metavar="DIRECTORY", help="The app's folder, by default this one.")] = "",
+    from_script: Annotated[
+        Path | None, typer.Option(metavar="SCRIPT.py", help="A stack that runs this training script as it is.")
+    ] = None,
     from_job: Annotated[
         str | None, typer.Option(metavar="JOB_NAME", help="The stack that `adopt JOB_NAME` prints.")
     ] = None,
@@ -37,19 +40,25 @@ def init(
     """Write a deployable app of a kind into DIRECTORY: app.py, cdk.json, the training code, and data to try it with."""
     from training_jobs.cli.apps import write_adopted, write_app
     from training_jobs.cli.doctor import tools
+    from training_jobs.cli.script_apps import write_first_script, write_script_app
 
     adopts = from_job is not None or from_sdk is not None
-    if (from_job is not None and from_sdk is not None) or (adopts and directory):
+    sources = [one for one in (from_script, from_job, from_sdk) if one is not None]
+    if len(sources) > 1 or (sources and directory):
         raise typer.BadParameter(
-            "--from-job and --from-sdk take a DIRECTORY only, like `init --from-job digits my_app`"
+            "--from-script, --from-job and --from-sdk take a DIRECTORY only, like `init --from-job digits my_app`"
         )
-    folder = Path((kind if adopts else directory) or ".")
+    folder = Path((kind if sources else directory) or ".")
     try:
         if from_job is not None:
             written = write_adopted(adopted_job(context, from_job).source, folder)
         elif from_sdk is not None:
             script = Sdk(from_sdk, account=account_number, python=python)
             written = write_adopted(adopted_script(context, script).source, folder)
+        elif from_script is not None:
+            written = write_script_app(from_script, folder)
+        elif kind == "script":
+            written = write_first_script(folder)
         else:
             written = write_app(kind or "data-parallel", folder)
     except (ValueError, FileExistsError) as error:

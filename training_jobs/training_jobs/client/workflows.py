@@ -72,6 +72,11 @@ class Workflow:
         first = self.definition()["States"].get("FirstAttempt", {}).get("Parameters", {})
         return {name: value for name, value in first.items() if not name.endswith(".$")}
 
+    def input_defaults(self) -> dict[str, Any]:
+        """Return what an execution's input has where it is not given: the defaults of the workflow's ``input_fields``."""
+        state = self.definition()["States"].get("Defaults", {})
+        return dict(state.get("Parameters", {}).get("Defaults", {}))
+
     def input_paths(self) -> list[str]:
         """Return what its requests take of an execution's input, such as ``["epochs"]``, sorted."""
         found: set[str] = set()
@@ -128,7 +133,8 @@ class Workflow:
             value = value_at(complete, path)
             if isinstance(value, bool | int | float):
                 set_at(complete, path, json.dumps(value))
-        missing = [path for path in self.input_paths() if value_at(complete, path) is None]
+        given = {**self.input_defaults(), **complete}
+        missing = [path for path in self.input_paths() if value_at(given, path) is None]
         if missing:
             raise TrainingError(
                 f"{self.path} takes {', '.join(missing)} of the input, like --set {missing[0]}=VALUE, got {sorted(input or {})}"
@@ -149,7 +155,7 @@ class Workflow:
             TrainingError: The input lacks what the request takes of it, or a job cannot have a tag with the name.
         """
         chosen, complete = self.prepare(input, name)
-        known = {**complete, "Training": self.first_values()}
+        known = {**self.input_defaults(), **complete, "Training": self.first_values()}
         return [planned_request(request, known, chosen) for request in self.requests(alternatives=alternatives)]
 
     def model_trainer(self, input: Mapping[str, Any] | None = None) -> Any:

@@ -1,0 +1,346 @@
+"""The app of a training script as it is: its options, what it imports, and where it writes, as its source says."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import json
+import os
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+MODEL, CHECKPOINTS, LOGS = "/opt/ml/model", "/opt/ml/checkpoints", "/opt/ml/output/data"
+# Options that name a folder to write to, by their words.
+_FOLDERS = {
+    MODEL: "output_dir out_dir outdir save_dir save_path model_dir output_path output",
+    CHECKPOINTS: "checkpoint_dir checkpoints_dir checkpoint_path ckpt_dir",
+    LOGS: "logging_dir log_dir logs_dir tensorboard_dir",
+}
+# The folder of an option by its name with underscores.
+FOLDER_OF = {name: folder for folder, names in _FOLDERS.items() for name in names.split()}
+# Distributions whose modules have other names.
+_DISTRIBUTIONS = {
+    "PIL": "pillow",
+    "bs4": "beautifulsoup4",
+    "cv2": "opencv-python-headless",
+    "dateutil": "python-dateutil",
+    "dotenv": "python-dotenv",
+    "skimage": "scikit-image",
+    "sklearn": "scikit-learn",
+    "yaml": "pyyaml",
+}
+# Modules of the frameworks of AWS's containers, and of their toolkit.
+_OF_CONTAINERS = frozenset(
+    ["boto3", "botocore", "numpy", "sagemaker_training", "tensorflow", "torch", "torchaudio", "torchvision"]
+)
+_OF_TENSORFLOW = ("tensorflow", "keras")
+_MOST_OPTIONS = 60  # a request has at most 100 hyperparameters
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
+
+
+@dataclass(frozen=True)
+class Option:
+    """An option of a script.
+
+    Attributes:
+        name: As the script has it, without hyphens before it.
+        default: What it is without the option; None where the source does not say.
+        choices: What it may be; empty for anything.
+        is_flag: Whether it has no value.
+    """
+
+    name: str
+    default: str | float | bool | None = None
+    choices: tuple[Any, ...] = ()
+    is_flag: bool = False
+
+    @property
+    def field(self) -> str:
+        """Its name in an execution's input."""
+        return self.name.replace("-", "_")
+
+
+@dataclass(frozen=True)
+class TrainingScript:
+    """A script, as far as its source says.
+
+    Attributes:
+        path: Its path.
+        options: Its options that have a default, but for those that name folders.
+        folders: The folder for each option that names one to write to.
+        form: How it takes options: ``--key value``, ``--key=value`` or ``key=value``.
+        requirements: Packages to install beside those of AWS's container.
+        framework: The container: ``pytorch`` or ``tensorflow``.
+        keeps_model: Whether it is known to write to ``/opt/ml/model``.
+    """
+
+    path: Path
+    options: tuple[Option, ...]
+    folders: Mapping[str, str]
+    form: str
+    requirements: tuple[str, ...]
+    framework: str
+    keeps_model: bool
+
+
+def read_script(path: Path) -> TrainingScript:
+    """Read a script.
+
+    Args:
+        path: A file of Python.
+
+    Raises:
+        ValueError: It is no file, or not Python.
+    """
+    if not path.is_file() or path.suffix != ".py":
+        raise ValueError(f"the script must be a file of Python, like 'nanoGPT/train.py', got {str(path)!r}")
+    text = path.read_text(encoding="utf-8", errors="replace")
+    tree = _parsed(path, text)
+    modules = _imported(path, tree)
+    form, options = _options(tree, text)
+    folders = {option.name: FOLDER_OF[option.field] for option in options if option.field in FOLDER_OF}
+    if "HfArgumentParser" in text or "TrlParser" in text:
+        folders.setdefault("output_dir", MODEL)
+        options = [Option("num_train_epochs", 1.0), *(one for one in options if one.name != "num_train_epochs")]
+    given = tuple(_on_cpu(one) for one in options if one.default is not None and one.name not in folders)
+    tensorflow = bool(modules & {*_OF_TENSORFLOW}) and "torch" not in modules
+    return TrainingScript(
+        path,
+        given[:_MOST_OPTIONS],
+        folders,
+        form,
+        () if (path.parent / "requirements.txt").exists() else _requirements(modules, tensorflow),
+        "tensorflow" if tensorflow else "pytorch",
+        MODEL in folders.values() or "SM_MODEL_DIR" in text or MODEL in text,
+    )
+
+
+def _on_cpu(option: Option) -> Option:
+    """An option whose default is a GPU, which the app's machine lacks, on its CPU."""
+    if option.name == "device" and str(option.default).startswith("cuda"):
+        return dataclasses.replace(option, default="cpu")
+    return option
+
+
+def _parsed(path: Path, text: str) -> ast.Module:
+    try:
+        return ast.parse(text)
+    except SyntaxError as error:
+        raise ValueError(
+            f"the script must be Python, like 'import torch', got {str(path)!r}, line {error.lineno}: {error.msg}"
+        ) from error
+
+
+def _imported(path: Path, tree: ast.Module) -> set[str]:
+    """The modules that a script imports, and those of the files beside it that it imports; of the latter not their own."""
+    found: set[str] = set()
+    seen: set[Path] = set()
+    rest = [tree]
+    while rest:
+        for module in _modules(rest.pop()):
+            beside = path.parent / module
+            inner = [file for file in (beside.with_suffix(".py"), beside / "__init__.py") if file.is_file()]
+            if not inner and not beside.is_dir():
+                found.add(module)
+            for file in inner:
+                if file not in seen:
+                    seen.add(file)
+                    rest.append(_parsed(file, file.read_text(encoding="utf-8", errors="replace")))
+    return found
+
+
+def _modules(tree: ast.AST) -> Iterator[str]:
+    """The modules that are imported whenever a file runs: not in other functions than `main`, nor under a condition."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
+            yield node.module.partition(".")[0]
+        elif (isinstance(node, ast.FunctionDef) and node.name == "main") or isinstance(node, ast.Try | ast.With):
+            yield from _modules(node)
+        elif isinstance(node, ast.If) and "__main__" in ast.unparse(node.test):
+            yield from _modules(node)
+
+
+def _requirements(modules: set[str], tensorflow: bool) -> tuple[str, ...]:
+    others = modules - sys.stdlib_module_names - _OF_CONTAINERS - ({"keras"} if tensorflow else set())
+    return tuple(sorted(_DISTRIBUTIONS.get(module, module.replace("_", "-")) for module in others))
+
+
+def _options(tree: ast.Module, text: str) -> tuple[str, list[Option]]:
+    """How a script takes options, and the options."""
+    found = [option for node in ast.walk(tree) if isinstance(node, ast.Call) for option in _option(node)]
+    if found:
+        return "--key value", found
+    if "configurator.py" in text:  # nanoGPT's, which sets the module's variables
+        return "--key=value", [*_variables(tree)]
+    return ("key=value" if "hydra.main" in text else "--key value"), []
+
+
+def _option(call: ast.Call) -> Iterator[Option]:
+    """The option of a call of argparse's `add_argument` or of click's `option`."""
+    function = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    names = [one.value for one in call.args if isinstance(one, ast.Constant) and isinstance(one.value, str)]
+    long = [name.removeprefix("--") for name in names if name.startswith("--")]
+    if function not in ("add_argument", "option") or not long or not _NAME.fullmatch(long[0]):
+        return
+    known = {one.arg: one.value for one in call.keywords}
+    action = _literal(known.get("action"))
+    is_flag = action == "store_true" or _literal(known.get("is_flag")) is True
+    if action not in (None, "store", "store_true"):
+        return
+    choices = _literal(known.get("choices"))
+    default = False if is_flag else _literal(known.get("default"))
+    if isinstance(default, int) and not isinstance(default, bool) and getattr(known.get("type"), "id", "") == "float":
+        default = float(default)
+    yield Option(
+        long[0],
+        default if isinstance(default, str | int | float) and default != "" else None,
+        tuple(choices) if isinstance(choices, list | tuple) and default in choices else (),
+        is_flag,
+    )
+
+
+def _variables(tree: ast.Module) -> Iterator[Option]:
+    """The variables that a module sets to plain values before it reads its arguments."""
+    for node in tree.body:
+        if "configurator" in ast.unparse(node):
+            return
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            value = _literal(node.value)
+            if isinstance(value, str | int | float) and value != "":
+                yield Option(node.targets[0].id, value)
+
+
+def _literal(node: ast.expr | None) -> Any:
+    """The value of a literal; None for other expressions."""
+    try:
+        return None if node is None else ast.literal_eval(node)
+    except ValueError:
+        return None
+
+
+def app_of(script: TrainingScript, directory: Path, *, data: str = "", stack: str = "MyTraining") -> str:
+    """Return the app.py of a script.
+
+    Args:
+        script: The script.
+        directory: The app's folder.
+        data: A file of the app's folder that is the channel ``training``; "" without one.
+        stack: The stack's name.
+    """
+    where = os.path.relpath(script.path.parent, directory)
+    code = "str(HERE)" if where == "." else f"str(HERE / {_text(where)})"
+    flags = [one.name for one in script.options if one.is_flag]
+    given = "".join(
+        [
+            f", arguments={_text(script.form)}" if script.form != "--key value" else "",
+            f", flags={json.dumps(flags)}" if flags else "",
+        ]
+    )
+    tag = "2.13-cpu-amzn2023-sagemaker" if script.framework == "pytorch" else "2.21-cpu-amzn2023-sagemaker"
+    image = "pytorch" if script.framework == "pytorch" else "tensorflow-training"
+    fields = {one: _field(one) for one in script.options}
+    names = {"DataParallelJob", "InstanceGroup", "S3Prefix", "TrainingBucket", "TrainingCode", "TrainingImage"}
+    names |= {
+        "TrainingWorkflow",
+        *(text.partition("(")[0] for text in fields.values()),
+        *(["S3Channel"] if data else []),
+    }
+    lines = [
+        f'"""A stack whose workflow runs {script.path.name}: `training-jobs local up`, or `cdk deploy`."""',
+        "",
+        "from pathlib import Path",
+        "",
+        "import aws_cdk as cdk",
+        *(["from aws_cdk import aws_s3_assets as s3_assets"] if data else []),
+        *(["from aws_cdk import aws_stepfunctions as sfn"] if fields else []),
+        f"from cdk_sagemaker_training import {_wrapped(sorted(names))}",
+        "",
+        "HERE = Path(__file__).parent",
+        *_options_source(fields),
+        "app = cdk.App()",
+        f'stack = cdk.Stack(app, "{stack}")',
+        'bucket = TrainingBucket(stack, "Bucket", removal_policy=cdk.RemovalPolicy.DESTROY)',
+        *([f'data = s3_assets.Asset(stack, "Data", path=str(HERE / {_text(data)}))'] if data else []),
+        "TrainingWorkflow(",
+        "    stack,",
+        '    "Training",',
+        '    job=DataParallelJob(InstanceGroup("ml.m5.xlarge")),',
+        f'    image=TrainingImage.from_dlc(stack, "Image", "{image}", "{tag}"),',
+        f"    code=TrainingCode({code}, entry_point={_text(script.path.name)}{given}),",
+        *(['    channels={"training": S3Channel(data.bucket, data.s3_object_key)},'] if data else []),
+        '    output=S3Prefix(bucket, "models/"),',
+        *(['    checkpoints=S3Prefix(bucket, "checkpoints/"),'] if CHECKPOINTS in script.folders.values() else []),
+        *_hyperparameters_source(script, bool(fields)),
+        *(
+            []
+            if script.keeps_model
+            else [
+                "    # What the script writes to the folder that SM_MODEL_DIR names is kept; it writes nothing there.",
+                '    missing_model="ignore",',
+            ]
+        ),
+        '    metric_definitions={"loss": r"loss\\W+([0-9.]+(?:e[-+]?[0-9]+)?)"},',
+        "    max_runtime=cdk.Duration.hours(1),",
+        ")",
+        "app.synth()",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _options_source(fields: Mapping[Option, str]) -> list[str]:
+    if not fields:
+        return []
+    return [
+        "# The script's options with their defaults; `training-jobs start --set NAME=VALUE` sets one.",
+        "OPTIONS = {",
+        *(f"    {_text(one.name)}: {text}," for one, text in fields.items()),
+        "}",
+        "",
+    ]
+
+
+def _hyperparameters_source(script: TrainingScript, has_fields: bool) -> list[str]:
+    given = [f"        {_text(name)}: {_text(folder)}," for name, folder in script.folders.items()]
+    if not has_fields:
+        return ["    hyperparameters={", *given, "    },"] if given else []
+    of_input = 'sfn.JsonPath.format("{}", sfn.JsonPath.string_at("$." + name.replace("-", "_")))'
+    return [
+        "    hyperparameters={",
+        *given,
+        f"        **{{name: {of_input} for name in OPTIONS}},",
+        "    },",
+        '    input_fields={name.replace("-", "_"): field for name, field in OPTIONS.items()},',
+    ]
+
+
+def _field(option: Option) -> str:
+    """The field of an execution's input for an option."""
+    default = option.default
+    if option.is_flag:
+        return 'ChoiceField(["false", "true"], default="false")'
+    if isinstance(default, bool):
+        return f'ChoiceField(["True", "False"], default="{default}")'
+    if option.choices:
+        return f"ChoiceField({json.dumps([*option.choices])}, default={json.dumps(default)})"
+    if isinstance(default, int):
+        return f"NumberField(default={default}, whole=True)"
+    # A number without a fraction has none in JSON, and a script may want one.
+    if isinstance(default, float) and not default.is_integer():
+        return f"NumberField(default={default!r})"
+    return f"TextField(default={_text(str(default))})"
+
+
+def _text(value: str) -> str:
+    """A string as Python's source has it, in double quotes."""
+    return json.dumps(value)
+
+
+def _wrapped(names: Sequence[str]) -> str:
+    return "(\n" + "".join(f"    {name},\n" for name in names) + ")"
