@@ -31,6 +31,7 @@ _DISTRIBUTIONS = {
     "dotenv": "python-dotenv",
     "skimage": "scikit-image",
     "sklearn": "scikit-learn",
+    "transformers": "transformers[torch]",  # whose Trainer needs accelerate
     "yaml": "pyyaml",
 }
 # Modules of the frameworks of AWS's containers, and of their toolkit.
@@ -160,15 +161,18 @@ def _modules(tree: ast.AST) -> Iterator[str]:
             yield from (alias.name.partition(".")[0] for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
             yield node.module.partition(".")[0]
-        elif (isinstance(node, ast.FunctionDef) and node.name == "main") or isinstance(node, ast.Try | ast.With):
-            yield from _modules(node)
-        elif isinstance(node, ast.If) and "__main__" in ast.unparse(node.test):
+        elif (
+            (isinstance(node, ast.FunctionDef) and node.name == "main")
+            or isinstance(node, ast.Try | ast.With)
+            or (isinstance(node, ast.If) and "__main__" in ast.unparse(node.test))
+        ):
             yield from _modules(node)
 
 
 def _requirements(modules: set[str], tensorflow: bool) -> tuple[str, ...]:
     others = modules - sys.stdlib_module_names - _OF_CONTAINERS - ({"keras"} if tensorflow else set())
-    return tuple(sorted(_DISTRIBUTIONS.get(module, module.replace("_", "-")) for module in others))
+    found = (_DISTRIBUTIONS.get(module, module.replace("_", "-")) for module in others)
+    return tuple(sorted(one.removesuffix("[torch]") if tensorflow else one for one in found))
 
 
 def _options(tree: ast.Module, text: str) -> tuple[str, list[Option]]:

@@ -1,0 +1,211 @@
+"""`training-jobs init script` and `init --from-script`: what a script's source says, and apps that synthesize."""
+
+from __future__ import annotations
+
+import json
+import os
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from training_jobs.adopt.from_script import app_of, read_script
+from training_jobs.cli.main import app as main_app
+
+ARGPARSE = """
+import argparse
+import os
+
+import torch
+import yaml
+from PIL import Image
+from sklearn.datasets import load_digits
+from torch.utils.data import DataLoader
+import helpers
+
+def main():
+    import tqdm
+    parser = argparse.ArgumentParser()
+    parser.add_argument("data", nargs="?")
+    parser.add_argument("--epochs", "-e", type=int, default=3)
+    parser.add_argument("--learning-rate", type=float, default=1)
+    parser.add_argument("--momentum", type=float, default=0.9)
+    parser.add_argument("--optimizer", choices=["adam", "sgd"], default="adam")
+    parser.add_argument("--amp", action="store_true")
+    parser.add_argument("--no-cuda", action="store_false")
+    parser.add_argument("--output-dir", default="out")
+    parser.add_argument("--checkpoint_dir", required=True)
+    parser.add_argument("--from-env", default=os.environ.get("A"))
+    parser.add_argument("--empty", default="")
+    parser.parse_args()
+
+def later():
+    import transformers
+
+if os.environ.get("LOG"):
+    import wandb
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+def script(folder: Path, text: str, **beside: str) -> Path:
+    for name, content in beside.items():
+        (folder / f"{name}.py").write_text(content)
+    (folder / "train.py").write_text(text)
+    return folder / "train.py"
+
+
+def synthesized(folder: Path) -> dict[str, Any]:
+    """The template of the app in a folder."""
+    environment = {**os.environ, "CDK_OUTDIR": str(folder / "assembly")}
+    subprocess.run([sys.executable, folder / "app.py"], check=True, env=environment)
+    found: dict[str, Any] = json.loads((folder / "assembly" / "MyTraining.template.json").read_text())
+    return found
+
+
+def init(*arguments: str) -> str:
+    done = CliRunner().invoke(main_app, ["init", *arguments])
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def refused(*arguments: str) -> str:
+    done = CliRunner(env={"COLUMNS": "200"}).invoke(main_app, ["init", *arguments])
+    assert done.exit_code == 2
+    return " ".join(done.output.replace("│", " ").split())
+
+
+def test_options_of_argparse_have_their_defaults_and_those_that_name_folders_lead_to_sagemakers(tmp_path: Path) -> None:
+    found = read_script(script(tmp_path, ARGPARSE, helpers="import psutil\nfrom . import other\n"))
+    assert {one.name: one.default for one in found.options} == {
+        "epochs": 3,
+        "learning-rate": 1.0,
+        "momentum": 0.9,
+        "optimizer": "adam",
+        "amp": False,
+    }
+    assert [one.name for one in found.options if one.is_flag] == ["amp"]
+    assert found.folders == {"output-dir": "/opt/ml/model", "checkpoint_dir": "/opt/ml/checkpoints"}
+    assert (found.form, found.framework, found.keeps_model) == ("--key value", "pytorch", True)
+
+
+def test_what_always_is_imported_and_not_in_awss_container_is_required(tmp_path: Path) -> None:
+    found = read_script(script(tmp_path, ARGPARSE, helpers="import psutil\n"))
+    assert found.requirements == ("pillow", "psutil", "pyyaml", "scikit-learn", "tqdm")
+
+
+def test_a_requirements_txt_that_is_there_is_kept(tmp_path: Path) -> None:
+    path = script(tmp_path, "import lightning\n")
+    (tmp_path / "requirements.txt").write_text("lightning==2.5\n")
+    init("--from-script", str(path), str(tmp_path / "app"))
+    assert (tmp_path / "requirements.txt").read_text() == "lightning==2.5\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "form", "options"),
+    [
+        (
+            "rate = 1e-3\ncompile = True\nexec(open('configurator.py').read())\nlater = 1",
+            "--key=value",
+            ["rate", "compile"],
+        ),
+        ("import hydra\n@hydra.main()\ndef main(cfg): ...", "key=value", []),
+        (
+            "import click\n@click.command()\n@click.option('--lr', default=0.1)\ndef main(lr): ...",
+            "--key value",
+            ["lr"],
+        ),
+        ("from transformers import HfArgumentParser", "--key value", ["num_train_epochs"]),
+        ("print('nothing')", "--key value", []),
+    ],
+    ids=["nanoGPT's configurator", "Hydra", "click", "HfArgumentParser", "none"],
+)
+def test_the_form_of_arguments_is_that_of_the_scripts_parser(
+    tmp_path: Path, text: str, form: str, options: list[str]
+) -> None:
+    found = read_script(script(tmp_path, text))
+    assert (found.form, [one.name for one in found.options]) == (form, options)
+
+
+def test_a_script_with_keras_runs_in_tensorflows_container_and_with_torch_in_pytorchs(tmp_path: Path) -> None:
+    assert read_script(script(tmp_path, "import keras\n")).framework == "tensorflow"
+    assert read_script(script(tmp_path, "import keras, torch\n")).framework == "pytorch"
+
+
+def test_the_app_of_a_script_synthesizes_with_its_options_as_input(tmp_path: Path) -> None:
+    path = script(tmp_path, ARGPARSE, helpers="")
+    init("--from-script", str(path), str(tmp_path / "app"))
+    template = synthesized(tmp_path / "app")
+    text = json.dumps(template)
+    for expected in ("script_arguments.py", "$.learning_rate", "/opt/ml/checkpoints", "output-dir"):
+        assert expected in text, expected
+
+
+def test_a_number_without_a_fraction_stays_one_with_a_point(tmp_path: Path) -> None:
+    text = app_of(read_script(script(tmp_path, ARGPARSE, helpers="")), tmp_path)
+    assert '"learning-rate": TextField(default="1.0")' in text
+    assert '"epochs": NumberField(default=3, whole=True)' in text
+
+
+def test_a_script_that_writes_no_model_is_not_failed_for_that(tmp_path: Path) -> None:
+    assert 'missing_model="ignore"' in app_of(read_script(script(tmp_path, "print(1)\n")), tmp_path)
+    kept = script(tmp_path, "import os\nprint(os.environ['SM_MODEL_DIR'])\n")
+    assert "missing_model" not in app_of(read_script(kept), tmp_path)
+
+
+def test_the_first_script_and_its_app_synthesize(tmp_path: Path) -> None:
+    output = init("script", str(tmp_path / "my"))
+    assert [Path(line).name for line in output.splitlines() if line.startswith(str(tmp_path))] == [
+        ".gitignore",
+        "README.md",
+        "app.py",
+        "cdk.json",
+        "spirals.csv",
+        "train.py",
+    ]
+    text = json.dumps(synthesized(tmp_path / "my"))
+    assert "$.epochs" in text
+    assert "training-jobs start --follow --set epochs=200" in (tmp_path / "my" / "README.md").read_text()
+
+
+def test_the_first_script_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    init("script", str(tmp_path / "my"))
+    monkeypatch.setenv("SM_MODEL_DIR", str(tmp_path))
+    monkeypatch.setattr("sys.argv", ["train.py", "--epochs", "100"])
+    runpy.run_path(str(tmp_path / "my" / "src" / "train.py"), run_name="__main__")
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert float(last.rpartition(" ")[2]) > 0.9, last
+    assert (tmp_path / "model.pt").is_file()
+
+
+def test_a_folder_with_an_app_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text("mine")
+    path = script(tmp_path, "import lightning\n")
+    for arguments in (["script", str(tmp_path)], ["--from-script", str(path), str(tmp_path)]):
+        assert "directory must have no app.py" in refused(*arguments)
+    assert sorted(os.listdir(tmp_path)) == ["app.py", "train.py"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "reason"),
+    [
+        ("train.txt", "", "the script must be a file of Python, like 'nanoGPT/train.py'"),
+        ("nothing.py", None, "the script must be a file of Python"),
+        ("torn.py", "def (", "the script must be Python"),
+    ],
+)
+def test_what_is_no_script_is_refused(tmp_path: Path, name: str, text: str | None, reason: str) -> None:
+    if text is not None:
+        (tmp_path / name).write_text(text)
+    assert reason in refused("--from-script", str(tmp_path / name), str(tmp_path / "app"))
+    assert not (tmp_path / "app").exists()
+
+
+def test_two_sources_are_refused(tmp_path: Path) -> None:
+    assert "take a DIRECTORY only" in refused("--from-script", "a.py", "--from-job", "b", str(tmp_path))
