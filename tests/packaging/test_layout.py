@@ -108,10 +108,10 @@ def test_each_script_finds_what_it_imports_from_another() -> None:
     assert missing == []
 
 
-def test_all_training_code_can_be_read_in_10285_lines_what_loops_share_in_1100_and_each_script_in_300_or_150() -> None:
+def test_all_training_code_can_be_read_in_10330_lines_what_loops_share_in_1100_and_each_script_in_300_or_150() -> None:
     """The loss, the order of samples and the checkpoints of all scripts, and 220 lines of them for TensorFlow's."""
     lines = {path: len(path.read_text().splitlines()) for path in (ROOT / "training_code").rglob("*.py")}
-    assert sum(lines.values()) <= 10_285
+    assert sum(lines.values()) <= 10_330
     common = {path.name: count for path, count in lines.items() if path.parent.name == "common"}
     assert sum(common.values()) <= 1_100
     assert sum(count for name, count in common.items() if name.startswith("tensorflow_")) <= 220

@@ -165,7 +165,8 @@ def test_the_sites_page_leads_from_an_empty_folder_and_home_to_a_model_of_ones_o
     programs: Path, tmp_path: Path
 ) -> None:
     """Its files are saved and its commands typed as they stand; the script and the data are the reader's own."""
-    install, *rest = fenced_blocks.blocks((ROOT / "docs" / "own-script.md").read_text())
+    blocks = fenced_blocks.blocks((ROOT / "docs" / "own-script.md").read_text())
+    install, *rest = [block for block in blocks if block.language != "text"]
     assert install.text.strip() == INSTALL
     folder = tmp_path / "mine"
     type_in = newcomer(programs, folder)
