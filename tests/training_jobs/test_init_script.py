@@ -15,6 +15,8 @@ from typer.testing import CliRunner
 
 from training_jobs.adopt.from_script import app_of, read_script
 from training_jobs.cli.main import app as main_app
+from training_jobs.client.workflows import Workflow
+from training_jobs.prove.templates import read
 
 ARGPARSE = """
 import argparse
@@ -145,6 +147,33 @@ def test_the_app_of_a_script_synthesizes_with_its_options_as_input(tmp_path: Pat
     text = json.dumps(template)
     for expected in ("script_arguments.py", "$.learning_rate", "/opt/ml/checkpoints", "output-dir"):
         assert expected in text, expected
+
+
+@pytest.fixture(scope="module")
+def workflow(tmp_path_factory: pytest.TempPathFactory) -> Workflow:
+    """The workflow of an app of a script, as the client sees it: its definition alone."""
+    folder = tmp_path_factory.mktemp("script")
+    init("--from-script", str(script(folder, ARGPARSE, helpers="")), str(folder / "app"))
+    account: Any = None  # of which nothing is asked
+    found = Workflow(account, "arn:aws:states:us-east-1:123456789012:stateMachine:none", path="MyTraining/Training")
+    machines = read(synthesized(folder / "app")).machines
+    [found._definition] = [one for name, one in machines.items() if name.startswith("TrainingStateMachine")]
+    return found
+
+
+def test_an_execution_starts_without_what_has_a_default(workflow: Workflow) -> None:
+    assert workflow.prepare({})[1] == {}
+    [request] = workflow.planned_requests({"epochs": 9})
+    assert {name: request["HyperParameters"][name] for name in ("epochs", "momentum", "optimizer")} == {
+        "epochs": "9",
+        "momentum": "0.9",
+        "optimizer": "adam",
+    }
+
+
+def test_what_is_declared_as_text_is_sent_as_text_and_a_number_as_a_number(workflow: Workflow) -> None:
+    given = {"learning_rate": 2.0, "amp": True, "epochs": 2, "momentum": 0.5}
+    assert workflow.prepare(given)[1] == {"learning_rate": "2.0", "amp": "true", "epochs": 2, "momentum": 0.5}
 
 
 def test_a_number_without_a_fraction_stays_one_with_a_point(tmp_path: Path) -> None:

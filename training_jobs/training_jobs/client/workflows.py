@@ -104,16 +104,19 @@ class Workflow:
         return None
 
     def _text_paths(self) -> set[str]:
-        """What its hyperparameters and environments take of the input as it is."""
+        """What its hyperparameters and environments take of the input as it is, and the fields that are declared as text."""
         maps = [request.get(key, {}) for request in self.requests() for key in ("HyperParameters", "Environment")]
         whole = {text for one in maps if isinstance(one, dict) for text in _expressions(one)}
-        return {text.removeprefix("$.") for text in whole if _INPUT_PATH.fullmatch(text)}
+        rules = list(_conditions(self.definition()["States"].get("CheckInput", {})))
+        declared = {str(one["Variable"]) for one in rules if "IsString" in one or "StringEquals" in one}
+        return {text.removeprefix("$.") for text in {*whole, *declared} if _INPUT_PATH.fullmatch(text)}
 
     def prepare(self, input: Mapping[str, Any] | None = None, name: str | None = None) -> tuple[str, dict[str, Any]]:
         """Return the name and the input with which ``start`` would start an execution.
 
         Where the workflow has ``resume_from`` and the input has not, it is the execution's own name: its own checkpoints. Numbers
-        become text where the request has them as hyperparameters or in the environment, whose values are text.
+        become text where the request has them as hyperparameters or in the environment, whose values are text, and where a field
+        of the input is declared as text.
 
         Args:
             input: The execution's input.
@@ -226,6 +229,17 @@ def set_at(input: dict[str, Any], path: str, value: Any) -> None:
         if not isinstance(input, dict):
             raise TrainingError(f"{path} cannot be set: {name} is not an object")
     input[last] = value
+
+
+def _conditions(value: Any) -> Iterator[Mapping[str, Any]]:
+    """The conditions of a Choice that compare a variable, however deep."""
+    if isinstance(value, Mapping):
+        if "Variable" in value:
+            yield value
+        value = list(value.values())
+    if isinstance(value, list):
+        for one in value:
+            yield from _conditions(one)
 
 
 def _expressions(value: Any) -> Iterator[str]:
