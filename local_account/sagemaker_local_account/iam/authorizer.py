@@ -252,35 +252,48 @@ class Authorizer:
         }
 
     def _check_one(self, caller: Caller, call: Call) -> None:
+        find = resource_policies.trust if call.action in _ON_TRUST else resource_policies.of
+        policy = find(call.resource, self._location)
         try:
-            why = self._why_not(caller, call)
+            why = why_denied(caller, call, [] if policy is None else [policy])
         except UnsupportedCondition as error:
             why = f"because {error}, which one of the policies uses, is not evaluated by the local account"
         if why:
             raise AccessDenied(caller, call, why)
 
-    def _why_not(self, caller: Caller, call: Call) -> str | None:
-        because = f"allows the {call.action} action"
-        assumes = call.action in _ON_TRUST
-        find = resource_policies.trust if assumes else resource_policies.of
-        policy = find(call.resource, self._location)
-        of_resource = [] if policy is None else [policy]
-        own = effect_of(caller.policies, call)
-        theirs = effect_of(of_resource, call, lambda statement: _names(statement, caller, account_too=True))
-        for effect, kind in ((own, "an identity-based policy"), (theirs, "a resource-based policy")):
-            if effect == "Deny":
-                return f"with an explicit deny in {kind}"
-        if theirs is None and (assumes or call.resource.startswith("arn:aws:kms:")):
-            # The policy of a key, and a role's trust, must allow the call, or delegate to the account's identity-based policies.
-            return f"because no resource-based policy {because}"
-        directly = effect_of(of_resource, call, lambda statement: _names(statement, caller, account_too=False))
-        if own is None and directly is None:
-            no_resource = " (the local account evaluates it without a resource)" if _unknown_resource(call) else ""
-            return f"because no identity-based policy {because}{no_resource}"
-        for documents, kind in ((caller.boundary, "permissions boundary"), (caller.session, "session policy")):
-            if documents is not None and effect_of(documents, call) != "Allow":
-                return f"because no {kind} {because}"
-        return None
+
+def why_denied(caller: Caller, call: Call, of_resource: Sequence[Document]) -> str | None:
+    """Evaluates a call of a principal of the account on a resource of the account: a function of its arguments.
+
+    Args:
+        caller: the principal with its policies.
+        call: the call with its context.
+        of_resource: the policy of the resource, or for a role that is assumed its trust policy; empty without one.
+
+    Returns:
+        Why it is denied, in AWS's words; None where it is allowed.
+
+    Raises:
+        UnsupportedCondition: the decision depends on what is not implemented.
+    """
+    because = f"allows the {call.action} action"
+    assumes = call.action in _ON_TRUST
+    own = effect_of(caller.policies, call)
+    theirs = effect_of(of_resource, call, lambda statement: _names(statement, caller, account_too=True))
+    for effect, kind in ((own, "an identity-based policy"), (theirs, "a resource-based policy")):
+        if effect == "Deny":
+            return f"with an explicit deny in {kind}"
+    if theirs is None and (assumes or call.resource.startswith("arn:aws:kms:")):
+        # The policy of a key, and a role's trust, must allow the call, or delegate to the account's identity-based policies.
+        return f"because no resource-based policy {because}"
+    directly = effect_of(of_resource, call, lambda statement: _names(statement, caller, account_too=False))
+    if own is None and directly is None:
+        no_resource = " (the local account evaluates it without a resource)" if _unknown_resource(call) else ""
+        return f"because no identity-based policy {because}{no_resource}"
+    for documents, kind in ((caller.boundary, "permissions boundary"), (caller.session, "session policy")):
+        if documents is not None and effect_of(documents, call) != "Allow":
+            return f"because no {kind} {because}"
+    return None
 
 
 class IamEnforcement:
@@ -331,9 +344,12 @@ def _names(statement: Mapping[str, Any], caller: Caller, *, account_too: bool) -
     """Whether a statement is about the caller, or with ``account_too`` its account, which delegates to identity policies.
 
     A NotPrincipal is about all but whom it names, and naming the account does not exempt its users ("NotPrincipal": the example
-    denies "all principals except for" the user, whose account it names too).
+    denies "all principals except for" the user, whose account it names too). It "will always deny any IAM principal that has a
+    permissions boundary policy attached, regardless of the values specified in the NotPrincipal element".
     """
     own = {caller.arn, caller.identity}
+    if "NotPrincipal" in statement and caller.boundary is not None:
+        return True
     if "NotPrincipal" in statement:
         return not any(kind == "AWS" and name in own for kind, name in principals(statement["NotPrincipal"]))
     account = caller.arn.split(":")[4]

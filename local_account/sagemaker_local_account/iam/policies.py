@@ -147,9 +147,9 @@ def _about_resource(statement: Mapping[str, Any], call: Call) -> bool:
     if call.unknown and statement["Effect"] == "Deny":
         return _may_be_about(statement, call)
     if "NotResource" in statement:
-        return not any(_like(call.resource, _filled(text, call)) for text in _listed(statement["NotResource"]))
+        return not any(_is_resource(call.resource, text, call) for text in _listed(statement["NotResource"]))
     # A trust policy has no Resource element: its resource is the role.
-    return any(_like(call.resource, _filled(text, call)) for text in _listed(statement.get("Resource", ["*"])))
+    return any(_is_resource(call.resource, text, call) for text in _listed(statement.get("Resource", ["*"])))
 
 
 def _may_be_about(statement: Mapping[str, Any], call: Call) -> bool:
@@ -192,8 +192,12 @@ def _condition_holds(operator: str, key: str, wanted: Sequence[str], call: Call)
     if compare is None or quantifier not in ("", "ForAnyValue", "ForAllValues"):
         raise UnsupportedCondition(f"the condition operator {operator}")
     if not given:
-        return if_exists or simple in NEGATED or quantifier == "ForAllValues"
-    matches = [any(compare(value, other) for other in wanted) for value in given]
+        # "ForAnyValue [...] returns false if the key doesn't exist in the request" ("Multivalued context keys").
+        return quantifier != "ForAnyValue" and (if_exists or simple in NEGATED or quantifier == "ForAllValues")
+    try:
+        matches = [any(compare(value, other) for other in wanted) for value in given]
+    except ValueError as error:
+        raise UnsupportedCondition(f"the condition {operator} of {key} and {', '.join(wanted)}: {error}") from None
     if simple in NEGATED:
         matches = [not match for match in matches]
         return any(matches) if quantifier == "ForAnyValue" else all(matches)
@@ -214,6 +218,40 @@ def _seconds(text: str) -> float:
     return datetime.datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
 
 
+def _is_resource(resource: str, pattern: str, call: Call) -> bool:
+    """Whether a resource is one of a statement's, by the six parts of its ARN.
+
+    "A wildcard cannot span segments", but the last may contain colons. "If you specify an incomplete ARN (one with fewer than the
+    standard six fields) [...], AWS automatically completes the ARN by adding wildcard characters (*) to all missing fields" ("IAM
+    JSON policy elements: Resource"). A variable can be used "only in the resource portion of the ARN [...] after the fifth colon"
+    ("IAM policy elements: Variables and tags").
+    """
+    if pattern == "*" or resource == "*":
+        return _like(resource, pattern)
+    parts = pattern.split(":", 5)
+    if "${" in ":".join(parts[:5]):
+        return False
+    parts[5:] = [_filled(part, call) for part in parts[5:]]
+    return _like_parts(resource, [*parts, *["*"] * (6 - len(parts))])
+
+
+def _like_arn(text: str, pattern: str) -> bool:
+    """Whether ARNs are alike: "each of the six colon-delimited components of the ARN is checked separately" (ArnLike).
+
+    Raises:
+        ValueError: the pattern has fewer parts, of which no page says what it matches.
+    """
+    parts = pattern.split(":", 5)
+    if len(parts) < 6:
+        raise ValueError(f"{pattern!r} has not the six parts of an ARN")
+    return _like_parts(text, parts)
+
+
+def _like_parts(text: str, parts: Sequence[str]) -> bool:
+    given = text.split(":", 5)
+    return len(given) == 6 and all(map(_like, given, parts))
+
+
 def _like(text: str, pattern: str) -> bool:
     return _pattern(pattern).fullmatch(text) is not None
 
@@ -229,8 +267,8 @@ OPERATORS: dict[str, Callable[[str, str], bool]] = {
     "StringEquals": str.__eq__,
     "StringEqualsIgnoreCase": lambda given, wanted: given.lower() == wanted.lower(),
     "StringLike": _like,
-    "ArnEquals": _like,
-    "ArnLike": _like,
+    "ArnEquals": _like_arn,
+    "ArnLike": _like_arn,
     "Bool": lambda given, wanted: given.lower() == wanted.lower(),
     "IpAddress": lambda given, wanted: ipaddress.ip_address(given) in ipaddress.ip_network(wanted, strict=False),
     "NumericEquals": _number(float.__eq__),
