@@ -34,7 +34,7 @@ from sagemaker_local_account.core.state import RunningAccount
 from sagemaker_local_account.events import bus, cloudwatch, invocations, log_events, scheduler, sns, targets
 from sagemaker_local_account.events.schedule_timer import ScheduleTimer
 from sagemaker_local_account.faults import Faults
-from sagemaker_local_account.http import moto_limits, server
+from sagemaker_local_account.http import moto_failures, moto_limits, server
 from sagemaker_local_account.http.call_names import operation_of
 from sagemaker_local_account.http.dispatch import MotoServices, UnknownService
 from sagemaker_local_account.http.rates import RateLimits
@@ -304,5 +304,7 @@ class Services:
         except Exception as error:
             if atomic_files.is_disk_full(error):
                 return server.disk_full(environ, start_response, self._state, error)
+            if moto_failures.is_of_input(error):
+                return moto_failures.answered(environ, start_response, environ[SERVICE], error)
             raise  # handled by CallLog
         return answer

@@ -59,12 +59,14 @@ class _Loader(yaml.CSafeLoader):
 _Loader.add_multi_constructor("", yaml_tag_constructor)
 
 
-def parsed(template: str) -> dict[str, Any]:
+def parsed(template: str | None) -> dict[str, Any]:
     """Parses a template in JSON or YAML. moto parses both with PyYAML's loader in Python, which takes a second.
 
     Raises:
-        ValidationError: it is neither.
+        ValidationError: it is neither, or there is none.
     """
+    if template is None:
+        raise ValidationError(message="Either Template URL or Template Body must be specified.")
     try:
         found: dict[str, Any] = json.loads(template)
     except json.JSONDecodeError:
@@ -72,6 +74,8 @@ def parsed(template: str) -> dict[str, Any]:
             found = yaml.load(template, _Loader)
         except yaml.YAMLError as error:
             raise ValidationError(message=f"Template format error: neither JSON nor YAML: {error}") from error
+    if not isinstance(found, dict):
+        raise ValidationError(message="Template format error: unsupported structure.")
     return found
 
 

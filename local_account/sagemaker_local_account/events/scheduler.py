@@ -177,8 +177,8 @@ def _checked(backend: EventBridgeSchedulerBackend, members: dict[str, Any]) -> O
         "ScheduleExpression": members["schedule_expression"],
         "ScheduleExpressionTimezone": members["schedule_expression_timezone"],
         "State": members["state"],
-        "FlexibleTimeWindow": {"Mode": members["flexible_time_window"].get("Mode")},
-        "Target": {name: members["target"].get(name) for name in ("Arn", "RoleArn")},
+        "FlexibleTimeWindow": {"Mode": (members["flexible_time_window"] or {}).get("Mode")},
+        "Target": {name: (members["target"] or {}).get(name) for name in ("Arn", "RoleArn")},
     }
     check_as_moto("CreateSchedule", names, "scheduler")
     group = backend.get_schedule_group(members["group_name"])

@@ -99,9 +99,12 @@ _MEMBERS = {"id", "account", "source", "time", "region", "detail-type"}
 
 def _test_event_pattern(self: EventsHandler) -> tuple[str, dict[str, Any]]:
     """TestEventPattern, which in moto answers nothing."""
-    pattern = patterns.compiled(self._get_param("EventPattern"))
+    given = {name: self._get_param(name) for name in ("EventPattern", "Event")}
+    if None in given.values():
+        check_as_moto("TestEventPattern", given, "events")
+    pattern = patterns.compiled(given["EventPattern"])
     try:
-        event = json.loads(self._get_param("Event"))
+        event = json.loads(given["Event"])
     except (ValueError, RecursionError):
         event = None
     if not isinstance(event, dict) or not event.keys() >= _MEMBERS:

@@ -34,7 +34,8 @@ def _require_enabled_key(name: str) -> Any:
 
 def _decrypt(self: KmsBackend, ciphertext_blob: bytes, *args: Any, **details: Any) -> Any:
     # moto's ciphertext begins with the key's id.
-    _check(self.keys.get(ciphertext_blob[:36].decode(errors="replace")))
+    if ciphertext_blob is not None:
+        _check(self.keys.get(ciphertext_blob[:36].decode(errors="replace")))
     return _moto_decrypt(self, ciphertext_blob, *args, **details)
 
 

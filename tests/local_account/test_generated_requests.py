@@ -1,0 +1,43 @@
+"""Any request that boto3 can make is answered by success or by an error of the caller's: none by a 500, none by nothing."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from generated_requests import SERVICES, Answer, Requests
+from running_account import Running
+
+EACH_OF_SOAK = 5
+
+
+def failed(answers: list[Answer]) -> list[Answer]:
+    return [answer for answer in answers if not 200 <= answer.status < 500]
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_no_request_of_a_service_ends_in_a_500(service: str, running: Running) -> None:
+    answers = list(Requests(1, running.account.environment()).answers(service, 1))
+    assert failed(answers) == []
+    assert len(answers) > 5
+
+
+def test_a_request_at_which_moto_fails_is_the_callers_error_and_its_trace_is_in_the_log(running: Running) -> None:
+    sns = running.client("sns")
+    with pytest.raises(sns.exceptions.ClientError) as error:
+        sns.list_tags_for_resource(ResourceArn="not an arn")
+    assert error.value.response["ResponseMetadata"]["HTTPStatusCode"] in (400, 404)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(2, 6))
+def test_of_fifty_thousand_requests_none_ends_in_a_500(seed: int, running: Running) -> None:
+    requests, found = Requests(seed, running.account.environment()), Counter[int]()
+    bad: list[Answer] = []
+    for service in (*SERVICES, "ec2"):
+        answers = list(requests.answers(service, EACH_OF_SOAK))
+        found.update(answer.status for answer in answers)
+        bad += failed(answers)
+    print(found)
+    assert bad == []
+    assert found.total() > 12_500
