@@ -18,7 +18,16 @@ if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
 
 _log = logging.getLogger(__name__)
-_OF_INPUT = (AssertionError, ExpatError, LookupError, AttributeError, TypeError, ValueError, StopIteration, UnboundLocalError)
+_OF_INPUT = (
+    AssertionError,
+    ExpatError,
+    LookupError,
+    AttributeError,
+    TypeError,
+    ValueError,
+    StopIteration,
+    UnboundLocalError,
+)
 _PACKAGE = __name__.partition(".")[0]
 
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from moto.cloudformation.exceptions import ValidationError
 from moto.iam.access_control import IAMPolicy, PermissionResult
-from moto.s3.models import FakeBucket, get_canned_acl, s3_backends
+from moto.s3.exceptions import S3ClientError
+from moto.s3.models import FakeBucket, S3Backend, get_canned_acl, s3_backends
 from typing_extensions import override
 
 from sagemaker_local_account.cloudformation.property_backfill import Backfill
@@ -17,8 +18,9 @@ from sagemaker_local_account.core.patches import patch
 
 
 def install() -> None:
-    """Patches moto's evaluation of bucket policies."""
+    """Patches moto's bucket policies: what they may be, and their evaluation."""
     patch(FakeBucket, "get_permission", _get_permission, "self, action, resource")
+    patch(S3Backend, "put_bucket_policy", _put_bucket_policy, "self, bucket_name, policy")
 
 
 class AutoDeleteObjects(ResourceBase):
@@ -52,6 +54,24 @@ class BucketPolicy(ResourceBase):
     @override
     def delete(self, account_id: str, region_name: str) -> None:
         s3_backends[account_id]["aws"].delete_bucket_policy(self.physical_resource_id)
+
+
+def _put_bucket_policy(self: S3Backend, bucket_name: str, policy: bytes) -> None:
+    """Refuses what is no policy, which moto keeps, and at which each later request to the bucket would fail."""
+    try:
+        found = json.loads(policy)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise S3ClientError("MalformedPolicy", "Policies must be valid JSON and the first byte must be '{'")
+    statements = found.get("Statement")
+    listed = statements if isinstance(statements, list) else [statements]
+    if not all(isinstance(statement, dict) for statement in listed) or not listed:
+        raise S3ClientError("MalformedPolicy", "Missing required field Statement")
+    _moto_put_bucket_policy(self, bucket_name, policy)
+
+
+_moto_put_bucket_policy = S3Backend.put_bucket_policy
 
 
 def _get_permission(self: FakeBucket, action: str, resource: str) -> Any:
