@@ -5,6 +5,8 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import re
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -130,3 +132,12 @@ def test_a_job_cannot_break_its_account(running: Running) -> None:
     answer = connection.getresponse()
     assert answer.status == 400
     assert "only the account's root may inject faults" in answer.read().decode()
+
+
+@pytest.mark.parametrize("length", ["-1", "many", "²"])
+def test_a_length_that_is_none_is_no_body_and_holds_no_one_up(running: Running, length: str) -> None:
+    place = urlsplit(running.account.endpoint_url)
+    with socket.create_connection((place.hostname, place.port), timeout=30) as connection:
+        head = f"POST / HTTP/1.1\r\nHost: localhost:{place.port}\r\nContent-Length: {length}\r\n"
+        connection.sendall(f"{head}X-Amz-Target: SageMaker.ListTrainingJobs\r\n\r\n".encode("latin-1"))
+        assert re.match(rb"HTTP/1.1 4\d\d ", connection.recv(4096))

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from typing_extensions import override
 
 from sagemaker_local_account.core import error_responses
+from sagemaker_local_account.core.request_body import drop_invalid_length
 from sagemaker_local_account.http.call_names import job_of, operation_of, service_of
 from sagemaker_local_account.iam.authentication import KEY
 
@@ -64,6 +65,7 @@ class CallLog:
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Calls the application behind it; the call is logged when its response has been sent."""
+        drop_invalid_length(environ)
         call = _Call(environ, start_response)
         try:
             call.body = self._app(environ, call.start)

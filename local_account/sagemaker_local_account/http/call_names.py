@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import io
 import re
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
+from sagemaker_local_account.core.request_body import body_of
 from sagemaker_local_account.core.rest_operations import rest_operation
 from sagemaker_local_account.iam import s3_actions
 
@@ -42,7 +42,7 @@ def operation_of(environ: WSGIEnvironment) -> str:
         action = s3_actions.calls_of(environ)[0].action.partition(":")[2]
         return action.replace("Get", "Head", 1) if environ["REQUEST_METHOD"] == "HEAD" else action
     if environ.get("CONTENT_TYPE", "").startswith("application/x-www-form-urlencoded"):
-        named = re.search(rb"(?:^|&)Action=(\w+)", _body_of(environ))
+        named = re.search(rb"(?:^|&)Action=(\w+)", body_of(environ))
         return named[1].decode() if named else "-"
     return (rest_operation(service, environ["REQUEST_METHOD"], path) or ("",))[0] or _word(
         f"{environ['REQUEST_METHOD']}:{path}"
@@ -53,17 +53,8 @@ def job_of(environ: WSGIEnvironment) -> str:
     """Returns the training job that a request to SageMaker or CloudWatch Logs names; `-` where it names none."""
     if not environ.get("HTTP_X_AMZ_TARGET", "").startswith(("SageMaker.", "Logs_")):
         return "-"
-    found = _JOB.search(_body_of(environ))
+    found = _JOB.search(body_of(environ))
     return next(filter(None, found.groups())).decode() if found else "-"
-
-
-def _body_of(environ: WSGIEnvironment) -> bytes:
-    """Reads a request's body, if it has a Content-Length, and puts it back for the next reader."""
-    if not environ.get("CONTENT_LENGTH"):
-        return b""
-    body: bytes = environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"]))
-    environ["wsgi.input"] = io.BytesIO(body)
-    return body
 
 
 def _word(text: str) -> str:

@@ -7,7 +7,6 @@ that names resources does not allow it, and the error message gives that reason.
 
 from __future__ import annotations
 
-import io
 import itertools
 import json
 import re
@@ -16,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from sagemaker_local_account.core.request_body import body_of
 from sagemaker_local_account.core.rest_operations import rest_operation
 from sagemaker_local_account.iam import s3_actions
 from sagemaker_local_account.iam.actions import (
@@ -241,13 +241,6 @@ def _of_scheduler(environ: WSGIEnvironment) -> tuple[str, dict[str, Any]]:
         return {"schedules": "ListSchedules", "schedule-groups": "ListScheduleGroups"}.get(kind, kind), {}
     operation = SCHEDULER_OPERATIONS.get((environ["REQUEST_METHOD"], kind), f"{environ['REQUEST_METHOD']} {path}")
     return operation, {"Name": name, "GroupName": group, "RoleArn": role}
-
-
-def body_of(environ: WSGIEnvironment) -> bytes:
-    """Reads the request's body and puts it back for the next reader."""
-    body: bytes = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
-    environ["wsgi.input"] = io.BytesIO(body)
-    return body
 
 
 def _resources(action: str, members: Mapping[str, Any], location: Location) -> list[str]:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import datetime
 import hashlib
 import hmac
-import io
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from sagemaker_local_account.core import error_responses
+from sagemaker_local_account.core.request_body import body_of
 from sagemaker_local_account.core.rest_operations import is_target
 from sagemaker_local_account.iam.s3_actions import form_fields
 
@@ -279,7 +279,4 @@ def _header(environ: WSGIEnvironment, name: str) -> str:
 
 
 def _payload_hash(environ: WSGIEnvironment) -> str:
-    length = int(environ.get("CONTENT_LENGTH") or 0)
-    body = environ["wsgi.input"].read(length)
-    environ["wsgi.input"] = io.BytesIO(body)
-    return hashlib.sha256(body).hexdigest()
+    return hashlib.sha256(body_of(environ)).hexdigest()

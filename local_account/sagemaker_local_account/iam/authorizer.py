@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from sagemaker_local_account.core import error_responses
+from sagemaker_local_account.core.request_body import body_of
 from sagemaker_local_account.iam import api_calls, resource_policies
 from sagemaker_local_account.iam.api_calls import Location
 from sagemaker_local_account.iam.authentication import REGION
@@ -104,7 +105,7 @@ class Authorizer:
         # Global services are in us-east-1 (IAM's guide, aws:RequestedRegion).
         region = "us-east-1" if service in WITHOUT_REGION - {"sts"} else environ[REGION]
         calls = api_calls.calls_of(environ, service, replace(self._location, region=environ[REGION]))
-        if service == "sts" and b"PolicyArns.member" in api_calls.body_of(environ):
+        if service == "sts" and b"PolicyArns.member" in body_of(environ):
             raise AccessDenied(
                 caller, calls[0], "because PolicyArns of a session are not evaluated by the local account"
             )

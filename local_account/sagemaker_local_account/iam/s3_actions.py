@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import re
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, unquote, urlsplit
 from xml.etree import ElementTree
 
+from sagemaker_local_account.core.request_body import body_of
 from sagemaker_local_account.iam.policies import Call
 
 if TYPE_CHECKING:
@@ -77,8 +77,7 @@ def calls_of(environ: WSGIEnvironment) -> list[Call]:
 
 def form_fields(environ: WSGIEnvironment) -> dict[str, str]:
     """Returns the text fields that precede the file in a browser's upload; the body is put back for the next reader."""
-    body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
-    environ["wsgi.input"] = io.BytesIO(body)
+    body = body_of(environ)
     head = body[:FORM_HEAD_BYTES].decode("utf-8", "replace")
     found = re.findall(r'form-data; name="([^"]+)"\r\n(?:[^\r\n]+\r\n)*\r\n([^\r\n]*)\r\n', head)
     return {name.lower(): value for name, value in found}
@@ -131,8 +130,7 @@ def _encryption(environ: WSGIEnvironment) -> dict[str, tuple[str, ...]]:
 
 
 def _keys_to_delete(environ: WSGIEnvironment) -> list[str]:
-    body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
-    environ["wsgi.input"] = io.BytesIO(body)
+    body = body_of(environ)
     try:
         return [element.text or "" for element in ElementTree.fromstring(body).iter() if element.tag.endswith("Key")]
     except ElementTree.ParseError:  # S3 itself rejects it
