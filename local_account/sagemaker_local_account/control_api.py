@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from sagemaker_local_account.core import error_responses
 from sagemaker_local_account.core.clock import CLOCK
+from sagemaker_local_account.core.request_body import body_of
 from sagemaker_local_account.core.state import AccountError, RunningAccount
 from sagemaker_local_account.faults import KINDS, Faults
 
@@ -47,8 +48,7 @@ class Control:
             return error_responses.access_denied(
                 environ, start_response, SERVICE, "only the account's root may inject faults and advance the clock"
             )
-        body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
-        environ["CONTENT_LENGTH"] = "0"
+        body = body_of(environ)
         name = environ["HTTP_X_AMZ_TARGET"].removeprefix(TARGET_PREFIX)
         try:
             payload = json.dumps(self._operations[name](json.loads(body or b"{}"))).encode()

@@ -35,7 +35,7 @@ from sagemaker_local_account.events import bus, cloudwatch, invocations, log_eve
 from sagemaker_local_account.events.schedule_timer import ScheduleTimer
 from sagemaker_local_account.faults import Faults
 from sagemaker_local_account.http import moto_failures, moto_limits, server
-from sagemaker_local_account.http.call_names import operation_of
+from sagemaker_local_account.http.call_names import OPERATION
 from sagemaker_local_account.http.dispatch import MotoServices, UnknownService
 from sagemaker_local_account.http.rates import RateLimits
 from sagemaker_local_account.iam import managed_policies, policy_sizes, simulation, sts, user_boundaries
@@ -100,7 +100,7 @@ class Services:
         managed_policies.install()
         policy_sizes.install()
         self._account, self._state, self._faults = account, state, faults
-        self.rates = RateLimits(account.regions, all_rates=rates)
+        self._rates = RateLimits(account.regions, all_rates=rates)
         first = Location(account.account_id, account.region)
         self._authorizer = Authorizer(first, self._tags_of, enforced=enforce_iam)
         self._sessions = sts.RoleSessions(self._authorizer)
@@ -282,10 +282,10 @@ class Services:
                 return self._responses(environ, start_response)
             if environ[SERVICE] == "s3":
                 return self._faults.delayed(app, environ, start_response)
-            if not self.rates.take(environ[REGION], environ[SERVICE], lambda: operation_of(environ)):
+            if not self._rates.take(environ[REGION], environ[SERVICE], environ[OPERATION]):
                 return error_responses.throttled(environ, start_response)
             answer = self._faults.of_calls(
-                lambda: (operation_of(environ), self.caller_of(environ[KEY])), app, environ, start_response
+                lambda: (environ[OPERATION], self.caller_of(environ[KEY])), app, environ, start_response
             )
         except UnknownService as error:
             return error_responses.error(

@@ -76,15 +76,15 @@ def test_a_burst_is_as_large_as_the_bucket_and_what_follows_is_throttled(account
 
 def test_an_account_without_the_option_throttles_lists_of_training_jobs_alone() -> None:
     limits = RateLimits(["us-east-1"], all_rates=False)
-    taken = [limits.take("us-east-1", "sagemaker", lambda: "ListTrainingJobs") for _ in range(3)]
-    others = [limits.take("us-east-1", "sagemaker", lambda: "CreateTrainingJob") for _ in range(9)]
+    taken = [limits.take("us-east-1", "sagemaker", "ListTrainingJobs") for _ in range(3)]
+    others = [limits.take("us-east-1", "sagemaker", "CreateTrainingJob") for _ in range(9)]
     assert (taken, set(others), dict(limits.throttled)) == ([True, True, False], {True}, {"ListTrainingJobs": 1})
 
 
 def test_a_region_has_buckets_of_its_own() -> None:
     limits = RateLimits(["us-east-1", "eu-central-1"], all_rates=True)
     for region in ("us-east-1", "eu-central-1"):
-        taken = [limits.take(region, "sagemaker", lambda: "CreateTrainingJob") for _ in range(2)]
+        taken = [limits.take(region, "sagemaker", "CreateTrainingJob") for _ in range(2)]
         assert taken == [True, False]
 
 

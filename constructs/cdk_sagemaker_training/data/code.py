@@ -67,11 +67,10 @@ class TrainingCode(Value):
         check_fields(self)
         if not Path(self.directory).is_dir():
             raise must("directory", "be a folder with the training script", "'src'", repr(self.directory))
-        names = set(map(str, self.files()))
-        if self.starter and (taken := {STARTER, SETTINGS} & names):
+        if self.starter and (taken := {STARTER, SETTINGS} & set(map(str, self.files()))):
             rule = "be a folder without a file of this name, which arguments and flags put beside the script"
             raise must("directory", rule, "'src'", f"{self.directory!r} with {min(taken)!r}")
-        if self.entry_point in names:
+        if self.entry_point in map(str, self.files()):
             return
         scripts = (str(path) for path in self.files() if path.suffix == ".py")
         rule = "be a file of directory that exclude does not leave out"

@@ -7,6 +7,8 @@ import secrets
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from sagemaker_local_account.core.request_body import body_of
+
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
 
@@ -38,7 +40,7 @@ class Responses:
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Stores one response."""
-        body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+        body = body_of(environ)
         try:
             # Not strict: reasons often have unescaped line breaks, which AWS accepts.
             response = json.loads(body, strict=False)

@@ -21,7 +21,7 @@ from typing_extensions import override
 
 from sagemaker_local_account.core import error_responses
 from sagemaker_local_account.core.request_body import drop_invalid_length
-from sagemaker_local_account.http.call_names import job_of, operation_of, service_of
+from sagemaker_local_account.http.call_names import OPERATION, job_of, operation_of, service_of
 from sagemaker_local_account.iam.authentication import KEY
 
 if TYPE_CHECKING:
@@ -114,7 +114,8 @@ class _Call:
         self.id = environ[error_responses.REQUEST_ID] = str(uuid.uuid4())
         self.began = time.monotonic()
         # Before the body is consumed.
-        self.operation, self.job = operation_of(environ), job_of(environ)
+        self.operation = environ[OPERATION] = operation_of(environ)
+        self.job = job_of(environ)
         self.status = ""
         self.head = b""
         self.body: Iterable[bytes] = []

@@ -13,6 +13,7 @@ from sagemaker_local_account.iam import s3_actions
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIEnvironment
 
+OPERATION = "local_account.operation"  # the environ key of the operation, which the log sets before all others look
 _JOB = re.compile(
     rb'"TrainingJobName"\s*:\s*"([\w-]+)"|"logStreamName(?:Prefix)?"\s*:\s*"([\w-]+)/|:training-job/([\w-]+)"'
 )

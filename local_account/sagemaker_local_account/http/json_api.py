@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from sagemaker_local_account.core.request_body import body_of
 from sagemaker_local_account.core.service_errors import ServiceError
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ class JsonApi:
         """Answers one request."""
         name = self._name_of(environ)
         try:
-            body = self._answer(name, environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0)))
+            body = self._answer(name, body_of(environ))
             status = "200 OK"
         except ServiceError as error:
             body = {"__type": error.code, "message": error.message}

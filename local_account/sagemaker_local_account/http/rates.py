@@ -95,21 +95,17 @@ class RateLimits:
             for (service, operation), rate in rates(region).items()
             if all_rates or rate.always
         }
-        self._services = {service for _, service, _ in self._buckets}
 
-    def take(self, region: str, service: str, operation: Callable[[], str]) -> bool:
+    def take(self, region: str, service: str, operation: str) -> bool:
         """Counts a call; returns False where AWS would throttle it.
 
         Args:
             region: that it is signed for.
             service: that it is signed for.
-            operation: returns its operation; called only for a service with rates.
+            operation: its operation.
         """
-        if service not in self._services:
-            return True
-        name = operation()
-        bucket = self._buckets.get((region, service, name))
+        bucket = self._buckets.get((region, service, operation))
         if bucket is None or bucket.take():
             return True
-        self.throttled[name] += 1
+        self.throttled[operation] += 1
         return False

@@ -349,10 +349,9 @@ def _names(statement: Mapping[str, Any], caller: Caller, *, account_too: bool) -
     permissions boundary policy attached, regardless of the values specified in the NotPrincipal element".
     """
     own = {caller.arn, caller.identity}
-    if "NotPrincipal" in statement and caller.boundary is not None:
-        return True
     if "NotPrincipal" in statement:
-        return not any(kind == "AWS" and name in own for kind, name in principals(statement["NotPrincipal"]))
+        exempt = any(kind == "AWS" and name in own for kind, name in principals(statement["NotPrincipal"]))
+        return caller.boundary is not None or not exempt
     account = caller.arn.split(":")[4]
     of_account = {account, f"arn:aws:iam::{account}:root"} if account_too else set()
     named = principals(statement.get("Principal"))

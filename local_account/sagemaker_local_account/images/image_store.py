@@ -22,7 +22,7 @@ from sagemaker_local_account.images.base_images import AWS_ACCOUNTS, deep_learni
 from sagemaker_local_account.images.dockerfile_evaluator import DockerfileEvaluator, Stage
 from sagemaker_local_account.images.environments import environment_for
 from sagemaker_local_account.images.pip_install import PipInstall
-from sagemaker_local_account.images.training_toolkit import FAILED, requirements_of_code
+from sagemaker_local_account.images.training_toolkit import FAILED, REQUIREMENTS, requirements_of_code
 from sagemaker_local_account.runtime import leftovers
 
 __all__ = ["Image", "ImageError", "ImageStore", "own_reference"]
@@ -171,11 +171,11 @@ class ImageStore:
             note: called with each note of the environment.
         """
         named = reference(uri)
-        install = requirements_of_code(code) if code is not None else None
         try:
+            install = requirements_of_code(code) if code is not None else None
             return self._resolved(named, uri, [install] if install else [], code, note)
         except ImageError as error:
-            if install is not None and str(error).startswith(f"{install.place}:"):
+            if str(error).startswith(f"{REQUIREMENTS}:"):
                 raise ImageError(f"{FAILED}{error}") from None
             raise
 

@@ -11,7 +11,6 @@ import tarfile
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from sagemaker_local_account.core.image_names import ImageError
 from sagemaker_local_account.core.image_tree import locate
 from sagemaker_local_account.images.dockerfile import BuildError
 from sagemaker_local_account.images.pip_install import PipInstall, pip_install, requirement_of
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from sagemaker_local_account.images.dockerfile_evaluator import Stage
 
 CODE = "/opt/ml/code"  # the default of SAGEMAKER_SUBMIT_DIRECTORY
-_REQUIREMENTS = "requirements.txt"
+REQUIREMENTS = "requirements.txt"
 # What says which packages code needs: its modules, and requirements files, which may include others.
 _READ = (".py", ".txt", ".in")
 _MOST_BYTES = 1 << 20  # of one of these files
@@ -48,16 +47,10 @@ def requirements_at_start(stage: Stage, dockerfile: str) -> PipInstall | None:
         BuildError: the file has URLs or folders, for which the toolkit would need a network.
     """
     folder = stage.env.get("SAGEMAKER_SUBMIT_DIRECTORY", CODE)
-    path = posixpath.join(folder, _REQUIREMENTS)
+    path = posixpath.join(folder, REQUIREMENTS)
     if "SAGEMAKER_PROGRAM" not in stage.env or not locate(stage.root, path).is_file():
         return None
-    place = f"{dockerfile}: {path}"
-    install = pip_install(["pip", "install", "-r", path], place, folder, lambda path: locate(stage.root, path))
-    assert install is not None
-    elsewhere = [*install.folders, *(line for line in install.requirements if requirement_of(line) is None)]
-    if elsewhere:
-        raise BuildError(_elsewhere(place, elsewhere[0]))
-    return install
+    return _install(path, f"{dockerfile}: {path}", folder, stage.root)
 
 
 def unpack_code(archive: IO[bytes], folder: Path) -> None:
@@ -82,23 +75,19 @@ def requirements_of_code(folder: Path) -> PipInstall | None:
     Raises:
         ImageError: it has a line that pip does not take, or a URL or folder.
     """
-    if not (folder / _REQUIREMENTS).is_file():
+    if not (folder / REQUIREMENTS).is_file():
         return None
-    try:
-        install = pip_install(
-            ["pip", "install", "-r", _REQUIREMENTS], _REQUIREMENTS, "", lambda path: locate(folder, path)
-        )
-    except ImageError as error:
-        raise ImageError(f"{FAILED}{error}") from None
+    return _install(REQUIREMENTS, REQUIREMENTS, "", folder)
+
+
+def _install(path: str, place: str, workdir: str, root: Path) -> PipInstall:
+    """The `pip install` of a requirements file; raises ``BuildError`` for a URL or folder in it."""
+    install = pip_install(["pip", "install", "-r", path], place, workdir, lambda path: locate(root, path))
     assert install is not None
     elsewhere = [*install.folders, *(line for line in install.requirements if requirement_of(line) is None)]
     if elsewhere:
-        raise ImageError(f"{FAILED}{_elsewhere(_REQUIREMENTS, elsewhere[0])}")
+        raise BuildError(
+            f"{place}: the training toolkit installs this file when a host starts, which reaches no network; {elsewhere[0]} "
+            f"must be installed by the Dockerfile, like 'RUN pip install {elsewhere[0]}'"
+        )
     return install
-
-
-def _elsewhere(place: str, line: str) -> str:
-    return (
-        f"{place}: the training toolkit installs this file when a host starts, which reaches no network; {line} "
-        f"must be installed by the Dockerfile, like 'RUN pip install {line}'"
-    )

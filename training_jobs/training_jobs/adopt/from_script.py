@@ -38,6 +38,11 @@ _DISTRIBUTIONS = {
 _OF_CONTAINERS = frozenset(
     ["boto3", "botocore", "numpy", "sagemaker_training", "tensorflow", "torch", "torchaudio", "torchvision"]
 )
+# The repository and the tag of AWS's container of a framework.
+_CONTAINERS = {
+    "pytorch": ("pytorch", "2.13-cpu-amzn2023-sagemaker"),
+    "tensorflow": ("tensorflow-training", "2.21-cpu-amzn2023-sagemaker"),
+}
 _OF_TENSORFLOW = ("tensorflow", "keras")
 _MOST_OPTIONS = 60  # a request has at most 100 hyperparameters
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
@@ -246,8 +251,7 @@ def app_of(script: TrainingScript, directory: Path, *, data: str = "", stack: st
             f", flags={json.dumps(flags)}" if flags else "",
         ]
     )
-    tag = "2.13-cpu-amzn2023-sagemaker" if script.framework == "pytorch" else "2.21-cpu-amzn2023-sagemaker"
-    image = "pytorch" if script.framework == "pytorch" else "tensorflow-training"
+    repository, tag = _CONTAINERS[script.framework]
     fields = {one: _field(one) for one in script.options}
     names = {"DataParallelJob", "InstanceGroup", "S3Prefix", "TrainingBucket", "TrainingCode", "TrainingImage"}
     names |= {
@@ -275,7 +279,7 @@ def app_of(script: TrainingScript, directory: Path, *, data: str = "", stack: st
         "    stack,",
         '    "Training",',
         '    job=DataParallelJob(InstanceGroup("ml.m5.xlarge")),',
-        f'    image=TrainingImage.from_dlc(stack, "Image", "{image}", "{tag}"),',
+        f'    image=TrainingImage.from_dlc(stack, "Image", "{repository}", "{tag}"),',
         f"    code=TrainingCode({code}, entry_point={_text(script.path.name)}{given}),",
         *(['    channels={"training": S3Channel(data.bucket, data.s3_object_key)},'] if data else []),
         '    output=S3Prefix(bucket, "models/"),',
