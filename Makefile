@@ -17,11 +17,11 @@ INSTALL := $(VENV)/bin/$(if $(PIP),pip install --disable-pip-version-check,pytho
 setup: $(VENV)/.installed node_modules/.installed
 
 RUNS := -r requirements.txt -r requirements-jobs.txt --editable training_jobs --editable . --editable local_account
-ASKED := requirements.txt requirements-jobs.txt requirements-setup.txt pyproject.toml local_account/pyproject.toml training_jobs/pyproject.toml
+ASKED := requirements.txt requirements-jobs.txt pyproject.toml local_account/pyproject.toml training_jobs/pyproject.toml
 
-$(VENV)/.made: requirements-setup.txt
+$(VENV)/.made: requirements.txt
 	test -x $(VENV)/bin/pip || $(PYTHON) -m venv $(VENV)
-	$(if $(PIP),,$(VENV)/bin/pip install --disable-pip-version-check --quiet -r requirements-setup.txt)
+	$(if $(PIP),,$(VENV)/bin/pip install --disable-pip-version-check --quiet $$(grep '^uv==' requirements.txt))
 	touch $@
 
 # What the account and its jobs need, and the demo therefore.

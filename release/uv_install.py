@@ -2,9 +2,8 @@
 
     .venv/bin/python release/uv_install.py -r requirements.txt
 
-uv reads its own settings alone, so that an index, a folder of wheels, constraints or a certificate that pip was told of would not
-count. Settings of uv's own, in variables that begin with UV_, win over them. Packages are compiled, as by pip: programs whose
-environment says PYTHONDONTWRITEBYTECODE would compile them anew each time they start.
+Packages are compiled, as by pip: programs whose environment says PYTHONDONTWRITEBYTECODE would compile them anew each time they
+start.
 
 uv writes packages side by side, pip each after what it requires. Where two have a file in common, as aws-cdk-lib and the
 aws-cdk.cloud-assembly-schema that it requires have ``aws_cdk/cloud_assembly_schema/__init__.py``, pip leaves that of the one
@@ -15,7 +14,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import os
 import re
 import subprocess
 import sys
@@ -25,35 +23,8 @@ from collections.abc import Sequence
 from importlib.metadata import Distribution, PackagePath, distributions
 from pathlib import Path
 
-# The variables of uv for the settings of pip, and what stands between several values.
-VARIABLES = {
-    "index-url": ("UV_DEFAULT_INDEX", " "),
-    "extra-index-url": ("UV_INDEX", " "),
-    "find-links": ("UV_FIND_LINKS", ","),
-    "constraint": ("UV_CONSTRAINT", " "),
-    "trusted-host": ("UV_INSECURE_HOST", " "),
-    "cert": ("SSL_CERT_FILE", " "),
-    "no-index": ("UV_NO_INDEX", " "),
-}
-
-
-def settings(listed: str) -> dict[str, str]:
-    """The variables of uv for what `pip config list` prints; a setting of a variable's own comes last there and wins."""
-    found: dict[str, str] = {}
-    for name, value in re.findall(r"^(?:\w+|:env:)\.([\w-]+)='(.*)'$", listed, re.M):
-        if name in VARIABLES:
-            variable, between = VARIABLES[name]
-            found[variable] = between.join(value.replace("\\n", " ").split())
-    return found
-
-
-def environment() -> dict[str, str]:
-    """This process's environment with pip's settings for uv, the newest version of all indexes as pip takes it."""
-    pip = [sys.executable, "-m", "pip", "config", "list"]
-    listed = subprocess.run(pip, check=True, capture_output=True, text=True).stdout
-    # `pip config list` has the variables first.
-    lines = sorted(listed.splitlines(), key=lambda line: line.startswith(":env:"))
-    return {"UV_INDEX_STRATEGY": "unsafe-best-match", **settings("\n".join(lines)), **os.environ}
+sys.path.insert(0, str(Path(__file__).parents[1] / "local_account"))
+from sagemaker_local_account.images import uv
 
 
 def normalized(name: str) -> str:
@@ -87,14 +58,13 @@ def covered(folder: Path) -> list[str]:
 
 def install(python: Path, folder: Path, asked: Sequence[str]) -> int:
     """Install what is asked for into an environment, and then anew what was covered; returns uv's exit status."""
-    uv = Path(sys.executable).with_name("uv")
-    command = [str(uv), "pip", "install", "--python", str(python), "--compile-bytecode"]
-    status = subprocess.run([*command, *asked], env=environment(), check=False).returncode
+    command, environment = uv.command(python)
+    status = subprocess.run([*command, *asked], env=environment, check=False).returncode
     again = covered(folder)
     if status or not again:
         return status
     anew = [part for each in again for part in ("--reinstall-package", each.split("==")[0])]
-    return subprocess.run([*command, "--no-deps", *anew, *again], env=environment(), check=False).returncode
+    return subprocess.run([*command, "--no-deps", *anew, *again], env=environment, check=False).returncode
 
 
 if __name__ == "__main__":

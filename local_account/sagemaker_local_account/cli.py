@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sagemaker_local_account import cli_faults, cli_lifecycle
+from sagemaker_local_account import cli_faults, cli_lifecycle, cli_permissions
 from sagemaker_local_account.core.state import DEFAULT_STATE, REGION, AccountError, environment_of, running_account
 from sagemaker_local_account.runtime.limits import Limits
 from sagemaker_local_account.runtime.spec import Fidelity
@@ -70,6 +70,8 @@ app.add_typer(cli_faults.app, name="break")
 app.command("mend")(cli_faults.mend)
 app.command("faults")(cli_faults.faults)
 app.command("advance")(cli_faults.advance)
+app.command("permissions")(cli_permissions.permissions)
+app.command("explain")(cli_permissions.explain)
 app.command("fidelity")(cli_lifecycle.fidelity)
 for _command in (
     cli_lifecycle.up,

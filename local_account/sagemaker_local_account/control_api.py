@@ -1,4 +1,4 @@
-"""The account's own API for faults and its clock: AddFault, ListFaults, MendFault, AdvanceClock.
+"""The account's own API: faults, its clock, and what permissions are used for and why calls are denied.
 
 Requests are JSON with the target `LocalAccount.<Operation>`, signed with the account's root key.
 """
@@ -16,6 +16,7 @@ from sagemaker_local_account.core.clock import CLOCK
 from sagemaker_local_account.core.request_body import body_of
 from sagemaker_local_account.core.state import AccountError, RunningAccount
 from sagemaker_local_account.faults import KINDS, Faults
+from sagemaker_local_account.iam.authorizer import Authorizer
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
@@ -29,10 +30,11 @@ class Control:
 
     Args:
         faults: the account's.
+        authorizer: evaluates permissions.
         is_root: whether a request is signed with the root key.
     """
 
-    def __init__(self, faults: Faults, *, is_root: Callable[[WSGIEnvironment], bool]) -> None:
+    def __init__(self, faults: Faults, authorizer: Authorizer, *, is_root: Callable[[WSGIEnvironment], bool]) -> None:
         self._faults = faults
         self._is_root = is_root
         self._operations: dict[str, Callable[[dict[str, Any]], Any]] = {
@@ -40,13 +42,15 @@ class Control:
             "ListFaults": lambda request: faults.remaining(),
             "MendFault": lambda request: faults.mend(request["name"]),
             "AdvanceClock": lambda request: _advanced(request["seconds"]),
+            "ListPermissionUse": lambda request: authorizer.use_of_permissions(),
+            "ExplainCall": lambda request: authorizer.explain(request.get("call")),
         }
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Answers one request."""
         if not self._is_root(environ):
             return error_responses.access_denied(
-                environ, start_response, SERVICE, "only the account's root may inject faults and advance the clock"
+                environ, start_response, SERVICE, "only the account's root may call its own API"
             )
         body = body_of(environ)
         name = environ["HTTP_X_AMZ_TARGET"].removeprefix(TARGET_PREFIX)

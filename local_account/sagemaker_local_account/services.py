@@ -179,7 +179,9 @@ class Services:
         sagemaker_resources.install(registries)
         # By the prefix of X-Amz-Target, and for regional services by the region; all others are moto's.
         self._apis: dict[str | tuple[str, str], Any] = {
-            OF_ACCOUNT: Control(faults, is_root=lambda environ: environ[KEY] == account.access_key_id),
+            OF_ACCOUNT: Control(
+                faults, self._authorizer, is_root=lambda environ: environ[KEY] == account.access_key_id
+            ),
             ECR_PUBLIC_TARGET: ecr_public_api(),
             **{(OF_SAGEMAKER, region): sagemaker_api(jobs, registries[region]) for region, jobs in self.jobs.items()},
             **{(CODEBUILD_TARGET, region): codebuild_api(builds) for region, builds in self._builds.items()},

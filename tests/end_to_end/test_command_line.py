@@ -25,6 +25,8 @@ from training_jobs import Account, Execution, Job, NotFoundError, TrainingError
 from training_jobs.adopt import Adopted
 from training_jobs.adopt.from_job import request_of_job
 from training_jobs.cli.main import main
+from training_jobs.cli.output import print_table
+from training_jobs.client.names import elided
 
 COMMAND = str(Path(sys.prefix) / "bin" / "training-jobs")
 
@@ -550,3 +552,79 @@ def test_ctrl_c_without_a_terminal_leaves_the_job_alone(account: Account, finish
         assert "in-ci goes on" in process.stderr.read()
     assert execution.status == "RUNNING"
     execution.job().stop()
+
+
+class TestAPartOfAName:
+    def test_is_enough_where_one_job_has_it(self, typed: Callable[..., Ran], job: Job) -> None:
+        assert typed("describe", job.name[-14:], "--json").json["TrainingJobName"] == job.name
+
+    def test_is_enough_where_one_execution_has_it(
+        self, typed: Callable[..., Ran], finished: Execution, job: Job
+    ) -> None:
+        assert typed("describe", "ree-ste", "--json").json["TrainingJobName"] == job.name
+
+    def test_is_a_cut_names_beginning_and_end(self, typed: Callable[..., Ran], job: Job) -> None:
+        for cut in (elided(job.name, 24), f"{job.name[:12]}...{job.name[-6:]}"):
+            assert typed("describe", cut, "--json").json["TrainingJobName"] == job.name
+        assert "no job or execution" in one_line(typed("describe", f"{job.name[1:12]}…{job.name[-6:]}"))
+
+    def test_of_several_is_refused_with_them(
+        self, typed: Callable[..., Ran], job: Job, failed: Execution, stopped: Job
+    ) -> None:
+        common = job.name[:17]  # of the workflow
+        line = one_line(typed("describe", common))
+        assert line.startswith(f"training-jobs: {common!r} is a part of several names: ")
+        named = line.partition("several names: ")[2].partition(" and ")[0].split(", ")
+        assert 2 <= len(named) <= 5
+        assert all(it.startswith(common) for it in named)
+
+    def test_never_means_another_than_the_one_whose_whole_name_it_is(
+        self, typed: Callable[..., Ran], account: Account, job: Job
+    ) -> None:
+        longer = account.workflow("Logging/Training").start({"steps": "1"}, name="three-steps-and-more")
+        assert longer.wait(0.2)["status"] == "SUCCEEDED"
+        assert typed("describe", "three-steps", "--json").json["TrainingJobName"] == job.name
+        assert typed("describe", "steps-and", "--json").json["TrainingJobName"] == longer.job().name
+
+
+class TestATerminalThatIsTooNarrow:
+    def test_gets_names_that_are_cut_in_the_middle_and_can_be_pasted(self, job: Job, typed: Callable[..., Ran]) -> None:
+        terminal = Terminal([COMMAND, "list"], os.environ)
+        assert terminal.ended() == 0
+        heading, *rows = [line for line in terminal.lines if line]
+        assert heading.split() == ["JOB", "STATUS", "CREATED", "TOOK"]
+        assert max(map(len, rows)) <= 80
+        assert all(len(row.split()) >= 5 for row in rows)
+        names = {typed("describe", row.split()[0], "--json").json["TrainingJobName"] for row in rows}
+        assert job.name in names
+        assert len(names) == len(rows)
+
+    def test_is_told_of_columns_that_are_left_out(
+        self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+        for width, left in ((80, []), (30, ["BATCH"]), (20, ["BATCH", "BOUND"])):
+            monkeypatch.setenv("COLUMNS", str(width))
+            rows = [["2 x ml.g5.xlarge", "data", "64", "0.5 h"]]
+            print_table(["MACHINES", "BOUND", "BATCH", "HOURS"], rows, cut="MACHINES", leave_out=["BATCH", "BOUND"])
+            heading, *lines = capsys.readouterr().out.splitlines()
+            assert heading.split() == [it for it in ("MACHINES", "BOUND", "BATCH", "HOURS") if it not in left]
+            said = f"left out for {width} columns: {', '.join(left)}; a wider terminal, a pipe and --json have them"
+            assert lines[1:] == ([said] if left else [])
+            assert len(lines[0]) <= width
+
+    def test_is_none_where_the_output_is_a_pipe(self, typed: Callable[..., Ran], job: Job) -> None:
+        assert job.name in typed("list").out.split()
+
+
+def test_the_shell_completes_the_names_of_jobs_and_workflows(job: Job) -> None:
+    def completed(*words: str) -> list[str]:
+        asked = {"_TRAINING_JOBS_COMPLETE": "complete_bash", "COMP_WORDS": " ".join(["training-jobs", *words])}
+        asked["COMP_CWORD"] = str(len(words))
+        done = subprocess.run([COMMAND], env={**os.environ, **asked}, capture_output=True, text=True, check=True)
+        assert done.stderr == ""
+        return done.stdout.split()
+
+    assert job.name in completed("describe", job.name[:20])
+    assert completed("start", "Logging/T") == ["Logging/Training"]
+    assert completed("describe", "nothing-of-this") == []

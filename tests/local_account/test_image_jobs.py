@@ -137,7 +137,7 @@ def test_a_requirement_of_code_in_s3_that_nobody_has_fails_its_job_at_once_by_it
     job = code("print('trains')", **{"requirements.txt": "jobtools\nof-no-index==3.1\n"})
     assert job["TrainingJobStatus"] == "Failed"
     assert job["FailureReason"].startswith(
-        "AlgorithmError: InstallRequirementsError: requirements.txt: cannot install of-no-index==3.1: ERROR: "
+        "AlgorithmError: InstallRequirementsError: requirements.txt: cannot install of-no-index==3.1: Because "
     )
     assert not any(change["Status"] == "Downloading" for change in job["SecondaryStatusTransitions"])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import botocore.session
 import pytest
 
 from sagemaker_local_account.core.clock import Clock
@@ -74,6 +75,16 @@ def test_training_begins_once_and_what_had_no_machines_is_not_billed(clock: Cloc
     described = job.description()
     assert (described["TrainingTimeInSeconds"], described["BillableTimeInSeconds"]) == (1_000, 600)
     assert described["TrainingEndTime"] == described["LastModifiedTime"]
+
+
+def test_a_job_of_less_than_a_second_is_billed_the_least_that_the_service_model_knows(clock: Clock) -> None:
+    job = Status()
+    job.set_started()
+    job.finish(COMPLETED, 0)
+    described = job.description()
+    model = botocore.session.get_session().get_service_model("sagemaker")
+    for name in ("TrainingTimeInSeconds", "BillableTimeInSeconds"):
+        assert described[name] == model.shape_for(name).metadata["min"]
 
 
 def test_a_job_that_did_not_start_has_no_times(clock: Clock) -> None:

@@ -55,7 +55,7 @@ def ours(case: Case, ignored: list[str]) -> str | None:
         case.principal,
         case.identity_arn,
         "User" if case.is_user else "AssumedRole",
-        case.identity,
+        {str(number): document for number, document in enumerate(case.identity)},
         [case.boundary] if case.boundary else None,
         [case.session] if case.session else None,
     )

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from sagemaker_local_account.core import error_responses
@@ -18,6 +19,8 @@ from sagemaker_local_account.core.request_body import body_of
 from sagemaker_local_account.iam import api_calls, resource_policies
 from sagemaker_local_account.iam.api_calls import Location
 from sagemaker_local_account.iam.authentication import REGION
+from sagemaker_local_account.iam.explanation import explanation
+from sagemaker_local_account.iam.permission_use import PermissionUse
 from sagemaker_local_account.iam.policies import (
     OF_RESOURCE_TAGS,
     Call,
@@ -41,7 +44,7 @@ class Caller:
         arn: the ARN of the user, of the role's session, or of the root.
         identity: the ARN of the user or role itself.
         kind: the value of aws:PrincipalType: "Account", "AssumedRole" or "User".
-        policies: its identity-based policies.
+        policies: its identity-based policies: inline ones by name, managed ones by ARN.
         boundary: its permissions boundary; None without one.
         session: its session policy; None without one.
     """
@@ -49,7 +52,7 @@ class Caller:
     arn: str
     identity: str
     kind: str
-    policies: Sequence[Document] = ()
+    policies: Mapping[str, Document] = field(default_factory=dict)
     boundary: Sequence[Document] | None = None
     session: Sequence[Document] | None = None
 
@@ -87,6 +90,8 @@ class Authorizer:
         self._location = location
         self._tags_of = tags_of
         self.enforced = enforced
+        self._use = PermissionUse()
+        self._denied: deque[tuple[Caller, Call, str]] = deque(maxlen=1)
 
     def check(self, caller: Caller, call: Call, region: str = "") -> None:
         """Raises `AccessDenied` unless the caller is allowed the call; ``region`` is by default that of the resource."""
@@ -135,7 +140,7 @@ class Authorizer:
             arn=f"arn:aws:sts::{self._location.account}:assumed-role/{role.name}/{session}",
             identity=role.arn,
             kind="AssumedRole",
-            policies=_documents_of(role),
+            policies=_named_documents_of(role),
             boundary=[json.loads(_document(iam.get_policy(boundary)))] if boundary else None,
         )
 
@@ -176,7 +181,10 @@ class Authorizer:
             user.arn,
             user.arn,
             "User",
-            [*_documents_of(user), *(d for g in groups for d in _documents_of(g))],
+            {
+                **_named_documents_of(user),
+                **{f"{g.name}: {name}": it for g in groups for name, it in _named_documents_of(g).items()},
+            },
             boundary=[json.loads(_document(iam.get_policy(boundary)))] if boundary else None,
         )
 
@@ -253,14 +261,64 @@ class Authorizer:
         }
 
     def _check_one(self, caller: Caller, call: Call) -> None:
-        find = resource_policies.trust if call.action in _ON_TRUST else resource_policies.of
-        policy = find(call.resource, self._location)
-        try:
-            why = why_denied(caller, call, [] if policy is None else [policy])
-        except UnsupportedCondition as error:
-            why = f"because {error}, which one of the policies uses, is not evaluated by the local account"
+        why = self._why_denied(caller, call)
         if why:
+            self._denied.append((caller, call, why))
             raise AccessDenied(caller, call, why)
+        if call.action not in _ON_TRUST:
+            self._use.record(caller.identity, caller.policies.values(), call)
+
+    def _why_denied(self, caller: Caller, call: Call) -> str | None:
+        policy = self._policy_of(call)
+        try:
+            return why_denied(caller, call, [] if policy is None else [policy])
+        except UnsupportedCondition as error:
+            return f"because {error}, which one of the policies uses, is not evaluated by the local account"
+
+    def _policy_of(self, call: Call) -> Document | None:
+        find = resource_policies.trust if call.action in _ON_TRUST else resource_policies.of
+        return find(call.resource, self._location)
+
+    def use_of_permissions(self) -> dict[str, list[dict[str, Any]]]:
+        """Returns for the ARN of each role, and of each user with a policy, the rows of `PermissionUse.report`."""
+        from moto.iam.models import iam_backends
+
+        iam = iam_backends[self._location.account]["aws"]
+        holders = [*iam.roles.values(), *iam.users.values()]
+        rows = {holder.arn: self._use.report(holder.arn, _named_documents_of(holder)) for holder in holders}
+        return {arn: found for arn, found in rows.items() if found or ":role/" in arn}
+
+    def explain(self, call: Mapping[str, Any] | None) -> dict[str, Any]:
+        """Explains the decision on a call, by the policies as they are now.
+
+        Args:
+            call: its ``principal``, the name of a role or the ARN of a role or user, ``action``, ``resource``, and ``context``,
+                the values of condition keys. None for the last call that was denied.
+
+        Raises:
+            LookupError: the account has no such principal, or nothing was denied.
+        """
+        if call is None:
+            if not self._denied:
+                raise LookupError("no call was denied since the account started")
+            caller, made, _ = self._denied[-1]
+            caller = replace(self.principal(caller.identity), session=caller.session)
+        else:
+            arn = call["principal"]
+            caller = self.principal(
+                arn if arn.startswith("arn:") else f"arn:aws:iam::{self._location.account}:role/{arn}"
+            )
+            made = Call(call["action"], call.get("resource") or "*")
+            given = {key.lower(): (value,) for key, value in call.get("context", {}).items()}
+            region = region_of(made.resource) or self._location.region
+            context = {**self._context_of(caller, region), **self._resource_tags(made), **given}
+            made = replace(made, context=context)
+        named = dict(caller.policies)
+        policy = self._policy_of(made)
+        named |= {} if policy is None else {f"the policy of {made.resource}": policy}
+        named |= {f"permissions boundary {number}": it for number, it in enumerate(caller.boundary or (), 1)}
+        named |= {f"session policy {number}": it for number, it in enumerate(caller.session or (), 1)}
+        return {"principal": caller.identity, **explanation(named, made, self._why_denied(caller, made))}
 
 
 def why_denied(caller: Caller, call: Call, of_resource: Sequence[Document]) -> str | None:
@@ -279,7 +337,7 @@ def why_denied(caller: Caller, call: Call, of_resource: Sequence[Document]) -> s
     """
     because = f"allows the {call.action} action"
     assumes = call.action in _ON_TRUST
-    own = effect_of(caller.policies, call)
+    own = effect_of(caller.policies.values(), call)
     theirs = effect_of(of_resource, call, lambda statement: _names(statement, caller, account_too=True))
     for effect, kind in ((own, "an identity-based policy"), (theirs, "a resource-based policy")):
         if effect == "Deny":
@@ -318,11 +376,11 @@ class IamEnforcement:
         return self._app(environ, start_response)
 
 
-def _documents_of(holder: Any) -> list[Document]:
-    """The inline and managed policies of moto's role, user or group."""
-    inline = holder.policies.values()
-    managed = [_document(policy) for policy in holder.managed_policies.values()]
-    return [json.loads(text) if isinstance(text, str) else text for text in [*inline, *managed]]
+def _named_documents_of(holder: Any) -> dict[str, Document]:
+    """The inline policies of moto's role, user or group by name, and the managed ones by ARN."""
+    managed = {arn: _document(policy) for arn, policy in holder.managed_policies.items()}
+    named = {**holder.policies, **managed}
+    return {name: json.loads(text) if isinstance(text, str) else text for name, text in named.items()}
 
 
 def _document(policy: Any) -> str:

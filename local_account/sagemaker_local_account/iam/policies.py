@@ -137,6 +137,42 @@ def applies(statement: Mapping[str, Any], call: Call) -> bool:
     return _about_action(statement, call) and _about_resource(statement, call) and _conditions_hold(statement, call)
 
 
+def matches_of(statement: Mapping[str, Any], call: Call) -> tuple[list[str], list[str]]:
+    """Returns which of its actions and resources make a statement match a call; all of a NotAction or NotResource."""
+    if "NotAction" in statement:
+        actions = _listed(statement["NotAction"])
+    else:
+        actions = [it for it in _listed(statement.get("Action", [])) if _like(call.action.lower(), it.lower())]
+    if "NotResource" in statement:
+        return actions, _listed(statement["NotResource"])
+    return actions, [it for it in _listed(statement.get("Resource", ["*"])) if _is_resource(call.resource, it, call)]
+
+
+def mismatches(statement: Mapping[str, Any], call: Call) -> list[str] | None:
+    """Returns why a statement about the call's action does not match it, empty where it does; None for one about others."""
+    if not _about_action(statement, call):
+        return None
+    why = []
+    try:
+        if not _about_resource(statement, call):
+            element = "NotResource" if "NotResource" in statement else "Resource"
+            why.append(
+                f"its {element} is {', '.join(_listed(statement.get(element, '*')))}, and that of the call {call.resource}"
+            )
+    except UnsupportedCondition as error:
+        why.append(f"{error} is not known here")
+    for operator, tests in statement.get("Condition", {}).items():
+        for key, wanted in tests.items():
+            try:
+                holds = _conditions_hold({"Condition": {operator: {key: wanted}}}, call)
+                given = ", ".join(call.context.get(key.lower(), ())) or "no value"
+                said = f"{operator} of {key} wants {', '.join(map(_text, _listed(wanted)))}, and the call has {given}"
+            except UnsupportedCondition as error:
+                holds, said = False, f"{error} is not evaluated here"
+            why += [] if holds else [said]
+    return why
+
+
 def _about_action(statement: Mapping[str, Any], call: Call) -> bool:
     if "NotAction" in statement:
         return not any(_like(call.action.lower(), text.lower()) for text in _listed(statement["NotAction"]))

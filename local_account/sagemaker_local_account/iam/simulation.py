@@ -56,7 +56,7 @@ def simulated(authorizer: Authorizer, request: Mapping[str, Any]) -> list[dict[s
         for resource in request.get("ResourceArns") or ["*"]
     ]
     try:
-        return [_result(principal, [*principal.policies, *more], call) for call in calls]
+        return [_result(principal, [*principal.policies.values(), *more], call) for call in calls]
     except UnsupportedCondition as error:
         raise InvalidInput(f"{error}, which one of the policies uses, is not evaluated here") from None
 

@@ -1,7 +1,7 @@
 """The Python environment of an image: the packages of its base and those that it installs.
 
-Packages that the account's own environment has are linked from there (`packages.py`), others are installed with pip. Environments
-are cached by a hash of their requirements.
+Packages that the account's own environment has are linked from there (`packages.py`), others are installed by uv (`uv.py`), whose
+cache they are hard links to. Environments are cached by a hash of their requirements.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import functools
 import hashlib
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -30,13 +29,15 @@ from sagemaker_local_account.core.bound_process import BoundProcess
 from sagemaker_local_account.core.image_names import ImageError
 from sagemaker_local_account.core.image_tree import digest, locate
 from sagemaker_local_account.core.site_packages import own_folders
-from sagemaker_local_account.images import packages
+from sagemaker_local_account.images import packages, uv
 from sagemaker_local_account.images.container_packages import imported
-from sagemaker_local_account.images.pip_install import PipInstall, requirement_of
+from sagemaker_local_account.images.pip_install import PipInstall, requirement_name, requirement_of
 
 # Build tools, which Dockerfiles often upgrade and which jobs do not import.
 _TOOLS = ("pip", "wheel")
-_Run = Callable[[list[str], str], None]  # a command, and the line that it is for
+_Install = Callable[
+    [list[str], str, dict[str, str]], None
+]  # arguments of uv, the line that they are for, and variables
 SHARED = "SAGEMAKER_LOCAL_ACCOUNT_VENVS"
 # The packages of Docker's Python images: `pip`; before 3.12 also these (docker-library/python issue 952), and in virtual
 # environments such as those of AWS's containers.
@@ -54,7 +55,7 @@ def environment_for(
 ) -> Path:
     """Returns the virtual environment of an image, which is made unless it is cached.
 
-    The cache is in the state folder, or in the folder SAGEMAKER_LOCAL_ACCOUNT_VENVS, which accounts can share. pip ends with the
+    The cache is in the state folder, or in the folder SAGEMAKER_LOCAL_ACCOUNT_VENVS, which accounts can share. uv ends with the
     account, and an account on the same folder waits for its end.
 
     Args:
@@ -82,7 +83,7 @@ def environment_for(
         if not (folder / "complete").exists():
             shutil.rmtree(folder, ignore_errors=True)
             try:
-                _make(folder, parts, report, functools.partial(_run, keep_open=lock.fileno()))
+                _make(folder, parts, report, functools.partial(_run, folder, keep_open=lock.fileno()))
             except BaseException:
                 shutil.rmtree(folder, ignore_errors=True)
                 raise
@@ -133,50 +134,50 @@ def _key(parts: _Parts) -> str:
     return hashlib.sha256(json.dumps(text).encode()).hexdigest()[:16]
 
 
-def _make(folder: Path, parts: _Parts, report: Callable[[str], None], run: _Run) -> None:
+def _make(folder: Path, parts: _Parts, report: Callable[[str], None], install: _Install) -> None:
     venv.EnvBuilder(symlinks=True).create(folder)
     lacking = [*missing(parts.base), *parts.also]
-    for install in parts.installs:
-        lacking += [*missing(install.requirements), *install.folders]
+    for each in parts.installs:
+        lacking += [*missing(each.requirements), *each.folders]
     if lacking:
         report(f"installing {', '.join(lacking)} into the image's environment")
-        _install(folder, parts, report, run)
+        _install(folder, parts, report, install)
     _link(folder, parts)
 
 
-def _install(folder: Path, parts: _Parts, report: Callable[[str], None], run: _Run) -> None:
-    """Installs with pip, for which the account's own packages are visible, so that it does not install those to be linked."""
+def _install(folder: Path, parts: _Parts, report: Callable[[str], None], install: _Install) -> None:
+    """Installs with uv, which sees the metadata of the account's own packages, so that it does not install those to be linked.
+
+    Where one of them must be of another version, uv removes its metadata and installs that one.
+    """
     lines = [f"import site; site.addsitedir({path!r})" for path in own_folders()]
     [own] = folder.glob("lib/python*/site-packages")
-    python = str(folder / "bin" / "python")
-    (own / "the_accounts_own.pth").write_text("\n".join(lines))
-    if _own_package("pip") is None:
-        run([python, "-m", "ensurepip"], "python -m ensurepip")
-    pip = [python, "-m", "pip", "install", "--disable-pip-version-check", "--no-input", "--quiet"]
-    _install_base(pip, missing(parts.base), parts.also, report, run)
-    # Of a requirements file without requirements pip installs nothing, and without any it ends with an error.
-    for install in (one for one in parts.installs if one.requirements or one.folders):
+    visible = own / "the_accounts_own.pth"  # for packages that are built without isolation
+    visible.write_text("\n".join(lines))
+    shown = packages.show(own_folders(), own)
+    _install_base(missing(parts.base), parts.also, report, install)
+    for each in (one for one in parts.installs if one.requirements or one.folders):
         with tempfile.TemporaryDirectory(dir=folder) as scratch:
-            run([*pip, *_arguments(install, parts.root, Path(scratch))], install.place)
-    (own / "the_accounts_own.pth").unlink()
+            arguments, variables = _arguments(each, parts.root, Path(scratch))
+            install(arguments, each.place, variables)
+    packages.hide(shown)
+    visible.unlink()
 
 
-def _install_base(
-    pip: Sequence[str], base: Sequence[str], also: Sequence[str], report: Callable[[str], None], run: _Run
-) -> None:
+def _install_base(base: Sequence[str], also: Sequence[str], report: Callable[[str], None], install: _Install) -> None:
     """Installs ``base`` and ``also``; a requirement of ``also`` that cannot be installed is noted."""
     try:
         if base or also:
-            run([*pip, *base, *also], "FROM")
+            install([*base, *also], "FROM", {})
         return
     except ImageError:
         if not also:
             raise
     if base:
-        run([*pip, *base], "FROM")
+        install([*base], "FROM", {})
     for line in also:
         try:
-            run([*pip, line], "FROM")
+            install([line], "FROM", {})
         except ImageError as error:
             report(f"{error}; AWS's container has it, and in the local account a job that imports it fails")
 
@@ -196,9 +197,10 @@ def _link(folder: Path, parts: _Parts) -> None:
             packages.link(package, folder)
 
 
-def _arguments(install: PipInstall, root: Path, scratch: Path) -> list[str]:
-    """The arguments of pip; requirements files are written into ``scratch``."""
-    arguments = [*install.options]
+def _arguments(install: PipInstall, root: Path, scratch: Path) -> tuple[list[str], dict[str, str]]:
+    """The arguments and variables of uv; requirements files are written into ``scratch``."""
+    names = filter(None, map(requirement_name, install.requirements))
+    arguments, variables = uv.options(install.options, [*names])
     for option, lines in (("-r", install.requirements), ("-c", install.constraints)):
         if lines:
             (scratch / option).write_text("\n".join(lines))
@@ -211,7 +213,7 @@ def _arguments(install: PipInstall, root: Path, scratch: Path) -> list[str]:
             arguments.append(str(shutil.copytree(source, scratch / str(number), symlinks=True)))
         else:
             arguments.append(str(source))
-    return arguments
+    return arguments, variables
 
 
 def _own(install: PipInstall, root: Path, path: str) -> Path:
@@ -223,25 +225,20 @@ def _own(install: PipInstall, root: Path, path: str) -> Path:
     return found
 
 
-def _run(command: list[str], place: str, *, keep_open: int) -> None:
-    environment = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "PYTHONHOME")}
+def _run(folder: Path, arguments: list[str], place: str, variables: dict[str, str], *, keep_open: int) -> None:
+    command, environment = uv.command(folder / "bin" / "python")
     with BoundProcess(
-        command,
+        [*command, *arguments],
         keep_open=keep_open,
         text=True,
-        env=environment,
+        env={key: value for key, value in (environment | variables).items() if key not in ("PYTHONPATH", "PYTHONHOME")},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
     ) as process:
         done = process.run()
     if done.returncode:
-        lines = done.stdout.splitlines()
-        errors = " ".join([line for line in lines if line.startswith("ERROR:")] or lines[-5:])
-        unavailable = re.search(r"No matching distribution found for (\S+)", errors)
-        raise ImageError(
-            f"{place}: {f'cannot install {unavailable[1]}' if unavailable else 'pip install failed'}: {errors}"
-        )
+        raise ImageError(f"{place}: {uv.failure(done.stdout)}")
 
 
 def _own_package(name: str) -> Distribution | None:

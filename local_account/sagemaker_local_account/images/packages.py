@@ -18,6 +18,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+_SHOWN = "none: shown by the local account"
 Find = Callable[[str], Distribution | None]
 
 
@@ -79,6 +80,38 @@ def metadata_of(package: Distribution) -> Path:
     """Returns the folder of an installed package's metadata."""
     assert isinstance(package, importlib.metadata.PathDistribution)
     return Path(str(package._path))
+
+
+def show(folders: Sequence[str], packages: Path) -> list[Path]:
+    """Writes the metadata of all packages of folders into a site-packages folder, where an installer takes them for installed.
+
+    Args:
+        folders: site-packages folders; the first that has a package counts.
+        packages: the site-packages folder of an environment without them.
+
+    Returns:
+        The folders of metadata, for `hide`.
+    """
+    shown: dict[Path, None] = {}
+    for origin in (path for folder in folders for path in sorted(Path(folder).glob("*.dist-info"))):
+        copy = packages / origin.name
+        if not copy.exists() and (origin / "METADATA").is_file():
+            copy.mkdir()
+            shutil.copyfile(origin / "METADATA", copy / "METADATA")
+            (copy / "INSTALLER").write_text(_SHOWN)
+            # An installer that needs another version removes what is recorded.
+            recorded = ("METADATA", "INSTALLER", "RECORD")
+            (copy / "RECORD").write_text("".join(f"{origin.name}/{name},,\n" for name in recorded))
+            shown[copy] = None
+    return [*shown]
+
+
+def hide(shown: Iterable[Path]) -> None:
+    """Removes what `show` wrote, except of packages that were installed in the meantime."""
+    for folder in shown:
+        installer = folder / "INSTALLER"
+        if installer.is_file() and installer.read_text() == _SHOWN:
+            shutil.rmtree(folder)
 
 
 def _files(package: Distribution) -> list[tuple[str, ...]]:

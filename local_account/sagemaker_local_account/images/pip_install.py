@@ -15,7 +15,7 @@ from packaging.utils import canonicalize_name
 
 from sagemaker_local_account.core.image_names import ImageError
 
-# Options of `pip install` with a value, which are passed to pip.
+# Options of `pip install` and `uv pip install` with a value, which are passed on (`uv.py`).
 _WITH_VALUE = frozenset(
     [
         "-i",
@@ -45,6 +45,20 @@ _WITH_VALUE = frozenset(
         "--use-deprecated",
         "--keyring-provider",
         "--resume-retries",
+        "-p",
+        "--python",
+        "--index",
+        "--default-index",
+        "--index-strategy",
+        "--torch-backend",
+        "--prerelease",
+        "--resolution",
+        "--link-mode",
+        "--exclude-newer",
+        "-P",
+        "--upgrade-package",
+        "--reinstall-package",
+        "--allow-insecure-host",
     ]
 )
 # Not supported: packages of a job are in its environment, for this machine's Python.
@@ -65,7 +79,7 @@ class PipInstall:
         constraints: the lines of constraints files.
         folders: paths in the image of packages to install.
         links: paths in the image for `--find-links`.
-        options: further options for pip.
+        options: further options.
     """
 
     place: str

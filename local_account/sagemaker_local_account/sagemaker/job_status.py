@@ -152,9 +152,9 @@ class JobStatus:
             now = _now()
             if "TrainingStartTime" in self._times:
                 seconds = (now - self._times["TrainingStartTime"]).total_seconds()
-                self._results |= {
-                    "TrainingTimeInSeconds": round(seconds),
-                    "BillableTimeInSeconds": round(seconds - unbilled),
+                self._results |= {  # both at least 1, of the service model
+                    "TrainingTimeInSeconds": max(round(seconds), 1),
+                    "BillableTimeInSeconds": max(round(seconds - unbilled), 1),
                 }
             if end.reason:
                 self._results["FailureReason"] = end.reason[:_LONGEST_REASON]

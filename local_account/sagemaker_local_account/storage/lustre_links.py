@@ -181,7 +181,7 @@ class Link:
             f"arn:aws:sts::{self.account}:assumed-role/{role}/FSx",
             f"arn:aws:iam::{self.account}:role/aws-service-role/s3.data-source.lustre.fsx.amazonaws.com/{role}",
             "AssumedRole",
-            [_OF_ROLE],
+            {_ROLE: _OF_ROLE},
         )
         try:
             authorizer.check(caller, Call(action, f"arn:aws:s3:::{name}", context or {}))

@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from html import escape
 
+from training_jobs.cli.output import figures
+
 COLORS = ("#2b6cb0", "#c05621", "#2f855a", "#6b46c1", "#b83280", "#718096")
 _WIDTH, _HEIGHT, _LEFT, _BOTTOM = 640, 200, 92, 24  # of a chart and its margins, in units that the page scales
 _ROW = 44  # of the timeline: a line of text and a bar
@@ -40,13 +42,17 @@ def line_chart(name: str, series: Mapping[str, Points]) -> str:
         if points
     )
     labels = (
-        f'<text x="{_LEFT - 6}" y="16" text-anchor="end">{high:.3g}</text>'
-        f'<text x="{_LEFT - 6}" y="{_HEIGHT - _BOTTOM}" text-anchor="end">{low:.3g}</text>'
-        f'<text x="{_LEFT}" y="{_HEIGHT - 4}">{start:.0f} s</text>'
-        f'<text x="{_WIDTH - 8}" y="{_HEIGHT - 4}" text-anchor="end">{end:.0f} s</text>'
+        f'<text x="{_LEFT - 6}" y="16" text-anchor="end">{figures(high, 3)}</text>'
+        + (
+            f'<text x="{_LEFT - 6}" y="{_HEIGHT - _BOTTOM}" text-anchor="end">{figures(low, 3)}</text>'
+            if low < high
+            else ""
+        )
+        + f'<text x="{_LEFT}" y="{_HEIGHT - 4}">{start:.0f} s</text>'
+        + (f'<text x="{_WIDTH - 8}" y="{_HEIGHT - 4}" text-anchor="end">{end:.0f} s</text>' if end > start else "")
     )
     last = ", ".join(
-        f'<b class="color-{number % len(COLORS)}">{escape(key)}</b> {points[-1][1]:.6g}'
+        f'<b class="color-{number % len(COLORS)}">{escape(key)}</b> {figures(points[-1][1], 6)}'
         for number, (key, points) in enumerate(finite.items())
         if points
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 import sys
@@ -13,22 +15,13 @@ import typer
 
 if TYPE_CHECKING:
     from training_jobs.client.account import Account
-    from training_jobs.client.executions import Execution
     from training_jobs.client.jobs import Job
 
 # Variables that say which account is meant.
 _CHOSEN = ("AWS_ACCESS_KEY_ID", "AWS_PROFILE", "AWS_DEFAULT_PROFILE", "AWS_ENDPOINT_URL", "AWS_ROLE_ARN")
 LOCAL_STATE = Path(".local-account")
+_MOST_COMPLETED = 100
 
-Target = Annotated[
-    str | None,
-    typer.Argument(
-        metavar="NAME",
-        help="A job, an execution (its ARN, or its name), or a workflow's construct path for its newest execution; "
-        "by default that of the only workflow.",
-        show_default=False,
-    ),
-]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
@@ -54,10 +47,10 @@ def connect(context: typer.Context, region: str | None = None) -> Account:
 
     options: Options = context.find_root().obj or Options()
     if not options.aws and options.profile is None and not any(os.environ.get(name) for name in _CHOSEN):
-        local = local_environment()
+        local = local_environment(_state())
         if local:
             os.environ.update(local)
-            print(f"training-jobs: the local account of this folder ({LOCAL_STATE}); --aws for AWS", file=sys.stderr)
+            print(f"training-jobs: the local account of this folder ({_state()}); --aws for AWS", file=sys.stderr)
     return Account(boto3.Session(profile_name=options.profile), region=region or options.region)
 
 
@@ -82,9 +75,13 @@ def local_environment(state: Path = LOCAL_STATE) -> dict[str, str]:
 
 def local_page() -> str | None:
     """Return the address of the web page of the local account that the environment names; None where there is none."""
-    described = _running(Path(os.environ.get("SAGEMAKER_LOCAL_ACCOUNT_STATE") or LOCAL_STATE))
+    described = _running(_state())
     is_meant = f"http://localhost:{described.get('port')}" == os.environ.get("AWS_ENDPOINT_URL")
     return described.get("web_url") if is_meant else None
+
+
+def _state() -> Path:
+    return Path(os.environ.get("SAGEMAKER_LOCAL_ACCOUNT_STATE") or LOCAL_STATE)
 
 
 def _running(state: Path) -> dict[str, Any]:
@@ -97,41 +94,6 @@ def _running(state: Path) -> dict[str, Any]:
     return described
 
 
-def find_execution(account: Account, name: str | None) -> Execution | None:
-    """Return the execution that a command's argument names; None for the name of a job.
-
-    Args:
-        account: The account.
-        name: The argument.
-
-    Raises:
-        NotFoundError: There is no such execution, or no workflow.
-    """
-    from training_jobs.client.errors import NotFoundError
-
-    if name is not None and ":execution:" in name:
-        return account.execution(name)
-    if name is not None and not name.startswith("arn:") and "/" not in name:
-        try:
-            account.job(name).describe()
-        except NotFoundError:
-            found = _execution_named(account, name)
-            if found is not None:
-                return found
-        else:
-            return None
-    try:
-        workflow = account.workflow(name)
-    except NotFoundError as error:
-        if name is None or "/" in name:
-            raise
-        raise NotFoundError(f"no job or execution {name!r}, and {error}") from None
-    latest = workflow.latest()
-    if latest is None:
-        raise NotFoundError(f"{workflow.path} was never started: `training-jobs start {workflow.path}`")
-    return latest
-
-
 def find_job(account: Account, name: str | None) -> Job:
     """Return the job that a command's argument names.
 
@@ -142,20 +104,51 @@ def find_job(account: Account, name: str | None) -> Job:
     Raises:
         NotFoundError: There is no such job, execution or workflow.
     """
-    if name is not None and ":training-job/" in name:
-        return account.job(name.rpartition("/")[2])
-    execution = find_execution(account, name)
-    return account.job(str(name)) if execution is None else execution.job()
+    from training_jobs.client.jobs import Job
+    from training_jobs.client.names import find
+
+    found = find(account, name)
+    return found if isinstance(found, Job) else found.job()
 
 
-def _execution_named(account: Account, name: str) -> Execution | None:
-    from training_jobs.client.errors import NotFoundError
+def complete_name(context: typer.Context, incomplete: str) -> list[str]:
+    """Return the names of the newest jobs that begin with what was typed, for the shell's completion.
 
-    for workflow in account.workflows():
-        execution = account.execution(f"{workflow.arn.replace(':stateMachine:', ':execution:')}:{name}")
-        try:
-            execution.describe()
-        except NotFoundError:
-            continue
-        return execution
-    return None
+    Args:
+        context: The command's context.
+        incomplete: What was typed.
+    """
+    try:
+        # The shell shows what is printed to stderr in the middle of the line that is typed.
+        with contextlib.redirect_stderr(io.StringIO()):
+            names = [it.name for it in connect(context).jobs(limit=_MOST_COMPLETED)]
+    except Exception:  # without an account nothing is completed
+        return []
+    return [name for name in names if name.startswith(incomplete)]
+
+
+def complete_workflow(context: typer.Context, incomplete: str) -> list[str]:
+    """Return the construct paths of the workflows that begin with what was typed, for the shell's completion.
+
+    Args:
+        context: The command's context.
+        incomplete: What was typed.
+    """
+    try:
+        with contextlib.redirect_stderr(io.StringIO()):
+            paths = [it.path for it in connect(context).workflows()]
+    except Exception:
+        return []
+    return [path for path in paths if path.startswith(incomplete)]
+
+
+Target = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="NAME",
+        help="A job, an execution (its ARN, or its name), or a workflow's construct path for its newest execution; a part is "
+        "enough that only one name has; by default that of the only workflow.",
+        show_default=False,
+        autocompletion=complete_name,
+    ),
+]

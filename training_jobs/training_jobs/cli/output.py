@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
+import sys
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 import typer
+
+_GAP = "  "
+_LEAST_WIDTH = 12  # of a name that is cut
 
 
 def print_json(value: Any) -> None:
@@ -20,17 +25,44 @@ def print_json(value: Any) -> None:
     typer.echo(json.dumps(value, indent=2, default=_text))
 
 
-def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+def print_table(
+    headings: Sequence[str], rows: Iterable[Sequence[str]], *, cut: str = "", leave_out: Sequence[str] = ()
+) -> None:
     """Print left-aligned columns, without colours or lines, so that ``awk`` can read them.
+
+    A terminal that is too narrow gets a line that says what it lacks; a pipe or a file gets all of it.
 
     Args:
         headings: Of the columns.
         rows: Their texts.
+        cut: The heading of the column whose texts are cut in the middle where a terminal is too narrow, to what can be pasted.
+        leave_out: The headings of the columns that are left out first, in this order.
     """
-    table = [list(headings), *(list(row) for row in rows)]
-    widths = [max(len(row[column]) for row in table) for column in range(len(headings))]
-    for row in table:
-        typer.echo("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
+    columns = list(zip(headings, *rows, strict=True))
+    room = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    missing = []
+    for heading in leave_out:
+        if room is not None and _width(columns) > room:
+            columns = [column for column in columns if column[0] != heading]
+            missing.append(heading)
+    if room is not None and (too_wide := _width(columns) - room) > 0:
+        columns = [_cut(column, too_wide) if column[0] == cut else column for column in columns]
+    widths = [max(map(len, column)) for column in columns]
+    for row in zip(*columns, strict=True):
+        typer.echo(_GAP.join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
+    if missing:
+        typer.echo(f"left out for {room} columns: {', '.join(missing)}; a wider terminal, a pipe and --json have them")
+
+
+def _width(columns: Sequence[Sequence[str]]) -> int:
+    return sum(max(map(len, column)) for column in columns) + len(_GAP) * (len(columns) - 1)
+
+
+def _cut(column: Sequence[str], too_wide: int) -> tuple[str, ...]:
+    from training_jobs.client.names import elided
+
+    width = max(max(map(len, column)) - too_wide, _LEAST_WIDTH)
+    return tuple(elided(text, width) for text in column)
 
 
 def duration(seconds: float | timedelta) -> str:

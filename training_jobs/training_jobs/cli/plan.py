@@ -142,7 +142,8 @@ def _print(
         rows.append(
             [*row, *([] if total is None else [f"{figures(one.hours(total), 3)} h", f"${one.dollars(total):,.2f}"])]
         )
-    print_table(headings + ([] if total is None else ["HOURS", "DOLLARS"]), rows)
+    least = ["CENTS/STEP", "LEARNING RATE", "BATCH", "SAMPLES/S", "$/1M SAMPLES"]
+    print_table(headings + ([] if total is None else ["HOURS", "DOLLARS"]), rows, cut="MACHINES", leave_out=least)
     if found.rows:
         typer.echo("> the one that is chosen; * none of the others is both faster and cheaper")
     for line in price_lines(prices):

@@ -11,8 +11,8 @@ from urllib.parse import quote
 
 import typer
 
-from training_jobs.cli.context import AsJson, Target, connect, find_execution, find_job, local_page
-from training_jobs.cli.output import clock, duration, print_json, print_table
+from training_jobs.cli.context import AsJson, Target, connect, find_job, local_page
+from training_jobs.cli.output import clock, duration, figures, print_json, print_table
 
 if TYPE_CHECKING:
     from training_jobs.client.jobs import Job
@@ -37,7 +37,8 @@ def list_jobs(
         if as_json:
             print_json([{"path": it.path, "stack": it.stack, "arn": it.arn, "input": it.input_paths()} for it in found])
         else:
-            print_table(["WORKFLOW", "INPUT"], [[it.path, ", ".join(it.input_paths()) or "-"] for it in found])
+            rows = [[it.path, ", ".join(it.input_paths()) or "-"] for it in found]
+            print_table(["WORKFLOW", "INPUT"], rows, cut="INPUT")
         return
     jobs = list(account.jobs(name_contains=contains, status=status, limit=limit))
     if as_json:
@@ -45,7 +46,7 @@ def list_jobs(
         return
     now = datetime.now(UTC)
     rows = [[it.name, it.status, _local(it.created), duration((it.ended or now) - it.created)] for it in jobs]
-    print_table(["JOB", "STATUS", "CREATED", "TOOK"], rows)
+    print_table(["JOB", "STATUS", "CREATED", "TOOK"], rows, cut="JOB")
 
 
 def describe(context: typer.Context, name: Target = None, as_json: AsJson = False) -> None:
@@ -69,7 +70,10 @@ def describe(context: typer.Context, name: Target = None, as_json: AsJson = Fals
             for it in job.host_groups()
         ),
         *(("phase", _phase(it)) for it in described.get("SecondaryStatusTransitions", [])),
-        *(("metric", f"{it['MetricName']} {it['Value']:.6g}") for it in described.get("FinalMetricDataList", [])),
+        *(
+            ("metric", f"{it['MetricName']} {figures(it['Value'], 6)}")
+            for it in described.get("FinalMetricDataList", [])
+        ),
         *(("parameter", f"{key} {value}") for key, value in sorted(described.get("HyperParameters", {}).items())),
         ("model", _model(job, described)),
         ("checkpoints", described.get("CheckpointConfig", {}).get("S3Uri")),
@@ -149,6 +153,8 @@ def open_links(
 ) -> None:
     """Print the links of AWS's console to a job and its execution, or those of the local account's web page."""
     from training_jobs.client.errors import TrainingError
+    from training_jobs.client.jobs import Job
+    from training_jobs.client.names import find
 
     account = connect(context)
     page = None
@@ -156,9 +162,8 @@ def open_links(
         page = local_page()
         if page is None:
             raise TrainingError("the local account has no web page; use `training-jobs watch`, `describe` and `logs`")
-    execution = find_execution(account, name)
-    job = account.job(str(name)) if execution is None else execution.job()
-    arn = execution.arn if execution is not None else job.execution_arn()
+    found = find(account, name)
+    job, arn = (found, found.execution_arn()) if isinstance(found, Job) else (found.job(), found.arn)
     where = (account.region, job.name, arn)
     links = console_links(*where) if page is None else page_links(page, *where)
     if as_json:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from training_jobs.cli.context import AsJson, Target, connect, find_execution, find_job
+from training_jobs.cli.context import AsJson, Target, complete_workflow, connect
 from training_jobs.cli.output import print_json
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ WorkflowName = Annotated[
         metavar="WORKFLOW",
         help="Its construct path, like Digits/Training; by default the only one.",
         show_default=False,
+        autocompletion=complete_workflow,
     ),
 ]
 Set = Annotated[
@@ -62,16 +63,17 @@ def resume(
 ) -> None:
     """Start a workflow again from the checkpoints of an older execution, with that one's input."""
     from training_jobs.client.errors import TrainingError
+    from training_jobs.client.jobs import Job
+    from training_jobs.client.names import find
     from training_jobs.client.planned_request import value_at
     from training_jobs.client.workflows import set_at
 
     account = connect(context)
-    older = find_execution(account, name)
-    if older is None:
-        arn = find_job(account, name).execution_arn()
-        if arn is None:
-            raise TrainingError(f"{name} was not started by a workflow, so there is nothing to resume")
-        older = account.execution(arn)
+    found = find(account, name)
+    arn = found.execution_arn() if isinstance(found, Job) else found.arn
+    if arn is None:
+        raise TrainingError(f"{found.name} was not started by a workflow, so there is nothing to resume")
+    older = account.execution(arn)
     workflow = _workflow_of(account, older)
     path = workflow.resume_path()
     if path is None:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from training_jobs.cli.context import Target, connect, find_execution
+from training_jobs.cli.context import Target, connect
 from training_jobs.cli.errors import INTERRUPTED, JOB_FAILED, connection_lost, one_line
+from training_jobs.cli.output import figures
 
 if TYPE_CHECKING:
     from training_jobs.cli.watch_state import Watched
@@ -34,13 +35,15 @@ def watch(
 ) -> None:
     """Watch a job: states, hosts, phases, metrics, time and cost, and the last log lines. It goes on after Ctrl-C."""
     from training_jobs.cli.cost_text import prices_of
+    from training_jobs.client.jobs import Job
+    from training_jobs.client.names import find
 
     account = connect(context)
     prices = prices_of(price)
-    execution = find_execution(account, name)
-    shown = str(name) if execution is None else execution.name
+    found = find(account, name)
+    execution = None if isinstance(found, Job) else found
     raise typer.Exit(
-        watch_to_the_end(account, shown, execution=execution, prices=prices, every=every, svg=svg, as_json=as_json)
+        watch_to_the_end(account, found.name, execution=execution, prices=prices, every=every, svg=svg, as_json=as_json)
     )
 
 
@@ -130,7 +133,7 @@ def _print_lines(watched: Watched, every: float) -> None:
             typer.echo(shown)
         sys.stdout.flush()
     for name, values in watched.metrics.items():
-        typer.echo(f"{name} {values[-1]:.6g}")
+        typer.echo(f"{name} {figures(values[-1], 6)}")
 
 
 def _print_json_lines(watched: Watched, every: float) -> None:

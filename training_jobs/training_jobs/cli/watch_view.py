@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from training_jobs.cli.cost_text import cost_line
-from training_jobs.cli.output import duration
+from training_jobs.cli.output import duration, figures
 from training_jobs.client.cost import machine_times
 from training_jobs.client.hosts import host_groups
 
@@ -124,7 +124,7 @@ def _rows(watched: Watched, prices: Mapping[str, float], room: int) -> Iterable[
     for name, values in [*watched.metrics.items()][:_MOST_METRICS]:
         line = Text(f"{name:<{width}}  ")
         line.append(sparkline([*values], _SPARK_WIDTH).ljust(_SPARK_WIDTH), style="cyan")
-        yield "metric", line.append(f"  {values[-1]:.6g}", style="bold")
+        yield "metric", line.append(f"  {figures(values[-1], 6)}", style="bold")
 
 
 def _status(status: str, rest: str = "") -> Text:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from training_jobs.client.errors import NO_REGION, NotFoundError, TrainingError
+from training_jobs.client.errors import NO_REGION, AmbiguousNameError, NotFoundError, TrainingError
 from training_jobs.client.executions import Execution
 from training_jobs.client.jobs import Job
 from training_jobs.client.workflows import Workflow
@@ -102,7 +102,8 @@ class Account:
                 name, or its state machine's ARN. Default: the only one that there is.
 
         Raises:
-            NotFoundError: There is none, or several.
+            NotFoundError: There is none.
+            AmbiguousNameError: There are several.
         """
         if name is not None and name.startswith("arn:"):
             return Workflow(self, name, path=name.rpartition(":")[2])
@@ -117,8 +118,9 @@ class Account:
                 "this folder's local account, `cdk deploy` on AWS"
             )
         paths = ", ".join(it.path for it in matching or found)
-        why = f"no workflow {name!r}" if not matching else "several workflows"
-        raise NotFoundError(f"{why} in {self.region}; name one of {paths}")
+        if matching:
+            raise AmbiguousNameError(f"several workflows in {self.region}; name one of {paths}")
+        raise NotFoundError(f"no workflow {name!r} in {self.region}; name one of {paths}")
 
     def execution(self, arn: str) -> Execution:
         """Return an execution.

@@ -18,6 +18,10 @@ class NotFoundError(TrainingError):
     """No workflow, execution or job has the given name."""
 
 
+class AmbiguousNameError(NotFoundError):
+    """Several jobs, executions or workflows have the name, or the part of one."""
+
+
 def code_of(error: Any) -> str:
     """Return the error code of a botocore ClientError, such as ``"ValidationException"``.
 
