@@ -23,6 +23,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from sagemaker_local_account.control_api import call_operation
 from sagemaker_local_account.core.clock import CLOCK, Clock
 from sagemaker_local_account.core.fidelity import ASSUMPTIONS
 from sagemaker_local_account.core.state import (
@@ -146,6 +147,14 @@ class LocalAccount:
     def environment(self) -> dict[str, str]:
         """Returns the environment for a command that uses this account; see `environment_of`."""
         return environment_of(self.description, self.state)
+
+    def permissions(self) -> dict[str, list[dict[str, Any]]]:
+        """Returns which statements of each role's and user's policies were used since the start: by ARN, a row for each.
+
+        A row has ``policy``, ``statement`` (its Sid or number), ``actions`` and ``resources``, each with what was called by it,
+        ``used``, and ``needed``: whether no other statement allows one of these calls.
+        """
+        return call_operation(self.description, "ListPermissionUse", {})
 
     def start(self) -> LocalAccount:
         """Starts the account; returns when it answers requests.

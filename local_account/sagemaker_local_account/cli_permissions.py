@@ -22,6 +22,9 @@ def permissions(
     context: typer.Context,
     role: Annotated[str | None, typer.Argument(help="Only roles and users with this in their ARN.")] = None,
     check: Annotated[bool, typer.Option("--check", help="End with 1 where a permission was not used.")] = False,
+    wildcards: Annotated[
+        bool, typer.Option("--wildcards", help="Also what was called by each action and resource with a wildcard.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show which permissions of roles and users were used since the account started, and which were not.
@@ -35,7 +38,7 @@ def permissions(
     if as_json:
         print(json.dumps(chosen, indent=2))
     else:
-        for line in lines(chosen):
+        for line in lines(chosen, wildcards=wildcards):
             print(line)
     if check and any(unused(row) for rows in chosen.values() for row in rows):
         raise typer.Exit(1)
@@ -84,25 +87,38 @@ def unused(row: Mapping[str, Any]) -> bool:
     return not all(row["actions"].values()) or not all(row["resources"].values())
 
 
-def lines(found: Mapping[str, list[dict[str, Any]]]) -> Iterator[str]:
-    """Yields the report's lines."""
+def lines(found: Mapping[str, list[dict[str, Any]]], *, wildcards: bool = False) -> Iterator[str]:
+    """Yields the report's lines.
+
+    Args:
+        found: the rows of each role and user, by ARN.
+        wildcards: also what was called by each action and resource with a wildcard.
+    """
     for arn, rows in found.items():
         whole = sum(not unused(row) for row in rows)
         yield f"{arn.rpartition(':')[2]}: {whole} of {len(rows)} statements used whole"
+        policy = None
         for row in rows:
-            place = f"{row['policy']}, statement {row['statement']}"
-            if not row["used"]:
-                yield f"  never used   {place}: {', '.join(row['actions'])} on {', '.join(row['resources'])}"
-                continue
-            for what in ("actions", "resources"):
-                never = [text for text, calls in row[what].items() if not calls]
-                if never:
-                    yield f"  never used   {place}: its {what} {', '.join(never)}"
-                for text, calls in row[what].items():
-                    if "*" in text and calls and calls != ["*"]:
-                        yield f"  used as      {place}: {text} as {', '.join(calls)}"
-            if not row["needed"]:
-                yield f"  not needed   {place}: other statements allow what was called by it"
+            said = list(_findings(row, wildcards=wildcards))
+            if said and policy != row["policy"]:
+                policy = row["policy"]
+                yield f"  {policy}"
+            yield from (f"    statement {row['statement']} {text}" for text in said)
+
+
+def _findings(row: Mapping[str, Any], *, wildcards: bool) -> Iterator[str]:
+    if not row["used"]:
+        yield f"never used: {', '.join(row['actions'])} on {', '.join(row['resources'])}"
+        return
+    for what in ("actions", "resources"):
+        if never := [text for text, calls in row[what].items() if not calls]:
+            yield f"{what} never used: {', '.join(never)}"
+    if not row["needed"]:
+        yield "not needed: other statements allow all that was called by it"
+    for what in ("actions", "resources") if wildcards else ():
+        for text, calls in row[what].items():
+            if "*" in text and text != "*" and calls:
+                yield f"{text} was {', '.join(calls)}"
 
 
 def _is_chosen(arn: str, role: str | None) -> bool:

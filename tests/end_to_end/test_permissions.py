@@ -23,7 +23,7 @@ from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_stepfunctions as sfn
 from botocore.exceptions import ClientError
 from deployed import Deployed, wait_until
-from page import PAGE, exercised
+from page import PAGE, exercised, granted
 
 from cdk_sagemaker_training import (
     DataParallelJob,
@@ -522,3 +522,36 @@ def test_a_job_acts_as_its_own_role_only(account: Account) -> None:
         assert refused.value.response["Error"]["Code"] == "AccessDenied"
         assert role.rpartition("/")[2] in refused.value.response["Error"]["Message"]
     assert sts.get_caller_identity()["Arn"].endswith(":root")
+
+
+# Roles by their construct ids, and what is used only when an execution fails, is stopped or goes on.
+KINDS = {
+    "PollRole": "job",
+    "SyncRole": "job",
+    "PollStateMachine": "machine",
+    "SyncStateMachine": "machine",
+    "ParentRole": "caller",
+}
+NOT_WITHOUT_FAILURES = {
+    ("job", "s3:GetObject"),  # of checkpoints
+    ("job", "s3:DeleteObject"),  # of checkpoints
+    ("machine", "sagemaker:StopTrainingJob"),
+    ("caller", "states:StopExecution"),
+}
+
+
+def test_what_a_run_without_failures_does_not_use_has_its_reason_on_the_page(account: Account) -> None:
+    for machine in ("pollArn", "syncArn", "parentArn"):
+        assert account.deployed.ended(account.deployed.start(account.outputs[machine]))["status"] == "SUCCEEDED"
+    found = account.deployed.account.permissions()
+    held, unused = set(), set()
+    for arn, rows in found.items():
+        kind = next((kind for name, kind in KINDS.items() if f"role/Quick-{name}" in arn), None)
+        for row in rows if kind else ():
+            held |= {(kind, action) for action in row["actions"]}
+            unused |= {(kind, action) for action, calls in row["actions"].items() if not calls}
+    reasons = {(row.role, row.action) for row in granted(PAGE.read_text())}
+    assert unused - reasons - NOT_WITHOUT_FAILURES == set()
+    # Nor does the page say of one that is used that it is not.
+    assert held & reasons - unused == set()
+    assert len(held - unused) > 20

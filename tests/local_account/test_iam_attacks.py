@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import http.client
 import json
 from collections.abc import Iterator
@@ -32,7 +33,14 @@ def deny(action: str, resource: str = "*", **more: Any) -> dict[str, Any]:
 
 
 def sent(
-    running: Running, keys: Credentials, service: str, body: str, *, path: str = "/", hashed: str = "", **headers: str
+    running: Running,
+    keys: Credentials,
+    service: str,
+    body: str | bytes,
+    *,
+    path: str = "/",
+    hashed: str = "",
+    **headers: str,
 ) -> tuple[int, str]:
     """The status and text of a request that is signed for a service, whatever else it says."""
     request = AWSRequest("POST", f"{running.account.endpoint_url}{path}", data=hashed or body, headers=headers)
@@ -95,6 +103,49 @@ def test_a_body_that_is_not_the_one_that_was_signed_is_refused(running: Running)
     status, text = sent(running, keys, "sts", "Action=ListUsers&Version=2010-05-08", hashed=other, **form)
     assert (status, "x-amz-content-sha256" in text) == (403, True)
     assert sent(running, keys, "sts", other, hashed=other, **form)[0] == 200
+
+
+def test_a_compressed_body_is_authorized_by_what_is_in_it(running: Running) -> None:
+    role = Role(
+        running,
+        "compressed",
+        ADMIN,
+        deny("sagemaker:AddTags", Condition={"StringEquals": {"aws:RequestTag/team": "other"}}),
+        deny("iam:*"),
+    )
+    keys = keys_of(running, role)
+    arn = f"arn:aws:sagemaker:us-east-1:{ACCOUNT}:training-job/none"
+    tags = {"X-Amz-Target": "SageMaker.AddTags", "Content-Type": "application/x-amz-json-1.1"}
+    tagged = json.dumps({"ResourceArn": arn, "Tags": [{"Key": "team", "Value": "other"}]})
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    for service, body, headers in (
+        ("sagemaker", tagged, tags),
+        ("iam", "Action=CreateUser&UserName=attacker&Version=2010-05-08", form),
+    ):
+        for compressed in (False, True):
+            content = gzip.compress(body.encode()) if compressed else body
+            encoding = {"Content-Encoding": "gzip"} if compressed else {}
+            status, text = sent(running, keys, service, content, **headers, **encoding)
+            assert status in (400, 403)
+            assert "explicit deny in an identity-based policy" in text
+    assert running.client("iam").list_users()["Users"] == []
+
+
+def test_metrics_that_a_client_compresses_are_allowed_in_their_own_namespace(running: Running) -> None:
+    own = {"StringEquals": {"cloudwatch:namespace": "Own"}}
+    client = Role(running, "metrics", {**allow("cloudwatch:PutMetricData"), "Condition": own}).client("cloudwatch")
+    encodings = []
+    client.meta.events.register(
+        "before-send.cloudwatch.PutMetricData",
+        lambda request, **_: encodings.append(request.headers.get("Content-Encoding")),
+    )
+    data = [{"MetricName": "loss", "Value": 1.0, "Dimensions": [{"Name": "Host", "Value": "algo-1"}]}] * 500
+    client.put_metric_data(Namespace="Own", MetricData=data)
+    assert "AccessDenied" in code_and_message(lambda: client.put_metric_data(Namespace="Other", MetricData=data))[0]
+    assert {str(it.decode() if isinstance(it, bytes) else it) for it in encodings} == {"gzip"}
+    assert [it["MetricName"] for it in running.client("cloudwatch").list_metrics(Namespace="Own")["Metrics"]] == [
+        "loss"
+    ]
 
 
 def trusting(running: Running, name: str, *statements: dict[str, Any]) -> str:

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from sagemaker_local_account.core.request_body import body_of
+from sagemaker_local_account.core.request_body import content_of
 from sagemaker_local_account.core.rest_operations import rest_operation
 from sagemaker_local_account.iam import s3_actions
 
@@ -43,7 +43,7 @@ def operation_of(environ: WSGIEnvironment) -> str:
         action = s3_actions.calls_of(environ)[0].action.partition(":")[2]
         return action.replace("Get", "Head", 1) if environ["REQUEST_METHOD"] == "HEAD" else action
     if environ.get("CONTENT_TYPE", "").startswith("application/x-www-form-urlencoded"):
-        named = re.search(rb"(?:^|&)Action=(\w+)", body_of(environ))
+        named = re.search(rb"(?:^|&)Action=(\w+)", content_of(environ))
         return named[1].decode() if named else "-"
     return (rest_operation(service, environ["REQUEST_METHOD"], path) or ("",))[0] or _word(
         f"{environ['REQUEST_METHOD']}:{path}"
@@ -54,7 +54,7 @@ def job_of(environ: WSGIEnvironment) -> str:
     """Returns the training job that a request to SageMaker or CloudWatch Logs names; `-` where it names none."""
     if not environ.get("HTTP_X_AMZ_TARGET", "").startswith(("SageMaker.", "Logs_")):
         return "-"
-    found = _JOB.search(body_of(environ))
+    found = _JOB.search(content_of(environ))
     return next(filter(None, found.groups())).decode() if found else "-"
 
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from sagemaker_local_account.core import error_responses
-from sagemaker_local_account.core.request_body import body_of
+from sagemaker_local_account.core.request_body import body_of, decompress
 from sagemaker_local_account.core.rest_operations import is_target
 from sagemaker_local_account.iam.s3_actions import form_fields
 
@@ -128,6 +128,8 @@ class SigV4Authentication:
         _check_agreement(environ)
         _check_headers(environ, signature)
         environ[KEY] = signature.access_key_id
+        if environ[SERVICE] != "s3":  # whose Content-Encoding is metadata of the object
+            decompress(environ)
 
 
 def _check_agreement(environ: WSGIEnvironment) -> None:

@@ -17,8 +17,8 @@ def explanation(named: Mapping[str, Document], call: Call, why: str | None) -> d
         why: why it was denied, in AWS's words; None where it is allowed.
 
     Returns:
-        The call, the decision, and each statement that is about the action: its policy, Sid or number and effect, and in ``lacks``
-        why it does not match the call, empty where it does.
+        The call, the decision, and each statement that is about the action: its policy, Sid or number and effect, and what it
+        ``lacks`` to match the call, empty where it does.
     """
     about: Sequence[dict[str, Any]] = [
         {
