@@ -65,11 +65,12 @@ def quota(
     context: typer.Context,
     instance_type: InstanceType,
     limit: Annotated[int, typer.Option(help="Machines of the type that may be used at a time.")] = 0,
+    in_use: Annotated[int, typer.Option(help="Machines of them that others than these jobs use.")] = 0,
     times: Times = None,
     job: Job = "",
 ) -> None:
     """CreateTrainingJob fails with ResourceLimitExceeded beyond a number of machines."""
-    _add(context, Quota(instance_type, limit, times=times, job=job))
+    _add(context, Quota(instance_type, limit, in_use, times=times, job=job))
 
 
 @app.command()

@@ -58,10 +58,17 @@ class ScheduledPlan(Fault):
 
 @dataclass(frozen=True)
 class Quota(Fault):
-    """A quota of ``limit`` machines of a type: CreateTrainingJob beyond it fails with ResourceLimitExceeded."""
+    """A quota of ``limit`` machines of a type: CreateTrainingJob beyond it fails with ResourceLimitExceeded.
+
+    Args:
+        instance_type: the type.
+        limit: its machines.
+        in_use: how many of them are used by others than the jobs of this account.
+    """
 
     instance_type: str
     limit: int = 0
+    in_use: int = 0
 
 
 @dataclass(frozen=True)

@@ -443,3 +443,33 @@ def test_preemptions_are_limited_in_quota_shares_alone_and_without_waits(
     fair = TrainingQueue(stack, "Fair", capacity=8, shares={"fair": 2})
     queue = {"vision": lambda: quotas.share("vision"), "fair": lambda: fair.share("fair"), None: lambda: None}[share]()
     assert said in message_of(lambda: stack.workflow(queue=queue, retries={Cause.PREEMPTED: retry}))
+
+
+@pytest.mark.parametrize(
+    ("share", "is_preempted"),
+    [
+        (QuotaShare({G5: 4}, sharing="LEND_AND_BORROW"), True),
+        (QuotaShare({G5: 4}, preempts=True), True),
+        (QuotaShare({G5: 4}, sharing="LEND"), False),
+        (QuotaShare({G5: 4}), False),
+    ],
+    ids=["borrows", "preempts", "lends", "reserves"],
+)
+def test_a_budget_of_jobs_that_batch_may_run_again_without_limit_is_an_error(
+    share: QuotaShare, is_preempted: bool
+) -> None:
+    def props(stack: UserStack, **more: Any) -> dict[str, Any]:
+        queue = TrainingQueue(stack, "Queue", capacity={G5: 8}, shares={"vision": share})
+        return {"queue": queue.share("vision"), "budget": Budget(hours=10), **more}
+
+    stack = UserStack()
+    if is_preempted:
+        message = message_of(lambda: stack.workflow(**props(stack)))
+        assert message.startswith(
+            "retries must have Cause.PREEMPTED with budget and a quota share whose jobs are preempted"
+        )
+        assert "like {Cause.PREEMPTED: Retry(attempts=3)}" in message
+    else:
+        stack.workflow(**props(stack))
+    limited = UserStack()
+    limited.workflow(**props(limited, retries={Cause.PREEMPTED: Retry(attempts=0)}))

@@ -185,6 +185,37 @@ def test_a_full_quota_is_waited_for_a_day_and_then_the_error_is_awss() -> None:
     assert 23.5 * 3_600 < walked.now <= DAY
 
 
+@pytest.mark.parametrize("integration", INTEGRATIONS)
+@pytest.mark.parametrize(
+    "message",
+    [
+        # zenml-io/zenml 847, data-science-on-aws/data-science-on-aws 200, aws/amazon-sagemaker-examples 1001
+        "The account-level service limit 'ml.p2.xlarge for training job usage' is 0 Instances, with current utilization of "
+        "0 Instances and a request delta of 1 Instances. Please contact AWS support to request an increase for this limit.",
+        "The account-level service limit 'Number of instances across all processing jobs' is 4 Instances, with current "
+        "utilization of 0 Instances and a request delta of 11 Instances.",
+        "The requested resource training-job/ml.p2.xlarge is not available in this region",
+    ],
+)
+def test_what_no_wait_brings_is_not_waited_for(integration: str, message: str) -> None:
+    refusal = ("SageMaker.ResourceLimitExceededException", REFUSED_SDK.format(message, 400))
+    walked = walk(rendered(integration), refusal=refusal, refused=1)
+    assert "RetryQuota" not in walked.visited
+    assert walked.visited[-2:] == ["Stop", "Error"]
+    assert walked.now < 60
+
+
+def test_a_quota_of_which_others_use_some_is_waited_for() -> None:
+    # aws/amazon-sagemaker-examples 1543
+    message = (
+        "The account-level service limit 'ml.p3.8xlarge for training job usage' is 2 Instances, with current utilization of "
+        "3 Instances and a request delta of 1 Instances."
+    )
+    refusal = ("SageMaker.ResourceLimitExceededException", REFUSED_SDK.format(message, 400))
+    walked = walk(rendered(), status="Completed", refusal=refusal, refused=2)
+    assert (walked.visited.count("RetryQuota"), walked.visited[-1]) == (2, "Completed")
+
+
 def test_a_job_that_ran_for_its_whole_time_goes_on_where_that_is_wanted() -> None:
     workflow = rendered("sync", RUNTIME_EXCEEDED=Retry(attempts=2))
     [rule] = [one for one in workflow.states["IsOver"]["Choices"] if one["Next"] == "RetryRuntimeExceeded"]

@@ -250,7 +250,7 @@ class Counted:
                 others.pop(kind)
                 self.broken.lost[job] = kind
             kinds: dict[str, Fault] = {
-                "quota": Quota(TYPE, job=job),
+                "quota": Quota(TYPE, 1, 1, job=job),
                 "throttled create": Throttling("CreateTrainingJob"),
                 "throttled describe": Throttling("DescribeTrainingJob"),
                 "slow S3": SlowS3(latency=0.2),

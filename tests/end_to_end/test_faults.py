@@ -310,7 +310,7 @@ def local_account(deployed: Deployed, *arguments: str) -> subprocess.CompletedPr
     [
         (["capacity", TYPE, "--times", "2"], Capacity(TYPE, times=2)),
         (["capacity", TYPE], Capacity(TYPE, times=None)),
-        (["quota", TYPE, "--limit", "3"], Quota(TYPE, 3, times=None)),
+        (["quota", TYPE, "--limit", "3", "--in-use", "2"], Quota(TYPE, 3, 2, times=None)),
         (["throttling", "DescribeTrainingJob", "--times", "4"], Throttling("DescribeTrainingJob", times=4)),
         (["interruption", "--at", "step 20 ", "--job", "mine"], Interruption("step 20 ", job="mine")),
         (["interruption", "--within", "60", "--seed", "7", "--away", "5"], Interruption(None, 60, 7, 5)),

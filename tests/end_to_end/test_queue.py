@@ -56,8 +56,8 @@ class Queued(cdk.Stack):
                 "borrows": QuotaShare(machines, sharing="LEND_AND_BORROW"),
             },
         )
-        for name in quotas.shares:
-            self.add(name, quotas.share(name))
+        self.add("lends", quotas.share("lends"))
+        self.add("borrows", quotas.share("borrows"), {**default_retries(), Cause.PREEMPTED: Retry(attempts=9)})
         self.add("limited", quotas.share("borrows"), {**default_retries(), Cause.PREEMPTED: Retry(attempts=0)})
 
     def add(self, id: str, queue: Any, retries: Any = None) -> None:

@@ -321,7 +321,7 @@ def test_what_is_left_of_a_budget_is_returned_with_the_result(managed: Drill) ->
 
 
 def test_a_quota_that_is_full_for_20_minutes_delays_one_job(drill: Drill) -> None:
-    fault = broken(drill, Quota(TYPE, times=None))
+    fault = broken(drill, Quota(TYPE, 1, 1, times=None))
     began = drill.clock.ahead
 
     def mend_after_20_minutes() -> None:
@@ -334,6 +334,14 @@ def test_a_quota_that_is_full_for_20_minutes_delays_one_job(drill: Drill) -> Non
     assert drill.statuses(ended["executionArn"]) == ["Completed"]
     assert drill.entered(ended["executionArn"]).count("WaitAfterQuota") >= 2  # 5 and 10 minutes, and a look later 20
     assert drill.clock.ahead - began >= 20 * A_MINUTE
+
+
+def test_a_quota_that_is_smaller_than_the_job_is_not_waited_for(drill: Drill) -> None:
+    broken(drill, Quota(TYPE, 0, times=None))
+    ended = drill.run()
+    assert (ended["status"], ended["error"]) == ("FAILED", "SageMaker.ResourceLimitExceededException")
+    assert "is 0 Instances, with current utilization of 0 Instances" in ended["cause"]
+    assert "WaitAfterQuota" not in drill.entered(ended["executionArn"])
 
 
 def test_a_throttled_api_is_called_again_until_it_answers(drill: Drill) -> None:

@@ -131,7 +131,7 @@ def test_a_job_cannot_break_its_account(running: Running) -> None:
     connection.request("POST", "/", "{}", {"Host": place.netloc, **dict(signed.headers)})
     answer = connection.getresponse()
     assert answer.status == 400
-    assert "only the account's root may inject faults" in answer.read().decode()
+    assert "only the account's root may call its own API" in answer.read().decode()
 
 
 @pytest.mark.parametrize("length", ["-1", "many", "²"])

@@ -52,6 +52,7 @@ class Budget(Value, Feature):
     """
 
     prop: ClassVar[str] = "budget"
+    bounds_runs: ClassVar[bool] = True
 
     hours: Annotated[float | None, Prop(known=LITERAL, example="48")] = None
     dollars: Annotated[float | None, Prop(known=LITERAL, example="500")] = None

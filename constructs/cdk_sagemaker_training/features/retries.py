@@ -29,6 +29,7 @@ _MOST_RETRIES_AT_ONCE = (
 _NEVER = {
     Cause.STOPPED: "a job that somebody stopped stays stopped",
     Cause.DATA_NOT_FOUND: "no other run finds the data",
+    Cause.NOT_AVAILABLE: "no wait brings a larger quota, or machines that the region has not",
 }
 
 

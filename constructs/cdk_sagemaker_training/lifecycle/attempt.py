@@ -300,6 +300,8 @@ class Attempt:
     def _classify(self) -> None:
         """Add the Choices that distinguish causes, and the states that name them."""
         if refusals := list(self._rules(_REFUSAL)):
+            if self._followed[Cause.QUOTA]:
+                refusals.insert(0, {**self._sign(Cause.NOT_AVAILABLE, _REFUSAL), "Next": Seam.REFUSED})
             why = {"Type": "Choice", "Choices": refusals, "Default": Seam.REFUSED}
             self.before(Seam.REFUSED, "WhyRefused", {"WhyRefused": why})
         failures: list[Mapping[str, Any]] = []

@@ -17,6 +17,8 @@ class Cause(StrEnum):
         THROTTLED: CreateTrainingJob was throttled.
         SERVICE_ERROR: CreateTrainingJob was not answered, or with a server error.
         QUOTA: A quota is used up, such as that of machines of a type.
+        NOT_AVAILABLE: The region has no such machines, or a quota is smaller than the job although none of it is used: no wait
+            helps.
         CAPACITY: AWS has no machines of the type.
         HOST_LOST: A machine failed, or SageMaker itself did: ``InternalServerError``.
         INTERRUPTED: A spot job was interrupted and found no machines within its ``max_wait``.
@@ -32,6 +34,7 @@ class Cause(StrEnum):
     THROTTLED = "throttled"
     SERVICE_ERROR = "service error"
     QUOTA = "quota"
+    NOT_AVAILABLE = "not available"
     CAPACITY = "capacity"
     HOST_LOST = "host lost"
     INTERRUPTED = "interrupted"
@@ -78,6 +81,18 @@ _SECONDARY_STATUS = "service model, SecondaryStatus"
 
 # The first sign that holds decides.
 SIGNS: tuple[Sign, ...] = (
+    Sign(
+        "Message",
+        "*is not available in this region*",
+        Cause.NOT_AVAILABLE,
+        "aws/amazon-sagemaker-examples 1001",
+    ),
+    Sign(
+        "Message",
+        "*with current utilization of 0 Instances*",
+        Cause.NOT_AVAILABLE,
+        "zenml-io/zenml 847; data-science-on-aws/data-science-on-aws 200",
+    ),
     Sign("Error", "SageMaker.ResourceLimitExceededException", Cause.QUOTA, "service model, CreateTrainingJob's errors"),
     Sign("Error", "SageMaker.SdkClientException", Cause.SERVICE_ERROR, "AWS SDK for Java, SdkClientException"),
     Sign("Message", "*Rate exceeded*", Cause.THROTTLED, "AWS re:Post, sagemaker-python-throttlingexception"),
@@ -120,4 +135,7 @@ SIGNS: tuple[Sign, ...] = (
 )
 
 # CreateTrainingJob was refused, so there is no job, and the same call is repeated; otherwise the next job is another one.
-REFUSALS = frozenset(sign.cause for sign in SIGNS if sign.member in ("Error", "Message")) - {Cause.DATA_NOT_FOUND}
+REFUSALS = frozenset(sign.cause for sign in SIGNS if sign.member in ("Error", "Message")) - {
+    Cause.DATA_NOT_FOUND,
+    Cause.NOT_AVAILABLE,
+}

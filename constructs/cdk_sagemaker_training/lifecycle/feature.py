@@ -46,6 +46,7 @@ class Feature:
         stops_for: Causes for which it stops jobs itself.
         retried: Causes for which it runs jobs again.
         preemptions: How often AWS Batch runs a preempted job again; None for no limit.
+        bounds_runs: Whether it bounds what all runs take together, which it cannot where AWS Batch runs jobs again without limit.
         notifies: Whether it wants events.
         event_source: ARN of the resource that its events name; None for the workflow's state machine, which puts them itself.
     """
@@ -53,6 +54,7 @@ class Feature:
     prop: ClassVar[str] = "features"
     by_cause: bool = False
     not_queued: ClassVar[str] = ""
+    bounds_runs: ClassVar[bool] = False
     notifies: ClassVar[bool] = False
     stops_for: Collection[Cause] = ()
     retried: Collection[Cause] = ()

@@ -61,6 +61,11 @@ class QuotaShare(Value):
         if self.borrow_limit < 0:
             raise must("borrow_limit", "be a percentage from 0", "100", repr(self.borrow_limit))
 
+    @property
+    def is_preemptible(self) -> bool:
+        """Whether Batch may stop a job of the share for another: one that borrows, or one of a lower priority."""
+        return self.sharing == "LEND_AND_BORROW" or self.preempts
+
     def most(self, instance_type: str, of_queue: int) -> int:
         """Return the most machines of a type that one job of the share can have.
 

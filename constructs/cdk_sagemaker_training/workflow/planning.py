@@ -122,12 +122,21 @@ def _service(
                 repr(feature),
             )
     limits = [feature.preemptions for feature in features if feature.preemptions is not None]
-    of_quotas = isinstance(queue, QueueShare) and isinstance(queue.queue.shares[queue.name], QuotaShare)
-    if limits and not of_quotas:
+    share = queue.queue.shares[queue.name] if isinstance(queue, QueueShare) else None
+    if limits and not isinstance(share, QuotaShare):
         raise must(
             "queue",
             "be a QuotaShare of a TrainingQueue where retries have Cause.PREEMPTED, since no other job is preempted",
             "queue.share('vision')",
             repr(queue),
         )
+    for feature in features:
+        if feature.bounds_runs and isinstance(share, QuotaShare) and share.is_preemptible and not limits:
+            raise must(
+                "retries",
+                f"have Cause.PREEMPTED with {feature.prop} and a quota share whose jobs are preempted, since AWS Batch runs them "
+                "again without limit, each for as long as the first may",
+                "{Cause.PREEMPTED: Retry(attempts=3)}",
+                f"{share!r} without",
+            )
     return QueuedJobs(queue, requests, *limits)

@@ -236,7 +236,7 @@ class TrainingJobs:
     def _check_quotas(self, request: Mapping[str, Any]) -> None:
         for _, instance_type, count in groups_of(request):
             for quota in self._faults.of(Quota, job=request["TrainingJobName"]):
-                used = self._in_use(instance_type)
+                used = self._in_use(instance_type) + quota.in_use
                 over = quota.instance_type == instance_type and used + count > quota.limit
                 if over and self._faults.consume(quota):
                     raise ServiceError(
