@@ -18,6 +18,7 @@ LOG_GROUP = "/aws/sagemaker/TrainingJobs"
 NAMESPACE = "/aws/sagemaker/TrainingJobs"
 _BATCH_SECONDS = 0.2
 _MOST_METRICS = 1_000  # of one PutMetricData
+_MOST_POINTS = 1_000  # of a metric that are kept for the web page
 # The limits of PutLogEvents (CloudWatch Logs API): events, bytes, and the bytes of each event besides its message.
 _MOST_EVENTS, _MOST_BYTES, _BYTES_EACH = 10_000, 1_048_576, 26
 _MOST_WAITING = 16 * 2**20  # bytes of buffered lines
@@ -31,10 +32,11 @@ class Metrics:
     def __init__(self, definitions: Sequence[Mapping[str, str]]) -> None:
         self._patterns = [(definition["Name"], re.compile(definition["Regex"])) for definition in definitions]
         self._last: dict[str, dict[str, Any]] = {}
+        self._series: dict[str, list[tuple[datetime, float]]] = {}
 
     def read(self, line: str, when: datetime) -> list[dict[str, Any]]:
         """Returns the metrics of a line, each with MetricName, Value and Timestamp."""
-        found = []
+        found: list[dict[str, Any]] = []
         for name, pattern in self._patterns:
             match = pattern.search(line)
             try:
@@ -43,12 +45,21 @@ class Metrics:
                 value = None
             if value is not None:
                 found.append({"MetricName": name, "Value": value, "Timestamp": when})
-        self._last.update({str(metric["MetricName"]): metric for metric in found})
+        for metric in found:
+            self._last[str(metric["MetricName"])] = metric
+            series = self._series.setdefault(str(metric["MetricName"]), [])
+            series.append((when, float(metric["Value"])))
+            if len(series) > _MOST_POINTS:
+                del series[1:-1:2]
         return found
 
     def last(self) -> list[dict[str, Any]]:
         """Returns FinalMetricDataList, the last value of each metric."""
         return list(self._last.values())
+
+    def series(self) -> dict[str, list[tuple[datetime, float]]]:
+        """Returns the values of each metric by time; of more than 1,000 every second, fourth, ... and the first and the last."""
+        return {name: [*points] for name, points in self._series.items()}
 
 
 class JobLogs:

@@ -7,6 +7,7 @@ import logging
 import shutil
 import threading
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 from sagemaker_local_account.core import atomic_files
@@ -78,6 +79,10 @@ class Job:
     def status(self) -> str:
         """TrainingJobStatus."""
         return self._status.current
+
+    def metric_series(self) -> dict[str, list[tuple[datetime, float]]]:
+        """Returns the values of each metric by time."""
+        return self._metrics.series()
 
     def description(self) -> dict[str, Any]:
         """Returns DescribeTrainingJob's response."""

@@ -135,6 +135,10 @@ class TrainingJobs:
         """DescribeTrainingJob."""
         return self._job(name).description()
 
+    def metric_series(self, name: str) -> dict[str, builtins.list[tuple[datetime, float]]]:
+        """Returns the values of each metric of a job by time."""
+        return self._job(name).metric_series()
+
     def stop(self, name: str) -> None:
         """StopTrainingJob."""
         job = self._job(name)

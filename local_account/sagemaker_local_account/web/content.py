@@ -8,10 +8,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 from sagemaker_local_account.core import fidelity
-from sagemaker_local_account.web.graph import graph_of, states_of
+from sagemaker_local_account.web.charts import HEIGHT, WIDTH, curves, phases
+from sagemaker_local_account.web.graph import entered, graph_of, states_of
 
 LOG_GROUP = "/aws/sagemaker/TrainingJobs"
 _EXECUTIONS, _JOBS, _LINES, _EVENTS, _OBJECTS = 25, 100, 200, 1000, 1000
+_LAST = 30  # lines of a host that are shown at first
 
 
 class NotThere(LookupError):
@@ -63,7 +65,9 @@ class Content:
             for stack in self._client("cloudformation", region).describe_stacks()["Stacks"]:
                 stacks.append({"region": region, **stack})
             states = self._client("stepfunctions", region)
-            for machine in states.list_state_machines()["stateMachines"]:
+            # An EXPRESS machine's executions are in its log alone (API, ListExecutions: "StateMachineTypeNotSupported").
+            standard = (it for it in states.list_state_machines()["stateMachines"] if it["type"] == "STANDARD")
+            for machine in standard:
                 found = states.list_executions(stateMachineArn=machine["stateMachineArn"], maxResults=_EXECUTIONS)
                 executions += [{"region": region, "machine": machine["name"], **it} for it in found["executions"]]
             listed = self._jobs[region].list({"SortBy": "CreationTime", "SortOrder": "Descending", "MaxResults": _JOBS})
@@ -85,10 +89,12 @@ class Content:
         machine = states.describe_state_machine(stateMachineArn=execution["stateMachineArn"])
         events = states.get_execution_history(executionArn=arn, maxResults=_EVENTS)["events"]
         visited = states_of(events, execution["status"])
+        definition = json.loads(machine["definition"])
+        whole, so_far = graph_of(definition, visited), graph_of(entered(definition, visited), visited)
         return {
             "execution": execution,
-            "graph": graph_of(json.loads(machine["definition"]), visited),
-            "visited": visited,
+            "graph": so_far,
+            "whole": whole if len(whole.nodes) > len(so_far.nodes) else None,
             "texts": {key: _pretty(execution.get(key)) for key in ("input", "output", "error", "cause")},
             "jobs": self._jobs_of(region, arn),
             "region": region,
@@ -107,10 +113,19 @@ class Content:
                 logGroupName=LOG_GROUP, logStreamName=stream["logStreamName"], limit=_LINES, startFromHead=False
             )["events"]
             host = stream["logStreamName"].rpartition("/")[2].rpartition("-")[0]
-            found.append({"host": host, "lines": [it["message"] for it in lines]})
+            messages = [it["message"] for it in lines]
+            found.append({"host": host, "lines": messages[-_LAST:], "before": messages[:-_LAST]})
         resources = described["ResourceConfig"]
         groups = resources.get("InstanceGroups") or [{"InstanceGroupName": "", **resources}]
-        return {"job": described, "groups": groups, "hosts": found, "region": region}
+        return {
+            "job": described,
+            "groups": groups,
+            "hosts": found,
+            "region": region,
+            "phases": phases(described),
+            "curves": curves(self._jobs[region].metric_series(name), described["CreationTime"]),
+            "size": (WIDTH, HEIGHT),
+        }
 
     def _bucket(self, query: Mapping[str, str], name: str) -> dict[str, Any]:
         prefix = query.get("prefix", "")

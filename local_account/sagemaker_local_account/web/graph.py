@@ -96,6 +96,17 @@ def graph_of(definition: Mapping[str, Any], visited: Mapping[str, str]) -> Graph
     return Graph(list(nodes.values()), edges, width, len(rows) * (_HEIGHT + _GAP_Y) - _GAP_Y + _MARGIN)
 
 
+def entered(definition: Mapping[str, Any], visited: Mapping[str, str]) -> dict[str, Any]:
+    """Returns a definition with the states alone that an execution has entered; all where it has entered none.
+
+    Args:
+        definition: in the Amazon States Language.
+        visited: the status of states by name.
+    """
+    states = {name: state for name, state in definition["States"].items() if name in visited}
+    return {**definition, "States": states} if definition["StartAt"] in states else {**definition}
+
+
 def _rows(first: str, states: Mapping[str, Mapping[str, Any]]) -> list[list[str]]:
     """Breadth first, so that a loop ends."""
     rows, seen = [[first]], {first}
